@@ -1,0 +1,197 @@
+//! From a signal to the end: ask the role to stop, give it a bounded time, then stop without it.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tracing::{info, warn};
+
+/// Asks for the end of everything that holds the matching [`Shutdown`].
+#[derive(Debug, Clone)]
+pub struct ShutdownTrigger(watch::Sender<bool>);
+
+/// Tells a task when to stop. Clones wait for the same event.
+#[derive(Debug, Clone)]
+pub struct Shutdown(watch::Receiver<bool>);
+
+/// Why the process is asked to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGINT: a person at a terminal.
+    Interrupt,
+    /// SIGTERM: the kubelet, or an init system.
+    Terminate,
+}
+
+/// How a supervised role ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ending<T> {
+    /// It ended by itself, or after a signal within the grace period.
+    Finished(T),
+    /// It was still busy when the grace period was over, and was dropped.
+    GraceExpired,
+    /// A second signal came while it drained, and it was dropped.
+    Forced(Signal),
+}
+
+/// A trigger and the event it triggers.
+pub fn shutdown_channel() -> (ShutdownTrigger, Shutdown) {
+    let (sender, receiver) = watch::channel(false);
+    (ShutdownTrigger(sender), Shutdown(receiver))
+}
+
+/// Runs `work` to its end. The first signal pulls `trigger` and starts the grace period; a second ends the wait.
+pub async fn supervise<T>(
+    work: impl Future<Output = T>,
+    mut signals: mpsc::Receiver<Signal>,
+    trigger: ShutdownTrigger,
+    grace: Duration,
+) -> Ending<T> {
+    tokio::pin!(work);
+    let signal = tokio::select! {
+        done = &mut work => return Ending::Finished(done),
+        signal = next(&mut signals) => signal,
+    };
+    info!(
+        signal = signal.name(),
+        grace_seconds = grace.as_secs_f64(),
+        "draining"
+    );
+    trigger.pull();
+    tokio::select! {
+        done = work => Ending::Finished(done),
+        () = tokio::time::sleep(grace) => {
+            warn!("the grace period is over with work still open");
+            Ending::GraceExpired
+        }
+        signal = next(&mut signals) => {
+            warn!(signal = signal.name(), "second signal: not waiting any longer");
+            Ending::Forced(signal)
+        }
+    }
+}
+
+/// Turns SIGINT and SIGTERM into [`Signal`]s. Call it inside a runtime.
+pub fn forward_signals() -> std::io::Result<mpsc::Receiver<Signal>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let (sender, receiver) = mpsc::channel(2);
+    tokio::spawn(async move {
+        loop {
+            let received = tokio::select! {
+                _ = interrupt.recv() => Signal::Interrupt,
+                _ = terminate.recv() => Signal::Terminate,
+                () = sender.closed() => return,
+            };
+            // A full queue already holds all the signals that can matter: one to drain, one to stop.
+            let _ = sender.try_send(received);
+        }
+    });
+    Ok(receiver)
+}
+
+// === impl ShutdownTrigger ===
+
+impl ShutdownTrigger {
+    /// Asks for the end; asking again changes nothing.
+    pub fn pull(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+// === impl Shutdown ===
+
+impl Shutdown {
+    /// Waits until the end is asked for, or until nobody is left who could ask.
+    pub async fn requested(&mut self) {
+        let _ = self.0.wait_for(|requested| *requested).await;
+    }
+
+    /// Whether the end has been asked for.
+    pub fn is_requested(&self) -> bool {
+        *self.0.borrow()
+    }
+}
+
+// === impl Signal ===
+
+impl Signal {
+    /// The name that operators know.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Interrupt => "SIGINT",
+            Self::Terminate => "SIGTERM",
+        }
+    }
+}
+
+/// The next signal; with nobody left to send one, none ever comes.
+async fn next(signals: &mut mpsc::Receiver<Signal>) -> Signal {
+    match signals.recv().await {
+        Some(signal) => signal,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRACE: Duration = Duration::from_secs(30);
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_ends_by_itself_needs_no_signal() {
+        let (_sender, signals) = mpsc::channel(2);
+        let (trigger, shutdown) = shutdown_channel();
+        let ending = supervise(async { 7 }, signals, trigger, GRACE).await;
+        assert_eq!(ending, Ending::Finished(7));
+        assert!(!shutdown.is_requested());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_signal_lets_work_drain() {
+        let (sender, signals) = mpsc::channel(2);
+        let (trigger, mut shutdown) = shutdown_channel();
+        sender.send(Signal::Terminate).await.unwrap();
+        let work = async move {
+            shutdown.requested().await;
+            tokio::time::sleep(GRACE / 2).await;
+            "drained"
+        };
+        assert_eq!(
+            supervise(work, signals, trigger, GRACE).await,
+            Ending::Finished("drained")
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_does_not_drain_is_dropped_after_the_grace_period() {
+        let (sender, signals) = mpsc::channel(2);
+        let (trigger, _shutdown) = shutdown_channel();
+        sender.send(Signal::Terminate).await.unwrap();
+        let started = tokio::time::Instant::now();
+        let ending = supervise(std::future::pending::<()>(), signals, trigger, GRACE).await;
+        assert_eq!(ending, Ending::GraceExpired);
+        assert_eq!(started.elapsed(), GRACE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_signal_ends_the_wait() {
+        let (sender, signals) = mpsc::channel(2);
+        let (trigger, _shutdown) = shutdown_channel();
+        sender.send(Signal::Interrupt).await.unwrap();
+        sender.send(Signal::Interrupt).await.unwrap();
+        let started = tokio::time::Instant::now();
+        let ending = supervise(std::future::pending::<()>(), signals, trigger, GRACE).await;
+        assert_eq!(ending, Ending::Forced(Signal::Interrupt));
+        assert_eq!(started.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn losing_the_trigger_asks_for_the_end() {
+        let (trigger, mut shutdown) = shutdown_channel();
+        drop(trigger);
+        shutdown.requested().await;
+    }
+}
