@@ -1,0 +1,21 @@
+//! Where tools and other things that are made once are kept: outside the source tree, shared by all clones.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+/// `$KUBEVITALS_CACHE`, else the user's cache folder.
+pub(crate) fn folder() -> Result<PathBuf> {
+    let set = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    if let Some(folder) = set("KUBEVITALS_CACHE") {
+        return Ok(folder);
+    }
+    let base = set("XDG_CACHE_HOME")
+        .or_else(|| set("HOME").map(|home| home.join(".cache")))
+        .context("neither KUBEVITALS_CACHE nor HOME is set: where may tools be kept?")?;
+    Ok(base.join("kubevitals"))
+}

@@ -1,0 +1,102 @@
+//! The documents are true: what they name exists, and the commands in them are commands.
+
+use std::process::Command;
+
+use crate::{has_extension, read, root, tracked};
+
+/// Lines of shell in the fenced blocks of a document, without comments.
+fn shell_lines(document: &str) -> Vec<String> {
+    let mut inside = false;
+    let mut lines = Vec::new();
+    for line in document.lines() {
+        if let Some(language) = line.trim_start().strip_prefix("```") {
+            inside = !inside && matches!(language.trim(), "sh" | "console" | "bash");
+        } else if inside && !line.trim_start().starts_with('#') && !line.trim().is_empty() {
+            lines.push(line.trim().trim_start_matches("$ ").to_owned());
+        }
+    }
+    lines
+}
+
+/// The relative links of a document.
+fn links(document: &str) -> Vec<String> {
+    document
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+        .map(|link| link.split('#').next().unwrap_or_default().to_owned())
+        .filter(|link| !link.is_empty() && !link.contains("://"))
+        .collect()
+}
+
+fn documents() -> Vec<String> {
+    tracked()
+        .into_iter()
+        .filter(|file| has_extension(file, "md"))
+        .collect()
+}
+
+#[test]
+fn every_xtask_in_the_documents_exists() {
+    let mut seen = 0;
+    for document in documents() {
+        for line in shell_lines(&read(&document)) {
+            let Some(task) = line.strip_prefix("cargo xtask ") else {
+                continue;
+            };
+            let name = task.split_whitespace().next().unwrap();
+            let help = Command::new(env!("CARGO_BIN_EXE_xtask"))
+                .args([name, "--help"])
+                .output();
+            assert!(
+                help.unwrap().status.success(),
+                "{document}: cargo xtask {name}"
+            );
+            seen += 1;
+        }
+    }
+    assert!(seen > 0, "the README names `cargo xtask test`");
+}
+
+#[test]
+fn every_relative_link_leads_somewhere() {
+    for document in documents() {
+        let folder = root().join(&document).parent().unwrap().to_path_buf();
+        for link in links(&read(&document)) {
+            assert!(
+                folder.join(&link).exists(),
+                "{document}: the link to {link} is dead"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_decision_is_in_the_index() {
+    let index = read("docs/adr/README.md");
+    for file in tracked() {
+        let Some(name) = file.strip_prefix("docs/adr/") else {
+            continue;
+        };
+        if name != "README.md" {
+            assert!(
+                index.contains(&format!("]({name})")),
+                "docs/adr/README.md misses {name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_architecture_names_every_crate() {
+    let text = read("ARCHITECTURE.md");
+    for file in tracked() {
+        let Some(folder) = file.strip_suffix("/Cargo.toml") else {
+            continue;
+        };
+        assert!(
+            text.contains(&format!("`{folder}`")),
+            "ARCHITECTURE.md does not name {folder}"
+        );
+    }
+}

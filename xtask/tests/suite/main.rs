@@ -1,0 +1,53 @@
+//! What holds for the repository as a whole: its stages, its files, its documents.
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod documents;
+mod files;
+mod stages;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_path_buf()
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Every file that git knows or would add, as paths from the root.
+fn tracked() -> Vec<String> {
+    let output = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "git ls-files: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let mut files: Vec<String> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .filter(|file| root().join(file).is_file())
+        .collect();
+    files.sort();
+    files.dedup();
+    files
+}
+
+fn has_extension(file: &str, extension: &str) -> bool {
+    Path::new(file)
+        .extension()
+        .is_some_and(|found| found == extension)
+}

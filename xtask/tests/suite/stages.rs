@@ -1,0 +1,235 @@
+//! The folder is the stage, and data flows one way: sources → store → serve and export. Only the binary wires.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde::Deserialize;
+
+use crate::root;
+
+/// Where a package stands, told by its folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Base,
+    /// `kube-client-metrics`: published on its own, so it may know nothing of ours.
+    Published,
+    Sources,
+    Store,
+    Serve,
+    Export,
+    /// The virtual node: a whole kubelet from sources to serve.
+    Node,
+    Sim,
+    /// Programs and what proves them: may use everything, and nothing may use them.
+    Top,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+    workspace_root: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Package {
+    name: String,
+    manifest_path: String,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Dependency {
+    name: String,
+    kind: Option<String>,
+    path: Option<String>,
+}
+
+impl Stage {
+    fn of(folder: &str) -> Option<Self> {
+        let mut parts = folder.split('/');
+        Some(match (parts.next()?, parts.next()) {
+            ("crates", Some("base")) => Self::Base,
+            ("crates", Some("kube-client-metrics")) => Self::Published,
+            ("crates", Some("sources")) => Self::Sources,
+            ("crates", Some("store")) => Self::Store,
+            ("crates", Some("serve")) => Self::Serve,
+            ("crates", Some("export")) => Self::Export,
+            ("crates", Some("node")) => Self::Node,
+            ("crates", Some("sim")) => Self::Sim,
+            ("bin" | "bench" | "e2e" | "fuzz" | "xtask", _) => Self::Top,
+            _ => return None,
+        })
+    }
+
+    /// Whether a package of this stage may be built on one of the other.
+    fn may_use(self, other: Self) -> bool {
+        use Stage::{Base, Export, Node, Published, Serve, Sim, Sources, Store, Top};
+        match self {
+            Base => other == Base,
+            Published => false,
+            Sources => matches!(other, Base | Published | Sources),
+            Store => matches!(other, Base | Sources | Store),
+            Serve => matches!(other, Base | Published | Store | Serve),
+            Export => matches!(other, Base | Published | Store | Export),
+            Node => matches!(other, Base | Published | Sources | Store | Serve | Node),
+            Sim => matches!(other, Base | Sim),
+            Top => other != Top,
+        }
+    }
+}
+
+/// One line for each edge that breaks the rule.
+fn forbidden_edges(metadata: &Metadata) -> Vec<String> {
+    let folder = |path: &str| {
+        let path = Path::new(path)
+            .strip_prefix(&metadata.workspace_root)
+            .ok()?;
+        Some(path.to_str()?.to_owned())
+    };
+    let mut found = Vec::new();
+    for package in &metadata.packages {
+        let place = folder(&package.manifest_path).unwrap_or_default();
+        let Some(stage) = Stage::of(&place) else {
+            found.push(format!("{}: {place} is in no stage's folder", package.name));
+            continue;
+        };
+        for dependency in &package.dependencies {
+            let Some(path) = &dependency.path else {
+                continue;
+            };
+            // A test may stand on the simulated cluster whatever it tests.
+            let in_tests = dependency.kind.as_deref() == Some("dev");
+            match folder(path).as_deref().and_then(Stage::of) {
+                Some(other) if stage.may_use(other) => {}
+                Some(Stage::Sim) if in_tests => {}
+                other => found.push(format!(
+                    "{} ({stage:?}) must not depend on {} ({other:?})",
+                    package.name, dependency.name
+                )),
+            }
+        }
+    }
+    found
+}
+
+fn metadata() -> Metadata {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn package(folder: &str, dependencies: &[(&str, Option<&str>)]) -> Package {
+    Package {
+        name: folder.rsplit('/').next().unwrap().to_owned(),
+        manifest_path: format!("/repo/{folder}/Cargo.toml"),
+        dependencies: dependencies
+            .iter()
+            .map(|(path, kind)| Dependency {
+                name: path.rsplit('/').next().unwrap().to_owned(),
+                kind: kind.map(str::to_owned),
+                path: Some(format!("/repo/{path}")),
+            })
+            .collect(),
+    }
+}
+
+fn edges(packages: Vec<Package>) -> Vec<String> {
+    forbidden_edges(&Metadata {
+        packages,
+        workspace_root: "/repo".to_owned(),
+    })
+}
+
+#[test]
+fn this_workspace_keeps_the_stages() {
+    assert_eq!(forbidden_edges(&metadata()), Vec::<String>::new());
+}
+
+#[test]
+fn a_source_that_knows_serve_is_named() {
+    let found = edges(vec![package(
+        "crates/sources/watch",
+        &[("crates/serve/web", None)],
+    )]);
+    assert_eq!(
+        found,
+        ["watch (Sources) must not depend on web (Some(Serve))"]
+    );
+}
+
+#[test]
+fn no_stage_reaches_back_or_around_the_store() {
+    for (from, to) in [
+        ("crates/base/model", "crates/store/usage"),
+        ("crates/store/usage", "crates/serve/metrics-api"),
+        ("crates/serve/metrics-api", "crates/export/otlp"),
+        ("crates/serve/metrics-api", "crates/sources/scrape"),
+        ("crates/export/otlp", "crates/serve/web"),
+        ("crates/kube-client-metrics", "crates/base/model"),
+        ("crates/sources/watch", "bin/kubevitals"),
+        ("crates/sources/watch", "crates/sim"),
+        ("crates/sim", "crates/sources/watch"),
+        ("bench", "xtask"),
+    ] {
+        assert_eq!(
+            edges(vec![package(from, &[(to, None)])]).len(),
+            1,
+            "{from} → {to}"
+        );
+    }
+}
+
+#[test]
+fn a_test_may_stand_on_the_simulated_cluster_but_on_no_forbidden_stage() {
+    let dev = Some("dev");
+    assert!(
+        edges(vec![package(
+            "crates/sources/watch",
+            &[("crates/sim", dev)]
+        )])
+        .is_empty()
+    );
+    assert_eq!(
+        edges(vec![package(
+            "crates/sources/watch",
+            &[("crates/serve/web", dev)]
+        )])
+        .len(),
+        1
+    );
+}
+
+#[test]
+fn a_package_outside_the_stages_is_named() {
+    assert_eq!(edges(vec![package("crates/misc/util", &[])]).len(), 1);
+}
+
+#[test]
+fn the_model_stays_pure() {
+    let metadata = metadata();
+    let model = metadata
+        .packages
+        .iter()
+        .find(|p| p.name == "kubevitals-model")
+        .unwrap();
+    let used: Vec<&str> = model
+        .dependencies
+        .iter()
+        .filter(|dependency| dependency.kind.as_deref() != Some("dev"))
+        .map(|dependency| dependency.name.as_str())
+        .filter(|name| !["itoa", "thiserror"].contains(name))
+        .collect();
+    assert!(
+        used.is_empty(),
+        "the model is types and arithmetic; it must not use {used:?}"
+    );
+}
