@@ -229,22 +229,27 @@ fn is_name_mismatch(error: &Error) -> bool {
 
 /// Adds what an operator needs to know where webpki says too little.
 fn explain(error: Error, der: &CertificateDer<'_>) -> Error {
-    let facts = || CertificateFacts::read(der);
-    match &error {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => match facts() {
-            Some(CertificateFacts { issuer, .. }) => {
-                HandshakeFailure::UntrustedIssuer { issuer }.into_rustls()
-            }
-            None => error,
-        },
-        Error::InvalidCertificate(CertificateError::Other(_)) => match facts() {
-            Some(CertificateFacts {
-                is_authority: true,
-                subject,
-                ..
-            }) => HandshakeFailure::AuthorityAsServer { subject }.into_rustls(),
-            _ => error,
-        },
+    let Error::InvalidCertificate(verdict) = &error else {
+        return error;
+    };
+    let Some(facts) = CertificateFacts::read(der) else {
+        return error;
+    };
+    match verdict {
+        CertificateError::UnknownIssuer => {
+            let issuer = facts.issuer;
+            HandshakeFailure::UntrustedIssuer { issuer }.into_rustls()
+        }
+        // Kubernetes distributions call every cluster's authority by the same name, so that a
+        // certificate of a former cluster meets a namesake in the bundle.
+        CertificateError::BadSignature => {
+            let issuer = format!("{} (the bundle has another of that name)", facts.issuer);
+            HandshakeFailure::UntrustedIssuer { issuer }.into_rustls()
+        }
+        CertificateError::Other(_) if facts.is_authority => {
+            let subject = facts.subject;
+            HandshakeFailure::AuthorityAsServer { subject }.into_rustls()
+        }
         _ => error,
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use tokio::time::{Interval, MissedTickBehavior};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::TlsError;
 use crate::pem::PemSource;
@@ -96,21 +96,39 @@ pub(crate) struct Parsed<T> {
     pub(crate) not_after: Option<SystemTime>,
 }
 
+/// What is worth a line in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum News {
+    Replaced,
+    Recovered,
+    Failing,
+}
+
 /// Keeps everything in `subjects` fresh until `ticks` ends.
 ///
-/// Each tick looks at all of them, off the async threads, as a file system may hang. It logs when
+/// Each tick looks at all of them in turn, off the async threads. It logs when
 /// something was replaced, when a failure begins or changes, and when it ends; not at each tick.
-/// Dropping the future is safe at any time.
+/// A file system that hangs holds up the loop, but nothing else. Dropping the future is safe at any
+/// time.
 pub async fn refresh_loop(subjects: Vec<Arc<dyn Refresh>>, mut ticks: impl Ticks) {
     while let Some(now) = ticks.next().await {
         for subject in &subjects {
             let before = subject.status();
             let worker = Arc::clone(subject);
-            let Ok(result) = tokio::task::spawn_blocking(move || worker.refresh(now)).await else {
+            let work = tokio::task::spawn_blocking(move || worker.refresh(now));
+            let result = match work.await {
+                Ok(result) => result,
+                Err(panic) if panic.is_panic() => {
+                    error!(what = subject.what(), %panic, "a refresh of TLS material panicked");
+                    continue;
+                }
                 // The runtime is going down.
-                return;
+                Err(_) => return,
             };
-            report(subject.what(), &before, &subject.status(), result);
+            let after = subject.status();
+            if let Some(news) = news(&before, &after, &result) {
+                report(subject.what(), news, &after);
+            }
         }
     }
 }
@@ -306,28 +324,73 @@ fn fingerprint(contents: &[Contents], hasher: &RandomState) -> u64 {
     state.finish()
 }
 
-/// Logs a change of state, if there is one.
-fn report(
-    what: &'static str,
+/// Tells what is worth a line in the log: what changed, and not each time that it stays so.
+fn news(
     before: &RefreshStatus,
     after: &RefreshStatus,
-    result: Result<Refreshed, TlsError>,
-) {
+    result: &Result<Refreshed, TlsError>,
+) -> Option<News> {
     match result {
-        Ok(Refreshed::Replaced) => {
-            let not_after = after.not_after.map(rfc3339);
-            info!(what, not_after, "replaced TLS material");
-        }
-        Ok(Refreshed::Unchanged) if before.last_error.is_some() => {
-            info!(what, "TLS material is readable again and unchanged");
-        }
-        Err(error) if before.last_error.as_deref() != after.last_error.as_deref() => {
+        Ok(Refreshed::Replaced) => Some(News::Replaced),
+        Ok(Refreshed::Unchanged) if before.last_error.is_some() => Some(News::Recovered),
+        Err(_) if before.last_error != after.last_error => Some(News::Failing),
+        Ok(Refreshed::Unchanged) | Err(_) => None,
+    }
+}
+
+fn report(what: &'static str, news: News, after: &RefreshStatus) {
+    let not_after = after.not_after.map(rfc3339);
+    match news {
+        News::Replaced => info!(what, not_after, "replaced TLS material"),
+        News::Recovered => info!(what, not_after, "TLS material is readable again, unchanged"),
+        News::Failing => {
+            let error = after.last_error.as_deref();
             warn!(
                 what,
-                error = error.chain(),
-                "cannot refresh TLS material, keeping the previous"
+                not_after, error, "cannot refresh TLS material, keeping what there is"
             );
         }
-        Ok(Refreshed::Unchanged) | Err(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    #[test]
+    fn only_changes_are_news() {
+        let now = UNIX_EPOCH;
+        let fine = RefreshStatus::first(now, None);
+        let missing = || TlsError::NoTrustSources;
+        let failing = fine.after_failure(now, &missing());
+        let other = TlsError::NoSubjectNames;
+        let failing_otherwise = failing.after_failure(now, &other);
+        let still_failing = failing.after_failure(now, &missing());
+        assert_eq!(still_failing.failed, 2);
+
+        let unchanged = || Ok(Refreshed::Unchanged);
+        assert_eq!(news(&fine, &fine, &unchanged()), None);
+        assert_eq!(news(&fine, &failing, &Err(missing())), Some(News::Failing));
+        assert_eq!(news(&failing, &still_failing, &Err(missing())), None);
+        assert_eq!(
+            news(&failing, &failing_otherwise, &Err(other)),
+            Some(News::Failing)
+        );
+        let recovered = failing.after_success();
+        assert_eq!(
+            news(&failing, &recovered, &unchanged()),
+            Some(News::Recovered)
+        );
+        let replaced = failing.after_replacement(now, None);
+        assert_eq!(
+            news(&failing, &replaced, &Ok(Refreshed::Replaced)),
+            Some(News::Replaced)
+        );
+        assert_eq!(
+            (replaced.replaced, replaced.failed, replaced.last_error),
+            (1, 1, None)
+        );
     }
 }

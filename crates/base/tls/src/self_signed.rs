@@ -61,7 +61,7 @@ pub struct SelfSignedOptions {
     pub files: Option<SelfSignedFiles>,
 }
 
-/// Where a self-made authority is kept.
+/// Where a self-made authority is kept: files of one process, not to be shared by several.
 ///
 /// The leaf and its key are not kept: a new leaf of the same authority is as good, and a key that is
 /// on no disk needs no care.
@@ -75,7 +75,7 @@ pub struct SelfSignedFiles {
 }
 
 struct State {
-    /// Oldest first; all valid, at least one.
+    /// In the order in which they were made.
     authorities: Vec<Authority>,
     leaf: Leaf,
 }
@@ -130,10 +130,12 @@ impl SelfSigned {
             Some(files) => storage::read(&files.authority)?,
             None => Vec::new(),
         };
-        let (authorities, _) = succession(kept, &options, now)?;
+        let (authorities, changed) = succession(kept, &options, now)?;
         let leaf = signer(&authorities, &options, now).sign_leaf(&options, now)?;
         let bundle = bundle_of(&authorities);
-        if let Some(files) = &options.files {
+        if let Some(files) = &options.files
+            && (changed || !files.bundle.exists())
+        {
             storage::write(files, &authorities, &bundle)?;
         }
         Ok(Arc::new(Self {
@@ -227,7 +229,10 @@ impl fmt::Debug for SelfSigned {
     }
 }
 
-/// Drops authorities that are of no use at this time and adds a successor if the newest is due.
+/// Drops authorities that have expired and adds one if none is valid or the newest is due.
+///
+/// One that lies in the future stays: perhaps it is today's clock that is wrong, as on a machine
+/// that boots before it knows the time, and then clients rely on it again in a minute.
 fn succession(
     mut authorities: Vec<Authority>,
     options: &SelfSignedOptions,
@@ -236,13 +241,12 @@ fn succession(
     /// A clock that jumps to and fro must not grow the bundle without end.
     const KEPT: usize = 3;
     let before = authorities.len();
-    // One from the future was made while the clock was wrong; nobody would accept it.
-    authorities.retain(|authority| authority.life.contains(now));
+    authorities.retain(|authority| now <= authority.life.not_after);
     let mut changed = authorities.len() != before;
-    if authorities
-        .last()
-        .is_none_or(|newest| newest.life.is_due(now))
-    {
+    let newest = authorities
+        .iter()
+        .rfind(|authority| authority.life.contains(now));
+    if newest.is_none_or(|newest| newest.life.is_due(now)) {
         authorities.push(Authority::make(options, now)?);
         changed = true;
     }
@@ -251,7 +255,7 @@ fn succession(
     Ok((authorities, changed))
 }
 
-/// The newest authority that clients have had time to learn of, or the oldest if none is that old.
+/// The newest valid authority that clients have had time to learn of, or else the oldest.
 fn signer<'a>(
     authorities: &'a [Authority],
     options: &SelfSignedOptions,
@@ -261,12 +265,14 @@ fn signer<'a>(
         now.duration_since(authority.life.not_before)
             .is_ok_and(|age| age >= options.lead + options.backdate)
     };
-    authorities
+    let mut valid = authorities
         .iter()
-        .rev()
-        .find(known)
-        .or(authorities.first())
-        .expect("`succession` leaves at least one authority")
+        .filter(|authority| authority.life.contains(now));
+    valid
+        .clone()
+        .rfind(known)
+        .or_else(|| valid.next())
+        .expect("`succession` leaves at least one valid authority")
 }
 
 fn bundle_of(authorities: &[Authority]) -> String {
