@@ -12,7 +12,6 @@ use thiserror::Error;
 /// `origin` is a file path or the label of an inline source. Messages never contain file contents:
 /// the wrong file may hold a secret.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum TlsError {
     /// A file could not be opened or read.
     #[error("cannot read {}", path.display())]

@@ -108,27 +108,24 @@ impl PeerVerifier {
             Err(error) if !is_name_mismatch(&error) => Err(error),
             verdict => Ok(verdict.is_ok()),
         };
-        let (accepted, wanted) = match &self.names {
-            None => (verify(dialled)?, dialled.to_str().into_owned()),
+        let wanted = match &self.names {
+            None => {
+                if verify(dialled)? {
+                    return Ok(());
+                }
+                dialled.to_str().into_owned()
+            }
             Some(names) => {
-                let mut accepted = false;
                 for name in names.iter() {
-                    accepted = verify(name)?;
-                    if accepted {
-                        break;
+                    if verify(name)? {
+                        return Ok(());
                     }
                 }
-                (accepted, format!("any of {names}"))
+                format!("any of {names}")
             }
         };
-        if accepted {
-            return Ok(());
-        }
-        Err(HandshakeFailure::NameMismatch {
-            wanted,
-            presented: presented_names(der),
-        }
-        .into_rustls())
+        let presented = presented_names(der);
+        Err(HandshakeFailure::NameMismatch { wanted, presented }.into_rustls())
     }
 }
 
@@ -243,7 +240,7 @@ fn explain(error: Error, der: &CertificateDer<'_>) -> Error {
         // Kubernetes distributions call every cluster's authority by the same name, so that a
         // certificate of a former cluster meets a namesake in the bundle.
         CertificateError::BadSignature => {
-            let issuer = format!("{} (the bundle has another of that name)", facts.issuer);
+            let issuer = format!("{} (one of that name is, with another key)", facts.issuer);
             HandshakeFailure::UntrustedIssuer { issuer }.into_rustls()
         }
         CertificateError::Other(_) if facts.is_authority => {

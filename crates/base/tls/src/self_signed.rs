@@ -54,7 +54,8 @@ pub struct SelfSignedOptions {
     pub leaf_validity: Duration,
     /// How long a new authority is published before it signs; at most an eighth of its life.
     pub lead: Duration,
-    /// How far the start of validity lies in the past, for clients whose clock is behind.
+    /// How far the start of validity lies in the past, for clients whose clock is behind; at most a
+    /// quarter of the leaf's life.
     pub backdate: Duration,
     /// Where to keep the authority, so that a restart does not invalidate the bundle that clients
     /// have. `None` makes a new one for each process.
@@ -103,6 +104,8 @@ impl SelfSignedOptions {
             "a leaf must not live longer than half its authority's life"
         } else if self.lead > self.authority_validity / 8 {
             "the lead must not exceed an eighth of the authority's life"
+        } else if self.backdate > self.leaf_validity / 4 {
+            "the backdating must not exceed a quarter of the leaf's life"
         } else {
             return subject_names(&self.names).map(drop);
         };
@@ -238,21 +241,26 @@ fn succession(
     options: &SelfSignedOptions,
     now: SystemTime,
 ) -> Result<(Vec<Authority>, bool), TlsError> {
-    /// A clock that jumps to and fro must not grow the bundle without end.
-    const KEPT: usize = 3;
     let before = authorities.len();
     authorities.retain(|authority| now <= authority.life.not_after);
+    keep_newest(&mut authorities);
     let mut changed = authorities.len() != before;
     let newest = authorities
         .iter()
         .rfind(|authority| authority.life.contains(now));
     if newest.is_none_or(|newest| newest.life.is_due(now)) {
         authorities.push(Authority::make(options, now)?);
+        keep_newest(&mut authorities);
         changed = true;
     }
+    Ok((authorities, changed))
+}
+
+/// A clock that jumps to and fro must not grow the bundle without end.
+fn keep_newest(authorities: &mut Vec<Authority>) {
+    const KEPT: usize = 3;
     let surplus = authorities.len().saturating_sub(KEPT);
     authorities.drain(..surplus);
-    Ok((authorities, changed))
 }
 
 /// The newest valid authority that clients have had time to learn of, or else the oldest.
@@ -263,7 +271,7 @@ fn signer<'a>(
 ) -> &'a Authority {
     let known = |authority: &&Authority| {
         now.duration_since(authority.life.not_before)
-            .is_ok_and(|age| age >= options.lead + options.backdate)
+            .is_ok_and(|age| age >= options.lead.saturating_add(options.backdate))
     };
     let mut valid = authorities
         .iter()

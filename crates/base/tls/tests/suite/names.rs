@@ -137,7 +137,7 @@ async fn a_namesake_of_the_authority_is_an_unknown_authority() {
     assert_eq!(
         failure.to_string(),
         "the certificate is signed by an authority that is not in the CA bundle: \
-         CN=kubernetes (the bundle has another of that name)"
+         CN=kubernetes (one of that name is, with another key)"
     );
 }
 

@@ -11,8 +11,8 @@ use rustls::server::WebPkiClientVerifier;
 use tokio::io::AsyncReadExt;
 
 use crate::support::{
-    DAY, Files, TestCa, TestPair, client_options, connect, failure, handshake, now, server_options,
-    trusting,
+    Connection, DAY, Files, TestCa, TestPair, client_options, connect, failure, handshake,
+    handshake_with, now, server_options, trusting,
 };
 
 fn load(files: &Files) -> Arc<ReloadingKeyPair> {
@@ -179,7 +179,6 @@ async fn roots_are_judged_as_they_are_at_the_handshake() {
 
     files.write("ca.crt", new.pem());
     assert_eq!(roots.refresh(now()).unwrap(), Refreshed::Replaced);
-    // No session of an earlier connection lets the old authority slip through.
     assert_eq!(failure(&old_server, &client, "n").await.reason(), "tls-ca");
     connect(&new_server, &client, "n").await;
     living.exchange().await;
@@ -187,6 +186,32 @@ async fn roots_are_judged_as_they_are_at_the_handshake() {
     files.write("ca.crt", "");
     assert!(roots.refresh(now()).is_err());
     connect(&new_server, &client, "n").await;
+}
+
+#[tokio::test]
+async fn sessions_of_an_earlier_connection_do_not_outlive_their_authority() {
+    let (old, new, files) = (TestCa::new("old"), TestCa::new("new"), Files::new());
+    let bundle = files.write("ca.crt", old.pem());
+    let roots = TrustRoots::load("kubelet", vec![bundle.into()], now()).unwrap();
+    let client = trusting(Arc::clone(&roots));
+    // As Go's servers do, and ours do not.
+    let mut config = rustls::ServerConfig::clone(&old.pair(&["n"]).serve().config());
+    config.session_storage = rustls::server::ServerSessionMemoryCache::new(32);
+    config.send_tls13_tickets = 2;
+    let config = Arc::new(config);
+    let (stream, peer) = handshake_with(Arc::clone(&config), &client, "n").await;
+    let mut connection = Connection {
+        client: stream.unwrap(),
+        server: peer.unwrap(),
+    };
+    // Tickets arrive with the first answer.
+    connection.exchange().await;
+
+    files.write("ca.crt", new.pem());
+    roots.refresh(now()).unwrap();
+    let (stream, _) = handshake_with(config, &client, "n").await;
+    let failure = HandshakeFailure::from_io(&stream.unwrap_err()).unwrap();
+    assert_eq!(failure.reason(), "tls-ca");
 }
 
 #[tokio::test]

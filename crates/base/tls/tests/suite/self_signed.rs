@@ -302,6 +302,31 @@ fn a_file_that_is_not_ours_is_neither_used_nor_overwritten() {
 }
 
 #[test]
+fn a_file_with_too_many_authorities_is_cut_to_the_newest() {
+    let files = Files::new();
+    let kept = SelfSignedFiles::in_directory(files.folder(), "apiserver");
+    let options = SelfSignedOptions {
+        files: Some(kept.clone()),
+        ..options()
+    };
+    let mut all = String::new();
+    for start in [
+        now(),
+        now() + 2000 * DAY,
+        now() + 2000 * DAY,
+        now() + 2000 * DAY,
+    ] {
+        SelfSigned::start(options.clone(), start).unwrap();
+        all.push_str(&std::fs::read_to_string(&kept.authority).unwrap());
+        std::fs::remove_file(&kept.authority).unwrap();
+    }
+    std::fs::write(&kept.authority, all).unwrap();
+    let signed = SelfSigned::start(options, now()).unwrap();
+    assert_eq!(authorities(&signed.ca_bundle_pem()).len(), 3);
+    assert_eq!(leaf(&signed).not_after, now() + 90 * DAY);
+}
+
+#[test]
 fn an_authority_that_cannot_be_kept_is_not_published() {
     let files = Files::new();
     let kept = SelfSignedFiles::in_directory(&files.path("certs"), "apiserver");
@@ -345,6 +370,10 @@ fn senseless_options_are_refused() {
         }),
     ];
     messages.push(refused(SelfSignedOptions {
+        backdate: 30 * DAY,
+        ..base.clone()
+    }));
+    messages.push(refused(SelfSignedOptions {
         authority_validity: Duration::MAX,
         ..base
     }));
@@ -354,6 +383,7 @@ fn senseless_options_are_refused() {
     validity periods do not fit together: a leaf must not live longer than half its authority's life
     validity periods do not fit together: a leaf must live for a minute at least
     validity periods do not fit together: the lead must not exceed an eighth of the authority's life
+    validity periods do not fit together: the backdating must not exceed a quarter of the leaf's life
     validity periods do not fit together: the end lies beyond the calendar
     "#);
 }

@@ -14,6 +14,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,
 };
+use rustls::ServerConfig;
 use rustls::time_provider::TimeProvider;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use tempfile::TempDir;
@@ -227,11 +228,23 @@ pub(crate) async fn handshake(
     io::Result<client::TlsStream<DuplexStream>>,
     io::Result<server::TlsStream<DuplexStream>>,
 ) {
+    handshake_with(server.config(), client, dial).await
+}
+
+/// The same with a server that this crate would not make.
+pub(crate) async fn handshake_with(
+    server: Arc<ServerConfig>,
+    client: &ClientTls,
+    dial: &str,
+) -> (
+    io::Result<client::TlsStream<DuplexStream>>,
+    io::Result<server::TlsStream<DuplexStream>>,
+) {
     let (near, far) = tokio::io::duplex(64 * 1024);
     let name = ServerName::try_from(dial.to_owned()).unwrap();
     tokio::join!(
         TlsConnector::from(client.config()).connect(name, near),
-        TlsAcceptor::from(server.config()).accept(far),
+        TlsAcceptor::from(server).accept(far),
     )
 }
 
