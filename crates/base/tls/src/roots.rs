@@ -9,7 +9,8 @@ use tracing::warn;
 
 use crate::TlsError;
 use crate::pem::{PemSource, parse_certificates};
-use crate::refresh::{Contents, Parsed, Refresh, RefreshStatus, Refreshed, Reloadable};
+use crate::refresh::{Refresh, RefreshStatus, Refreshed};
+use crate::reload::{Contents, Parsed, Reloadable};
 
 /// The authorities to trust: all certificates of all sources, reloaded when the sources change.
 ///
