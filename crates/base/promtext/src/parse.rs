@@ -73,7 +73,9 @@ pub struct Help<'a> {
     pub line: usize,
     /// The family that the text is about.
     pub name: MetricName<'a>,
-    /// The text as written, escapes not resolved. One blank after the name is not part of it.
+    /// The text as written, escapes not resolved.
+    ///
+    /// One blank after the name is not part of it, nor is a carriage return at the end.
     pub raw: &'a str,
 }
 

@@ -289,7 +289,11 @@ impl<'a> Cursor<'a> {
                     escaped = true;
                     self.at += 2;
                 }
-                None | Some(b'\n') => return Err(Reason::UnterminatedLabelValue),
+                None | Some(b'\n') => {
+                    // The opening quote tells more than the end of the line.
+                    self.at = start - 1;
+                    return Err(Reason::UnterminatedLabelValue);
+                }
                 // Within eight bytes of the end of the text: byte by byte.
                 Some(_) => self.at += 1,
             }

@@ -159,19 +159,18 @@ fn outcome(body: &[u8]) -> String {
             .map(|label| (label.name.as_str(), label.value().into_owned()))
             .collect();
         labels.sort();
-        let mut text = hex(sample.name.as_str());
-        for (name, value) in labels {
-            text += &format!(";{}={}", hex(name), hex(&value));
-        }
-        if sample.value.is_nan() {
-            text += ";NaN";
-        } else {
-            text += &format!(";{:016x}", sample.value.to_bits());
-        }
-        if let Some(timestamp) = sample.timestamp_ms {
-            text += &format!(";@{timestamp}");
-        }
-        samples.push(text);
+        let mut fields = vec![hex(sample.name.as_str())];
+        fields.extend(
+            labels
+                .iter()
+                .map(|(name, value)| format!("{}={}", hex(name), hex(value))),
+        );
+        fields.push(match sample.value {
+            value if value.is_nan() => "NaN".to_owned(),
+            value => format!("{:016x}", value.to_bits()),
+        });
+        fields.extend(sample.timestamp_ms.map(|timestamp| format!("@{timestamp}")));
+        samples.push(fields.join(";"));
     });
     if summary.errors > 0 {
         return "error".to_owned();
@@ -181,7 +180,10 @@ fn outcome(body: &[u8]) -> String {
 }
 
 fn hex(text: &str) -> String {
-    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+    text.bytes()
+        .map(|byte| format!("{byte:02x}"))
+        .collect::<Vec<_>>()
+        .concat()
 }
 
 fn unhex(text: &str) -> Vec<u8> {
