@@ -293,7 +293,7 @@ impl<'a, V: Visitor<'a>> Walk<'a, '_, V> {
         self.summary.samples += 1;
         self.visitor.item(Item::Sample(Sample {
             line: self.summary.lines,
-            terminated: self.summary.terminated || cursor.at_newline(),
+            terminated: self.summary.terminated || cursor.is_terminated(),
             name: MetricName::trusted(name),
             labels: self.labels.get(..count).unwrap_or_default(),
             value,

@@ -70,8 +70,14 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    pub(super) fn at_newline(&self) -> bool {
+    fn at_newline(&self) -> bool {
         self.peek() == Some(b'\n')
+    }
+
+    /// Whether the line, at whose end it is, ends with a newline.
+    #[inline]
+    pub(super) fn is_terminated(&self) -> bool {
+        self.at_newline() || self.bytes.get(self.at + 1) == Some(&b'\n')
     }
 
     /// Whether the line ends here: with LF, CRLF, or the text itself.
