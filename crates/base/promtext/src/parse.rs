@@ -73,7 +73,9 @@ pub struct Help<'a> {
     pub line: usize,
     /// The family that the text is about.
     pub name: MetricName<'a>,
-    /// The text as written, escapes not resolved. One blank after the name is not part of it.
+    /// The text as written, escapes not resolved.
+    ///
+    /// One blank after the name is not part of it, nor is a carriage return at the end.
     pub raw: &'a str,
 }
 
@@ -291,7 +293,7 @@ impl<'a, V: Visitor<'a>> Walk<'a, '_, V> {
         self.summary.samples += 1;
         self.visitor.item(Item::Sample(Sample {
             line: self.summary.lines,
-            terminated: self.summary.terminated || cursor.at_newline(),
+            terminated: self.summary.terminated || cursor.is_terminated(),
             name: MetricName::trusted(name),
             labels: self.labels.get(..count).unwrap_or_default(),
             value,

@@ -70,8 +70,14 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    pub(super) fn at_newline(&self) -> bool {
+    fn at_newline(&self) -> bool {
         self.peek() == Some(b'\n')
+    }
+
+    /// Whether the line, at whose end it is, ends with a newline.
+    #[inline]
+    pub(super) fn is_terminated(&self) -> bool {
+        self.at_newline() || self.bytes.get(self.at + 1) == Some(&b'\n')
     }
 
     /// Whether the line ends here: with LF, CRLF, or the text itself.
@@ -289,7 +295,11 @@ impl<'a> Cursor<'a> {
                     escaped = true;
                     self.at += 2;
                 }
-                None | Some(b'\n') => return Err(Reason::UnterminatedLabelValue),
+                None | Some(b'\n') => {
+                    // The opening quote tells more than the end of the line.
+                    self.at = start - 1;
+                    return Err(Reason::UnterminatedLabelValue);
+                }
                 // Within eight bytes of the end of the text: byte by byte.
                 Some(_) => self.at += 1,
             }
