@@ -85,15 +85,12 @@ impl Scraper {
 
     /// Takes one sample of everything.
     pub(super) async fn scrape(&mut self) -> Result<(), ScrapeError> {
-        let body = match tokio::time::timeout(TIMEOUT, self.fetch()).await {
-            Ok(Ok(body)) => body,
-            failed => {
+        let answer = tokio::time::timeout(TIMEOUT, self.fetch()).await;
+        let body = answer
+            .unwrap_or(Err(ScrapeError::Timeout))
+            .inspect_err(|_| {
                 self.metrics.scraped(Outcome::Failed);
-                return Err(failed.map_or(ScrapeError::Timeout, |body| {
-                    body.err().unwrap_or(ScrapeError::Timeout)
-                }));
-            }
-        };
+            })?;
         self.metrics.scraped(Outcome::Ok);
         self.metrics.body_bytes.inc_by(body.len() as u64);
         self.take(&body);
@@ -143,11 +140,7 @@ impl Scraper {
         let mut current: BTreeMap<ContainerKey, ContainerSample> = BTreeMap::new();
         let mut bad_lines = 0;
         parse(body, |item| match item {
-            Item::Sample(sample) => {
-                if !note(&mut current, &sample) {
-                    bad_lines += 1;
-                }
-            }
+            Item::Sample(sample) => bad_lines += u64::from(!note(&mut current, &sample)),
             Item::Error(_) => bad_lines += 1,
             _ => {}
         });

@@ -1,9 +1,5 @@
 //! The program as a user meets it, and its roles started in process.
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod command_line;
 mod demo;

@@ -78,6 +78,10 @@ impl ClientTls {
             return self.clone();
         };
         let mut config = ClientConfig::clone(&self.config);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "this crate is where trust is decided"
+        )]
         config
             .dangerous()
             .set_certificate_verifier(verifier(Arc::clone(roots), Some(names)));
