@@ -7,7 +7,6 @@
 
 mod accept;
 mod family;
-mod go_float;
 mod prometheus;
 
 use http::{HeaderMap, header};

@@ -78,7 +78,10 @@ pub(super) async fn serve<S>(
         timed: phases.read(),
         deadline: Box::pin(sleep(limits.header_timeout)),
     };
-    let stream = NotingStream { inner: stream, phases: Arc::clone(&phases) };
+    let stream = NotingStream {
+        inner: stream,
+        phases: Arc::clone(&phases),
+    };
     let service = service_fn(move |request| {
         let (handler, phases) = (Arc::clone(&handler), Arc::clone(&phases));
         phases.enter(Phase::Busy);
@@ -124,7 +127,8 @@ impl Phases {
 
     fn enter(&self, phase: Phase) {
         let changes = self.read() >> 2;
-        self.0.store((changes + 1) << 2 | phase as u64, Ordering::Relaxed);
+        self.0
+            .store((changes + 1) << 2 | phase as u64, Ordering::Relaxed);
     }
 
     fn current(&self) -> Phase {
@@ -149,7 +153,9 @@ impl Phase {
 impl Watchdog {
     fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Phase> {
         let phase = self.phases.current();
-        let Some(limit) = phase.limit(&self.limits) else { return Poll::Pending };
+        let Some(limit) = phase.limit(&self.limits) else {
+            return Poll::Pending;
+        };
         let change = self.phases.read();
         if change != self.timed {
             self.timed = change;

@@ -6,7 +6,9 @@
 
 use std::{borrow::Cow, cmp::Ordering};
 
-use super::{family::Family, go_float::write_go_float};
+use kubevitals_promtext::write_go_float;
+
+use super::family::Family;
 
 /// One line, taken apart so that it can be sorted and written anew.
 struct Sample<'t> {

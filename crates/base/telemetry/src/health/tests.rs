@@ -35,10 +35,7 @@ fn reports_read_as_those_of_kubernetes() {
     let failing = health.report(Probe::Livez, &[]).body(false);
     let excludes = ["poststarthook/watch", "zeta", "alpha"].map(String::from);
     let excluded = health.report(Probe::Healthz, &excludes).body(true);
-    insta::assert_snapshot!(
-        [warming, live, brief, ready, failing, excluded].join("\n---\n"),
-        @""
-    );
+    insta::assert_snapshot!([warming, live, brief, ready, failing, excluded].join("\n---\n"));
 }
 
 #[test]

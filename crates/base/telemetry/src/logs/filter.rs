@@ -137,9 +137,16 @@ mod tests {
     fn errors_name_the_directive() {
         let message = |text: &str| text.parse::<LogFilter>().unwrap_err().to_string();
         insta::assert_snapshot!(
-            [message(""), message(" , "), message("info,debgu"), message("kubevitals=loud"),
-             message("=debug"), message("kubevitals=3"), message(&"x".repeat(2000))].join("\n"),
-            @""
+            [
+                message(""),
+                message(" , "),
+                message("info,debgu"),
+                message("kubevitals=loud"),
+                message("=debug"),
+                message("kubevitals=3"),
+                message(&"x".repeat(2000))
+            ]
+            .join("\n")
         );
     }
 
