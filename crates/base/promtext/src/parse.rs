@@ -75,7 +75,7 @@ pub struct Help<'a> {
     pub name: MetricName<'a>,
     /// The text as written, escapes not resolved.
     ///
-    /// One blank after the name is not part of it, nor is a carriage return at the end.
+    /// One blank after the name is not part of it, nor are carriage returns at the end.
     pub raw: &'a str,
 }
 

@@ -257,7 +257,8 @@ impl<'a> Cursor<'a> {
             self.at += 1;
         }
         let text_start = self.at;
-        let raw = self.rest_of_line();
+        // A carriage return that the encoder would put at the end of a line would not read back.
+        let raw = self.rest_of_line().trim_end_matches('\r');
         match bad_escape(raw) {
             None => Ok(Comment::Help(name, raw)),
             Some(offset) => {

@@ -260,6 +260,9 @@ impl Line {
             };
             return Ok(What::Type { name, kind });
         }
+        while self.0.back() == Some(&'\r') {
+            self.0.pop_back();
+        }
         let mut text = String::new();
         while let Some(next) = self.0.pop_front() {
             text.push(if next == '\\' { self.escaped()? } else { next });
