@@ -147,19 +147,21 @@ pub fn parse_with<'a, V: Visitor<'a>>(body: &'a [u8], visitor: &mut V) -> Summar
         }; MAX_LABELS],
     };
     let mut rest = body;
-    // One pass over text that is all valid; every line that is not starts another. Either way
-    // each byte is checked once.
-    while let Some(chunk) = rest.utf8_chunks().next() {
-        let text = chunk.valid();
-        if text.len() == rest.len() {
-            walk.text(text);
-            break;
-        }
-        let line_start = memrchr(b'\n', text.as_bytes()).map_or(0, |newline| newline + 1);
-        let (lines, line) = text.split_at(line_start);
-        walk.text(lines);
+    loop {
+        // Nearly always one pass over the whole body. A line that is not valid starts another;
+        // what came before it was checked already, so that no byte is checked more than twice.
+        let invalid = match str::from_utf8(rest) {
+            Ok(text) => {
+                walk.text(text);
+                break;
+            }
+            Err(error) => error.valid_up_to(),
+        };
+        let (valid, after) = rest.split_at(invalid);
+        let line_start = memrchr(b'\n', valid).map_or(0, |newline| newline + 1);
+        let (lines, line) = valid.split_at(line_start);
+        walk.text(str::from_utf8(lines).unwrap_or_default());
         walk.invalid_line(line.len() + 1);
-        let (_, after) = rest.split_at(text.len());
         rest = after_line(after);
     }
     walk.summary
