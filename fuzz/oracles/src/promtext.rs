@@ -124,7 +124,10 @@ fn walk(body: &[u8]) -> Summary {
                 follows(kind.line);
                 assert_within(body, kind.name.as_str());
             }
-            Item::Comment(text) => assert_within(body, text),
+            Item::Comment(comment) => {
+                follows(comment.line);
+                assert_within(body, comment.text);
+            }
             Item::Error(error) => {
                 follows(error.line);
                 let line = body.split(|byte| *byte == b'\n').nth(error.line - 1);

@@ -10,7 +10,7 @@ use memchr::{memchr, memrchr};
 use crate::error::{ParseError, Reason};
 use crate::escape::unescape;
 use crate::name::{LabelName, MetricName, MetricType};
-use cursor::{Comment, Cursor};
+use cursor::{Cursor, Remark};
 
 /// How many labels one series may have; a line with more is an error.
 ///
@@ -29,8 +29,8 @@ pub enum Item<'a, 'p> {
     Help(Help<'a>),
     /// A `# TYPE` line.
     Type(Type<'a>),
-    /// The text after the `#` of any other comment.
-    Comment(&'a str),
+    /// Any other comment.
+    Comment(Comment<'a>),
     /// A line that could not be used.
     Error(ParseError),
 }
@@ -88,6 +88,15 @@ pub struct Type<'a> {
     pub name: MetricName<'a>,
     /// The type.
     pub kind: MetricType,
+}
+
+/// A comment that is neither `# HELP` nor `# TYPE`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Comment<'a> {
+    /// The number of the line in the body, the first being 1.
+    pub line: usize,
+    /// What follows the `#`.
+    pub text: &'a str,
 }
 
 /// What the parser saw of a whole body.
@@ -308,17 +317,17 @@ impl<'a, V: Visitor<'a>> Walk<'a, '_, V> {
     fn comment(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Reason> {
         let line = self.summary.lines;
         let item = match cursor.comment()? {
-            Comment::Help(name, raw) => Item::Help(Help {
+            Remark::Help(name, raw) => Item::Help(Help {
                 line,
                 name: MetricName::trusted(name),
                 raw,
             }),
-            Comment::Type(name, kind) => Item::Type(Type {
+            Remark::Type(name, kind) => Item::Type(Type {
                 line,
                 name: MetricName::trusted(name),
                 kind,
             }),
-            Comment::Other(text) => Item::Comment(text),
+            Remark::Other(text) => Item::Comment(Comment { line, text }),
         };
         self.visitor.item(item);
         Ok(())

@@ -48,11 +48,7 @@ fn samples_before_the_type_of_their_family_belong_to_it() {
     assert_eq!(reencoded(body), sorted);
     assert_eq!(reencoded(sorted), sorted);
     let mut document = Document::parse(body.as_bytes());
-    let names: Vec<_> = document
-        .families()
-        .iter()
-        .map(|family| family.name())
-        .collect();
+    let names: Vec<_> = document.families().iter().map(Family::name).collect();
     assert_eq!(names, ["b", "a"]);
     document
         .family(MetricName::from_static("b"))

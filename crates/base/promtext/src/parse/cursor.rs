@@ -21,7 +21,7 @@ pub(super) struct Cursor<'a> {
 }
 
 /// A line that starts with `#`.
-pub(super) enum Comment<'a> {
+pub(super) enum Remark<'a> {
     /// The family and its text, escapes not resolved.
     Help(&'a str, &'a str),
     /// The family and its type.
@@ -238,7 +238,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes a comment.
-    pub(super) fn comment(&mut self) -> Result<Comment<'a>, Reason> {
+    pub(super) fn comment(&mut self) -> Result<Remark<'a>, Reason> {
         self.at += 1;
         let start = self.at;
         self.skip_blanks();
@@ -247,7 +247,7 @@ impl<'a> Cursor<'a> {
         // `# HELP` and `# TYPE` with nothing after them say nothing, as any other comment.
         if !matches!(keyword, "HELP" | "TYPE") || self.at_line_end() {
             self.at = start;
-            return Ok(Comment::Other(self.rest_of_line()));
+            return Ok(Remark::Other(self.rest_of_line()));
         }
         let name = match self.metric_name() {
             Ok(_) if self.peek() == Some(b'{') => return Err(Reason::InvalidMetricName),
@@ -258,7 +258,7 @@ impl<'a> Cursor<'a> {
             let at = self.at;
             let word = self.rest_of_line().trim_end_matches([' ', '\t']);
             return MetricType::from_word(word)
-                .map(|kind| Comment::Type(name, kind))
+                .map(|kind| Remark::Type(name, kind))
                 .ok_or_else(|| self.back(self.at - at, Reason::UnknownType));
         }
         if !self.at_line_end() {
@@ -269,7 +269,7 @@ impl<'a> Cursor<'a> {
         // A carriage return that the encoder would put at the end of a line would not read back.
         let raw = self.rest_of_line().trim_end_matches('\r');
         match bad_escape(raw) {
-            None => Ok(Comment::Help(name, raw)),
+            None => Ok(Remark::Help(name, raw)),
             Some(offset) => {
                 self.at = text_start + offset;
                 Err(Reason::InvalidEscape)
