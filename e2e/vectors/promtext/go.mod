@@ -1,4 +1,4 @@
-module kubevitals.dev/e2e/vectors/promtext
+module kubevitals/e2e/vectors/promtext
 
 go 1.26.0
 

@@ -106,13 +106,10 @@ fn write_any(out: &mut Vec<u8>, value: f64) {
     let mut digits = [0; 24];
     let mut count = 0;
     let mut point = None;
-    let mut exponent = 0_i32;
     let mut buffer = zmij::Buffer::new();
     let text = buffer.format_finite(value);
     let (mantissa, power) = text.split_once('e').unwrap_or((text, "0"));
-    if let Ok(power) = power.parse::<i32>() {
-        exponent = power;
-    }
+    let exponent: i32 = power.parse().unwrap_or_default();
     for byte in mantissa.bytes() {
         if byte == b'.' {
             point = Some(count);

@@ -67,6 +67,16 @@ pub fn ansi_allowed(no_color: Option<&OsStr>, is_terminal: bool) -> bool {
 ///
 /// Fails if a dispatcher is installed already. Tests do not call this: they take [`build`] and
 /// `tracing::dispatcher::with_default`.
+///
+/// ```standalone_crate
+/// use kubevitals_telemetry::{LogOptions, logs};
+///
+/// let options = LogOptions { filter: "info,kubevitals=debug".parse()?, ..LogOptions::default() };
+/// let handle = logs::init(&options)?;
+/// handle.set(&"warn".parse()?)?;
+/// assert!(logs::init(&options).is_err());
+/// # Ok::<(), kubevitals_telemetry::TelemetryError>(())
+/// ```
 pub fn init(options: &LogOptions) -> Result<LogHandle, TelemetryError> {
     let (dispatch, handle) = build(options, io::stderr)?;
     tracing::dispatcher::set_global_default(dispatch).map_err(TelemetryError::LogsInstalled)?;

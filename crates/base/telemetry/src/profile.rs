@@ -11,7 +11,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use pprof::{Frames, ProfilerGuardBuilder, Report};
+use pprof::{Frames, ProfilerGuardBuilder, Report, Symbol};
 use thiserror::Error;
 use tokio::sync::Semaphore;
 
@@ -101,6 +101,7 @@ fn stack_of(frames: &Frames) -> Stack {
     let locations = frames
         .frames
         .iter()
+        .skip_while(|symbols| symbols.iter().any(is_sampler))
         .map(|symbols| {
             symbols
                 .iter()
@@ -116,6 +117,12 @@ fn stack_of(frames: &Frames) -> Stack {
         locations,
         thread: frames.thread_name_or_id(),
     }
+}
+
+/// The innermost calls of every stack are the sampler's own.
+fn is_sampler(symbol: &Symbol) -> bool {
+    let name = symbol.name();
+    name.starts_with("backtrace::") || name.contains("pprof::")
 }
 
 #[cfg(test)]

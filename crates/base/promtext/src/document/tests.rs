@@ -30,7 +30,7 @@ fn histograms_and_summaries_keep_their_order_while_families_are_sorted() {
 
 #[test]
 fn a_suffix_belongs_to_a_family_only_if_its_type_has_it() {
-    // No type, a gauge, a summary's buckets, a suffix before its type: families of their own.
+    // No type, a gauge, a summary's buckets: families of their own.
     for body in [
         "a 1\na_sum 2\n",
         "# TYPE a gauge\na 1\na_count 2\n",
@@ -39,13 +39,25 @@ fn a_suffix_belongs_to_a_family_only_if_its_type_has_it() {
     ] {
         assert_eq!(reencoded(body), body);
     }
-    let document = Document::parse(b"a_sum 2\n# TYPE a histogram\na_sum 3\na_count 4\n");
-    let names: Vec<_> = document
-        .families()
-        .iter()
-        .map(|f| (f.name().as_str(), f.series().count()))
-        .collect();
-    assert_eq!(names, [("a_sum", 2), ("a", 1)]);
+}
+
+#[test]
+fn samples_before_the_type_of_their_family_belong_to_it() {
+    let body = "a_sum{z=\"1\"} 2\nb 1\n# TYPE a histogram\na_count{z=\"1\"} 4\n";
+    let sorted = "# TYPE a histogram\na_count{z=\"1\"} 4\na_sum{z=\"1\"} 2\nb 1\n";
+    assert_eq!(reencoded(body), sorted);
+    assert_eq!(reencoded(sorted), sorted);
+    let mut document = Document::parse(body.as_bytes());
+    let names: Vec<_> = document.families().iter().map(Family::name).collect();
+    assert_eq!(names, ["b", "a"]);
+    document
+        .family(MetricName::from_static("b"))
+        .add([(A, "")], 2.0, None)
+        .unwrap();
+    assert_eq!(encoded(&mut document), format!("{sorted}b{{a=\"\"}} 2\n"));
+    // One with metadata of its own stays a family of its own.
+    let body = "# TYPE a histogram\na_count 4\n# TYPE a_sum gauge\na_sum 2\n";
+    assert_eq!(reencoded(body), body);
 }
 
 #[test]

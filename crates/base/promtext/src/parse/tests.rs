@@ -207,18 +207,18 @@ fn comments_are_pushed_and_metadata_is_read() {
         seen.push(match item {
             Item::Help(help) => format!("{} help {:?}", help.line, help.text()),
             Item::Type(kind) => format!("{} type {}", kind.line, kind.kind),
-            Item::Comment(text) => format!("comment {text:?}"),
+            Item::Comment(Comment { line, text }) => format!("{line} comment {text:?}"),
             other => panic!("{other:?}"),
         });
     });
     let expected = [
-        "comment \"\"",
-        "comment \" a comment \"",
+        "1 comment \"\"",
+        "2 comment \" a comment \"",
         "3 help \" two\\nlines \"",
         "4 type gauge",
-        "comment \" HELP\"",
-        "comment \" TYPE \"",
-        "comment \" EOF\"",
+        "5 comment \" HELP\"",
+        "6 comment \" TYPE \"",
+        "7 comment \" EOF\"",
     ];
     assert_eq!(seen, expected);
 }

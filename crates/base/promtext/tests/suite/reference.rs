@@ -12,7 +12,7 @@ pub(crate) struct Found {
     pub(crate) what: What,
 }
 
-/// What a line can be; comments carry no line number, so that they are found with line 0.
+/// What a line can be.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum What {
     Sample {
@@ -67,9 +67,9 @@ pub(crate) fn observed(body: &[u8]) -> Vec<Found> {
                     kind: kind.kind,
                 },
             },
-            Item::Comment(text) => Found {
-                line: 0,
-                what: What::Comment(text.to_owned()),
+            Item::Comment(comment) => Found {
+                line: comment.line,
+                what: What::Comment(comment.text.to_owned()),
             },
             Item::Error(error) => Found {
                 line: error.line,
@@ -100,12 +100,7 @@ pub(crate) fn expected(body: &[u8]) -> Vec<Found> {
             }
         };
         if let Some(what) = what {
-            let line = if matches!(what, What::Comment(_)) {
-                0
-            } else {
-                at + 1
-            };
-            all.push(Found { line, what });
+            all.push(Found { line: at + 1, what });
         }
     }
     all
@@ -259,6 +254,9 @@ impl Line {
                 _ => return Err(Reason::UnknownType),
             };
             return Ok(What::Type { name, kind });
+        }
+        while self.0.back() == Some(&'\r') {
+            self.0.pop_back();
         }
         let mut text = String::new();
         while let Some(next) = self.0.pop_front() {

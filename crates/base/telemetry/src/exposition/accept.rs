@@ -151,9 +151,9 @@ mod tests {
 
     fn prefers_open_metrics(headers: &[&str]) -> bool {
         let mut preference = Preference::default();
-        headers
-            .iter()
-            .for_each(|header| preference.read(header.as_bytes()));
+        for header in headers {
+            preference.read(header.as_bytes());
+        }
         preference.prefers_open_metrics()
     }
 

@@ -113,9 +113,11 @@ impl<'t> Family<'t> {
         ];
         for (keyword, text) in lines {
             let Some(text) = text else { continue };
-            for piece in ["# ", keyword, " ", self.name, " ", text, "\n"] {
+            for piece in ["# ", keyword, " ", self.name, " "] {
                 out.extend_from_slice(piece.as_bytes());
             }
+            write_quotes_escaped(out, text);
+            out.push(b'\n');
         }
         for line in &self.lines {
             out.extend_from_slice(line.as_bytes());
@@ -164,6 +166,18 @@ pub(super) fn index(text: &str) -> Vec<Family<'_>> {
     }
     families.retain(|family| !family.name.is_empty());
     families
+}
+
+/// OpenMetrics wants quotes escaped in help texts; the library writes them as they were registered.
+fn write_quotes_escaped(out: &mut Vec<u8>, text: &str) {
+    let mut escaped = false;
+    for byte in text.bytes() {
+        if byte == b'"' && !escaped {
+            out.push(b'\\');
+        }
+        escaped = byte == b'\\' && !escaped;
+        out.push(byte);
+    }
 }
 
 fn position_of<'t>(

@@ -6,7 +6,7 @@
 
 use std::{borrow::Cow, cmp::Ordering};
 
-use kubevitals_promtext::write_go_float;
+use kubevitals_promtext::{unescape, write_escaped_help, write_go_float};
 
 use super::family::Family;
 
@@ -44,7 +44,9 @@ pub(super) fn write(families: &[Family<'_>], out: &mut Vec<u8>) {
         samples.sort_by(Sample::compare);
         if let Some(help) = family.help {
             extend(out, &["# HELP ", &name, " "]);
-            write_help(out, help);
+            // Resolved first: OpenMetrics escapes quotes too, and the library writes help texts as they
+            // were registered, escaped or not.
+            write_escaped_help(out, &unescape(help));
             out.push(b'\n');
         }
         extend(out, &["# TYPE ", &name, " ", family.kind.word, "\n"]);
@@ -168,42 +170,6 @@ fn split_value(text: &str) -> Option<(&str, &str)> {
         ends
     })?;
     Some((text.get(..end)?, text.get(end + 1..)?))
-}
-
-fn unescape(value: &str) -> Cow<'_, str> {
-    if !value.contains('\\') {
-        return Cow::Borrowed(value);
-    }
-    let mut out = String::with_capacity(value.len());
-    let mut letters = value.chars();
-    while let Some(letter) = letters.next() {
-        match (letter, letter == '\\') {
-            (_, true) => match letters.next() {
-                Some('n') => out.push('\n'),
-                Some(other) => out.push(other),
-                None => {}
-            },
-            (letter, false) => out.push(letter),
-        }
-    }
-    Cow::Owned(out)
-}
-
-/// Help texts escape quotes in OpenMetrics alone. A backslash that escapes nothing comes from a help
-/// text that was registered unescaped; it is doubled, since readers refuse it otherwise.
-fn write_help(out: &mut Vec<u8>, help: &str) {
-    let mut letters = help.bytes().peekable();
-    while let Some(letter) = letters.next() {
-        if letter != b'\\' {
-            out.push(letter);
-            continue;
-        }
-        match letters.next_if(|next| matches!(next, b'"' | b'n' | b'\\')) {
-            Some(b'"') => out.push(b'"'),
-            Some(escaped) => out.extend_from_slice(&[b'\\', escaped]),
-            None => out.extend_from_slice(b"\\\\"),
-        }
-    }
 }
 
 fn extend(out: &mut Vec<u8>, pieces: &[&str]) {

@@ -18,7 +18,7 @@ fn open_metrics(text: &str) -> String {
     String::from_utf8(Format::OpenMetrics.render(text)).unwrap()
 }
 
-const EVERY_KIND: &str = r#"# HELP zoo_animals Animals, counted "by hand" \ daily.
+const EVERY_KIND: &str = r#"# HELP zoo_animals Animals, counted \"by hand\" \ daily.
 # TYPE zoo_animals counter
 # UNIT zoo_animals animals
 zoo_animals_total{kind="b",cage="2"} 10 # {trace="x"} 1.0 1700000000.5
@@ -185,7 +185,9 @@ fn build(families: &[Generated]) -> (Metrics, Samples) {
                     Family::<Labels, Histogram>::new_with_constructor(|| Histogram::new(BUCKETS));
                 for (values, observed) in series {
                     let one = histogram.get_or_create(&labels(values));
-                    observed.iter().for_each(|value| one.observe(*value));
+                    for value in observed {
+                        one.observe(*value);
+                    }
                     let below = |bound: f64| {
                         let count = observed.iter().filter(|value| **value <= bound).count();
                         f64::from(u32::try_from(count).unwrap())

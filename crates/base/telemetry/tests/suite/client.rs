@@ -1,6 +1,6 @@
 //! The smallest HTTP/1.1 client that shows what is on the wire.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{fmt::Write, net::SocketAddr, time::Duration};
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -55,10 +55,10 @@ impl Client {
     ) -> Answer {
         let mut request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\n");
         for (name, value) in headers {
-            request.push_str(&format!("{name}: {value}\r\n"));
+            let _ = write!(request, "{name}: {value}\r\n");
         }
         if !body.is_empty() {
-            request.push_str(&format!("Content-Length: {}\r\n", body.len()));
+            let _ = write!(request, "Content-Length: {}\r\n", body.len());
         }
         self.write(&format!("{request}\r\n{body}")).await;
         self.read_answer(method != "HEAD").await

@@ -1,5 +1,9 @@
 //! The admin server as its users meet it: over loopback sockets.
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail by panicking"
+)]
 
 mod client;
 mod server;

@@ -65,7 +65,6 @@ async fn a_slow_head_is_cut() {
     let mut slow = running.connect().await;
     slow.write("GET /livez HTTP/1.1\r\nHost:").await;
     assert_eq!(slow.closed().await, b"");
-    assert_eq!(running.get("/livez").await.status, 200);
 }
 
 #[tokio::test]
