@@ -169,7 +169,7 @@ pub fn parse_with<'a, V: Visitor<'a>>(body: &'a [u8], visitor: &mut V) -> Summar
         let (valid, after) = rest.split_at(invalid);
         let line_start = memrchr(b'\n', valid).map_or(0, |newline| newline + 1);
         let (lines, line) = valid.split_at(line_start);
-        walk.text(str::from_utf8(lines).unwrap_or_default());
+        walk.text(str::from_utf8(lines).expect("comes before the first invalid byte"));
         walk.invalid_line(line.len() + 1);
         rest = after_line(after);
     }
