@@ -8,9 +8,17 @@
 //! in `fuzz/fuzz_targets` with its entry in `fuzz/Cargo.toml`, and a seed or two in
 //! `fuzz/corpus/<name>`.
 
+mod cli;
+mod model;
 mod promtext;
+mod telemetry;
+mod tls;
 
+pub use cli::config_file;
+pub use model::{duration, quantity, timestamp};
 pub use promtext::promtext;
+pub use telemetry::{admin_input, exposition};
+pub use tls::tls_pem;
 
 /// A fuzz target.
 #[derive(Debug, Clone, Copy)]
@@ -24,8 +32,45 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: &[Target] = &[Target {
-    name: "promtext",
-    oracle: promtext,
-    tokens: promtext::TOKENS,
-}];
+pub const TARGETS: &[Target] = &[
+    Target {
+        name: "admin_input",
+        oracle: admin_input,
+        tokens: telemetry::ADMIN_TOKENS,
+    },
+    Target {
+        name: "config_file",
+        oracle: config_file,
+        tokens: cli::TOKENS,
+    },
+    Target {
+        name: "duration",
+        oracle: duration,
+        tokens: model::DURATION_TOKENS,
+    },
+    Target {
+        name: "exposition",
+        oracle: exposition,
+        tokens: telemetry::OPENMETRICS_TOKENS,
+    },
+    Target {
+        name: "promtext",
+        oracle: promtext,
+        tokens: promtext::TOKENS,
+    },
+    Target {
+        name: "quantity",
+        oracle: quantity,
+        tokens: model::QUANTITY_TOKENS,
+    },
+    Target {
+        name: "timestamp",
+        oracle: timestamp,
+        tokens: model::TIMESTAMP_TOKENS,
+    },
+    Target {
+        name: "tls_pem",
+        oracle: tls_pem,
+        tokens: tls::TOKENS,
+    },
+];
