@@ -100,7 +100,7 @@ pub fn exposition(data: &[u8]) {
 fn bad_lines(body: &[u8]) -> usize {
     let mut bad = 0;
     parse(body, |item| {
-        bad += usize::from(matches!(item, Item::Error(_)))
+        bad += usize::from(matches!(item, Item::Error(_)));
     });
     bad
 }
