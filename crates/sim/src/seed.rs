@@ -9,7 +9,7 @@ use std::fmt::Write;
 /// What Kubernetes makes name suffixes of: no vowels, so no words by accident.
 const SAFE_LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// A source of repeatable numbers (SplitMix64).
+/// A source of repeatable numbers (`SplitMix64`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Seed(u64);
 

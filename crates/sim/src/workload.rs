@@ -22,6 +22,7 @@ use std::sync::Arc;
 use kubevitals_model::Timestamp;
 
 use crate::clock::after;
+use crate::kubelet::usage::{self, ContainerUsage};
 use crate::objects::{ObjectWriter, WriteError};
 use crate::roster::Roster;
 use crate::seed::Seed;
@@ -227,6 +228,14 @@ impl Workload {
     /// How many writes the store refused.
     pub fn refused(&self) -> u64 {
         self.refused
+    }
+
+    /// What a container that runs truly uses: the yardstick for whoever reads it from a kubelet.
+    pub fn usage(&self, namespace: &str, pod: &str, container: &str) -> Option<ContainerUsage> {
+        let mut slots = self.pods.values();
+        let slot = slots.find(|s| *s.pod.namespace == *namespace && *s.pod.name == *pod)?;
+        let index = slot.pod.parts().find(|part| **part.name == *container)?.index;
+        usage::running(&slot.pod, index)
     }
 
     /// The nodes.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Fault, FaultSpec, Target};
 
 /// The longest delay of a slow node: a day.
-pub const MAX_SLOW: Duration = Duration::from_secs(86_400);
+pub const MAX_SLOW: Duration = Duration::from_hours(24);
 
 /// The most that a node can be told to send in one answer: 64 GiB.
 pub const MAX_HUGE_BYTES: u64 = 64 << 30;
@@ -146,9 +146,12 @@ impl FromStr for Target {
         if !input.is_empty() && input.bytes().all(|b| b.is_ascii_digit()) {
             return input.parse().map(Self::Count).map_err(|_| bad());
         }
-        let is_name =
-            |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
-        if (1..=253).contains(&input.len()) && input.bytes().all(is_name) {
+        let is_alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        let is_inner = |b: u8| is_alphanumeric(b) || b == b'-' || b == b'.';
+        if (1..=253).contains(&input.len())
+            && input.bytes().next().is_some_and(is_alphanumeric)
+            && input.bytes().all(is_inner)
+        {
             return Ok(Self::Node(input.to_owned()));
         }
         Err(bad())
@@ -205,7 +208,7 @@ fn skew(argument: Option<&str>) -> Result<i64, FaultParseError> {
 
 /// One number with a unit. Ten years are enough for anybody, and keep sums of times far from any end.
 fn duration(text: &str) -> Option<Duration> {
-    const TEN_YEARS: Duration = Duration::from_secs(315_360_000);
+    const TEN_YEARS: Duration = Duration::from_hours(10 * 365 * 24);
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit: u64 = match text.get(digits.len()..)? {
         "ms" => 1,

@@ -20,7 +20,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTi
 
 use super::FleetError;
 
-const DAY: Duration = Duration::from_secs(86_400);
+const DAY: Duration = Duration::from_hours(24);
 
 /// A certificate authority that signs the kubelets' certificates.
 pub struct Authority {
@@ -37,13 +37,16 @@ pub(crate) enum Flaw {
     WrongName,
 }
 
+/// What a node showed last, and the flaw that it had.
+type Made = Option<(Flaw, Arc<ServerConfig>)>;
+
 /// The configurations of all kubelets, made when a kubelet is first asked.
 pub(crate) struct Certificates {
     authority: Authority,
     /// One key for all: 5,000 keys would take seconds, and nobody compares them.
     key: KeyPair,
     signing_key: Arc<dyn SigningKey>,
-    made: Mutex<Vec<Option<(Flaw, Arc<ServerConfig>)>>>,
+    made: Mutex<Vec<Made>>,
     clients: Arc<dyn ClientCertVerifier>,
 }
 

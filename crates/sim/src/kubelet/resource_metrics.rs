@@ -192,7 +192,7 @@ fn container_family<'a, 'p: 'a>(
     lines: impl Iterator<Item = &'a ContainerLine<'p>>,
     value: impl Fn(&ContainerLine<'_>, f64) -> Option<(f64, Option<i64>)>,
 ) {
-    let mut started = None;
+    let mut started = false;
     for line in lines {
         for extra in [Some(0.0), line.double.then_some(1.0)]
             .into_iter()
@@ -207,9 +207,8 @@ fn container_family<'a, 'p: 'a>(
                 (POD, line.pod.name()),
             ];
             // A family without series is not mentioned at all.
-            if started.is_none() {
-                drop(start(encoder, family));
-                started = Some(());
+            if !std::mem::replace(&mut started, true) {
+                start(encoder, family);
             }
             encoder
                 .family(family.name, None, None)

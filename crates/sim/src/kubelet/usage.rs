@@ -14,7 +14,7 @@ use kubevitals_model::Timestamp;
 use crate::clock::millis_between;
 use crate::roster::NodeView;
 use crate::seed::Seed;
-use crate::workload::Pod;
+use crate::workload::{ContainerTemplate, Pod};
 use crate::workload::pod::{Container, State};
 
 /// The shortest time between two samples.
@@ -88,7 +88,7 @@ impl ContainerUsage {
             pod.container_seed(index).derive(u64::from(run)),
             started,
             template.map_or(0, |t| t.resources.cpu_limit),
-            template.map_or(64 << 20, |t| t.memory_ceiling()),
+            template.map_or(64 << 20, ContainerTemplate::memory_ceiling),
         )
     }
 

@@ -8,12 +8,14 @@ use kubevitals_model::Timestamp;
 use super::catalog::{Kind, web};
 use super::controller::Launched;
 use super::life::Step;
-use super::{Moment, What, Workload};
+use super::{Moment, OwnerId, What, Workload};
 use crate::clock::after;
 use crate::seed::Seed;
 
-/// How many Deployments there are to roll.
-const MOST_DEPLOYMENTS: usize = 40;
+/// Deployments that are created before the first one rolls.
+const FEW_DEPLOYMENTS: usize = 10;
+/// If all are rolling, more are created, up to this.
+const MOST_DEPLOYMENTS: usize = 2_000;
 const MICROS_PER_HOUR: u64 = 3_600_000_000;
 
 /// Pods per time: `10/s`, `1/min`, `30/h`.
@@ -40,7 +42,7 @@ pub(super) struct Churn {
     arrivals: u64,
     /// Microseconds past the millisecond of the next arrival: at 1,000/s a millisecond is coarse.
     rest_micros: u64,
-    deployments: Vec<(std::sync::Arc<str>, String)>,
+    deployments: Vec<(OwnerId, String)>,
     rolled: usize,
 }
 
@@ -187,21 +189,23 @@ impl Workload {
             return;
         }
         self.plan_arrival(moment.now, kind.pods());
-        if kind == Kind::Rollout && self.churn.deployments.len() >= MOST_DEPLOYMENTS {
-            self.roll_one(number, moment);
+        let deployments = self.churn.deployments.len();
+        if kind == Kind::Rollout
+            && deployments >= FEW_DEPLOYMENTS
+            && (self.roll_one(number, moment) || deployments >= MOST_DEPLOYMENTS)
+        {
             return;
         }
         let namespace = self.namespace(seed.next());
         let name = format!("{}-{number}", kind.word());
-        if kind == Kind::Rollout {
-            let entry = (std::sync::Arc::clone(&namespace), name.clone());
-            self.churn.deployments.push(entry);
-        }
         let lifetime = seed.between(20_000, 90_000);
-        let manifest = kind.manifest(name, seed);
+        let manifest = kind.manifest(name.clone(), seed);
         match self.launch_for(namespace, manifest, Some(lifetime), moment) {
             Launched::Owner(id) if kind == Kind::StatefulSet => {
                 self.plan(after(moment.now, lifetime), What::Expire(id));
+            }
+            Launched::Owner(id) if kind == Kind::Rollout => {
+                self.churn.deployments.push((id, name));
             }
             Launched::Pod(Some(id)) if kind == Kind::Evicted => {
                 self.plan_step(id, Step::Evict, moment.now, (lifetime / 2, lifetime / 2));
@@ -210,22 +214,22 @@ impl Workload {
         }
     }
 
-    /// Rolls the next Deployment that is not rolling.
-    fn roll_one(&mut self, number: u64, moment: Moment<'_>) {
-        for _ in 0..self.churn.deployments.len() {
+    /// Rolls the next Deployment that is not rolling. Looks at a few only: most are at rest, or all are
+    /// busy.
+    fn roll_one(&mut self, number: u64, moment: Moment<'_>) -> bool {
+        const TRIES: usize = 8;
+        for _ in 0..TRIES.min(self.churn.deployments.len()) {
             let at = self.churn.rolled % self.churn.deployments.len();
             self.churn.rolled = at + 1;
-            let Some((namespace, name)) = self.churn.deployments.get(at).cloned() else {
-                return;
+            let Some((id, name)) = self.churn.deployments.get(at).cloned() else {
+                return false;
             };
             let template = web(&name).label("revision", &number.to_string());
-            let Some(id) = self.find_owner(&namespace, &name) else {
-                continue;
-            };
             if self.begin_roll(id, template, moment) {
-                return;
+                return true;
             }
         }
+        false
     }
 }
 

@@ -30,10 +30,7 @@ pub(crate) fn conditions(pod: &Pod) -> Reasons {
         (false, _) => {
             let names = names(pod, |part| {
                 part.init
-                    && match part.one_shot {
-                        true => !part.container.ready,
-                        false => !(part.container.started && part.container.ready),
-                    }
+                    && if part.one_shot { !part.container.ready } else { !(part.container.started && part.container.ready) }
             });
             let message = format!("containers with incomplete status: [{names}]");
             Some(("ContainersNotInitialized", Some(message)))

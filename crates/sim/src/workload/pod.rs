@@ -314,10 +314,7 @@ impl Pod {
         let initialized = self
             .parts()
             .filter(|part| part.init)
-            .all(|part| match part.one_shot {
-                true => part.container.ready,
-                false => part.container.started,
-            });
+            .all(|part| if part.one_shot { part.container.ready } else { part.container.started });
         let over = self.outcome().is_some();
         let running = !over
             && self

@@ -1,6 +1,5 @@
 //! What a pod is made of and how its containers behave.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -158,7 +157,9 @@ impl ContainerTemplate {
             "terminationMessagePolicy": "File",
             "imagePullPolicy": self.pull_policy,
         });
-        let fields = spec.as_object_mut().expect("made as an object above");
+        let Some(fields) = spec.as_object_mut() else {
+            return spec;
+        };
         if let Some(probe) = &self.startup {
             fields.insert("startupProbe".into(), probe.spec());
         }
@@ -313,7 +314,9 @@ impl PodTemplate {
             "enableServiceLinks": true,
             "preemptionPolicy": "PreemptLowerPriority",
         });
-        let fields = spec.as_object_mut().expect("made as an object above");
+        let Some(fields) = spec.as_object_mut() else {
+            return spec;
+        };
         if !self.init.is_empty() {
             let init: Vec<_> = self.init.iter().map(ContainerTemplate::spec).collect();
             fields.insert("initContainers".into(), init.into());
@@ -331,12 +334,11 @@ impl PodTemplate {
 fn list(cpu: u32, memory: u32) -> Map<String, Value> {
     let mut list = Map::new();
     if cpu > 0 {
-        let mut text = String::new();
-        if cpu.is_multiple_of(1_000) {
-            write!(text, "{}", cpu / 1_000).expect("a String takes any text");
+        let text = if cpu.is_multiple_of(1_000) {
+            (cpu / 1_000).to_string()
         } else {
-            write!(text, "{cpu}m").expect("a String takes any text");
-        }
+            format!("{cpu}m")
+        };
         list.insert("cpu".into(), text.into());
     }
     if memory > 0 {

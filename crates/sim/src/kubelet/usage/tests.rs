@@ -1,3 +1,8 @@
+#![expect(
+    clippy::cast_precision_loss,
+    reason = "numbers in these tests are far below 2^52"
+)]
+
 use proptest::prelude::*;
 
 use super::*;
