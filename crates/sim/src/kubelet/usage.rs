@@ -15,7 +15,7 @@ use crate::clock::millis_between;
 use crate::roster::NodeView;
 use crate::seed::Seed;
 use crate::workload::{ContainerTemplate, Pod};
-use crate::workload::pod::{Container, State};
+use crate::workload::pod::{Container, Ended, State};
 
 /// The shortest time between two samples.
 pub const MIN_SAMPLE_GAP_MILLIS: u64 = 10_000;
@@ -202,29 +202,23 @@ pub(crate) fn running(pod: &Pod, index: usize) -> Option<ContainerUsage> {
 
 /// All CPU time of a container until `at`, earlier runs included.
 fn container_cpu(pod: &Pod, index: usize, container: &Container, at: Timestamp) -> u64 {
-    let run = match &container.state {
-        State::Running { since } => Some((*since, at, container.restarts)),
-        State::Ended(ended) => Some((ended.started, at.min(ended.finished), ended.run)),
-        State::Waiting { .. } | State::Lost => None,
+    let ended = |run: &Ended| {
+        ContainerUsage::of(pod, index, run.started, run.run).cpu_nanos(at.min(run.finished))
     };
-    if let Some((since, until, run)) = run
-        && at >= since
-    {
-        let usage = ContainerUsage::of(pod, index, since, run);
-        return container.earlier_cpu.saturating_add(usage.cpu_nanos(until));
-    }
-    // Before the present run, or between two: what the last run had used by then is in the sum.
-    match &container.last {
-        Some(last) if at < last.finished => {
-            let usage = ContainerUsage::of(pod, index, last.started, last.run);
-            let whole = usage.cpu_nanos(last.finished);
-            container
-                .earlier_cpu
-                .saturating_sub(whole)
-                .saturating_add(usage.cpu_nanos(at))
+    let present = match &container.state {
+        State::Running { since } => {
+            ContainerUsage::of(pod, index, *since, container.restarts).cpu_nanos(at)
         }
-        _ => container.earlier_cpu,
-    }
+        // A pod that ended while it backed off shows its last run once more.
+        State::Ended(run) if container.last != Some(*run) => ended(run),
+        State::Ended(_) | State::Waiting { .. } | State::Lost => 0,
+    };
+    container
+        .recent
+        .iter()
+        .map(ended)
+        .fold(container.earlier_cpu, u64::saturating_add)
+        .saturating_add(present)
 }
 
 /// The CPU time of a pod until `at`: that of its containers, and a little for the sandbox.

@@ -113,7 +113,9 @@ pub(crate) struct Container {
     pub(crate) restarts: u32,
     pub(crate) ready: bool,
     pub(crate) started: bool,
-    /// CPU time of all earlier runs, so that the pod's counter never goes back.
+    /// Runs that ended lately: samples from their time may still be asked for.
+    pub(crate) recent: Vec<Ended>,
+    /// CPU time of all runs before those, so that the pod's counter never goes back.
     pub(crate) earlier_cpu: u64,
 }
 
@@ -195,6 +197,7 @@ impl Pod {
                 restarts: 0,
                 ready: false,
                 started: false,
+                recent: Vec::new(),
                 earlier_cpu: 0,
             })
             .collect();

@@ -9,7 +9,7 @@ use super::pod::{Container, Ended, Pod, State};
 use super::template::{Readiness, RestartPolicy};
 use super::{Moment, PodId, Workload, messages};
 use crate::clock::millis_between;
-use crate::kubelet::usage::ContainerUsage;
+use crate::kubelet::usage::{ContainerUsage, MAX_SAMPLE_GAP_MILLIS};
 
 /// A kubelet says the same thing about the same object 25 times, and then once in five minutes.
 const SPAM_BURST: u32 = 25;
@@ -316,19 +316,34 @@ pub(super) fn end(pod: &mut Pod, at: usize, exit_code: i32, now: Timestamp) {
     container.started = false;
 }
 
-/// Moves a run that is over to `lastState`, and its CPU time to the sum of earlier runs.
+/// Moves a run that is over to `lastState`, and the CPU time of long past runs to their sum.
 fn retire(pod: &mut Pod, at: usize) {
     let Some(Container {
         state: State::Ended(ended),
+        recent,
         ..
     }) = pod.containers.get(at)
     else {
         return;
     };
     let ended = *ended;
-    let used = ContainerUsage::of(pod, at, ended.started, ended.run).cpu_nanos(ended.finished);
+    let (kept, past): (Vec<Ended>, Vec<Ended>) = recent
+        .iter()
+        .copied()
+        .chain([ended])
+        .partition(|run| millis_between(run.finished, ended.finished) < 2 * MAX_SAMPLE_GAP_MILLIS);
+    let used: u64 = past
+        .iter()
+        .map(|run| ContainerUsage::of(pod, at, run.started, run.run).cpu_nanos(run.finished))
+        .sum();
     if let Some(container) = pod.containers.get_mut(at) {
+        // What is shown as ended is not counted twice.
+        container.state = State::Waiting {
+            reason: "ContainerCreating",
+            message: None,
+        };
         container.last = Some(ended);
+        container.recent = kept;
         container.earlier_cpu = container.earlier_cpu.saturating_add(used);
     }
 }

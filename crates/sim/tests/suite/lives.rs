@@ -39,11 +39,11 @@ fn log(store: &Store) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 4, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 3, ..ProptestConfig::default() })]
 
     #[test]
     fn the_same_seed_lives_the_same_life_however_it_is_stepped(seed: u64, step in 1_000_i64..20_000) {
-        let steps = 60_000 / step * step;
+        let steps = 40_000 / step * step;
         let (fine, _) = churned(seed, steps, step);
         let (coarse, _) = churned(seed, steps, steps);
         prop_assert_eq!(log(&fine), log(&coarse));
@@ -51,7 +51,7 @@ proptest! {
 
     #[test]
     fn times_never_go_back_and_conditions_change_time_only_with_status(seed: u64) {
-        let (store, workload) = churned(seed, 120_000, 5_000);
+        let (store, workload) = churned(seed, 90_000, 5_000);
         prop_assert_eq!(workload.refused(), 0);
         let mut known: BTreeMap<(String, String), (String, String)> = BTreeMap::new();
         for change in store.changes(Resource::Pods) {
@@ -101,11 +101,11 @@ fn different_seeds_live_different_lives() {
 
 #[test]
 fn churn_keeps_its_rate_and_the_population_steady() {
-    let (store, workload) = churned(3, 600_000, 10_000);
+    let (store, workload) = churned(3, 200_000, 10_000);
     let created = store.changes(Resource::Pods).iter().filter(|c| c.kind == "ADDED").count();
-    // Two per second for ten minutes, and those that rolling and replacing add.
-    assert!((1_000..2_000).contains(&created), "{created}");
-    assert!((100..700).contains(&workload.pods()), "{}", workload.pods());
+    // Two per second, and those that replace others.
+    assert!((300..700).contains(&created), "{created}");
+    assert!((50..300).contains(&workload.pods()), "{}", workload.pods());
     assert_eq!(workload.pods(), store.list(Resource::Pods).len());
     assert!(workload.events() <= 50_000);
     assert_eq!(workload.refused(), 0);
@@ -113,7 +113,7 @@ fn churn_keeps_its_rate_and_the_population_steady() {
 
 #[test]
 fn every_kind_of_life_shows_what_it_is_about() {
-    let (store, _) = churned(5, 300_000, 1_000);
+    let (store, _) = churned(5, 200_000, 1_000);
     let reasons: Vec<String> = store
         .changes(Resource::Events)
         .iter()

@@ -174,7 +174,7 @@ async fn a_scrape_between_two_samples_repeats_the_last_one() {
 async fn counters_of_pods_and_node_never_go_back_whatever_happens_to_pods() {
     let mut cluster = Cluster::start(ChurnRate::per_second(3)).await;
     let mut before = Samples::new();
-    for _ in 0..80 {
+    for _ in 0..50 {
         cluster.advance(Duration::from_secs(3));
         let now = cluster.samples().await;
         for (key, (value, stamp)) in &now {
