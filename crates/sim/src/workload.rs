@@ -40,8 +40,10 @@ mod nodes;
 mod owner;
 pub(crate) mod pod;
 mod population;
+mod records;
 pub(crate) mod render;
 mod running;
+mod startup;
 mod template;
 
 pub use catalog::Kind;
@@ -234,7 +236,11 @@ impl Workload {
     pub fn usage(&self, namespace: &str, pod: &str, container: &str) -> Option<ContainerUsage> {
         let mut slots = self.pods.values();
         let slot = slots.find(|s| *s.pod.namespace == *namespace && *s.pod.name == *pod)?;
-        let index = slot.pod.parts().find(|part| **part.name == *container)?.index;
+        let index = slot
+            .pod
+            .parts()
+            .find(|part| **part.name == *container)?
+            .index;
         usage::running(&slot.pod, index)
     }
 

@@ -14,8 +14,8 @@ use kubevitals_model::Timestamp;
 use crate::clock::millis_between;
 use crate::roster::NodeView;
 use crate::seed::Seed;
-use crate::workload::{ContainerTemplate, Pod};
 use crate::workload::pod::{Container, Ended, State};
+use crate::workload::{ContainerTemplate, Pod};
 
 /// The shortest time between two samples.
 pub const MIN_SAMPLE_GAP_MILLIS: u64 = 10_000;

@@ -31,6 +31,7 @@ impl Workload {
         moment: Moment<'_>,
     ) -> (OwnerId, OwnerId) {
         let kind = OwnerKind::Deployment {
+            spec: template.spec(),
             template: Box::new(template.clone()),
             current: 0,
             previous: None,
@@ -78,6 +79,7 @@ impl Workload {
         };
         let OwnerKind::Deployment {
             template,
+            spec,
             previous: None,
             revision,
             ..
@@ -85,6 +87,7 @@ impl Workload {
         else {
             return false;
         };
+        *spec = new.spec();
         **template = new.clone();
         *revision += 1;
         slot.generation += 1;

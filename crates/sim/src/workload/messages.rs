@@ -30,7 +30,11 @@ pub(crate) fn conditions(pod: &Pod) -> Reasons {
         (false, _) => {
             let names = names(pod, |part| {
                 part.init
-                    && if part.one_shot { !part.container.ready } else { !(part.container.started && part.container.ready) }
+                    && if part.one_shot {
+                        !part.container.ready
+                    } else {
+                        !(part.container.started && part.container.ready)
+                    }
             });
             let message = format!("containers with incomplete status: [{names}]");
             Some(("ContainersNotInitialized", Some(message)))

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::event::Written;
 use super::pod::PodKind;
-use super::render::time;
+use super::render::{object, time};
 use super::template::PodTemplate;
 use super::{OwnerId, PodId};
 use crate::objects::Resource;
@@ -91,6 +91,8 @@ pub(crate) struct Counts {
 pub(crate) enum OwnerKind {
     Deployment {
         template: Box<PodTemplate>,
+        /// The template's spec, made once.
+        spec: Value,
         current: OwnerId,
         previous: Option<OwnerId>,
         revision: u32,
@@ -179,18 +181,18 @@ impl OwnerSlot {
                 json!({"deployment.kubernetes.io/revision": revision.to_string()}),
             );
         }
-        json!({
-            "apiVersion": api_version,
-            "kind": kind,
-            "metadata": metadata,
-            "spec": self.spec(),
-            "status": self.status(),
-        })
+        object([
+            ("apiVersion", api_version.into()),
+            ("kind", kind.into()),
+            ("metadata", metadata),
+            ("spec", self.spec()),
+            ("status", self.status()),
+        ])
     }
 
     fn template(&self) -> Option<(&PodTemplate, Value)> {
         match (&self.kind, &self.pod_kind) {
-            (OwnerKind::Deployment { template, .. }, _) => Some((template, template.spec())),
+            (OwnerKind::Deployment { template, spec, .. }, _) => Some((template, spec.clone())),
             (_, Some(kind)) => Some((&kind.template, kind.spec.clone())),
             _ => None,
         }
@@ -208,13 +210,12 @@ impl OwnerSlot {
         if let OwnerKind::ReplicaSet { hash, .. } = &self.kind {
             labels.insert("pod-template-hash".into(), (**hash).into());
         }
-        let selector = json!({"matchLabels": labels.clone()});
-        let template = json!({"metadata": {"labels": labels}, "spec": spec});
-        match &self.kind {
+        let selector = object([("matchLabels", labels.clone().into())]);
+        let metadata = object([("labels", labels.into())]);
+        let template = object([("metadata", metadata), ("spec", spec)]);
+        let mut spec = match &self.kind {
             OwnerKind::Deployment { .. } => json!({
                 "replicas": self.desired,
-                "selector": selector,
-                "template": template,
                 "strategy": {
                     "type": "RollingUpdate",
                     "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"},
@@ -222,32 +223,33 @@ impl OwnerSlot {
                 "revisionHistoryLimit": 10,
                 "progressDeadlineSeconds": 600,
             }),
-            OwnerKind::ReplicaSet { .. } => json!({
-                "replicas": self.desired,
-                "selector": selector,
-                "template": template,
-            }),
+            OwnerKind::ReplicaSet { .. } => json!({"replicas": self.desired}),
             OwnerKind::StatefulSet => json!({
                 "replicas": self.desired,
-                "selector": selector,
-                "template": template,
                 "serviceName": &*self.name,
                 "podManagementPolicy": "OrderedReady",
             }),
-            OwnerKind::DaemonSet => json!({"selector": selector, "template": template}),
-            OwnerKind::Job { ttl_seconds } => {
-                let mut spec = json!({
-                    "parallelism": self.desired,
-                    "completions": self.desired,
-                    "backoffLimit": 6,
-                    "template": template,
-                });
-                if let (Some(ttl), Some(spec)) = (ttl_seconds, spec.as_object_mut()) {
-                    spec.insert("ttlSecondsAfterFinished".into(), (*ttl).into());
+            OwnerKind::DaemonSet => json!({}),
+            OwnerKind::Job { .. } => json!({
+                "parallelism": self.desired,
+                "completions": self.desired,
+                "backoffLimit": 6,
+            }),
+        };
+        if let Some(spec) = spec.as_object_mut() {
+            spec.insert("template".into(), template);
+            match self.kind {
+                OwnerKind::Job { ttl_seconds } => {
+                    if let Some(ttl) = ttl_seconds {
+                        spec.insert("ttlSecondsAfterFinished".into(), ttl.into());
+                    }
                 }
-                spec
+                _ => {
+                    spec.insert("selector".into(), selector);
+                }
             }
         }
+        spec
     }
 
     fn status(&self) -> Value {

@@ -314,10 +314,13 @@ impl Pod {
 
     /// Brings the kubelet's conditions up to date with the containers.
     pub(crate) fn settle(&mut self, now: Timestamp) {
-        let initialized = self
-            .parts()
-            .filter(|part| part.init)
-            .all(|part| if part.one_shot { part.container.ready } else { part.container.started });
+        let initialized = self.parts().filter(|part| part.init).all(|part| {
+            if part.one_shot {
+                part.container.ready
+            } else {
+                part.container.started
+            }
+        });
         let over = self.outcome().is_some();
         let running = !over
             && self

@@ -10,13 +10,19 @@ const IMAGE_ID: &str = "sha256:5116da950d5162b8735bbe0a781676adc35b855e36117782c
 
 /// The whole object, without `resourceVersion`.
 pub(crate) fn pod(pod: &Pod) -> Value {
-    json!({
-        "kind": "Pod",
-        "apiVersion": "v1",
-        "metadata": metadata(pod),
-        "spec": spec(pod),
-        "status": status(pod),
-    })
+    object([
+        ("kind", "Pod".into()),
+        ("apiVersion", "v1".into()),
+        ("metadata", metadata(pod)),
+        ("spec", spec(pod)),
+        ("status", status(pod)),
+    ])
+}
+
+/// An object of these fields. Unlike `json!` it moves them, which halves the cost of large ones.
+pub(crate) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    let fields = fields.map(|(name, value)| (name.to_owned(), value));
+    Value::Object(fields.into_iter().collect())
 }
 
 /// The form of a time in a status.
@@ -168,8 +174,8 @@ fn container(pod: &Pod, part: &Part<'_>) -> Value {
     fields.insert(
         "lastState".into(),
         match last {
-            Some(ended) => json!({"terminated": terminated(pod, part.index, ended)}),
-            None => json!({}),
+            Some(ended) => object([("terminated", terminated(pod, part.index, ended))]),
+            None => Value::Object(Map::new()),
         },
     );
     fields.insert("ready".into(), (*ready).into());
@@ -204,8 +210,8 @@ fn state(pod: &Pod, part: &Part<'_>, state: &State) -> Value {
             Some(message) => json!({"waiting": {"reason": reason, "message": &**message}}),
             None => json!({"waiting": {"reason": reason}}),
         },
-        State::Running { since } => json!({"running": {"startedAt": time(*since)}}),
-        State::Ended(ended) => json!({"terminated": terminated(pod, part.index, ended)}),
+        State::Running { since } => object([("running", object([("startedAt", time(*since))]))]),
+        State::Ended(ended) => object([("terminated", terminated(pod, part.index, ended))]),
         State::Lost => json!({"terminated": {
             "exitCode": 137,
             "reason": "ContainerStatusUnknown",
@@ -217,13 +223,13 @@ fn state(pod: &Pod, part: &Part<'_>, state: &State) -> Value {
 }
 
 fn terminated(pod: &Pod, index: usize, ended: &Ended) -> Value {
-    json!({
-        "exitCode": ended.exit_code,
-        "reason": ended.reason(),
-        "startedAt": time(ended.started),
-        "finishedAt": time(ended.finished),
-        "containerID": pod.container_id(index, ended.run),
-    })
+    object([
+        ("exitCode", ended.exit_code.into()),
+        ("reason", ended.reason().into()),
+        ("startedAt", time(ended.started)),
+        ("finishedAt", time(ended.finished)),
+        ("containerID", pod.container_id(index, ended.run).into()),
+    ])
 }
 
 /// Conditions in the order of a kubelet: those of others first, then its own five.

@@ -327,11 +327,10 @@ fn retire(pod: &mut Pod, at: usize) {
         return;
     };
     let ended = *ended;
-    let (kept, past): (Vec<Ended>, Vec<Ended>) = recent
-        .iter()
-        .copied()
-        .chain([ended])
-        .partition(|run| millis_between(run.finished, ended.finished) < 2 * MAX_SAMPLE_GAP_MILLIS);
+    let (kept, past): (Vec<Ended>, Vec<Ended>) =
+        recent.iter().copied().chain([ended]).partition(|run| {
+            millis_between(run.finished, ended.finished) < 2 * MAX_SAMPLE_GAP_MILLIS
+        });
     let used: u64 = past
         .iter()
         .map(|run| ContainerUsage::of(pod, at, run.started, run.run).cpu_nanos(run.finished))

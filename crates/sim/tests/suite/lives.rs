@@ -35,7 +35,9 @@ fn churned(seed: u64, millis: i64, step: i64) -> (Store, Workload) {
 
 fn log(store: &Store) -> Vec<String> {
     let changes = store.all().into_iter();
-    changes.map(|change| format!("{} {}", change.kind, change.object)).collect()
+    changes
+        .map(|change| format!("{} {}", change.kind, change.object))
+        .collect()
 }
 
 proptest! {
@@ -79,16 +81,23 @@ proptest! {
 
 fn check_containers(pod: &Value) -> Result<(), TestCaseError> {
     let none = Vec::new();
-    for container in pod["status"]["containerStatuses"].as_array().unwrap_or(&none) {
+    for container in pod["status"]["containerStatuses"]
+        .as_array()
+        .unwrap_or(&none)
+    {
         let ended = &container["state"]["terminated"];
-        if let (Some(from), Some(to)) = (ended["startedAt"].as_str(), ended["finishedAt"].as_str()) {
+        if let (Some(from), Some(to)) = (ended["startedAt"].as_str(), ended["finishedAt"].as_str())
+        {
             prop_assert!(from <= to);
         }
         if container["ready"] == true {
             prop_assert!(container["state"]["running"].is_object(), "{container}");
         }
         if container["restartCount"] != 0 {
-            prop_assert!(container["lastState"]["terminated"].is_object(), "{container}");
+            prop_assert!(
+                container["lastState"]["terminated"].is_object(),
+                "{container}"
+            );
         }
     }
     Ok(())
@@ -96,13 +105,20 @@ fn check_containers(pod: &Value) -> Result<(), TestCaseError> {
 
 #[test]
 fn different_seeds_live_different_lives() {
-    assert_ne!(log(&churned(1, 30_000, 1_000).0), log(&churned(2, 30_000, 1_000).0));
+    assert_ne!(
+        log(&churned(1, 30_000, 1_000).0),
+        log(&churned(2, 30_000, 1_000).0)
+    );
 }
 
 #[test]
 fn churn_keeps_its_rate_and_the_population_steady() {
     let (store, workload) = churned(3, 200_000, 10_000);
-    let created = store.changes(Resource::Pods).iter().filter(|c| c.kind == "ADDED").count();
+    let created = store
+        .changes(Resource::Pods)
+        .iter()
+        .filter(|c| c.kind == "ADDED")
+        .count();
     // Two per second, and those that replace others.
     assert!((300..700).contains(&created), "{created}");
     assert!((50..300).contains(&workload.pods()), "{}", workload.pods());
@@ -120,18 +136,41 @@ fn every_kind_of_life_shows_what_it_is_about() {
         .map(|change| change.object["reason"].as_str().unwrap().to_owned())
         .collect();
     for reason in [
-        "Scheduled", "FailedScheduling", "Pulling", "Pulled", "Created", "Started", "Killing",
-        "Unhealthy", "BackOff", "Failed", "Evicted", "SuccessfulCreate", "SuccessfulDelete",
-        "ScalingReplicaSet", "Completed",
+        "Scheduled",
+        "FailedScheduling",
+        "Pulling",
+        "Pulled",
+        "Created",
+        "Started",
+        "Killing",
+        "Unhealthy",
+        "BackOff",
+        "Failed",
+        "Evicted",
+        "SuccessfulCreate",
+        "SuccessfulDelete",
+        "ScalingReplicaSet",
+        "Completed",
     ] {
-        assert!(reasons.iter().any(|said| said == reason), "nobody said {reason}");
+        assert!(
+            reasons.iter().any(|said| said == reason),
+            "nobody said {reason}"
+        );
     }
     let text: Vec<String> = log(&store);
     for wanted in [
-        "SchedulingGated", "ReadinessGatesNotReady", "OOMKilled", "TerminationByKubelet",
-        "CrashLoopBackOff", "ImagePullBackOff", "Successfully pulled image",
+        "SchedulingGated",
+        "ReadinessGatesNotReady",
+        "OOMKilled",
+        "TerminationByKubelet",
+        "CrashLoopBackOff",
+        "ImagePullBackOff",
+        "Successfully pulled image",
     ] {
-        assert!(text.iter().any(|line| line.contains(wanted)), "{wanted} never seen");
+        assert!(
+            text.iter().any(|line| line.contains(wanted)),
+            "{wanted} never seen"
+        );
     }
 }
 
@@ -157,7 +196,8 @@ fn a_deployment_rolls_without_ever_lacking_ready_pods() {
             let conditions = pod["status"]["conditions"].as_array();
             pod["metadata"]["deletionTimestamp"].is_null()
                 && conditions.is_some_and(|list| {
-                    list.iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
+                    list.iter()
+                        .any(|c| c["type"] == "Ready" && c["status"] == "True")
                 })
         };
         pods.iter().filter(is_ready).count()
@@ -169,11 +209,17 @@ fn a_deployment_rolls_without_ever_lacking_ready_pods() {
     for second in 31..120 {
         workload.step(at(START + second * 1_000), &store);
         assert!(ready(&store) >= 6, "a quarter may be missing, not more");
-        assert!(store.list(Resource::Pods).len() <= 8 + 2 + 8, "surge and those that end");
+        assert!(
+            store.list(Resource::Pods).len() <= 8 + 2 + 8,
+            "surge and those that end"
+        );
     }
     let pods = store.list(Resource::Pods);
     assert_eq!(pods.len(), 8);
-    assert!(pods.iter().all(|pod| pod["metadata"]["labels"]["revision"] == "2"));
+    assert!(
+        pods.iter()
+            .all(|pod| pod["metadata"]["labels"]["revision"] == "2")
+    );
     let deployment = &store.list(Resource::Deployments)[0];
     assert_eq!(deployment["status"]["readyReplicas"], 8);
     assert_eq!(store.list(Resource::ReplicaSets).len(), 1);
@@ -191,21 +237,38 @@ fn the_population_is_there_at_once_and_looks_like_a_cluster() {
     workload.populate(at(START), &store);
     let pods = store.list(Resource::Pods);
     assert_eq!(pods.len(), 600);
-    assert!(roster.nodes().iter().all(|node| node.view().present.len() == 30));
+    assert!(
+        roster
+            .nodes()
+            .iter()
+            .all(|node| node.view().present.len() == 30)
+    );
     assert_eq!(store.list(Resource::DaemonSets).len(), 2);
     assert_eq!(store.list(Resource::Nodes).len(), 20);
     assert_eq!(store.list(Resource::Leases).len(), 20);
     let owners: Vec<Value> = store.list(Resource::ReplicaSets);
-    let uids: Vec<String> = pods.iter().map(|pod| pod["metadata"]["uid"].to_string()).collect();
+    let uids: Vec<String> = pods
+        .iter()
+        .map(|pod| pod["metadata"]["uid"].to_string())
+        .collect();
     let distinct: std::collections::BTreeSet<_> = uids.iter().collect();
     assert_eq!(distinct.len(), uids.len());
     for owner in &owners {
         let uid = &owner["metadata"]["uid"];
-        let owned = pods.iter().filter(|pod| pod["metadata"]["ownerReferences"][0]["uid"] == *uid);
-        assert_eq!(owned.count() as u64, owner["spec"]["replicas"].as_u64().unwrap());
+        let owned = pods
+            .iter()
+            .filter(|pod| pod["metadata"]["ownerReferences"][0]["uid"] == *uid);
+        assert_eq!(
+            owned.count() as u64,
+            owner["spec"]["replicas"].as_u64().unwrap()
+        );
     }
     workload.step(at(START + 60_000), &store);
-    let renewed = store.changes(Resource::Leases).iter().filter(|c| c.kind == "MODIFIED").count();
+    let renewed = store
+        .changes(Resource::Leases)
+        .iter()
+        .filter(|c| c.kind == "MODIFIED")
+        .count();
     assert!((100..=140).contains(&renewed), "{renewed}");
 }
 

@@ -42,7 +42,9 @@ fn recorded() -> Story {
         .filter(|(kind, _)| kind == "ADDED")
         .map(|(_, pod)| name(pod))
         .collect();
-    let pods = pods.into_iter().filter(|(_, pod)| begun.contains(&name(pod)));
+    let pods = pods
+        .into_iter()
+        .filter(|(_, pod)| begun.contains(&name(pod)));
     story(pods, lines("events.watch.jsonl").into_iter())
 }
 
@@ -175,10 +177,16 @@ fn identities(pod: &Value) -> Vec<(String, String)> {
     let metadata = &pod["metadata"];
     let mut list = vec![
         (name(pod), "POD".to_owned()),
-        (metadata["uid"].as_str().unwrap().to_owned(), "UID".to_owned()),
+        (
+            metadata["uid"].as_str().unwrap().to_owned(),
+            "UID".to_owned(),
+        ),
     ];
     if let Some(owner) = metadata["ownerReferences"].get(0) {
-        list.push((owner["uid"].as_str().unwrap().to_owned(), "OWNER-UID".to_owned()));
+        list.push((
+            owner["uid"].as_str().unwrap().to_owned(),
+            "OWNER-UID".to_owned(),
+        ));
     }
     for label in ["pod-template-hash", "controller-revision-hash"] {
         if let Some(hash) = metadata["labels"][label].as_str() {
@@ -194,7 +202,10 @@ fn normalise(object: &mut Value, names: &[(String, String)]) {
         metadata.remove("annotations");
     }
     // What a cgroup without limit looks like when it is read back; only with hybrid cgroups.
-    if let Some(limits) = object.pointer_mut("/status/resources").and_then(Value::as_object_mut) {
+    if let Some(limits) = object
+        .pointer_mut("/status/resources")
+        .and_then(Value::as_object_mut)
+    {
         limits.remove("limits");
     }
     walk(object, names);
@@ -235,16 +246,24 @@ fn plain(text: &str, names: &[(String, String)]) -> String {
 fn outline(event: &Value) -> String {
     let mut keys: Vec<&String> = event.as_object().unwrap().keys().collect();
     keys.sort();
-    let mut involved: Vec<&String> =
-        event["involvedObject"].as_object().unwrap().keys().collect();
+    let mut involved: Vec<&String> = event["involvedObject"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .collect();
     involved.sort();
     let instance = event["reportingInstance"].as_str().unwrap();
     let instance = instance.trim_end_matches("-vm").trim_end_matches("-sim");
     let times = ["firstTimestamp", "lastTimestamp", "eventTime"].map(|key| event[key].is_null());
     format!(
         "{} {} {:?} | {} | {} {} {instance} {} | {keys:?} {involved:?} {times:?}",
-        event["type"], event["reason"], event["involvedObject"]["fieldPath"], event["message"],
-        event["source"], event["reportingComponent"], event["action"],
+        event["type"],
+        event["reason"],
+        event["involvedObject"]["fieldPath"],
+        event["message"],
+        event["source"],
+        event["reportingComponent"],
+        event["action"],
     )
 }
 
@@ -320,7 +339,8 @@ fn a_node_has_the_recorded_fields() {
     assert_eq!(missing, Vec::<String>::new());
     let conditions = |node: &Value| -> Vec<[String; 4]> {
         let list = node["status"]["conditions"].as_array().unwrap().iter();
-        list.map(|c| ["type", "status", "reason", "message"].map(|key| c[key].to_string())).collect()
+        list.map(|c| ["type", "status", "reason", "message"].map(|key| c[key].to_string()))
+            .collect()
     };
     assert_eq!(conditions(&ours), conditions(&theirs));
 }

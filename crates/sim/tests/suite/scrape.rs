@@ -34,7 +34,9 @@ impl Cluster {
             binding: Binding::Ports,
             ..FleetConfig::default()
         };
-        let fleet = Fleet::start(config, Arc::clone(&roster), Arc::clone(&clock) as _).await.unwrap();
+        let fleet = Fleet::start(config, Arc::clone(&roster), Arc::clone(&clock) as _)
+            .await
+            .unwrap();
         let config = WorkloadConfig {
             pods_per_node: 6,
             churn,
@@ -73,8 +75,11 @@ fn samples(body: &str) -> Samples {
     let mut samples = BTreeMap::new();
     let summary = parse(body.as_bytes(), |item| match item {
         Item::Sample(sample) => {
-            let labels: Vec<String> =
-                sample.labels.iter().map(|label| format!("{}={}", label.name, label.value())).collect();
+            let labels: Vec<String> = sample
+                .labels
+                .iter()
+                .map(|label| format!("{}={}", label.name, label.value()))
+                .collect();
             let key = format!("{} {}", sample.name, labels.join(","));
             let earlier = samples.insert(key, (sample.value, sample.timestamp_ms));
             assert_eq!(earlier, None, "a series occurs once");
@@ -122,7 +127,7 @@ async fn metrics_have_the_recorded_shape_line_by_line() {
 async fn rates_between_scrapes_are_those_that_the_usage_states() {
     let mut cluster = Cluster::start(ChurnRate::NONE).await;
     let before = cluster.samples().await;
-    cluster.advance(Duration::from_secs(60));
+    cluster.advance(Duration::from_mins(1));
     let after = cluster.samples().await;
     let mut checked = 0;
     for (key, (value, stamp)) in &after {
@@ -133,9 +138,15 @@ async fn rates_between_scrapes_are_those_that_the_usage_states() {
         let (from, to) = (earlier.unwrap(), stamp.unwrap());
         assert!((45_000..=75_000).contains(&(to - from)), "{}", to - from);
         let rate = (value - had) * 1e3 / f64::from(i32::try_from(to - from).unwrap());
-        let truth = cluster.workload.usage(key_of(key).0, key_of(key).1, key_of(key).2).unwrap();
+        let truth = cluster
+            .workload
+            .usage(key_of(key).0, key_of(key).1, key_of(key).2)
+            .unwrap();
         let stated = truth.cpu_rate(at(from), at(to)).unwrap() / 1e9;
-        assert!((rate - stated).abs() <= stated * 1e-6 + 1e-9, "{key}: {rate} {stated}");
+        assert!(
+            (rate - stated).abs() <= stated * 1e-6 + 1e-9,
+            "{key}: {rate} {stated}"
+        );
         checked += 1;
     }
     assert!(checked >= 10, "{checked}");
@@ -146,7 +157,10 @@ async fn rates_between_scrapes_are_those_that_the_usage_states() {
 fn key_of(key: &str) -> (&str, &str, &str) {
     let of = |name: &str| {
         let labels = key.split_once(' ').unwrap().1;
-        labels.split(',').find_map(|label| label.strip_prefix(name)).unwrap()
+        labels
+            .split(',')
+            .find_map(|label| label.strip_prefix(name))
+            .unwrap()
     };
     (of("namespace="), of("pod="), of("container="))
 }
@@ -185,14 +199,24 @@ async fn counters_of_pods_and_node_never_go_back_whatever_happens_to_pods() {
             if key.starts_with("pod_cpu") || key.starts_with("node_cpu") {
                 assert!(value >= had, "{key} goes back from {had} to {value}");
                 if stamp == earlier {
-                    assert_eq!(value.to_bits(), had.to_bits(), "{key} changed within a sample");
+                    assert_eq!(
+                        value.to_bits(),
+                        had.to_bits(),
+                        "{key} changed within a sample"
+                    );
                 }
             }
         }
         let sum = |family: &str| -> f64 {
-            now.iter().filter(|(key, _)| key.starts_with(family)).map(|(_, (value, _))| value).sum()
+            now.iter()
+                .filter(|(key, _)| key.starts_with(family))
+                .map(|(_, (value, _))| value)
+                .sum()
         };
-        assert!(sum("node_memory") * 1.2 > sum("pod_memory"), "a node holds its pods");
+        assert!(
+            sum("node_memory") * 1.2 > sum("pod_memory"),
+            "a node holds its pods"
+        );
         before.extend(now);
     }
     cluster.fleet.shutdown().await;
@@ -226,10 +250,16 @@ async fn pods_are_those_that_the_api_server_knows() {
     let known = cluster.store.list(kubevitals_sim::objects::Resource::Pods);
     for item in items {
         let uid = &item["metadata"]["uid"];
-        let same = known.iter().find(|pod| pod["metadata"]["uid"] == *uid).unwrap();
+        let same = known
+            .iter()
+            .find(|pod| pod["metadata"]["uid"] == *uid)
+            .unwrap();
         assert_eq!(item["spec"], same["spec"]);
         assert_eq!(item["status"], same["status"]);
-        assert_eq!(item["metadata"]["annotations"]["kubernetes.io/config.source"], "api");
+        assert_eq!(
+            item["metadata"]["annotations"]["kubernetes.io/config.source"],
+            "api"
+        );
     }
     cluster.fleet.shutdown().await;
 }

@@ -59,14 +59,20 @@ pub(crate) fn at(millis: i64) -> Timestamp {
 impl Store {
     pub(crate) fn changes(&self, resource: Resource) -> Vec<Change> {
         let inner = self.inner.lock().unwrap();
-        let wanted = inner.changes.iter().filter(|change| change.resource == resource);
+        let wanted = inner
+            .changes
+            .iter()
+            .filter(|change| change.resource == resource);
         wanted.cloned().collect()
     }
 
     /// How many changes of a resource are as wanted.
     pub(crate) fn count(&self, resource: Resource, wanted: impl Fn(&Value) -> bool) -> usize {
         let inner = self.inner.lock().unwrap();
-        let changes = inner.changes.iter().filter(|change| change.resource == resource);
+        let changes = inner
+            .changes
+            .iter()
+            .filter(|change| change.resource == resource);
         changes.filter(|change| wanted(&change.object)).count()
     }
 
@@ -76,11 +82,19 @@ impl Store {
 
     pub(crate) fn list(&self, resource: Resource) -> Vec<Value> {
         let inner = self.inner.lock().unwrap();
-        let wanted = inner.objects.iter().filter(|((kind, _), _)| *kind == resource);
+        let wanted = inner
+            .objects
+            .iter()
+            .filter(|((kind, _), _)| *kind == resource);
         wanted.map(|(_, object)| object.clone()).collect()
     }
 
-    fn write(&self, kind: &'static str, resource: Resource, object: Value) -> Result<u64, WriteError> {
+    fn write(
+        &self,
+        kind: &'static str,
+        resource: Resource,
+        object: Value,
+    ) -> Result<u64, WriteError> {
         let mut inner = self.inner.lock().unwrap();
         let key = key(&object);
         let known = inner.objects.contains_key(&(resource, key.clone()));
@@ -95,7 +109,11 @@ impl Store {
         } else {
             inner.objects.insert((resource, key), object.clone());
         }
-        inner.changes.push(Change { kind, resource, object });
+        inner.changes.push(Change {
+            kind,
+            resource,
+            object,
+        });
         Ok(inner.version)
     }
 }
@@ -115,9 +133,20 @@ impl ObjectWriter for Store {
         self.write("MODIFIED", resource, object)
     }
 
-    fn delete(&self, resource: Resource, namespace: Option<&str>, name: &str) -> Result<u64, WriteError> {
+    fn delete(
+        &self,
+        resource: Resource,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<u64, WriteError> {
         let key = format!("{}/{name}", namespace.unwrap_or(""));
-        let known = self.inner.lock().unwrap().objects.get(&(resource, key.clone())).cloned();
+        let known = self
+            .inner
+            .lock()
+            .unwrap()
+            .objects
+            .get(&(resource, key.clone()))
+            .cloned();
         match known {
             Some(object) => self.write("DELETED", resource, object),
             None => Err(WriteError::NotFound { resource, key }),
@@ -153,7 +182,9 @@ pub(crate) async fn get(
     tls: &ClientTls,
 ) -> Result<Answer, String> {
     let exchange = exchange(address, path, token, tls);
-    tokio::time::timeout(DEADLINE, exchange).await.expect("an answer before the deadline")
+    tokio::time::timeout(DEADLINE, exchange)
+        .await
+        .expect("an answer before the deadline")
 }
 
 async fn exchange(
@@ -162,7 +193,9 @@ async fn exchange(
     token: Option<&str>,
     tls: &ClientTls,
 ) -> Result<Answer, String> {
-    let tcp = TcpStream::connect(address).await.map_err(|e| e.to_string())?;
+    let tcp = TcpStream::connect(address)
+        .await
+        .map_err(|e| e.to_string())?;
     let name = ServerName::IpAddress(address.ip().into());
     let stream = TlsConnector::from(tls.config())
         .connect(name, tcp)
@@ -195,7 +228,9 @@ async fn exchange(
     let content_type = response.headers().get("content-type");
     let content_type = content_type.map_or("", |v| v.to_str().unwrap()).to_owned();
     #[expect(clippy::disallowed_methods, reason = "limited")]
-    let body = Limited::new(response.into_body(), MOST_BODY).collect().await;
+    let body = Limited::new(response.into_body(), MOST_BODY)
+        .collect()
+        .await;
     let body = body.map_err(|error| error.to_string())?.to_bytes();
     Ok(Answer {
         status,
@@ -216,6 +251,9 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 /// The recording of this name.
 pub(crate) fn fixture(name: &str) -> String {
-    let path = format!("{}/tests/fixtures/kubernetes-1.37/{name}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!(
+        "{}/tests/fixtures/kubernetes-1.37/{name}",
+        env!("CARGO_MANIFEST_DIR")
+    );
     std::fs::read_to_string(path).unwrap()
 }
