@@ -4,8 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use super::event::{Saying, Source, Subject};
-use super::pod::{Flip, Host, Phase, Pod, State};
-use super::template::Pull;
+use super::pod::{Flip, Host, Pod};
 use super::{Moment, PodId, Workload};
 use crate::objects::{Resource, WriteError};
 

@@ -8,6 +8,7 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+mod driver;
 mod fleet;
 mod lives;
 mod recording;
