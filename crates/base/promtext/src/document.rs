@@ -21,9 +21,9 @@ pub use collect::MAX_KEPT_ERRORS;
 /// and summary keep their series and labels as they came (see [`Order`]): sorting would put the
 /// bucket `le="10"` before `le="2"`.
 ///
-/// Unlike the parser, a document holds memory in proportion to what is put into it, up to about
-/// fifty times the size of a body made of the shortest lines: bound the size of a body that is
-/// not trusted before calling [`Document::parse`].
+/// Unlike the parser, a document holds memory in proportion to what is put into it: up to three
+/// times the size of a kubelet body, up to a hundred times that of one made of the shortest lines.
+/// Bound the size of a body that is not trusted before calling [`Document::parse`].
 #[derive(Debug, Clone, Default)]
 pub struct Document<'a> {
     families: Vec<Family<'a>>,

@@ -185,12 +185,16 @@ mod tests {
 
     #[test]
     fn metadata_is_optional_and_escaped() {
-        assert_eq!(encode(|e| drop(e.family(NAME, None, None))), "");
-        let text = encode(|e| drop(e.family(NAME, Some("a\\b\n\"c\""), Some(MetricType::Untyped))));
-        assert_eq!(text, "# HELP n a\\\\b\\n\"c\"\n# TYPE n untyped\n");
+        let metadata = |help, kind| {
+            encode(|encoder| {
+                encoder.family(NAME, help, kind);
+            })
+        };
+        assert_eq!(metadata(None, None), "");
+        assert_eq!(metadata(Some(""), None), "# HELP n \n");
         assert_eq!(
-            encode(|e| drop(e.family(NAME, Some(""), None))),
-            "# HELP n \n"
+            metadata(Some("a\\b\n\"c\""), Some(MetricType::Untyped)),
+            "# HELP n a\\\\b\\n\"c\"\n# TYPE n untyped\n"
         );
     }
 
@@ -216,9 +220,9 @@ mod tests {
     #[cfg(debug_assertions)]
     #[should_panic(expected = "occurs twice")]
     fn a_label_that_occurs_twice_is_noticed_in_debug_builds() {
-        encode(|e| {
-            e.family(NAME, None, None)
-                .sample(&[(LABEL, "1"), (LABEL, "2")], 0.0, None)
+        encode(|encoder| {
+            let mut family = encoder.family(NAME, None, None);
+            family.sample(&[(LABEL, "1"), (LABEL, "2")], 0.0, None);
         });
     }
 }

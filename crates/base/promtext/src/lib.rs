@@ -72,4 +72,6 @@ pub use error::{LabelsError, NameError, ParseError, Reason};
 pub use escape::{unescape, write_escaped_help, write_escaped_label_value};
 pub use float::write_go_float;
 pub use name::{LabelName, MetricName, MetricType};
-pub use parse::{Help, Item, Label, MAX_LABELS, Sample, Summary, Type, Visitor, parse, parse_with};
+pub use parse::{
+    Comment, Help, Item, Label, MAX_LABELS, Sample, Summary, Type, Visitor, parse, parse_with,
+};

@@ -10,7 +10,7 @@ use memchr::{memchr, memrchr};
 use crate::error::{ParseError, Reason};
 use crate::escape::unescape;
 use crate::name::{LabelName, MetricName, MetricType};
-use cursor::{Comment, Cursor};
+use cursor::{Cursor, Remark};
 
 /// How many labels one series may have; a line with more is an error.
 ///
@@ -29,8 +29,8 @@ pub enum Item<'a, 'p> {
     Help(Help<'a>),
     /// A `# TYPE` line.
     Type(Type<'a>),
-    /// The text after the `#` of any other comment.
-    Comment(&'a str),
+    /// Any other comment.
+    Comment(Comment<'a>),
     /// A line that could not be used.
     Error(ParseError),
 }
@@ -73,7 +73,9 @@ pub struct Help<'a> {
     pub line: usize,
     /// The family that the text is about.
     pub name: MetricName<'a>,
-    /// The text as written, escapes not resolved. One blank after the name is not part of it.
+    /// The text as written, escapes not resolved.
+    ///
+    /// One blank after the name is not part of it, nor are carriage returns at the end.
     pub raw: &'a str,
 }
 
@@ -86,6 +88,15 @@ pub struct Type<'a> {
     pub name: MetricName<'a>,
     /// The type.
     pub kind: MetricType,
+}
+
+/// A comment that is neither `# HELP` nor `# TYPE`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Comment<'a> {
+    /// The number of the line in the body, the first being 1.
+    pub line: usize,
+    /// What follows the `#`.
+    pub text: &'a str,
 }
 
 /// What the parser saw of a whole body.
@@ -126,6 +137,10 @@ pub fn parse<'a>(body: &'a [u8], push: impl FnMut(Item<'a, '_>)) -> Summary {
 }
 
 /// Pushes everything in `body` that `visitor` wants to it.
+#[expect(
+    clippy::missing_panics_doc,
+    reason = "what comes before the first invalid byte is valid"
+)]
 pub fn parse_with<'a, V: Visitor<'a>>(body: &'a [u8], visitor: &mut V) -> Summary {
     let mut walk = Walk {
         visitor,
@@ -145,19 +160,21 @@ pub fn parse_with<'a, V: Visitor<'a>>(body: &'a [u8], visitor: &mut V) -> Summar
         }; MAX_LABELS],
     };
     let mut rest = body;
-    // One pass over text that is all valid; every line that is not starts another. Either way
-    // each byte is checked once.
-    while let Some(chunk) = rest.utf8_chunks().next() {
-        let text = chunk.valid();
-        if text.len() == rest.len() {
-            walk.text(text);
-            break;
-        }
-        let line_start = memrchr(b'\n', text.as_bytes()).map_or(0, |newline| newline + 1);
-        let (lines, line) = text.split_at(line_start);
-        walk.text(lines);
+    loop {
+        // Nearly always one pass over the whole body. A line that is not valid starts another;
+        // what came before it was checked already, so that no byte is checked more than twice.
+        let invalid = match str::from_utf8(rest) {
+            Ok(text) => {
+                walk.text(text);
+                break;
+            }
+            Err(error) => error.valid_up_to(),
+        };
+        let (valid, after) = rest.split_at(invalid);
+        let line_start = memrchr(b'\n', valid).map_or(0, |newline| newline + 1);
+        let (lines, line) = valid.split_at(line_start);
+        walk.text(str::from_utf8(lines).expect("comes before the first invalid byte"));
         walk.invalid_line(line.len() + 1);
-        let (_, after) = rest.split_at(text.len());
         rest = after_line(after);
     }
     walk.summary
@@ -291,7 +308,7 @@ impl<'a, V: Visitor<'a>> Walk<'a, '_, V> {
         self.summary.samples += 1;
         self.visitor.item(Item::Sample(Sample {
             line: self.summary.lines,
-            terminated: self.summary.terminated || cursor.at_newline(),
+            terminated: self.summary.terminated || cursor.is_terminated(),
             name: MetricName::trusted(name),
             labels: self.labels.get(..count).unwrap_or_default(),
             value,
@@ -304,17 +321,17 @@ impl<'a, V: Visitor<'a>> Walk<'a, '_, V> {
     fn comment(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Reason> {
         let line = self.summary.lines;
         let item = match cursor.comment()? {
-            Comment::Help(name, raw) => Item::Help(Help {
+            Remark::Help(name, raw) => Item::Help(Help {
                 line,
                 name: MetricName::trusted(name),
                 raw,
             }),
-            Comment::Type(name, kind) => Item::Type(Type {
+            Remark::Type(name, kind) => Item::Type(Type {
                 line,
                 name: MetricName::trusted(name),
                 kind,
             }),
-            Comment::Other(text) => Item::Comment(text),
+            Remark::Other(text) => Item::Comment(Comment { line, text }),
         };
         self.visitor.item(item);
         Ok(())

@@ -35,13 +35,12 @@ pub(crate) const fn leading_digits(chunk: u64) -> (usize, u64) {
     let digits = chunk ^ ZEROS_ASCII;
     let carried = (digits & 0x7f7f_7f7f_7f7f_7f7f) + 0x7676_7676_7676_7676;
     let not_digit = (carried | digits) & HIGHS;
-    let count = first_marked(not_digit);
-    if count == 0 {
+    let bits = not_digit.trailing_zeros() & !7;
+    if bits == 0 {
         return (0, 0);
     }
-    // Shifted to the top, what was before the first digit is zero: leading zeros.
-    let aligned = digits << (64 - 8 * count as u32);
-    (count, eight_digits(aligned))
+    // Shifted to the top, the digits have zeros before them and nothing after.
+    ((bits / 8) as usize, eight_digits(digits << (64 - bits)))
 }
 
 /// The number written by eight digits (values 0 to 9), the first digit lowest.

@@ -1,6 +1,6 @@
 //! Fills a document from a body.
 
-use super::Document;
+use super::{Document, Family, StoredSeries};
 use crate::encode::Suffix;
 use crate::name::MetricName;
 use crate::parse::{Item, Sample, parse};
@@ -14,8 +14,8 @@ impl<'a> Document<'a> {
     /// Collects everything in `body`; bad lines become [`Document::errors`].
     ///
     /// The first `HELP` and the first `TYPE` of a family count. A sample belongs to the family of
-    /// its name or, with `_bucket`, `_sum` or `_count` after it, to the histogram or summary whose
-    /// `TYPE` came before it. A last line without a newline is taken too: see
+    /// its name or, with `_bucket`, `_sum` or `_count` after it, to the histogram or summary of
+    /// the name before that. A last line without a newline is taken too: see
     /// [`Summary::terminated`](crate::Summary::terminated).
     pub fn parse(body: &'a [u8]) -> Self {
         let mut document = Self::new();
@@ -44,6 +44,7 @@ impl<'a> Document<'a> {
             }
         });
         document.summary = Some(summary);
+        document.adopt_early_samples();
         document
     }
 
@@ -65,28 +66,80 @@ impl<'a> Document<'a> {
 
     /// Where samples of this name belong.
     fn place(&mut self, name: MetricName<'a>) -> Place<'a> {
-        if !self.index.contains_key(name.as_str()) {
-            for suffix in [Suffix::Bucket, Suffix::Sum, Suffix::Count] {
-                let Some(base) = name.as_str().strip_suffix(suffix.as_str()) else {
-                    continue;
-                };
-                let Some(&position) = self.index.get(base) else {
-                    continue;
-                };
-                if Suffix::of(self.at(position).kind).contains(&suffix) {
-                    return Place {
-                        name,
-                        position,
-                        suffix,
-                    };
-                }
-            }
+        if !self.index.contains_key(name.as_str())
+            && let Some((position, suffix)) = self.owner(name)
+        {
+            return Place {
+                name,
+                position,
+                suffix,
+            };
         }
         Place {
             name,
             position: self.position(name),
             suffix: Suffix::None,
         }
+    }
+
+    /// The histogram or summary whose samples may have this name, and the suffix that they have.
+    fn owner(&self, name: MetricName<'a>) -> Option<(usize, Suffix)> {
+        [Suffix::Bucket, Suffix::Sum, Suffix::Count]
+            .into_iter()
+            .find_map(|suffix| {
+                let position = *self
+                    .index
+                    .get(name.as_str().strip_suffix(suffix.as_str())?)?;
+                let kind = self.families.get(position)?.kind;
+                Suffix::of(kind)
+                    .contains(&suffix)
+                    .then_some((position, suffix))
+            })
+    }
+
+    /// Gives samples that came before the type of their family to it.
+    ///
+    /// Once written, the type comes before them: they would change families when read again.
+    fn adopt_early_samples(&mut self) {
+        let mut adopted = false;
+        for position in 0..self.families.len() {
+            let family = self.at(position);
+            if family.help.is_some() || family.kind.is_some() {
+                continue;
+            }
+            let name = family.name;
+            let Some((owner, suffix)) = self.owner(name) else {
+                continue;
+            };
+            let early = std::mem::replace(self.at(position), Family::new(name));
+            self.at(owner).adopt(early, suffix);
+            adopted = true;
+        }
+        if adopted {
+            let keep = |family: &Family<'_>| {
+                family.help.is_some() || family.kind.is_some() || !family.series.is_empty()
+            };
+            self.families.retain(keep);
+            self.index = self
+                .families
+                .iter()
+                .enumerate()
+                .map(|(position, family)| (family.name.as_str(), position))
+                .collect();
+        }
+    }
+}
+
+impl Family<'_> {
+    fn adopt(&mut self, other: Self, suffix: Suffix) {
+        let offset = self.labels.len();
+        self.labels.extend(other.labels);
+        self.series
+            .extend(other.series.into_iter().map(|series| StoredSeries {
+                first_label: series.first_label + offset,
+                suffix,
+                ..series
+            }));
     }
 }
 

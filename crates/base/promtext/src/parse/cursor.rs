@@ -21,7 +21,7 @@ pub(super) struct Cursor<'a> {
 }
 
 /// A line that starts with `#`.
-pub(super) enum Comment<'a> {
+pub(super) enum Remark<'a> {
     /// The family and its text, escapes not resolved.
     Help(&'a str, &'a str),
     /// The family and its type.
@@ -70,8 +70,14 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    pub(super) fn at_newline(&self) -> bool {
+    fn at_newline(&self) -> bool {
         self.peek() == Some(b'\n')
+    }
+
+    /// Whether the line, at whose end it is, ends with a newline.
+    #[inline]
+    pub(super) fn is_terminated(&self) -> bool {
+        self.at_newline() || self.bytes.get(self.at + 1) == Some(&b'\n')
     }
 
     /// Whether the line ends here: with LF, CRLF, or the text itself.
@@ -144,23 +150,17 @@ impl<'a> Cursor<'a> {
         let mut count = 0;
         let mut seen = SeenNames::default();
         loop {
-            self.skip_blanks();
-            let name = match self.peek() {
-                Some(first) if class::is(first, class::LABEL_START) => self.word(class::LABEL),
-                Some(b'}') => break,
-                Some(b'"') => return Err(Reason::QuotedName),
-                _ if self.at_line_end() => return Err(Reason::UnterminatedLabels),
-                _ => return Err(Reason::InvalidLabelName),
-            };
-            if is_reserved(name.as_bytes()) {
-                return Err(self.back(name.len(), Reason::ReservedLabelName));
+            if !self.next_is(class::LABEL_START) {
+                self.skip_blanks();
+                if self.peek() == Some(b'}') {
+                    break;
+                }
             }
+            let name = self.label_name()?;
             if seen.maybe(name) && seen_before(labels, count, name) {
                 return Err(self.back(name.len(), Reason::DuplicateLabelName));
             }
-            self.skip_blanks();
             self.take(b'=', Reason::MissingEquals)?;
-            self.skip_blanks();
             self.take(b'"', Reason::MissingQuote)?;
             let (raw, escaped) = self.label_value()?;
             *labels.get_mut(count).ok_or(Reason::TooManyLabels)? = Label {
@@ -179,6 +179,21 @@ impl<'a> Cursor<'a> {
         }
         self.at += 1;
         Ok(count)
+    }
+
+    /// Takes a label name.
+    #[inline]
+    fn label_name(&mut self) -> Result<&'a str, Reason> {
+        let name = match self.peek() {
+            Some(first) if class::is(first, class::LABEL_START) => self.word(class::LABEL),
+            Some(b'"') => return Err(Reason::QuotedName),
+            _ if self.at_line_end() => return Err(Reason::UnterminatedLabels),
+            _ => return Err(Reason::InvalidLabelName),
+        };
+        if is_reserved(name.as_bytes()) {
+            return Err(self.back(name.len(), Reason::ReservedLabelName));
+        }
+        Ok(name)
     }
 
     /// Takes the value.
@@ -223,7 +238,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes a comment.
-    pub(super) fn comment(&mut self) -> Result<Comment<'a>, Reason> {
+    pub(super) fn comment(&mut self) -> Result<Remark<'a>, Reason> {
         self.at += 1;
         let start = self.at;
         self.skip_blanks();
@@ -232,7 +247,7 @@ impl<'a> Cursor<'a> {
         // `# HELP` and `# TYPE` with nothing after them say nothing, as any other comment.
         if !matches!(keyword, "HELP" | "TYPE") || self.at_line_end() {
             self.at = start;
-            return Ok(Comment::Other(self.rest_of_line()));
+            return Ok(Remark::Other(self.rest_of_line()));
         }
         let name = match self.metric_name() {
             Ok(_) if self.peek() == Some(b'{') => return Err(Reason::InvalidMetricName),
@@ -243,7 +258,7 @@ impl<'a> Cursor<'a> {
             let at = self.at;
             let word = self.rest_of_line().trim_end_matches([' ', '\t']);
             return MetricType::from_word(word)
-                .map(|kind| Comment::Type(name, kind))
+                .map(|kind| Remark::Type(name, kind))
                 .ok_or_else(|| self.back(self.at - at, Reason::UnknownType));
         }
         if !self.at_line_end() {
@@ -251,9 +266,10 @@ impl<'a> Cursor<'a> {
             self.at += 1;
         }
         let text_start = self.at;
-        let raw = self.rest_of_line();
+        // A carriage return that the encoder would put at the end of a line would not read back.
+        let raw = self.rest_of_line().trim_end_matches('\r');
         match bad_escape(raw) {
-            None => Ok(Comment::Help(name, raw)),
+            None => Ok(Remark::Help(name, raw)),
             Some(offset) => {
                 self.at = text_start + offset;
                 Err(Reason::InvalidEscape)
@@ -289,7 +305,11 @@ impl<'a> Cursor<'a> {
                     escaped = true;
                     self.at += 2;
                 }
-                None | Some(b'\n') => return Err(Reason::UnterminatedLabelValue),
+                None | Some(b'\n') => {
+                    // The opening quote tells more than the end of the line.
+                    self.at = start - 1;
+                    return Err(Reason::UnterminatedLabelValue);
+                }
                 // Within eight bytes of the end of the text: byte by byte.
                 Some(_) => self.at += 1,
             }
@@ -309,7 +329,7 @@ impl<'a> Cursor<'a> {
     /// Takes bytes up to a blank or the end of the line.
     fn token(&mut self) -> &'a str {
         let start = self.at;
-        while !self.at_line_end() && !self.peek().is_some_and(|b| class::is(b, class::BLANK)) {
+        while !self.at_line_end() && !self.next_is(class::BLANK) {
             self.at += 1;
         }
         self.slice(start, self.at)
@@ -334,15 +354,24 @@ impl<'a> Cursor<'a> {
 
     #[inline]
     fn skip(&mut self, mask: u8) {
-        while self.peek().is_some_and(|byte| class::is(byte, mask)) {
+        while self.next_is(mask) {
             self.at += 1;
         }
     }
 
     #[inline]
+    fn next_is(&self, mask: u8) -> bool {
+        self.peek().is_some_and(|byte| class::is(byte, mask))
+    }
+
+    /// Takes `byte`, and blanks before it.
+    #[inline]
     fn take(&mut self, byte: u8, otherwise: Reason) -> Result<(), Reason> {
         if self.peek() != Some(byte) {
-            return Err(otherwise);
+            self.skip_blanks();
+            if self.peek() != Some(byte) {
+                return Err(otherwise);
+            }
         }
         self.at += 1;
         Ok(())
