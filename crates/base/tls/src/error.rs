@@ -12,7 +12,6 @@ use thiserror::Error;
 /// `origin` is a file path or the label of an inline source. Messages never contain file contents:
 /// the wrong file may hold a secret.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum TlsError {
     /// A file could not be opened or read.
     #[error("cannot read {}", path.display())]
@@ -44,7 +43,7 @@ pub enum TlsError {
         origin: String,
     },
     /// Contents are not the PEM that was expected.
-    #[error("{origin}: {problem}")]
+    #[error("{origin} {problem}")]
     Pem {
         /// Where the contents come from.
         origin: String,
@@ -157,7 +156,7 @@ pub enum TlsError {
     },
 }
 
-/// What is wrong with PEM text.
+/// What is wrong with PEM text, worded to follow its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PemProblem {
     /// There is nothing at all.
@@ -170,13 +169,13 @@ pub enum PemProblem {
     #[error("contains no PEM private key")]
     NoPrivateKey,
     /// The key needs a pass phrase, which nothing could ask for.
-    #[error("the private key is encrypted: store it without a pass phrase")]
+    #[error("holds an encrypted private key: store it without a pass phrase")]
     EncryptedPrivateKey,
     /// A block has no end, as in a file that is still being written.
-    #[error("a PEM block is cut short")]
+    #[error("holds a PEM block that is cut short")]
     Truncated,
     /// Markers or base64 text are damaged.
-    #[error("the PEM text is damaged")]
+    #[error("holds damaged PEM text")]
     Damaged,
 }
 

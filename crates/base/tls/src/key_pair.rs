@@ -13,7 +13,8 @@ use rustls_pki_types::CertificateDer;
 use crate::TlsError;
 use crate::pem::{PemSource, parse_certificates, parse_private_key};
 use crate::provider::shared_provider;
-use crate::refresh::{Contents, Parsed, Refresh, RefreshStatus, Refreshed, Reloadable};
+use crate::refresh::{Refresh, RefreshStatus, Refreshed};
+use crate::reload::{Contents, Parsed, Reloadable};
 use crate::x509::CertificateFacts;
 
 /// A certificate chain and its private key, reloaded when their sources change.

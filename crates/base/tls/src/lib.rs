@@ -14,8 +14,9 @@
 //! * [`ServerTls`]: how to answer.
 //! * [`HandshakeFailure`]: why a handshake failed, in a closed enum that can become a metric label.
 //!
-//! [`refresh_loop`] drives all reloading and renewal from a caller's ticks; nothing in this crate
-//! reads a clock or starts a task by itself.
+//! [`refresh_loop`] drives all reloading and renewal from a caller's ticks, of which [`Periodic`] is
+//! the ordinary kind. Times are arguments, and handshakes take a clock in their options, so that
+//! tests can stand at any moment.
 //!
 //! # Sessions are never resumed
 //!
@@ -41,6 +42,7 @@ mod pem;
 mod policy;
 mod provider;
 mod refresh;
+mod reload;
 mod roots;
 mod self_signed;
 mod server;

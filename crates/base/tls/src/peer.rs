@@ -108,27 +108,24 @@ impl PeerVerifier {
             Err(error) if !is_name_mismatch(&error) => Err(error),
             verdict => Ok(verdict.is_ok()),
         };
-        let (accepted, wanted) = match &self.names {
-            None => (verify(dialled)?, dialled.to_str().into_owned()),
+        let wanted = match &self.names {
+            None => {
+                if verify(dialled)? {
+                    return Ok(());
+                }
+                dialled.to_str().into_owned()
+            }
             Some(names) => {
-                let mut accepted = false;
                 for name in names.iter() {
-                    accepted = verify(name)?;
-                    if accepted {
-                        break;
+                    if verify(name)? {
+                        return Ok(());
                     }
                 }
-                (accepted, format!("any of {names}"))
+                format!("any of {names}")
             }
         };
-        if accepted {
-            return Ok(());
-        }
-        Err(HandshakeFailure::NameMismatch {
-            wanted,
-            presented: presented_names(der),
-        }
-        .into_rustls())
+        let presented = presented_names(der);
+        Err(HandshakeFailure::NameMismatch { wanted, presented }.into_rustls())
     }
 }
 
@@ -229,22 +226,27 @@ fn is_name_mismatch(error: &Error) -> bool {
 
 /// Adds what an operator needs to know where webpki says too little.
 fn explain(error: Error, der: &CertificateDer<'_>) -> Error {
-    let facts = || CertificateFacts::read(der);
-    match &error {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => match facts() {
-            Some(CertificateFacts { issuer, .. }) => {
-                HandshakeFailure::UntrustedIssuer { issuer }.into_rustls()
-            }
-            None => error,
-        },
-        Error::InvalidCertificate(CertificateError::Other(_)) => match facts() {
-            Some(CertificateFacts {
-                is_authority: true,
-                subject,
-                ..
-            }) => HandshakeFailure::AuthorityAsServer { subject }.into_rustls(),
-            _ => error,
-        },
+    let Error::InvalidCertificate(verdict) = &error else {
+        return error;
+    };
+    let Some(facts) = CertificateFacts::read(der) else {
+        return error;
+    };
+    match verdict {
+        CertificateError::UnknownIssuer => {
+            let issuer = facts.issuer;
+            HandshakeFailure::UntrustedIssuer { issuer }.into_rustls()
+        }
+        // Kubernetes distributions call every cluster's authority by the same name, so that a
+        // certificate of a former cluster meets a namesake in the bundle.
+        CertificateError::BadSignature => {
+            let issuer = format!("{} (one of that name is, with another key)", facts.issuer);
+            HandshakeFailure::UntrustedIssuer { issuer }.into_rustls()
+        }
+        CertificateError::Other(_) if facts.is_authority => {
+            let subject = facts.subject;
+            HandshakeFailure::AuthorityAsServer { subject }.into_rustls()
+        }
         _ => error,
     }
 }

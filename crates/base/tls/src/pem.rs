@@ -111,7 +111,9 @@ pub fn parse_private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, PemProble
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| {
         match problem(&error, PemProblem::NoPrivateKey) {
             PemProblem::NoPrivateKey if is_blank(pem) => PemProblem::Empty,
-            PemProblem::NoPrivateKey if is_encrypted(pem) => PemProblem::EncryptedPrivateKey,
+            PemProblem::NoPrivateKey | PemProblem::Damaged if is_encrypted(pem) => {
+                PemProblem::EncryptedPrivateKey
+            }
             other => other,
         }
     })
@@ -130,8 +132,9 @@ fn is_blank(text: &[u8]) -> bool {
     text.iter().all(u8::is_ascii_whitespace)
 }
 
+/// Both the block label of PKCS#8 and the header of older formats have this word.
 fn is_encrypted(pem: &[u8]) -> bool {
-    const MARKER: &[u8] = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
+    const MARKER: &[u8] = b"ENCRYPTED";
     pem.windows(MARKER.len()).any(|window| window == MARKER)
 }
 
@@ -156,6 +159,9 @@ mod tests {
         let encrypted =
             b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
         assert_eq!(key(encrypted), Err(PemProblem::EncryptedPrivateKey));
+        let older = b"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAAAA\n\
+            -----END RSA PRIVATE KEY-----\n";
+        assert_eq!(key(older), Err(PemProblem::EncryptedPrivateKey));
     }
 
     #[test]

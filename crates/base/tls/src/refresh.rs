@@ -1,21 +1,15 @@
-//! Reading files again, renewing what is due, and saying so once.
-//!
-//! Files are compared by content. Secret and `ConfigMap` volumes swap a symbolic link to a directory,
-//! so that neither modification times nor file notifications tell the truth.
+//! Looking again from time to time, and saying once what changed.
 
 use std::future::{self, Future};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
-use arc_swap::ArcSwap;
 use tokio::time::{Interval, MissedTickBehavior};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::TlsError;
-use crate::pem::PemSource;
 use crate::x509::rfc3339;
 
 /// Something that must be looked at again from time to time.
@@ -71,46 +65,39 @@ pub struct Periodic {
     stop: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-/// Contents parsed from sources, replaced as a whole when the sources change.
-pub(crate) struct Reloadable<T> {
-    what: &'static str,
-    sources: Vec<PemSource>,
-    parse: fn(&[Contents]) -> Result<Parsed<T>, TlsError>,
-    /// Keyed at random, so that no contents can be made to look like others.
-    hasher: RandomState,
-    current: ArcSwap<T>,
-    status: ArcSwap<RefreshStatus>,
-    /// The fingerprint of the contents in use. Held for a whole refresh: one at a time.
-    loaded: Mutex<u64>,
-}
-
-/// One source's text.
-pub(crate) struct Contents {
-    pub(crate) origin: String,
-    pub(crate) pem: Vec<u8>,
-}
-
-/// What a parser made of the sources.
-pub(crate) struct Parsed<T> {
-    pub(crate) value: T,
-    pub(crate) not_after: Option<SystemTime>,
+/// What is worth a line in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum News {
+    Replaced,
+    Recovered,
+    Failing,
 }
 
 /// Keeps everything in `subjects` fresh until `ticks` ends.
 ///
-/// Each tick looks at all of them, off the async threads, as a file system may hang. It logs when
+/// Each tick looks at all of them in turn, off the async threads. It logs when
 /// something was replaced, when a failure begins or changes, and when it ends; not at each tick.
-/// Dropping the future is safe at any time.
+/// A file system that hangs holds up the loop, but nothing else. Dropping the future is safe at any
+/// time.
 pub async fn refresh_loop(subjects: Vec<Arc<dyn Refresh>>, mut ticks: impl Ticks) {
     while let Some(now) = ticks.next().await {
         for subject in &subjects {
             let before = subject.status();
             let worker = Arc::clone(subject);
-            let Ok(result) = tokio::task::spawn_blocking(move || worker.refresh(now)).await else {
+            let work = tokio::task::spawn_blocking(move || worker.refresh(now));
+            let result = match work.await {
+                Ok(result) => result,
+                Err(panic) if panic.is_panic() => {
+                    error!(what = subject.what(), %panic, "a refresh of TLS material panicked");
+                    continue;
+                }
                 // The runtime is going down.
-                return;
+                Err(_) => return,
             };
-            report(subject.what(), &before, &subject.status(), result);
+            let after = subject.status();
+            if let Some(news) = news(&before, &after, &result) {
+                report(subject.what(), news, &after);
+            }
         }
     }
 }
@@ -187,147 +174,73 @@ impl Ticks for Periodic {
     }
 }
 
-impl<T> Reloadable<T> {
-    /// Loads for the first time; there is nothing to fall back to yet, so any error is final.
-    pub(crate) fn load(
-        what: &'static str,
-        sources: Vec<PemSource>,
-        parse: fn(&[Contents]) -> Result<Parsed<T>, TlsError>,
-        now: SystemTime,
-    ) -> Result<Self, TlsError> {
-        let hasher = RandomState::new();
-        let (contents, fingerprint) = read_stable(&sources, &hasher, None)?;
-        let Parsed { value, not_after } = parse(&contents)?;
-        Ok(Self {
-            what,
-            sources,
-            parse,
-            hasher,
-            current: ArcSwap::from_pointee(value),
-            status: ArcSwap::from_pointee(RefreshStatus::first(now, not_after)),
-            loaded: Mutex::new(fingerprint),
-        })
-    }
-
-    pub(crate) fn current(&self) -> Arc<T> {
-        self.current.load_full()
-    }
-
-    pub(crate) fn sources(&self) -> &[PemSource] {
-        &self.sources
-    }
-
-    fn read_again(&self, loaded: u64) -> Result<Option<(Parsed<T>, u64)>, TlsError> {
-        let (contents, fingerprint) = read_stable(&self.sources, &self.hasher, Some(loaded))?;
-        if fingerprint == loaded {
-            return Ok(None);
-        }
-        Ok(Some(((self.parse)(&contents)?, fingerprint)))
-    }
-}
-
-impl<T: Send + Sync> Refresh for Reloadable<T> {
-    fn what(&self) -> &'static str {
-        self.what
-    }
-
-    fn refresh(&self, now: SystemTime) -> Result<Refreshed, TlsError> {
-        // A panic of an earlier refresh cannot have left the fingerprint half written.
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        let status = self.status.load();
-        match self.read_again(*loaded) {
-            Ok(None) => {
-                if status.last_error.is_some() {
-                    self.status.store(Arc::new(status.after_success()));
-                }
-                Ok(Refreshed::Unchanged)
-            }
-            Ok(Some((Parsed { value, not_after }, fingerprint))) => {
-                self.current.store(Arc::new(value));
-                self.status
-                    .store(Arc::new(status.after_replacement(now, not_after)));
-                *loaded = fingerprint;
-                Ok(Refreshed::Replaced)
-            }
-            Err(error) => {
-                self.status
-                    .store(Arc::new(status.after_failure(now, &error)));
-                Err(error)
-            }
-        }
-    }
-
-    fn status(&self) -> Arc<RefreshStatus> {
-        self.status.load_full()
-    }
-}
-
-/// Reads all sources as of one moment: a volume may be swapped between two of its files, and
-/// certificate and key must come from the same side of that.
-fn read_stable(
-    sources: &[PemSource],
-    hasher: &RandomState,
-    known: Option<u64>,
-) -> Result<(Vec<Contents>, u64), TlsError> {
-    const ATTEMPTS: usize = 4;
-    let mut previous = known;
-    for _ in 0..ATTEMPTS {
-        let contents = read_all(sources)?;
-        let fingerprint = fingerprint(&contents, hasher);
-        if previous == Some(fingerprint) {
-            return Ok((contents, fingerprint));
-        }
-        previous = Some(fingerprint);
-    }
-    let origin = sources
-        .iter()
-        .map(PemSource::origin)
-        .collect::<Vec<_>>()
-        .join(", ");
-    Err(TlsError::Unstable { origin })
-}
-
-fn read_all(sources: &[PemSource]) -> Result<Vec<Contents>, TlsError> {
-    let read = |source: &PemSource| {
-        Ok(Contents {
-            origin: source.origin(),
-            pem: source.read()?,
-        })
-    };
-    sources.iter().map(read).collect()
-}
-
-fn fingerprint(contents: &[Contents], hasher: &RandomState) -> u64 {
-    let mut state = hasher.build_hasher();
-    for Contents { pem, .. } in contents {
-        state.write_usize(pem.len());
-        state.write(pem);
-    }
-    state.finish()
-}
-
-/// Logs a change of state, if there is one.
-fn report(
-    what: &'static str,
+/// Tells what is worth a line in the log: what changed, and not each time that it stays so.
+fn news(
     before: &RefreshStatus,
     after: &RefreshStatus,
-    result: Result<Refreshed, TlsError>,
-) {
+    result: &Result<Refreshed, TlsError>,
+) -> Option<News> {
     match result {
-        Ok(Refreshed::Replaced) => {
-            let not_after = after.not_after.map(rfc3339);
-            info!(what, not_after, "replaced TLS material");
-        }
-        Ok(Refreshed::Unchanged) if before.last_error.is_some() => {
-            info!(what, "TLS material is readable again and unchanged");
-        }
-        Err(error) if before.last_error.as_deref() != after.last_error.as_deref() => {
+        Ok(Refreshed::Replaced) => Some(News::Replaced),
+        Ok(Refreshed::Unchanged) if before.last_error.is_some() => Some(News::Recovered),
+        Err(_) if before.last_error != after.last_error => Some(News::Failing),
+        Ok(Refreshed::Unchanged) | Err(_) => None,
+    }
+}
+
+fn report(what: &'static str, news: News, after: &RefreshStatus) {
+    let not_after = after.not_after.map(rfc3339);
+    match news {
+        News::Replaced => info!(what, not_after, "replaced TLS material"),
+        News::Recovered => info!(what, not_after, "TLS material is readable again, unchanged"),
+        News::Failing => {
+            let error = after.last_error.as_deref();
             warn!(
                 what,
-                error = error.chain(),
-                "cannot refresh TLS material, keeping the previous"
+                not_after, error, "cannot refresh TLS material, keeping what there is"
             );
         }
-        Ok(Refreshed::Unchanged) | Err(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    #[test]
+    fn only_changes_are_news() {
+        let now = UNIX_EPOCH;
+        let fine = RefreshStatus::first(now, None);
+        let missing = || TlsError::NoTrustSources;
+        let failing = fine.after_failure(now, &missing());
+        let other = TlsError::NoSubjectNames;
+        let failing_otherwise = failing.after_failure(now, &other);
+        let still_failing = failing.after_failure(now, &missing());
+        assert_eq!(still_failing.failed, 2);
+
+        let unchanged = || Ok(Refreshed::Unchanged);
+        assert_eq!(news(&fine, &fine, &unchanged()), None);
+        assert_eq!(news(&fine, &failing, &Err(missing())), Some(News::Failing));
+        assert_eq!(news(&failing, &still_failing, &Err(missing())), None);
+        assert_eq!(
+            news(&failing, &failing_otherwise, &Err(other)),
+            Some(News::Failing)
+        );
+        let recovered = failing.after_success();
+        assert_eq!(
+            news(&failing, &recovered, &unchanged()),
+            Some(News::Recovered)
+        );
+        let replaced = failing.after_replacement(now, None);
+        assert_eq!(
+            news(&failing, &replaced, &Ok(Refreshed::Replaced)),
+            Some(News::Replaced)
+        );
+        assert_eq!(
+            (replaced.replaced, replaced.failed, replaced.last_error),
+            (1, 1, None)
+        );
     }
 }

@@ -9,7 +9,8 @@ use tracing::warn;
 
 use crate::TlsError;
 use crate::pem::{PemSource, parse_certificates};
-use crate::refresh::{Contents, Parsed, Refresh, RefreshStatus, Refreshed, Reloadable};
+use crate::refresh::{Refresh, RefreshStatus, Refreshed};
+use crate::reload::{Contents, Parsed, Reloadable};
 
 /// The authorities to trust: all certificates of all sources, reloaded when the sources change.
 ///
@@ -68,36 +69,38 @@ impl fmt::Debug for TrustRoots {
 
 fn parse(contents: &[Contents]) -> Result<Parsed<RootCertStore>, TlsError> {
     let mut store = RootCertStore::empty();
+    let mut passed_over = 0_usize;
     for Contents { origin, pem } in contents {
         let certificates = parse_certificates(pem).map_err(|problem| TlsError::Pem {
             origin: origin.clone(),
             problem,
         })?;
-        let mut usable = 0_usize;
+        let usable_before = store.len();
         let mut first_failure = None;
-        let mut unusable = 0_usize;
         for (index, der) in certificates.into_iter().enumerate() {
-            match store.add(der) {
-                Ok(()) => usable += 1,
-                Err(source) => {
-                    unusable += 1;
-                    first_failure.get_or_insert((index + 1, source));
-                }
+            if let Err(source) = store.add(der) {
+                passed_over += 1;
+                first_failure.get_or_insert((index + 1, source));
             }
         }
-        if let Some((position, source)) = first_failure {
-            if usable == 0 {
-                return Err(TlsError::Certificate {
-                    origin: origin.clone(),
-                    position,
-                    source,
-                });
-            }
-            warn!(
-                bundle = origin,
-                unusable, "passed over certificates that cannot be parsed"
-            );
+        if let Some((position, source)) = first_failure
+            && store.len() == usable_before
+        {
+            let origin = origin.clone();
+            return Err(TlsError::Certificate {
+                origin,
+                position,
+                source,
+            });
         }
+    }
+    if passed_over > 0 {
+        // Only now: a bundle that is refused is parsed again at each refresh.
+        warn!(
+            passed_over,
+            usable = store.len(),
+            "some certificates of CA bundles are unusable"
+        );
     }
     Ok(Parsed {
         value: store,

@@ -54,14 +54,15 @@ pub struct SelfSignedOptions {
     pub leaf_validity: Duration,
     /// How long a new authority is published before it signs; at most an eighth of its life.
     pub lead: Duration,
-    /// How far the start of validity lies in the past, for clients whose clock is behind.
+    /// How far the start of validity lies in the past, for clients whose clock is behind; at most a
+    /// quarter of the leaf's life.
     pub backdate: Duration,
     /// Where to keep the authority, so that a restart does not invalidate the bundle that clients
     /// have. `None` makes a new one for each process.
     pub files: Option<SelfSignedFiles>,
 }
 
-/// Where a self-made authority is kept.
+/// Where a self-made authority is kept: files of one process, not to be shared by several.
 ///
 /// The leaf and its key are not kept: a new leaf of the same authority is as good, and a key that is
 /// on no disk needs no care.
@@ -75,7 +76,7 @@ pub struct SelfSignedFiles {
 }
 
 struct State {
-    /// Oldest first; all valid, at least one.
+    /// In the order in which they were made.
     authorities: Vec<Authority>,
     leaf: Leaf,
 }
@@ -103,6 +104,8 @@ impl SelfSignedOptions {
             "a leaf must not live longer than half its authority's life"
         } else if self.lead > self.authority_validity / 8 {
             "the lead must not exceed an eighth of the authority's life"
+        } else if self.backdate > self.leaf_validity / 4 {
+            "the backdating must not exceed a quarter of the leaf's life"
         } else {
             return subject_names(&self.names).map(drop);
         };
@@ -130,10 +133,12 @@ impl SelfSigned {
             Some(files) => storage::read(&files.authority)?,
             None => Vec::new(),
         };
-        let (authorities, _) = succession(kept, &options, now)?;
+        let (authorities, changed) = succession(kept, &options, now)?;
         let leaf = signer(&authorities, &options, now).sign_leaf(&options, now)?;
         let bundle = bundle_of(&authorities);
-        if let Some(files) = &options.files {
+        if let Some(files) = &options.files
+            && (changed || !files.bundle.exists())
+        {
             storage::write(files, &authorities, &bundle)?;
         }
         Ok(Arc::new(Self {
@@ -227,31 +232,38 @@ impl fmt::Debug for SelfSigned {
     }
 }
 
-/// Drops authorities that are of no use at this time and adds a successor if the newest is due.
+/// Drops authorities that have expired and adds one if none is valid or the newest is due.
+///
+/// One that lies in the future stays: perhaps it is today's clock that is wrong, as on a machine
+/// that boots before it knows the time, and then clients rely on it again in a minute.
 fn succession(
     mut authorities: Vec<Authority>,
     options: &SelfSignedOptions,
     now: SystemTime,
 ) -> Result<(Vec<Authority>, bool), TlsError> {
-    /// A clock that jumps to and fro must not grow the bundle without end.
-    const KEPT: usize = 3;
     let before = authorities.len();
-    // One from the future was made while the clock was wrong; nobody would accept it.
-    authorities.retain(|authority| authority.life.contains(now));
+    authorities.retain(|authority| now <= authority.life.not_after);
+    keep_newest(&mut authorities);
     let mut changed = authorities.len() != before;
-    if authorities
-        .last()
-        .is_none_or(|newest| newest.life.is_due(now))
-    {
+    let newest = authorities
+        .iter()
+        .rfind(|authority| authority.life.contains(now));
+    if newest.is_none_or(|newest| newest.life.is_due(now)) {
         authorities.push(Authority::make(options, now)?);
+        keep_newest(&mut authorities);
         changed = true;
     }
-    let surplus = authorities.len().saturating_sub(KEPT);
-    authorities.drain(..surplus);
     Ok((authorities, changed))
 }
 
-/// The newest authority that clients have had time to learn of, or the oldest if none is that old.
+/// A clock that jumps to and fro must not grow the bundle without end.
+fn keep_newest(authorities: &mut Vec<Authority>) {
+    const KEPT: usize = 3;
+    let surplus = authorities.len().saturating_sub(KEPT);
+    authorities.drain(..surplus);
+}
+
+/// The newest valid authority that clients have had time to learn of, or else the oldest.
 fn signer<'a>(
     authorities: &'a [Authority],
     options: &SelfSignedOptions,
@@ -259,14 +271,16 @@ fn signer<'a>(
 ) -> &'a Authority {
     let known = |authority: &&Authority| {
         now.duration_since(authority.life.not_before)
-            .is_ok_and(|age| age >= options.lead + options.backdate)
+            .is_ok_and(|age| age >= options.lead.saturating_add(options.backdate))
     };
-    authorities
+    let mut valid = authorities
         .iter()
-        .rev()
-        .find(known)
-        .or(authorities.first())
-        .expect("`succession` leaves at least one authority")
+        .filter(|authority| authority.life.contains(now));
+    valid
+        .clone()
+        .rfind(known)
+        .or_else(|| valid.next())
+        .expect("`succession` leaves at least one valid authority")
 }
 
 fn bundle_of(authorities: &[Authority]) -> String {

@@ -144,7 +144,31 @@ fn system_time(time: ASN1Time) -> Option<SystemTime> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::with_cases(512)
+        })]
+
+        #[test]
+        fn damaged_certificates_never_panic(
+            damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+            length in any::<prop::sample::Index>(),
+        ) {
+            let names = ["worker-1", "10.0.0.7"].map(str::to_owned);
+            let mut der = rcgen::generate_simple_self_signed(names).unwrap().cert.der().to_vec();
+            for (index, byte) in damage {
+                let index = index.index(der.len());
+                der[index] = byte;
+            }
+            let _ = CertificateFacts::read(&der);
+            let _ = CertificateFacts::read(&der[..length.index(der.len())]);
+        }
+    }
 
     #[test]
     fn times_print_as_rfc3339() {

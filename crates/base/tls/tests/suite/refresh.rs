@@ -1,6 +1,8 @@
 //! The loop that looks after files, driven step by step.
 
+use std::slice::from_ref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use kubevitals_tls::{
@@ -31,29 +33,29 @@ async fn each_tick_is_done_before_the_next_is_asked_for() {
     let source = |name| PemSource::File(files.path(name));
     let certificate =
         ReloadingKeyPair::load("serving", source("tls.crt"), source("tls.key"), now()).unwrap();
-    let watched = certificate.clone();
+    let watched = Arc::clone(&certificate);
     let steps = Script(vec![
         Box::new(|| drop(files.write("tls.key", "half"))),
         Box::new(|| {
             assert_eq!(watched.status().failed, 1);
-            assert_eq!(watched.chain(), [first.der.clone()]);
+            assert_eq!(watched.chain(), from_ref(&first.der));
         }),
         Box::new(|| {
             assert_eq!(watched.status().failed, 2);
             files.write_pair(&second);
         }),
         Box::new(|| {
-            assert_eq!(watched.chain(), [second.der.clone()]);
+            assert_eq!(watched.chain(), from_ref(&second.der));
             assert_eq!(watched.status().replaced, 1);
             assert_eq!(watched.status().last_error, None);
         }),
     ]);
-    refresh_loop(vec![certificate.clone()], steps).await;
+    refresh_loop(vec![Arc::clone(&certificate) as _], steps).await;
     assert_eq!(certificate.status().replaced, 1);
 }
 
 /// Counts how often it is asked.
-struct Counted(std::sync::atomic::AtomicU64);
+struct Counted(AtomicU64);
 
 impl Refresh for Counted {
     fn what(&self) -> &'static str {
@@ -61,7 +63,7 @@ impl Refresh for Counted {
     }
 
     fn refresh(&self, _now: SystemTime) -> Result<Refreshed, TlsError> {
-        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        self.0.fetch_add(1, Ordering::SeqCst);
         Ok(Refreshed::Unchanged)
     }
 
@@ -82,9 +84,13 @@ async fn periodic_ticks_come_on_time_until_stopped() {
     let counted = Arc::new(Counted(0.into()));
     let stop = tokio::time::sleep(Duration::from_secs(35));
     let started = tokio::time::Instant::now();
-    refresh_loop(vec![counted.clone()], Periodic::new(Duration::from_secs(10), stop)).await;
+    refresh_loop(
+        vec![Arc::clone(&counted) as _],
+        Periodic::new(Duration::from_secs(10), stop),
+    )
+    .await;
     assert_eq!(started.elapsed().as_secs(), 35);
-    assert_eq!(counted.0.load(std::sync::atomic::Ordering::SeqCst), 3);
+    assert_eq!(counted.0.load(Ordering::SeqCst), 3);
 }
 
 #[tokio::test]

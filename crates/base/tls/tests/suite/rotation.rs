@@ -11,8 +11,8 @@ use rustls::server::WebPkiClientVerifier;
 use tokio::io::AsyncReadExt;
 
 use crate::support::{
-    DAY, Files, TestCa, TestPair, client_options, connect, failure, handshake, now,
-    server_options, trusting,
+    Connection, DAY, Files, TestCa, TestPair, client_options, connect, failure, handshake,
+    handshake_with, now, server_options, trusting,
 };
 
 fn load(files: &Files) -> Arc<ReloadingKeyPair> {
@@ -25,7 +25,10 @@ fn asking_server(ca: &TestCa, pair: &TestPair) -> ServerTls {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(ca.roots().current(), provider);
     let client_verifier = Some(verifier.build().unwrap() as _);
-    let options = ServerOptions { client_verifier, ..server_options() };
+    let options = ServerOptions {
+        client_verifier,
+        ..server_options()
+    };
     ServerTls::new(pair.load(), &options).unwrap()
 }
 
@@ -35,15 +38,23 @@ async fn a_new_certificate_is_shown_to_the_next_connection() {
     let (first, second) = (ca.pair(&["server"]), ca.pair(&["server"]));
     files.write_pair(&first);
     let certificate = load(&files);
-    let server = ServerTls::new(certificate.clone(), &server_options()).unwrap();
+    let server = ServerTls::new(Arc::clone(&certificate) as _, &server_options()).unwrap();
     let client = trusting(ca.roots());
     let mut old = connect(&server, &client, "server").await;
     assert_eq!(old.server_certificate(), first.der);
     assert_eq!(certificate.refresh(now()).unwrap(), Refreshed::Unchanged);
 
     files.write_pair(&second);
-    assert_eq!(certificate.refresh(now() + DAY).unwrap(), Refreshed::Replaced);
-    assert_eq!(connect(&server, &client, "server").await.server_certificate(), second.der);
+    assert_eq!(
+        certificate.refresh(now() + DAY).unwrap(),
+        Refreshed::Replaced
+    );
+    assert_eq!(
+        connect(&server, &client, "server")
+            .await
+            .server_certificate(),
+        second.der
+    );
     old.exchange().await;
 
     let status = certificate.status();
@@ -78,14 +89,19 @@ async fn a_broken_file_keeps_the_old_certificate_serving() {
     let (first, second) = (ca.pair(&["server"]), ca.pair(&["server"]));
     files.write_pair(&first);
     let certificate = load(&files);
-    let server = ServerTls::new(certificate.clone(), &server_options()).unwrap();
+    let server = ServerTls::new(Arc::clone(&certificate) as _, &server_options()).unwrap();
 
     let half = &second.certificate.as_bytes()[..second.certificate.len() / 2];
     files.write("tls.crt", half);
     let error = certificate.refresh(now() + DAY).unwrap_err();
     let text = error.to_string();
-    assert!(text.ends_with("tls.crt: a PEM block is cut short"), "{text}");
-    let shown = connect(&server, &trusting(ca.roots()), "server").await.server_certificate();
+    assert!(
+        text.ends_with("tls.crt holds a PEM block that is cut short"),
+        "{text}"
+    );
+    let shown = connect(&server, &trusting(ca.roots()), "server")
+        .await
+        .server_certificate();
     assert_eq!(shown, first.der);
     let status = certificate.status();
     assert_eq!(status.last_error.as_deref(), Some(text.as_str()));
@@ -95,11 +111,17 @@ async fn a_broken_file_keeps_the_old_certificate_serving() {
 
     // The old contents again: nothing to do, and nothing to complain about.
     files.write_pair(&first);
-    assert_eq!(certificate.refresh(now() + 2 * DAY).unwrap(), Refreshed::Unchanged);
+    assert_eq!(
+        certificate.refresh(now() + 2 * DAY).unwrap(),
+        Refreshed::Unchanged
+    );
     assert_eq!(certificate.status().last_error, None);
     assert_eq!(certificate.status().failing_since, None);
     files.write_pair(&second);
-    assert_eq!(certificate.refresh(now() + 3 * DAY).unwrap(), Refreshed::Replaced);
+    assert_eq!(
+        certificate.refresh(now() + 3 * DAY).unwrap(),
+        Refreshed::Replaced
+    );
 }
 
 #[tokio::test]
@@ -118,12 +140,26 @@ async fn a_key_of_another_certificate_is_refused() {
             files.path("tls.crt").display(),
         )
     );
-    assert_eq!(certificate.chain(), [first.der.clone()]);
+    assert_eq!(certificate.chain(), std::slice::from_ref(&first.der));
 
     files.write("tls.crt", ca.pem() + &first.certificate);
     let error = certificate.refresh(now()).unwrap_err();
-    assert!(matches!(error, TlsError::KeyMismatch { belongs_to: Some(2), .. }), "{error}");
-    assert!(error.to_string().ends_with("put the server's own certificate first"), "{error}");
+    assert!(
+        matches!(
+            error,
+            TlsError::KeyMismatch {
+                belongs_to: Some(2),
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(
+        error
+            .to_string()
+            .ends_with("put the server's own certificate first"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -143,7 +179,6 @@ async fn roots_are_judged_as_they_are_at_the_handshake() {
 
     files.write("ca.crt", new.pem());
     assert_eq!(roots.refresh(now()).unwrap(), Refreshed::Replaced);
-    // No session of an earlier connection lets the old authority slip through.
     assert_eq!(failure(&old_server, &client, "n").await.reason(), "tls-ca");
     connect(&new_server, &client, "n").await;
     living.exchange().await;
@@ -154,10 +189,38 @@ async fn roots_are_judged_as_they_are_at_the_handshake() {
 }
 
 #[tokio::test]
+async fn sessions_of_an_earlier_connection_do_not_outlive_their_authority() {
+    let (old, new, files) = (TestCa::new("old"), TestCa::new("new"), Files::new());
+    let bundle = files.write("ca.crt", old.pem());
+    let roots = TrustRoots::load("kubelet", vec![bundle.into()], now()).unwrap();
+    let client = trusting(Arc::clone(&roots));
+    // As Go's servers do, and ours do not.
+    let mut config = rustls::ServerConfig::clone(&old.pair(&["n"]).serve().config());
+    config.session_storage = rustls::server::ServerSessionMemoryCache::new(32);
+    config.send_tls13_tickets = 2;
+    let config = Arc::new(config);
+    let (stream, peer) = handshake_with(Arc::clone(&config), &client, "n").await;
+    let mut connection = Connection {
+        client: stream.unwrap(),
+        server: peer.unwrap(),
+    };
+    // Tickets arrive with the first answer.
+    connection.exchange().await;
+
+    files.write("ca.crt", new.pem());
+    roots.refresh(now()).unwrap();
+    let (stream, _) = handshake_with(config, &client, "n").await;
+    let failure = HandshakeFailure::from_io(&stream.unwrap_err()).unwrap();
+    assert_eq!(failure.reason(), "tls-ca");
+}
+
+#[tokio::test]
 async fn several_bundles_count_together() {
     let (one, two, files) = (TestCa::new("one"), TestCa::new("two"), Files::new());
-    let sources =
-        vec![files.write("one.crt", one.pem()).into(), files.write("two.crt", two.pem()).into()];
+    let sources = vec![
+        files.write("one.crt", one.pem()).into(),
+        files.write("two.crt", two.pem()).into(),
+    ];
     let client = trusting(TrustRoots::load("kubelet", sources, now()).unwrap());
     connect(&one.pair(&["n"]).serve(), &client, "n").await;
     connect(&two.pair(&["n"]).serve(), &client, "n").await;
@@ -169,7 +232,10 @@ async fn a_client_certificate_is_reloaded_too() {
     let (first, second) = (ca.pair(&["client"]), ca.pair(&["client"]));
     files.write_pair(&first);
     let identity = load(&files);
-    let options = ClientOptions { identity: Some(identity.clone()), ..client_options() };
+    let options = ClientOptions {
+        identity: Some(Arc::clone(&identity)),
+        ..client_options()
+    };
     let client = ClientTls::trusting(ca.roots(), &options).unwrap();
     let server = asking_server(&ca, &ca.pair(&["server"]));
     let mut old = connect(&server, &client, "server").await;

@@ -14,17 +14,18 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,
 };
+use rustls::ServerConfig;
 use rustls::time_provider::TimeProvider;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
-pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const DAY: Duration = Duration::from_hours(24);
 
 /// The moment at which the tests take place.
 pub(crate) fn now() -> SystemTime {
-    UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+    UNIX_EPOCH + Duration::from_hours(500_000)
 }
 
 /// A clock that stands still until it is set.
@@ -45,7 +46,9 @@ impl Clock {
 
 impl TimeProvider for Clock {
     fn current_time(&self) -> Option<UnixTime> {
-        Some(UnixTime::since_unix_epoch(Duration::from_secs(self.0.load(Ordering::SeqCst))))
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(
+            self.0.load(Ordering::SeqCst),
+        )))
     }
 }
 
@@ -74,10 +77,10 @@ impl TestCa {
     }
 
     pub(crate) fn pair(&self, names: &[&str]) -> TestPair {
-        self.issue(params(names, now() - DAY, now() + 365 * DAY))
+        self.issue(&params(names, now() - DAY, now() + 365 * DAY))
     }
 
-    pub(crate) fn issue(&self, params: CertificateParams) -> TestPair {
+    pub(crate) fn issue(&self, params: &CertificateParams) -> TestPair {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
         TestPair {
@@ -118,13 +121,18 @@ pub(crate) fn params(
     params.not_before = not_before.into();
     params.not_after = not_after.into();
     params.distinguished_name = rcgen::DistinguishedName::new();
-    params.extended_key_usages =
-        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    params.extended_key_usages = vec![
+        ExtendedKeyUsagePurpose::ServerAuth,
+        ExtendedKeyUsagePurpose::ClientAuth,
+    ];
     params
 }
 
 pub(crate) fn inline(label: &'static str, pem: &str) -> PemSource {
-    PemSource::Inline { label, pem: Arc::from(pem.as_bytes()) }
+    PemSource::Inline {
+        label,
+        pem: Arc::from(pem.as_bytes()),
+    }
 }
 
 pub(crate) fn roots(pem: &str) -> Arc<TrustRoots> {
@@ -132,11 +140,17 @@ pub(crate) fn roots(pem: &str) -> Arc<TrustRoots> {
 }
 
 pub(crate) fn client_options() -> ClientOptions {
-    ClientOptions { clock: Some(Clock::at(now())), ..ClientOptions::default() }
+    ClientOptions {
+        clock: Some(Clock::at(now())),
+        ..ClientOptions::default()
+    }
 }
 
 pub(crate) fn server_options() -> ServerOptions {
-    ServerOptions { clock: Some(Clock::at(now())), ..ServerOptions::default() }
+    ServerOptions {
+        clock: Some(Clock::at(now())),
+        ..ServerOptions::default()
+    }
 }
 
 pub(crate) fn trusting(roots: Arc<TrustRoots>) -> ClientTls {
@@ -185,7 +199,11 @@ impl Connection {
 
     /// The certificate that the client showed.
     pub(crate) fn client_certificate(&self) -> Option<CertificateDer<'static>> {
-        self.server.get_ref().1.peer_certificates().map(|chain| chain[0].clone())
+        self.server
+            .get_ref()
+            .1
+            .peer_certificates()
+            .map(|chain| chain[0].clone())
     }
 
     /// Sends something each way.
@@ -210,17 +228,32 @@ pub(crate) async fn handshake(
     io::Result<client::TlsStream<DuplexStream>>,
     io::Result<server::TlsStream<DuplexStream>>,
 ) {
+    handshake_with(server.config(), client, dial).await
+}
+
+/// The same with a server that this crate would not make.
+pub(crate) async fn handshake_with(
+    server: Arc<ServerConfig>,
+    client: &ClientTls,
+    dial: &str,
+) -> (
+    io::Result<client::TlsStream<DuplexStream>>,
+    io::Result<server::TlsStream<DuplexStream>>,
+) {
     let (near, far) = tokio::io::duplex(64 * 1024);
     let name = ServerName::try_from(dial.to_owned()).unwrap();
     tokio::join!(
         TlsConnector::from(client.config()).connect(name, near),
-        TlsAcceptor::from(server.config()).accept(far),
+        TlsAcceptor::from(server).accept(far),
     )
 }
 
 pub(crate) async fn connect(server: &ServerTls, client: &ClientTls, dial: &str) -> Connection {
     let (client, server) = handshake(server, client, dial).await;
-    Connection { client: client.unwrap(), server: server.unwrap() }
+    Connection {
+        client: client.unwrap(),
+        server: server.unwrap(),
+    }
 }
 
 /// Why the client does not like the server.
