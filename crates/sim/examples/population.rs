@@ -1,0 +1,94 @@
+//! How much memory and time a population takes: `population [NODES] [PODS_PER_NODE] [CHURN_PER_S]`.
+//!
+//! Objects go to a store that only counts them, so this is the half of nodes and pods alone.
+#![expect(clippy::print_stdout, reason = "an example's output")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use kubevitals_sim::clock::{Clock, SystemClock};
+use kubevitals_sim::kubelet::{Fleet, FleetConfig};
+use kubevitals_sim::objects::{ObjectWriter, Resource, WriteError};
+use kubevitals_sim::roster::Roster;
+use kubevitals_sim::seed::Seed;
+use kubevitals_sim::workload::{ChurnRate, Workload, WorkloadConfig};
+use serde_json::Value;
+
+#[derive(Default)]
+struct Counting(AtomicU64);
+
+impl Counting {
+    fn count(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+impl ObjectWriter for Counting {
+    fn create(&self, _: Resource, _: Value) -> Result<u64, WriteError> {
+        Ok(self.count())
+    }
+
+    fn replace(&self, _: Resource, _: Value) -> Result<u64, WriteError> {
+        Ok(self.count())
+    }
+
+    fn delete(&self, _: Resource, _: Option<&str>, _: &str) -> Result<u64, WriteError> {
+        Ok(self.count())
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args()
+        .skip(1)
+        .map(|argument| argument.parse::<usize>());
+    let nodes = arguments.next().transpose()?.unwrap_or(5_000);
+    let pods_per_node = arguments.next().transpose()?.unwrap_or(30);
+    let churn = arguments.next().transpose()?.unwrap_or(0);
+
+    let begun = Instant::now();
+    let clock = Arc::new(SystemClock);
+    let roster = Roster::new(nodes, "node", Seed::new(1));
+    let fleet = Fleet::start(FleetConfig::default(), Arc::clone(&roster), clock).await?;
+    report("kubelets listen", begun);
+
+    let store = Counting::default();
+    let config = WorkloadConfig {
+        pods_per_node,
+        churn: ChurnRate::per_second(churn as u64),
+        ..WorkloadConfig::default()
+    };
+    let mut workload = Workload::new(config, roster, Seed::new(1));
+    let start = SystemClock.now();
+    workload.populate(start, &store);
+    report("population written", begun);
+
+    // A minute of simulated time, as fast as it goes.
+    let before = (store.0.load(Ordering::Relaxed), Instant::now());
+    let minute = start
+        .checked_add(Duration::from_mins(1))
+        .ok_or("the end of time")?;
+    workload.step(minute, &store);
+    let writes = store.0.load(Ordering::Relaxed) - before.0;
+    println!(
+        "a minute of life: {writes} writes in {:.2} s",
+        before.1.elapsed().as_secs_f64()
+    );
+    report("after a minute", begun);
+    fleet.shutdown().await;
+    Ok(())
+}
+
+fn report(what: &str, begun: Instant) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let resident = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap_or(" unknown");
+    println!(
+        "{what}: {:.2} s, resident {}",
+        begun.elapsed().as_secs_f64(),
+        resident.trim()
+    );
+}

@@ -1,0 +1,285 @@
+//! Faults of single nodes, switched while the cluster runs.
+//!
+//! [`Faults`] says which node has which faults; kubelets look at it for every connection and every
+//! request. It is a handle: clones speak of the same nodes. [`FaultSpec`] is the text form that a
+//! command line takes, such as `hang=1%` or `slow:5s=node-00017`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use crate::seed::Seed;
+
+mod parse;
+
+pub use parse::{FaultParseError, MAX_HUGE_BYTES, MAX_SLOW};
+
+/// What can be wrong with a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Every answer comes this much later.
+    Slow(Duration),
+    /// Requests are taken and never answered.
+    Hang,
+    /// The connection is reset (TCP RST) when a request arrives.
+    Reset,
+    /// Every request is answered 401.
+    Unauthorized,
+    /// Every request is answered 403.
+    Forbidden,
+    /// Every request is answered 500.
+    ServerError,
+    /// `/metrics/resource` is answered 404, as by a node that has no such endpoint.
+    NotFound,
+    /// Answers are 200 with bytes that mean nothing.
+    Garbage,
+    /// Answers end in the middle of a line, before the length that was announced.
+    Truncated,
+    /// `/metrics/resource` is followed by as many bytes of further, valid series. They are streamed.
+    Huge(u64),
+    /// The series of the first pod occur twice, with different values.
+    Duplicate,
+    /// The node's clock is ahead (or behind, if negative) by so many milliseconds.
+    ClockSkew(i64),
+    /// The serving certificate is no longer valid.
+    ExpiredCertificate,
+    /// The serving certificate is for another host.
+    WrongName,
+    /// One line of `/metrics/resource` is not of the format.
+    MalformedLine,
+    /// One series of `/metrics/resource` lacks its labels.
+    UnlabelledSeries,
+    /// One container of the first pod that has several lacks its CPU and memory series.
+    MissingSibling,
+    /// One container states that it has never used any CPU.
+    ZeroCpu,
+}
+
+/// Which nodes a fault is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// All of them.
+    All,
+    /// So many hundredths of a percent, rounded up to whole nodes.
+    Share(u32),
+    /// So many.
+    Count(usize),
+    /// The one of this name.
+    Node(String),
+}
+
+/// A fault and the nodes that it is for: `hang=1%`, `slow:5s=node-00017`, `500=3`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FaultSpec {
+    /// What is wrong.
+    pub fault: Fault,
+    /// Where.
+    pub target: Target,
+}
+
+/// The faults of all nodes of a fleet.
+#[derive(Debug, Clone)]
+pub struct Faults {
+    names: Arc<[Arc<str>]>,
+    /// Only nodes that have a fault are in it, so that a healthy fleet costs nothing.
+    active: Arc<RwLock<BTreeMap<usize, BTreeSet<Fault>>>>,
+}
+
+impl Fault {
+    /// The word for it on a command line.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Slow(_) => "slow",
+            Self::Hang => "hang",
+            Self::Reset => "reset",
+            Self::Unauthorized => "401",
+            Self::Forbidden => "403",
+            Self::ServerError => "500",
+            Self::NotFound => "404",
+            Self::Garbage => "garbage",
+            Self::Truncated => "truncated",
+            Self::Huge(_) => "huge",
+            Self::Duplicate => "duplicate",
+            Self::ClockSkew(_) => "skew",
+            Self::ExpiredCertificate => "expired",
+            Self::WrongName => "wrong-name",
+            Self::MalformedLine => "malformed",
+            Self::UnlabelledSeries => "unlabelled",
+            Self::MissingSibling => "missing-sibling",
+            Self::ZeroCpu => "zero-cpu",
+        }
+    }
+}
+
+impl Faults {
+    /// No faults, for nodes of these names.
+    pub fn new(names: impl IntoIterator<Item = Arc<str>>) -> Self {
+        Self {
+            names: names.into_iter().collect(),
+            active: Arc::default(),
+        }
+    }
+
+    /// Adds a fault to a node. A node may have several; one of a kind replaces the earlier one.
+    /// Returns whether there is such a node.
+    pub fn set(&self, node: &str, fault: Fault) -> bool {
+        self.index(node)
+            .map(|index| self.add(index, fault))
+            .is_some()
+    }
+
+    /// Heals a node. Returns whether there is such a node.
+    pub fn clear(&self, node: &str) -> bool {
+        self.index(node)
+            .map(|index| self.write(|active| active.remove(&index)))
+            .is_some()
+    }
+
+    /// Heals all nodes.
+    pub fn clear_all(&self) {
+        self.write(BTreeMap::clear);
+    }
+
+    /// Adds a fault to the nodes that `spec` means and returns their names. The same seed picks the
+    /// same nodes; different faults pick different ones.
+    pub fn apply(&self, spec: &FaultSpec, seed: Seed) -> Vec<Arc<str>> {
+        let chosen = self.choose(spec, seed);
+        for index in &chosen {
+            self.add(*index, spec.fault);
+        }
+        chosen
+            .iter()
+            .filter_map(|index| self.names.get(*index).map(Arc::clone))
+            .collect()
+    }
+
+    /// The faults of a node at present.
+    pub fn of(&self, node: &str) -> Vec<Fault> {
+        self.index(node)
+            .map(|index| self.at(index))
+            .unwrap_or_default()
+    }
+
+    /// The faults of the node at this place of the list of names.
+    pub(crate) fn at(&self, index: usize) -> Vec<Fault> {
+        self.active
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&index)
+            .map(|faults| faults.iter().copied().collect())
+            .unwrap_or_default()
+    }
+
+    fn index(&self, node: &str) -> Option<usize> {
+        self.names.iter().position(|name| **name == *node)
+    }
+
+    fn add(&self, index: usize, fault: Fault) {
+        self.write(|active| {
+            let faults = active.entry(index).or_default();
+            faults.retain(|other| other.word() != fault.word());
+            faults.insert(fault);
+        });
+    }
+
+    fn write<T>(&self, change: impl FnOnce(&mut BTreeMap<usize, BTreeSet<Fault>>) -> T) -> T {
+        // Whoever panicked while holding the lock left a map that is still whole.
+        change(&mut self.active.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn choose(&self, spec: &FaultSpec, seed: Seed) -> Vec<usize> {
+        let total = self.names.len();
+        let wanted = match &spec.target {
+            Target::All => total,
+            Target::Node(name) => return self.index(name).into_iter().collect(),
+            Target::Count(count) => (*count).min(total),
+            Target::Share(share) => {
+                let share = usize::try_from(*share).unwrap_or(usize::MAX);
+                total.saturating_mul(share).div_ceil(10_000).min(total)
+            }
+        };
+        let seed = seed.derive_name(spec.fault.word());
+        let mut order: Vec<(u64, usize)> = (0..total)
+            .map(|index| (seed.derive(index as u64).next(), index))
+            .collect();
+        order.sort_unstable();
+        let mut chosen: Vec<usize> = order.into_iter().take(wanted).map(|(_, i)| i).collect();
+        chosen.sort_unstable();
+        chosen
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())?;
+        match self {
+            Self::Slow(by) => write!(f, ":{}ms", by.as_millis()),
+            Self::Huge(bytes) => write!(f, ":{bytes}"),
+            Self::ClockSkew(by) => write!(f, ":{by}ms"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for FaultSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}=", self.fault)?;
+        match &self.target {
+            Target::All => f.write_str("all"),
+            Target::Share(share) => write!(f, "{}.{:02}%", share / 100, share % 100),
+            Target::Count(count) => write!(f, "{count}"),
+            Target::Node(name) => f.write_str(name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fleet(nodes: usize) -> Faults {
+        Faults::new((0..nodes).map(|i| Arc::from(format!("node-{i:05}"))))
+    }
+
+    fn apply(faults: &Faults, text: &str) -> Vec<Arc<str>> {
+        faults.apply(&text.parse().unwrap(), Seed::new(1))
+    }
+
+    #[test]
+    fn targets_mean_as_many_nodes_as_they_say() {
+        let faults = fleet(150);
+        assert_eq!(apply(&faults, "hang=1%").len(), 2, "a share is rounded up");
+        assert_eq!(apply(&faults, "500=3").len(), 3);
+        assert_eq!(apply(&faults, "500=999").len(), 150);
+        assert_eq!(apply(&faults, "401=all").len(), 150);
+        assert_eq!(apply(&faults, "401=0%").len(), 0);
+        assert_eq!(
+            apply(&faults, "slow:5s=node-00017"),
+            [Arc::from("node-00017")]
+        );
+        assert!(apply(&faults, "slow:5s=elsewhere").is_empty());
+    }
+
+    #[test]
+    fn the_choice_follows_the_seed_and_the_fault() {
+        let (one, other) = (fleet(1_000), fleet(1_000));
+        assert_eq!(apply(&one, "hang=10"), apply(&other, "hang=10"));
+        assert_ne!(apply(&one, "hang=10"), apply(&one, "reset=10"));
+    }
+
+    #[test]
+    fn a_fault_replaces_one_of_its_kind_and_joins_others() {
+        let faults = fleet(2);
+        let slow = |seconds| Fault::Slow(Duration::from_secs(seconds));
+        assert!(faults.set("node-00001", slow(1)));
+        assert!(faults.set("node-00001", slow(2)));
+        assert!(faults.set("node-00001", Fault::ZeroCpu));
+        assert!(!faults.set("node-00002", Fault::ZeroCpu));
+        assert_eq!(faults.of("node-00001"), [slow(2), Fault::ZeroCpu]);
+        assert_eq!(faults.of("node-00000"), []);
+        faults.clone().clear("node-00001");
+        assert_eq!(faults.of("node-00001"), []);
+    }
+}

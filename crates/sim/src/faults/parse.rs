@@ -1,0 +1,342 @@
+//! Reading faults from a command line.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::{Fault, FaultSpec, Target};
+
+/// The longest delay of a slow node: a day.
+pub const MAX_SLOW: Duration = Duration::from_hours(24);
+
+/// The most that a node can be told to send in one answer: 64 GiB.
+pub const MAX_HUGE_BYTES: u64 = 64 << 30;
+
+/// What a node is told to send if no size is given: 256 MiB, more than any client should take.
+const DEFAULT_HUGE_BYTES: u64 = 256 << 20;
+const DEFAULT_SLOW: Duration = Duration::from_secs(5);
+const DEFAULT_SKEW_MILLIS: i64 = 3_600_000;
+/// Arguments end up in messages, which stay readable whatever was pasted.
+const MAX_EXCERPT: usize = 40;
+
+/// Why a text is not a fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FaultParseError {
+    /// There is no `=`.
+    #[error(
+        "fault \"{input}\" has no target: write FAULT=SHARE%, FAULT=COUNT, FAULT=NODE or FAULT=all"
+    )]
+    NoTarget {
+        /// What was given.
+        input: String,
+    },
+    /// There is no such fault.
+    #[error(
+        "unknown fault \"{word}\": known are slow, hang, reset, 401, 403, 404, 500, garbage, \
+         truncated, huge, duplicate, skew, expired, wrong-name, malformed, unlabelled, \
+         missing-sibling and zero-cpu"
+    )]
+    UnknownFault {
+        /// What was given.
+        word: String,
+    },
+    /// The fault takes nothing after a colon.
+    #[error("fault {word} takes no argument, but \"{argument}\" was given")]
+    UnexpectedArgument {
+        /// The fault.
+        word: &'static str,
+        /// What was given.
+        argument: String,
+    },
+    /// What follows the colon cannot be read.
+    #[error("argument \"{argument}\" of fault {word} is not {expected}")]
+    BadArgument {
+        /// The fault.
+        word: &'static str,
+        /// What was given.
+        argument: String,
+        /// What is accepted.
+        expected: &'static str,
+    },
+    /// The target is neither a share, a count nor a name.
+    #[error(
+        "target \"{target}\" is not a share up to 100%, a count, the name of a node or \"all\""
+    )]
+    BadTarget {
+        /// What was given.
+        target: String,
+    },
+}
+
+impl FromStr for FaultSpec {
+    type Err = FaultParseError;
+
+    fn from_str(input: &str) -> Result<Self, Self::Err> {
+        let (fault, target) = input
+            .split_once('=')
+            .ok_or_else(|| FaultParseError::NoTarget {
+                input: excerpt(input),
+            })?;
+        Ok(Self {
+            fault: fault.parse()?,
+            target: target.parse()?,
+        })
+    }
+}
+
+impl FromStr for Fault {
+    type Err = FaultParseError;
+
+    fn from_str(input: &str) -> Result<Self, Self::Err> {
+        let (word, argument) = match input.split_once(':') {
+            Some((word, argument)) => (word, Some(argument)),
+            None => (input, None),
+        };
+        let fault = match word {
+            "slow" => return slow(argument).map(Self::Slow),
+            "huge" => return huge(argument).map(Self::Huge),
+            "skew" => return skew(argument).map(Self::ClockSkew),
+            "hang" => Self::Hang,
+            "reset" => Self::Reset,
+            "401" => Self::Unauthorized,
+            "403" => Self::Forbidden,
+            "404" => Self::NotFound,
+            "500" => Self::ServerError,
+            "garbage" => Self::Garbage,
+            "truncated" => Self::Truncated,
+            "duplicate" => Self::Duplicate,
+            "expired" => Self::ExpiredCertificate,
+            "wrong-name" => Self::WrongName,
+            "malformed" => Self::MalformedLine,
+            "unlabelled" => Self::UnlabelledSeries,
+            "missing-sibling" => Self::MissingSibling,
+            "zero-cpu" => Self::ZeroCpu,
+            _ => {
+                return Err(FaultParseError::UnknownFault {
+                    word: excerpt(word),
+                });
+            }
+        };
+        match argument {
+            None => Ok(fault),
+            Some(argument) => Err(FaultParseError::UnexpectedArgument {
+                word: fault.word(),
+                argument: excerpt(argument),
+            }),
+        }
+    }
+}
+
+impl FromStr for Target {
+    type Err = FaultParseError;
+
+    fn from_str(input: &str) -> Result<Self, Self::Err> {
+        let bad = || FaultParseError::BadTarget {
+            target: excerpt(input),
+        };
+        if input == "all" {
+            return Ok(Self::All);
+        }
+        if let Some(percent) = input.strip_suffix('%') {
+            let share = hundredths(percent).ok_or_else(bad)?;
+            return (share <= 10_000)
+                .then_some(Self::Share(share))
+                .ok_or_else(bad);
+        }
+        if !input.is_empty() && input.bytes().all(|b| b.is_ascii_digit()) {
+            return input.parse().map(Self::Count).map_err(|_| bad());
+        }
+        let is_alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        let is_inner = |b: u8| is_alphanumeric(b) || b == b'-' || b == b'.';
+        if (1..=253).contains(&input.len())
+            && input.bytes().next().is_some_and(is_alphanumeric)
+            && input.bytes().all(is_inner)
+        {
+            return Ok(Self::Node(input.to_owned()));
+        }
+        Err(bad())
+    }
+}
+
+fn slow(argument: Option<&str>) -> Result<Duration, FaultParseError> {
+    let Some(argument) = argument else {
+        return Ok(DEFAULT_SLOW);
+    };
+    duration(argument)
+        .filter(|by| *by <= MAX_SLOW)
+        .ok_or_else(|| {
+            bad(
+                "slow",
+                argument,
+                "a duration up to 24h, such as 5s or 300ms",
+            )
+        })
+}
+
+fn huge(argument: Option<&str>) -> Result<u64, FaultParseError> {
+    let Some(argument) = argument else {
+        return Ok(DEFAULT_HUGE_BYTES);
+    };
+    let digits = argument.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match argument.get(digits.len()..) {
+        Some("") => Some(1),
+        Some("Ki") => Some(1 << 10),
+        Some("Mi") => Some(1 << 20),
+        Some("Gi") => Some(1 << 30),
+        _ => None,
+    };
+    number(digits)
+        .zip(unit)
+        .and_then(|(count, unit): (u64, u64)| count.checked_mul(unit))
+        .filter(|bytes| *bytes <= MAX_HUGE_BYTES)
+        .ok_or_else(|| bad("huge", argument, "a size up to 64Gi, such as 256Mi"))
+}
+
+fn skew(argument: Option<&str>) -> Result<i64, FaultParseError> {
+    let Some(argument) = argument else {
+        return Ok(DEFAULT_SKEW_MILLIS);
+    };
+    let (behind, size) = match argument.strip_prefix('-') {
+        Some(size) => (true, size),
+        None => (false, argument.strip_prefix('+').unwrap_or(argument)),
+    };
+    duration(size)
+        .and_then(|by| i64::try_from(by.as_millis()).ok())
+        .map(|by| if behind { -by } else { by })
+        .ok_or_else(|| bad("skew", argument, "a signed duration such as 1h or -90s"))
+}
+
+/// One number with a unit. Ten years are enough for anybody, and keep sums of times far from any end.
+fn duration(text: &str) -> Option<Duration> {
+    const TEN_YEARS: Duration = Duration::from_hours(10 * 365 * 24);
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit: u64 = match text.get(digits.len()..)? {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    let duration = Duration::from_millis(number(digits)?.checked_mul(unit)?);
+    (duration <= TEN_YEARS).then_some(duration)
+}
+
+/// Digits alone: Rust's own parser takes a plus sign too.
+fn number(digits: &str) -> Option<u64> {
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    plain.then(|| digits.parse().ok()).flatten()
+}
+
+/// `1` and `0.25` as 100 and 25.
+fn hundredths(percent: &str) -> Option<u32> {
+    let (whole, fraction) = percent.split_once('.').unwrap_or((percent, "0"));
+    let fraction = match fraction.len() {
+        1 => number(fraction)?.checked_mul(10)?,
+        2 => number(fraction)?,
+        _ => return None,
+    };
+    let hundredths = number(whole)?.checked_mul(100)?.checked_add(fraction)?;
+    u32::try_from(hundredths).ok()
+}
+
+fn bad(word: &'static str, argument: &str, expected: &'static str) -> FaultParseError {
+    FaultParseError::BadArgument {
+        word,
+        argument: excerpt(argument),
+        expected,
+    }
+}
+
+fn excerpt(text: &str) -> String {
+    text.chars()
+        .take(MAX_EXCERPT)
+        .flat_map(char::escape_debug)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(text: &str) -> Result<FaultSpec, String> {
+        text.parse()
+            .map_err(|error: FaultParseError| error.to_string())
+    }
+
+    #[test]
+    fn reads_the_forms_that_the_help_names() {
+        let spec = |fault, target| Ok(FaultSpec { fault, target });
+        let node = Target::Node("node-00017".into());
+        assert_eq!(parse("hang=1%"), spec(Fault::Hang, Target::Share(100)));
+        assert_eq!(parse("hang=0.25%"), spec(Fault::Hang, Target::Share(25)));
+        assert_eq!(parse("500=3"), spec(Fault::ServerError, Target::Count(3)));
+        assert_eq!(
+            parse("slow:5s=node-00017"),
+            spec(Fault::Slow(Duration::from_secs(5)), node.clone())
+        );
+        assert_eq!(
+            parse("huge:2Gi=1"),
+            spec(Fault::Huge(2 << 30), Target::Count(1))
+        );
+        assert_eq!(
+            parse("skew:-90s=all"),
+            spec(Fault::ClockSkew(-90_000), Target::All)
+        );
+        assert_eq!(parse("wrong-name=node-00017"), spec(Fault::WrongName, node));
+    }
+
+    #[test]
+    fn says_what_is_wrong_and_what_to_write() {
+        assert!(parse("hang").unwrap_err().contains("write FAULT=SHARE%"));
+        assert!(
+            parse("hnag=1%")
+                .unwrap_err()
+                .contains("known are slow, hang")
+        );
+        assert!(
+            parse("hang:5s=1")
+                .unwrap_err()
+                .contains("takes no argument")
+        );
+        assert!(parse("slow:5=1").unwrap_err().contains("such as 5s"));
+        assert!(parse("slow:25h=1").unwrap_err().contains("up to 24h"));
+        assert!(parse("huge:65Gi=1").unwrap_err().contains("up to 64Gi"));
+        assert!(parse("huge:+1=1").unwrap_err().contains("is not a size"));
+        for target in [
+            "",
+            "101%",
+            "-1",
+            "a b",
+            "1.234%",
+            "%",
+            "99999999999999999999999",
+        ] {
+            let error = parse(&format!("hang={target}")).unwrap_err();
+            assert!(error.contains("is not a share"), "{target}: {error}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn whatever_is_read_prints_as_what_reads_the_same(
+            word in "[a-z0-9-]{1,16}|slow|huge|skew|hang|500",
+            argument in "(:[-+]?[0-9]{1,12}(ms|s|m|h|Ki|Mi|Gi)?)?",
+            target in "[0-9]{1,6}(\\.[0-9]{1,2})?%?|all|[a-z0-9.-]{1,12}",
+        ) {
+            if let Ok(spec) = format!("{word}{argument}={target}").parse::<FaultSpec>() {
+                prop_assert_eq!(spec.to_string().parse::<FaultSpec>(), Ok(spec));
+            }
+        }
+
+        #[test]
+        fn no_text_makes_it_panic_and_messages_stay_short(text in "\\PC{0,200}") {
+            if let Err(error) = text.parse::<FaultSpec>() {
+                prop_assert!(error.to_string().len() < 1_000);
+            }
+        }
+    }
+}

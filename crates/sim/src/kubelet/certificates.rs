@@ -1,0 +1,260 @@
+//! Serving certificates of the kubelets, and how they look at those of clients.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use kubevitals_tls::{Alpn, ServerOptions, ServerTls, install_crypto_provider};
+use rcgen::string::Ia5String;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, SanType,
+};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::CryptoProvider;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
+use rustls::{DigitallySignedStruct, DistinguishedName as WireName, ServerConfig, SignatureScheme};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
+
+use super::FleetError;
+
+const DAY: Duration = Duration::from_hours(24);
+
+/// A certificate authority that signs the kubelets' certificates.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: CertificateDer<'static>,
+    pem: String,
+}
+
+/// What is wrong with a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Flaw {
+    None,
+    Expired,
+    WrongName,
+}
+
+/// What a node showed last, and the flaw that it had.
+type Made = Option<(Flaw, Arc<ServerConfig>)>;
+
+/// The configurations of all kubelets, made when a kubelet is first asked.
+pub(crate) struct Certificates {
+    authority: Authority,
+    /// One key for all: 5,000 keys would take seconds, and nobody compares them.
+    key: KeyPair,
+    signing_key: Arc<dyn SigningKey>,
+    made: Mutex<Vec<Made>>,
+    clients: Arc<dyn ClientCertVerifier>,
+}
+
+/// Asks for a certificate and takes any or none, as a kubelet does: who the client is, is judged
+/// afterwards. That the client holds the key is still proven.
+#[derive(Debug)]
+struct AnyClient(Arc<CryptoProvider>);
+
+impl Authority {
+    /// A new authority, valid for ten years.
+    pub fn generate(common_name: &str) -> Result<Self, FleetError> {
+        let key = KeyPair::generate().map_err(FleetError::Certificate)?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = named(common_name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
+        params.not_before = (SystemTime::now() - 30 * DAY).into();
+        params.not_after = (SystemTime::now() + 3_650 * DAY).into();
+        let certificate = params.self_signed(&key).map_err(FleetError::Certificate)?;
+        Ok(Self {
+            pem: certificate.pem(),
+            certificate: certificate.der().clone(),
+            issuer: Issuer::new(params, key),
+        })
+    }
+
+    /// An authority that exists already, such as that of the whole cluster.
+    pub fn given(
+        issuer: Issuer<'static, KeyPair>,
+        certificate: CertificateDer<'static>,
+        pem: String,
+    ) -> Self {
+        Self {
+            issuer,
+            certificate,
+            pem,
+        }
+    }
+
+    /// What a client must trust.
+    pub fn certificate_pem(&self) -> &str {
+        &self.pem
+    }
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The private key stays out of logs.
+        f.debug_struct("Authority").finish_non_exhaustive()
+    }
+}
+
+impl Certificates {
+    pub(crate) fn new(authority: Authority, nodes: usize) -> Result<Self, FleetError> {
+        install_crypto_provider();
+        let provider = CryptoProvider::get_default().map_or_else(
+            || Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+            Arc::clone,
+        );
+        let key = KeyPair::generate().map_err(FleetError::Certificate)?;
+        let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let signing_key = provider
+            .key_provider
+            .load_private_key(private)
+            .map_err(FleetError::Key)?;
+        Ok(Self {
+            authority,
+            key,
+            signing_key,
+            made: Mutex::new(vec![None; nodes]),
+            clients: Arc::new(AnyClient(provider)),
+        })
+    }
+
+    pub(crate) fn authority_pem(&self) -> &str {
+        self.authority.certificate_pem()
+    }
+
+    /// The configuration of a node's listener with a certificate that has this flaw.
+    pub(crate) fn config(
+        &self,
+        index: usize,
+        name: &str,
+        ip: Ipv4Addr,
+        flaw: Flaw,
+    ) -> Result<Arc<ServerConfig>, FleetError> {
+        let known = self
+            .made
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(index)
+            .cloned();
+        if let Some(Some((had, config))) = known
+            && had == flaw
+        {
+            return Ok(config);
+        }
+        let config = self.make(name, ip, flaw)?;
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = made.get_mut(index) {
+            *place = Some((flaw, Arc::clone(&config)));
+        }
+        Ok(config)
+    }
+
+    fn make(&self, name: &str, ip: Ipv4Addr, flaw: Flaw) -> Result<Arc<ServerConfig>, FleetError> {
+        let leaf = self.leaf(name, ip, flaw)?;
+        let chain = vec![leaf, self.authority.certificate.clone()];
+        let certified = CertifiedKey::new(chain, Arc::clone(&self.signing_key));
+        let options = ServerOptions {
+            alpn: vec![Alpn::H2, Alpn::Http11],
+            client_verifier: Some(Arc::clone(&self.clients)),
+            ..ServerOptions::default()
+        };
+        let resolver = Arc::new(SingleCertAndKey::from(certified));
+        Ok(ServerTls::new(resolver, &options)?.config())
+    }
+
+    fn leaf(
+        &self,
+        name: &str,
+        ip: Ipv4Addr,
+        flaw: Flaw,
+    ) -> Result<CertificateDer<'static>, FleetError> {
+        let mut params = CertificateParams::default();
+        // As a kubelet's own request names it.
+        params.distinguished_name = named(&format!("system:node:{name}"));
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, "system:nodes");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        let host = if flaw == Flaw::WrongName {
+            "elsewhere.invalid"
+        } else {
+            name
+        };
+        let host = Ia5String::try_from(host).map_err(FleetError::Certificate)?;
+        params.subject_alt_names = vec![SanType::DnsName(host)];
+        if flaw != Flaw::WrongName {
+            params
+                .subject_alt_names
+                .push(SanType::IpAddress(IpAddr::V4(ip)));
+        }
+        // Peers judge certificates by their own clocks, so these dates follow the system's clock
+        // even where the cluster's clock is stepped.
+        let now = SystemTime::now();
+        let (from, until) = match flaw {
+            Flaw::Expired => (now - 3 * DAY, now - DAY),
+            Flaw::None | Flaw::WrongName => (now - DAY, now + 365 * DAY),
+        };
+        params.not_before = from.into();
+        params.not_after = until.into();
+        let leaf = params
+            .signed_by(&self.key, &self.authority.issuer)
+            .map_err(FleetError::Certificate)?;
+        Ok(leaf.der().clone())
+    }
+}
+
+impl ClientCertVerifier for AnyClient {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[WireName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+fn named(common_name: &str) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, common_name);
+    name
+}

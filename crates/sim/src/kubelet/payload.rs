@@ -1,0 +1,78 @@
+//! Bodies of answers, honest and faulty. None is held in memory beyond one chunk.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+
+use super::resource_metrics;
+
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// A body.
+#[derive(Debug)]
+pub(crate) enum Payload {
+    /// All of it.
+    Whole(Option<Bytes>),
+    /// A beginning, and then the connection breaks.
+    Broken(Option<Bytes>),
+    /// A beginning, and then as many bytes of further series.
+    Huge {
+        start: Option<Bytes>,
+        remaining: u64,
+        count: u64,
+    },
+}
+
+impl Body for Payload {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let next = match &mut *self {
+            Self::Whole(bytes) => bytes.take().map(Ok),
+            Self::Broken(bytes) => Some(bytes.take().ok_or_else(|| {
+                io::Error::new(io::ErrorKind::ConnectionAborted, "told to end too early")
+            })),
+            Self::Huge {
+                start,
+                remaining,
+                count,
+            } => match start.take() {
+                Some(bytes) => Some(Ok(bytes)),
+                None if *remaining == 0 => None,
+                None => {
+                    let (chunk, next) = resource_metrics::endless(*count, CHUNK_BYTES);
+                    *count = next;
+                    *remaining = remaining.saturating_sub(chunk.len() as u64);
+                    Some(Ok(chunk.into()))
+                }
+            },
+        };
+        Poll::Ready(next.map(|result| result.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Self::Whole(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+            Self::Broken(_) | Self::Huge { .. } => SizeHint::new(),
+        }
+    }
+}
+
+impl Payload {
+    pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
+        Self::Whole(Some(bytes.into()))
+    }
+}

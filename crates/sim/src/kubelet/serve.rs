@@ -1,0 +1,210 @@
+//! Listening, and one task for each connection.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use kubevitals_model::Timestamp;
+use rustls_pki_types::CertificateDer;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use super::certificates::{Certificates, Flaw};
+use super::gatekeeper::Gatekeeper;
+use super::payload::Payload;
+use super::socket::{ResetSwitch, Socket};
+use super::{NodeState, answer};
+use crate::clock::Clock;
+use crate::faults::{Fault, Faults};
+use crate::roster::Roster;
+
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What all connections of a fleet share.
+pub(crate) struct Shared {
+    pub(crate) roster: Arc<Roster>,
+    pub(crate) faults: Faults,
+    pub(crate) certificates: Certificates,
+    pub(crate) gatekeeper: Arc<dyn Gatekeeper>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// When all nodes booted.
+    pub(crate) booted: Timestamp,
+    pub(crate) connections: Arc<Semaphore>,
+    pub(crate) stopped: watch::Receiver<bool>,
+}
+
+/// Whom a listener speaks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Speaker {
+    /// The node whose address was dialled.
+    ByAddress,
+    /// One node.
+    Node(usize),
+}
+
+/// Accepts connections until the fleet stops, and then waits until none is left.
+pub(crate) async fn listen(listener: TcpListener, speaker: Speaker, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    let mut stopped = shared.stopped.clone();
+    loop {
+        let permit = Arc::clone(&shared.connections).acquire_owned();
+        let accepted = tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => break,
+            // Ended connections are forgotten as they end.
+            Some(_) = connections.join_next() => continue,
+            accepted = async { (permit.await, listener.accept().await) } => accepted,
+        };
+        let (permit, Ok((stream, _))) = accepted else {
+            // Out of files, most likely: somebody must close one first.
+            tokio::task::yield_now().await;
+            continue;
+        };
+        let Some(index) = speaker.index(&stream, &shared.roster) else {
+            continue;
+        };
+        let shared = Arc::clone(&shared);
+        connections.spawn(async move {
+            let _permit = permit;
+            if let Err(error) = serve(stream, index, shared).await {
+                tracing::debug!(%error, node = index, "kubelet connection ended");
+            }
+        });
+    }
+    drop(listener);
+    connections.shutdown().await;
+}
+
+impl Speaker {
+    /// The node that a connection is for; `None` refuses it.
+    fn index(self, stream: &TcpStream, roster: &Roster) -> Option<usize> {
+        let local = ipv4(stream.local_addr().ok()?)?;
+        // A listener on the wildcard address is reachable from outside; the cluster is not.
+        if !local.is_loopback() {
+            return None;
+        }
+        match self {
+            Self::Node(index) => Some(index),
+            Self::ByAddress => roster.index_of(local),
+        }
+    }
+}
+
+fn ipv4(address: SocketAddr) -> Option<Ipv4Addr> {
+    match address.ip() {
+        IpAddr::V4(ip) => Some(ip),
+        IpAddr::V6(ip) => ip.to_ipv4_mapped(),
+    }
+}
+
+async fn serve(stream: TcpStream, index: usize, shared: Arc<Shared>) -> io::Result<()> {
+    let Some(node) = shared.roster.nodes().get(index) else {
+        return Ok(());
+    };
+    stream.set_nodelay(true)?;
+    let faults = shared.faults.at(index);
+    let flaw = if faults.contains(&Fault::ExpiredCertificate) {
+        Flaw::Expired
+    } else if faults.contains(&Fault::WrongName) {
+        Flaw::WrongName
+    } else {
+        Flaw::None
+    };
+    let config = shared
+        .certificates
+        .config(index, node.name(), node.ip(), flaw)
+        .map_err(io::Error::other)?;
+    let switch = Arc::new(ResetSwitch::default());
+    let socket = Socket::new(stream, Arc::clone(&switch));
+    let handshake = TlsAcceptor::from(config).accept(socket);
+    let tls = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake)
+        .await
+        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    let certificates: Arc<[CertificateDer<'static>]> = tls
+        .get_ref()
+        .1
+        .peer_certificates()
+        .unwrap_or_default()
+        .iter()
+        .map(|certificate| certificate.clone().into_owned())
+        .collect();
+    let mut stopped = shared.stopped.clone();
+    let service = {
+        let switch = Arc::clone(&switch);
+        service_fn(move |request: Request<Incoming>| {
+            let (shared, certificates) = (Arc::clone(&shared), Arc::clone(&certificates));
+            let switch = Arc::clone(&switch);
+            async move {
+                let response = respond(request, index, &shared, &certificates, &switch).await;
+                Ok::<_, Infallible>(response)
+            }
+        })
+    };
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new());
+    builder.http2().timer(TokioTimer::new());
+    let connection = builder.serve_connection(TokioIo::new(tls), service);
+    tokio::select! {
+        result = connection => result.map_err(io::Error::other),
+        () = switch.thrown() => Ok(()),
+        _ = stopped.wait_for(|stopped| *stopped) => Ok(()),
+    }
+}
+
+/// Answers one request, after whatever the node's faults do to it first.
+async fn respond(
+    request: Request<Incoming>,
+    index: usize,
+    shared: &Shared,
+    certificates: &[CertificateDer<'static>],
+    switch: &ResetSwitch,
+) -> Response<Payload> {
+    let faults = shared.faults.at(index);
+    for fault in &faults {
+        match fault {
+            Fault::Slow(by) => pause(tokio::time::sleep(*by), shared).await,
+            Fault::Hang => pause(std::future::pending(), shared).await,
+            Fault::Reset => {
+                switch.throw();
+                pause(std::future::pending(), shared).await;
+            }
+            _ => {}
+        }
+    }
+    let Some(node) = shared.roster.nodes().get(index) else {
+        return Response::new(Payload::Broken(None));
+    };
+    let (parts, _) = request.into_parts();
+    let state = NodeState {
+        name: node.name(),
+        seed: shared.roster.seed().derive_name(node.name()),
+        booted: shared.booted,
+        view: node.view(),
+    };
+    let gatekeeper = &*shared.gatekeeper;
+    answer::answer(
+        &state,
+        gatekeeper,
+        &parts,
+        certificates,
+        shared.clock.now(),
+        &faults,
+    )
+}
+
+/// Waits, but not beyond the end of the fleet.
+async fn pause(wait: impl Future<Output = ()>, shared: &Shared) {
+    let mut stopped = shared.stopped.clone();
+    tokio::select! {
+        () = wait => {}
+        _ = stopped.wait_for(|stopped| *stopped) => {}
+    }
+}

@@ -1,0 +1,182 @@
+//! Which nodes there are and which pods each of them has: what workload and kubelets share.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use kubevitals_model::Timestamp;
+
+use crate::clock::millis_between;
+use crate::kubelet::usage;
+use crate::seed::Seed;
+use crate::workload::Pod;
+
+/// A pod that left its node stays in the node's own counters as a pod until every sample that was
+/// taken before it left has been replaced by a newer one.
+const DEPARTED_FOR_MILLIS: u64 = 2 * usage::MAX_SAMPLE_GAP_MILLIS;
+
+/// All nodes of a simulated cluster.
+#[derive(Debug)]
+pub struct Roster {
+    nodes: Box<[Node]>,
+    seed: Seed,
+}
+
+/// A node.
+#[derive(Debug)]
+pub struct Node {
+    name: Arc<str>,
+    ip: Ipv4Addr,
+    /// Known as soon as the kubelets listen.
+    address: OnceLock<SocketAddr>,
+    pods: RwLock<NodePods>,
+}
+
+#[derive(Debug, Default)]
+struct NodePods {
+    present: Vec<Arc<Pod>>,
+    departed: Vec<(Timestamp, Arc<Pod>)>,
+    /// CPU time of the pods that are gone for good.
+    retired_cpu: u64,
+}
+
+/// The pods of a node at one instant.
+#[derive(Debug, Clone, Default)]
+pub struct NodeView {
+    /// Those that the kubelet has.
+    pub present: Vec<Arc<Pod>>,
+    /// Those that left lately.
+    pub(crate) departed: Vec<(Timestamp, Arc<Pod>)>,
+    pub(crate) retired_cpu: u64,
+}
+
+impl Roster {
+    /// So many nodes, named `prefix-00000` and so on, with addresses from 127.1.0.1 on.
+    pub fn new(count: usize, prefix: &str, seed: Seed) -> Arc<Self> {
+        let nodes = (0..count)
+            .map(|index| Node {
+                name: format!("{prefix}-{index:05}").into(),
+                ip: loopback(index),
+                address: OnceLock::new(),
+                pods: RwLock::default(),
+            })
+            .collect();
+        Arc::new(Self { nodes, seed })
+    }
+
+    /// All nodes in the order of their names.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The node of this name.
+    pub fn find(&self, name: &str) -> Option<&Node> {
+        self.nodes.iter().find(|node| *node.name == *name)
+    }
+
+    /// The seed of the cluster.
+    pub fn seed(&self) -> Seed {
+        self.seed
+    }
+
+    /// The place of the node with this address.
+    pub(crate) fn index_of(&self, ip: Ipv4Addr) -> Option<usize> {
+        let index = usize::try_from(u32::from(ip).checked_sub(FIRST_ADDRESS)?).ok()?;
+        (index < self.nodes.len()).then_some(index)
+    }
+}
+
+/// 127.1.0.1: away from 127.0.0.1, where a machine's own services listen.
+const FIRST_ADDRESS: u32 = 0x7F01_0001;
+/// The nodes that fit between [`FIRST_ADDRESS`] and the end of 127.0.0.0/8.
+pub const MAX_NODES: usize = 0x00FE_FFFE;
+
+fn loopback(index: usize) -> Ipv4Addr {
+    let offset = u32::try_from(index.min(MAX_NODES - 1)).unwrap_or(0);
+    Ipv4Addr::from(FIRST_ADDRESS + offset)
+}
+
+impl Node {
+    /// Its name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Its address in the Node object.
+    pub fn ip(&self) -> Ipv4Addr {
+        self.address.get().map_or(self.ip, |address| match address {
+            SocketAddr::V4(address) => *address.ip(),
+            SocketAddr::V6(_) => self.ip,
+        })
+    }
+
+    /// Where its kubelet listens, once it does.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address.get().copied()
+    }
+
+    /// The port of its kubelet: the usual one as long as none listens.
+    pub fn port(&self) -> u16 {
+        self.address().map_or(10_250, |address| address.port())
+    }
+
+    /// Its pods.
+    pub fn view(&self) -> NodeView {
+        let pods = self.pods.read().unwrap_or_else(PoisonError::into_inner);
+        NodeView {
+            present: pods.present.clone(),
+            departed: pods.departed.clone(),
+            retired_cpu: pods.retired_cpu,
+        }
+    }
+
+    pub(crate) fn listens_at(&self, address: SocketAddr) {
+        // A roster serves one fleet; a second one would find the first one's addresses.
+        let _ = self.address.set(address);
+    }
+
+    /// Adds a pod, or replaces what was known of it.
+    pub(crate) fn put(&self, pod: &Arc<Pod>) {
+        let mut pods = self.pods.write().unwrap_or_else(PoisonError::into_inner);
+        match pods.present.iter_mut().find(|known| known.uid == pod.uid) {
+            Some(known) => *known = Arc::clone(pod),
+            None => pods.present.push(Arc::clone(pod)),
+        }
+    }
+
+    /// Takes a pod away for good.
+    pub(crate) fn remove(&self, pod: &Arc<Pod>, now: Timestamp) {
+        let mut pods = self.pods.write().unwrap_or_else(PoisonError::into_inner);
+        let NodePods {
+            present,
+            departed,
+            retired_cpu,
+        } = &mut *pods;
+        present.retain(|known| known.uid != pod.uid);
+        departed.retain(|(left, gone)| {
+            let keep = millis_between(*left, now) < DEPARTED_FOR_MILLIS;
+            if !keep {
+                *retired_cpu = retired_cpu.saturating_add(usage::pod_cpu(gone, *left));
+            }
+            keep
+        });
+        departed.push((now, Arc::clone(pod)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_lead_back_to_their_nodes() {
+        let roster = Roster::new(70_000, "node", Seed::new(1));
+        for index in [0, 1, 254, 255, 256, 65_535, 69_999] {
+            let node = &roster.nodes()[index];
+            assert!(node.ip().is_loopback());
+            assert_eq!(roster.index_of(node.ip()), Some(index));
+        }
+        assert_eq!(roster.index_of(Ipv4Addr::LOCALHOST), None);
+        assert_eq!(roster.index_of(Ipv4Addr::new(127, 9, 0, 0)), None);
+        assert_eq!(&**roster.nodes()[17].name(), "node-00017");
+    }
+}

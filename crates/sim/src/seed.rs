@@ -1,0 +1,141 @@
+//! Randomness that can be repeated: everything that looks random in the simulated cluster is a
+//! function of one seed.
+//!
+//! A seed is derived for each thing from the seed of what holds it (cluster, workload, pod,
+//! container), so that adding one pod does not change the life of any other.
+
+use std::fmt::Write;
+
+/// What Kubernetes makes name suffixes of: no vowels, so no words by accident.
+const SAFE_LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// A source of repeatable numbers (`SplitMix64`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Seed(u64);
+
+/// A version 4 UUID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Uid(u128);
+
+impl Seed {
+    /// A seed from a number.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A seed of its own for the part called `tag`.
+    #[must_use]
+    pub const fn derive(self, tag: u64) -> Self {
+        Self(mix(self.0 ^ mix(tag.wrapping_add(0x9E37_79B9_7F4A_7C15))))
+    }
+
+    /// A seed of its own for the part with this name.
+    #[must_use]
+    pub fn derive_name(self, name: &str) -> Self {
+        // FNV-1a: stable across versions of the standard library, unlike its hashers.
+        let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+        });
+        self.derive(hash)
+    }
+
+    /// The next number.
+    pub const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        mix(self.0)
+    }
+
+    /// A number of at least `low` and at most `high`.
+    pub const fn between(&mut self, low: u64, high: u64) -> u64 {
+        let span = high.saturating_sub(low);
+        if span == u64::MAX {
+            return self.next();
+        }
+        low + self.next() % (span + 1)
+    }
+
+    /// Whether an event of this probability, in thousandths, happens.
+    pub const fn happens(&mut self, thousandths: u64) -> bool {
+        self.between(1, 1_000) <= thousandths
+    }
+
+    /// A UUID.
+    pub const fn uid(&mut self) -> Uid {
+        let random = ((self.next() as u128) << 64) | self.next() as u128;
+        let cleared = random & !((0xF << 76) | (0b11 << 62));
+        Uid(cleared | (0x4 << 76) | (0b10 << 62))
+    }
+
+    /// As many letters as Kubernetes puts after generated names, appended to `out`.
+    pub fn push_suffix(&mut self, out: &mut String, letters: usize) {
+        for _ in 0..letters {
+            let pick = usize::try_from(self.between(0, 26)).unwrap_or(0);
+            out.push(char::from(SAFE_LETTERS.get(pick).copied().unwrap_or(b'b')));
+        }
+    }
+
+    /// Sixty-four hexadecimal digits, as in a container's or an image's id.
+    pub fn hex64(mut self) -> String {
+        let mut out = String::with_capacity(64);
+        for _ in 0..4 {
+            write!(out, "{:016x}", self.next()).expect("a String takes any text");
+        }
+        out
+    }
+}
+
+impl std::fmt::Display for Uid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bits = self.0;
+        write!(
+            f,
+            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+            bits >> 96,
+            (bits >> 80) & 0xFFFF,
+            (bits >> 64) & 0xFFFF,
+            (bits >> 48) & 0xFFFF,
+            bits & 0xFFFF_FFFF_FFFF
+        )
+    }
+}
+
+const fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_numbers() {
+        let (mut one, mut other) = (Seed::new(7), Seed::new(7));
+        assert_eq!(
+            [one.next(), one.next(), one.next()],
+            [other.next(), other.next(), other.next()]
+        );
+        assert_ne!(Seed::new(7).derive(1), Seed::new(7).derive(2));
+        assert_ne!(Seed::new(7).derive_name("a"), Seed::new(7).derive_name("b"));
+    }
+
+    #[test]
+    fn numbers_stay_within_their_bounds() {
+        let mut seed = Seed::new(3);
+        for _ in 0..1_000 {
+            assert!((10..=15).contains(&seed.between(10, 15)));
+        }
+        assert_eq!(seed.between(5, 5), 5);
+        let _ = seed.between(0, u64::MAX);
+    }
+
+    #[test]
+    fn a_uid_is_of_version_four() {
+        let text = Seed::new(1).uid().to_string();
+        assert_eq!(text.len(), 36, "{text}");
+        let digits: Vec<char> = text.chars().collect();
+        assert_eq!(digits[14], '4', "{text}");
+        assert!("89ab".contains(digits[19]), "{text}");
+    }
+}

@@ -1,0 +1,288 @@
+//! Pods that live: a discrete-event simulation of scheduler, controllers and kubelets.
+//!
+//! [`Workload::step`] takes every transition that is due and writes what a real cluster would write:
+//! pods field by field, events with their messages and counts, owners, nodes and leases. It is pure:
+//! all time comes in as an argument, all chance from the seed, and each transition happens at the
+//! instant at which it was due, however late `step` is called. The same seed and the same calls give
+//! the same objects. [`drive`] calls it from a task.
+//!
+//! Fields, order of conditions and texts follow what was recorded from Kubernetes 1.37.
+//!
+//! # Limits
+//!
+//! * Nobody else's writes are looked at: a pod that a client creates is not scheduled, a Deployment
+//!   that a client scales does not follow. A pod that somebody removes is forgotten.
+//! * Pods are not resized in place, and do not move when their node fails.
+//! * `managedFields` are not written.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+
+use kubevitals_model::Timestamp;
+
+use crate::clock::after;
+use crate::kubelet::usage::{self, ContainerUsage};
+use crate::objects::{ObjectWriter, WriteError};
+use crate::roster::Roster;
+use crate::seed::Seed;
+
+mod catalog;
+mod churn;
+mod controller;
+mod deployment;
+mod driver;
+mod ending;
+mod event;
+mod life;
+mod messages;
+mod nodes;
+mod owner;
+pub(crate) mod pod;
+mod population;
+mod records;
+pub(crate) mod render;
+mod running;
+mod startup;
+mod template;
+
+pub use catalog::Kind;
+pub use churn::{ChurnRate, ChurnRateError, Mix};
+pub use driver::{WorkloadHandle, drive};
+pub use owner::Manifest;
+pub use pod::Pod;
+pub use template::{
+    ContainerTemplate, DEFAULT_IMAGE, PodTemplate, Probe, Pull, Readiness, Resources, RestartPolicy,
+};
+
+use event::{Recorder, Written};
+use life::Step;
+use owner::OwnerSlot;
+
+/// What the workload is to be.
+#[derive(Debug, Clone)]
+pub struct WorkloadConfig {
+    /// Pods that run on each node from the start.
+    pub pods_per_node: usize,
+    /// Containers of each of them.
+    pub containers_per_pod: usize,
+    /// Namespaces over which they are spread.
+    pub namespaces: usize,
+    /// How many pods are created per second on average; as many end.
+    pub churn: ChurnRate,
+    /// What lives the churning pods live.
+    pub mix: Mix,
+    /// Whether nodes renew their leases every ten seconds.
+    pub leases: bool,
+    /// How long events last, in milliseconds. An hour in a real cluster.
+    pub event_lifetime_millis: u64,
+    /// How many events there are at most; beyond that the oldest end early.
+    pub max_events: usize,
+}
+
+/// The simulation.
+#[derive(Debug)]
+pub struct Workload {
+    config: WorkloadConfig,
+    seed: Seed,
+    roster: Arc<Roster>,
+    queue: BinaryHeap<Reverse<Due>>,
+    /// Orders what is due at one instant, and names what is created.
+    sequence: u64,
+    pods: BTreeMap<PodId, Slot>,
+    owners: BTreeMap<OwnerId, OwnerSlot>,
+    recorder: Recorder,
+    churn: churn::Churn,
+    next_node: usize,
+    /// When the cluster was populated.
+    begun: Timestamp,
+    /// Writes that the store refused.
+    refused: u64,
+}
+
+pub(crate) type PodId = u64;
+pub(crate) type OwnerId = u64;
+
+/// A pod and what its controllers know of it.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) owner: Option<OwnerId>,
+    /// Steps of an earlier part of its life are void.
+    pub(crate) era: u32,
+    pub(crate) version: u64,
+    pub(crate) written: Vec<Written>,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
+    at: Timestamp,
+    sequence: u64,
+    what: What,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum What {
+    Pod { id: PodId, era: u32, step: Step },
+    Reconcile(OwnerId),
+    Expire(OwnerId),
+    Arrival,
+    Lease(usize),
+    Heartbeat(usize),
+}
+
+/// The instant and the store of a transition.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment<'a> {
+    pub(crate) now: Timestamp,
+    pub(crate) writer: &'a dyn ObjectWriter,
+}
+
+impl Default for WorkloadConfig {
+    /// No pods at all: tests and demos say what they need.
+    fn default() -> Self {
+        Self {
+            pods_per_node: 0,
+            containers_per_pod: 2,
+            namespaces: 10,
+            churn: ChurnRate::NONE,
+            mix: Mix::default(),
+            leases: true,
+            event_lifetime_millis: 600_000,
+            max_events: 50_000,
+        }
+    }
+}
+
+impl Workload {
+    /// A workload on the nodes of a roster. Nothing happens before [`Workload::populate`].
+    pub fn new(config: WorkloadConfig, roster: Arc<Roster>, seed: Seed) -> Self {
+        Self {
+            recorder: Recorder::new(
+                seed.derive_name("events"),
+                config.event_lifetime_millis,
+                config.max_events,
+            ),
+            churn: churn::Churn::new(seed.derive_name("churn")),
+            config,
+            seed,
+            roster,
+            queue: BinaryHeap::new(),
+            sequence: 0,
+            pods: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            next_node: 0,
+            begun: Timestamp::from_unix_millis(0),
+            refused: 0,
+        }
+    }
+
+    /// Takes every transition that is due at `now`, in the order of their instants.
+    pub fn step(&mut self, now: Timestamp, writer: &dyn ObjectWriter) {
+        while self.step_some(now, writer, usize::MAX) {}
+    }
+
+    /// Takes at most `most` transitions and tells whether more are due.
+    pub fn step_some(&mut self, now: Timestamp, writer: &dyn ObjectWriter, most: usize) -> bool {
+        for _ in 0..most {
+            if self.queue.peek().is_none_or(|Reverse(due)| due.at > now) {
+                self.recorder.expire(writer, now);
+                return false;
+            }
+            let Some(Reverse(due)) = self.queue.pop() else {
+                return false;
+            };
+            let moment = Moment {
+                now: due.at,
+                writer,
+            };
+            match due.what {
+                What::Pod { id, era, step } => {
+                    if self.pods.get(&id).is_some_and(|slot| slot.era == era) {
+                        self.take(id, step, moment);
+                    }
+                }
+                What::Reconcile(id) => self.reconcile(id, moment),
+                What::Expire(id) => self.remove_owner(id, moment),
+                What::Arrival => self.arrive(moment),
+                What::Lease(index) => self.renew_lease(index, moment),
+                What::Heartbeat(index) => self.beat(index, moment),
+            }
+        }
+        true
+    }
+
+    /// When the next transition is due.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.queue.peek().map(|Reverse(due)| due.at)
+    }
+
+    /// How many pods there are, in whatever state.
+    pub fn pods(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// How many events there are.
+    pub fn events(&self) -> usize {
+        self.recorder.live()
+    }
+
+    /// How many writes the store refused.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// What a container that runs truly uses: the yardstick for whoever reads it from a kubelet.
+    pub fn usage(&self, namespace: &str, pod: &str, container: &str) -> Option<ContainerUsage> {
+        let mut slots = self.pods.values();
+        let slot = slots.find(|s| *s.pod.namespace == *namespace && *s.pod.name == *pod)?;
+        let index = slot
+            .pod
+            .parts()
+            .find(|part| **part.name == *container)?
+            .index;
+        usage::running(&slot.pod, index)
+    }
+
+    /// The nodes.
+    pub fn roster(&self) -> &Arc<Roster> {
+        &self.roster
+    }
+
+    fn plan(&mut self, at: Timestamp, what: What) {
+        self.sequence += 1;
+        self.queue.push(Reverse(Due {
+            at,
+            sequence: self.sequence,
+            what,
+        }));
+    }
+
+    /// Plans a pod's next step, `low` to `high` milliseconds from now.
+    fn plan_step(&mut self, id: PodId, step: Step, now: Timestamp, (low, high): (u64, u64)) {
+        let Some(slot) = self.pods.get(&id) else {
+            return;
+        };
+        // Chance is the pod's own and follows how far it has come, so no other pod disturbs it.
+        let mut seed = slot
+            .pod
+            .seed
+            .derive(now.unix_millis().cast_unsigned())
+            .derive(step.tag());
+        let era = slot.era;
+        let at = after(now, seed.between(low, high));
+        self.plan(at, What::Pod { id, era, step });
+    }
+
+    fn written(&mut self, result: Result<u64, WriteError>) {
+        if let Err(error) = result {
+            self.refused += 1;
+            tracing::debug!(%error, "object not written");
+        }
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+}

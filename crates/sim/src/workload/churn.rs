@@ -1,0 +1,270 @@
+//! Pods that come and go all the time, at a rate.
+
+use std::fmt;
+use std::str::FromStr;
+
+use kubevitals_model::Timestamp;
+
+use super::catalog::{Kind, web};
+use super::controller::Launched;
+use super::life::Step;
+use super::{Moment, OwnerId, What, Workload};
+use crate::clock::after;
+use crate::seed::Seed;
+
+/// Deployments that are created before the first one rolls.
+const FEW_DEPLOYMENTS: usize = 10;
+/// If all are rolling, more are created, up to this.
+const MOST_DEPLOYMENTS: usize = 2_000;
+const MICROS_PER_HOUR: u64 = 3_600_000_000;
+
+/// Pods per time: `10/s`, `1/min`, `30/h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChurnRate {
+    per_hour: u64,
+}
+
+/// Why a text is not a rate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{input}\" is not a rate: write COUNT/s, COUNT/min or COUNT/h, at most 10000/s")]
+pub struct ChurnRateError {
+    input: String,
+}
+
+/// How often each kind of life is chosen, relative to the others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mix(Vec<(Kind, u32)>);
+
+/// Where the stream of arrivals is.
+#[derive(Debug)]
+pub(super) struct Churn {
+    seed: Seed,
+    arrivals: u64,
+    /// Microseconds past the millisecond of the next arrival: at 1,000/s a millisecond is coarse.
+    rest_micros: u64,
+    deployments: Vec<(OwnerId, String)>,
+    rolled: usize,
+}
+
+impl ChurnRate {
+    /// Nothing comes and nothing goes.
+    pub const NONE: Self = Self { per_hour: 0 };
+    const MOST_PER_HOUR: u64 = 10_000 * 3_600;
+
+    /// So many pods per second.
+    pub const fn per_second(pods: u64) -> Self {
+        let per_hour = pods.saturating_mul(3_600);
+        Self {
+            per_hour: if per_hour > Self::MOST_PER_HOUR {
+                Self::MOST_PER_HOUR
+            } else {
+                per_hour
+            },
+        }
+    }
+
+    /// The mean time between two pods in microseconds.
+    fn gap_micros(self) -> Option<u64> {
+        MICROS_PER_HOUR.checked_div(self.per_hour)
+    }
+}
+
+impl FromStr for ChurnRate {
+    type Err = ChurnRateError;
+
+    fn from_str(input: &str) -> Result<Self, ChurnRateError> {
+        let parse = || {
+            let (count, unit) = input.split_once('/')?;
+            if count.is_empty() || !count.bytes().all(|b| b.is_ascii_digit()) {
+                return None;
+            }
+            let count: u64 = count.parse().ok()?;
+            let per_hour = match unit {
+                "s" => count.checked_mul(3_600)?,
+                "min" | "m" => count.checked_mul(60)?,
+                "h" => count,
+                _ => return None,
+            };
+            (per_hour <= Self::MOST_PER_HOUR).then_some(Self { per_hour })
+        };
+        parse().ok_or_else(|| ChurnRateError {
+            input: input
+                .chars()
+                .take(40)
+                .flat_map(char::escape_debug)
+                .collect(),
+        })
+    }
+}
+
+impl fmt::Display for ChurnRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.per_hour {
+            rate if rate.is_multiple_of(3_600) => write!(f, "{}/s", rate / 3_600),
+            rate if rate.is_multiple_of(60) => write!(f, "{}/min", rate / 60),
+            rate => write!(f, "{rate}/h"),
+        }
+    }
+}
+
+impl Default for Mix {
+    /// Mostly rollouts and Jobs, and a little of all that goes wrong.
+    fn default() -> Self {
+        let weight = |kind| match kind {
+            Kind::Rollout => 20,
+            Kind::Job => 15,
+            Kind::StatefulSet | Kind::SlowPull => 8,
+            Kind::Gated | Kind::ReadinessGate => 4,
+            _ => 2,
+        };
+        Self(Kind::ALL.map(|kind| (kind, weight(kind))).to_vec())
+    }
+}
+
+impl Mix {
+    /// Only these, with these weights.
+    pub fn of(weights: impl IntoIterator<Item = (Kind, u32)>) -> Self {
+        Self(weights.into_iter().collect())
+    }
+
+    fn pick(&self, seed: &mut Seed) -> Option<Kind> {
+        let total: u64 = self.0.iter().map(|(_, weight)| u64::from(*weight)).sum();
+        let mut place = seed.between(0, total.checked_sub(1)?);
+        self.0.iter().find_map(
+            |(kind, weight)| match place.checked_sub(u64::from(*weight)) {
+                None => Some(*kind),
+                Some(rest) => {
+                    place = rest;
+                    None
+                }
+            },
+        )
+    }
+}
+
+impl Churn {
+    pub(super) fn new(seed: Seed) -> Self {
+        Self {
+            seed,
+            arrivals: 0,
+            rest_micros: 0,
+            deployments: Vec::new(),
+            rolled: 0,
+        }
+    }
+}
+
+impl Workload {
+    /// Changes the rate of churn from now on.
+    pub fn set_churn(&mut self, rate: ChurnRate, now: Timestamp) {
+        let idle = self.config.churn.gap_micros().is_none();
+        self.config.churn = rate;
+        if idle {
+            self.plan_arrival(now, 1);
+        }
+    }
+
+    /// Plans the next arrival so that `pods` are made up for on average.
+    pub(super) fn plan_arrival(&mut self, now: Timestamp, pods: u32) {
+        let Some(gap) = self.config.churn.gap_micros() else {
+            return;
+        };
+        let churn = &mut self.churn;
+        let mut seed = churn.seed.derive_name("gap").derive(churn.arrivals);
+        let jitter = seed.between(500, 1_500);
+        let wait = gap.saturating_mul(u64::from(pods)).saturating_mul(jitter) / 1_000;
+        let micros = churn.rest_micros.saturating_add(wait);
+        churn.rest_micros = micros % 1_000;
+        self.plan(after(now, micros / 1_000), What::Arrival);
+    }
+
+    pub(super) fn arrive(&mut self, moment: Moment<'_>) {
+        let number = self.churn.arrivals;
+        self.churn.arrivals += 1;
+        let mut seed = self.churn.seed.derive(number);
+        let Some(kind) = self.config.mix.pick(&mut seed) else {
+            return;
+        };
+        if self.config.churn.gap_micros().is_none() {
+            return;
+        }
+        self.plan_arrival(moment.now, kind.pods());
+        let deployments = self.churn.deployments.len();
+        if kind == Kind::Rollout
+            && deployments >= FEW_DEPLOYMENTS
+            && (self.roll_one(number, moment) || deployments >= MOST_DEPLOYMENTS)
+        {
+            return;
+        }
+        let namespace = self.namespace(seed.next());
+        let name = format!("{}-{number}", kind.word());
+        let lifetime = seed.between(20_000, 90_000);
+        let manifest = kind.manifest(name.clone(), seed);
+        match self.launch_for(namespace, manifest, Some(lifetime), moment) {
+            Launched::Owner(id) if kind == Kind::StatefulSet => {
+                self.plan(after(moment.now, lifetime), What::Expire(id));
+            }
+            Launched::Owner(id) if kind == Kind::Rollout => {
+                self.churn.deployments.push((id, name));
+            }
+            Launched::Pod(Some(id)) if kind == Kind::Evicted => {
+                self.plan_step(id, Step::Evict, moment.now, (lifetime / 2, lifetime / 2));
+            }
+            Launched::Owner(_) | Launched::Pod(_) => {}
+        }
+    }
+
+    /// Rolls the next Deployment that is not rolling. Looks at a few only: most are at rest, or all are
+    /// busy.
+    fn roll_one(&mut self, number: u64, moment: Moment<'_>) -> bool {
+        const TRIES: usize = 8;
+        for _ in 0..TRIES.min(self.churn.deployments.len()) {
+            let at = self.churn.rolled % self.churn.deployments.len();
+            self.churn.rolled = at + 1;
+            let Some((id, name)) = self.churn.deployments.get(at).cloned() else {
+                return false;
+            };
+            let template = web(&name).label("revision", &number.to_string());
+            if self.begin_roll(id, template, moment) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_and_printed() {
+        for text in ["10/s", "1/min", "30/h", "1000/s", "0/s"] {
+            assert_eq!(text.parse::<ChurnRate>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "10",
+            "/s",
+            "1/day",
+            "-1/s",
+            "+1/s",
+            "10001/s",
+            "99999999999999999999/s",
+        ] {
+            let error = text.parse::<ChurnRate>().unwrap_err().to_string();
+            assert!(error.contains("write COUNT/s"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_mix_picks_by_weight() {
+        let mix = Mix::of([(Kind::Job, 3), (Kind::Gated, 1)]);
+        let mut seed = Seed::new(5);
+        let jobs = (0..4_000)
+            .filter(|_| mix.pick(&mut seed) == Some(Kind::Job))
+            .count();
+        assert!((2_800..3_200).contains(&jobs), "{jobs}");
+        assert_eq!(Mix::of([]).pick(&mut seed), None);
+    }
+}

@@ -1,0 +1,74 @@
+//! Runs a workload in real time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kubevitals_model::Timestamp;
+use tokio::sync::{Notify, watch};
+
+use super::Workload;
+use crate::clock::{Clock, millis_between};
+use crate::objects::ObjectWriter;
+
+/// Transitions in one go; then others get their turn.
+const BATCH: usize = 500;
+/// The clock may be stepped, which no timer notices.
+const LONGEST_SLEEP: Duration = Duration::from_millis(200);
+
+/// A workload that a task drives, and that others may change meanwhile.
+#[derive(Debug, Clone)]
+pub struct WorkloadHandle {
+    workload: Arc<Mutex<Workload>>,
+    changed: Arc<Notify>,
+}
+
+impl WorkloadHandle {
+    /// Takes a workload, which should be populated.
+    pub fn new(workload: Workload) -> Self {
+        Self {
+            workload: Arc::new(Mutex::new(workload)),
+            changed: Arc::default(),
+        }
+    }
+
+    /// Looks at the workload or changes it. Must not be long: nothing happens in the cluster meanwhile.
+    pub fn with<T>(&self, work: impl FnOnce(&mut Workload) -> T) -> T {
+        let result = work(&mut self.workload.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_one();
+        result
+    }
+
+    fn step(&self, now: Timestamp, writer: &dyn ObjectWriter) -> (bool, Option<Timestamp>) {
+        let mut workload = self.workload.lock().unwrap_or_else(PoisonError::into_inner);
+        let more = workload.step_some(now, writer, BATCH);
+        (more, workload.next_due())
+    }
+}
+
+/// Takes transitions when they are due, until `stop` becomes true.
+pub async fn drive(
+    handle: WorkloadHandle,
+    clock: Arc<dyn Clock>,
+    writer: Arc<dyn ObjectWriter>,
+    mut stop: watch::Receiver<bool>,
+) {
+    loop {
+        let now = clock.now();
+        let (more, next) = handle.step(now, &*writer);
+        if more {
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => return,
+                () = tokio::task::yield_now() => continue,
+            }
+        }
+        let wait = next.map_or(LONGEST_SLEEP, |next| {
+            Duration::from_millis(millis_between(now, next)).min(LONGEST_SLEEP)
+        });
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            () = handle.changed.notified() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}

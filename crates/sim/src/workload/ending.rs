@@ -1,0 +1,241 @@
+//! How pods end: of themselves, deleted, or evicted.
+
+use std::sync::Arc;
+
+use super::life::Step;
+use super::pod::{Ended, Eviction, Phase, State};
+use super::running::end;
+use super::{Moment, PodId, Workload};
+use crate::objects::{Resource, WriteError};
+
+impl Workload {
+    /// All containers ended, and the sandbox is gone too.
+    pub(super) fn complete(&mut self, id: PodId, moment: Moment<'_>) {
+        self.change(id, |pod| {
+            let outcome = pod.outcome().unwrap_or(Phase::Succeeded);
+            pod.phase = outcome;
+            pod.sandbox.set(false, moment.now);
+            pod.settle(moment.now);
+        });
+        self.publish(id, moment);
+        self.plan_step(id, Step::Untrack, moment.now, (50, 400));
+    }
+
+    /// The Job controller has counted the pod.
+    pub(super) fn untrack(&mut self, id: PodId, moment: Moment<'_>) {
+        if self.pod(id).is_some_and(|pod| pod.tracked) {
+            self.change(id, |pod| pod.tracked = false);
+            self.publish(id, moment);
+        }
+        self.changed(id, moment);
+    }
+
+    /// The node runs out of memory and its kubelet ends the pod.
+    pub(super) fn evict(&mut self, id: PodId, moment: Moment<'_>) {
+        let Some(pod) = self.pod(id).map(Arc::clone) else {
+            return;
+        };
+        if pod.phase != Phase::Running || pod.deletion.is_some() {
+            return;
+        }
+        let name = pod.template().containers.first().map_or("", |c| &*c.name);
+        let message = format!(
+            "The node was low on resource: memory. Threshold quantity: 100Mi, available: 72340Ki. \
+             Container {name} was using 65484Ki, request is 16Mi, has larger consumption of memory. "
+        );
+        self.say(id, None, true, "Evicted", &message, moment);
+        self.void(id);
+        self.say_killing(id, moment);
+        self.change(id, |pod| {
+            end_all(pod, 137, moment.now);
+            pod.phase = Phase::Failed;
+            pod.reason = Some(Arc::new(Eviction {
+                message,
+                at: moment.now,
+            }));
+            pod.sandbox.set(false, moment.now);
+            pod.settle(moment.now);
+        });
+        self.publish(id, moment);
+        self.changed(id, moment);
+        // Controllers replace it; the garbage collector comes by later.
+        self.plan_step(id, Step::Delete, moment.now, (20_000, 60_000));
+    }
+
+    /// Somebody deletes the pod.
+    pub(super) fn delete(&mut self, id: PodId, grace: Option<u32>, moment: Moment<'_>) {
+        let Some(pod) = self.pod(id).map(Arc::clone) else {
+            return;
+        };
+        if pod.deletion.is_some() {
+            return;
+        }
+        self.void(id);
+        // Without a kubelet that works on it there is nothing to wait for.
+        let idle = pod.start.is_none() || matches!(pod.phase, Phase::Succeeded | Phase::Failed);
+        let grace = if idle {
+            0
+        } else {
+            grace.unwrap_or(pod.template().grace_seconds)
+        };
+        self.change(id, |pod| pod.mark_deleted(grace, moment.now));
+        self.publish(id, moment);
+        self.changed(id, moment);
+        if idle {
+            self.plan_step(id, Step::Remove, moment.now, (1, 40));
+            return;
+        }
+        self.say_killing(id, moment);
+        self.plan_step(id, Step::Terminate, moment.now, (20, 250));
+    }
+
+    fn say_killing(&mut self, id: PodId, moment: Moment<'_>) {
+        let Some(pod) = self.pod(id).map(Arc::clone) else {
+            return;
+        };
+        for part in pod.parts() {
+            if matches!(part.container.state, State::Running { .. }) {
+                let message = format!("Stopping container {}", part.name);
+                self.say(id, Some(part.index), false, "Killing", &message, moment);
+            }
+        }
+    }
+
+    /// The kubelet has seen that the pod is to go.
+    pub(super) fn terminate(&mut self, id: PodId, moment: Moment<'_>) {
+        let mut seed = self.seed;
+        let ran = self.change(id, |pod| {
+            pod.observed = pod.generation;
+            seed = pod.seed.derive_name("end");
+            let mut ran = false;
+            for container in &mut pod.containers {
+                match &mut container.state {
+                    State::Waiting { reason, message } if container.last.is_none() => {
+                        // It no longer tries, so it no longer says what it waits for.
+                        *reason = "ContainerCreating";
+                        *message = None;
+                    }
+                    State::Waiting { .. } | State::Lost => {}
+                    State::Running { .. } | State::Ended(_) => ran = true,
+                }
+            }
+            ran
+        });
+        self.publish(id, moment);
+        if ran == Some(false) {
+            self.plan_step(id, Step::StopSandbox, moment.now, (50, 300));
+            return;
+        }
+        let grace = self
+            .pod(id)
+            .and_then(|pod| pod.deletion)
+            .map_or(0, |d| d.grace_seconds);
+        let grace = u64::from(grace) * 1_000;
+        // Most programs end when they are asked, some must be killed.
+        let wait = if grace <= 1_000 || seed.happens(100) {
+            (grace + 300, grace + 1_500)
+        } else {
+            (100, grace.min(2_500))
+        };
+        self.plan_step(id, Step::Kill, moment.now, wait);
+    }
+
+    /// The sandbox of a pod that never ran is gone.
+    pub(super) fn stop_sandbox(&mut self, id: PodId, moment: Moment<'_>) {
+        self.change(id, |pod| pod.sandbox.set(false, moment.now));
+        self.publish(id, moment);
+        self.plan_step(id, Step::Kill, moment.now, (20, 100));
+    }
+
+    pub(super) fn kill(&mut self, id: PodId, moment: Moment<'_>) {
+        self.change(id, |pod| {
+            let deadline = pod.deletion.map(|deletion| deletion.at);
+            let exit_code = match deadline {
+                Some(deadline) if moment.now < deadline => 143,
+                _ => 137,
+            };
+            end_all(pod, exit_code, moment.now);
+            for container in &mut pod.containers {
+                if let State::Waiting { .. } = container.state {
+                    container.state = match container.last {
+                        Some(last) => State::Ended(last),
+                        None => State::Lost,
+                    };
+                }
+            }
+            pod.phase = Phase::Failed;
+            pod.phase = pod.outcome().unwrap_or(Phase::Failed);
+            pod.sandbox.set(false, moment.now);
+            pod.settle(moment.now);
+        });
+        self.publish(id, moment);
+        self.changed(id, moment);
+        self.plan_step(id, Step::Remove, moment.now, (5, 80));
+    }
+
+    /// The last word: the grace is over, and the object goes.
+    pub(super) fn remove(&mut self, id: PodId, moment: Moment<'_>) {
+        let last = self.change(id, |pod| {
+            let deletion = pod.deletion.as_mut()?;
+            (deletion.grace_seconds > 0).then(|| {
+                deletion.grace_seconds = 0;
+                deletion.at = moment.now;
+            })
+        });
+        if let Some(Some(())) = last {
+            self.publish(id, moment);
+        }
+        let Some(pod) = self.pod(id).map(Arc::clone) else {
+            return;
+        };
+        let removed = moment
+            .writer
+            .delete(Resource::Pods, Some(&pod.namespace), &pod.name);
+        if let Err(error) = removed
+            && !matches!(error, WriteError::NotFound { .. })
+        {
+            self.refused += 1;
+            tracing::debug!(%error, "pod not removed");
+        }
+        self.forget(id, moment);
+    }
+
+    /// The pod is no longer there.
+    pub(super) fn forget(&mut self, id: PodId, moment: Moment<'_>) {
+        let Some(slot) = self.pods.remove(&id) else {
+            return;
+        };
+        if let Some(host) = &slot.pod.host
+            && let Some(node) = self.roster.nodes().get(host.index)
+        {
+            node.remove(&slot.pod, moment.now);
+        }
+        if let Some(owner) = slot.owner {
+            self.lost(owner, id, moment);
+        }
+    }
+
+    /// Whatever was planned for the pod no longer happens.
+    fn void(&mut self, id: PodId) {
+        if let Some(slot) = self.pods.get_mut(&id) {
+            slot.era += 1;
+        }
+    }
+}
+
+/// Ends all containers that run, as their kubelet does.
+fn end_all(pod: &mut super::Pod, exit_code: i32, now: kubevitals_model::Timestamp) {
+    for at in 0..pod.containers.len() {
+        end(pod, at, exit_code, now);
+        if let Some(container) = pod.containers.get_mut(at)
+            && let State::Ended(Ended {
+                finished,
+                out_of_memory,
+                ..
+            }) = &mut container.state
+            && *finished == now
+        {
+            *out_of_memory = false;
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Node objects, their heartbeats and their leases.
+
+use kubevitals_model::Timestamp;
+use serde_json::{Value, json};
+
+use super::render::time;
+use super::{Moment, What, Workload};
+use crate::clock::after;
+use crate::kubelet::summary::MEMORY_BYTES;
+use crate::objects::Resource;
+use crate::roster::Node;
+use crate::seed::{Seed, Uid};
+
+/// Where nodes keep their leases.
+pub(super) const LEASE_NAMESPACE: &str = "kube-node-lease";
+
+const LEASE_MILLIS: u64 = 10_000;
+const HEARTBEAT_MILLIS: u64 = 300_000;
+const VERSION: &str = "v1.37.0";
+
+impl Workload {
+    /// Creates a node with its lease, and plans its heartbeats.
+    pub(super) fn add_node(&mut self, index: usize, moment: Moment<'_>) {
+        let Some((node, seed)) = self.node(index) else {
+            return;
+        };
+        let object = object(
+            node,
+            seed,
+            moment.now,
+            moment.now,
+            self.config.pods_per_node,
+        );
+        let lease = lease(node, seed, moment.now, moment.now);
+        let mut phase = seed.derive_name("phase");
+        let (first_lease, first_beat) = (
+            phase.between(0, LEASE_MILLIS),
+            phase.between(0, HEARTBEAT_MILLIS),
+        );
+        self.written(moment.writer.create(Resource::Nodes, object));
+        if self.config.leases {
+            self.written(moment.writer.create(Resource::Leases, lease));
+            self.plan(after(moment.now, first_lease), What::Lease(index));
+        }
+        self.plan(after(moment.now, first_beat), What::Heartbeat(index));
+    }
+
+    pub(super) fn renew_lease(&mut self, index: usize, moment: Moment<'_>) {
+        let Some((node, seed)) = self.node(index) else {
+            return;
+        };
+        let object = lease(node, seed, self.begun, moment.now);
+        self.written(moment.writer.replace(Resource::Leases, object));
+        self.plan(after(moment.now, LEASE_MILLIS), What::Lease(index));
+    }
+
+    pub(super) fn beat(&mut self, index: usize, moment: Moment<'_>) {
+        let Some((node, seed)) = self.node(index) else {
+            return;
+        };
+        let object = object(
+            node,
+            seed,
+            self.begun,
+            moment.now,
+            self.config.pods_per_node,
+        );
+        self.written(moment.writer.replace(Resource::Nodes, object));
+        self.plan(after(moment.now, HEARTBEAT_MILLIS), What::Heartbeat(index));
+    }
+
+    fn node(&self, index: usize) -> Option<(&Node, Seed)> {
+        let node = self.roster.nodes().get(index)?;
+        Some((node, self.roster.seed().derive_name(node.name())))
+    }
+}
+
+fn object(node: &Node, seed: Seed, created: Timestamp, now: Timestamp, pods: usize) -> Value {
+    let uid = uid(seed);
+    let mut seed = seed.derive_name("node");
+    let kibibytes = MEMORY_BYTES >> 10;
+    let resources = |memory: u64| {
+        json!({
+            "cpu": "8",
+            "ephemeral-storage": "270553174016",
+            "hugepages-1Gi": "0",
+            "hugepages-2Mi": "0",
+            "memory": format!("{memory}Ki"),
+            "pods": pods.max(110).to_string(),
+        })
+    };
+    let condition = |kind: &str, status: &str, reason: &str, message: &str| {
+        json!({
+            "type": kind,
+            "status": status,
+            "lastHeartbeatTime": time(now),
+            "lastTransitionTime": time(created),
+            "reason": reason,
+            "message": message,
+        })
+    };
+    let name = &**node.name();
+    let zone = ["a", "b", "c"]
+        .get(usize::try_from(seed.between(0, 2)).unwrap_or(0))
+        .copied()
+        .unwrap_or("a");
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "uid": uid.to_string(),
+            "creationTimestamp": time(created),
+            "annotations": {
+                "node.alpha.kubernetes.io/ttl": "0",
+                "volumes.kubernetes.io/controller-managed-attach-detach": "true",
+            },
+            "labels": {
+                "beta.kubernetes.io/arch": "amd64",
+                "beta.kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "topology.kubernetes.io/region": "local-1",
+                "topology.kubernetes.io/zone": format!("local-1{zone}"),
+            },
+        },
+        "spec": {},
+        "status": {
+            "addresses": [
+                {"address": node.ip().to_string(), "type": "InternalIP"},
+                {"address": name, "type": "Hostname"},
+            ],
+            "allocatable": resources(kibibytes - 1_024),
+            "capacity": resources(kibibytes),
+            "conditions": [
+                condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+                condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+                condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+                condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+            ],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": node.port()}},
+            "images": [{"names": [super::DEFAULT_IMAGE], "sizeBytes": 1_997_476}],
+            "nodeInfo": {
+                "architecture": "amd64",
+                "bootID": seed.uid().to_string(),
+                "containerRuntimeVersion": "containerd://1.6.20",
+                "kernelVersion": "6.18.44",
+                "kubeProxyVersion": "",
+                "kubeletVersion": VERSION,
+                "machineID": format!("{:016x}{:016x}", seed.next(), seed.next()),
+                "operatingSystem": "linux",
+                "osImage": "Debian GNU/Linux 12 (bookworm)",
+                "runningInUserNamespace": false,
+                "systemUUID": seed.uid().to_string(),
+            },
+        },
+    })
+}
+
+fn uid(seed: Seed) -> Uid {
+    seed.derive_name("uid").uid()
+}
+
+fn lease(node: &Node, seed: Seed, created: Timestamp, now: Timestamp) -> Value {
+    let name = &**node.name();
+    let millis = now.rfc3339_millis();
+    json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": name,
+            "namespace": LEASE_NAMESPACE,
+            "uid": seed.derive_name("lease").uid().to_string(),
+            "creationTimestamp": time(created),
+            "ownerReferences": [{
+                "apiVersion": "v1",
+                "kind": "Node",
+                "name": name,
+                "uid": uid(seed).to_string(),
+            }],
+        },
+        "spec": {
+            "holderIdentity": name,
+            "leaseDurationSeconds": 40,
+            "renewTime": format!("{}000Z", millis.as_str().trim_end_matches('Z')),
+        },
+    })
+}

@@ -1,0 +1,243 @@
+//! The pods that are there from the start.
+
+use std::sync::Arc;
+
+use kubevitals_model::Timestamp;
+use serde_json::json;
+
+use super::nodes::LEASE_NAMESPACE;
+use super::owner::{Counts, OwnerKind};
+use super::pod::{Flip, Host, Phase, Pod, State};
+use super::render::{self, time};
+use super::template::{ContainerTemplate, PodTemplate, Resources};
+use super::{Moment, OwnerId, Slot, Workload};
+use crate::clock::after;
+use crate::objects::{ObjectWriter, Resource};
+use crate::seed::Seed;
+
+/// Pods of one Deployment.
+const REPLICAS: usize = 50;
+/// Pods on every node that belong to a `DaemonSet`.
+const DAEMONS: [&str; 2] = ["kube-proxy", "node-agent"];
+/// Pods are up to 50 minutes old, nodes an hour.
+const MOST_AGE_MILLIS: u64 = 3_000_000;
+const LEAST_AGE_MILLIS: u64 = 60_000;
+
+impl Workload {
+    /// Creates namespaces, nodes and the pods that run from the start, and begins the churn. To be
+    /// called once, before the first step.
+    pub fn populate(&mut self, now: Timestamp, writer: &dyn ObjectWriter) {
+        let moment = Moment { now, writer };
+        self.begun = now;
+        let teams = (0..self.config.namespaces.max(1)).map(team);
+        let system = ["default", "kube-system", "kube-public", LEASE_NAMESPACE];
+        for name in system.into_iter().map(str::to_owned).chain(teams) {
+            let uid = self.seed.derive_name("namespace").derive_name(&name).uid();
+            let object = json!({
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {
+                    "name": name,
+                    "uid": uid.to_string(),
+                    "creationTimestamp": time(now),
+                    "labels": {"kubernetes.io/metadata.name": name},
+                },
+                "spec": {"finalizers": ["kubernetes"]},
+                "status": {"phase": "Active"},
+            });
+            self.written(moment.writer.create(Resource::Namespaces, object));
+        }
+        for index in 0..self.roster.nodes().len() {
+            self.add_node(index, moment);
+        }
+        self.add_daemons(moment);
+        self.add_services(moment);
+        self.plan_arrival(now, 1);
+    }
+
+    /// The namespace that a number falls on.
+    pub(super) fn namespace(&self, number: u64) -> Arc<str> {
+        let namespaces = self.config.namespaces.max(1) as u64;
+        team(usize::try_from(number % namespaces).unwrap_or(0)).into()
+    }
+
+    /// How many pods of each node belong to a `DaemonSet`.
+    fn daemons(&self) -> usize {
+        if self.config.pods_per_node > DAEMONS.len() {
+            DAEMONS.len()
+        } else {
+            0
+        }
+    }
+
+    fn add_daemons(&mut self, moment: Moment<'_>) {
+        let nodes = self.roster.nodes().len();
+        for name in DAEMONS.into_iter().take(self.daemons()) {
+            let count = u32::try_from(nodes).unwrap_or(u32::MAX);
+            let namespace: Arc<str> = "kube-system".into();
+            let id = self.add_owner(OwnerKind::DaemonSet, namespace, name, count, moment);
+            let template = template(name, 1).label("k8s-app", name);
+            let hash = self.hash(name, 0, 10);
+            let labels = vec![
+                ("controller-revision-hash".into(), hash.into()),
+                ("pod-template-generation".into(), "1".into()),
+            ];
+            self.give_pods(id, template, format!("{name}-"), labels);
+            self.settle_owner(id, count);
+            self.announce(id, moment);
+            for node in 0..nodes {
+                self.place(id, node, moment);
+            }
+        }
+    }
+
+    fn add_services(&mut self, moment: Moment<'_>) {
+        let nodes = self.roster.nodes().len();
+        let each = self.config.pods_per_node - self.daemons();
+        let total = nodes.saturating_mul(each);
+        let containers = self.config.containers_per_pod.max(1);
+        for (number, first) in (0..total).step_by(REPLICAS).enumerate() {
+            let replicas = REPLICAS.min(total - first);
+            let count = u32::try_from(replicas).unwrap_or(u32::MAX);
+            let name = format!("service-{number:04}");
+            let template = template(&name, containers);
+            let namespace = self.namespace(number as u64);
+            let deployment =
+                self.add_deployment_silently(namespace, &name, template, count, moment);
+            for at in first..first + replicas {
+                // Neighbours in a Deployment run on different nodes.
+                self.place(deployment, at % nodes.max(1), moment);
+            }
+        }
+    }
+
+    /// A Deployment and its `ReplicaSet` with all pods counted; returns the latter.
+    fn add_deployment_silently(
+        &mut self,
+        namespace: Arc<str>,
+        name: &str,
+        template: PodTemplate,
+        count: u32,
+        moment: Moment<'_>,
+    ) -> OwnerId {
+        let (deployment, set) = self.make_deployment(namespace, name, count, template, moment);
+        if let Some(slot) = self.owners.get_mut(&set) {
+            slot.desired = count;
+        }
+        for id in [deployment, set] {
+            self.settle_owner(id, count);
+            self.announce(id, moment);
+        }
+        set
+    }
+
+    fn settle_owner(&mut self, id: OwnerId, count: u32) {
+        if let Some(slot) = self.owners.get_mut(&id) {
+            slot.counts = Counts {
+                total: count,
+                ready: count,
+                ..Counts::default()
+            };
+        }
+    }
+
+    /// Adds a pod that has been running for a while.
+    fn place(&mut self, owner: OwnerId, node: usize, moment: Moment<'_>) {
+        let (Some(slot), Some(at)) = (self.owners.get_mut(&owner), self.roster.nodes().get(node))
+        else {
+            return;
+        };
+        let Some(kind) = slot.pod_kind.as_ref().map(Arc::clone) else {
+            return;
+        };
+        let mut seed = Seed::new(0)
+            .derive_name(&slot.uid.to_string())
+            .derive(slot.made);
+        slot.made += 1;
+        let namespace = Arc::clone(&slot.namespace);
+        let mut name = kind.generate_name.as_deref().unwrap_or("pod-").to_owned();
+        seed.push_suffix(&mut name, 5);
+        let age = seed.between(LEAST_AGE_MILLIS, MOST_AGE_MILLIS);
+        let created =
+            Timestamp::from_unix_millis(moment.now.unix_millis().saturating_sub_unsigned(age));
+        let host = Host {
+            index: node,
+            name: Arc::clone(at.name()),
+            ip: at.ip(),
+        };
+        let mut pod = Pod::new(kind, namespace, name.into(), seed, created);
+        run_since(&mut pod, host, created);
+        let pod = Arc::new(pod);
+        match moment.writer.create(Resource::Pods, render::pod(&pod)) {
+            Ok(version) => {
+                at.put(&pod);
+                let id = self.next_id();
+                if let Some(slot) = self.owners.get_mut(&owner) {
+                    slot.pods.push(id);
+                }
+                let slot = Slot {
+                    pod,
+                    owner: Some(owner),
+                    era: 0,
+                    version,
+                    written: Vec::new(),
+                };
+                self.pods.insert(id, slot);
+            }
+            Err(error) => {
+                self.refused += 1;
+                tracing::debug!(%error, "pod not created");
+            }
+        }
+    }
+}
+
+/// Gives a pod the past of one that started without trouble.
+fn run_since(pod: &mut Pod, host: Host, created: Timestamp) {
+    let at = |milliseconds| after(created, milliseconds);
+    let yes = |milliseconds| Flip {
+        holds: true,
+        since: at(milliseconds),
+    };
+    pod.host = Some(host);
+    pod.scheduled = Some(yes(40));
+    pod.start = Some(at(150));
+    pod.observed = 1;
+    pod.ip = Some(super::life::pod_ip(pod));
+    pod.sandbox = yes(900);
+    pod.initialized = yes(150);
+    pod.containers_ready = yes(2_000);
+    pod.ready = yes(2_000);
+    pod.phase = Phase::Running;
+    for container in &mut pod.containers {
+        container.state = State::Running { since: at(1_500) };
+        container.ready = true;
+        container.started = true;
+    }
+}
+
+fn template(name: &str, containers: usize) -> PodTemplate {
+    let mut list = Vec::with_capacity(containers);
+    for at in 0..containers {
+        let container = match at {
+            0 => "app".to_owned(),
+            1 => "proxy".to_owned(),
+            _ => format!("extra-{at}"),
+        };
+        let mut container = ContainerTemplate::new(&container, &["/bin/sleep", "100000"]);
+        container.resources = Resources {
+            cpu_request: 100,
+            cpu_limit: 500,
+            memory_request: 64,
+            memory_limit: 128,
+        };
+        list.push(container);
+    }
+    PodTemplate::new(list)
+        .label("app.kubernetes.io/name", name)
+        .label("app.kubernetes.io/managed-by", "kubevitals-sim")
+}
+
+fn team(number: usize) -> String {
+    format!("team-{number:03}")
+}

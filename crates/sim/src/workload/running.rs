@@ -1,0 +1,367 @@
+//! Containers that run: probes, crashes, back-off, images that cannot be pulled.
+
+use std::sync::Arc;
+
+use kubevitals_model::Timestamp;
+
+use super::life::Step;
+use super::pod::{Container, Ended, Pod, State};
+use super::template::{Readiness, RestartPolicy};
+use super::{Moment, PodId, Workload, messages};
+use crate::clock::millis_between;
+use crate::kubelet::usage::{ContainerUsage, MAX_SAMPLE_GAP_MILLIS};
+
+/// A kubelet says the same thing about the same object 25 times, and then once in five minutes.
+const SPAM_BURST: u32 = 25;
+const SPAM_REFILL_MILLIS: u64 = 300_000;
+
+impl Workload {
+    /// Lets a container run from now on, and plans its end if it has one.
+    pub(super) fn run(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+        let plan = self.change(id, |pod| {
+            let template = pod.template().at(at)?;
+            let init = at < pod.template().init.len();
+            let one_shot = init && !template.sidecar;
+            let started = !template.sidecar || template.startup.is_none();
+            let ready = !init && template.readiness.is_none();
+            let exit = template.exit.or(one_shot.then_some((50, 0)));
+            let exits = template.exits;
+            let container = pod.containers.get_mut(at)?;
+            container.state = State::Running { since: moment.now };
+            container.started = started;
+            container.ready = ready;
+            exit.filter(|_| exits.is_none_or(|most| container.restarts < most))
+        });
+        if let Some(Some((milliseconds, _))) = plan {
+            self.plan_step(id, Step::Exit(at), moment.now, (milliseconds, milliseconds));
+        }
+    }
+
+    /// What begins when all containers were started: probes and the readiness gate.
+    pub(super) fn after_start(&mut self, id: PodId, moment: Moment<'_>) {
+        let Some(slot) = self.pods.get(&id) else {
+            return;
+        };
+        let pod = Arc::clone(&slot.pod);
+        for part in pod.parts().filter(|part| !part.init) {
+            if matches!(part.container.state, State::Running { .. }) {
+                self.plan_probe(id, part.index, moment.now, true);
+            }
+        }
+        if let Some((_, milliseconds)) = pod.template().readiness_gate {
+            self.plan_step(id, Step::OpenGate, moment.now, (milliseconds, milliseconds));
+        }
+        self.changed(id, moment);
+    }
+
+    fn plan_probe(&mut self, id: PodId, at: usize, now: Timestamp, first: bool) {
+        let Some(template) = self.pod(id).and_then(|pod| pod.template().at(at)) else {
+            return;
+        };
+        let Some((probe, _)) = &template.readiness else {
+            return;
+        };
+        let period = u64::from(probe.period_seconds) * 1_000;
+        let wait = if first {
+            (50, period)
+        } else {
+            (period, period)
+        };
+        self.plan_step(id, Step::Probe(at), now, wait);
+    }
+
+    pub(super) fn probe(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+        let Some(pod) = self.pod(id).map(Arc::clone) else {
+            return;
+        };
+        let (Some(template), Some(container)) = (pod.template().at(at), pod.containers.get(at))
+        else {
+            return;
+        };
+        let (State::Running { since }, Some((probe, readiness))) =
+            (&container.state, &template.readiness)
+        else {
+            return;
+        };
+        let passes = match readiness {
+            Readiness::After(milliseconds) => millis_between(*since, moment.now) >= *milliseconds,
+            Readiness::Never => false,
+        };
+        if passes {
+            if !container.ready {
+                self.change(id, |pod| {
+                    if let Some(container) = pod.containers.get_mut(at) {
+                        container.ready = true;
+                    }
+                    pod.settle(moment.now);
+                });
+                self.publish(id, moment);
+                self.changed(id, moment);
+            }
+            // It goes on passing, which nobody sees.
+            return;
+        }
+        let message = format!("Readiness probe failed: {}", probe.failure);
+        let said = self.say(id, Some(at), true, "Unhealthy", &message, moment);
+        if said < SPAM_BURST {
+            self.plan_probe(id, at, moment.now, false);
+        } else {
+            let wait = (SPAM_REFILL_MILLIS, SPAM_REFILL_MILLIS);
+            self.plan_step(id, Step::Probe(at), moment.now, wait);
+        }
+    }
+
+    pub(super) fn open_gate(&mut self, id: PodId, moment: Moment<'_>) {
+        self.change(id, |pod| {
+            pod.gate_open = Some(moment.now);
+            pod.settle(moment.now);
+        });
+        self.publish(id, moment);
+        self.changed(id, moment);
+    }
+
+    pub(super) fn exit(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+        let Some(pod) = self.pod(id).map(Arc::clone) else {
+            return;
+        };
+        let Some(template) = pod.template().at(at) else {
+            return;
+        };
+        let exit_code = template.exit.map_or(0, |(_, code)| code);
+        let one_shot = at < pod.template().init.len() && !template.sidecar;
+        self.change(id, |pod| {
+            end(pod, at, exit_code, moment.now);
+            if let Some(container) = pod.containers.get_mut(at) {
+                container.ready = one_shot && exit_code == 0;
+            }
+            pod.settle(moment.now);
+        });
+        self.publish(id, moment);
+        self.changed(id, moment);
+        if one_shot && exit_code == 0 {
+            self.plan_step(id, Step::Fetch(at + 1), moment.now, (200, 900));
+            return;
+        }
+        let again = template.sidecar
+            || match pod.template().restart {
+                RestartPolicy::Always => true,
+                RestartPolicy::OnFailure => exit_code != 0,
+                RestartPolicy::Never => false,
+            };
+        let restarts = pod
+            .containers
+            .get(at)
+            .map_or(0, |container| container.restarts);
+        if again && restarts == 0 {
+            self.plan_step(id, Step::Restart(at), moment.now, (300, 900));
+        } else if again {
+            self.plan_step(id, Step::BackOff(at), moment.now, (600, 1_400));
+        } else if self.pod(id).is_some_and(|pod| pod.outcome().is_some()) {
+            self.plan_step(id, Step::Complete, moment.now, (700, 1_600));
+        }
+    }
+
+    pub(super) fn back_off(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+        let Some(pod) = self.pod(id).map(Arc::clone) else {
+            return;
+        };
+        let (Some(template), Some(container)) = (pod.template().at(at), pod.containers.get(at))
+        else {
+            return;
+        };
+        let (name, full_name) = (&template.name, pod.full_name());
+        let seconds = back_off_seconds(container.restarts);
+        let message = format!("Back-off restarting failed container {name} in pod {full_name}");
+        self.say(id, Some(at), true, "BackOff", &message, moment);
+        let waiting = format!(
+            "back-off {} restarting failed container={name} pod={full_name}",
+            messages::go_seconds(seconds)
+        );
+        self.change(id, |pod| {
+            retire(pod, at);
+            if let Some(container) = pod.containers.get_mut(at) {
+                container.state = State::Waiting {
+                    reason: "CrashLoopBackOff",
+                    message: Some(waiting.into()),
+                };
+            }
+        });
+        self.publish(id, moment);
+        let wait = seconds * 1_000;
+        self.plan_step(id, Step::Restart(at), moment.now, (wait, wait + wait / 10));
+    }
+
+    pub(super) fn restart(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+        self.say_present(id, at, moment);
+        self.say(id, Some(at), false, "Created", "Container created", moment);
+        self.say(id, Some(at), false, "Started", "Container started", moment);
+        self.change(id, |pod| {
+            retire(pod, at);
+            if let Some(container) = pod.containers.get_mut(at) {
+                container.restarts += 1;
+            }
+        });
+        self.run(id, at, moment);
+        self.change(id, |pod| {
+            if at < pod.template().init.len()
+                && let Some(container) = pod.containers.get_mut(at)
+            {
+                (container.started, container.ready) = (true, true);
+            }
+            pod.settle(moment.now);
+        });
+        self.publish(id, moment);
+        self.plan_probe(id, at, moment.now, true);
+        self.changed(id, moment);
+    }
+
+    pub(super) fn fetch_failed(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+        let Some(pod) = self.pod(id).map(Arc::clone) else {
+            return;
+        };
+        let (Some(template), Some(host)) = (pod.template().at(at), &pod.host) else {
+            return;
+        };
+        let mut seed = pod.seed.derive(moment.now.unix_millis().cast_unsigned());
+        let cause = messages::pull_failure(&template.image, host.ip, seed.between(32_768, 60_999));
+        let message = format!("Failed to pull image \"{}\": {cause}", template.image);
+        self.say(id, Some(at), true, "Failed", &message, moment);
+        let tries = self.say(id, Some(at), true, "Failed", "Error: ErrImagePull", moment);
+        self.wait(id, at, "ErrImagePull", cause, moment);
+        self.plan_step(id, Step::FetchBackOff(at), moment.now, (800, 14_000));
+        let main = at >= pod.template().init.len();
+        if tries == 1 && main {
+            // The others do not wait for it.
+            self.next_main_after_failure(id, at, moment);
+        }
+    }
+
+    fn next_main_after_failure(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+        if self
+            .pod(id)
+            .is_some_and(|pod| at + 1 < pod.containers.len())
+        {
+            self.plan_step(id, Step::Fetch(at + 1), moment.now, (5, 40));
+        }
+    }
+
+    pub(super) fn fetch_back_off(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+        let Some(pod) = self.pod(id).map(Arc::clone) else {
+            return;
+        };
+        let (Some(template), Some(container)) = (pod.template().at(at), pod.containers.get(at))
+        else {
+            return;
+        };
+        let image = &template.image;
+        let cause = match &container.state {
+            State::Waiting {
+                message: Some(message),
+                ..
+            } => Arc::clone(message),
+            _ => "".into(),
+        };
+        let message = format!("Back-off pulling image \"{image}\"");
+        let tries = self.say(id, Some(at), false, "BackOff", &message, moment);
+        self.say(
+            id,
+            Some(at),
+            true,
+            "Failed",
+            "Error: ImagePullBackOff",
+            moment,
+        );
+        let waiting = format!("{message}: ErrImagePull: {cause}");
+        self.wait(id, at, "ImagePullBackOff", waiting, moment);
+        let wait = back_off_seconds(tries) * 1_000;
+        self.plan_step(id, Step::Fetch(at), moment.now, (wait, wait + wait / 5));
+    }
+
+    fn wait(
+        &mut self,
+        id: PodId,
+        at: usize,
+        reason: &'static str,
+        message: String,
+        moment: Moment<'_>,
+    ) {
+        self.change(id, |pod| {
+            if let Some(container) = pod.containers.get_mut(at) {
+                container.state = State::Waiting {
+                    reason,
+                    message: Some(message.into()),
+                };
+            }
+        });
+        self.publish(id, moment);
+    }
+}
+
+/// Ends the present run of a container.
+pub(super) fn end(pod: &mut Pod, at: usize, exit_code: i32, now: Timestamp) {
+    let Some(container) = pod.containers.get_mut(at) else {
+        return;
+    };
+    if let State::Running { since } = container.state {
+        container.state = State::Ended(Ended {
+            exit_code,
+            started: since,
+            finished: now,
+            // 137 of its own accord, and not as the end of its pod, is the kernel's doing.
+            out_of_memory: exit_code == 137,
+            run: container.restarts,
+        });
+    }
+    container.ready = false;
+    container.started = false;
+}
+
+/// Moves a run that is over to `lastState`, and the CPU time of long past runs to their sum.
+fn retire(pod: &mut Pod, at: usize) {
+    let Some(Container {
+        state: State::Ended(ended),
+        recent,
+        ..
+    }) = pod.containers.get(at)
+    else {
+        return;
+    };
+    let ended = *ended;
+    let (kept, past): (Vec<Ended>, Vec<Ended>) =
+        recent.iter().copied().chain([ended]).partition(|run| {
+            millis_between(run.finished, ended.finished) < 2 * MAX_SAMPLE_GAP_MILLIS
+        });
+    let used: u64 = past
+        .iter()
+        .map(|run| ContainerUsage::of(pod, at, run.started, run.run).cpu_nanos(run.finished))
+        .sum();
+    if let Some(container) = pod.containers.get_mut(at) {
+        // What is shown as ended is not counted twice.
+        container.state = State::Waiting {
+            reason: "ContainerCreating",
+            message: None,
+        };
+        container.last = Some(ended);
+        container.recent = kept;
+        container.earlier_cpu = container.earlier_cpu.saturating_add(used);
+    }
+}
+
+/// Ten seconds, doubled with each failure, five minutes at most.
+fn back_off_seconds(failures: u32) -> u64 {
+    10_u64
+        .saturating_mul(1 << failures.saturating_sub(1).min(5))
+        .min(300)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn back_off_doubles_up_to_five_minutes() {
+        let seconds: Vec<u64> = (1..9).map(back_off_seconds).collect();
+        assert_eq!(seconds, [10, 20, 40, 80, 160, 300, 300, 300]);
+        assert_eq!(back_off_seconds(u32::MAX), 300);
+    }
+}

@@ -1,0 +1,353 @@
+//! What a pod is made of and how its containers behave.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+/// The image that containers run unless told otherwise.
+pub const DEFAULT_IMAGE: &str = "docker.io/local/busybox:1";
+
+/// When a container is started again after it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestartPolicy {
+    /// Whatever its exit code.
+    Always,
+    /// If its exit code is not zero.
+    OnFailure,
+    /// Not at all.
+    Never,
+}
+
+/// How a container comes by its image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pull {
+    /// It is on the node.
+    Present,
+    /// It is pulled.
+    Takes {
+        /// For so long.
+        milliseconds: u64,
+        /// So many bytes.
+        bytes: u64,
+    },
+    /// It cannot be pulled: the registry does not answer.
+    Fails,
+}
+
+/// When a container passes its readiness probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readiness {
+    /// So many milliseconds after it started.
+    After(u64),
+    /// Never.
+    Never,
+}
+
+/// A probe that runs a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    /// The command.
+    pub command: Vec<String>,
+    /// How often it runs.
+    pub period_seconds: u32,
+    /// What the command prints when it fails.
+    pub failure: String,
+}
+
+/// Requests and limits. Zero means none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Resources {
+    /// Requested CPU in thousandths of a core.
+    pub cpu_request: u32,
+    /// Limit of CPU in thousandths of a core.
+    pub cpu_limit: u32,
+    /// Requested memory in MiB.
+    pub memory_request: u32,
+    /// Limit of memory in MiB.
+    pub memory_limit: u32,
+}
+
+/// A container of a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContainerTemplate {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its image.
+    pub image: Arc<str>,
+    /// `imagePullPolicy`.
+    pub pull_policy: &'static str,
+    /// Its command.
+    pub command: Vec<String>,
+    /// Its requests and limits.
+    pub resources: Resources,
+    /// How the image gets there.
+    pub pull: Pull,
+    /// After how many milliseconds it ends, and with which exit code; `None`: it runs on.
+    pub exit: Option<(u64, i32)>,
+    /// How many times it ends that way before it runs on; `None`: for ever.
+    pub exits: Option<u32>,
+    /// Its startup probe, which succeeds at the first try.
+    pub startup: Option<Probe>,
+    /// Its readiness probe.
+    pub readiness: Option<(Probe, Readiness)>,
+    /// Among the init containers: it keeps running beside the others.
+    pub sidecar: bool,
+}
+
+/// All pods of a workload are made from one template.
+#[derive(Debug, Clone)]
+pub struct PodTemplate {
+    /// `metadata.labels`, beside those that controllers add.
+    pub labels: Vec<(Arc<str>, Arc<str>)>,
+    /// `metadata.annotations`.
+    pub annotations: Vec<(Arc<str>, Arc<str>)>,
+    /// Init containers, sidecars among them.
+    pub init: Vec<ContainerTemplate>,
+    /// The containers.
+    pub containers: Vec<ContainerTemplate>,
+    /// When containers are started again.
+    pub restart: RestartPolicy,
+    /// `terminationGracePeriodSeconds`.
+    pub grace_seconds: u32,
+    /// A node selector; no node has any of these labels, so such a pod cannot be scheduled.
+    pub node_selector: Option<(Arc<str>, Arc<str>)>,
+    /// A scheduling gate, and after how many milliseconds somebody lifts it.
+    pub scheduling_gate: Option<(Arc<str>, u64)>,
+    /// A readiness gate, and how many milliseconds after the containers somebody sets its condition.
+    pub readiness_gate: Option<(Arc<str>, u64)>,
+    /// `hostname` and `subdomain` are set, as for the pods of a `StatefulSet` of this name.
+    pub subdomain: Option<Arc<str>>,
+}
+
+impl ContainerTemplate {
+    /// A container that runs on and is ready at once.
+    pub fn new(name: &str, command: &[&str]) -> Self {
+        Self {
+            name: name.into(),
+            image: DEFAULT_IMAGE.into(),
+            pull_policy: "IfNotPresent",
+            command: command.iter().map(|&word| word.to_owned()).collect(),
+            resources: Resources::default(),
+            pull: Pull::Present,
+            exit: None,
+            exits: None,
+            startup: None,
+            readiness: None,
+            sidecar: false,
+        }
+    }
+
+    /// The memory that it uses at most: its limit, or something small.
+    pub fn memory_ceiling(&self) -> u64 {
+        let mebibytes = match (self.resources.memory_limit, self.resources.memory_request) {
+            (0, 0) => 64,
+            (0, request) => request.saturating_mul(2),
+            (limit, _) => limit,
+        };
+        u64::from(mebibytes) << 20
+    }
+
+    fn spec(&self) -> Value {
+        let mut spec = json!({
+            "name": &*self.name,
+            "image": &*self.image,
+            "command": self.command,
+            "resources": self.resources.spec(),
+            "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "File",
+            "imagePullPolicy": self.pull_policy,
+        });
+        let Some(fields) = spec.as_object_mut() else {
+            return spec;
+        };
+        if let Some(probe) = &self.startup {
+            fields.insert("startupProbe".into(), probe.spec());
+        }
+        if let Some((probe, _)) = &self.readiness {
+            fields.insert("readinessProbe".into(), probe.spec());
+        }
+        if self.sidecar {
+            fields.insert("restartPolicy".into(), "Always".into());
+        }
+        spec
+    }
+}
+
+impl Probe {
+    /// A probe that runs every second.
+    pub fn each_second(command: &[&str], failure: &str) -> Self {
+        Self {
+            command: command.iter().map(|&word| word.to_owned()).collect(),
+            period_seconds: 1,
+            failure: failure.to_owned(),
+        }
+    }
+
+    fn spec(&self) -> Value {
+        json!({
+            "exec": {"command": self.command},
+            "timeoutSeconds": 1,
+            "periodSeconds": self.period_seconds,
+            "successThreshold": 1,
+            "failureThreshold": 3,
+        })
+    }
+}
+
+impl Resources {
+    /// Both lists, as in a spec and in a container's status.
+    pub fn spec(&self) -> Value {
+        let mut spec = Map::new();
+        for (field, cpu, memory) in [
+            ("limits", self.cpu_limit, self.memory_limit),
+            ("requests", self.cpu_request, self.memory_request),
+        ] {
+            let list = list(cpu, memory);
+            if !list.is_empty() {
+                spec.insert(field.into(), list.into());
+            }
+        }
+        spec.into()
+    }
+
+    /// The requests alone.
+    pub fn requests(&self) -> Map<String, Value> {
+        list(self.cpu_request, self.memory_request)
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            cpu_request: self.cpu_request.saturating_add(other.cpu_request),
+            cpu_limit: self.cpu_limit.saturating_add(other.cpu_limit),
+            memory_request: self.memory_request.saturating_add(other.memory_request),
+            memory_limit: self.memory_limit.saturating_add(other.memory_limit),
+        }
+    }
+}
+
+impl PodTemplate {
+    /// A pod of these containers with nothing special about it.
+    pub fn new(containers: Vec<ContainerTemplate>) -> Self {
+        Self {
+            labels: Vec::new(),
+            annotations: Vec::new(),
+            init: Vec::new(),
+            containers,
+            restart: RestartPolicy::Always,
+            grace_seconds: 30,
+            node_selector: None,
+            scheduling_gate: None,
+            readiness_gate: None,
+            subdomain: None,
+        }
+    }
+
+    /// The same with one more label.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.labels.push((key.into(), value.into()));
+        self
+    }
+
+    /// Init containers first, then the others: the order of all lists of statuses in here.
+    pub fn all(&self) -> impl Iterator<Item = &ContainerTemplate> {
+        self.init.iter().chain(&self.containers)
+    }
+
+    /// The container at a place of [`PodTemplate::all`].
+    pub fn at(&self, index: usize) -> Option<&ContainerTemplate> {
+        match index.checked_sub(self.init.len()) {
+            None => self.init.get(index),
+            Some(index) => self.containers.get(index),
+        }
+    }
+
+    /// What all containers and sidecars ask for.
+    pub fn total(&self) -> Resources {
+        self.all()
+            .enumerate()
+            .filter(|(at, container)| *at >= self.init.len() || container.sidecar)
+            .fold(Resources::default(), |sum, (_, container)| {
+                sum.plus(container.resources)
+            })
+    }
+
+    /// `status.qosClass`.
+    pub fn qos_class(&self) -> &'static str {
+        let none = |r: &Resources| *r == Resources::default();
+        let fixed = |r: &Resources| {
+            r.cpu_limit > 0
+                && r.memory_limit > 0
+                && r.cpu_limit == r.cpu_request
+                && r.memory_limit == r.memory_request
+        };
+        if self.all().all(|c| none(&c.resources)) {
+            "BestEffort"
+        } else if self.all().all(|c| fixed(&c.resources)) {
+            "Guaranteed"
+        } else {
+            "Burstable"
+        }
+    }
+
+    /// `spec` as the API server stores it when it defaulted what was left out.
+    pub fn spec(&self) -> Value {
+        let mut spec = json!({
+            "containers": self.containers.iter().map(ContainerTemplate::spec).collect::<Vec<_>>(),
+            "restartPolicy": match self.restart {
+                RestartPolicy::Always => "Always",
+                RestartPolicy::OnFailure => "OnFailure",
+                RestartPolicy::Never => "Never",
+            },
+            "terminationGracePeriodSeconds": self.grace_seconds,
+            "dnsPolicy": "ClusterFirst",
+            "automountServiceAccountToken": false,
+            "securityContext": {},
+            "schedulerName": "default-scheduler",
+            "tolerations": (["not-ready", "unreachable"].map(|taint| json!({
+                "key": format!("node.kubernetes.io/{taint}"),
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": 300,
+            }))),
+            "priority": 0,
+            "enableServiceLinks": true,
+            "preemptionPolicy": "PreemptLowerPriority",
+        });
+        let Some(fields) = spec.as_object_mut() else {
+            return spec;
+        };
+        if !self.init.is_empty() {
+            let init: Vec<_> = self.init.iter().map(ContainerTemplate::spec).collect();
+            fields.insert("initContainers".into(), init.into());
+        }
+        if let Some((key, value)) = &self.node_selector {
+            fields.insert("nodeSelector".into(), json!({ &**key: &**value }));
+        }
+        if let Some((gate, _)) = &self.readiness_gate {
+            fields.insert("readinessGates".into(), json!([{"conditionType": &**gate}]));
+        }
+        spec
+    }
+}
+
+fn list(cpu: u32, memory: u32) -> Map<String, Value> {
+    let mut list = Map::new();
+    if cpu > 0 {
+        let text = if cpu.is_multiple_of(1_000) {
+            (cpu / 1_000).to_string()
+        } else {
+            format!("{cpu}m")
+        };
+        list.insert("cpu".into(), text.into());
+    }
+    if memory > 0 {
+        let text = if memory.is_multiple_of(1_024) {
+            format!("{}Gi", memory / 1_024)
+        } else {
+            format!("{memory}Mi")
+        };
+        list.insert("memory".into(), text.into());
+    }
+    list
+}

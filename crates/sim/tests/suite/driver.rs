@@ -1,0 +1,58 @@
+//! A workload that a task drives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubevitals_model::Timestamp;
+use kubevitals_sim::clock::Clock;
+use kubevitals_sim::objects::Resource;
+use kubevitals_sim::roster::Roster;
+use kubevitals_sim::seed::Seed;
+use kubevitals_sim::workload::{Kind, Workload, WorkloadConfig, WorkloadHandle, drive};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::support::{START, Store, at};
+
+/// The runtime's own clock, which runs ahead while everybody sleeps. No sockets are involved.
+struct RuntimeClock(Instant);
+
+impl Clock for RuntimeClock {
+    fn now(&self) -> Timestamp {
+        at(START).checked_add(self.0.elapsed()).unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn transitions_happen_when_they_are_due_and_stop_when_told() {
+    let store = Arc::new(Store::default());
+    let clock = Arc::new(RuntimeClock(Instant::now()));
+    let roster = Roster::new(2, "node", Seed::new(1));
+    let mut workload = Workload::new(WorkloadConfig::default(), roster, Seed::new(1));
+    workload.populate(clock.now(), &*store);
+    let handle = WorkloadHandle::new(workload);
+    let (stop, stopped) = watch::channel(false);
+    let driver = tokio::spawn(drive(
+        handle.clone(),
+        Arc::clone(&clock) as _,
+        Arc::clone(&store) as _,
+        stopped,
+    ));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    handle.with(|workload| {
+        let manifest = Kind::Job.manifest("quick".into(), Seed::new(1));
+        workload.launch("default", manifest, clock.now(), &*store);
+    });
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    let succeeded = store.count(Resource::Jobs, |job| job["status"]["succeeded"] == 3);
+    assert!(succeeded > 0);
+    // Deleted half a minute after it was done.
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    assert!(store.list(Resource::Pods).is_empty());
+    assert!(store.list(Resource::Jobs).is_empty());
+    stop.send(true).unwrap();
+    driver.await.unwrap();
+    let before = store.all().len();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(store.all().len(), before, "nothing happens any more");
+}
