@@ -12,7 +12,7 @@ use kubevitals_sim::workload::{Kind, Workload, WorkloadConfig, WorkloadHandle, d
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::support::{START, Store, at};
+use crate::node_support::{START, Store, at};
 
 /// The runtime's own clock, which runs ahead while everybody sleeps. No sockets are involved.
 struct RuntimeClock(Instant);

@@ -12,7 +12,7 @@ use kubevitals_sim::seed::Seed;
 use kubevitals_sim::workload::{Workload, WorkloadConfig};
 use kubevitals_tls::Alpn;
 
-use crate::support::{Answer, START, Store, at, get, tls};
+use crate::node_support::{Answer, START, Store, at, get, tls};
 
 const NODE: &str = "node-00001";
 

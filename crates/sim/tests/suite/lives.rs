@@ -10,7 +10,7 @@ use kubevitals_sim::workload::{ChurnRate, Kind, Manifest, Mix, Workload, Workloa
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::support::{START, Store, at};
+use crate::node_support::{START, Store, at};
 
 /// A cluster of four nodes that churns for a while, stepped at these intervals.
 fn churned(seed: u64, millis: i64, step: i64) -> (Store, Workload) {

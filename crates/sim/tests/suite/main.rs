@@ -13,4 +13,4 @@ mod fleet;
 mod lives;
 mod recording;
 mod scrape;
-mod support;
+mod node_support;

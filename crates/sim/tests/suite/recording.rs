@@ -10,7 +10,7 @@ use kubevitals_sim::seed::Seed;
 use kubevitals_sim::workload::{Kind, Manifest, Workload, WorkloadConfig};
 use serde_json::Value;
 
-use crate::support::{START, Store, at, fixture};
+use crate::node_support::{START, Store, at, fixture};
 
 /// A pod's versions, and the events about each thing.
 struct Story {

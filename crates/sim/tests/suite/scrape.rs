@@ -14,7 +14,7 @@ use kubevitals_tls::Alpn;
 use serde_json::Value;
 
 use crate::recording::paths;
-use crate::support::{START, Store, at, fixture, get, tls};
+use crate::node_support::{START, Store, at, fixture, get, tls};
 
 type Samples = BTreeMap<String, (f64, Option<i64>)>;
 
