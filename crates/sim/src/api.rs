@@ -1,0 +1,2 @@
+//! The simulated API server.
+pub(crate) mod catalog;
