@@ -25,14 +25,14 @@ use crate::objects::{ObjectWriter, Resource, WriteError};
 
 pub(crate) use fields::FieldSelector;
 pub(crate) use labels::LabelSelector;
-pub use log::HistoryLimits;
 pub(crate) use log::Change;
+pub use log::HistoryLimits;
 use log::Log;
 pub(crate) use record::{Content, Form, Record};
 pub(crate) use snapshot::{Expired, Query, Snapshot};
 
 /// Where the time comes from that objects are stamped with.
-pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+pub type WallClock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
 /// All objects.
 pub(crate) struct Store {
@@ -40,7 +40,7 @@ pub(crate) struct Store {
     /// For each resource, tells watches that the log has grown.
     wakes: BTreeMap<Resource, watch::Sender<u64>>,
     limits: HistoryLimits,
-    clock: Clock,
+    clock: WallClock,
     /// The state of the generator of uids; the same seed gives the same uids.
     uids: AtomicU64,
 }
@@ -69,7 +69,7 @@ pub(crate) enum Expect {
 }
 
 impl Store {
-    pub(crate) fn new(limits: HistoryLimits, clock: Clock, seed: u64) -> Self {
+    pub(crate) fn new(limits: HistoryLimits, clock: WallClock, seed: u64) -> Self {
         let wakes = catalog::all()
             .iter()
             .map(|facts| (facts.resource, watch::Sender::new(0)))
@@ -95,11 +95,19 @@ impl Store {
 
     /// How many objects of a resource there are.
     pub(crate) fn count(&self, resource: Resource) -> usize {
-        self.read().shelves.get(&resource).map_or(0, |shelf| shelf.objects.len())
+        self.read()
+            .shelves
+            .get(&resource)
+            .map_or(0, |shelf| shelf.objects.len())
     }
 
     pub(crate) fn get(&self, resource: Resource, key: &str) -> Option<Arc<Record>> {
-        self.read().shelves.get(&resource)?.objects.get(key).map(Arc::clone)
+        self.read()
+            .shelves
+            .get(&resource)?
+            .objects
+            .get(key)
+            .map(Arc::clone)
     }
 
     /// Writes an object. Writing what is there already changes nothing.
@@ -127,7 +135,9 @@ impl Store {
             None => Arc::from(key),
         };
         let record = Arc::new(Record::new(key, version, content));
-        shelf.objects.insert(Arc::clone(record.key()), Arc::clone(&record));
+        shelf
+            .objects
+            .insert(Arc::clone(record.key()), Arc::clone(&record));
         let change = Change {
             version,
             current: Some(Arc::clone(&record)),
@@ -150,7 +160,12 @@ impl Store {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         let version = inner.version + 1;
         let shelf = inner.shelves.entry(resource).or_default();
-        check(resource, key, shelf.objects.get(key).map(AsRef::as_ref), expect)?;
+        check(
+            resource,
+            key,
+            shelf.objects.get(key).map(AsRef::as_ref),
+            expect,
+        )?;
         let Some(previous) = shelf.objects.remove(key) else {
             return Err(WriteError::NotFound {
                 resource,
@@ -174,7 +189,12 @@ impl Store {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         let now = inner.version;
         for facts in catalog::all() {
-            inner.shelves.entry(facts.resource).or_default().log.compact(now);
+            inner
+                .shelves
+                .entry(facts.resource)
+                .or_default()
+                .log
+                .compact(now);
         }
     }
 
@@ -190,10 +210,15 @@ impl Store {
             None => Some(Vec::new()),
             Some(shelf) => shelf.log.after(after, limit),
         };
-        changes.map(|changes| (changes, inner.version)).ok_or_else(|| Expired {
-            requested: after,
-            oldest: inner.shelves.get(&resource).map_or(0, |shelf| shelf.log.compacted()),
-        })
+        changes
+            .map(|changes| (changes, inner.version))
+            .ok_or_else(|| Expired {
+                requested: after,
+                oldest: inner
+                    .shelves
+                    .get(&resource)
+                    .map_or(0, |shelf| shelf.log.compacted()),
+            })
     }
 
     /// Becomes changed whenever the resource changes.
@@ -220,7 +245,9 @@ impl Store {
             return;
         };
         let lacks = |metadata: &Map<String, Value>, name: &str| {
-            metadata.get(name).is_none_or(|value| value.is_null() || value == "")
+            metadata
+                .get(name)
+                .is_none_or(|value| value.is_null() || value == "")
         };
         if !lacks(metadata, "uid") && !lacks(metadata, "creationTimestamp") {
             return;
@@ -230,7 +257,9 @@ impl Store {
             .map(|record| record.metadata(facts))
             .unwrap_or_default();
         if lacks(metadata, "uid") {
-            let uid = existing.remove("uid").unwrap_or_else(|| Value::String(self.next_uid()));
+            let uid = existing
+                .remove("uid")
+                .unwrap_or_else(|| Value::String(self.next_uid()));
             metadata.insert("uid".to_owned(), uid);
         }
         if lacks(metadata, "creationTimestamp") {
@@ -243,7 +272,9 @@ impl Store {
 
     /// A number that looks random and differs from call to call (the `SplitMix64` generator).
     pub(crate) fn next_random(&self) -> u64 {
-        let mut z = self.uids.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let mut z = self
+            .uids
+            .fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
@@ -286,7 +317,9 @@ impl ObjectWriter for Store {
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").field("version", &self.version()).finish_non_exhaustive()
+        f.debug_struct("Store")
+            .field("version", &self.version())
+            .finish_non_exhaustive()
     }
 }
 
@@ -333,7 +366,9 @@ fn key_of(facts: &Facts, object: &Map<String, Value>) -> Result<String, WriteErr
         return Err(invalid("metadata.name is missing or holds a slash"));
     }
     if facts.namespaced == namespace.is_empty() || namespace.contains('/') {
-        return Err(invalid("metadata.namespace does not fit the scope of the resource"));
+        return Err(invalid(
+            "metadata.namespace does not fit the scope of the resource",
+        ));
     }
     Ok(join_key(namespace, name))
 }

@@ -102,12 +102,42 @@ static CATALOG: &[Facts] = &[
 /// Resources that only answer a question and keep nothing: group, plural, kind, namespaced.
 pub(crate) static REVIEWS: &[(&str, &str, &str, bool)] = &[
     ("", "bindings", "Binding", true),
-    ("authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview", false),
-    ("authentication.k8s.io", "tokenreviews", "TokenReview", false),
-    ("authorization.k8s.io", "localsubjectaccessreviews", "LocalSubjectAccessReview", true),
-    ("authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview", false),
-    ("authorization.k8s.io", "selfsubjectrulesreviews", "SelfSubjectRulesReview", false),
-    ("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview", false),
+    (
+        "authentication.k8s.io",
+        "selfsubjectreviews",
+        "SelfSubjectReview",
+        false,
+    ),
+    (
+        "authentication.k8s.io",
+        "tokenreviews",
+        "TokenReview",
+        false,
+    ),
+    (
+        "authorization.k8s.io",
+        "localsubjectaccessreviews",
+        "LocalSubjectAccessReview",
+        true,
+    ),
+    (
+        "authorization.k8s.io",
+        "selfsubjectaccessreviews",
+        "SelfSubjectAccessReview",
+        false,
+    ),
+    (
+        "authorization.k8s.io",
+        "selfsubjectrulesreviews",
+        "SelfSubjectRulesReview",
+        false,
+    ),
+    (
+        "authorization.k8s.io",
+        "subjectaccessreviews",
+        "SubjectAccessReview",
+        false,
+    ),
 ];
 
 /// Groups beside the core one, in the order in which kube-apiserver lists them.
@@ -157,9 +187,9 @@ pub(crate) fn facts(resource: Resource) -> &'static Facts {
 
 /// Finds a resource by its names in a path.
 pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<&'static Facts> {
-    CATALOG.iter().find(|facts| {
-        facts.plural == plural && facts.group == group && facts.version == version
-    })
+    CATALOG
+        .iter()
+        .find(|facts| facts.plural == plural && facts.group == group && facts.version == version)
 }
 
 #[cfg(test)]

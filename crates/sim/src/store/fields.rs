@@ -35,7 +35,9 @@ pub(crate) enum FieldSelectorError {
     Escape { value: String },
     #[error("field label not supported: {label}")]
     Unsupported { label: String },
-    #[error("{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")]
+    #[error(
+        "{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+    )]
     Unknown { label: String },
 }
 
@@ -210,7 +212,11 @@ mod tests {
         ] {
             assert!(parse(selector).unwrap().matches(&pod), "{selector}");
         }
-        for selector in ["metadata.name!=web", "spec.nodeName=", "status.phase=Pending"] {
+        for selector in [
+            "metadata.name!=web",
+            "spec.nodeName=",
+            "status.phase=Pending",
+        ] {
             assert!(!parse(selector).unwrap().matches(&pod), "{selector}");
         }
     }

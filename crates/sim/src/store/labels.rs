@@ -79,7 +79,9 @@ impl LabelSelector {
             let value = label(&requirement.key);
             let number = || value.and_then(|value| value.parse::<i64>().ok());
             match &requirement.operator {
-                Operator::In(values) => value.is_some_and(|value| values.iter().any(|v| v == value)),
+                Operator::In(values) => {
+                    value.is_some_and(|value| values.iter().any(|v| v == value))
+                }
                 Operator::NotIn(values) => {
                     value.is_none_or(|value| values.iter().all(|v| v != value))
                 }
@@ -130,7 +132,10 @@ impl<'a> Lexer<'a> {
 }
 
 fn is_special(c: char) -> bool {
-    matches!(c, ' ' | '\t' | '\r' | '\n' | '=' | '!' | '(' | ')' | ',' | '>' | '<')
+    matches!(
+        c,
+        ' ' | '\t' | '\r' | '\n' | '=' | '!' | '(' | ')' | ',' | '>' | '<'
+    )
 }
 
 fn requirement(lexer: &mut Lexer<'_>) -> Result<Requirement, LabelSelectorError> {
@@ -251,7 +256,9 @@ fn validate_key(key: &str) -> Result<(), LabelSelectorError> {
             && prefix.len() <= 253
             && prefix.split('.').all(|part| {
                 is_bounded_by_alphanumerics(part)
-                    && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+                    && part
+                        .bytes()
+                        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
             })
     });
     if prefix_is_good && is_name_part(name) {
@@ -276,7 +283,9 @@ fn validate_value(value: &str) -> Result<(), LabelSelectorError> {
 fn is_name_part(text: &str) -> bool {
     text.len() <= 63
         && is_bounded_by_alphanumerics(text)
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
 fn is_bounded_by_alphanumerics(text: &str) -> bool {
@@ -294,7 +303,9 @@ mod tests {
 
     fn selects(selector: &str, labels: &[(&str, &str)]) -> bool {
         let labels: BTreeMap<&str, &str> = labels.iter().copied().collect();
-        LabelSelector::parse(selector).unwrap().matches(|key| labels.get(key).copied())
+        LabelSelector::parse(selector)
+            .unwrap()
+            .matches(|key| labels.get(key).copied())
     }
 
     #[test]
@@ -321,7 +332,16 @@ mod tests {
         ] {
             assert!(selects(selector, labels), "{selector}");
         }
-        for selector in ["missing", "app=db", "app!=web", "app in (db)", "!app", "n>5", "missing=", "app>3"] {
+        for selector in [
+            "missing",
+            "app=db",
+            "app!=web",
+            "app in (db)",
+            "!app",
+            "n>5",
+            "missing=",
+            "app>3",
+        ] {
             assert!(!selects(selector, labels), "{selector}");
         }
     }
@@ -335,8 +355,25 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         for selector in [
-            ",", "a,", "a,,b", "=a", "a=b=c", "a in", "a in b", "a in (b", "a in (b))", "(a)", "!a=b", "a b",
-            "a>b", "-a", "a/b/c", "a=b!", "A.b/c_", "a in (b c)", "/a",
+            ",",
+            "a,",
+            "a,,b",
+            "=a",
+            "a=b=c",
+            "a in",
+            "a in b",
+            "a in (b",
+            "a in (b))",
+            "(a)",
+            "!a=b",
+            "a b",
+            "a>b",
+            "-a",
+            "a/b/c",
+            "a=b!",
+            "A.b/c_",
+            "a in (b c)",
+            "/a",
         ] {
             assert!(LabelSelector::parse(selector).is_err(), "{selector}");
         }

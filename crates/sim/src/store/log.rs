@@ -94,7 +94,9 @@ impl Log {
         if version < self.compacted {
             return None;
         }
-        let first = self.changes.partition_point(|change| change.version <= version);
+        let first = self
+            .changes
+            .partition_point(|change| change.version <= version);
         Some(self.changes.range(first..))
     }
 }

@@ -119,7 +119,9 @@ impl Record {
 
     /// Empty for objects without a namespace.
     pub(crate) fn namespace(&self) -> &str {
-        self.key.split_once('/').map_or("", |(namespace, _)| namespace)
+        self.key
+            .split_once('/')
+            .map_or("", |(namespace, _)| namespace)
     }
 
     /// About how much memory it takes.
@@ -202,10 +204,7 @@ impl Record {
     }
 }
 
-fn write_members<'a>(
-    out: &mut Vec<u8>,
-    members: impl Iterator<Item = (&'a String, &'a Value)>,
-) {
+fn write_members<'a>(out: &mut Vec<u8>, members: impl Iterator<Item = (&'a String, &'a Value)>) {
     for (index, (name, value)) in members.enumerate() {
         if index > 0 {
             out.push(b',');

@@ -48,7 +48,9 @@ impl Query {
 
     /// Whether a watch or list with this query sees the object.
     pub(crate) fn selects(&self, record: &Record) -> bool {
-        self.namespace.as_deref().is_none_or(|namespace| record.namespace() == namespace)
+        self.namespace
+            .as_deref()
+            .is_none_or(|namespace| record.namespace() == namespace)
             && self.labels.matches(|key| record.label(key))
             && self.fields.matches(record)
     }
@@ -107,7 +109,10 @@ impl Store {
             return Ok(page);
         };
         let (first, last) = query.range(after);
-        let bounds = (first.as_ref().map(String::as_str), last.as_ref().map(String::as_str));
+        let bounds = (
+            first.as_ref().map(String::as_str),
+            last.as_ref().map(String::as_str),
+        );
         let mut undone: BTreeMap<&str, Option<&Arc<Record>>> = BTreeMap::new();
         if version < inner.version {
             let Some(changes) = shelf.log.iter_after(version) else {

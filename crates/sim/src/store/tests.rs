@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 
 fn store(limits: HistoryLimits) -> Store {
-    let clock: Clock = Arc::new(|| UNIX_EPOCH + Duration::from_secs(1_700_000_000));
+    let clock: WallClock = Arc::new(|| UNIX_EPOCH + Duration::from_secs(1_700_000_000));
     Store::new(limits, clock, 1)
 }
 
@@ -17,7 +17,11 @@ fn pod(name: &str, phase: &str) -> Value {
 
 fn names(store: &Store, at: Option<u64>) -> Result<Vec<(String, u64)>, Expired> {
     let page = store.snapshot(&Query::all(Resource::Pods), at, None, 0)?;
-    Ok(page.records.iter().map(|r| (r.name().to_owned(), r.version())).collect())
+    Ok(page
+        .records
+        .iter()
+        .map(|r| (r.name().to_owned(), r.version()))
+        .collect())
 }
 
 #[test]
@@ -26,7 +30,10 @@ fn objects_are_stamped_and_keep_their_identity() {
     store.create(Resource::Pods, pod("a", "Pending")).unwrap();
     let facts = catalog::facts(Resource::Pods);
     let first = store.get(Resource::Pods, "default/a").unwrap().value(facts);
-    assert_eq!(first["metadata"]["creationTimestamp"], "2023-11-14T22:13:20Z");
+    assert_eq!(
+        first["metadata"]["creationTimestamp"],
+        "2023-11-14T22:13:20Z"
+    );
     assert_eq!(first["metadata"]["uid"].as_str().unwrap().len(), 36);
     store.replace(Resource::Pods, pod("a", "Running")).unwrap();
     let second = store.get(Resource::Pods, "default/a").unwrap().value(facts);
@@ -38,7 +45,10 @@ fn objects_are_stamped_and_keep_their_identity() {
 fn writing_the_same_again_changes_nothing() {
     let store = store(HistoryLimits::default());
     let first = store.create(Resource::Pods, pod("a", "Running")).unwrap();
-    assert_eq!(store.replace(Resource::Pods, pod("a", "Running")), Ok(first));
+    assert_eq!(
+        store.replace(Resource::Pods, pod("a", "Running")),
+        Ok(first)
+    );
     assert_eq!(store.version(), first);
 }
 
@@ -54,20 +64,28 @@ fn writes_that_do_not_fit_are_refused() {
     assert!(matches!(gone, Err(WriteError::NotFound { .. })));
     let node = store.create(Resource::Nodes, pod("n", "Running"));
     assert!(matches!(node, Err(WriteError::Invalid { .. })));
-    let Value::Object(object) = pod("a", "Failed") else { unreachable!() };
+    let Value::Object(object) = pod("a", "Failed") else {
+        unreachable!()
+    };
     let stale = store.put(Resource::Pods, object, Expect::Version(99));
     assert!(matches!(stale, Err(WriteError::Conflict { .. })));
 }
 
 #[test]
 fn what_the_log_has_lost_is_expired() {
-    let limits = HistoryLimits { changes: 2, bytes: usize::MAX };
+    let limits = HistoryLimits {
+        changes: 2,
+        bytes: usize::MAX,
+    };
     let store = store(limits);
     for name in ["a", "b", "c", "d"] {
         store.create(Resource::Pods, pod(name, "Running")).unwrap();
     }
     assert_eq!(store.changes(Resource::Pods, 2, 10).unwrap().0.len(), 2);
-    let expired = Expired { requested: 1, oldest: 2 };
+    let expired = Expired {
+        requested: 1,
+        oldest: 2,
+    };
     assert_eq!(store.changes(Resource::Pods, 1, 10).unwrap_err(), expired);
     assert_eq!(names(&store, Some(1)), Err(expired));
     store.compact();
@@ -77,30 +95,52 @@ fn what_the_log_has_lost_is_expired() {
 
 #[test]
 fn the_log_is_bounded_in_bytes() {
-    let store = store(HistoryLimits { changes: usize::MAX, bytes: 2000 });
+    let store = store(HistoryLimits {
+        changes: usize::MAX,
+        bytes: 2000,
+    });
     for round in 0..100 {
-        store.create(Resource::Pods, pod(&format!("p{round}"), "Running")).unwrap();
+        store
+            .create(Resource::Pods, pod(&format!("p{round}"), "Running"))
+            .unwrap();
     }
     assert!(store.changes(Resource::Pods, 0, 10).is_err());
-    let kept = (0..100).find(|v| store.changes(Resource::Pods, *v, 100).is_ok()).unwrap();
+    let kept = (0..100)
+        .find(|v| store.changes(Resource::Pods, *v, 100).is_ok())
+        .unwrap();
     assert!((90..100).contains(&kept), "{kept}");
 }
 
 #[test]
 fn a_namespace_is_a_range_of_keys() {
     let store = store(HistoryLimits::default());
-    for (namespace, name) in [("a", "x"), ("a-b", "x"), ("a0", "x"), ("b", "x"), ("a", "y")] {
+    for (namespace, name) in [
+        ("a", "x"),
+        ("a-b", "x"),
+        ("a0", "x"),
+        ("b", "x"),
+        ("a", "y"),
+    ] {
         let object = json!({"metadata": {"name": name, "namespace": namespace}});
         store.create(Resource::Pods, object).unwrap();
     }
-    let query = Query { namespace: Some("a".to_owned()), ..Query::all(Resource::Pods) };
+    let query = Query {
+        namespace: Some("a".to_owned()),
+        ..Query::all(Resource::Pods)
+    };
     let keys = |after: Option<&str>, limit| {
         let page = store.snapshot(&query, None, after, limit).unwrap();
         let keys: Vec<String> = page.records.iter().map(|r| r.key().to_string()).collect();
         (keys, page.more)
     };
-    assert_eq!(keys(None, 0), (vec!["a/x".to_owned(), "a/y".to_owned()], None));
-    assert_eq!(keys(None, 1), (vec!["a/x".to_owned()], Some((Arc::from("a/x"), 1))));
+    assert_eq!(
+        keys(None, 0),
+        (vec!["a/x".to_owned(), "a/y".to_owned()], None)
+    );
+    assert_eq!(
+        keys(None, 1),
+        (vec!["a/x".to_owned()], Some((Arc::from("a/x"), 1)))
+    );
     assert_eq!(keys(Some("a/x"), 1), (vec!["a/y".to_owned()], None));
     // A forged token stays inside of the namespace.
     assert_eq!(keys(Some("0"), 0).0.len(), 2);
