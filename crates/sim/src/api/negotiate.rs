@@ -44,7 +44,7 @@ impl MediaRange<'_> {
     }
 }
 
-/// What a resource is shown as. `several` tells lists and watches from single objects.
+/// What a resource is shown as.
 pub(crate) fn view(headers: &HeaderMap) -> Result<View, ApiError> {
     choose(headers, |range| {
         if !range.is_json() {
@@ -88,6 +88,11 @@ pub(crate) fn discovery_view(headers: &HeaderMap) -> Result<DiscoveryView, ApiEr
 /// Whether plain JSON will do.
 pub(crate) fn accepts_json(headers: &HeaderMap) -> Result<(), ApiError> {
     choose(headers, |range| range.is_json().then_some(()))
+}
+
+/// Whether a media type is asked for by its name.
+pub(crate) fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
+    choose(headers, |range| (range.kind == media_type).then_some(())).is_ok()
 }
 
 fn choose<T>(

@@ -1,169 +1,69 @@
 //! Kubernetes protobuf, for the small objects that Go clients always write in it.
 //!
 //! client-go writes typed objects in protobuf unless told otherwise. The questions that an
-//! aggregated API server asks (`TokenReview`, `SubjectAccessReview`), what `kubectl auth` asks,
-//! options of deletions, and leases are therefore understood in that form; anything else is
-//! answered with 415, upon which a client may try JSON.
+//! aggregated API server asks (`TokenReview`, `SubjectAccessReview`), what `kubectl auth` and
+//! `kubectl create` send, options of deletions, leases and events are therefore understood in that
+//! form. Other kinds, and fields that are not known, are answered with 415 rather than lost.
 
+mod schema;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::status::ApiError;
+use schema::{Fields, Kind, TEXTS_ENTRY};
 
 /// The media type.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
+
+/// The smallest OpenAPI v2 document, in the only form that `kubectl` asks for: version 2.0, a title
+/// and nothing else. Clients then validate nothing.
+pub(crate) const OPENAPI_V2: &[u8] =
+    b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.37.1\x42\x00\x4a\x00";
+/// Its media type, asked for and answered.
+pub(crate) const OPENAPI_V2_TYPES: (&str, &str) = (
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+);
 
 /// Before the envelope.
 const MAGIC: &[u8] = b"k8s\0";
 /// Deeper messages than any kind has are refused.
 const MAX_DEPTH: usize = 16;
 
-/// How to read a field.
-#[derive(Clone, Copy)]
-enum Kind {
-    Text,
-    Texts,
-    Flag,
-    Number,
-    Message(Fields),
-    Messages(Fields),
-    /// A map from text to text.
-    TextMap,
-    /// A map from text to lists of texts.
-    TextsMap,
-    /// `Time`: seconds and nanoseconds.
-    Time,
-    /// `MicroTime`.
-    MicroTime,
-}
-
-type Fields = &'static [(u64, &'static str, Kind)];
-
-const OWNER: Fields = &[
-    (1, "kind", Kind::Text),
-    (3, "name", Kind::Text),
-    (4, "uid", Kind::Text),
-    (5, "apiVersion", Kind::Text),
-    (6, "controller", Kind::Flag),
-    (7, "blockOwnerDeletion", Kind::Flag),
-];
-/// `managedFields` are left out: the server keeps its own.
-const METADATA: Fields = &[
-    (1, "name", Kind::Text),
-    (2, "generateName", Kind::Text),
-    (3, "namespace", Kind::Text),
-    (5, "uid", Kind::Text),
-    (6, "resourceVersion", Kind::Text),
-    (7, "generation", Kind::Number),
-    (8, "creationTimestamp", Kind::Time),
-    (9, "deletionTimestamp", Kind::Time),
-    (10, "deletionGracePeriodSeconds", Kind::Number),
-    (11, "labels", Kind::TextMap),
-    (12, "annotations", Kind::TextMap),
-    (13, "ownerReferences", Kind::Messages(OWNER)),
-    (14, "finalizers", Kind::Texts),
-];
-const TOKEN_REVIEW: Fields = &[
-    (1, "metadata", Kind::Message(METADATA)),
-    (
-        2,
-        "spec",
-        Kind::Message(&[(1, "token", Kind::Text), (2, "audiences", Kind::Texts)]),
-    ),
-];
-const TEXTS_ENTRY: Fields = &[
-    (1, "k", Kind::Text),
-    (2, "v", Kind::Message(&[(1, "items", Kind::Texts)])),
-];
-const REQUIREMENT: Fields = &[
-    (1, "key", Kind::Text),
-    (2, "operator", Kind::Text),
-    (3, "values", Kind::Texts),
-];
-const SELECTOR: Fields = &[
-    (1, "rawSelector", Kind::Text),
-    (2, "requirements", Kind::Messages(REQUIREMENT)),
-];
-const RESOURCE: Fields = &[
-    (1, "namespace", Kind::Text),
-    (2, "verb", Kind::Text),
-    (3, "group", Kind::Text),
-    (4, "version", Kind::Text),
-    (5, "resource", Kind::Text),
-    (6, "subresource", Kind::Text),
-    (7, "name", Kind::Text),
-    (8, "fieldSelector", Kind::Message(SELECTOR)),
-    (9, "labelSelector", Kind::Message(SELECTOR)),
-];
-const PATH: Fields = &[(1, "path", Kind::Text), (2, "verb", Kind::Text)];
-const ACCESS_REVIEW: Fields = &[
-    (1, "metadata", Kind::Message(METADATA)),
-    (
-        2,
-        "spec",
-        Kind::Message(&[
-            (1, "resourceAttributes", Kind::Message(RESOURCE)),
-            (2, "nonResourceAttributes", Kind::Message(PATH)),
-            (3, "user", Kind::Text),
-            (4, "groups", Kind::Texts),
-            (5, "extra", Kind::TextsMap),
-            (6, "uid", Kind::Text),
-        ]),
-    ),
-];
-const RULES_REVIEW: Fields = &[
-    (1, "metadata", Kind::Message(METADATA)),
-    (2, "spec", Kind::Message(&[(1, "namespace", Kind::Text)])),
-];
-const METADATA_ONLY: Fields = &[(1, "metadata", Kind::Message(METADATA))];
-const DELETE_OPTIONS: Fields = &[
-    (1, "gracePeriodSeconds", Kind::Number),
-    (
-        2,
-        "preconditions",
-        Kind::Message(&[(1, "uid", Kind::Text), (2, "resourceVersion", Kind::Text)]),
-    ),
-    (3, "orphanDependents", Kind::Flag),
-    (4, "propagationPolicy", Kind::Text),
-    (5, "dryRun", Kind::Texts),
-];
-const LEASE: Fields = &[
-    (1, "metadata", Kind::Message(METADATA)),
-    (
-        2,
-        "spec",
-        Kind::Message(&[
-            (1, "holderIdentity", Kind::Text),
-            (2, "leaseDurationSeconds", Kind::Number),
-            (3, "acquireTime", Kind::MicroTime),
-            (4, "renewTime", Kind::MicroTime),
-            (5, "leaseTransitions", Kind::Number),
-            (6, "strategy", Kind::Text),
-            (7, "preferredHolder", Kind::Text),
-        ]),
-    ),
-];
-
 /// Decodes an object in its envelope.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Value, ApiError> {
     let damaged = || ApiError::bad_request("the body of the request is not Kubernetes protobuf");
     let bytes = bytes.strip_prefix(MAGIC).ok_or_else(damaged)?;
-    let envelope: Fields = &[(
-        1,
-        "typeMeta",
-        Kind::Message(&[(1, "apiVersion", Kind::Text), (2, "kind", Kind::Text)]),
-    )];
+    let envelope: Fields = &[
+        (2, "raw", Kind::Ignored),
+        (3, "contentEncoding", Kind::Ignored),
+        (4, "contentType", Kind::Ignored),
+        (
+            1,
+            "typeMeta",
+            Kind::Message(&[(1, "apiVersion", Kind::Text), (2, "kind", Kind::Text)]),
+        ),
+    ];
     let head = message(bytes, envelope, 0).ok_or_else(damaged)?;
     let (api_version, kind) = (&head["typeMeta"]["apiVersion"], &head["typeMeta"]["kind"]);
     let fields = match kind.as_str().unwrap_or_default() {
-        "TokenReview" => TOKEN_REVIEW,
+        "TokenReview" => schema::TOKEN_REVIEW,
         "SubjectAccessReview" | "SelfSubjectAccessReview" | "LocalSubjectAccessReview" => {
-            ACCESS_REVIEW
+            schema::ACCESS_REVIEW
         }
-        "SelfSubjectRulesReview" => RULES_REVIEW,
-        "SelfSubjectReview" => METADATA_ONLY,
-        "DeleteOptions" => DELETE_OPTIONS,
-        "Lease" => LEASE,
+        "SelfSubjectRulesReview" => schema::RULES_REVIEW,
+        "SelfSubjectReview" => schema::SELF_REVIEW,
+        "Namespace" => schema::NAMESPACE,
+        "ConfigMap" => schema::CONFIG_MAP,
+        "Secret" => schema::SECRET,
+        "ServiceAccount" => schema::SERVICE_ACCOUNT,
+        "TokenRequest" => schema::TOKEN_REQUEST,
+        "Event" if *api_version == "v1" => schema::EVENT,
+        "DeleteOptions" => schema::DELETE_OPTIONS,
+        "Lease" => schema::LEASE,
         _ => {
             return Err(ApiError::unsupported_media_type(
                 "application/json, application/yaml",
@@ -178,7 +78,9 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Value, ApiError> {
             _ => None,
         })
         .unwrap_or_default();
-    let mut object = message(raw, fields, 0).ok_or_else(damaged)?;
+    // A field that is not known must not get lost silently.
+    let mut object = message(raw, fields, 0)
+        .ok_or_else(|| ApiError::unsupported_media_type("application/json, application/yaml"))?;
     object["apiVersion"] = api_version.clone();
     object["kind"] = kind.clone();
     Ok(object)
@@ -232,16 +134,14 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
+/// Reads a message; `None` if it is damaged or has a field that is not known.
 fn message(bytes: &[u8], schema: Fields, depth: usize) -> Option<Value> {
     if depth > MAX_DEPTH {
         return None;
     }
     let mut object = Map::new();
     for (number, field) in fields_of(bytes)? {
-        let Some((_, name, kind)) = schema.iter().find(|(known, ..)| *known == number) else {
-            continue;
-        };
-        let (name, kind) = (*name, *kind);
+        let (_, name, kind) = *schema.iter().find(|(known, ..)| *known == number)?;
         match (kind, field) {
             (Kind::Flag, Field::Number(number)) => {
                 object.insert(name.to_owned(), json!(number != 0));
@@ -276,6 +176,19 @@ fn message(bytes: &[u8], schema: Fields, depth: usize) -> Option<Value> {
                 )?;
                 let value = entry.get("v").cloned().unwrap_or_else(|| json!(""));
                 insert(&mut object, name, &entry, value);
+            }
+            (Kind::Ignored, _) => {}
+            (Kind::BytesMap, Field::Bytes(raw)) => {
+                let mut key = "";
+                let mut value = String::new();
+                for (number, field) in fields_of(raw)? {
+                    match (number, field) {
+                        (1, Field::Bytes(raw)) => key = std::str::from_utf8(raw).ok()?,
+                        (2, Field::Bytes(raw)) => value = STANDARD.encode(raw),
+                        _ => return None,
+                    }
+                }
+                insert(&mut object, name, &json!({"k": key}), json!(value));
             }
             (Kind::TextsMap, Field::Bytes(raw)) => {
                 let entry = message(raw, TEXTS_ENTRY, depth + 1)?;

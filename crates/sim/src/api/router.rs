@@ -304,6 +304,12 @@ fn other_path(
             ok(&discovery::resources(group, version).ok_or_else(ApiError::no_such_path)?)
         }
         ["openapi", "v2"] => {
+            let (asked, answered) = super::protobuf::OPENAPI_V2_TYPES;
+            if negotiate::accepts(headers, asked) {
+                let document = bytes::Bytes::from_static(super::protobuf::OPENAPI_V2);
+                let body = body::Body::Whole(Some(document));
+                return Ok(body::answer(StatusCode::OK, answered, body));
+            }
             negotiate::accepts_json(headers)?;
             ok(&discovery::openapi_v2())
         }

@@ -194,6 +194,7 @@ impl ApiError {
         self
     }
 
+    #[cfg(test)]
     pub(crate) fn message(&self) -> &str {
         &self.message
     }

@@ -62,27 +62,8 @@ impl FieldSelector {
         Ok(Self { terms })
     }
 
-    /// Selects one object by its name.
-    pub(crate) fn name(name: &str) -> Self {
-        Self {
-            terms: vec![Term {
-                field: Field::Name,
-                negated: false,
-                value: name.to_owned(),
-            }],
-        }
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.terms.is_empty()
-    }
-
-    /// The one name that can be selected, if the selector asks for one.
-    pub(crate) fn wanted_name(&self) -> Option<&str> {
-        self.terms
-            .iter()
-            .find(|term| term.field == Field::Name && !term.negated)
-            .map(|term| term.value.as_str())
     }
 
     pub(crate) fn matches(&self, record: &Record) -> bool {
@@ -250,7 +231,8 @@ mod tests {
         fn escaped_values_come_back(value in "[a-z,=\\\\é]{0,12}") {
             let escaped = value.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
             let selector = parse(&format!("metadata.name={escaped},status.phase=Running")).unwrap();
-            prop_assert_eq!(selector.wanted_name(), Some(value.as_str()));
+            prop_assert_eq!(&selector.terms[0].value, &value);
+            prop_assert_eq!(selector.terms.len(), 2);
         }
     }
 }
