@@ -12,6 +12,8 @@
 //!   is what code that sends a bearer token should ask for.
 //! * [`PeerNames`]: dial an address, accept a certificate for any of a node's names.
 //! * [`ServerTls`]: how to answer.
+//! * [`RequestClientCertificate`] and [`ClientAuthority`]: client certificates that are requested,
+//!   never required, and judged after the handshake.
 //! * [`HandshakeFailure`]: why a handshake failed, in a closed enum that can become a metric label.
 //!
 //! [`refresh_loop`] drives all reloading and renewal from a caller's ticks, of which [`Periodic`] is
@@ -34,6 +36,7 @@
 //!   among the roots; Go accepts it. [`HandshakeFailure::AuthorityAsServer`] says so.
 
 mod client;
+mod client_auth;
 mod error;
 mod handshake;
 mod key_pair;
@@ -49,6 +52,7 @@ mod server;
 mod x509;
 
 pub use client::{ClientOptions, ClientTls, Verification, Verified};
+pub use client_auth::{ClientAuthority, RequestClientCertificate};
 pub use error::{PemProblem, TlsError};
 pub use handshake::HandshakeFailure;
 pub use key_pair::ReloadingKeyPair;

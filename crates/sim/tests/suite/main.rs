@@ -1,5 +1,5 @@
-//! Tests of kubelets and workload from outside: over real sockets, and against what was recorded from
-//! a real cluster.
+//! The simulated cluster from outside: over its real sockets, with raw HTTP and with kube-rs, and against what was
+//! recorded from a real cluster.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -8,9 +8,18 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+mod access;
+mod aggregation;
+mod clients;
 mod driver;
+mod faults;
 mod fleet;
+mod lists;
 mod lives;
+mod node_support;
 mod recording;
 mod scrape;
-mod node_support;
+mod support;
+mod views;
+mod watches;
+mod writes;

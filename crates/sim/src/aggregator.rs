@@ -1,0 +1,235 @@
+//! API aggregation: groups that another server answers for.
+//!
+//! An `APIService` names a Service; requests to its group and version are proxied there over TLS,
+//! with the front-proxy certificate and the user in `X-Remote-*` headers. A simulated cluster often
+//! has no Services that lead anywhere, so an `APIService` may also say where to dial in the
+//! annotation [`ADDRESS_ANNOTATION`]; what the certificate must say is still the name of the Service.
+
+mod backend;
+mod proxy;
+mod resolve;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use kubevitals_tls::ReloadingKeyPair;
+use serde_json::{Value, json};
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::debug;
+
+use self::backend::{Backend, Connections};
+use crate::api::catalog;
+use crate::api::discovery::RemoteGroup;
+use crate::objects::Resource;
+use crate::store::{Expect, Query, Record, Store, timestamp};
+
+/// Where an `APIService` says which `host:port` to dial instead of its Service.
+pub const ADDRESS_ANNOTATION: &str = "sim.kubevitals.dev/address";
+
+/// All groups that other servers answer for.
+pub(crate) struct Aggregator {
+    store: Arc<Store>,
+    /// The front-proxy certificate.
+    identity: Arc<ReloadingKeyPair>,
+    services: RwLock<BTreeMap<String, Arc<RemoteService>>>,
+    connections: Connections,
+    probe_timeout: Duration,
+}
+
+/// One version of one group.
+#[derive(Debug)]
+pub(crate) struct RemoteService {
+    group: String,
+    version: String,
+    /// `None` if there is nowhere to dial.
+    backend: Option<Backend>,
+    /// What it last said that it serves.
+    resources: Option<Value>,
+    is_available: bool,
+}
+
+/// What the availability of a service is, in the words of its condition.
+struct Verdict {
+    is_available: bool,
+    reason: &'static str,
+    message: String,
+}
+
+impl Aggregator {
+    pub(crate) fn new(store: Arc<Store>, identity: Arc<ReloadingKeyPair>) -> Self {
+        Self {
+            store,
+            identity,
+            services: RwLock::default(),
+            connections: Connections::default(),
+            probe_timeout: Duration::from_secs(5),
+        }
+    }
+
+    /// The service that answers for a path, if that is not this server.
+    pub(crate) fn service_for(&self, path: &str) -> Option<Arc<RemoteService>> {
+        let mut parts = path.trim_start_matches('/').split('/');
+        if parts.next() != Some("apis") {
+            return None;
+        }
+        let (group, version) = (parts.next()?, parts.next()?);
+        let name = format!("{version}.{group}");
+        let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
+        services.get(&name).map(Arc::clone)
+    }
+
+    /// The groups, for discovery.
+    pub(crate) fn groups(&self) -> Vec<RemoteGroup> {
+        let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
+        services
+            .values()
+            .map(|service| RemoteGroup {
+                group: service.group.clone(),
+                version: service.version.clone(),
+                resources: service.resources.clone(),
+                is_available: service.is_available,
+            })
+            .collect()
+    }
+
+    /// Probes all services whenever something about them changes, and at every tick.
+    pub(crate) async fn run(&self, every: Duration) {
+        let mut ticks = interval(every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut changes = [
+            Resource::ApiServices,
+            Resource::Services,
+            Resource::Endpoints,
+            Resource::EndpointSlices,
+        ]
+        .map(|resource| self.store.subscribe(resource));
+        loop {
+            let [api_services, services, endpoints, slices] = &mut changes;
+            tokio::select! {
+                _ = ticks.tick() => {}
+                Ok(()) = api_services.changed() => {}
+                Ok(()) = services.changed() => {}
+                Ok(()) = endpoints.changed() => {}
+                Ok(()) = slices.changed() => {}
+            }
+            self.refresh().await;
+        }
+    }
+
+    /// Ends all connections.
+    pub(crate) async fn shutdown(&self) {
+        self.connections.close().await;
+    }
+
+    async fn refresh(&self) {
+        let Ok(snapshot) = self
+            .store
+            .snapshot(&Query::all(Resource::ApiServices), None, None, 0)
+        else {
+            return;
+        };
+        let mut services = BTreeMap::new();
+        for record in snapshot.records {
+            let object = record.value(catalog::facts(Resource::ApiServices));
+            if !object["spec"]["service"].is_object() {
+                continue;
+            }
+            let (service, verdict) = self.probe(&object).await;
+            self.report(&record, object, &verdict);
+            services.insert(record.name().to_owned(), Arc::new(service));
+        }
+        *self
+            .services
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = services;
+    }
+
+    async fn probe(&self, object: &Value) -> (RemoteService, Verdict) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (group, version) = (
+            text(&object["spec"]["group"]),
+            text(&object["spec"]["version"]),
+        );
+        let path = format!("/apis/{group}/{version}");
+        let known = self
+            .service_for(&path)
+            .and_then(|service| service.resources.clone());
+        let mut service = RemoteService {
+            group,
+            version,
+            backend: None,
+            resources: known,
+            is_available: false,
+        };
+        let backend = match resolve::resolve(&self.store, object, &self.identity) {
+            Ok(backend) => backend,
+            Err(verdict) => return (service, verdict),
+        };
+        let url = format!("https://{}{path}", backend.address());
+        let outcome = tokio::time::timeout(
+            self.probe_timeout,
+            proxy::discover(&self.connections, &backend, &path),
+        )
+        .await;
+        let verdict = match outcome {
+            Ok(Ok(resources)) => {
+                service.resources = Some(resources);
+                service.is_available = true;
+                Verdict {
+                    is_available: true,
+                    reason: "Passed",
+                    message: "all checks passed".to_owned(),
+                }
+            }
+            Ok(Err(problem)) => failed(&url, &problem),
+            Err(_) => failed(&url, "context deadline exceeded"),
+        };
+        service.backend = Some(backend);
+        (service, verdict)
+    }
+
+    /// Writes the condition, if it says something new.
+    fn report(&self, record: &Record, mut object: Value, verdict: &Verdict) {
+        let status = if verdict.is_available {
+            "True"
+        } else {
+            "False"
+        };
+        let old = object["status"]["conditions"]
+            .as_array()
+            .and_then(|conditions| conditions.iter().find(|c| c["type"] == "Available"))
+            .cloned()
+            .unwrap_or_default();
+        if old["status"] == status
+            && old["reason"] == verdict.reason
+            && old["message"] == verdict.message.as_str()
+        {
+            return;
+        }
+        let since = if old["status"] == status {
+            old["lastTransitionTime"].clone()
+        } else {
+            json!(timestamp(self.store.now()))
+        };
+        object["status"] = json!({"conditions": [{
+            "type": "Available", "status": status, "reason": verdict.reason,
+            "message": verdict.message, "lastTransitionTime": since,
+        }]});
+        if let Value::Object(object) = object {
+            let expect = Expect::Version(record.version());
+            if let Err(error) = self.store.put(Resource::ApiServices, object, expect) {
+                // Somebody changed it meanwhile; the next round sees that.
+                debug!(%error, "cannot report availability");
+            }
+        }
+    }
+}
+
+fn failed(url: &str, problem: &str) -> Verdict {
+    Verdict {
+        is_available: false,
+        reason: "FailedDiscoveryCheck",
+        message: format!("failing or missing response from {url}: {problem}"),
+    }
+}

@@ -1,0 +1,180 @@
+//! Bodies of answers: whole, rendered while they are sent, or fed by a task.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::catalog::Facts;
+use super::status::ApiError;
+use crate::store::{Form, Record};
+
+/// About how much is rendered at once.
+const CHUNK: usize = 64 * 1024;
+
+/// The body of an answer.
+pub(crate) enum Body {
+    Whole(Option<Bytes>),
+    Items(Box<Items>),
+    /// What a watch sends, as it comes.
+    Stream(mpsc::Receiver<Bytes>),
+    /// What another server answers.
+    Proxied(Incoming),
+}
+
+/// A list whose items are rendered one after the other, so that a large one takes little memory.
+pub(crate) struct Items {
+    head: Option<Vec<u8>>,
+    records: std::vec::IntoIter<Arc<Record>>,
+    facts: &'static Facts,
+    form: Form,
+    is_first: bool,
+    is_done: bool,
+}
+
+/// Why a body broke off.
+pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+impl Body {
+    pub(crate) fn empty() -> Self {
+        Self::Whole(None)
+    }
+
+    /// A list: `head` is everything up to the bracket that opens the items.
+    pub(crate) fn items(
+        head: Vec<u8>,
+        records: Vec<Arc<Record>>,
+        facts: &'static Facts,
+        form: Form,
+    ) -> Self {
+        Self::Items(Box::new(Items {
+            head: Some(head),
+            records: records.into_iter(),
+            facts,
+            form,
+            is_first: true,
+            is_done: false,
+        }))
+    }
+}
+
+impl Items {
+    fn next_chunk(&mut self) -> Option<Bytes> {
+        if self.is_done {
+            return None;
+        }
+        let mut chunk = self.head.take().unwrap_or_default();
+        while chunk.len() < CHUNK {
+            let Some(record) = self.records.next() else {
+                chunk.extend_from_slice(b"]}\n");
+                self.is_done = true;
+                break;
+            };
+            if !std::mem::replace(&mut self.is_first, false) {
+                chunk.push(b',');
+            }
+            record.write(&mut chunk, self.facts, self.form);
+        }
+        Some(Bytes::from(chunk))
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.get_mut() {
+            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Items(items) => {
+                Poll::Ready(items.next_chunk().map(|bytes| Ok(Frame::data(bytes))))
+            }
+            Self::Stream(receiver) => receiver
+                .poll_recv(context)
+                .map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Proxied(incoming) => Pin::new(incoming)
+                .poll_frame(context)
+                .map_err(BodyError::from),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(bytes) => bytes.is_none(),
+            Self::Items(items) => items.is_done,
+            Self::Stream(_) => false,
+            Self::Proxied(incoming) => incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(
+                bytes
+                    .as_ref()
+                    .map_or(0, |bytes| u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
+            ),
+            Self::Items(_) | Self::Stream(_) => SizeHint::default(),
+            Self::Proxied(incoming) => incoming.size_hint(),
+        }
+    }
+}
+
+/// An answer.
+pub(crate) type Answer = Response<Body>;
+
+/// An answer of a media type.
+pub(crate) fn answer(code: StatusCode, media_type: &'static str, body: Body) -> Answer {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(
+        "cache-control",
+        HeaderValue::from_static("no-cache, private"),
+    );
+    response
+}
+
+/// A JSON document.
+pub(crate) fn json(code: StatusCode, value: &Value) -> Answer {
+    let mut text = serde_json::to_vec(value).unwrap_or_default();
+    text.push(b'\n');
+    raw_json(code, text)
+}
+
+/// A JSON document that is text already.
+pub(crate) fn raw_json(code: StatusCode, text: Vec<u8>) -> Answer {
+    answer(
+        code,
+        "application/json",
+        Body::Whole(Some(Bytes::from(text))),
+    )
+}
+
+/// Plain text.
+pub(crate) fn text(code: StatusCode, text: impl Into<String>) -> Answer {
+    let body = Body::Whole(Some(Bytes::from(text.into())));
+    answer(code, "text/plain; charset=utf-8", body)
+}
+
+/// A failure.
+pub(crate) fn failure(error: &ApiError) -> Answer {
+    let mut response = json(error.code, &error.to_value());
+    if let Some(seconds) = error.retry_after {
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}

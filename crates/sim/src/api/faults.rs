@@ -1,0 +1,242 @@
+//! What goes wrong on command.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::request::RequestInfo;
+use super::status::ApiError;
+
+/// Something that goes wrong with some requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestFault {
+    /// Only with this verb: `get`, `list`, `watch`, `create`, …
+    pub verb: Option<String>,
+    /// Only with this resource, such as `pods`.
+    pub resource: Option<String>,
+    /// How many of those requests.
+    pub extent: Extent,
+    /// What goes wrong.
+    pub effect: Effect,
+}
+
+/// How many requests a fault hits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// All of them.
+    Always,
+    /// The next ones, so many.
+    Next(u64),
+    /// So many of each thousand, evenly spread.
+    PerMille(u16),
+}
+
+/// What a fault does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Answers 410 `Expired`.
+    Expired,
+    /// Answers 429 with `Retry-After`, in seconds.
+    TooManyRequests(u64),
+    /// Answers 500.
+    InternalError,
+    /// Answers 503.
+    Unavailable,
+    /// Waits before the request is handled.
+    Delay(Duration),
+}
+
+/// Names a fault so that it can be ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FaultId(u64);
+
+/// All faults of one server.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    active: Mutex<Vec<Active>>,
+    next: AtomicU64,
+    frozen_bookmarks: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Active {
+    id: FaultId,
+    fault: RequestFault,
+    /// How far a share has come towards its next hit.
+    progress: u16,
+}
+
+impl RequestFault {
+    /// Hits every request.
+    pub fn always(effect: Effect) -> Self {
+        Self {
+            verb: None,
+            resource: None,
+            extent: Extent::Always,
+            effect,
+        }
+    }
+
+    /// Hits requests with a verb only.
+    #[must_use]
+    pub fn on_verb(mut self, verb: impl Into<String>) -> Self {
+        self.verb = Some(verb.into());
+        self
+    }
+
+    /// Hits requests to a resource only.
+    #[must_use]
+    pub fn on_resource(mut self, resource: impl Into<String>) -> Self {
+        self.resource = Some(resource.into());
+        self
+    }
+
+    /// Hits that many of the requests.
+    #[must_use]
+    pub fn to(mut self, extent: Extent) -> Self {
+        self.extent = extent;
+        self
+    }
+
+    fn is_about(&self, request: &RequestInfo) -> bool {
+        let resource = request
+            .target
+            .as_ref()
+            .map(|target| target.resource.as_str());
+        self.verb.as_deref().is_none_or(|verb| verb == request.verb)
+            && self
+                .resource
+                .as_deref()
+                .is_none_or(|wanted| Some(wanted) == resource)
+    }
+}
+
+impl Faults {
+    pub(crate) fn add(&self, fault: RequestFault) -> FaultId {
+        let id = FaultId(self.next.fetch_add(1, Ordering::Relaxed));
+        self.lock().push(Active {
+            id,
+            fault,
+            progress: 0,
+        });
+        id
+    }
+
+    pub(crate) fn remove(&self, id: FaultId) {
+        self.lock().retain(|active| active.id != id);
+    }
+
+    pub(crate) fn clear(&self) {
+        self.lock().clear();
+        self.freeze_bookmarks(false);
+    }
+
+    pub(crate) fn freeze_bookmarks(&self, frozen: bool) {
+        self.frozen_bookmarks.store(frozen, Ordering::Relaxed);
+    }
+
+    pub(crate) fn bookmarks_are_frozen(&self) -> bool {
+        self.frozen_bookmarks.load(Ordering::Relaxed)
+    }
+
+    /// How long a request must wait, and with what it fails then.
+    pub(crate) fn hit(&self, request: &RequestInfo) -> (Duration, Option<ApiError>) {
+        let mut delay = Duration::ZERO;
+        let mut failure = None;
+        let mut active = self.lock();
+        for entry in active
+            .iter_mut()
+            .filter(|entry| entry.fault.is_about(request))
+        {
+            let hits = match &mut entry.fault.extent {
+                Extent::Always => true,
+                Extent::Next(0) => false,
+                Extent::Next(left) => {
+                    *left -= 1;
+                    true
+                }
+                Extent::PerMille(share) => {
+                    entry.progress += (*share).min(1000);
+                    let hits = entry.progress >= 1000;
+                    entry.progress %= 1000;
+                    hits
+                }
+            };
+            match entry.fault.effect {
+                _ if !hits => {}
+                Effect::Delay(duration) => delay += duration,
+                effect => failure = failure.or_else(|| effect.error()),
+            }
+        }
+        active.retain(|entry| entry.fault.extent != Extent::Next(0));
+        (delay, failure)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Active>> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Effect {
+    fn error(self) -> Option<ApiError> {
+        match self {
+            Self::Expired => Some(ApiError::expired(
+                "The resourceVersion for the provided watch is too old.",
+            )),
+            Self::TooManyRequests(seconds) => Some(ApiError::too_many_requests(seconds)),
+            Self::InternalError => Some(ApiError::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "InternalError",
+                "Internal error occurred: injected fault",
+            )),
+            Self::Unavailable => Some(ApiError::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "ServiceUnavailable",
+                "the server is currently unable to handle the request",
+            )),
+            Self::Delay(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+    use crate::api::request::Parameters;
+
+    fn list_pods() -> RequestInfo {
+        RequestInfo::parse(&Method::GET, "/api/v1/pods", &Parameters::default())
+    }
+
+    #[test]
+    fn a_share_is_exact() {
+        let faults = Faults::default();
+        faults.add(RequestFault::always(Effect::InternalError).to(Extent::PerMille(250)));
+        let hits = (0..1000)
+            .filter(|_| faults.hit(&list_pods()).1.is_some())
+            .count();
+        assert_eq!(hits, 250);
+    }
+
+    #[test]
+    fn a_number_is_used_up() {
+        let faults = Faults::default();
+        let fault = RequestFault::always(Effect::TooManyRequests(3))
+            .on_verb("list")
+            .on_resource("pods");
+        faults.add(fault.clone().to(Extent::Next(2)));
+        let nodes = RequestInfo::parse(&Method::GET, "/api/v1/nodes", &Parameters::default());
+        assert_eq!(faults.hit(&nodes).1, None);
+        let hits: Vec<bool> = (0..3)
+            .map(|_| faults.hit(&list_pods()).1.is_some())
+            .collect();
+        assert_eq!(hits, [true, true, false]);
+        let id = faults.add(fault);
+        faults.remove(id);
+        assert_eq!(faults.hit(&list_pods()).1, None);
+    }
+}

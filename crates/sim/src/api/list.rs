@@ -1,0 +1,285 @@
+//! Reading objects: one by name, or many as a consistent page.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::body::{self, Answer, Body};
+use super::catalog::Facts;
+use super::negotiate::View;
+use super::request::{Parameters, Target};
+use super::shared::Shared;
+use super::status::ApiError;
+use super::table;
+use crate::store::{FieldSelector, Form, LabelSelector, Query, Snapshot, join_key};
+
+/// Which state of the objects a list wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Wanted {
+    /// The latest, which must not be older than this version.
+    NotOlderThan(u64),
+    Exactly(u64),
+    /// The page behind this key, as of this version or (if that had expired) as of now.
+    Behind(String, Option<u64>),
+}
+
+const EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+
+/// Answers a `get`.
+pub(crate) fn get(
+    shared: &Shared,
+    facts: &'static Facts,
+    target: &Target,
+    parameters: &Parameters,
+    view: View,
+) -> Result<Answer, ApiError> {
+    if let Some(version) = parse_version(parameters.get("resourceVersion"))? {
+        refuse_future(shared, version)?;
+    }
+    let key = join_key(namespace(facts, target), &target.name);
+    let record = shared
+        .store
+        .get(facts.resource, &key)
+        .ok_or_else(|| ApiError::not_found(facts, &target.name))?;
+    let mut text = Vec::new();
+    match view {
+        View::Object => record.write(&mut text, facts, Form::Object),
+        View::Metadata => record.write(&mut text, facts, Form::Metadata),
+        View::Table => {
+            let include = table::Include::parse(parameters)?;
+            let now = shared.store.now();
+            let document = table::document(facts, &[record], include, now, &json!({}), true);
+            return Ok(body::json(StatusCode::OK, &document));
+        }
+    }
+    text.push(b'\n');
+    Ok(body::raw_json(StatusCode::OK, text))
+}
+
+/// Answers a `list`.
+pub(crate) fn list(
+    shared: &Shared,
+    facts: &'static Facts,
+    target: &Target,
+    parameters: &Parameters,
+    view: View,
+) -> Result<Answer, ApiError> {
+    validate(parameters)?;
+    let query = query(facts, target, parameters)?;
+    let limit = parameters.number("limit")?.unwrap_or(0);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let snapshot = match wanted(parameters)? {
+        Wanted::NotOlderThan(version) => {
+            refuse_future(shared, version)?;
+            shared.store.snapshot(&query, None, None, limit)?
+        }
+        Wanted::Exactly(version) => {
+            refuse_future(shared, version)?;
+            shared.store.snapshot(&query, Some(version), None, limit)?
+        }
+        Wanted::Behind(key, version) => {
+            let at = version.filter(|version| *version <= shared.store.version());
+            shared
+                .store
+                .snapshot(&query, at, Some(&key), limit)
+                .map_err(|_| {
+                    let mut error = ApiError::expired(EXPIRED);
+                    error.continue_token = Some(token(-1, &key));
+                    error
+                })?
+        }
+    };
+    let metadata = metadata(&query, &snapshot);
+    let (kind, api_version, form) = match view {
+        View::Object => (
+            format!("{}List", facts.kind),
+            facts.api_version(),
+            Form::Item,
+        ),
+        View::Metadata => (
+            "PartialObjectMetadataList".to_owned(),
+            "meta.k8s.io/v1".to_owned(),
+            Form::Metadata,
+        ),
+        View::Table => {
+            let include = table::Include::parse(parameters)?;
+            let now = shared.store.now();
+            let document = table::document(facts, &snapshot.records, include, now, &metadata, true);
+            return Ok(body::json(StatusCode::OK, &document));
+        }
+    };
+    let head = format!(
+        "{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":["
+    );
+    let items = Body::items(head.into_bytes(), snapshot.records, facts, form);
+    Ok(body::answer(StatusCode::OK, "application/json", items))
+}
+
+/// Which objects a list or watch is about.
+pub(crate) fn query(
+    facts: &'static Facts,
+    target: &Target,
+    parameters: &Parameters,
+) -> Result<Query, ApiError> {
+    let bad = |error: &dyn std::fmt::Display| ApiError::bad_request(error.to_string());
+    let namespace = namespace(facts, target);
+    Ok(Query {
+        resource: facts.resource,
+        namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+        labels: LabelSelector::parse(parameters.get("labelSelector")).map_err(|e| bad(&e))?,
+        fields: FieldSelector::parse(facts, parameters.get("fieldSelector"))
+            .map_err(|e| bad(&e))?,
+    })
+}
+
+/// The namespace that an object is in; the path of a namespace names it twice.
+pub(crate) fn namespace<'a>(facts: &Facts, target: &'a Target) -> &'a str {
+    if facts.namespaced {
+        &target.namespace
+    } else {
+        ""
+    }
+}
+
+/// A version from a parameter; absent and empty are `None`.
+pub(crate) fn parse_version(text: &str) -> Result<Option<u64>, ApiError> {
+    match text {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| {
+            ApiError::bad_request(format!(
+                "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+            ))
+        }),
+    }
+}
+
+/// A version that nobody can have seen here was seen elsewhere.
+pub(crate) fn refuse_future(shared: &Shared, version: u64) -> Result<(), ApiError> {
+    let current = shared.store.version();
+    if version > current {
+        return Err(ApiError::too_large_version(version, current));
+    }
+    Ok(())
+}
+
+fn validate(parameters: &Parameters) -> Result<(), ApiError> {
+    let version = parameters.get("resourceVersion");
+    let rule = parameters.get("resourceVersionMatch");
+    let mut causes = Vec::new();
+    let mut forbid = |field: &'static str, text: &str| {
+        causes.push((field, format!("Forbidden: {text}")));
+    };
+    if !rule.is_empty() {
+        if version.is_empty() {
+            forbid(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            );
+        }
+        if !parameters.get("continue").is_empty() {
+            forbid(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden when continue is provided",
+            );
+        }
+        if rule == "Exact" && version == "0" {
+            forbid(
+                "resourceVersionMatch",
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            );
+        }
+    }
+    if parameters.flag("sendInitialEvents").is_some() {
+        forbid(
+            "sendInitialEvents",
+            "sendInitialEvents is forbidden for list",
+        );
+    }
+    if !matches!(rule, "" | "Exact" | "NotOlderThan") {
+        causes.push((
+            "resourceVersionMatch",
+            format!(
+                "Unsupported value: {rule:?}: supported values: \"\", \"Exact\", \"NotOlderThan\""
+            ),
+        ));
+    }
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid_options(&causes))
+}
+
+fn wanted(parameters: &Parameters) -> Result<Wanted, ApiError> {
+    let version = parse_version(parameters.get("resourceVersion"))?.unwrap_or(0);
+    let token = parameters.get("continue");
+    if !token.is_empty() {
+        if version != 0 {
+            return Err(ApiError::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        return decode_token(token);
+    }
+    let limited = parameters.number("limit")?.unwrap_or(0) > 0;
+    let exact = match parameters.get("resourceVersionMatch") {
+        "Exact" => true,
+        // Without a rule, a page of a given version is meant to be of just that version.
+        "" => limited && version > 0,
+        _ => false,
+    };
+    Ok(if exact {
+        Wanted::Exactly(version)
+    } else {
+        Wanted::NotOlderThan(version)
+    })
+}
+
+fn metadata(query: &Query, snapshot: &Snapshot) -> Value {
+    let mut metadata = json!({"resourceVersion": snapshot.version.to_string()});
+    if let (Some((last, remaining)), Some(members)) = (&snapshot.more, metadata.as_object_mut()) {
+        let version = i64::try_from(snapshot.version).unwrap_or(i64::MAX);
+        members.insert("continue".to_owned(), json!(token(version, last)));
+        // With a selector nobody knows how many of the rest will be selected.
+        if query.is_unselective() {
+            members.insert("remainingItemCount".to_owned(), json!(remaining));
+        }
+    }
+    metadata
+}
+
+fn token(version: i64, last: &str) -> String {
+    let token = json!({"v": "meta.k8s.io/v1", "rv": version, "start": format!("{last}\0")});
+    URL_SAFE_NO_PAD.encode(token.to_string())
+}
+
+fn decode_token(token: &str) -> Result<Wanted, ApiError> {
+    let bad = |problem: &str| {
+        ApiError::bad_request(format!(
+            "invalid continue token: continue key is not valid{problem}"
+        ))
+    };
+    let bytes = URL_SAFE_NO_PAD
+        .decode(token.trim_end_matches('='))
+        .map_err(|_| bad(""))?;
+    let token: Value = serde_json::from_slice(&bytes).map_err(|_| bad(""))?;
+    if token["v"] != "meta.k8s.io/v1" {
+        return Err(bad(": server does not recognize this encoded version"));
+    }
+    let start = token["start"]
+        .as_str()
+        .unwrap_or_default()
+        .trim_end_matches('\0');
+    if start.is_empty() {
+        return Err(bad(": encoded start key empty (version meta.k8s.io/v1)"));
+    }
+    match token["rv"].as_i64() {
+        Some(0) | None => Err(bad(
+            ": incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+        )),
+        Some(version) => Ok(Wanted::Behind(
+            start.to_owned(),
+            u64::try_from(version).ok(),
+        )),
+    }
+}

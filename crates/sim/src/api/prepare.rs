@@ -1,0 +1,291 @@
+//! Making what a client wrote ready to be stored: names, identity, and what it may not change.
+
+use serde_json::{Map, Value, json};
+
+use super::catalog::{self, Facts};
+use super::list::{namespace, parse_version};
+use super::request::Target;
+use super::shared::Shared;
+use super::status::ApiError;
+use crate::objects::Resource;
+use crate::store::Expect;
+
+/// Letters that generated names end in: no vowels, nothing that looks like another.
+const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// A new object.
+pub(crate) fn for_creation(
+    shared: &Shared,
+    facts: &Facts,
+    target: &Target,
+    object: Map<String, Value>,
+) -> Result<Value, ApiError> {
+    check_kind(facts, &object)?;
+    let mut object = Value::Object(object);
+    if !object["metadata"].is_object() {
+        object["metadata"] = json!({});
+    }
+    let namespace = namespace(facts, target);
+    let metadata = &mut object["metadata"];
+    if !metadata["resourceVersion"]
+        .as_str()
+        .unwrap_or_default()
+        .is_empty()
+    {
+        return Err(ApiError::bad_request(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    let given = metadata["namespace"].as_str().unwrap_or_default();
+    if !given.is_empty() && given != namespace {
+        return Err(ApiError::bad_request(NAMESPACE_MISMATCH));
+    }
+    if facts.namespaced {
+        let namespaces = catalog::facts(Resource::Namespaces);
+        if shared.store.get(Resource::Namespaces, namespace).is_none() {
+            return Err(ApiError::not_found(namespaces, namespace));
+        }
+        metadata["namespace"] = json!(namespace);
+    }
+    if metadata["name"].as_str().unwrap_or_default().is_empty() {
+        let base = metadata["generateName"].as_str().unwrap_or_default();
+        if base.is_empty() {
+            let problem = "metadata.name: Required value: name or generateName is required";
+            return Err(ApiError::invalid(facts, "", problem));
+        }
+        metadata["name"] = json!(format!("{base}{}", suffix(shared.store.next_random())));
+    }
+    check_name(facts, metadata["name"].as_str().unwrap_or_default())?;
+    if let Some(metadata) = metadata.as_object_mut() {
+        for stamped in [
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "managedFields",
+            "generation",
+        ] {
+            metadata.remove(stamped);
+        }
+        if facts.has_generation {
+            metadata.insert("generation".to_owned(), json!(1));
+        }
+    }
+    match facts.resource {
+        Resource::Pods => object["status"] = json!({"phase": "Pending"}),
+        Resource::Namespaces => {
+            object["spec"] = json!({"finalizers": []});
+            object["status"] = json!({"phase": "Active"});
+        }
+        // A kubelet registers its node with the status.
+        Resource::Nodes => {}
+        _ if facts.has_status => object["status"] = json!({}),
+        _ => {}
+    }
+    Ok(object)
+}
+
+/// A new state of an object: it keeps its identity, and what the path does not write.
+pub(crate) fn for_update(
+    facts: &Facts,
+    target: &Target,
+    old: &Value,
+    object: Map<String, Value>,
+) -> Result<Value, ApiError> {
+    check_names(facts, target, &object)?;
+    let mut new = Value::Object(object);
+    let uid = new["metadata"]["uid"].as_str().unwrap_or_default();
+    let old_uid = old["metadata"]["uid"].as_str().unwrap_or_default();
+    if !uid.is_empty() && uid != old_uid {
+        return Err(ApiError::conflict(
+            facts,
+            &target.name,
+            &uid_mismatch(uid, old_uid),
+        ));
+    }
+    for kept in [
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "managedFields",
+    ] {
+        match old["metadata"].get(kept) {
+            Some(value) => new["metadata"][kept] = value.clone(),
+            None => {
+                if let Some(metadata) = new["metadata"].as_object_mut() {
+                    metadata.remove(kept);
+                }
+            }
+        }
+    }
+    if target.subresource == "status" {
+        let status = new.get("status").cloned();
+        let metadata = new["metadata"].take();
+        new = old.clone();
+        new["metadata"] = metadata;
+        if let Some(status) = status {
+            new["status"] = status;
+        }
+    } else if facts.has_status {
+        match old.get("status") {
+            Some(status) => new["status"] = status.clone(),
+            None => {
+                if let Some(new) = new.as_object_mut() {
+                    new.remove("status");
+                }
+            }
+        }
+    }
+    if facts.has_generation && new.get("spec") != old.get("spec") {
+        let generation = old["metadata"]["generation"].as_u64().unwrap_or(0);
+        new["metadata"]["generation"] = json!(generation + 1);
+    }
+    Ok(new)
+}
+
+/// The state that an update wants to replace.
+pub(crate) fn expectation(
+    facts: &Facts,
+    name: &str,
+    object: &Map<String, Value>,
+) -> Result<Expect, ApiError> {
+    let version = object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("resourceVersion"))
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    match parse_version(version)? {
+        Some(version) if version > 0 => Ok(Expect::Version(version)),
+        _ if facts.resource == Resource::Leases => Err(ApiError::invalid(
+            facts,
+            name,
+            "metadata.resourceVersion: Invalid value: 0: must be specified for an update",
+        )),
+        _ => Ok(Expect::Present),
+    }
+}
+
+/// Whether the object that is to be deleted is the one that is meant.
+pub(crate) fn check_preconditions(
+    facts: &Facts,
+    name: &str,
+    object: &Value,
+    preconditions: &Value,
+) -> Result<(), ApiError> {
+    let metadata = &object["metadata"];
+    if let Some(uid) = preconditions["uid"].as_str()
+        && metadata["uid"] != uid
+    {
+        let problem = uid_mismatch(uid, metadata["uid"].as_str().unwrap_or_default());
+        return Err(ApiError::conflict(facts, name, &problem));
+    }
+    if let Some(version) = preconditions["resourceVersion"].as_str()
+        && metadata["resourceVersion"] != version
+    {
+        let problem = format!(
+            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The object might have been modified",
+            metadata["resourceVersion"].as_str().unwrap_or_default()
+        );
+        return Err(ApiError::conflict(facts, name, &problem));
+    }
+    Ok(())
+}
+
+/// Whether an object is the one that its path names.
+pub(crate) fn check_names(
+    facts: &Facts,
+    target: &Target,
+    object: &Map<String, Value>,
+) -> Result<(), ApiError> {
+    check_kind(facts, object)?;
+    let member = |name: &str| {
+        object
+            .get("metadata")
+            .and_then(|metadata| metadata.get(name))
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let name = member("name");
+    if !name.is_empty() && name != target.name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            target.name
+        )));
+    }
+    let given = member("namespace");
+    if !given.is_empty() && given != namespace(facts, target) {
+        return Err(ApiError::bad_request(NAMESPACE_MISMATCH));
+    }
+    Ok(())
+}
+
+const NAMESPACE_MISMATCH: &str =
+    "the namespace of the provided object does not match the namespace sent on the request";
+
+fn check_kind(facts: &Facts, object: &Map<String, Value>) -> Result<(), ApiError> {
+    let is = |member: &str, expected: &str| {
+        object
+            .get(member)
+            .and_then(Value::as_str)
+            .is_none_or(|given| given.is_empty() || given == expected)
+    };
+    let api_version = facts.api_version();
+    if is("kind", facts.kind) && is("apiVersion", &api_version) {
+        return Ok(());
+    }
+    let text = |member: &str| {
+        object
+            .get(member)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    Err(ApiError::bad_request(format!(
+        "{} in version {:?} cannot be handled as a {}: the path is for {api_version}",
+        text("kind"),
+        text("apiVersion"),
+        facts.kind
+    )))
+}
+
+/// A DNS subdomain; the few kinds that allow more are not told apart.
+fn check_name(facts: &Facts, name: &str) -> Result<(), ApiError> {
+    let is_good = name.len() <= 253
+        && name.split('.').all(|part| {
+            !part.is_empty()
+                && !part.starts_with('-')
+                && !part.ends_with('-')
+                && part
+                    .bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        });
+    if is_good {
+        return Ok(());
+    }
+    Err(ApiError::invalid(
+        facts,
+        name,
+        &format!(
+            "metadata.name: Invalid value: {name:?}: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character"
+        ),
+    ))
+}
+
+fn uid_mismatch(wanted: &str, found: &str) -> String {
+    format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}")
+}
+
+fn suffix(mut random: u64) -> String {
+    let letters = SUFFIX.len() as u64;
+    (0..5)
+        .map(|_| {
+            let index = usize::try_from(random % letters).unwrap_or(0);
+            random /= letters;
+            char::from(SUFFIX.get(index).copied().unwrap_or(b'x'))
+        })
+        .collect()
+}

@@ -1,0 +1,100 @@
+//! The listener: TLS, client certificates, HTTP/1.1 and HTTP/2.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tracing::debug;
+
+use super::router;
+use super::shared::Shared;
+
+/// How long a client may take for the handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// As many as kube-apiserver allows; a Go client sends all its watches over one connection.
+const MAX_STREAMS: u32 = 1000;
+
+/// Runs the streams of HTTP/2 connections, so that they end with the server.
+#[derive(Clone)]
+struct Tasks(Arc<Shared>);
+
+impl<F> hyper::rt::Executor<F> for Tasks
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, future: F) {
+        self.0.spawn(async move {
+            future.await;
+        });
+    }
+}
+
+/// Serves until told to stop, then closes the listener and cuts all connections.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    shared: Arc<Shared>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            // Only ever set to true, and gone if the handle is.
+            _ = stop.changed() => break,
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    let (acceptor, shared) = (acceptor.clone(), Arc::clone(&shared));
+                    connections.spawn(connection(stream, acceptor, shared));
+                }
+                Err(error) => {
+                    // Out of file descriptors, most likely: let some connections end.
+                    debug!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            }
+        }
+    }
+    drop(listener);
+    connections.shutdown().await;
+    shared.end_tasks().await;
+}
+
+async fn connection(stream: TcpStream, acceptor: TlsAcceptor, shared: Arc<Shared>) {
+    let _best_effort = stream.set_nodelay(true);
+    let stream = match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            debug!(%error, "handshake failed");
+            return;
+        }
+        Err(_) => return,
+    };
+    let peer = Arc::new(shared.judge(stream.get_ref().1.peer_certificates()));
+    let mut builder = auto::Builder::new(Tasks(Arc::clone(&shared)));
+    builder.http1().timer(TokioTimer::new());
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS);
+    let service = service_fn(move |request| {
+        let (shared, peer) = (Arc::clone(&shared), Arc::clone(&peer));
+        async move { Ok::<_, Infallible>(router::handle(&shared, &peer, request).await) }
+    });
+    if let Err(error) = builder
+        .serve_connection(TokioIo::new(stream), service)
+        .await
+    {
+        debug!(%error, "connection ended");
+    }
+}

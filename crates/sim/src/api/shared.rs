@@ -1,0 +1,125 @@
+//! What all connections of one simulated API server share.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, UNIX_EPOCH};
+
+use kubevitals_tls::ClientAuthority;
+use rustls_pki_types::{CertificateDer, UnixTime};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::faults::Faults;
+use crate::aggregator::Aggregator;
+use crate::auth::User;
+use crate::auth::authorize::{Attempt, Authorizer};
+use crate::auth::tokens::Tokens;
+use crate::objects::PodLogs;
+use crate::store::Store;
+
+/// The state of the server beside its sockets.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<Store>,
+    pub(crate) authorizer: RwLock<Authorizer>,
+    pub(crate) tokens: Tokens,
+    /// Judges the certificates of users.
+    pub(crate) users: ClientAuthority,
+    pub(crate) faults: Faults,
+    pub(crate) aggregator: Aggregator,
+    pub(crate) logs: RwLock<Option<Arc<dyn PodLogs>>>,
+    pub(crate) bookmark_interval: Duration,
+    pub(crate) graceful_pod_deletion: bool,
+    /// Becomes changed when every watch shall send a bookmark.
+    pub(crate) bookmark_now: watch::Sender<u64>,
+    /// Becomes changed when every watch shall end.
+    pub(crate) drop_watches: watch::Sender<u64>,
+    pub(crate) address: SocketAddr,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// The parts that a [`Shared`] is made of.
+pub(crate) struct Parts {
+    pub(crate) store: Arc<Store>,
+    pub(crate) authorizer: Authorizer,
+    pub(crate) users: ClientAuthority,
+    pub(crate) aggregator: Aggregator,
+    pub(crate) bookmark_interval: Duration,
+    pub(crate) graceful_pod_deletion: bool,
+    pub(crate) address: SocketAddr,
+}
+
+/// Who is at the other end of a connection, by their certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// No certificate was shown.
+    Unknown,
+    User(User),
+    /// A certificate was shown that this cluster did not sign.
+    Untrusted,
+}
+
+impl Shared {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            store: parts.store,
+            authorizer: RwLock::new(parts.authorizer),
+            tokens: Tokens::default(),
+            users: parts.users,
+            faults: Faults::default(),
+            aggregator: parts.aggregator,
+            logs: RwLock::default(),
+            bookmark_interval: parts.bookmark_interval,
+            graceful_pod_deletion: parts.graceful_pod_deletion,
+            bookmark_now: watch::Sender::new(0),
+            drop_watches: watch::Sender::new(0),
+            address: parts.address,
+            tasks: Mutex::default(),
+        }
+    }
+
+    /// Runs a task that ends with the server at the latest.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        // What has ended must not pile up.
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+
+    /// Ends all tasks and waits until they have.
+    pub(crate) async fn end_tasks(&self) {
+        let mut tasks =
+            std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        tasks.shutdown().await;
+    }
+
+    pub(crate) fn allows(&self, user: &User, attempt: &Attempt<'_>) -> bool {
+        self.authorizer
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .allows(user, attempt)
+    }
+
+    /// Judges the certificate of a connection.
+    pub(crate) fn judge(&self, chain: Option<&[CertificateDer<'static>]>) -> Peer {
+        let Some(chain) = chain.filter(|chain| !chain.is_empty()) else {
+            return Peer::Unknown;
+        };
+        let now = self
+            .store
+            .now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        if self
+            .users
+            .judge(chain, UnixTime::since_unix_epoch(now))
+            .is_err()
+        {
+            return Peer::Untrusted;
+        }
+        match chain.first().and_then(User::of_certificate) {
+            Some(user) => Peer::User(user.authenticated()),
+            None => Peer::Untrusted,
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Answers that are `Status` objects, in kube-apiserver's words.
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::catalog::Facts;
+use crate::objects::WriteError;
+use crate::store::Expired;
+
+/// A failure as the API tells it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ApiError {
+    pub(crate) code: StatusCode,
+    reason: &'static str,
+    message: String,
+    details: Map<String, Value>,
+    pub(crate) retry_after: Option<u64>,
+    /// With which an expired list can go on, at the price of consistency.
+    pub(crate) continue_token: Option<String>,
+}
+
+impl ApiError {
+    pub(crate) fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: Map::new(),
+            retry_after: None,
+            continue_token: None,
+        }
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    pub(crate) fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    }
+
+    /// An object that is not there.
+    pub(crate) fn not_found(facts: &Facts, name: &str) -> Self {
+        let message = format!(
+            "{} {name:?} not found",
+            qualified(facts.plural, facts.group)
+        );
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(facts.plural, facts.group, name)
+    }
+
+    /// A path that nothing is behind.
+    pub(crate) fn no_such_path() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            "the server could not find the requested resource",
+        )
+    }
+
+    pub(crate) fn method_not_allowed() -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+    }
+
+    pub(crate) fn not_acceptable() -> Self {
+        Self::new(
+            StatusCode::NOT_ACCEPTABLE,
+            "NotAcceptable",
+            "only the following media types are accepted: application/json",
+        )
+    }
+
+    pub(crate) fn unsupported_media_type(accepted: &str) -> Self {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {accepted}"
+        );
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            message,
+        )
+    }
+
+    /// `what` is the rule that was broken, with the name of the parameter before it.
+    pub(crate) fn invalid_options(causes: &[(&str, String)]) -> Self {
+        let texts: Vec<String> = causes
+            .iter()
+            .map(|(field, text)| format!("{field}: {text}"))
+            .collect();
+        let message = match texts.as_slice() {
+            [one] => format!("ListOptions.meta.k8s.io \"\" is invalid: {one}"),
+            many => format!(
+                "ListOptions.meta.k8s.io \"\" is invalid: [{}]",
+                many.join(", ")
+            ),
+        };
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).about(
+            "ListOptions",
+            "meta.k8s.io",
+            "",
+        )
+    }
+
+    pub(crate) fn invalid(facts: &Facts, name: &str, problem: &str) -> Self {
+        let message = format!(
+            "{} {name:?} is invalid: {problem}",
+            qualified(facts.kind, facts.group)
+        );
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).about(
+            facts.kind,
+            facts.group,
+            name,
+        )
+    }
+
+    pub(crate) fn conflict(facts: &Facts, name: &str, problem: &str) -> Self {
+        let message = format!(
+            "Operation cannot be fulfilled on {} {name:?}: {problem}",
+            qualified(facts.plural, facts.group)
+        );
+        Self::new(StatusCode::CONFLICT, "Conflict", message).about(facts.plural, facts.group, name)
+    }
+
+    pub(crate) fn expired(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GONE, "Expired", message)
+    }
+
+    /// The client knows a version that this server has not reached.
+    pub(crate) fn too_large_version(requested: u64, current: u64) -> Self {
+        let message =
+            format!("Timeout: Too large resource version: {requested}, current: {current}");
+        let mut error = Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message);
+        error.details.insert(
+            "causes".to_owned(),
+            json!([{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]),
+        );
+        error
+            .details
+            .insert("retryAfterSeconds".to_owned(), json!(1));
+        error.retry_after = Some(1);
+        error
+    }
+
+    pub(crate) fn too_many_requests(retry_after: u64) -> Self {
+        let mut error = Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "TooManyRequests",
+            "Too many requests, please try again later.",
+        );
+        error
+            .details
+            .insert("retryAfterSeconds".to_owned(), json!(retry_after));
+        error.retry_after = Some(retry_after);
+        error
+    }
+
+    /// How a refused write looks to the client.
+    pub(crate) fn from_write(facts: &Facts, error: WriteError) -> Self {
+        let name = |key: String| key.rsplit('/').next().unwrap_or_default().to_owned();
+        match error {
+            WriteError::AlreadyExists { key, .. } => {
+                let name = name(key);
+                let message = format!(
+                    "{} {name:?} already exists",
+                    qualified(facts.plural, facts.group)
+                );
+                Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(
+                    facts.plural,
+                    facts.group,
+                    &name,
+                )
+            }
+            WriteError::NotFound { key, .. } => Self::not_found(facts, &name(key)),
+            WriteError::Conflict { key, .. } => Self::conflict(facts, &name(key), MODIFIED),
+            WriteError::Invalid { reason, .. } => Self::invalid(facts, "", &reason),
+        }
+    }
+
+    /// Names the object that the failure is about.
+    pub(crate) fn about(mut self, kind: &str, group: &str, name: &str) -> Self {
+        for (key, value) in [("name", name), ("group", group), ("kind", kind)] {
+            if !value.is_empty() {
+                self.details.insert(key.to_owned(), json!(value));
+            }
+        }
+        self
+    }
+
+    pub(crate) fn causes(mut self, causes: Value) -> Self {
+        self.details.insert("causes".to_owned(), causes);
+        self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The `Status` object.
+    pub(crate) fn to_value(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code.as_u16(),
+        });
+        if let Some(token) = &self.continue_token {
+            status["metadata"] = json!({"continue": token});
+        }
+        if !self.details.is_empty()
+            && let Some(status) = status.as_object_mut()
+        {
+            status.insert("details".to_owned(), Value::Object(self.details.clone()));
+        }
+        status
+    }
+}
+
+/// What an update of something that has changed is told.
+pub(crate) const MODIFIED: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
+
+impl From<Expired> for ApiError {
+    fn from(expired: Expired) -> Self {
+        Self::expired(format!(
+            "too old resource version: {} ({})",
+            expired.requested, expired.oldest
+        ))
+    }
+}
+
+/// `pods`, or `leases.coordination.k8s.io`.
+pub(crate) fn qualified(name: &str, group: &str) -> String {
+    if group.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name}.{group}")
+    }
+}
+
+/// The `Status` of a deletion that left no object to show.
+pub(crate) fn deleted(facts: &Facts, name: &str, uid: &Value) -> Value {
+    let mut details = Map::new();
+    details.insert("name".to_owned(), json!(name));
+    if !facts.group.is_empty() {
+        details.insert("group".to_owned(), json!(facts.group));
+    }
+    details.insert("kind".to_owned(), json!(facts.plural));
+    details.insert("uid".to_owned(), uid.clone());
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+}

@@ -1,0 +1,123 @@
+//! Objects as rows and columns, the way `kubectl get` shows them.
+
+mod cells;
+mod columns;
+mod workloads;
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+use super::catalog::Facts;
+use super::request::Parameters;
+use super::status::ApiError;
+use crate::store::{Form, Record};
+
+/// How much of each object a row carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Include {
+    None,
+    Metadata,
+    Object,
+}
+
+/// One column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    /// `string`, `integer`, `boolean` or `date`.
+    pub(crate) kind: &'static str,
+    /// Shown only by `-o wide`.
+    pub(crate) wide: bool,
+}
+
+impl Include {
+    pub(crate) fn parse(parameters: &Parameters) -> Result<Self, ApiError> {
+        match parameters.get("includeObject") {
+            "" | "Metadata" => Ok(Self::Metadata),
+            "None" => Ok(Self::None),
+            "Object" => Ok(Self::Object),
+            other => Err(ApiError::bad_request(format!(
+                "unrecognized includeObject value: {other:?}"
+            ))),
+        }
+    }
+}
+
+/// A `Table` of objects.
+pub(crate) fn document(
+    facts: &'static Facts,
+    records: &[Arc<Record>],
+    include: Include,
+    now: SystemTime,
+    metadata: &Value,
+    with_columns: bool,
+) -> Value {
+    let rows: Vec<Value> = records
+        .iter()
+        .map(|record| {
+            let object = record.value(facts);
+            let cells = cells::cells(facts.resource, &object, now);
+            let shown = match include {
+                Include::None => Value::Null,
+                Include::Object => object,
+                Include::Metadata => {
+                    let mut text = Vec::new();
+                    record.write(&mut text, facts, Form::Metadata);
+                    serde_json::from_slice(&text).unwrap_or_default()
+                }
+            };
+            json!({"cells": cells, "object": shown})
+        })
+        .collect();
+    table(facts, metadata, with_columns, &rows)
+}
+
+/// A bookmark in a watch of tables: a row of empty cells around the bookmark's object.
+pub(crate) fn bookmark(
+    facts: &'static Facts,
+    partial: &Value,
+    metadata: &Value,
+    with_columns: bool,
+) -> Value {
+    let cells: Vec<Value> = columns::columns(facts.resource)
+        .iter()
+        .map(|_| json!(""))
+        .collect();
+    let metadata = json!({"resourceVersion": metadata["resourceVersion"]});
+    table(
+        facts,
+        &metadata,
+        with_columns,
+        &[json!({"cells": cells, "object": partial})],
+    )
+}
+
+fn table(facts: &'static Facts, metadata: &Value, with_columns: bool, rows: &[Value]) -> Value {
+    let definitions: Value = if with_columns {
+        columns::columns(facts.resource)
+            .iter()
+            .map(definition)
+            .collect()
+    } else {
+        Value::Null
+    };
+    json!({
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": definitions,
+        "rows": rows,
+    })
+}
+
+fn definition(column: &Column) -> Value {
+    json!({
+        "name": column.name,
+        "type": column.kind,
+        "format": if column.name == "Name" { "name" } else { "" },
+        "description": "",
+        "priority": i32::from(column.wide),
+    })
+}

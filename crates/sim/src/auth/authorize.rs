@@ -1,0 +1,314 @@
+//! A small authorizer: rules that allow, and nothing else is allowed.
+
+use super::{AUTHENTICATED, MASTERS, UNAUTHENTICATED, User};
+
+/// Allows some users something. Empty lists match nothing, `*` matches everything.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Rule {
+    /// Names of users.
+    pub users: Vec<String>,
+    /// Names of groups.
+    pub groups: Vec<String>,
+    /// Such as `get`, `list`, `watch`.
+    pub verbs: Vec<String>,
+    /// API groups; the core group is the empty string.
+    pub api_groups: Vec<String>,
+    /// Resources, with a slash before a subresource: `pods`, `nodes/stats`, `pods/*`.
+    pub resources: Vec<String>,
+    /// The namespaces in which it holds; empty for all of them and for the cluster scope.
+    pub namespaces: Vec<String>,
+    /// Other paths; a final `*` stands for any end.
+    pub non_resource_urls: Vec<String>,
+}
+
+/// What somebody wants to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attempt<'a> {
+    Resource {
+        verb: &'a str,
+        group: &'a str,
+        resource: &'a str,
+        subresource: &'a str,
+        namespace: &'a str,
+        name: &'a str,
+    },
+    Path {
+        verb: &'a str,
+        path: &'a str,
+    },
+}
+
+/// All rules.
+#[derive(Debug, Clone)]
+pub(crate) struct Authorizer {
+    rules: Vec<Rule>,
+}
+
+impl Rule {
+    /// Lets a user do something with resources everywhere.
+    pub fn for_user<'a>(
+        user: impl Into<String>,
+        verbs: impl IntoIterator<Item = &'a str>,
+        api_group: &str,
+        resources: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        Self {
+            users: vec![user.into()],
+            verbs: owned(verbs),
+            api_groups: vec![api_group.to_owned()],
+            resources: owned(resources),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn is_about(&self, user: &User) -> bool {
+        matches_any(&self.users, &user.name)
+            || user.groups.iter().any(|group| self.groups.contains(group))
+    }
+
+    fn allows(&self, attempt: &Attempt<'_>) -> bool {
+        match *attempt {
+            Attempt::Resource {
+                verb,
+                group,
+                resource,
+                subresource,
+                namespace,
+                ..
+            } => {
+                let resource_matches = self.resources.iter().any(|allowed| {
+                    let (allowed, sub) = allowed.split_once('/').unwrap_or((allowed, ""));
+                    let whole = allowed == "*" && sub.is_empty();
+                    whole
+                        || (allowed == resource || allowed == "*")
+                            && (sub == subresource || sub == "*" && !subresource.is_empty())
+                });
+                resource_matches
+                    && matches_any(&self.verbs, verb)
+                    && matches_any(&self.api_groups, group)
+                    && (self.namespaces.is_empty() || matches_any(&self.namespaces, namespace))
+            }
+            Attempt::Path { verb, path } => {
+                matches_any(&self.verbs, verb)
+                    && self.non_resource_urls.iter().any(|allowed| {
+                        match allowed.strip_suffix('*') {
+                            Some(start) => path.starts_with(start),
+                            None => path == allowed,
+                        }
+                    })
+            }
+        }
+    }
+}
+
+impl Authorizer {
+    /// The given rules, and those that every cluster has: everybody may ask how the server is, and
+    /// everybody known may discover it and ask about themselves.
+    pub(crate) fn new(rules: &[Rule]) -> Self {
+        let health = [
+            "/healthz",
+            "/livez",
+            "/livez/*",
+            "/readyz",
+            "/readyz/*",
+            "/version",
+            "/version/",
+        ];
+        let discovery = [
+            "/api",
+            "/api/*",
+            "/apis",
+            "/apis/*",
+            "/openapi",
+            "/openapi/*",
+        ];
+        let mut all = vec![
+            Rule {
+                groups: owned([AUTHENTICATED, UNAUTHENTICATED]),
+                verbs: owned(["get"]),
+                non_resource_urls: owned(health),
+                ..Rule::default()
+            },
+            Rule {
+                groups: owned([AUTHENTICATED]),
+                verbs: owned(["get"]),
+                non_resource_urls: owned(discovery),
+                ..Rule::default()
+            },
+            Rule {
+                groups: owned([AUTHENTICATED]),
+                verbs: owned(["create"]),
+                api_groups: owned(["authorization.k8s.io", "authentication.k8s.io"]),
+                resources: owned([
+                    "selfsubjectaccessreviews",
+                    "selfsubjectrulesreviews",
+                    "selfsubjectreviews",
+                ]),
+                ..Rule::default()
+            },
+        ];
+        all.extend_from_slice(rules);
+        Self { rules: all }
+    }
+
+    pub(crate) fn allows(&self, user: &User, attempt: &Attempt<'_>) -> bool {
+        user.groups.iter().any(|group| group == MASTERS)
+            || self.rules_of(user).any(|rule| rule.allows(attempt))
+    }
+
+    /// The rules that are about a user.
+    pub(crate) fn rules_of(&self, user: &User) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().filter(move |rule| rule.is_about(user))
+    }
+}
+
+impl Attempt<'_> {
+    /// What a user who may not is told.
+    pub(crate) fn refusal(&self, user: &User) -> String {
+        let user = &user.name;
+        match *self {
+            Attempt::Path { verb, path } => {
+                format!("forbidden: User {user:?} cannot {verb} path {path:?}")
+            }
+            Attempt::Resource {
+                verb,
+                group,
+                resource,
+                subresource,
+                namespace,
+                name,
+            } => {
+                let full = if subresource.is_empty() {
+                    resource.to_owned()
+                } else {
+                    format!("{resource}/{subresource}")
+                };
+                let scope = if namespace.is_empty() {
+                    "at the cluster scope".to_owned()
+                } else {
+                    format!("in the namespace {namespace:?}")
+                };
+                let subject = match (group, name) {
+                    ("", "") => resource.to_owned(),
+                    ("", name) => format!("{resource} {name:?}"),
+                    (group, "") => format!("{resource}.{group}"),
+                    (group, name) => format!("{resource}.{group} {name:?}"),
+                };
+                format!(
+                    "{subject} is forbidden: User {user:?} cannot {verb} resource {full:?} in API group {group:?} {scope}"
+                )
+            }
+        }
+    }
+}
+
+fn owned<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    texts.into_iter().map(str::to_owned).collect()
+}
+
+fn matches_any(allowed: &[String], wanted: &str) -> bool {
+    allowed
+        .iter()
+        .any(|allowed| allowed == "*" || allowed == wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt<'a>(
+        verb: &'a str,
+        resource: &'a str,
+        subresource: &'a str,
+        namespace: &'a str,
+    ) -> Attempt<'a> {
+        Attempt::Resource {
+            verb,
+            group: "",
+            resource,
+            subresource,
+            namespace,
+            name: "",
+        }
+    }
+
+    #[test]
+    fn only_what_a_rule_allows_is_allowed() {
+        let authorizer = Authorizer::new(&[Rule::for_user(
+            "ann",
+            ["get", "list"],
+            "",
+            ["pods", "nodes/*"],
+        )]);
+        let ann = User::new("ann", []).authenticated();
+        assert!(authorizer.allows(&ann, &attempt("list", "pods", "", "x")));
+        assert!(authorizer.allows(&ann, &attempt("get", "nodes", "stats", "")));
+        assert!(!authorizer.allows(&ann, &attempt("get", "nodes", "", "")));
+        assert!(!authorizer.allows(&ann, &attempt("get", "pods", "log", "x")));
+        assert!(!authorizer.allows(&ann, &attempt("delete", "pods", "", "x")));
+        assert!(authorizer.allows(
+            &ann,
+            &Attempt::Path {
+                verb: "get",
+                path: "/apis/apps"
+            }
+        ));
+        assert!(!authorizer.allows(
+            &User::anonymous(),
+            &Attempt::Path {
+                verb: "get",
+                path: "/apis"
+            }
+        ));
+        assert!(authorizer.allows(
+            &User::anonymous(),
+            &Attempt::Path {
+                verb: "get",
+                path: "/livez"
+            }
+        ));
+        let admin = User::new("root", [MASTERS]);
+        assert!(authorizer.allows(&admin, &attempt("delete", "secrets", "", "kube-system")));
+    }
+
+    #[test]
+    fn rules_may_hold_in_a_namespace_only() {
+        let rule = Rule {
+            namespaces: vec!["x".to_owned()],
+            ..Rule::for_user("ann", ["*"], "*", ["*"])
+        };
+        let authorizer = Authorizer::new(&[rule]);
+        let ann = User::new("ann", []);
+        assert!(authorizer.allows(&ann, &attempt("get", "pods", "log", "x")));
+        assert!(!authorizer.allows(&ann, &attempt("get", "pods", "", "y")));
+    }
+
+    #[test]
+    fn refusals_read_as_the_real_ones() {
+        let user = User::new("ann", []);
+        assert_eq!(
+            attempt("list", "pods", "", "x").refusal(&user),
+            "pods is forbidden: User \"ann\" cannot list resource \"pods\" in API group \"\" in the namespace \"x\""
+        );
+        let lease = Attempt::Resource {
+            verb: "get",
+            group: "coordination.k8s.io",
+            resource: "leases",
+            subresource: "",
+            namespace: "",
+            name: "l",
+        };
+        assert_eq!(
+            lease.refusal(&user),
+            "leases.coordination.k8s.io \"l\" is forbidden: User \"ann\" cannot get resource \"leases\" in API group \"coordination.k8s.io\" at the cluster scope"
+        );
+        assert_eq!(
+            Attempt::Path {
+                verb: "get",
+                path: "/metrics"
+            }
+            .refusal(&user),
+            "forbidden: User \"ann\" cannot get path \"/metrics\""
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! Bearer tokens: fixed ones, and those that the cluster issues.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use super::User;
+use crate::error::SimError;
+
+/// The most tokens that are known at once; the ones that end first make room.
+const MAX_TOKENS: usize = 10_000;
+
+/// All tokens.
+#[derive(Default)]
+pub(crate) struct Tokens {
+    known: Mutex<HashMap<String, Token>>,
+}
+
+#[derive(Debug, Clone)]
+struct Token {
+    user: User,
+    /// `None` for ever.
+    expires: Option<SystemTime>,
+}
+
+impl Tokens {
+    /// Makes a token known.
+    pub(crate) fn add(&self, token: String, user: User, expires: Option<SystemTime>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MAX_TOKENS {
+            let first_to_end = known
+                .iter()
+                .filter_map(|(token, entry)| Some((entry.expires?, token)))
+                .min()
+                .map(|(_, token)| token.clone());
+            if let Some(token) = first_to_end {
+                known.remove(&token);
+            }
+        }
+        known.insert(token, Token { user, expires });
+    }
+
+    /// Makes a new token for a user.
+    pub(crate) fn issue(
+        &self,
+        user: User,
+        now: SystemTime,
+        validity: Option<Duration>,
+    ) -> Result<String, SimError> {
+        let mut random = [0; 24];
+        rustls::crypto::aws_lc_rs::default_provider()
+            .secure_random
+            .fill(&mut random)
+            .map_err(|_| SimError::Random)?;
+        let token: String = "sim-"
+            .chars()
+            .chain(random.iter().flat_map(|byte| hex(*byte)))
+            .collect();
+        let expires = validity.and_then(|validity| now.checked_add(validity));
+        self.add(token.clone(), user, expires);
+        Ok(token)
+    }
+
+    /// Whose token it is.
+    pub(crate) fn user(&self, token: &str, now: SystemTime) -> Option<User> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = known.get(token)?;
+        if entry.expires.is_some_and(|expires| expires <= now) {
+            return None;
+        }
+        Some(entry.user.clone().authenticated())
+    }
+}
+
+fn hex(byte: u8) -> [char; 2] {
+    [byte >> 4, byte & 15].map(|digit| char::from_digit(u32::from(digit), 16).unwrap_or('0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    #[test]
+    fn issued_tokens_end() {
+        let tokens = Tokens::default();
+        let hour = Duration::from_secs(3600);
+        let token = tokens
+            .issue(User::service_account("x", "app"), UNIX_EPOCH, Some(hour))
+            .unwrap();
+        let user = tokens.user(&token, UNIX_EPOCH).unwrap();
+        assert_eq!(user.name, "system:serviceaccount:x:app");
+        assert_eq!(
+            user.groups,
+            [
+                "system:serviceaccounts",
+                "system:serviceaccounts:x",
+                "system:authenticated"
+            ]
+        );
+        assert_eq!(tokens.user(&token, UNIX_EPOCH + hour), None);
+        assert_eq!(tokens.user("sim-", UNIX_EPOCH), None);
+    }
+
+    #[test]
+    fn there_is_a_bound() {
+        let tokens = Tokens::default();
+        for n in 0..(MAX_TOKENS as u64 + 5) {
+            let expires = UNIX_EPOCH + Duration::from_secs(100 + n);
+            tokens.add(n.to_string(), User::default(), Some(expires));
+        }
+        assert_eq!(tokens.known.lock().unwrap().len(), MAX_TOKENS);
+        assert_eq!(tokens.user("0", UNIX_EPOCH), None);
+        assert!(tokens.user("10004", UNIX_EPOCH).is_some());
+    }
+}

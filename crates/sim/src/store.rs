@@ -1,0 +1,402 @@
+//! The objects of the simulated cluster: one counter of versions, compact records, and a bounded
+//! log of changes for each resource.
+//!
+//! Watches do not each have a queue: they read the shared log from where they are and are woken
+//! when it grows. A thousand watches cost a write no more than one does, and one that does not read
+//! holds on to nothing; when the log has moved past it, it is ended.
+
+pub(crate) mod fields;
+pub(crate) mod labels;
+pub(crate) mod log;
+pub(crate) mod record;
+pub(crate) mod snapshot;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::SystemTime;
+
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+
+use crate::api::catalog::{self, Facts};
+use crate::objects::{ObjectWriter, Resource, WriteError};
+
+pub(crate) use fields::FieldSelector;
+pub(crate) use labels::LabelSelector;
+pub(crate) use log::Change;
+pub use log::HistoryLimits;
+use log::Log;
+pub(crate) use record::{Content, Form, Record};
+pub(crate) use snapshot::{Expired, Query, Snapshot};
+
+/// Where the time comes from that objects are stamped with.
+pub type WallClock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+
+/// All objects.
+pub(crate) struct Store {
+    inner: RwLock<Inner>,
+    /// For each resource, tells watches that the log has grown.
+    wakes: BTreeMap<Resource, watch::Sender<u64>>,
+    limits: HistoryLimits,
+    clock: WallClock,
+    /// The state of the generator of uids; the same seed gives the same uids.
+    uids: AtomicU64,
+}
+
+#[derive(Default)]
+struct Inner {
+    version: u64,
+    shelves: BTreeMap<Resource, Shelf>,
+}
+
+#[derive(Default)]
+struct Shelf {
+    objects: BTreeMap<Arc<str>, Arc<Record>>,
+    log: Log,
+}
+
+/// What must be there for a write to go through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expect {
+    /// Nothing of that name.
+    Absent,
+    /// Some object.
+    Present,
+    /// The object exactly as of this version.
+    Version(u64),
+}
+
+impl Store {
+    pub(crate) fn new(limits: HistoryLimits, clock: WallClock, seed: u64) -> Self {
+        let wakes = catalog::all()
+            .iter()
+            .map(|facts| (facts.resource, watch::Sender::new(0)))
+            .collect();
+        Self {
+            inner: RwLock::default(),
+            wakes,
+            limits,
+            clock,
+            uids: AtomicU64::new(seed),
+        }
+    }
+
+    /// The current time of the simulated cluster.
+    pub(crate) fn now(&self) -> SystemTime {
+        (self.clock)()
+    }
+
+    /// The version of the last write.
+    pub(crate) fn version(&self) -> u64 {
+        self.read().version
+    }
+
+    /// How many objects of a resource there are.
+    pub(crate) fn count(&self, resource: Resource) -> usize {
+        self.read()
+            .shelves
+            .get(&resource)
+            .map_or(0, |shelf| shelf.objects.len())
+    }
+
+    pub(crate) fn get(&self, resource: Resource, key: &str) -> Option<Arc<Record>> {
+        self.read()
+            .shelves
+            .get(&resource)?
+            .objects
+            .get(key)
+            .map(Arc::clone)
+    }
+
+    /// Writes an object. Writing what is there already changes nothing.
+    pub(crate) fn put(
+        &self,
+        resource: Resource,
+        mut object: Map<String, Value>,
+        expect: Expect,
+    ) -> Result<Arc<Record>, WriteError> {
+        let facts = catalog::facts(resource);
+        let key = key_of(facts, &object)?;
+        self.stamp(facts, &key, &mut object);
+        let content = Content::encode(facts, &object)?;
+        drop(object);
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let version = inner.version + 1;
+        let shelf = inner.shelves.entry(resource).or_default();
+        let previous = shelf.objects.get(&*key).map(Arc::clone);
+        check(resource, &key, previous.as_deref(), expect)?;
+        let key = match &previous {
+            Some(previous) if previous.content().is_same(&content) => {
+                return Ok(Arc::clone(previous));
+            }
+            Some(previous) => Arc::clone(previous.key()),
+            None => Arc::from(key),
+        };
+        let record = Arc::new(Record::new(key, version, content));
+        shelf
+            .objects
+            .insert(Arc::clone(record.key()), Arc::clone(&record));
+        let change = Change {
+            version,
+            current: Some(Arc::clone(&record)),
+            previous,
+        };
+        shelf.log.push(change, self.limits);
+        inner.version = version;
+        drop(inner);
+        self.wake(resource, version);
+        Ok(record)
+    }
+
+    /// Removes an object, and returns its last state and the version of its removal.
+    pub(crate) fn remove(
+        &self,
+        resource: Resource,
+        key: &str,
+        expect: Expect,
+    ) -> Result<(Arc<Record>, u64), WriteError> {
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let version = inner.version + 1;
+        let shelf = inner.shelves.entry(resource).or_default();
+        check(
+            resource,
+            key,
+            shelf.objects.get(key).map(AsRef::as_ref),
+            expect,
+        )?;
+        let Some(previous) = shelf.objects.remove(key) else {
+            return Err(WriteError::NotFound {
+                resource,
+                key: key.to_owned(),
+            });
+        };
+        let change = Change {
+            version,
+            current: None,
+            previous: Some(Arc::clone(&previous)),
+        };
+        shelf.log.push(change, self.limits);
+        inner.version = version;
+        drop(inner);
+        self.wake(resource, version);
+        Ok((previous, version))
+    }
+
+    /// Forgets all changes so far: who wants to watch from an earlier version must list again.
+    pub(crate) fn compact(&self) {
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let now = inner.version;
+        for facts in catalog::all() {
+            inner
+                .shelves
+                .entry(facts.resource)
+                .or_default()
+                .log
+                .compact(now);
+        }
+    }
+
+    /// Up to `limit` changes after a version, and the version that the store had at that moment.
+    pub(crate) fn changes(
+        &self,
+        resource: Resource,
+        after: u64,
+        limit: usize,
+    ) -> Result<(Vec<Change>, u64), Expired> {
+        let inner = self.read();
+        let changes = match inner.shelves.get(&resource) {
+            None => Some(Vec::new()),
+            Some(shelf) => shelf.log.after(after, limit),
+        };
+        changes
+            .map(|changes| (changes, inner.version))
+            .ok_or_else(|| Expired {
+                requested: after,
+                oldest: inner
+                    .shelves
+                    .get(&resource)
+                    .map_or(0, |shelf| shelf.log.compacted()),
+            })
+    }
+
+    /// Becomes changed whenever the resource changes.
+    pub(crate) fn subscribe(&self, resource: Resource) -> watch::Receiver<u64> {
+        match self.wakes.get(&resource) {
+            Some(wake) => wake.subscribe(),
+            None => watch::Sender::new(0).subscribe(),
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self, resource: Resource, version: u64) {
+        if let Some(wake) = self.wakes.get(&resource) {
+            wake.send_modify(|latest| *latest = version.max(*latest));
+        }
+    }
+
+    /// Fills in what every object has. An object that is replaced keeps its identity.
+    fn stamp(&self, facts: &Facts, key: &str, object: &mut Map<String, Value>) {
+        let Some(Value::Object(metadata)) = object.get_mut("metadata") else {
+            return;
+        };
+        let lacks = |metadata: &Map<String, Value>, name: &str| {
+            metadata
+                .get(name)
+                .is_none_or(|value| value.is_null() || value == "")
+        };
+        if !lacks(metadata, "uid") && !lacks(metadata, "creationTimestamp") {
+            return;
+        }
+        let mut existing = self
+            .get(facts.resource, key)
+            .map(|record| record.metadata(facts))
+            .unwrap_or_default();
+        if lacks(metadata, "uid") {
+            let uid = existing
+                .remove("uid")
+                .unwrap_or_else(|| Value::String(self.next_uid()));
+            metadata.insert("uid".to_owned(), uid);
+        }
+        if lacks(metadata, "creationTimestamp") {
+            let created = existing
+                .remove("creationTimestamp")
+                .unwrap_or_else(|| Value::String(timestamp(self.now())));
+            metadata.insert("creationTimestamp".to_owned(), created);
+        }
+    }
+
+    /// A number that looks random and differs from call to call (the `SplitMix64` generator).
+    pub(crate) fn next_random(&self) -> u64 {
+        let mut z = self
+            .uids
+            .fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn next_uid(&self) -> String {
+        let (high, low) = (self.next_random(), self.next_random());
+        format!(
+            "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+            high >> 32,
+            (high >> 16) & 0xffff,
+            high & 0xfff,
+            0x8000 | ((low >> 48) & 0x3fff),
+            low & 0xffff_ffff_ffff,
+        )
+    }
+}
+
+impl ObjectWriter for Store {
+    fn create(&self, resource: Resource, object: Value) -> Result<u64, WriteError> {
+        let object = as_map(resource, object)?;
+        Ok(self.put(resource, object, Expect::Absent)?.version())
+    }
+
+    fn replace(&self, resource: Resource, object: Value) -> Result<u64, WriteError> {
+        let object = as_map(resource, object)?;
+        Ok(self.put(resource, object, Expect::Present)?.version())
+    }
+
+    fn delete(
+        &self,
+        resource: Resource,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<u64, WriteError> {
+        let key = join_key(namespace.unwrap_or_default(), name);
+        Ok(self.remove(resource, &key, Expect::Present)?.1)
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("version", &self.version())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The key of an object: as in etcd, the order of keys is the order of lists.
+pub(crate) fn join_key(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{namespace}/{name}")
+    }
+}
+
+/// A time as Kubernetes writes it: RFC 3339 in UTC, to the second.
+pub(crate) fn timestamp(time: SystemTime) -> String {
+    jiff::Timestamp::try_from(time)
+        .map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+        .unwrap_or_default()
+}
+
+fn as_map(resource: Resource, object: Value) -> Result<Map<String, Value>, WriteError> {
+    match object {
+        Value::Object(object) => Ok(object),
+        _ => Err(WriteError::Invalid {
+            resource,
+            reason: "it is not a JSON object".to_owned(),
+        }),
+    }
+}
+
+fn key_of(facts: &Facts, object: &Map<String, Value>) -> Result<String, WriteError> {
+    let member = |name: &str| {
+        object
+            .get("metadata")
+            .and_then(|metadata| metadata.get(name))
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let (namespace, name) = (member("namespace"), member("name"));
+    let invalid = |reason: &str| WriteError::Invalid {
+        resource: facts.resource,
+        reason: reason.to_owned(),
+    };
+    if name.is_empty() || name.contains('/') {
+        return Err(invalid("metadata.name is missing or holds a slash"));
+    }
+    if facts.namespaced == namespace.is_empty() || namespace.contains('/') {
+        return Err(invalid(
+            "metadata.namespace does not fit the scope of the resource",
+        ));
+    }
+    Ok(join_key(namespace, name))
+}
+
+fn check(
+    resource: Resource,
+    key: &str,
+    existing: Option<&Record>,
+    expect: Expect,
+) -> Result<(), WriteError> {
+    let key = || key.to_owned();
+    match (expect, existing) {
+        (Expect::Absent, None) | (Expect::Present, Some(_)) => Ok(()),
+        (Expect::Absent, Some(_)) => Err(WriteError::AlreadyExists {
+            resource,
+            key: key(),
+        }),
+        (_, None) => Err(WriteError::NotFound {
+            resource,
+            key: key(),
+        }),
+        (Expect::Version(version), Some(record)) if record.version() == version => Ok(()),
+        (Expect::Version(_), Some(_)) => Err(WriteError::Conflict {
+            resource,
+            key: key(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,332 @@
+//! One stored object: its JSON text and just what selectors need of it.
+//!
+//! The text is kept from behind `"metadata":{"resourceVersion":"N",` on. An object can so be
+//! rendered with any resourceVersion (a deletion carries its own), as a list item (which has no
+//! kind), or as `PartialObjectMetadata`, without parsing it again; and 150,000 pods cost little more
+//! than their text.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use crate::api::catalog::Facts;
+use crate::objects::{Resource, WriteError};
+
+/// An object as stored.
+#[derive(Debug)]
+pub(crate) struct Record {
+    key: Arc<str>,
+    version: u64,
+    content: Content,
+}
+
+/// What an object consists of, before it has a resourceVersion.
+#[derive(Debug, Clone)]
+pub(crate) struct Content {
+    /// The text from the second member of `metadata` on.
+    rest: Bytes,
+    /// How much of `rest` belongs to `metadata`, with its closing brace.
+    metadata_len: usize,
+    /// `key NUL value NUL …`.
+    labels: Box<str>,
+    /// The values of the selectable fields in the order of the catalog, each ended by NUL.
+    fields: Box<str>,
+}
+
+/// How to render an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// With kind and apiVersion.
+    Object,
+    /// Without them, as inside a list.
+    Item,
+    /// As `PartialObjectMetadata`.
+    Metadata,
+}
+
+impl Content {
+    /// Encodes an object. Its kind and apiVersion are those of the resource, whatever it says, and
+    /// its resourceVersion is left out.
+    pub(crate) fn encode(facts: &Facts, object: &Map<String, Value>) -> Result<Self, WriteError> {
+        let invalid = |reason: &str| WriteError::Invalid {
+            resource: facts.resource,
+            reason: reason.to_owned(),
+        };
+        let Some(Value::Object(metadata)) = object.get("metadata") else {
+            return Err(invalid("metadata is missing"));
+        };
+        let mut text = Vec::with_capacity(1024);
+        let members = metadata
+            .iter()
+            .filter(|(name, _)| !matches!(name.as_str(), "resourceVersion" | "selfLink"));
+        write_members(&mut text, members);
+        if text.is_empty() {
+            return Err(invalid("metadata is empty"));
+        }
+        text.push(b'}');
+        let metadata_len = text.len();
+        let others = object
+            .iter()
+            .filter(|(name, _)| !matches!(name.as_str(), "metadata" | "kind" | "apiVersion"));
+        let mut rest = Vec::new();
+        write_members(&mut rest, others);
+        if !rest.is_empty() {
+            text.push(b',');
+            text.append(&mut rest);
+        }
+        text.push(b'}');
+        Ok(Self {
+            rest: Bytes::from(text),
+            metadata_len,
+            labels: pack_labels(metadata).ok_or_else(|| invalid("a label holds a NUL"))?,
+            fields: pack_fields(facts, object).ok_or_else(|| invalid("a field holds a NUL"))?,
+        })
+    }
+
+    /// Whether storing the other one would change nothing.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.rest == other.rest
+    }
+}
+
+impl Record {
+    pub(crate) fn new(key: Arc<str>, version: u64, content: Content) -> Self {
+        Self {
+            key,
+            version,
+            content,
+        }
+    }
+
+    /// `namespace/name`, or the name.
+    pub(crate) fn key(&self) -> &Arc<str> {
+        &self.key
+    }
+
+    /// The resourceVersion of the last write.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(crate) fn content(&self) -> &Content {
+        &self.content
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.key.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Empty for objects without a namespace.
+    pub(crate) fn namespace(&self) -> &str {
+        self.key
+            .split_once('/')
+            .map_or("", |(namespace, _)| namespace)
+    }
+
+    /// About how much memory it takes.
+    pub(crate) fn size(&self) -> usize {
+        self.content.rest.len()
+            + self.content.labels.len()
+            + self.content.fields.len()
+            + self.key.len()
+            + size_of::<Self>()
+    }
+
+    /// The value of a label.
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+        let mut parts = self.content.labels.split_terminator('\0');
+        while let Some(found) = parts.next() {
+            let value = parts.next()?;
+            if found == key {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    /// The value of the selectable field at a place in the catalog.
+    pub(crate) fn field(&self, index: usize) -> &str {
+        self.content.fields.split('\0').nth(index).unwrap_or("")
+    }
+
+    /// Renders the object as of its own version.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, facts: &Facts, form: Form) {
+        self.write_at(out, facts, form, self.version);
+    }
+
+    /// Renders the object with a given resourceVersion.
+    pub(crate) fn write_at(&self, out: &mut Vec<u8>, facts: &Facts, form: Form, version: u64) {
+        out.push(b'{');
+        match form {
+            Form::Object => {
+                out.extend_from_slice(b"\"kind\":\"");
+                out.extend_from_slice(facts.kind.as_bytes());
+                out.extend_from_slice(b"\",\"apiVersion\":\"");
+                out.extend_from_slice(facts.api_version().as_bytes());
+                out.extend_from_slice(b"\",");
+            }
+            Form::Item => {}
+            Form::Metadata => out.extend_from_slice(
+                b"\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/v1\",",
+            ),
+        }
+        out.extend_from_slice(b"\"metadata\":{\"resourceVersion\":\"");
+        out.extend_from_slice(version.to_string().as_bytes());
+        out.extend_from_slice(b"\",");
+        let rest = &self.content.rest;
+        if form == Form::Metadata {
+            out.extend_from_slice(rest.get(..self.content.metadata_len).unwrap_or_default());
+            out.push(b'}');
+        } else {
+            out.extend_from_slice(rest);
+        }
+    }
+
+    /// The whole object as a tree, with kind, apiVersion and resourceVersion.
+    pub(crate) fn value(&self, facts: &Facts) -> Value {
+        let mut text = Vec::with_capacity(self.content.rest.len() + 128);
+        self.write(&mut text, facts, Form::Object);
+        serde_json::from_slice(&text).expect("the text was written by this module")
+    }
+
+    /// `metadata` alone as a tree.
+    pub(crate) fn metadata(&self, facts: &Facts) -> Map<String, Value> {
+        let mut text = Vec::with_capacity(self.content.metadata_len + 128);
+        self.write(&mut text, facts, Form::Metadata);
+        match serde_json::from_slice(&text) {
+            Ok(Value::Object(mut partial)) => match partial.remove("metadata") {
+                Some(Value::Object(metadata)) => metadata,
+                _ => Map::new(),
+            },
+            _ => Map::new(),
+        }
+    }
+}
+
+fn write_members<'a>(out: &mut Vec<u8>, members: impl Iterator<Item = (&'a String, &'a Value)>) {
+    for (index, (name, value)) in members.enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        serde_json::to_writer(&mut *out, name).expect("writing to memory does not fail");
+        out.push(b':');
+        serde_json::to_writer(&mut *out, value).expect("writing to memory does not fail");
+    }
+}
+
+fn pack_labels(metadata: &Map<String, Value>) -> Option<Box<str>> {
+    let mut packed = String::new();
+    if let Some(Value::Object(labels)) = metadata.get("labels") {
+        for (key, value) in labels {
+            let value = value.as_str().unwrap_or_default();
+            if key.contains('\0') || value.contains('\0') {
+                return None;
+            }
+            packed.push_str(key);
+            packed.push('\0');
+            packed.push_str(value);
+            packed.push('\0');
+        }
+    }
+    Some(packed.into())
+}
+
+fn pack_fields(facts: &Facts, object: &Map<String, Value>) -> Option<Box<str>> {
+    let mut packed = String::new();
+    for path in facts.fields {
+        let value = field_value(facts.resource, path, object);
+        if value.contains('\0') {
+            return None;
+        }
+        packed.push_str(&value);
+        packed.push('\0');
+    }
+    Some(packed.into())
+}
+
+/// The value of a selectable field, with the defaults that the typed API server has.
+fn field_value(resource: Resource, path: &str, object: &Map<String, Value>) -> String {
+    let path = match (resource, path) {
+        (Resource::Jobs, "status.successful") => "status.succeeded",
+        (Resource::Events, "source") => "source.component",
+        (_, path) => path,
+    };
+    let mut parts = path.split('.');
+    let found = parts
+        .next()
+        .and_then(|first| object.get(first))
+        .and_then(|value| parts.try_fold(value, |value, part| value.get(part)));
+    match (found, path) {
+        (Some(Value::String(text)), _) => text.clone(),
+        (Some(Value::Bool(flag)), _) => flag.to_string(),
+        (Some(Value::Number(number)), _) => number.to_string(),
+        (_, "spec.unschedulable" | "spec.hostNetwork") => "false".to_owned(),
+        (_, "status.replicas" | "status.succeeded") => "0".to_owned(),
+        (_, "source.component") => object
+            .get("reportingComponent")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned(),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::catalog;
+
+    fn record(resource: Resource, object: &Value) -> Record {
+        let facts = catalog::facts(resource);
+        let content = Content::encode(facts, object.as_object().unwrap()).unwrap();
+        Record::new(Arc::from("default/web"), 7, content)
+    }
+
+    #[test]
+    fn every_form_is_whole_json() {
+        let facts = catalog::facts(Resource::Pods);
+        let pod = record(
+            Resource::Pods,
+            &json!({
+                "kind": "Nonsense",
+                "metadata": {"name": "web", "namespace": "default", "resourceVersion": "3",
+                             "labels": {"app": "web", "tier": "front"}},
+                "spec": {"nodeName": "n1"},
+                "status": {"phase": "Running"},
+            }),
+        );
+        let render = |form, version| {
+            let mut out = Vec::new();
+            pod.write_at(&mut out, facts, form, version);
+            serde_json::from_slice::<Value>(&out).unwrap()
+        };
+        let object = render(Form::Object, 7);
+        assert_eq!(object["kind"], "Pod");
+        assert_eq!(object["apiVersion"], "v1");
+        assert_eq!(object["metadata"]["resourceVersion"], "7");
+        assert_eq!(object["status"]["phase"], "Running");
+        let item = render(Form::Item, 9);
+        assert_eq!(item.get("kind"), None);
+        assert_eq!(item["metadata"]["resourceVersion"], "9");
+        let partial = render(Form::Metadata, 7);
+        assert_eq!(partial["kind"], "PartialObjectMetadata");
+        assert_eq!(partial["metadata"]["labels"]["tier"], "front");
+        assert_eq!(partial.get("spec"), None);
+        assert_eq!(pod.value(facts), object);
+        assert_eq!(pod.label("tier"), Some("front"));
+        assert_eq!(pod.label("web"), None);
+        assert_eq!((pod.field(0), pod.field(5)), ("n1", "Running"));
+        assert_eq!((pod.namespace(), pod.name()), ("default", "web"));
+    }
+
+    #[test]
+    fn an_object_of_metadata_alone_is_whole_json() {
+        let facts = catalog::facts(Resource::Nodes);
+        let node = record(Resource::Nodes, &json!({"metadata": {"name": "n1"}}));
+        assert_eq!(node.value(facts)["metadata"]["name"], "n1");
+        assert_eq!(node.field(0), "false");
+    }
+}

@@ -1,0 +1,71 @@
+//! What goes wrong on command.
+
+use std::time::Duration;
+
+use kubevitals_sim::api::{Effect, Extent, History, RequestFault};
+use kubevitals_sim::objects::Resource;
+
+use crate::support::{add_pods, admin, sim};
+
+#[tokio::test]
+async fn requests_fail_as_told() {
+    let sim = sim().await;
+    let client = admin(&sim);
+    for (effect, code, reason) in [
+        (Effect::Expired, 410, "Expired"),
+        (Effect::TooManyRequests(7), 429, "TooManyRequests"),
+        (Effect::InternalError, 500, "InternalError"),
+        (Effect::Unavailable, 503, "ServiceUnavailable"),
+    ] {
+        sim.inject(
+            RequestFault::always(effect)
+                .on_resource("pods")
+                .to(Extent::Next(1)),
+        );
+        assert_eq!(client.get("/api/v1/nodes").await.code, 200);
+        let answer = client.get("/api/v1/pods").await;
+        assert_eq!(
+            (answer.status().0, answer.status().1.as_str()),
+            (code, reason)
+        );
+        if code == 429 {
+            assert_eq!(answer.headers["retry-after"], "7");
+        }
+        assert_eq!(client.get("/api/v1/pods").await.code, 200);
+    }
+    sim.inject(RequestFault::always(Effect::Delay(Duration::from_millis(
+        30,
+    ))));
+    let start = tokio::time::Instant::now();
+    client.get("/livez").await;
+    assert!(start.elapsed() >= Duration::from_millis(30));
+    sim.clear_faults();
+    sim.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_restart_keeps_or_loses_history() {
+    let mut sim = sim().await;
+    add_pods(&sim, &["a"]);
+    let version = sim.resource_version();
+    let client = admin(&sim);
+    let path = format!("/api/v1/pods?watch=1&resourceVersion={version}");
+    let mut cut = client.watch(&path).await;
+    sim.restart(History::Keep).await.unwrap();
+    assert_eq!(cut.next().await, None);
+    add_pods(&sim, &["b"]);
+    assert_eq!(client.watch(&path).await.brief().await.unwrap().1, "b");
+    sim.restart(History::Lose).await.unwrap();
+    assert_eq!(
+        client.watch(&path).await.next().await.unwrap()["object"]["code"],
+        410
+    );
+    assert_eq!(sim.count(Resource::Pods), 2);
+    let address = sim.address();
+    sim.stop().await;
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+    sim.resume().await.unwrap();
+    assert_eq!(client.get("/livez").await.code, 200);
+    sim.shutdown().await;
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}
