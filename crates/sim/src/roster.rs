@@ -14,6 +14,11 @@ use crate::workload::Pod;
 /// taken before it left has been replaced by a newer one.
 const DEPARTED_FOR_MILLIS: u64 = 2 * usage::MAX_SAMPLE_GAP_MILLIS;
 
+/// 127.1.0.1: away from 127.0.0.1, where a machine's own services listen.
+const FIRST_ADDRESS: u32 = 0x7F01_0001;
+/// As many nodes have an address of their own: from 127.1.0.1 to the end of 127.0.0.0/8.
+pub const MAX_NODES: usize = 0x00FE_FFFE;
+
 /// All nodes of a simulated cluster.
 #[derive(Debug)]
 pub struct Roster {
@@ -84,11 +89,6 @@ impl Roster {
         (index < self.nodes.len()).then_some(index)
     }
 }
-
-/// 127.1.0.1: away from 127.0.0.1, where a machine's own services listen.
-const FIRST_ADDRESS: u32 = 0x7F01_0001;
-/// The nodes that fit between [`FIRST_ADDRESS`] and the end of 127.0.0.0/8.
-pub const MAX_NODES: usize = 0x00FE_FFFE;
 
 fn loopback(index: usize) -> Ipv4Addr {
     let offset = u32::try_from(index.min(MAX_NODES - 1)).unwrap_or(0);

@@ -27,6 +27,8 @@ use crate::clock::Clock;
 use crate::faults::{Fault, Faults};
 use crate::roster::Roster;
 
+/// How long to wait when no connection can be accepted.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What all connections of a fleet share.
@@ -65,7 +67,7 @@ pub(crate) async fn listen(listener: TcpListener, speaker: Speaker, shared: Arc<
         };
         let (permit, Ok((stream, _))) = accepted else {
             // Out of files, most likely: somebody must close one first.
-            tokio::task::yield_now().await;
+            tokio::time::sleep(ACCEPT_RETRY).await;
             continue;
         };
         let Some(index) = speaker.index(&stream, &shared.roster) else {
