@@ -1,1 +1,229 @@
-//! .
+//! A whole cluster in one process: API server, kubelets and pods that live.
+//!
+//! The kubelets' certificates are signed by the cluster's authority, and kubelets ask the API server's own users, tokens
+//! and rules who may read them, as kubelets with webhook authentication do.
+//!
+//! Faults of nodes can be switched from outside by anyone who may write ConfigMaps: the key `faults` of the ConfigMap
+//! `kube-system/kubevitals-sim` holds what `--fault` takes, separated by commas, spaces or newlines. What it holds joins
+//! the faults from the start; deleting it heals.
+
+mod fault_map;
+mod gatekeeper;
+mod logs;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use kubevitals_model::Timestamp;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use self::gatekeeper::ClusterGatekeeper;
+use self::logs::SimulatedLogs;
+use crate::api::{SimApi, SimApiConfig, SimApiHandle, SimError};
+use crate::clock::{Clock, SystemClock};
+use crate::faults::FaultSpec;
+use crate::kubelet::{Binding, Fleet, FleetConfig, FleetError};
+use crate::objects::Resource;
+use crate::roster::Roster;
+use crate::seed::Seed;
+use crate::workload::{Workload, WorkloadConfig, WorkloadHandle, drive};
+
+/// How often progress is told while the cluster is populated.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+
+/// How a simulated cluster shall be.
+pub struct SimClusterConfig {
+    /// Nodes.
+    pub nodes: usize,
+    /// What runs on them.
+    pub workload: WorkloadConfig,
+    /// The API server. Its clock is replaced by the cluster's.
+    pub api: SimApiConfig,
+    /// How kubelets are told apart.
+    pub binding: Binding,
+    /// What is wrong from the start.
+    pub faults: Vec<FaultSpec>,
+    /// The same seed gives the same cluster.
+    pub seed: u64,
+    /// The time in the cluster.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// A cluster that runs. Dropping it stops it without waiting.
+pub struct SimCluster {
+    api: SimApiHandle,
+    fleet: Fleet,
+    workload: WorkloadHandle,
+    stop: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+}
+
+/// How far the start has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Pods that there are.
+    pub pods: usize,
+    /// Pods that there will be, daemons aside.
+    pub wanted: usize,
+}
+
+/// Why a cluster did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// The API server did not start.
+    #[error("the API server did not start")]
+    Api(#[from] SimError),
+    /// The kubelets did not start.
+    #[error("the kubelets did not start")]
+    Kubelets(#[from] FleetError),
+    /// A fault is for a node that does not exist.
+    #[error("no node fits the fault `{0}`")]
+    NoSuchNode(FaultSpec),
+    /// Populating the cluster was cut off.
+    #[error("the cluster was not populated")]
+    Populate(#[source] tokio::task::JoinError),
+}
+
+impl Default for SimClusterConfig {
+    /// Three nodes with ten pods each, where nothing changes.
+    fn default() -> Self {
+        Self {
+            nodes: 3,
+            workload: WorkloadConfig {
+                pods_per_node: 10,
+                ..WorkloadConfig::default()
+            },
+            api: SimApiConfig::default(),
+            binding: Binding::Wildcard(0),
+            faults: Vec::new(),
+            seed: 1,
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+impl SimCluster {
+    /// Starts everything, telling `progress` while pods are created.
+    pub async fn start(
+        mut config: SimClusterConfig,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<Self, ClusterError> {
+        let seed = Seed::new(config.seed);
+        let clock = Arc::clone(&config.clock);
+        let wall = Arc::clone(&config.clock);
+        config.api.clock = Arc::new(move || system_time(wall.now()));
+        config.api.seed = config.seed;
+        let api = SimApi::start(config.api).await?;
+
+        let roster = Roster::new(config.nodes, "node", seed);
+        let fleet = FleetConfig {
+            binding: config.binding,
+            authority: Some(api.kubelet_authority()?),
+            gatekeeper: Arc::new(ClusterGatekeeper::new(api.shared())),
+            ..FleetConfig::default()
+        };
+        let fleet = Fleet::start(fleet, Arc::clone(&roster), Arc::clone(&clock)).await?;
+        for spec in &config.faults {
+            if fleet.faults().apply(spec, seed).is_empty() && spec.needs_a_node() {
+                return Err(ClusterError::NoSuchNode(spec.clone()));
+            }
+        }
+
+        let wanted = config.nodes.saturating_mul(config.workload.pods_per_node);
+        let mut workload = Workload::new(config.workload, roster, seed);
+        let writer = api.writer();
+        let populated = {
+            let (writer, now) = (Arc::clone(&writer), clock.now());
+            tokio::task::spawn_blocking(move || {
+                workload.populate(now, &*writer);
+                workload
+            })
+        };
+        let workload = tell(populated, || {
+            progress(Progress {
+                pods: api.count(Resource::Pods),
+                wanted,
+            });
+        })
+        .await
+        .map_err(ClusterError::Populate)?;
+
+        let (stop, stopped) = watch::channel(false);
+        let workload = WorkloadHandle::new(workload);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(drive(workload.clone(), Arc::clone(&clock), writer, stopped));
+        tasks.spawn(fault_map::follow(
+            api.shared(),
+            fleet.faults().clone(),
+            config.faults,
+            seed,
+        ));
+        api.set_pod_logs(Arc::new(SimulatedLogs::new(api.shared(), clock)));
+        Ok(Self {
+            api,
+            fleet,
+            workload,
+            stop,
+            tasks,
+        })
+    }
+
+    /// The API server.
+    pub fn api(&self) -> &SimApiHandle {
+        &self.api
+    }
+
+    /// The API server, to stop and restart it.
+    pub fn api_mut(&mut self) -> &mut SimApiHandle {
+        &mut self.api
+    }
+
+    /// The kubelets.
+    pub fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    /// What runs in the cluster.
+    pub fn workload(&self) -> &WorkloadHandle {
+        &self.workload
+    }
+
+    /// Ends everything and waits until it has.
+    pub async fn shutdown(mut self) {
+        self.stop.send_replace(true);
+        self.tasks.shutdown().await;
+        self.fleet.shutdown().await;
+        self.api.shutdown().await;
+    }
+}
+
+impl std::fmt::Debug for SimCluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SimCluster")
+            .field("api", &self.api.url())
+            .finish_non_exhaustive()
+    }
+}
+
+fn system_time(at: Timestamp) -> SystemTime {
+    let since_epoch = at.since(Timestamp::from_unix_millis(0));
+    SystemTime::UNIX_EPOCH + since_epoch.unwrap_or_default()
+}
+
+/// Waits for a task, telling how it goes meanwhile and once at its end.
+async fn tell<T>(
+    mut task: tokio::task::JoinHandle<T>,
+    mut progress: impl FnMut(),
+) -> Result<T, tokio::task::JoinError> {
+    let mut ticks = tokio::time::interval(PROGRESS_EVERY);
+    loop {
+        tokio::select! {
+            done = &mut task => {
+                progress();
+                return done;
+            }
+            _ = ticks.tick() => progress(),
+        }
+    }
+}

@@ -113,6 +113,17 @@ impl Fault {
     }
 }
 
+impl FaultSpec {
+    /// Whether it means a certain node, or at least one, so that finding none is a mistake.
+    pub fn needs_a_node(&self) -> bool {
+        match self.target {
+            Target::Node(_) => true,
+            Target::Count(count) => count > 0,
+            Target::All | Target::Share(_) => false,
+        }
+    }
+}
+
 impl Faults {
     /// No faults, for nodes of these names.
     pub fn new(names: impl IntoIterator<Item = Arc<str>>) -> Self {

@@ -186,6 +186,16 @@ impl SimApiHandle {
             .unwrap_or_else(PoisonError::into_inner) = authorizer;
     }
 
+    /// The cluster's authority, for the kubelets.
+    pub(crate) fn kubelet_authority(&self) -> Result<crate::kubelet::Authority, SimError> {
+        self.cluster.for_kubelets()
+    }
+
+    /// What the other parts of the cluster need of it.
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
     /// Where simulated controllers and kubelets write.
     pub fn writer(&self) -> Arc<dyn ObjectWriter> {
         Arc::clone(&self.shared.store) as Arc<dyn ObjectWriter>

@@ -11,6 +11,8 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 
+use rustls_pki_types::CertificateDer;
+
 use crate::error::SimError;
 
 /// How long certificates are valid: simulated clusters do not grow old.
@@ -30,6 +32,9 @@ pub struct IssuedCertificate {
 /// A certificate authority.
 pub(crate) struct Authority {
     certificate: String,
+    der: CertificateDer<'static>,
+    params: CertificateParams,
+    key: Vec<u8>,
     issuer: Issuer<'static, KeyPair>,
     now: SystemTime,
 }
@@ -46,12 +51,12 @@ impl Authority {
             KeyUsagePurpose::DigitalSignature,
         ];
         date(&mut params, now);
-        let certificate = params
-            .self_signed(&key)
-            .map_err(SimError::Certificate)?
-            .pem();
+        let certificate = params.self_signed(&key).map_err(SimError::Certificate)?;
         Ok(Self {
-            certificate,
+            certificate: certificate.pem(),
+            der: certificate.der().clone(),
+            params: params.clone(),
+            key: key.serialize_der(),
             issuer: Issuer::new(params, key),
             now,
         })
@@ -60,6 +65,17 @@ impl Authority {
     /// The authority's own certificate, as PEM.
     pub(crate) fn pem(&self) -> &str {
         &self.certificate
+    }
+
+    /// The same authority for the kubelets' serving certificates, as in a cluster that signs them itself.
+    pub(crate) fn for_kubelets(&self) -> Result<crate::kubelet::Authority, SimError> {
+        let key = KeyPair::try_from(self.key.as_slice()).map_err(SimError::Certificate)?;
+        let issuer = Issuer::new(self.params.clone(), key);
+        Ok(crate::kubelet::Authority::given(
+            issuer,
+            self.der.clone(),
+            self.certificate.clone(),
+        ))
     }
 
     /// A certificate for a client: a user in groups, or a front proxy.

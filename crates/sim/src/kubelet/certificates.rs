@@ -5,18 +5,19 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use kubevitals_tls::{Alpn, ServerOptions, ServerTls, install_crypto_provider};
+use kubevitals_tls::{
+    Alpn, RequestClientCertificate, ServerOptions, ServerTls, install_crypto_provider,
+};
 use rcgen::string::Ia5String;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, SanType,
 };
-use rustls::client::danger::HandshakeSignatureValid;
+use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
-use rustls::{DigitallySignedStruct, DistinguishedName as WireName, ServerConfig, SignatureScheme};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::FleetError;
 
@@ -49,11 +50,6 @@ pub(crate) struct Certificates {
     made: Mutex<Vec<Made>>,
     clients: Arc<dyn ClientCertVerifier>,
 }
-
-/// Asks for a certificate and takes any or none, as a kubelet does: who the client is, is judged
-/// afterwards. That the client holds the key is still proven.
-#[derive(Debug)]
-struct AnyClient(Arc<CryptoProvider>);
 
 impl Authority {
     /// A new authority, valid for ten years.
@@ -120,7 +116,7 @@ impl Certificates {
             key,
             signing_key,
             made: Mutex::new(vec![None; nodes]),
-            clients: Arc::new(AnyClient(provider)),
+            clients: RequestClientCertificate::verifier(),
         })
     }
 
@@ -207,49 +203,6 @@ impl Certificates {
             .signed_by(&self.key, &self.authority.issuer)
             .map_err(FleetError::Certificate)?;
         Ok(leaf.der().clone())
-    }
-}
-
-impl ClientCertVerifier for AnyClient {
-    fn client_auth_mandatory(&self) -> bool {
-        false
-    }
-
-    fn root_hint_subjects(&self) -> &[WireName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 

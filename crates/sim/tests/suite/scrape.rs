@@ -13,8 +13,8 @@ use kubevitals_sim::workload::{ChurnRate, Workload, WorkloadConfig};
 use kubevitals_tls::Alpn;
 use serde_json::Value;
 
-use crate::recording::paths;
 use crate::node_support::{START, Store, at, fixture, get, tls};
+use crate::recording::paths;
 
 type Samples = BTreeMap<String, (f64, Option<i64>)>;
 

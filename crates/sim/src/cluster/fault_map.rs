@@ -1,0 +1,71 @@
+//! Faults that are switched while the cluster runs, through a ConfigMap.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tracing::{info, warn};
+
+use crate::api::catalog;
+use crate::api::shared::Shared;
+use crate::faults::{FaultParseError, FaultSpec, Faults};
+use crate::objects::Resource;
+use crate::seed::Seed;
+use crate::store::join_key;
+
+/// The namespace and name of the ConfigMap.
+pub(super) const CONFIG_MAP: (&str, &str) = ("kube-system", "kubevitals-sim");
+
+/// Keeps the faults as the ConfigMap wants them, on top of those from the start.
+pub(super) async fn follow(
+    shared: Arc<Shared>,
+    faults: Faults,
+    initial: Vec<FaultSpec>,
+    seed: Seed,
+) {
+    let mut changes = shared.store.subscribe(Resource::ConfigMaps);
+    let mut last = None;
+    loop {
+        let wanted = wanted(&shared);
+        if wanted != last {
+            match parse(wanted.as_deref().unwrap_or_default()) {
+                Ok(more) => {
+                    faults.clear_all();
+                    let nodes: usize = initial
+                        .iter()
+                        .chain(&more)
+                        .map(|spec| faults.apply(spec, seed).len())
+                        .sum();
+                    info!(
+                        faults = wanted.as_deref().unwrap_or("none"),
+                        nodes, "faults switched"
+                    );
+                }
+                Err(error) => warn!(%error, "the faults of the ConfigMap stay as they were"),
+            }
+            last = wanted;
+        }
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn wanted(shared: &Shared) -> Option<String> {
+    let (namespace, name) = CONFIG_MAP;
+    let record = shared
+        .store
+        .get(Resource::ConfigMaps, &join_key(namespace, name))?;
+    let faults = record
+        .value(catalog::facts(Resource::ConfigMaps))
+        .pointer("/data/faults")
+        .and_then(Value::as_str)?
+        .to_owned();
+    Some(faults)
+}
+
+fn parse(text: &str) -> Result<Vec<FaultSpec>, FaultParseError> {
+    text.split([',', ' ', '\n', '\t'])
+        .filter(|part| !part.is_empty())
+        .map(str::parse)
+        .collect()
+}
