@@ -88,7 +88,7 @@ impl Default for SimApiConfig {
             names: Vec::new(),
             clock: Arc::new(SystemTime::now),
             history: HistoryLimits::default(),
-            bookmark_interval: Duration::from_secs(60),
+            bookmark_interval: Duration::from_mins(1),
             probe_interval: Duration::from_secs(5),
             rules: Vec::new(),
             tokens: Vec::new(),

@@ -148,10 +148,16 @@ fn escape(key: &str) -> String {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.') {
             name.push(char::from(byte));
         } else {
-            name.push_str(&format!("%{byte:02X}"));
+            name.extend(['%', hex(byte >> 4), hex(byte & 15)]);
         }
     }
     name
+}
+
+fn hex(digit: u8) -> char {
+    char::from_digit(u32::from(digit), 16)
+        .unwrap_or('0')
+        .to_ascii_uppercase()
 }
 
 #[cfg(test)]

@@ -1,5 +1,10 @@
 //! What the server serves, as it tells clients: legacy and aggregated discovery, and its version.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "JSON trees: a missing member reads as null, and what is written into is an object"
+)]
+
 use serde_json::{Value, json};
 
 use super::catalog::{self, Facts, GROUPS, REVIEWS};
@@ -128,7 +133,7 @@ pub(crate) fn aggregated(core: bool, version: &str, remote: &[RemoteGroup]) -> V
     })
 }
 
-/// The smallest OpenAPI v2 document, without any schema: clients then validate nothing.
+/// The smallest `OpenAPI` v2 document, without any schema: clients then validate nothing.
 pub(crate) fn openapi_v2() -> Value {
     json!({
         "swagger": "2.0",
@@ -138,7 +143,7 @@ pub(crate) fn openapi_v2() -> Value {
     })
 }
 
-/// An OpenAPI v3 index that lists no documents.
+/// An `OpenAPI` v3 index that lists no documents.
 pub(crate) fn openapi_v3() -> Value {
     json!({"paths": {}})
 }

@@ -87,7 +87,7 @@ impl Patch {
         match self {
             Self::Merge(patch) => patch
                 .pointer("/metadata/resourceVersion")
-                .is_some_and(|version| version.is_string()),
+                .is_some_and(Value::is_string),
             Self::Json(operations) => operations.iter().any(|operation| {
                 operation["path"] == "/metadata/resourceVersion" && operation["op"] != "test"
             }),

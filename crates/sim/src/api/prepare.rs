@@ -1,5 +1,10 @@
 //! Making what a client wrote ready to be stored: names, identity, and what it may not change.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "JSON trees: a missing member reads as null, and what is written into is an object"
+)]
+
 use serde_json::{Map, Value, json};
 
 use super::catalog::{self, Facts};
@@ -226,7 +231,21 @@ pub(crate) fn check_names(
 const NAMESPACE_MISMATCH: &str =
     "the namespace of the provided object does not match the namespace sent on the request";
 
+/// Whether the parts that later code writes into are objects.
+pub(crate) fn check_shape(object: &Map<String, Value>) -> Result<(), ApiError> {
+    for part in ["metadata", "spec", "status"] {
+        if object
+            .get(part)
+            .is_some_and(|value| !value.is_object() && !value.is_null())
+        {
+            return Err(ApiError::bad_request(format!("{part} is not an object")));
+        }
+    }
+    Ok(())
+}
+
 fn check_kind(facts: &Facts, object: &Map<String, Value>) -> Result<(), ApiError> {
+    check_shape(object)?;
     let is = |member: &str, expected: &str| {
         object
             .get(member)

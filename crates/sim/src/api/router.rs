@@ -65,7 +65,7 @@ async fn route(
         return other_path(shared, request.method(), request.headers(), &info.path);
     };
     if let Some(facts) = catalog::find(&target.group, &target.version, &target.resource) {
-        return resource(shared, &user, facts, target, info.verb, parameters, request).await;
+        return resource(shared, facts, target, info.verb, parameters, request).await;
     }
     if target.version == "v1" && reviews::exists(&target.group, &target.resource) {
         return reviews::answer(shared, &user, target, info.verb, request).await;
@@ -179,7 +179,6 @@ fn forbidden(user: &User, info: &RequestInfo, attempt: &Attempt<'_>) -> ApiError
 
 async fn resource(
     shared: &Arc<Shared>,
-    user: &User,
     facts: &'static Facts,
     target: &Target,
     verb: &str,
@@ -207,7 +206,7 @@ async fn resource(
         ("status", "get") => list::get(shared, facts, target, parameters, view),
         ("log", "get") => log(shared, facts, target, parameters),
         (_, "create" | "update" | "patch" | "delete") => {
-            write::write(shared, user, facts, target, verb, parameters, request).await
+            write::write(shared, facts, target, verb, parameters, request).await
         }
         _ => Err(ApiError::method_not_allowed()),
     }
@@ -270,7 +269,7 @@ fn other_path(
             negotiate::accepts_json(headers)?;
             ok(&discovery::paths(&shared.aggregator.groups()))
         }
-        ["api"] | ["apis"] => {
+        ["api" | "apis"] => {
             let is_core = parts == ["api"];
             let remote = shared.aggregator.groups();
             match negotiate::discovery_view(headers)? {

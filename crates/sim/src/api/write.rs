@@ -1,5 +1,10 @@
 //! Writes: create, update, patch, delete, and the subresources that are written to.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "JSON trees: a missing member reads as null, and what is written into is an object"
+)]
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +43,6 @@ struct Writing<'a> {
 /// Answers a write.
 pub(crate) async fn write(
     shared: &Arc<Shared>,
-    user: &User,
     facts: &'static Facts,
     target: &Target,
     verb: &str,
@@ -74,7 +78,7 @@ pub(crate) async fn write(
         }
         ("create", "token") => writing.issue_token(&payload.object()?),
         ("update", "" | "status") => writing.update(payload.object()?),
-        ("patch", "" | "status") => writing.patch(&payload, user, parameters),
+        ("patch", "" | "status") => writing.patch(&payload, parameters),
         ("delete", "") => {
             let options = if payload.bytes.is_empty() {
                 Map::new()
@@ -169,15 +173,10 @@ impl Writing<'_> {
         self.commit(new, expect)
     }
 
-    fn patch(
-        &self,
-        payload: &Payload,
-        user: &User,
-        parameters: &Parameters,
-    ) -> Result<Answer, ApiError> {
+    fn patch(&self, payload: &Payload, parameters: &Parameters) -> Result<Answer, ApiError> {
         let kind = PatchKind::of(&payload.media_type)?;
         if kind == PatchKind::Apply {
-            return self.apply(payload, user, parameters);
+            return self.apply(payload, parameters);
         }
         let patch = patch::Patch::parse(kind, &payload.bytes)?;
         let mut attempt = 1;
@@ -214,12 +213,7 @@ impl Writing<'_> {
         }
     }
 
-    fn apply(
-        &self,
-        payload: &Payload,
-        _user: &User,
-        parameters: &Parameters,
-    ) -> Result<Answer, ApiError> {
+    fn apply(&self, payload: &Payload, parameters: &Parameters) -> Result<Answer, ApiError> {
         if parameters.get("fieldManager").is_empty() {
             let message = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
             return Err(
@@ -250,28 +244,20 @@ impl Writing<'_> {
             self.force,
             now,
         )?;
-        match (existing, old) {
-            (Some(existing), Some(old)) => {
-                let managed = merged
-                    .get("metadata")
-                    .and_then(|m| m.get("managedFields"))
-                    .cloned();
-                let mut new = prepare::for_update(self.facts, self.target, &old, merged)?;
-                new["metadata"]["managedFields"] = managed.unwrap_or_default();
-                self.commit(new, Expect::Version(existing.version()))
-            }
-            _ => {
-                let managed = merged
-                    .get("metadata")
-                    .and_then(|m| m.get("managedFields"))
-                    .cloned();
-                let mut object =
-                    prepare::for_creation(self.shared, self.facts, self.target, merged)?;
-                object["metadata"]["managedFields"] = managed.unwrap_or_default();
-                let record = store(self.shared, self.facts, object, Expect::Absent)?;
-                Ok(self.show(StatusCode::CREATED, &record))
-            }
+        let managed = merged
+            .get("metadata")
+            .and_then(|metadata| metadata.get("managedFields"))
+            .cloned()
+            .unwrap_or_default();
+        if let (Some(existing), Some(old)) = (existing, old) {
+            let mut new = prepare::for_update(self.facts, self.target, &old, merged)?;
+            new["metadata"]["managedFields"] = managed;
+            return self.commit(new, Expect::Version(existing.version()));
         }
+        let mut object = prepare::for_creation(self.shared, self.facts, self.target, merged)?;
+        object["metadata"]["managedFields"] = managed;
+        let record = store(self.shared, self.facts, object, Expect::Absent)?;
+        Ok(self.show(StatusCode::CREATED, &record))
     }
 
     /// Stores a new state; one that waits only for its last finalizer to go is removed instead.
@@ -367,6 +353,7 @@ impl Writing<'_> {
 
     fn issue_token(&self, request: &Map<String, Value>) -> Result<Answer, ApiError> {
         const HOUR: u64 = 3600;
+        prepare::check_shape(request)?;
         let existing = self.existing()?;
         let metadata = existing.metadata(self.facts);
         let wanted = request
@@ -379,11 +366,9 @@ impl Writing<'_> {
             return Err(ApiError::invalid(self.facts, &self.target.name, problem));
         }
         let mut user = User::service_account(&self.target.namespace, &self.target.name);
-        user.uid = metadata
-            .get("uid")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned();
+        if let Some(uid) = metadata.get("uid").and_then(Value::as_str) {
+            uid.clone_into(&mut user.uid);
+        }
         let now = self.shared.store.now();
         let token = self
             .shared

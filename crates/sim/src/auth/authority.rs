@@ -16,9 +16,9 @@ use rustls_pki_types::CertificateDer;
 use crate::error::SimError;
 
 /// How long certificates are valid: simulated clusters do not grow old.
-const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
+const VALIDITY: Duration = Duration::from_hours(365 * 24);
 /// Clocks of clients may be behind.
-const BACKDATE: Duration = Duration::from_secs(3600);
+const BACKDATE: Duration = Duration::from_hours(1);
 
 /// A certificate and its private key, as PEM.
 #[derive(Clone)]

@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn issued_tokens_end() {
         let tokens = Tokens::default();
-        let hour = Duration::from_secs(3600);
+        let hour = Duration::from_hours(1);
         let token = tokens
             .issue(User::service_account("x", "app"), UNIX_EPOCH, Some(hour))
             .unwrap();

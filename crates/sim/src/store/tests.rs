@@ -64,9 +64,7 @@ fn writes_that_do_not_fit_are_refused() {
     assert!(matches!(gone, Err(WriteError::NotFound { .. })));
     let node = store.create(Resource::Nodes, pod("n", "Running"));
     assert!(matches!(node, Err(WriteError::Invalid { .. })));
-    let Value::Object(object) = pod("a", "Failed") else {
-        unreachable!()
-    };
+    let object = pod("a", "Failed").as_object().unwrap().clone();
     let stale = store.put(Resource::Pods, object, Expect::Version(99));
     assert!(matches!(stale, Err(WriteError::Conflict { .. })));
 }

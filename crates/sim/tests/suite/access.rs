@@ -82,7 +82,7 @@ async fn reviews_answer() {
     let token = sim
         .issue_token(
             User::service_account("x", "app"),
-            Some(Duration::from_secs(60)),
+            Some(Duration::from_mins(1)),
         )
         .unwrap();
     let review = |token: &str| json!({"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1", "spec": {"token": token}});

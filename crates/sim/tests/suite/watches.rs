@@ -8,6 +8,10 @@ use serde_json::json;
 
 use crate::support::{add_pods, admin, pod, sim};
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "it is compared with the next event, if any"
+)]
 fn brief(kind: &str, name: &str) -> Option<(String, String)> {
     Some((kind.to_owned(), name.to_owned()))
 }

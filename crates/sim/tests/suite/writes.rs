@@ -41,7 +41,7 @@ async fn objects_are_created_once() {
         .await
         .json();
     let name = generated["metadata"]["name"].as_str().unwrap();
-    assert_eq!((name.len(), &name[..2]), (7, "x-"));
+    assert_eq!((name.len(), name.starts_with("x-")), (7, true));
     let nowhere = client
         .post("/api/v1/namespaces/none/configmaps", &map("a", "1"))
         .await;
@@ -58,6 +58,7 @@ async fn objects_are_created_once() {
             400,
         ),
         (json!([]), 400),
+        (json!({"metadata": "text"}), 400),
     ] {
         assert_eq!(client.post(MAPS, &object).await.code, code, "{object}");
     }
@@ -140,6 +141,9 @@ async fn patches_change_what_they_name() {
         (lists.code.as_u16(), lists.status().1.as_str()),
         (415, "UnsupportedMediaType")
     );
+    for odd in [json!({"metadata": "text"}), json!({"spec": 5})] {
+        assert_eq!(client.patch(MERGE, path, &odd).await.code, 400, "{odd}");
+    }
     let stale = json!({"metadata": {"resourceVersion": "1", "labels": {"x": "z"}}});
     assert_eq!(client.patch(MERGE, path, &stale).await.code, 409);
     sim.shutdown().await;

@@ -170,7 +170,7 @@ pub(super) fn display(path: &[String]) -> String {
         } else if let Some(key) = segment.strip_prefix("k:") {
             let key: Value = serde_json::from_str(key).unwrap_or_default();
             for (name, value) in key.as_object().into_iter().flatten() {
-                text.push_str(&format!("[{name}={value}]"));
+                text.extend(["[", name, "=", &value.to_string(), "]"]);
             }
         }
     }

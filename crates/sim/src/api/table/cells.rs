@@ -14,7 +14,7 @@ pub(super) fn cells(resource: Resource, object: &Value, now: SystemTime) -> Vec<
     match resource {
         Resource::Nodes => node(object, name, age),
         Resource::Pods => workloads::pod(object, name, age, now),
-        Resource::Events => event(object, name, now),
+        Resource::Events => event(object, &name, now),
         Resource::Namespaces => texts([name, text(object, "/status/phase"), age]),
         Resource::Services => service(object, name, age),
         Resource::Endpoints => texts([name, endpoints(object), age]),
@@ -35,7 +35,7 @@ pub(super) fn cells(resource: Resource, object: &Value, now: SystemTime) -> Vec<
         | Resource::Deployments
         | Resource::ReplicaSets
         | Resource::ReplicationControllers
-        | Resource::StatefulSets => workloads::replicated(resource, object, name, age),
+        | Resource::StatefulSets => workloads::replicated(resource, object, &name, &age),
         Resource::Jobs => workloads::job(object, name, age, now),
         Resource::Leases => texts([name, text(object, "/spec/holderIdentity"), age]),
         Resource::ApiServices => api_service(object, name, age),
@@ -115,7 +115,7 @@ fn node(object: &Value, name: String, age: String) -> Vec<Value> {
     ])
 }
 
-fn event(object: &Value, name: String, now: SystemTime) -> Vec<Value> {
+fn event(object: &Value, name: &str, now: SystemTime) -> Vec<Value> {
     let mut first = age(object, "/firstTimestamp", now);
     if first == UNKNOWN {
         first = age(object, "/eventTime", now);

@@ -165,12 +165,7 @@ fn ending(state: &Value) -> String {
 }
 
 /// Deployments and their like.
-pub(super) fn replicated(
-    resource: Resource,
-    object: &Value,
-    name: String,
-    age: String,
-) -> Vec<Value> {
+pub(super) fn replicated(resource: Resource, object: &Value, name: &str, age: &str) -> Vec<Value> {
     let status = |member: &str| integer(object, &format!("/status/{member}"));
     let desired = object
         .pointer("/spec/replicas")
@@ -270,7 +265,7 @@ mod tests {
     fn status_of(pod_status: &Value, spec: &Value) -> (Value, Value, Value) {
         let object = json!({"metadata": {"name": "p", "creationTimestamp": "1970-01-01T00:00:00Z"},
                             "spec": spec, "status": pod_status});
-        let now = UNIX_EPOCH + Duration::from_secs(3600);
+        let now = UNIX_EPOCH + Duration::from_hours(1);
         let cells = cells::cells(Resource::Pods, &object, now);
         assert_eq!(cells.len(), columns::columns(Resource::Pods).len());
         (cells[1].clone(), cells[2].clone(), cells[3].clone())
