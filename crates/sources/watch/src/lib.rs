@@ -1,0 +1,27 @@
+//! Slim list+watch.
+
+mod decode;
+mod error;
+mod identity;
+mod kind;
+mod kinds;
+mod labels;
+mod lines;
+mod strings;
+mod wire;
+
+pub use decode::{
+    Bookmark, EventType, Page, Status, WatchEvent, decode_event, decode_object, decode_page,
+};
+pub use error::{DecodeError, TransportError, WatchError};
+pub use identity::{Identity, ResourceVersion, Uid};
+pub use kind::{Decoder, Form, Kind, Resource, TypedKind};
+pub use kinds::condition::{Condition, ConditionStatus};
+pub use kinds::container::{ContainerSpec, ContainerState, ContainerStatus, Termination};
+pub use kinds::event::{Event, Regarding, Series};
+pub use kinds::meta::{Details, Metadata, Owner};
+pub use kinds::node::{Node, NodeAddress, Taint};
+pub use kinds::pod::{Pod, PodBrief, PodLike, PodPhase};
+pub use kinds::workload::{DaemonSet, Deployment, ReplicaSet, Requirement, Selector, Workload};
+pub use labels::Labels;
+pub use strings::Interner;
