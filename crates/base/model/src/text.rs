@@ -1,0 +1,77 @@
+//! A short text on the stack, so that printing allocates nothing.
+
+use std::fmt;
+
+/// Up to `N` bytes of text. Users choose `N` so that their longest text fits; what does not fit is refused as a
+/// formatting error.
+pub(crate) struct Text<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
+}
+
+impl<const N: usize> Text<N> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            bytes: [0; N],
+            len: 0,
+        }
+    }
+
+    /// What `write` puts into a fresh text.
+    pub(crate) fn of(write: impl FnOnce(&mut Self) -> fmt::Result) -> Self {
+        let mut text = Self::new();
+        let written = write(&mut text);
+        debug_assert!(written.is_ok(), "a text of {N} bytes was too small");
+        text
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        str::from_utf8(self.as_bytes()).expect("only whole strings are ever appended")
+    }
+
+    /// Appends `number`, with zeros in front up to `width` digits.
+    pub(crate) fn push_padded(&mut self, number: u64, width: usize) -> fmt::Result {
+        const ZEROS: &str = "000000000000000000000";
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(number);
+        fmt::Write::write_str(
+            self,
+            ZEROS
+                .get(..width.saturating_sub(digits.len()))
+                .unwrap_or_default(),
+        )?;
+        fmt::Write::write_str(self, digits)
+    }
+}
+
+impl<const N: usize> fmt::Write for Text<N> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.len.checked_add(text.len()).ok_or(fmt::Error)?;
+        self.bytes
+            .get_mut(self.len..end)
+            .ok_or(fmt::Error)?
+            .copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_leaves_the_text_whole() {
+        let mut text = Text::<4>::new();
+        assert!(text.write_str("ab").is_ok());
+        assert!(text.write_str("cde").is_err());
+        assert!(text.push_padded(7, 2).is_ok());
+        assert_eq!(text.as_str(), "ab07");
+    }
+}
