@@ -2,17 +2,17 @@
 //!
 //! Kubelets state amounts as floating-point numbers of seconds and bytes. They become integers once, here, rounded to
 //! the nearest. A kubelet counts whole nanoseconds and divides by 1e9 for its text; the nearest integer gives back
-//! exactly what it counted, up to 2^52 ns (52 days of one core; beyond that its own number is no longer exact, and at
-//! most a few hundred nanoseconds off). metrics-server cuts off instead, and so loses a nanosecond whenever the product
-//! falls just below an integer. In a rate that one nanosecond is divided by the window, so that both give the same
-//! whole nanocores except where the quotient lies that close to an integer, and never differ by more than one.
+//! exactly what it counted, up to 2^52 ns (52 days of one core; beyond that its own number is no longer exact, and off
+//! by as much as a float is). metrics-server cuts off instead, and so loses a nanosecond whenever the product falls just
+//! below an integer: for about three counters in a hundred. In a rate that nanosecond is divided by the window, so that
+//! with usual windows both give the same whole nanocores in 996 of 1000 cases, and differ by one in the others.
 //!
 //! What is not a number, not finite, negative or too large is an error. An unknown amount is left out, never zero.
 
 use std::fmt::{self, Write};
 
 use crate::error::ModelError;
-use crate::text::Text;
+use crate::text::{Text, decimal_digits};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -201,8 +201,7 @@ impl Canonical {
     }
 
     fn len(self) -> usize {
-        let digits = self.mantissa.checked_ilog10().unwrap_or(0) + 1;
-        usize::try_from(digits).expect("a u64 has at most 20 digits") + self.suffix.len()
+        decimal_digits(self.mantissa) + self.suffix.len()
     }
 
     fn pad(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -74,7 +74,7 @@ impl GoDuration {
     fn print(self, out: &mut Printed) -> fmt::Result {
         let nanoseconds = self.0.unsigned_abs();
         if self.0 < 0 {
-            out.write_str("-")?;
+            out.push_ascii([b'-'])?;
         }
         match nanoseconds {
             0 => out.write_str("0s"),
@@ -85,11 +85,11 @@ impl GoDuration {
                 let minutes = nanoseconds / 60_000_000_000;
                 if minutes >= 60 {
                     out.push_padded(minutes / 60, 1)?;
-                    out.write_str("h")?;
+                    out.push_ascii([b'h'])?;
                 }
                 if minutes > 0 {
                     out.push_padded(minutes % 60, 1)?;
-                    out.write_str("m")?;
+                    out.push_ascii([b'm'])?;
                 }
                 push_decimal(out, nanoseconds % 60_000_000_000, 9, "s")
             }
@@ -168,7 +168,7 @@ fn push_decimal(out: &mut Printed, value: u64, places: usize, unit: &str) -> fmt
             fraction /= 10;
             width -= 1;
         }
-        out.write_str(".")?;
+        out.push_ascii([b'.'])?;
         out.push_padded(fraction, width)?;
     }
     out.write_str(unit)

@@ -33,19 +33,46 @@ impl<const N: usize> Text<N> {
         str::from_utf8(self.as_bytes()).expect("only whole strings are ever appended")
     }
 
-    /// Appends `number`, with zeros in front up to `width` digits.
-    pub(crate) fn push_padded(&mut self, number: u64, width: usize) -> fmt::Result {
-        const ZEROS: &str = "000000000000000000000";
-        let mut digits = itoa::Buffer::new();
-        let digits = digits.format(number);
-        fmt::Write::write_str(
-            self,
-            ZEROS
-                .get(..width.saturating_sub(digits.len()))
-                .unwrap_or_default(),
-        )?;
-        fmt::Write::write_str(self, digits)
+    /// Appends ASCII characters.
+    pub(crate) fn push_ascii<const M: usize>(&mut self, characters: [u8; M]) -> fmt::Result {
+        debug_assert!(characters.is_ascii(), "a longer character is a string");
+        *self
+            .bytes
+            .get_mut(self.len..)
+            .and_then(<[u8]>::first_chunk_mut)
+            .ok_or(fmt::Error)? = characters;
+        self.len += M;
+        Ok(())
     }
+
+    /// Appends `number`, with zeros in front up to `width` digits.
+    pub(crate) fn push_padded(&mut self, mut number: u64, width: usize) -> fmt::Result {
+        let end = self
+            .len
+            .checked_add(width.max(decimal_digits(number)))
+            .ok_or(fmt::Error)?;
+        // Digit by digit from the last: the numbers here are short, and copying strings costs more.
+        for byte in self
+            .bytes
+            .get_mut(self.len..end)
+            .ok_or(fmt::Error)?
+            .iter_mut()
+            .rev()
+        {
+            *byte = b'0' + u8::try_from(number % 10).unwrap_or(0);
+            number /= 10;
+        }
+        self.len = end;
+        Ok(())
+    }
+}
+
+/// How many digits `number` has in decimal.
+pub(crate) fn decimal_digits(number: u64) -> usize {
+    const MOST: usize = 20;
+    number
+        .checked_ilog10()
+        .map_or(1, |log| usize::try_from(log).map_or(MOST, |log| log + 1))
 }
 
 impl<const N: usize> fmt::Write for Text<N> {

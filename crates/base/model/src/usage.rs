@@ -64,7 +64,8 @@ pub enum NoRate {
     TooFast,
 }
 
-/// The rate between two readings of one counter that is known not to have restarted, such as a node's.
+/// The rate between two readings of a counter of which no start is known, such as a node's: that it began anew shows only
+/// in that it went backwards.
 ///
 /// Rounded down to whole nanocores, as metrics-server does.
 pub fn rate_between(previous: CpuSample, current: CpuSample) -> Result<CpuRate, NoRate> {

@@ -26,6 +26,16 @@ enum Multiplier {
     PowerOfTwo { exponent: u32 },
 }
 
+impl Multiplier {
+    /// Go takes a text without digits for zero as long as it can compute in 64 bits, and refuses it otherwise.
+    fn allows_no_digits(&self) -> bool {
+        match *self {
+            Self::PowerOfTen { exponent, .. } => exponent >= -9,
+            Self::PowerOfTwo { exponent } => exponent <= 40,
+        }
+    }
+}
+
 pub(super) fn parse(input: &str) -> Result<Quantity, ModelError> {
     let parts = split(input).ok_or_else(|| ModelError::QuantityInvalid {
         input: excerpt(input),
@@ -134,16 +144,6 @@ fn multiplier(suffix: &str) -> Option<Multiplier> {
                 exponent,
                 format: Format::DecimalExponent,
             })
-        }
-    }
-}
-
-impl Multiplier {
-    /// Go takes a text without digits for zero as long as it can compute in 64 bits, and refuses it otherwise.
-    fn allows_no_digits(&self) -> bool {
-        match *self {
-            Self::PowerOfTen { exponent, .. } => exponent >= -9,
-            Self::PowerOfTwo { exponent } => exponent <= 40,
         }
     }
 }

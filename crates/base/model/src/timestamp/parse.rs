@@ -3,6 +3,9 @@
 
 use super::civil::{self, Date};
 
+/// What is still to be read.
+struct Cursor<'a>(&'a [u8]);
+
 /// The milliseconds since the epoch, cut off at the millisecond; `None` if the text is not a time.
 pub(super) fn unix_millis(text: &str) -> Option<i64> {
     let mut rest = Cursor(text.as_bytes());
@@ -27,9 +30,6 @@ pub(super) fn unix_millis(text: &str) -> Option<i64> {
         (minutes * 60 + second) * 1_000 + milliseconds
     })
 }
-
-/// What is still to be read.
-struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {
     /// Takes this very byte.
