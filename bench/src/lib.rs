@@ -1,0 +1,46 @@
+//! Benchmarks: what a crate costs, next to what others cost, in one run.
+//!
+//! Each is a bench target of its own, run with `cargo bench -p kubevitals-bench --bench <name>`.
+//! What they share is here: a plain timing loop. Ratios within one run are what counts; absolute
+//! figures change with the machine and with what else it does.
+
+use std::time::{Duration, Instant};
+
+/// How long runs of something took.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    /// The shortest run: the machine's own speed, without what else it did.
+    pub best: Duration,
+    /// The run in the middle.
+    pub median: Duration,
+}
+
+impl Timing {
+    /// Times `runs` runs after one that is not counted; each is given its number.
+    pub fn of(runs: usize, mut run: impl FnMut(usize)) -> Self {
+        run(0);
+        let mut times: Vec<Duration> = (0..runs.max(1))
+            .map(|number| {
+                let start = Instant::now();
+                run(number);
+                start.elapsed()
+            })
+            .collect();
+        times.sort_unstable();
+        let at = |index: usize| times.get(index).copied().unwrap_or_default();
+        Self {
+            best: at(0),
+            median: at(times.len() / 2),
+        }
+    }
+}
+
+/// Megabytes (10^6 bytes) per second.
+pub fn megabytes_per_second(bytes: usize, time: Duration) -> f64 {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "sizes of bodies are far below 2^53"
+    )]
+    let bytes = bytes as f64;
+    bytes / time.as_secs_f64() / 1e6
+}

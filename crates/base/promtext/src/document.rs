@@ -1,0 +1,344 @@
+//! A whole exposition in memory, in any order until it is written.
+
+mod collect;
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use crate::encode::{Encoder, Suffix};
+use crate::error::{LabelsError, ParseError};
+use crate::name::{LabelName, MetricName, MetricType};
+use crate::parse::{MAX_LABELS, Summary};
+
+pub use collect::MAX_KEPT_ERRORS;
+
+/// A whole exposition: families with their series.
+///
+/// Families, series and labels may come in any order. [`Document::encode`] sorts them as Go's
+/// `client_golang` does: families by name; labels by name; series by the number of their labels,
+/// then by label values, then by timestamp, those without one last. Families of type histogram
+/// and summary keep their series and labels as they came (see [`Order`]): sorting would put the
+/// bucket `le="10"` before `le="2"`.
+///
+/// Unlike the parser, a document holds memory in proportion to what is put into it: up to three
+/// times the size of a kubelet body, up to a hundred times that of one made of the shortest lines.
+/// Bound the size of a body that is not trusted before calling [`Document::parse`].
+#[derive(Debug, Clone, Default)]
+pub struct Document<'a> {
+    families: Vec<Family<'a>>,
+    /// Where in `families` a name is.
+    index: HashMap<&'a str, usize>,
+    errors: Vec<ParseError>,
+    summary: Option<Summary>,
+}
+
+/// A family: its metadata and its series.
+#[derive(Debug, Clone)]
+pub struct Family<'a> {
+    name: MetricName<'a>,
+    help: Option<Cow<'a, str>>,
+    kind: Option<MetricType>,
+    order: Option<Order>,
+    series: Vec<StoredSeries>,
+    /// The labels of all series, one after the other.
+    labels: Vec<(LabelName<'a>, Cow<'a, str>)>,
+}
+
+/// A family that can be added to.
+#[derive(Debug)]
+pub struct FamilyMut<'d, 'a> {
+    family: &'d mut Family<'a>,
+}
+
+/// A series of a family, with its value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Series<'d, 'a> {
+    /// What its name has after the name of the family.
+    pub suffix: Suffix,
+    /// Its labels.
+    pub labels: &'d [(LabelName<'a>, Cow<'a, str>)],
+    /// Its value.
+    pub value: f64,
+    /// When the value was taken, in milliseconds since 1970.
+    pub timestamp_ms: Option<i64>,
+}
+
+/// In which order the series and labels of a family are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Sorted as `client_golang` does: the default of counters, gauges and what has no type.
+    Sorted,
+    /// As they came: the default of histograms and summaries.
+    AsGiven,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct StoredSeries {
+    first_label: usize,
+    label_count: usize,
+    suffix: Suffix,
+    value: f64,
+    timestamp_ms: Option<i64>,
+}
+
+impl<'a> Document<'a> {
+    /// An empty document.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The family of this name, made if it is not there.
+    pub fn family(&mut self, name: MetricName<'a>) -> FamilyMut<'_, 'a> {
+        let position = self.position(name);
+        FamilyMut {
+            family: self.at(position),
+        }
+    }
+
+    /// The families, in the order in which they came or, after [`Document::sort`], by name.
+    pub fn families(&self) -> &[Family<'a>] {
+        &self.families
+    }
+
+    /// The errors that [`Document::parse`] met, the first [`MAX_KEPT_ERRORS`] of them.
+    pub fn errors(&self) -> &[ParseError] {
+        &self.errors
+    }
+
+    /// What [`Document::parse`] saw; nothing if the document was not parsed.
+    pub fn summary(&self) -> Option<Summary> {
+        self.summary
+    }
+
+    /// Sorts families, series and labels; cheap if they are sorted.
+    pub fn sort(&mut self) {
+        for family in &mut self.families {
+            family.sort();
+        }
+        if !self.families.is_sorted_by_key(|family| family.name) {
+            self.families.sort_by_key(|family| family.name);
+            for (position, family) in self.families.iter().enumerate() {
+                self.index.insert(family.name.as_str(), position);
+            }
+        }
+    }
+
+    /// Sorts, and appends the text format to `out`.
+    ///
+    /// A family without series is left out, as Go does. A `HELP` or `TYPE` line is written only
+    /// if there is a text or a type.
+    pub fn encode(&mut self, out: &mut Vec<u8>) {
+        self.sort();
+        let mut encoder = Encoder::new(out);
+        for family in self
+            .families
+            .iter()
+            .filter(|family| !family.series.is_empty())
+        {
+            let mut samples = encoder.family(family.name, family.help.as_deref(), family.kind);
+            for series in family.series() {
+                let Series {
+                    suffix,
+                    labels,
+                    value,
+                    timestamp_ms,
+                } = series;
+                samples.suffixed_sample(suffix, labels, value, timestamp_ms);
+            }
+        }
+    }
+
+    fn position(&mut self, name: MetricName<'a>) -> usize {
+        *self.index.entry(name.as_str()).or_insert_with(|| {
+            self.families.push(Family::new(name));
+            self.families.len() - 1
+        })
+    }
+
+    fn at(&mut self, position: usize) -> &mut Family<'a> {
+        self.families
+            .get_mut(position)
+            .expect("the index names positions that exist")
+    }
+}
+
+impl<'a> Family<'a> {
+    fn new(name: MetricName<'a>) -> Self {
+        Self {
+            name,
+            help: None,
+            kind: None,
+            order: None,
+            series: Vec::new(),
+            labels: Vec::new(),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> MetricName<'a> {
+        self.name
+    }
+
+    /// Its `HELP` text.
+    pub fn help(&self) -> Option<&str> {
+        self.help.as_deref()
+    }
+
+    /// Its type.
+    pub fn kind(&self) -> Option<MetricType> {
+        self.kind
+    }
+
+    /// Its series, in the order in which they came or, once sorted, in that of the document.
+    pub fn series(&self) -> impl Iterator<Item = Series<'_, 'a>> {
+        self.series.iter().map(|series| Series {
+            suffix: series.suffix,
+            labels: labels_of(&self.labels, series),
+            value: series.value,
+            timestamp_ms: series.timestamp_ms,
+        })
+    }
+
+    fn order(&self) -> Order {
+        self.order.unwrap_or(match self.kind {
+            Some(MetricType::Histogram | MetricType::Summary) => Order::AsGiven,
+            _ => Order::Sorted,
+        })
+    }
+
+    fn sort(&mut self) {
+        if self.order() == Order::AsGiven {
+            return;
+        }
+        let Self { series, labels, .. } = self;
+        for one in &*series {
+            let range = one.first_label..one.first_label + one.label_count;
+            let own = labels.get_mut(range).unwrap_or_default();
+            if !own.is_sorted_by_key(|(name, _)| *name) {
+                own.sort_by_key(|(name, _)| *name);
+            }
+        }
+        let compare = |left: &StoredSeries, right: &StoredSeries| compare(labels, left, right);
+        if !series.is_sorted_by(|left, right| compare(left, right) != Ordering::Greater) {
+            series.sort_by(compare);
+        }
+    }
+
+    fn push<L>(
+        &mut self,
+        suffix: Suffix,
+        labels: L,
+        value: f64,
+        timestamp_ms: Option<i64>,
+    ) -> Result<(), LabelsError>
+    where
+        L: IntoIterator<Item = (LabelName<'a>, Cow<'a, str>)>,
+    {
+        let first_label = self.labels.len();
+        for (name, value) in labels {
+            let own = self.labels.get(first_label..).unwrap_or_default();
+            let error = if own.len() == MAX_LABELS {
+                LabelsError::TooMany
+            } else if own.iter().any(|(other, _)| *other == name) {
+                LabelsError::Duplicate {
+                    name: name.as_str().to_owned(),
+                }
+            } else {
+                self.labels.push((name, value));
+                continue;
+            };
+            self.labels.truncate(first_label);
+            return Err(error);
+        }
+        let label_count = self.labels.len() - first_label;
+        self.series.push(StoredSeries {
+            first_label,
+            label_count,
+            suffix,
+            value,
+            timestamp_ms,
+        });
+        Ok(())
+    }
+}
+
+impl<'a> FamilyMut<'_, 'a> {
+    /// Sets the `HELP` text.
+    pub fn set_help(&mut self, help: impl Into<Cow<'a, str>>) -> &mut Self {
+        self.family.help = Some(help.into());
+        self
+    }
+
+    /// Sets the type.
+    pub fn set_kind(&mut self, kind: MetricType) -> &mut Self {
+        self.family.kind = Some(kind);
+        self
+    }
+
+    /// Sets the order, if the one that the type implies is not wanted.
+    pub fn set_order(&mut self, order: Order) -> &mut Self {
+        self.family.order = Some(order);
+        self
+    }
+
+    /// Adds a series. One that is there already comes twice.
+    pub fn add<V: Into<Cow<'a, str>>>(
+        &mut self,
+        labels: impl IntoIterator<Item = (LabelName<'a>, V)>,
+        value: f64,
+        timestamp_ms: Option<i64>,
+    ) -> Result<&mut Self, LabelsError> {
+        self.add_suffixed(Suffix::None, labels, value, timestamp_ms)
+    }
+
+    /// Adds a series of a histogram or summary.
+    ///
+    /// The order is kept: give buckets by rising `le`, then the sum, then the count, and `le` or
+    /// `quantile` as the last label, as Go does.
+    pub fn add_suffixed<V: Into<Cow<'a, str>>>(
+        &mut self,
+        suffix: Suffix,
+        labels: impl IntoIterator<Item = (LabelName<'a>, V)>,
+        value: f64,
+        timestamp_ms: Option<i64>,
+    ) -> Result<&mut Self, LabelsError> {
+        let labels = labels.into_iter().map(|(name, value)| (name, value.into()));
+        self.family.push(suffix, labels, value, timestamp_ms)?;
+        Ok(self)
+    }
+}
+
+fn labels_of<'d, 'a>(
+    labels: &'d [(LabelName<'a>, Cow<'a, str>)],
+    series: &StoredSeries,
+) -> &'d [(LabelName<'a>, Cow<'a, str>)] {
+    labels
+        .get(series.first_label..series.first_label + series.label_count)
+        .unwrap_or_default()
+}
+
+/// The order of `client_golang`'s `MetricSorter`, and what it leaves open: as they came.
+fn compare(
+    labels: &[(LabelName<'_>, Cow<'_, str>)],
+    left: &StoredSeries,
+    right: &StoredSeries,
+) -> Ordering {
+    let values = |series| {
+        labels_of(labels, series)
+            .iter()
+            .map(|(_, value)| value.as_ref())
+    };
+    left.label_count
+        .cmp(&right.label_count)
+        .then_with(|| values(left).cmp(values(right)))
+        .then_with(|| match (left.timestamp_ms, right.timestamp_ms) {
+            (None, None) => Ordering::Equal,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(_), None) => Ordering::Less,
+            (Some(left), Some(right)) => left.cmp(&right),
+        })
+}
+
+#[cfg(test)]
+mod tests;
