@@ -1,1 +1,65 @@
-//! .
+//! What every role of kubevitals tells about itself: logs, metrics, health and the admin server.
+//!
+//! Nothing here is global but the log dispatcher, which [`logs::init`] installs once. Everything
+//! else is constructed by the binary and handed down:
+//!
+//! ```text
+//! LogOptions ──init──► LogHandle ───────────────┐
+//! Metrics ──sub(prefix)──► each crate           ├──► AdminServer::bind ──► serve(shutdown)
+//!    └──freeze──► SharedRegistry ───────────────┤
+//! Health ──cell / check──► each part            │
+//!    └──────────────────────────────────────────┘
+//! ```
+//!
+//! # How a crate declares its metrics
+//!
+//! Each crate has one `metrics.rs` with one struct, one `register` function that takes the
+//! sub-registry it was given, and label values from closed enums:
+//!
+//! ```
+//! use kubevitals_telemetry::registry::{Metrics, Registry};
+//! use prometheus_client::metrics::counter::Counter;
+//!
+//! pub struct ScrapeMetrics {
+//!     pub dropped_lines: Counter,
+//! }
+//!
+//! impl ScrapeMetrics {
+//!     pub fn register(registry: &mut Registry) -> Self {
+//!         let dropped_lines = Counter::default();
+//!         // Exposed as `kubevitals_scrape_dropped_lines_total`, help text with a full stop.
+//!         registry.register("dropped_lines", "Lines that did not parse", dropped_lines.clone());
+//!         Self { dropped_lines }
+//!     }
+//! }
+//!
+//! let mut metrics = Metrics::new();
+//! let scrape = ScrapeMetrics::register(metrics.sub("kubevitals_scrape"));
+//! scrape.dropped_lines.inc();
+//! assert_eq!(metrics.freeze().families()?, ["counter kubevitals_scrape_dropped_lines_total"]);
+//! # Ok::<(), kubevitals_telemetry::TelemetryError>(())
+//! ```
+//!
+//! Two traps of `prometheus_client`: it appends `_total` to every counter, `_info` to every info and
+//! the unit to every name registered with one, so none of them belongs into the registered name; and
+//! a family without any series yet is left out of the exposition altogether.
+
+pub mod admin;
+mod error;
+pub mod exposition;
+pub mod health;
+pub mod logs;
+mod metrics;
+pub mod process;
+#[cfg(feature = "pprof")]
+mod profile;
+mod redacted;
+pub mod registry;
+
+pub use admin::{Admin, AdminServer, Limits, Profiling};
+pub use error::TelemetryError;
+pub use health::{Health, HealthCell, Probe, Status};
+pub use logs::{LogFilter, LogFormat, LogHandle, LogOptions};
+pub use metrics::{AdminMetrics, BuildInfo};
+pub use redacted::Redacted;
+pub use registry::{Metrics, SharedRegistry};

@@ -1,0 +1,169 @@
+//! The outcome of a probe and its text.
+
+use std::fmt::Write;
+
+use super::{Probe, Status};
+
+/// The longest reason shown, in bytes. Reasons quote other programs, which may be talkative.
+const MAX_REASON: usize = 1024;
+
+/// What one probe found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    probe: Probe,
+    outcomes: Vec<CheckOutcome>,
+    unknown_excludes: Vec<String>,
+}
+
+/// What one check of a probe found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckOutcome {
+    /// The name of the check.
+    pub name: String,
+    /// What it found.
+    pub verdict: Verdict,
+}
+
+/// What a check means for the probe that asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The check passes.
+    Passed,
+    /// The caller asked to leave the check out.
+    Excluded,
+    /// The check fails because its part has only begun, with what it waits for.
+    WarmingUp(String),
+    /// The check fails, with the reason.
+    Failed(String),
+}
+
+impl Report {
+    pub(super) fn new(probe: Probe, outcomes: Vec<CheckOutcome>, excluded: &[String]) -> Self {
+        let mut unknown_excludes: Vec<String> = excluded
+            .iter()
+            .filter(|name| !outcomes.iter().any(|outcome| outcome.name == **name))
+            .cloned()
+            .collect();
+        unknown_excludes.sort();
+        unknown_excludes.dedup();
+        Self {
+            probe,
+            outcomes,
+            unknown_excludes,
+        }
+    }
+
+    /// Whether every check passes.
+    pub fn passed(&self) -> bool {
+        self.failing().next().is_none()
+    }
+
+    /// All checks, in the order of registration.
+    pub fn outcomes(&self) -> &[CheckOutcome] {
+        &self.outcomes
+    }
+
+    /// The checks that fail.
+    pub fn failing(&self) -> impl Iterator<Item = &CheckOutcome> {
+        self.outcomes
+            .iter()
+            .filter(|outcome| outcome.verdict.reason().is_some())
+    }
+
+    /// The failing checks with their reasons on one line, for a log.
+    pub fn reasons(&self) -> String {
+        let mut text = String::new();
+        for outcome in self.failing() {
+            let separator = if text.is_empty() { "" } else { "; " };
+            let reason = outcome.verdict.reason().unwrap_or_default();
+            let _ = write!(text, "{separator}{}: {reason}", outcome.name);
+        }
+        text
+    }
+
+    /// The body of the answer: `ok` if all is well and nobody asked for more, else a line per check.
+    pub fn body(&self, verbose: bool) -> String {
+        if self.passed() && !verbose {
+            return String::from("ok");
+        }
+        let mut text = String::new();
+        for CheckOutcome { name, verdict } in &self.outcomes {
+            let _ = match verdict {
+                Verdict::Passed => writeln!(text, "[+]{name} ok"),
+                Verdict::Excluded => writeln!(text, "[+]{name} excluded: ok"),
+                failed => writeln!(
+                    text,
+                    "[-]{name} failed: {}",
+                    failed.reason().unwrap_or_default()
+                ),
+            };
+        }
+        if !self.unknown_excludes.is_empty() {
+            let names: Vec<String> = self
+                .unknown_excludes
+                .iter()
+                .map(|name| format!("{name:?}"))
+                .collect();
+            let _ = writeln!(
+                text,
+                "warn: some health checks cannot be excluded: no matches for {}",
+                names.join(",")
+            );
+        }
+        let verdict = if self.passed() { "passed" } else { "failed" };
+        let _ = writeln!(text, "{} check {verdict}", self.probe.name());
+        text
+    }
+}
+
+impl Verdict {
+    pub(super) fn from_status(status: Status, probe: Probe) -> Self {
+        match status {
+            Status::Ok => Self::Passed,
+            Status::WarmingUp(_) if probe != Probe::Readyz => Self::Passed,
+            Status::WarmingUp(waits_for) => {
+                Self::WarmingUp(one_line(&format!("warming up: {waits_for}")))
+            }
+            Status::Failing(reason) => Self::Failed(one_line(&reason)),
+        }
+    }
+
+    /// Why the check fails; `None` if it does not.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Passed | Self::Excluded => None,
+            Self::WarmingUp(reason) | Self::Failed(reason) => Some(reason),
+        }
+    }
+
+    pub(super) fn is_warming_up(&self) -> bool {
+        matches!(self, Self::WarmingUp(_))
+    }
+}
+
+/// Bounds a reason and keeps it on its line.
+fn one_line(reason: &str) -> String {
+    let end = reason.floor_char_boundary(MAX_REASON);
+    let shown = reason.get(..end).unwrap_or_default();
+    let mut line: String = shown
+        .chars()
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect();
+    if end < reason.len() {
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_bounded_and_stay_on_their_line() {
+        assert_eq!(one_line("a\nb\tc\u{1b}[31m"), "a b c [31m");
+        let long = one_line(&"é".repeat(2000));
+        assert_eq!(long.chars().count(), MAX_REASON / 2 + 1);
+        assert!(long.ends_with('…'));
+    }
+}

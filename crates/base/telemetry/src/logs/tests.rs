@@ -1,0 +1,144 @@
+use std::io::Write;
+
+use tracing::{debug, dispatcher::with_default, info, info_span, warn};
+
+use super::*;
+
+/// A writer that tests can read.
+#[derive(Clone, Default)]
+struct Captured(Arc<Mutex<Vec<u8>>>);
+
+impl Captured {
+    fn take(&self) -> String {
+        String::from_utf8(std::mem::take(&mut self.0.lock().unwrap())).unwrap()
+    }
+}
+
+impl Write for Captured {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn logs(format: LogFormat, filter: &str) -> (Captured, Dispatch, LogHandle) {
+    let captured = Captured::default();
+    let writer = captured.clone();
+    let options = LogOptions {
+        format,
+        filter: filter.parse().unwrap(),
+        ansi: false,
+    };
+    let (dispatch, handle) = build(&options, move || writer.clone()).unwrap();
+    (captured, dispatch, handle)
+}
+
+/// Checks the timestamp, then takes it away.
+fn without_time(line: &str) -> &str {
+    let (time, rest) = line.split_once(' ').unwrap();
+    assert!(is_rfc3339_utc(time), "{time}");
+    rest
+}
+
+fn is_rfc3339_utc(time: &str) -> bool {
+    time.len() >= 20
+        && time.ends_with('Z')
+        && time
+            .bytes()
+            .zip(b"0000-00-00T00:00:00".iter())
+            .all(|(byte, shape)| match shape {
+                b'0' => byte.is_ascii_digit(),
+                other => byte == *other,
+            })
+}
+
+#[test]
+fn text_is_one_plain_line_per_event() {
+    let (captured, dispatch, _handle) = logs(LogFormat::Text, "info");
+    with_default(&dispatch, || {
+        warn!(node = "n17", error = %"bad\n2026-01-01T00:00:00Z  INFO forged", "scrape failed");
+    });
+    let text = captured.take();
+    assert_eq!(text.lines().count(), 1);
+    assert_eq!(
+        without_time(&text),
+        " WARN kubevitals_telemetry::logs::tests: scrape failed node=\"n17\" \
+         error=bad\\n2026-01-01T00:00:00Z  INFO forged\n"
+    );
+}
+
+#[test]
+fn json_carries_fields_and_the_current_span() {
+    let (captured, dispatch, _handle) = logs(LogFormat::Json, "info");
+    with_default(&dispatch, || {
+        let _span = info_span!("scrape", node = "n17").entered();
+        info!(bytes = 12, quote = "a\"b\nc", "scraped");
+    });
+    let line = captured.take();
+    let (time, rest) = line
+        .strip_prefix("{\"timestamp\":\"")
+        .unwrap()
+        .split_once('"')
+        .unwrap();
+    assert!(is_rfc3339_utc(time), "{time}");
+    assert_eq!(
+        rest,
+        ",\"level\":\"INFO\",\"message\":\"scraped\",\"bytes\":12,\"quote\":\"a\\\"b\\nc\",\
+         \"target\":\"kubevitals_telemetry::logs::tests\",\
+         \"span\":{\"node\":\"n17\",\"name\":\"scrape\"}}\n"
+    );
+}
+
+#[test]
+fn a_filter_set_at_run_time_takes_effect_at_once() {
+    let (captured, dispatch, handle) = logs(LogFormat::Text, "info");
+    with_default(&dispatch, || {
+        let speak = || debug!("hidden detail");
+        speak();
+        assert_eq!(captured.take(), "");
+
+        handle
+            .set(&"warn,kubevitals=debug".parse().unwrap())
+            .unwrap();
+        let change = captured.take();
+        assert!(change.contains("log filter changed previous=info filter=warn,kubevitals=debug"));
+        speak();
+        assert!(captured.take().contains("hidden detail"));
+
+        handle.set(&"off".parse().unwrap()).unwrap();
+        speak();
+        assert_eq!(captured.take(), "");
+    });
+    assert_eq!(handle.filter().as_str(), "off");
+}
+
+#[test]
+fn a_handle_outlives_its_logs_and_says_so() {
+    let (_captured, dispatch, handle) = logs(LogFormat::Text, "info");
+    drop(dispatch);
+    let error = handle.set(&"debug".parse().unwrap()).unwrap_err();
+    assert!(matches!(error, TelemetryError::LogsGone(_)), "{error}");
+    assert_eq!(handle.filter().as_str(), "info");
+}
+
+#[test]
+fn colour_needs_a_terminal_and_no_objection() {
+    assert!(ansi_allowed(None, true));
+    assert!(ansi_allowed(Some(OsStr::new("")), true));
+    assert!(!ansi_allowed(Some(OsStr::new("1")), true));
+    assert!(!ansi_allowed(None, false));
+}
+
+#[test]
+fn formats_have_names() {
+    for format in [LogFormat::Text, LogFormat::Json] {
+        assert_eq!(format.to_string().parse::<LogFormat>().unwrap(), format);
+    }
+    assert_eq!(
+        "yaml".parse::<LogFormat>().unwrap_err().to_string(),
+        "log format `yaml` is not known; use `text` or `json`"
+    );
+}

@@ -1,0 +1,116 @@
+//! The metrics of this crate itself.
+
+use std::fmt;
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
+
+/// What the admin server counts.
+#[derive(Clone, Debug)]
+pub struct AdminMetrics {
+    requests: Family<RequestLabels, Counter>,
+    pub(crate) connections: Gauge,
+}
+
+/// Which program this is, for `kubevitals_build_info`.
+#[derive(Clone, Debug, Default)]
+pub struct BuildInfo {
+    /// The version released.
+    pub version: &'static str,
+    /// The commit, if the build knew it.
+    pub revision: Option<&'static str>,
+    /// The compiler, if the build knew it.
+    pub rustc: Option<&'static str>,
+}
+
+/// The part of the admin server that a request was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Route {
+    Index,
+    Livez,
+    Readyz,
+    Healthz,
+    Metrics,
+    LogLevel,
+    Pprof,
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    route: Route,
+    /// Bounded by the handler, which answers with a dozen codes.
+    code: u16,
+}
+
+impl AdminMetrics {
+    /// Registers the metrics; `registry` has the prefix `kubevitals_admin`.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            requests: Family::default(),
+            connections: Gauge::default(),
+        };
+        registry.register(
+            "requests",
+            "Requests to the admin server by route and status code",
+            metrics.requests.clone(),
+        );
+        registry.register(
+            "connections",
+            "Open connections to the admin server",
+            metrics.connections.clone(),
+        );
+        metrics
+    }
+
+    pub(crate) fn count(&self, route: Route, code: u16) {
+        self.requests
+            .get_or_create(&RequestLabels { route, code })
+            .inc();
+    }
+}
+
+impl Route {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Index => "index",
+            Self::Livez => "livez",
+            Self::Readyz => "readyz",
+            Self::Healthz => "healthz",
+            Self::Metrics => "metrics",
+            Self::LogLevel => "log_level",
+            Self::Pprof => "pprof",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl EncodeLabelValue for Route {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        EncodeLabelValue::encode(&self.name(), encoder)
+    }
+}
+
+impl BuildInfo {
+    /// Registers `build_info`; `registry` has the prefix `kubevitals`.
+    pub fn register(&self, registry: &mut Registry) {
+        let labels: Vec<(String, String)> = [
+            ("version", Some(self.version)),
+            ("revision", self.revision),
+            ("rustc", self.rustc),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+        .collect();
+        let build_info = Family::<Vec<(String, String)>, Gauge>::default();
+        build_info.get_or_create(&labels).set(1);
+        registry.register(
+            "build_info",
+            "Which program this is, with the value 1",
+            build_info,
+        );
+    }
+}

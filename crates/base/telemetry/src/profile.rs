@@ -1,0 +1,140 @@
+//! CPU profiles of this process, one at a time.
+//!
+//! The sampler runs in a signal handler and unwinds whatever was running. It skips samples inside the
+//! C library, the unwinder and the vDSO, where unwinding can deadlock. It keeps its samples in a
+//! temporary file, so it needs a directory for these that can be written to.
+
+mod proto;
+
+use std::{
+    collections::HashMap,
+    time::{Duration, SystemTime},
+};
+
+use pprof::{Frames, ProfilerGuardBuilder, Report, Symbol};
+use thiserror::Error;
+use tokio::sync::Semaphore;
+
+use self::proto::{CpuProfile, Line, Stack};
+
+/// Odd, so that it does not beat with timers of a round period.
+const FREQUENCY: i32 = 99;
+const DEFAULT_SECONDS: u64 = 30;
+const MAX_SECONDS: u64 = 120;
+
+/// Takes profiles. The signal that it lives on is one per process.
+pub(crate) struct Profiler {
+    turn: Semaphore,
+}
+
+/// Why there is no profile.
+#[derive(Debug, Error)]
+pub(crate) enum ProfileError {
+    #[error("`seconds` is not a whole number from 1 to {MAX_SECONDS}")]
+    BadSeconds,
+    #[error("another profile is being taken; try again when it is done")]
+    Busy,
+    #[error("the profiler failed ({0}); it needs a temporary directory that can be written to")]
+    Sampler(#[source] pprof::Error),
+    #[error("the profile could not be written: {0}")]
+    Encoder(#[source] tokio::task::JoinError),
+}
+
+pub(crate) fn parse_seconds(text: Option<&str>) -> Result<Duration, ProfileError> {
+    let seconds = match text {
+        None => DEFAULT_SECONDS,
+        Some(text) => text.parse().map_err(|_| ProfileError::BadSeconds)?,
+    };
+    if (1..=MAX_SECONDS).contains(&seconds) {
+        Ok(Duration::from_secs(seconds))
+    } else {
+        Err(ProfileError::BadSeconds)
+    }
+}
+
+impl Profiler {
+    pub(crate) const fn new() -> Self {
+        Self {
+            turn: Semaphore::const_new(1),
+        }
+    }
+
+    /// Samples for `duration` and gives the profile as `go tool pprof` reads it.
+    ///
+    /// Dropping the future ends the sampling.
+    pub(crate) async fn cpu(&self, duration: Duration) -> Result<Vec<u8>, ProfileError> {
+        let _turn = self.turn.try_acquire().map_err(|_| ProfileError::Busy)?;
+        let builder = ProfilerGuardBuilder::default().frequency(FREQUENCY);
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        let builder = builder.blocklist(&["libc", "libgcc", "pthread", "vdso"]);
+        let guard = builder.build().map_err(ProfileError::Sampler)?;
+        tokio::time::sleep(duration).await;
+        // Finding the names of all functions takes a while.
+        tokio::task::spawn_blocking(move || {
+            let report = guard.report().build().map_err(ProfileError::Sampler)?;
+            drop(guard);
+            Ok(convert(&report).encode())
+        })
+        .await
+        .map_err(ProfileError::Encoder)?
+    }
+}
+
+fn convert(report: &Report) -> CpuProfile {
+    let mut counts: HashMap<Stack, u64> = HashMap::new();
+    for (frames, count) in &report.data {
+        *counts.entry(stack_of(frames)).or_default() += u64::try_from(*count).unwrap_or_default();
+    }
+    let start = report
+        .timing
+        .start_time
+        .duration_since(SystemTime::UNIX_EPOCH);
+    CpuProfile {
+        samples: counts.into_iter().collect(),
+        start: start.unwrap_or_default(),
+        duration: report.timing.duration,
+        period: Duration::from_secs(1) / u32::try_from(FREQUENCY).unwrap_or(1),
+    }
+}
+
+fn stack_of(frames: &Frames) -> Stack {
+    let locations = frames
+        .frames
+        .iter()
+        .skip_while(|symbols| symbols.iter().any(is_sampler))
+        .map(|symbols| {
+            symbols
+                .iter()
+                .map(|symbol| Line {
+                    function: symbol.name(),
+                    file: symbol.filename().into_owned(),
+                    number: symbol.lineno(),
+                })
+                .collect()
+        })
+        .collect();
+    Stack {
+        locations,
+        thread: frames.thread_name_or_id(),
+    }
+}
+
+/// The innermost calls of every stack are the sampler's own.
+fn is_sampler(symbol: &Symbol) -> bool {
+    let name = symbol.name();
+    name.starts_with("backtrace::") || name.contains("pprof::")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_bounded() {
+        assert_eq!(parse_seconds(None).unwrap(), Duration::from_secs(30));
+        assert_eq!(parse_seconds(Some("1")).unwrap(), Duration::from_secs(1));
+        for bad in ["", "0", "-1", "1.5", "121", "99999999999999999999"] {
+            assert!(parse_seconds(Some(bad)).is_err(), "{bad}");
+        }
+    }
+}
