@@ -1,1 +1,11 @@
-fn main() {}
+//! The program: everything it does is in the library, so that tests start the same thing in process.
+
+use std::process::ExitCode;
+
+use kubevitals::{Input, exit_code, run};
+
+fn main() -> ExitCode {
+    // First of all: a TLS configuration built without a provider would panic.
+    kubevitals_tls::install_crypto_provider();
+    exit_code(&run(&Input::from_process(), &mut std::io::stdout()))
+}

@@ -32,7 +32,7 @@ pub struct LogFlags {
     #[arg(long, value_name = "FILTER", default_value = "info", global = true)]
     pub log_level: String,
 
-    /// Verbosity as Kubernetes components count it (0 to 10); raises --log-level
+    /// Verbosity as Kubernetes components count it (0 to 10), instead of --log-level
     #[arg(short = 'v', long = "v", value_name = "LEVEL", global = true,
           value_parser = clap::value_parser!(u8).range(0..=10))]
     pub verbosity: Option<u8>,

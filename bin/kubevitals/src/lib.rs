@@ -1,0 +1,29 @@
+//! The roles of kubevitals, each wired in a file of its own.
+//!
+//! [`run`] is the whole program: it reads all settings before it opens a socket, then calls the role.
+
+mod args;
+pub mod demo;
+pub mod process;
+
+use std::io::Write;
+
+use args::{Args, Task};
+use clap::CommandFactory;
+pub use kubevitals_cli::{Input, RunError, exit_code};
+use process::ProcessConfig;
+
+/// Does what `input` asks for, writing what the user is to see to `out`.
+pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> {
+    let args: Args = kubevitals_cli::parse(input)?;
+    match args.task {
+        Task::Demo(flags) => {
+            let config = ProcessConfig::new(&flags.process, &args.logs)?;
+            let demo = demo::Demo::configure(&flags)?;
+            process::run_role(&config, |context| demo.run(context, out))
+        }
+        Task::Completion { shell } => {
+            kubevitals_cli::write_completion(shell, Args::command(), out).map_err(RunError::runtime)
+        }
+    }
+}

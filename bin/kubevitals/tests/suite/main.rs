@@ -1,0 +1,30 @@
+//! The program as a user meets it, and its roles started in process.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod command_line;
+mod demo;
+mod readme;
+
+use std::process::{Command, Output};
+
+/// The program with no configuration from the outside.
+fn kubevitals(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kubevitals"));
+    command.args(args).env("NO_COLOR", "1");
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("KUBEVITALS_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+fn output(command: &mut Command) -> (i32, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}

@@ -1,0 +1,276 @@
+//! The knobs that Kubernetes users know: `--tls-min-version` and `--tls-cipher-suites`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::version::{TLS12, TLS13};
+use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
+
+use crate::TlsError;
+use crate::provider::shared_provider;
+
+/// The lowest TLS version that is spoken; 1.3 is always preferred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MinTlsVersion {
+    /// `VersionTLS12`.
+    #[default]
+    Tls12,
+    /// `VersionTLS13`.
+    Tls13,
+}
+
+/// The TLS 1.2 suites to allow, from a list of IANA or Go names.
+///
+/// As with Go's servers, the list restricts TLS 1.2 only: the suites of TLS 1.3 are all sound and
+/// stay on. A list without any suite of TLS 1.2 therefore turns TLS 1.2 off. The order of the list
+/// has no meaning.
+///
+/// Hardening guides for Kubernetes name suites that Go has but this program leaves out because they
+/// lack forward secrecy or authenticated encryption. Such names are accepted, so that an existing
+/// manifest works, and listed by [`CipherSuites::left_out`] so that the caller can say so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CipherSuites {
+    given: String,
+    allowed: Vec<&'static str>,
+    left_out: Vec<&'static str>,
+}
+
+/// Which versions and suites a configuration may negotiate.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TlsPolicy {
+    min_version: MinTlsVersion,
+    cipher_suites: Option<CipherSuites>,
+}
+
+impl FromStr for MinTlsVersion {
+    type Err = TlsError;
+
+    fn from_str(value: &str) -> Result<Self, TlsError> {
+        match value {
+            "VersionTLS12" => Ok(Self::Tls12),
+            "VersionTLS13" => Ok(Self::Tls13),
+            other => Err(TlsError::MinVersion {
+                value: excerpt(other),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for MinTlsVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tls12 => "VersionTLS12",
+            Self::Tls13 => "VersionTLS13",
+        })
+    }
+}
+
+impl CipherSuites {
+    /// Names that were given and are known, but belong to suites that this program does not offer.
+    pub fn left_out(&self) -> &[&'static str] {
+        &self.left_out
+    }
+
+    fn allows_tls12(&self) -> bool {
+        self.allowed.iter().any(|name| OFFERED_TLS12.contains(name))
+    }
+}
+
+impl FromStr for CipherSuites {
+    type Err = TlsError;
+
+    fn from_str(list: &str) -> Result<Self, TlsError> {
+        let mut suites = Self {
+            given: excerpt(list),
+            allowed: Vec::new(),
+            left_out: Vec::new(),
+        };
+        for name in list
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+        {
+            let canonical = match name {
+                "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305" => {
+                    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"
+                }
+                "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305" => {
+                    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"
+                }
+                other => other,
+            };
+            let find = |names: &[&'static str]| names.iter().copied().find(|n| *n == canonical);
+            if let Some(known) = find(OFFERED_TLS12).or_else(|| find(OFFERED_TLS13)) {
+                suites.allowed.push(known);
+            } else if let Some(known) = find(LEFT_OUT) {
+                suites.left_out.push(known);
+            } else {
+                return Err(TlsError::UnknownCipherSuite {
+                    name: excerpt(name),
+                    example: "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+                });
+            }
+        }
+        if suites.allowed.is_empty() {
+            return Err(TlsError::NoCipherSuite {
+                given: suites.given,
+                usable: [OFFERED_TLS12, OFFERED_TLS13].concat().join(", "),
+            });
+        }
+        Ok(suites)
+    }
+}
+
+impl fmt::Display for CipherSuites {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.allowed.join(","))
+    }
+}
+
+impl TlsPolicy {
+    /// A policy from the two flags; `None` means the suites that the crypto library recommends.
+    pub fn new(min_version: MinTlsVersion, cipher_suites: Option<CipherSuites>) -> Self {
+        Self {
+            min_version,
+            cipher_suites,
+        }
+    }
+
+    pub(crate) fn versions(&self) -> &'static [&'static SupportedProtocolVersion] {
+        static BOTH: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+        static NEWEST: [&SupportedProtocolVersion; 1] = [&TLS13];
+        let tls12 = self.min_version == MinTlsVersion::Tls12
+            && self
+                .cipher_suites
+                .as_ref()
+                .is_none_or(CipherSuites::allows_tls12);
+        if tls12 { &BOTH } else { &NEWEST }
+    }
+
+    pub(crate) fn provider(&self) -> Arc<CryptoProvider> {
+        let Some(allowed) = &self.cipher_suites else {
+            return Arc::clone(shared_provider());
+        };
+        let mut provider = aws_lc_rs::default_provider();
+        provider.cipher_suites.retain(|suite| match suite {
+            SupportedCipherSuite::Tls13(_) => true,
+            SupportedCipherSuite::Tls12(suite) => suite
+                .common
+                .suite
+                .as_str()
+                .is_some_and(|name| allowed.allowed.contains(&name)),
+        });
+        Arc::new(provider)
+    }
+}
+
+const OFFERED_TLS13: &[&str] = &[
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+];
+
+const OFFERED_TLS12: &[&str] = &[
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+];
+
+/// What Go offers beyond ours: RSA key exchange, CBC, 3DES and RC4.
+const LEFT_OUT: &[&str] = &[
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_RSA_WITH_RC4_128_SHA",
+];
+
+/// Flag values end up in error messages, which stay readable whatever was pasted.
+fn excerpt(value: &str) -> String {
+    value.chars().take(120).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_parse_and_print_as_kubernetes_names_them() {
+        for name in ["VersionTLS12", "VersionTLS13"] {
+            assert_eq!(name.parse::<MinTlsVersion>().unwrap().to_string(), name);
+        }
+        let error = "VersionTLS11".parse::<MinTlsVersion>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "unsupported minimum TLS version \"VersionTLS11\": use VersionTLS12 or VersionTLS13"
+        );
+    }
+
+    #[test]
+    fn every_offered_name_is_one_the_crypto_library_has() {
+        let names: Vec<_> = aws_lc_rs::default_provider()
+            .cipher_suites
+            .iter()
+            // rustls spells the suites of TLS 1.3 with the version in the name.
+            .filter_map(|suite| suite.suite().as_str())
+            .map(|name| name.replacen("TLS13_", "TLS_", 1))
+            .collect();
+        assert_eq!(names.len(), OFFERED_TLS12.len() + OFFERED_TLS13.len());
+        for offered in OFFERED_TLS12.iter().chain(OFFERED_TLS13) {
+            assert!(
+                names.iter().any(|name| name == offered),
+                "{offered} is not there: {names:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_list_restricts_tls12_and_leaves_tls13_alone() {
+        let suites = "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305, TLS_RSA_WITH_AES_128_GCM_SHA256";
+        let suites: CipherSuites = suites.parse().unwrap();
+        assert_eq!(suites.left_out(), ["TLS_RSA_WITH_AES_128_GCM_SHA256"]);
+        let policy = TlsPolicy::new(MinTlsVersion::Tls12, Some(suites));
+        assert_eq!(policy.provider().cipher_suites.len(), 3 + 1);
+        assert_eq!(policy.versions().len(), 2);
+    }
+
+    #[test]
+    fn a_list_without_tls12_suites_turns_tls12_off() {
+        let suites = "TLS_AES_128_GCM_SHA256".parse().unwrap();
+        let policy = TlsPolicy::new(MinTlsVersion::Tls12, Some(suites));
+        assert_eq!(policy.versions(), [&TLS13]);
+        assert_eq!(
+            TlsPolicy::new(MinTlsVersion::Tls13, None).versions(),
+            [&TLS13]
+        );
+    }
+
+    #[test]
+    fn unknown_and_useless_lists_are_refused() {
+        let unknown = "TLS_NULL".parse::<CipherSuites>().unwrap_err();
+        assert!(
+            matches!(unknown, TlsError::UnknownCipherSuite { .. }),
+            "{unknown}"
+        );
+        for useless in ["", " , ", "TLS_RSA_WITH_RC4_128_SHA"] {
+            let error = useless.parse::<CipherSuites>().unwrap_err();
+            assert!(matches!(error, TlsError::NoCipherSuite { .. }), "{error}");
+        }
+    }
+}

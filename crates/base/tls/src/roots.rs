@@ -1,0 +1,109 @@
+//! CA bundles, read from one or several files and reloaded.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustls::RootCertStore;
+use tracing::warn;
+
+use crate::TlsError;
+use crate::pem::{PemSource, parse_certificates};
+use crate::refresh::{Refresh, RefreshStatus, Refreshed};
+use crate::reload::{Contents, Parsed, Reloadable};
+
+/// The authorities to trust: all certificates of all sources, reloaded when the sources change.
+///
+/// Each handshake is judged by what is current. Connections that exist are not touched.
+///
+/// Every source must hold at least one usable authority. Certificates that cannot be parsed are
+/// passed over beside usable ones, since bundles of public authorities often hold an ancient one.
+pub struct TrustRoots {
+    inner: Reloadable<RootCertStore>,
+}
+
+impl TrustRoots {
+    /// Reads the bundles.
+    pub fn load(
+        what: &'static str,
+        sources: Vec<PemSource>,
+        now: SystemTime,
+    ) -> Result<Arc<Self>, TlsError> {
+        if sources.is_empty() {
+            return Err(TlsError::NoTrustSources);
+        }
+        Ok(Arc::new(Self {
+            inner: Reloadable::load(what, sources, parse, now)?,
+        }))
+    }
+
+    /// The authorities that the next handshake trusts, for verifiers of other crates.
+    pub fn current(&self) -> Arc<RootCertStore> {
+        self.inner.current()
+    }
+}
+
+impl Refresh for TrustRoots {
+    fn what(&self) -> &'static str {
+        self.inner.what()
+    }
+
+    fn refresh(&self, now: SystemTime) -> Result<Refreshed, TlsError> {
+        self.inner.refresh(now)
+    }
+
+    fn status(&self) -> Arc<RefreshStatus> {
+        self.inner.status()
+    }
+}
+
+impl fmt::Debug for TrustRoots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TrustRoots")
+            .field("what", &self.inner.what())
+            .field("sources", &self.inner.sources())
+            .field("authorities", &self.current().len())
+            .finish()
+    }
+}
+
+fn parse(contents: &[Contents]) -> Result<Parsed<RootCertStore>, TlsError> {
+    let mut store = RootCertStore::empty();
+    let mut passed_over = 0_usize;
+    for Contents { origin, pem } in contents {
+        let certificates = parse_certificates(pem).map_err(|problem| TlsError::Pem {
+            origin: origin.clone(),
+            problem,
+        })?;
+        let usable_before = store.len();
+        let mut first_failure = None;
+        for (index, der) in certificates.into_iter().enumerate() {
+            if let Err(source) = store.add(der) {
+                passed_over += 1;
+                first_failure.get_or_insert((index + 1, source));
+            }
+        }
+        if let Some((position, source)) = first_failure
+            && store.len() == usable_before
+        {
+            let origin = origin.clone();
+            return Err(TlsError::Certificate {
+                origin,
+                position,
+                source,
+            });
+        }
+    }
+    if passed_over > 0 {
+        // Only now: a bundle that is refused is parsed again at each refresh.
+        warn!(
+            passed_over,
+            usable = store.len(),
+            "some certificates of CA bundles are unusable"
+        );
+    }
+    Ok(Parsed {
+        value: store,
+        not_after: None,
+    })
+}
