@@ -39,7 +39,7 @@ pub use labels::Labels;
 pub use metrics::WatchMetrics;
 pub use server::Server;
 pub use spec::{StreamOptions, StreamSpec};
-pub use state::{Freshness, Restart, StreamState};
+pub use state::{Restart, StreamState};
 pub use stream::Stream;
 pub use strings::Interner;
 pub use transport::{Answer, BoxBody, KubeTransport, Transport};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use kubevitals_telemetry::Status;
 use tokio::time::Instant;
 
 use crate::error::DecodeError;
@@ -78,17 +79,6 @@ pub enum Restart {
     NoStreamingLists,
 }
 
-/// Whether a stream can be relied on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Freshness {
-    /// It can.
-    Fresh,
-    /// The first list is not complete yet, and what it waits for.
-    Syncing(String),
-    /// The view is old, and why.
-    Stale(String),
-}
-
 /// What the engine notes down.
 #[derive(Debug)]
 pub(crate) struct Record {
@@ -153,25 +143,23 @@ impl Restart {
 }
 
 impl StreamState {
-    /// Whether the stream can be relied on, if a connection that is lost must be back within `patience`.
+    /// For a readiness check: whether the stream can be relied on, if a connection that is lost must be back within
+    /// `patience`, and if not, why not.
     ///
-    /// An open connection is fresh however little happens: one that is silent for too long is closed by the engine.
-    pub fn freshness(&self, patience: Duration) -> Freshness {
+    /// An open connection is fresh however little happens: one that is silent for too long is closed by the stream.
+    pub fn health(&self, patience: Duration) -> Status {
         let trouble = match &self.trouble {
             Some((_, words)) => words.as_str(),
             None => "waiting for the first list",
         };
         if !self.synced {
-            return Freshness::Syncing(trouble.to_owned());
+            return Status::warming_up(trouble.to_owned());
         }
-        if self.connected.is_some() {
-            return Freshness::Fresh;
-        }
-        if self.silent <= patience {
-            return Freshness::Fresh;
+        if self.connected.is_some() || self.silent <= patience {
+            return Status::Ok;
         }
         let seconds = self.silent.as_secs();
-        Freshness::Stale(format!("nothing heard for {seconds} s: {trouble}"))
+        Status::failing(format!("nothing heard for {seconds} s: {trouble}"))
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use kubevitals_telemetry::{Health, Probe, Status, TelemetryError};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -100,6 +102,19 @@ impl<K: Kind> Stream<K> {
     /// How it is.
     pub fn state(&self) -> StreamState {
         self.hub.state()
+    }
+
+    /// Adds a readiness check of the stream's name: not ready until the first list is complete, nor while a connection
+    /// that was lost is not back within `patience`. The check does not keep the stream running; one that has ended
+    /// fails it.
+    pub fn add_readyz(&self, health: &Health, patience: Duration) -> Result<(), TelemetryError> {
+        let stream = Arc::downgrade(&self.hub);
+        health.check(self.name, Probe::READINESS, move || {
+            match stream.upgrade() {
+                Some(stream) => stream.state().health(patience),
+                None => Status::failing("stream has ended"),
+            }
+        })
     }
 
     /// Ends the stream and waits until its task is gone. Subscriptions get what is queued for them, then the end.

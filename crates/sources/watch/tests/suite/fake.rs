@@ -63,6 +63,8 @@ pub(crate) enum Fault {
     Body(String),
     /// Answers 200 and this body, then says nothing.
     Silent(String),
+    /// Answers 200 and these chunks, then says nothing.
+    Chunks(Vec<Vec<u8>>),
     /// Answers 200 with this content encoding.
     Encoded(&'static str),
 }
@@ -244,6 +246,15 @@ impl State {
                 let answer = self.watch(&[body]);
                 // No events reach it any more, but it stays open.
                 let watcher = self.watchers.pop().unwrap();
+                std::mem::forget(watcher.to);
+                Ok(answer)
+            }
+            Fault::Chunks(chunks) => {
+                let answer = self.watch(&[]);
+                let watcher = self.watchers.pop().unwrap();
+                for chunk in chunks {
+                    watcher.to.try_send(Ok(Bytes::from(chunk))).unwrap();
+                }
                 std::mem::forget(watcher.to);
                 Ok(answer)
             }

@@ -8,6 +8,7 @@
 )]
 
 mod fake;
+mod kinds;
 mod metrics;
 mod model;
 mod recordings;

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_watch::{Freshness, Restart, Seen, Update, What};
+use kubevitals_telemetry::{Health, Probe, Status};
+use kubevitals_watch::{Pod, PodBrief, Restart, Seen, Stream, StreamSpec, Update, What};
 use tokio::time::Instant;
 
 use crate::fake::{Fake, Fault, Streaming, event, pass, view};
 
 /// The restarts that a stream counts, without those that belong to its ordinary life.
-fn count(stream: &kubevitals_watch::Stream<kubevitals_watch::PodBrief>, why: Restart) -> u64 {
+fn count(stream: &Stream<PodBrief>, why: Restart) -> u64 {
     stream.state().restarts.get(&why).copied().unwrap_or(0)
 }
 
@@ -50,8 +51,7 @@ async fn a_server_without_streaming_lists_is_listed_in_pages_and_that_is_remembe
             fake.put(&format!("pod-{number}"));
         }
         let server = fake.server();
-        let pods =
-            server.watch(kubevitals_watch::StreamSpec::<kubevitals_watch::PodBrief>::new("pods"));
+        let pods = server.watch(StreamSpec::<PodBrief>::new("pods"));
         assert!(pods.synced().await);
         assert_eq!(view(&pods.objects()), fake.objects());
         pass(1).await;
@@ -63,9 +63,7 @@ async fn a_server_without_streaming_lists_is_listed_in_pages_and_that_is_remembe
         );
         assert!(requests[4].contains("resourceVersion=1201"), "{requests:?}");
 
-        let more = server.watch(kubevitals_watch::StreamSpec::<kubevitals_watch::Pod>::new(
-            "more",
-        ));
+        let more = server.watch(StreamSpec::<Pod>::new("more"));
         assert!(more.synced().await);
         assert!(fake.requests()[0].contains("limit=500"), "{streaming:?}");
         assert_eq!(more.objects().len(), 1_201);
@@ -227,10 +225,10 @@ async fn refusals_are_told_apart_and_waits_grow_but_stay_bounded() {
         pass(3_600).await;
         let state = pods.state();
         assert_eq!(state.trouble.as_ref().unwrap().0, why);
-        let Freshness::Syncing(words) = state.freshness(Duration::from_secs(60)) else {
-            panic!("{state:?}");
-        };
-        assert_eq!(words, format!("server answered {code}: fault {code}"));
+        assert_eq!(
+            state.health(Duration::from_secs(60)),
+            Status::warming_up(format!("server answered {code}: fault {code}"))
+        );
         let attempts = fake.requests().len();
         // Half of the cap on average, once it is reached.
         assert!(
@@ -374,19 +372,40 @@ async fn a_view_that_grows_old_says_so_and_why() {
     let pods = fake.pods();
     pods.synced().await;
     let patience = Duration::from_secs(60);
-    assert_eq!(pods.state().freshness(patience), Freshness::Fresh);
+    assert_eq!(pods.state().health(patience), Status::Ok);
     fake.lock()
         .faults
         .extend(std::iter::repeat_n(Fault::Unreachable, 1_000));
     fake.break_watches();
     pass(50).await;
-    assert_eq!(pods.state().freshness(patience), Freshness::Fresh);
+    assert_eq!(pods.state().health(patience), Status::Ok);
     pass(11).await;
     assert_eq!(
-        pods.state().freshness(patience),
-        Freshness::Stale("nothing heard for 61 s: request failed: connection refused".to_owned())
+        pods.state().health(patience),
+        Status::failing("nothing heard for 61 s: request failed: connection refused")
     );
     assert_eq!(pods.objects().len(), 1, "the last view is still there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_follows_the_stream_and_does_not_keep_it_alive() {
+    let fake = Fake::new();
+    fake.lock().faults.push_back(Fault::Status(403, None));
+    let pods = fake.pods();
+    let health = Health::new();
+    pods.add_readyz(&health, Duration::from_secs(60)).unwrap();
+    let verdict = || format!("{:?}", health.report_one(Probe::Readyz, "pods").unwrap());
+    tokio::task::yield_now().await;
+    assert!(
+        verdict().contains("server answered 403: fault 403"),
+        "{}",
+        verdict()
+    );
+    pods.synced().await;
+    assert_eq!(verdict(), "Passed");
+    drop(pods);
+    pass(1).await;
+    assert!(verdict().contains("stream has ended"), "{}", verdict());
 }
 
 #[tokio::test(start_paused = true)]
