@@ -9,8 +9,10 @@
 //! `fuzz/corpus/<name>`.
 
 mod promtext;
+mod watch;
 
 pub use promtext::promtext;
+pub use watch::watch_line;
 
 /// A fuzz target.
 #[derive(Debug, Clone, Copy)]
@@ -24,8 +26,15 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: &[Target] = &[Target {
-    name: "promtext",
-    oracle: promtext,
-    tokens: promtext::TOKENS,
-}];
+pub const TARGETS: &[Target] = &[
+    Target {
+        name: "promtext",
+        oracle: promtext,
+        tokens: promtext::TOKENS,
+    },
+    Target {
+        name: "watch_line",
+        oracle: watch_line,
+        tokens: watch::TOKENS,
+    },
+];

@@ -315,7 +315,8 @@ impl<'de, K: Kind> DeserializeSeed<'de> for ObjectSeed<'_, K> {
             EventType::Modified => WatchEvent::Modified(K::read(object, self.decoder)?),
             EventType::Deleted => WatchEvent::Deleted(K::read(object, self.decoder)?),
             EventType::Bookmark => {
-                let Struct(meta) = BookmarkWire::deserialize(object)?.metadata;
+                let Struct(wire) = Struct::<BookmarkWire<'_>>::deserialize(object)?;
+                let Struct(meta) = wire.metadata;
                 WatchEvent::Bookmark(Bookmark {
                     resource_version: (*meta.resource_version).into(),
                     ends_initial_events: meta
@@ -324,7 +325,10 @@ impl<'de, K: Kind> DeserializeSeed<'de> for ObjectSeed<'_, K> {
                         .any(|(key, value)| key == INITIAL_EVENTS_END && value == "true"),
                 })
             }
-            EventType::Error => WatchEvent::Error(StatusWire::deserialize(object)?.into()),
+            EventType::Error => {
+                let Struct(status) = Struct::<StatusWire<'_>>::deserialize(object)?;
+                WatchEvent::Error(status.into())
+            }
         })
     }
 }

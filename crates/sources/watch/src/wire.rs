@@ -21,7 +21,7 @@ pub(crate) struct Text<'a>(Cow<'a, str>);
 #[derive(Debug)]
 pub(crate) struct List<T>(pub(crate) Vec<T>);
 
-/// An object that may be `null`.
+/// An object that may be `null`. What serde derives would also take a list of fields in order, which no server writes.
 #[derive(Debug, Default)]
 pub(crate) struct Struct<T>(pub(crate) T);
 

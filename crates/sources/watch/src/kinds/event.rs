@@ -142,7 +142,7 @@ impl Event {
 
 impl Kind for Event {
     fn read<'de, D: Deserializer<'de>>(object: D, decoder: &Decoder) -> Result<Self, D::Error> {
-        let wire = EventWire::deserialize(object)?;
+        let Struct(wire) = Struct::<EventWire<'_>>::deserialize(object)?;
         let (Struct(regarding), Struct(source)) = (wire.involved_object, wire.source);
         decoder.build(wire.metadata.0.into(), |identity, meta, reading| Self {
             identity,

@@ -153,8 +153,8 @@ impl Kind for Metadata {
     const FORM: Form = Form::Metadata;
 
     fn read<'de, D: Deserializer<'de>>(object: D, decoder: &Decoder) -> Result<Self, D::Error> {
-        let Struct(meta) = MetadataWire::deserialize(object)?.metadata;
-        decoder.build(meta, |identity, meta, reading| Self {
+        let Struct(wire) = Struct::<MetadataWire<'_>>::deserialize(object)?;
+        decoder.build(wire.metadata.0, |identity, meta, reading| Self {
             identity,
             labels: reading.labels(&meta.labels),
             details: Details::read(meta, reading),

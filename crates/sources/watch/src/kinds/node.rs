@@ -140,7 +140,7 @@ struct InfoWire<'a> {
 
 impl Kind for Node {
     fn read<'de, D: Deserializer<'de>>(object: D, decoder: &Decoder) -> Result<Self, D::Error> {
-        let wire = NodeWire::deserialize(object)?;
+        let Struct(wire) = Struct::<NodeWire<'_>>::deserialize(object)?;
         let (Struct(spec), Struct(status)) = (wire.spec, wire.status);
         let port = status.daemon_endpoints.0.kubelet_endpoint.0.port;
         decoder.build(wire.metadata.0, |identity, meta, reading| Self {

@@ -249,7 +249,7 @@ impl VolumeWire {
 
 impl Kind for PodBrief {
     fn read<'de, D: Deserializer<'de>>(object: D, decoder: &Decoder) -> Result<Self, D::Error> {
-        let wire = BriefWire::deserialize(object)?;
+        let Struct(wire) = Struct::<BriefWire<'_>>::deserialize(object)?;
         decoder.build(wire.metadata.0.into(), |identity, meta, reading| Self {
             identity,
             labels: reading.labels(&meta.labels),
@@ -265,7 +265,7 @@ impl Kind for PodBrief {
 
 impl Kind for Pod {
     fn read<'de, D: Deserializer<'de>>(object: D, decoder: &Decoder) -> Result<Self, D::Error> {
-        let wire = PodWire::deserialize(object)?;
+        let Struct(wire) = Struct::<PodWire<'_>>::deserialize(object)?;
         let (Struct(spec), Struct(status)) = (wire.spec, wire.status);
         decoder.build(wire.metadata.0, |identity, meta, reading| {
             Self::build(identity, meta, spec, status, reading)

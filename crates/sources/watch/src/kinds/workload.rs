@@ -261,7 +261,7 @@ macro_rules! workload_kind {
                 object: D,
                 decoder: &Decoder,
             ) -> Result<Self, D::Error> {
-                let wire = WorkloadWire::deserialize(object)?;
+                let Struct(wire) = Struct::<WorkloadWire<'_>>::deserialize(object)?;
                 let (Struct(spec), Struct(mut $status)) = (wire.spec, wire.status);
                 let (generation, list) = (
                     $status.observed_generation,
