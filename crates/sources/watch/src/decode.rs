@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::error::DecodeError;
 use crate::identity::ResourceVersion;
+use crate::json::Json;
 use crate::kind::{Decoder, Kind};
 use crate::kinds::meta::MetadataWire;
 use crate::wire::{List, Map, Struct, Text};
@@ -213,17 +214,18 @@ pub fn decode_page<K: Kind>(body: &[u8], decoder: &Decoder) -> Result<Page<K>, D
 
 /// Reads one object.
 pub fn decode_object<K: Kind>(object: &[u8], decoder: &Decoder) -> Result<K, DecodeError> {
-    let mut json = serde_json::Deserializer::from_slice(object);
+    let mut json = Json::new(object);
     let read = K::read(&mut json, decoder).and_then(|read| json.end().map(|()| read));
-    read.map_err(
-        |source| match serde_json::from_slice::<MetadataWire<'_>>(object) {
+    read.map_err(|error| {
+        let source = json.locate(&error);
+        match serde_json::from_slice::<MetadataWire<'_>>(object) {
             Ok(wire) => blame(None, wire, source),
             Err(_) => DecodeError::Json {
                 what: "object",
                 source,
             },
-        },
-    )
+        }
+    })
 }
 
 /// Reads a `Status`; `None` if the bytes are none.
@@ -338,14 +340,15 @@ fn read_event<K: Kind>(
     decoder: &Decoder,
     known: Option<EventType>,
 ) -> Result<Pass<K>, serde_json::Error> {
-    let mut json = serde_json::Deserializer::from_slice(line);
-    let pass = json.deserialize_map(EnvelopeVisitor {
+    let mut json = Json::new(line);
+    let visitor = EnvelopeVisitor {
         decoder,
         known,
         kind: PhantomData,
-    })?;
-    json.end()?;
-    Ok(pass)
+    };
+    let pass = json.deserialize_map(visitor);
+    pass.and_then(|pass| json.end().map(|()| pass))
+        .map_err(|error| json.locate(&error))
 }
 
 /// Finds out whose line it was that could not be read.

@@ -53,6 +53,7 @@ mod engine;
 mod error;
 mod hub;
 mod identity;
+mod json;
 mod kind;
 mod kinds;
 mod labels;

@@ -5,8 +5,9 @@
 //! nobody but the pool holds any more is swept out once as many strings were added as had survived the
 //! last sweep, so the pool never holds more than about twice what is in use, and adding stays cheap.
 
-use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashSet;
 
 use crate::labels::{Labels, Pair};
 
