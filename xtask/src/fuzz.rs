@@ -51,7 +51,7 @@ pub(crate) fn run(flags: &FuzzFlags) -> Result<()> {
             .args(["run", "--release", "--locked", "--quiet"])
             // With a target given, build scripts and macros are left without instrumentation.
             .arg(format!("--target={}", host()?))
-            .args(["--bin", &flags.target, "--"])
+            .args(["--bin", &flags.target, "--features", &flags.target, "--"])
             .arg(format!("-max_total_time={}", flags.seconds))
             .arg(format!("-max_len={}", flags.max_len))
             .arg(format!("-artifact_prefix={}/", artifacts.display()))

@@ -5,13 +5,33 @@
 //! bounded number of mutations of it, so that every target is also an ordinary test.
 //!
 //! To add a target: a module with a function here, a line in [`TARGETS`], a binary of three lines
-//! in `fuzz/fuzz_targets` with its entry in `fuzz/Cargo.toml`, and a seed or two in
+//! in `fuzz/fuzz_targets` with its entry and its feature in `fuzz/Cargo.toml`, and a seed or two in
 //! `fuzz/corpus/<name>`.
 
+#[cfg(feature = "cli")]
+mod cli;
+#[cfg(feature = "model")]
+mod model;
+#[cfg(feature = "promtext")]
 mod promtext;
+#[cfg(feature = "telemetry")]
+mod telemetry;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(feature = "watch")]
 mod watch;
 
+#[cfg(feature = "cli")]
+pub use cli::config_file;
+#[cfg(feature = "model")]
+pub use model::{duration, quantity, timestamp};
+#[cfg(feature = "promtext")]
 pub use promtext::promtext;
+#[cfg(feature = "telemetry")]
+pub use telemetry::{admin_input, exposition};
+#[cfg(feature = "tls")]
+pub use tls::tls_pem;
+#[cfg(feature = "watch")]
 pub use watch::watch_line;
 
 /// A fuzz target.
@@ -27,11 +47,55 @@ pub struct Target {
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
+    #[cfg(feature = "telemetry")]
+    Target {
+        name: "admin_input",
+        oracle: admin_input,
+        tokens: telemetry::ADMIN_TOKENS,
+    },
+    #[cfg(feature = "cli")]
+    Target {
+        name: "config_file",
+        oracle: config_file,
+        tokens: cli::TOKENS,
+    },
+    #[cfg(feature = "model")]
+    Target {
+        name: "duration",
+        oracle: duration,
+        tokens: model::DURATION_TOKENS,
+    },
+    #[cfg(feature = "telemetry")]
+    Target {
+        name: "exposition",
+        oracle: exposition,
+        tokens: telemetry::OPENMETRICS_TOKENS,
+    },
+    #[cfg(feature = "promtext")]
     Target {
         name: "promtext",
         oracle: promtext,
         tokens: promtext::TOKENS,
     },
+    #[cfg(feature = "model")]
+    Target {
+        name: "quantity",
+        oracle: quantity,
+        tokens: model::QUANTITY_TOKENS,
+    },
+    #[cfg(feature = "model")]
+    Target {
+        name: "timestamp",
+        oracle: timestamp,
+        tokens: model::TIMESTAMP_TOKENS,
+    },
+    #[cfg(feature = "tls")]
+    Target {
+        name: "tls_pem",
+        oracle: tls_pem,
+        tokens: tls::TOKENS,
+    },
+    #[cfg(feature = "watch")]
     Target {
         name: "watch_line",
         oracle: watch_line,

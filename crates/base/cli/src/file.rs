@@ -60,6 +60,11 @@ pub(crate) fn read(path: &Path) -> Result<Settings, CliError> {
     })
 }
 
+/// Whether a text can be a configuration file, whatever the settings in it; else what is wrong with it.
+pub fn check_config_text(text: &str) -> Result<(), String> {
+    parse(text).map(drop)
+}
+
 /// Parses the text of a configuration file.
 pub(crate) fn parse(text: &str) -> Result<Settings, String> {
     // A file of comments alone is a configuration that sets nothing.

@@ -25,7 +25,7 @@ mod suggest;
 pub use completion::{Shell, write_completion};
 pub use error::{CliError, InvalidSetting};
 pub use exit::{EXIT_FAILURE, EXIT_USAGE, RunError, exit_code};
-pub use file::MAX_CONFIG_BYTES;
+pub use file::{MAX_CONFIG_BYTES, check_config_text};
 pub use layers::{ENV_PREFIX, Input, env_name, parse};
 pub use shutdown::{
     Ending, Shutdown, ShutdownTrigger, Signal, forward_signals, shutdown_channel, supervise,

@@ -1,6 +1,6 @@
 //! The Prometheus text format, version 0.0.4: a borrowing parser and a byte-exact encoder.
 //!
-//! **Reading.** [`parse`] and [`parse_with`] walk a body once and push what they find: samples,
+//! **Reading.** [`parse()`] and [`parse_with`] walk a body once and push what they find: samples,
 //! `HELP` and `TYPE` lines, and an error for each bad line, after which they go on with the next
 //! one. Everything pushed borrows from the body. Nothing is allocated, nothing recurses, and no
 //! input can make them panic, so a body from a node that is not trusted may be given as it came.

@@ -137,6 +137,10 @@ pub fn parse<'a>(body: &'a [u8], push: impl FnMut(Item<'a, '_>)) -> Summary {
 }
 
 /// Pushes everything in `body` that `visitor` wants to it.
+#[expect(
+    clippy::missing_panics_doc,
+    reason = "it cannot: what is unwrapped was found to be valid"
+)]
 pub fn parse_with<'a, V: Visitor<'a>>(body: &'a [u8], visitor: &mut V) -> Summary {
     let mut walk = Walk {
         visitor,

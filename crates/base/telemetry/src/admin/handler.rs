@@ -172,7 +172,7 @@ impl Handler {
         if self.admin.profiling == Profiling::Off {
             return refusal(
                 StatusCode::NOT_FOUND,
-                "profiles are switched off; restart the process with profiling switched on",
+                "profiles are switched off; restart the process with --profiling",
             );
         }
         if !is_loopback(peer) {

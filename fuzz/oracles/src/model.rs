@@ -1,0 +1,142 @@
+//! The texts in which Kubernetes and Go write amounts and times.
+
+use std::str::FromStr;
+
+use kubevitals_model::{GoDuration, Quantity, Timestamp};
+
+/// What quantities are made of.
+pub(crate) const QUANTITY_TOKENS: &[&[u8]] = &[
+    b"-",
+    b"+",
+    b".",
+    b"0",
+    b"1",
+    b"9",
+    b"n",
+    b"u",
+    b"m",
+    b"k",
+    b"M",
+    b"G",
+    b"T",
+    b"P",
+    b"E",
+    b"Ki",
+    b"Mi",
+    b"Gi",
+    b"Ti",
+    b"Pi",
+    b"Ei",
+    b"e3",
+    b"E-9",
+    b"1024",
+    b"9223372036854775807",
+    b"170141183460469231731687303715",
+    b"000000000001",
+];
+
+/// What durations are made of.
+pub(crate) const DURATION_TOKENS: &[&[u8]] = &[
+    b"-",
+    b"+",
+    b".",
+    b"0",
+    b"1",
+    b"9",
+    b"ns",
+    b"us",
+    "\u{b5}s".as_bytes(),
+    "\u{3bc}s".as_bytes(),
+    b"ms",
+    b"s",
+    b"m",
+    b"h",
+    b"2562047h47m16.854775807s",
+    b"9223372036854775808ns",
+];
+
+/// What instants are made of.
+pub(crate) const TIMESTAMP_TOKENS: &[&[u8]] = &[
+    b"-",
+    b"+",
+    b":",
+    b".",
+    b"T",
+    b"Z",
+    b"0",
+    b"9",
+    b"2026-11-15",
+    b"T21:29:00",
+    b".123456",
+    b"+14:00",
+    b"-00:01",
+    b"0000",
+    b"9999-12-31",
+    b"02-29",
+    b"23:59:60",
+];
+
+/// A quantity that can be read prints a canonical text that reads as the same quantity.
+///
+/// # Panics
+///
+/// If that does not hold.
+pub fn quantity(data: &[u8]) {
+    let Some(quantity) = read::<Quantity>(data) else {
+        return;
+    };
+    let text = quantity.to_string();
+    let again: Quantity = text.parse().expect("a canonical text can be read");
+    assert_eq!(again, quantity, "{text}");
+    assert_eq!(again.with_format(quantity.format()).to_string(), text);
+    for value in [quantity.value(), quantity.milli_value()]
+        .into_iter()
+        .flatten()
+    {
+        assert_eq!(i128::from(value.signum()), quantity.nanos().signum());
+    }
+    let sum = quantity
+        .checked_add(quantity)
+        .and_then(|sum| sum.checked_sub(quantity));
+    assert!(sum.is_none_or(|sum| sum == quantity));
+}
+
+/// A duration that can be read prints as Go would, and reads as itself.
+///
+/// # Panics
+///
+/// If that does not hold.
+pub fn duration(data: &[u8]) {
+    let Some(duration) = read::<GoDuration>(data) else {
+        return;
+    };
+    let text = duration.to_string();
+    assert_eq!(text.parse(), Ok(duration));
+    let mut out = Vec::new();
+    duration.write_to(&mut out);
+    assert_eq!(out, text.as_bytes());
+}
+
+/// An instant that can be read and printed reads as itself.
+///
+/// # Panics
+///
+/// If that does not hold.
+pub fn timestamp(data: &[u8]) {
+    let Some(timestamp) = read::<Timestamp>(data) else {
+        return;
+    };
+    let text = timestamp.to_string();
+    if text.len() != "2026-11-15T21:29:00.000Z".len() {
+        // The offset moved it out of the years 0000 to 9999.
+        return;
+    }
+    assert_eq!(text.parse(), Ok(timestamp));
+    let seconds = timestamp.rfc3339_seconds();
+    let seconds: Timestamp = seconds.as_str().parse().expect("whole seconds can be read");
+    assert_eq!(seconds.unix_seconds(), timestamp.unix_seconds());
+}
+
+fn read<T: FromStr>(data: &[u8]) -> Option<T> {
+    std::str::from_utf8(data).ok()?.parse().ok()
+}
