@@ -60,7 +60,7 @@ impl Random {
     pub(crate) fn up_to(&mut self, bound: Duration) -> Duration {
         // 32 bits of fraction: as fine as a wait can use.
         let fraction = u32::try_from(self.next() >> 32).expect("32 bits are left");
-        let nanos = bound.as_nanos() * u128::from(fraction) >> 32;
+        let nanos = (bound.as_nanos() * u128::from(fraction)) >> 32;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 

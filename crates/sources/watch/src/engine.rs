@@ -216,7 +216,7 @@ impl<K: Kind> Engine<K> {
                 Line::TooLong { length } => Err(DecodeError::TooLong { length, limit }),
             };
             match event {
-                Ok(WatchEvent::Error(status)) => batch.ended = Some(Ended::by_event(status)),
+                Ok(WatchEvent::Error(status)) => batch.ended = Some(Ended::by_event(&status)),
                 Ok(WatchEvent::Bookmark(mark)) if is_initial && !mark.ends_initial_events => {
                     // Servers that know streaming lists send no other bookmark before that one.
                     batch.ended = Some(Ended::without_initial_events_end());

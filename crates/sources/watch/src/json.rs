@@ -35,25 +35,6 @@ enum Found<'de> {
     Escaped(&'de [u8]),
 }
 
-/// What a byte means outside of strings while skipping.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
-    Other,
-    Quote,
-    Open,
-    Close,
-}
-
-const CLASSES: [Class; 256] = {
-    let mut classes = [Class::Other; 256];
-    classes[b'"' as usize] = Class::Quote;
-    classes[b'{' as usize] = Class::Open;
-    classes[b'[' as usize] = Class::Open;
-    classes[b'}' as usize] = Class::Close;
-    classes[b']' as usize] = Class::Close;
-    classes
-};
-
 impl<'de> Json<'de> {
     pub(crate) fn new(input: &'de [u8]) -> Self {
         Self { input, at: 0 }
@@ -156,19 +137,15 @@ impl<'de> Json<'de> {
     fn skip_brackets(&mut self) -> Result<(), Error> {
         let mut depth = 0_usize;
         while let Some(&byte) = self.input.get(self.at) {
-            match CLASSES
-                .get(usize::from(byte))
-                .copied()
-                .unwrap_or(Class::Other)
-            {
-                Class::Other => {}
-                Class::Quote => {
+            match byte {
+                b'"' => {
                     let (end, _) = string_end(self.input, self.at + 1)
                         .ok_or_else(|| wrong("string without an end"))?;
                     self.at = end;
                 }
-                Class::Open => depth += 1,
-                Class::Close => depth -= 1,
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                _ => {}
             }
             self.at += 1;
             if depth == 0 {

@@ -12,7 +12,7 @@ use crate::strings::Interner;
 use crate::transport::Transport;
 
 /// After this a server that did not do streaming lists is asked again: it may have been upgraded.
-const ASK_AGAIN: Duration = Duration::from_secs(30 * 60);
+const ASK_AGAIN: Duration = Duration::from_mins(30);
 
 /// An API server. Clones share what is known of it, and the strings of all its streams.
 #[derive(Debug, Clone)]

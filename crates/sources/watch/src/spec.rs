@@ -202,9 +202,9 @@ impl<K: Kind> StreamSpec<K> {
 impl Default for StreamOptions {
     fn default() -> Self {
         Self {
-            watch_timeout: Duration::from_secs(240),
+            watch_timeout: Duration::from_mins(4),
             answer_timeout: Duration::from_secs(30),
-            list_silence: Duration::from_secs(60),
+            list_silence: Duration::from_mins(1),
             watch_silence: Duration::from_secs(150),
             backoff_base: Duration::from_millis(800),
             backoff_cap: Duration::from_secs(30),
@@ -258,7 +258,7 @@ mod tests {
         let sets = StreamSpec::<DaemonSet>::new("daemonsets");
         assert_eq!(sets.page(500, ""), "/apis/apps/v1/daemonsets?limit=500");
         assert_eq!(
-            sets.watch(&"77".into(), Duration::from_secs(300)),
+            sets.watch(&"77".into(), Duration::from_mins(5)),
             "/apis/apps/v1/daemonsets?watch=true&allowWatchBookmarks=true&resourceVersion=77&timeoutSeconds=300"
         );
         assert_eq!(

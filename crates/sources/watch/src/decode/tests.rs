@@ -47,7 +47,7 @@ fn an_object_that_cannot_be_read_is_named() {
     assert!(!error.is_garbage());
     assert_eq!(
         error.to_string(),
-        "object b/a cannot be read: invalid type: integer `7`, expected a string at byte 88"
+        "object b/a cannot be read: invalid type: integer `7`, expected a string at byte 87"
     );
     let nameless = event::<Pod>(r#"{"type":"ADDED","object":{"metadata":{}}}"#).unwrap_err();
     assert!(

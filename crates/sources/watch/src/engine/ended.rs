@@ -9,7 +9,7 @@ use crate::decode::Status;
 use crate::state::Restart;
 
 /// No server may keep a stream waiting for longer.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
+const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(5);
 
 /// What a server says is shown up to here.
 const LONGEST_WORDS: usize = 300;
@@ -41,8 +41,8 @@ impl Ended {
     }
 
     /// The server ended the watch with an event that says why.
-    pub(super) fn by_event(status: Status) -> Self {
-        Self::by_status(status.code, &status)
+    pub(super) fn by_event(status: &Status) -> Self {
+        Self::by_status(status.code, status)
     }
 
     /// The server refused a request.

@@ -3,9 +3,10 @@
 //! The set holds nothing but pointers: an object is found by the names inside it, so a name is kept once.
 
 use std::borrow::Borrow;
-use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+
+use hashbrown::HashSet;
 
 use super::What;
 use crate::kind::Kind;

@@ -50,7 +50,7 @@ pub struct Pod {
     pub runtime_class: Option<Arc<str>>,
     /// Whether it uses the network of its node.
     pub host_network: bool,
-    /// Whether it mounts volumes only of kinds that need no storage to be attached: Secrets, ConfigMaps, empty
+    /// Whether it mounts volumes only of kinds that need no storage to be attached: Secrets, `ConfigMaps`, empty
     /// directories, the downward API, and projections of these.
     pub stateless: bool,
     /// Its conditions, in the order of the API.

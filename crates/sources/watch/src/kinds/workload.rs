@@ -1,4 +1,4 @@
-//! Workloads: DaemonSets, Deployments and ReplicaSets.
+//! Workloads: `DaemonSets`, `Deployments` and `ReplicaSets`.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub struct Requirement {
     pub values: Box<[Arc<str>]>,
 }
 
-/// A DaemonSet.
+/// A `DaemonSet`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaemonSet {
     /// What all workloads have.
@@ -73,7 +73,7 @@ pub struct DaemonSet {
     pub unavailable: i32,
 }
 
-/// A Deployment.
+/// A `Deployment`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deployment {
     /// What all workloads have.
@@ -94,7 +94,7 @@ pub struct Deployment {
     pub unavailable: i32,
 }
 
-/// A ReplicaSet.
+/// A `ReplicaSet`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicaSet {
     /// What all workloads have.

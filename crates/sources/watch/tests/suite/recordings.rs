@@ -1,6 +1,5 @@
 //! What a real cluster sent, read here and by the types that `kube` reads it with.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as core;
@@ -39,10 +38,6 @@ fn both<K: Kind, T: serde::de::DeserializeOwned>(lines: &str) -> Vec<(K, T)> {
         .collect()
 }
 
-fn same<T: PartialEq + Debug>(slim: T, typed: T) {
-    assert_eq!(slim, typed);
-}
-
 fn text(slim: Option<&Arc<str>>) -> Option<&str> {
     slim.map(|text| &**text)
 }
@@ -65,30 +60,30 @@ fn check_labels(slim: &Labels, typed: Option<&std::collections::BTreeMap<String,
     let typed: Vec<(&str, &str)> = typed
         .map(|(key, value)| (key.as_str(), value.as_str()))
         .collect();
-    same(slim.iter().collect(), typed);
+    assert_eq!(slim.iter().collect::<Vec<_>>(), typed);
 }
 
 fn check_identity(slim: &Identity, typed: &ObjectMeta) {
-    same(&*slim.name, typed.name.as_deref().unwrap());
-    same(
+    assert_eq!(&*slim.name, typed.name.as_deref().unwrap());
+    assert_eq!(
         &*slim.namespace,
         typed.namespace.as_deref().unwrap_or_default(),
     );
-    same(slim.uid.to_string(), typed.uid.clone().unwrap());
-    same(
+    assert_eq!(slim.uid.to_string(), typed.uid.clone().unwrap());
+    assert_eq!(
         slim.resource_version.to_string(),
         typed.resource_version.clone().unwrap(),
     );
 }
 
 fn check_details(slim: &Details, typed: &ObjectMeta) {
-    same(slim.generation, typed.generation.unwrap_or(0));
-    same(slim.created, time(typed.creation_timestamp.as_ref()));
-    same(slim.deleted, time(typed.deletion_timestamp.as_ref()));
+    assert_eq!(slim.generation, typed.generation.unwrap_or(0));
+    assert_eq!(slim.created, time(typed.creation_timestamp.as_ref()));
+    assert_eq!(slim.deleted, time(typed.deletion_timestamp.as_ref()));
     let owners = typed.owner_references.as_deref().unwrap_or_default();
-    same(slim.owners.len(), owners.len());
+    assert_eq!(slim.owners.len(), owners.len());
     for (slim, typed) in slim.owners.iter().zip(owners) {
-        same(
+        assert_eq!(
             (
                 &*slim.api_version,
                 &*slim.kind,
@@ -115,22 +110,22 @@ fn check_condition(
     message: Option<&String>,
     last: Option<&Time>,
 ) {
-    same((&*slim.kind, slim.status.as_str()), (kind, status));
-    same(
+    assert_eq!((&*slim.kind, slim.status.as_str()), (kind, status));
+    assert_eq!(
         (text(slim.reason.as_ref()), text(slim.message.as_ref())),
         (opt(reason), opt(message)),
     );
-    same(slim.last_transition, time(last));
+    assert_eq!(slim.last_transition, time(last));
 }
 
 fn check_specs(slim: &[ContainerSpec], typed: &[core::Container]) {
-    same(slim.len(), typed.len());
+    assert_eq!(slim.len(), typed.len());
     for (slim, typed) in slim.iter().zip(typed) {
-        same(
+        assert_eq!(
             (&*slim.name, text(slim.image.as_ref())),
             (typed.name.as_str(), opt(typed.image.as_ref())),
         );
-        same(
+        assert_eq!(
             slim.restarts_always,
             typed.restart_policy.as_deref() == Some("Always"),
         );
@@ -141,40 +136,40 @@ fn check_state(slim: &ContainerState, typed: Option<&core::ContainerState>) {
     let empty = core::ContainerState::default();
     let typed = typed.unwrap_or(&empty);
     match slim {
-        ContainerState::Unset => same(typed, &empty),
+        ContainerState::Unset => assert_eq!(typed, &empty),
         ContainerState::Waiting { reason, message } => {
             let typed = typed.waiting.as_ref().unwrap();
-            same(text(reason.as_ref()), opt(typed.reason.as_ref()));
-            same(text(message.as_ref()), opt(typed.message.as_ref()));
+            assert_eq!(text(reason.as_ref()), opt(typed.reason.as_ref()));
+            assert_eq!(text(message.as_ref()), opt(typed.message.as_ref()));
         }
         ContainerState::Running { started_at } => {
-            same(
+            assert_eq!(
                 *started_at,
                 time(typed.running.as_ref().unwrap().started_at.as_ref()),
             );
         }
         ContainerState::Terminated(slim) => {
             let typed = typed.terminated.as_ref().unwrap();
-            same(
+            assert_eq!(
                 (slim.exit_code, slim.signal),
                 (typed.exit_code, typed.signal),
             );
-            same(text(slim.reason.as_ref()), opt(typed.reason.as_ref()));
-            same(text(slim.message.as_ref()), opt(typed.message.as_ref()));
-            same(slim.started_at, time(typed.started_at.as_ref()));
-            same(slim.finished_at, time(typed.finished_at.as_ref()));
+            assert_eq!(text(slim.reason.as_ref()), opt(typed.reason.as_ref()));
+            assert_eq!(text(slim.message.as_ref()), opt(typed.message.as_ref()));
+            assert_eq!(slim.started_at, time(typed.started_at.as_ref()));
+            assert_eq!(slim.finished_at, time(typed.finished_at.as_ref()));
         }
     }
 }
 
 fn check_statuses(slim: &[ContainerStatus], typed: Option<&Vec<core::ContainerStatus>>) {
     let typed = typed.map_or(&[][..], Vec::as_slice);
-    same(slim.len(), typed.len());
+    assert_eq!(slim.len(), typed.len());
     for (slim, typed) in slim.iter().zip(typed) {
-        same(&*slim.name, typed.name.as_str());
-        same(text(slim.image.as_ref()), opt(Some(&typed.image)));
-        same((slim.ready, slim.started), (typed.ready, typed.started));
-        same(slim.restart_count, typed.restart_count);
+        assert_eq!(&*slim.name, typed.name.as_str());
+        assert_eq!(text(slim.image.as_ref()), opt(Some(&typed.image)));
+        assert_eq!((slim.ready, slim.started), (typed.ready, typed.started));
+        assert_eq!(slim.restart_count, typed.restart_count);
         check_state(&slim.state, typed.state.as_ref());
         check_state(&slim.last_state, typed.last_state.as_ref());
     }
@@ -183,11 +178,11 @@ fn check_statuses(slim: &[ContainerStatus], typed: Option<&Vec<core::ContainerSt
 fn check_brief(slim: &PodBrief, typed: &core::Pod) {
     check_identity(&slim.identity, &typed.metadata);
     check_labels(&slim.labels, typed.metadata.labels.as_ref());
-    same(
+    assert_eq!(
         text(slim.node.as_ref()),
         opt(typed.spec.as_ref().unwrap().node_name.as_ref()),
     );
-    same(
+    assert_eq!(
         slim.phase.as_str(),
         typed.status.as_ref().unwrap().phase.as_deref().unwrap(),
     );
@@ -208,18 +203,18 @@ fn every_field_of_every_pod_is_as_typed() {
         );
         assert!(spec.scheduling_gates.is_none() && slim.scheduling_gates.is_empty());
         assert!(spec.readiness_gates.is_none() && slim.readiness_gates.is_empty());
-        same(
+        assert_eq!(
             text(slim.priority_class.as_ref()),
             opt(spec.priority_class_name.as_ref()),
         );
-        same(
+        assert_eq!(
             text(slim.runtime_class.as_ref()),
             opt(spec.runtime_class_name.as_ref()),
         );
-        same(slim.host_network, spec.host_network.unwrap_or(false));
-        same(slim.stateless, true);
+        assert_eq!(slim.host_network, spec.host_network.unwrap_or(false));
+        assert!(slim.stateless);
         let conditions = status.conditions.as_deref().unwrap_or_default();
-        same(slim.conditions.len(), conditions.len());
+        assert_eq!(slim.conditions.len(), conditions.len());
         for (slim, typed) in slim.conditions.iter().zip(conditions) {
             check_condition(
                 slim,
@@ -239,16 +234,16 @@ fn every_field_of_every_pod_is_as_typed() {
             &slim.ephemeral_container_statuses,
             status.ephemeral_container_statuses.as_ref(),
         );
-        same(text(slim.reason.as_ref()), opt(status.reason.as_ref()));
-        same(text(slim.message.as_ref()), opt(status.message.as_ref()));
-        same(
+        assert_eq!(text(slim.reason.as_ref()), opt(status.reason.as_ref()));
+        assert_eq!(text(slim.message.as_ref()), opt(status.message.as_ref()));
+        assert_eq!(
             text(slim.qos_class.as_ref()),
             opt(status.qos_class.as_ref()),
         );
-        same(text(slim.resize.as_ref()), opt(status.resize.as_ref()));
-        same(slim.started, time(status.start_time.as_ref()));
-        same(text(slim.pod_ip.as_ref()), opt(status.pod_ip.as_ref()));
-        same(text(slim.host_ip.as_ref()), opt(status.host_ip.as_ref()));
+        assert_eq!(text(slim.resize.as_ref()), opt(status.resize.as_ref()));
+        assert_eq!(slim.started, time(status.start_time.as_ref()));
+        assert_eq!(text(slim.pod_ip.as_ref()), opt(status.pod_ip.as_ref()));
+        assert_eq!(text(slim.host_ip.as_ref()), opt(status.host_ip.as_ref()));
     }
     // The recording has what the comparison is worth something for.
     let has = |what: fn(&Pod) -> bool| assert!(pods.iter().any(|(pod, _)| what(pod)));
@@ -294,44 +289,44 @@ fn every_field_of_every_event_is_as_typed() {
     assert_eq!(events.len(), 197);
     for (slim, typed) in &events {
         check_identity(&slim.identity, &typed.metadata);
-        same(
+        assert_eq!(
             slim.created,
             time(typed.metadata.creation_timestamp.as_ref()),
         );
         let (regarding, object) = (&slim.regarding, &typed.involved_object);
-        same(&*regarding.kind, object.kind.as_deref().unwrap());
-        same(
+        assert_eq!(&*regarding.kind, object.kind.as_deref().unwrap());
+        assert_eq!(
             &*regarding.namespace,
             object.namespace.as_deref().unwrap_or_default(),
         );
-        same(&*regarding.name, object.name.as_deref().unwrap());
-        same(
+        assert_eq!(&*regarding.name, object.name.as_deref().unwrap());
+        assert_eq!(
             regarding.uid.to_string(),
             object.uid.clone().unwrap_or_default(),
         );
-        same(
+        assert_eq!(
             text(regarding.field_path.as_ref()),
             opt(object.field_path.as_ref()),
         );
-        same(text(slim.reason.as_ref()), opt(typed.reason.as_ref()));
-        same(text(slim.message.as_ref()), opt(typed.message.as_ref()));
-        same(text(slim.kind.as_ref()), opt(typed.type_.as_ref()));
-        same(slim.count, typed.count.unwrap_or(0));
-        same(slim.first, time(typed.first_timestamp.as_ref()));
-        same(slim.last, time(typed.last_timestamp.as_ref()));
-        same(
+        assert_eq!(text(slim.reason.as_ref()), opt(typed.reason.as_ref()));
+        assert_eq!(text(slim.message.as_ref()), opt(typed.message.as_ref()));
+        assert_eq!(text(slim.kind.as_ref()), opt(typed.type_.as_ref()));
+        assert_eq!(slim.count, typed.count.unwrap_or(0));
+        assert_eq!(slim.first, time(typed.first_timestamp.as_ref()));
+        assert_eq!(slim.last, time(typed.last_timestamp.as_ref()));
+        assert_eq!(
             slim.time,
             typed.event_time.as_ref().map(|time| millis(time.0)),
         );
-        same(
+        assert_eq!(
             slim.series.map(|series| series.count),
             typed.series.as_ref().and_then(|one| one.count),
         );
         let source = typed.source.clone().unwrap_or_default();
         let component = opt(typed.reporting_component.as_ref()).or(opt(source.component.as_ref()));
-        same(text(slim.component.as_ref()), component);
+        assert_eq!(text(slim.component.as_ref()), component);
         let instance = opt(typed.reporting_instance.as_ref()).or(opt(source.host.as_ref()));
-        same(text(slim.instance.as_ref()), instance);
+        assert_eq!(text(slim.instance.as_ref()), instance);
         assert!(slim.happened().is_some());
         assert!(slim.occurrences() >= 1);
     }
@@ -347,17 +342,17 @@ fn every_field_of_the_node_is_as_typed() {
     check_identity(&slim.identity, &typed.metadata);
     check_labels(&slim.labels, typed.metadata.labels.as_ref());
     check_details(&slim.details, &typed.metadata);
-    same(slim.unschedulable, spec.unschedulable.unwrap_or(false));
-    same(slim.taints.len(), spec.taints.unwrap_or_default().len());
+    assert_eq!(slim.unschedulable, spec.unschedulable.unwrap_or(false));
+    assert_eq!(slim.taints.len(), spec.taints.unwrap_or_default().len());
     let addresses = status.addresses.unwrap();
-    same(slim.addresses.len(), addresses.len());
+    assert_eq!(slim.addresses.len(), addresses.len());
     for (slim, typed) in slim.addresses.iter().zip(&addresses) {
-        same(
+        assert_eq!(
             (&*slim.kind, &*slim.address),
             (typed.type_.as_str(), typed.address.as_str()),
         );
     }
-    same(
+    assert_eq!(
         slim.kubelet_port.map(i32::from),
         Some(
             status
@@ -368,12 +363,12 @@ fn every_field_of_the_node_is_as_typed() {
                 .port,
         ),
     );
-    same(
+    assert_eq!(
         text(slim.kubelet_version.as_ref()),
         opt(Some(&status.node_info.unwrap().kubelet_version)),
     );
     let conditions = status.conditions.unwrap();
-    same(slim.conditions.len(), conditions.len());
+    assert_eq!(slim.conditions.len(), conditions.len());
     for (slim, typed) in slim.conditions.iter().zip(&conditions) {
         check_condition(
             slim,

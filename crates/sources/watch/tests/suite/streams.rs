@@ -226,7 +226,7 @@ async fn refusals_are_told_apart_and_waits_grow_but_stay_bounded() {
         let state = pods.state();
         assert_eq!(state.trouble.as_ref().unwrap().0, why);
         assert_eq!(
-            state.health(Duration::from_secs(60)),
+            state.health(Duration::from_mins(1)),
             Status::warming_up(format!("server answered {code}: fault {code}"))
         );
         let attempts = fake.requests().len();
@@ -371,7 +371,7 @@ async fn a_view_that_grows_old_says_so_and_why() {
     fake.put("a");
     let pods = fake.pods();
     pods.synced().await;
-    let patience = Duration::from_secs(60);
+    let patience = Duration::from_mins(1);
     assert_eq!(pods.state().health(patience), Status::Ok);
     fake.lock()
         .faults
@@ -393,7 +393,7 @@ async fn readiness_follows_the_stream_and_does_not_keep_it_alive() {
     fake.lock().faults.push_back(Fault::Status(403, None));
     let pods = fake.pods();
     let health = Health::new();
-    pods.add_readyz(&health, Duration::from_secs(60)).unwrap();
+    pods.add_readyz(&health, Duration::from_mins(1)).unwrap();
     let verdict = || format!("{:?}", health.report_one(Probe::Readyz, "pods").unwrap());
     tokio::task::yield_now().await;
     assert!(
