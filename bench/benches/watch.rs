@@ -65,13 +65,13 @@ fn main() {
         }
     });
     row("kubevitals: decode, Pod", Some(typed), || {
-        decode::<Pod>(&lines)
+        decode::<Pod>(&lines);
     });
     row("kubevitals: decode, PodBrief", Some(typed), || {
-        decode::<PodBrief>(&lines)
+        decode::<PodBrief>(&lines);
     });
     row("kubevitals: decode, Metadata", Some(typed), || {
-        decode::<Metadata>(&lines)
+        decode::<Metadata>(&lines);
     });
 
     let chunks = Canned(Arc::new(chunks(&lines)));

@@ -9,6 +9,7 @@
 
 mod fake;
 mod kinds;
+mod kube_client;
 mod metrics;
 mod model;
 mod recordings;
