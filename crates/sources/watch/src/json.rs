@@ -123,12 +123,16 @@ impl<'de> Json<'de> {
         match self.peek() {
             Some(b'"') => self.string().map(drop),
             Some(b'{' | b'[') => self.skip_brackets(),
-            Some(b'}' | b']' | b',' | b':') | None => Err(wrong("expected a value")),
-            Some(_) => {
+            _ => {
+                // `true`, `-1.5e3` and their like; what is wrong with them is nobody's business.
                 let rest = self.input.get(self.at..).unwrap_or_default();
-                let ends =
-                    |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\t' | b'\r');
-                self.at += rest.iter().take_while(|byte| !ends(byte)).count();
+                let belongs =
+                    |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+                let length = rest.iter().take_while(|byte| belongs(byte)).count();
+                if length == 0 {
+                    return Err(wrong("expected a value"));
+                }
+                self.at += length;
                 Ok(())
             }
         }

@@ -81,7 +81,17 @@ fn what_is_skipped_must_be_well_bracketed() {
     ] {
         assert!(read::<IgnoredAny>(text.as_bytes()).is_ok(), "{text}");
     }
-    for text in ["", "{", "[\"]", "{\"a\":[}", ",", "]", "\"a\\\"", "{} {}"] {
+    for text in [
+        "",
+        "{",
+        "[\"]",
+        "{\"a\":[}",
+        ",",
+        "]",
+        "\"a\\\"",
+        "{} {}",
+        "2\"a\"",
+    ] {
         assert!(read::<IgnoredAny>(text.as_bytes()).is_err(), "{text}");
     }
     // Deeper than any stack.
