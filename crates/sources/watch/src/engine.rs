@@ -63,6 +63,7 @@ struct Session<K> {
     timeout: Duration,
     /// What a streaming list has brought so far; none once it is complete, or if it is a plain watch.
     initial: Option<View<K>>,
+    opened: Instant,
     /// Since when it has been a watch.
     live: Option<Instant>,
     garbage: u32,
@@ -150,6 +151,7 @@ impl<K: Kind> Engine<K> {
             lines: Lines::new(self.spec.options.max_event_bytes),
             timeout,
             initial: (!is_plain).then(View::default),
+            opened: now,
             live: is_plain.then_some(now),
             garbage: 0,
         })
@@ -162,7 +164,10 @@ impl<K: Kind> Engine<K> {
             let data = match timeout(patience, next_data(&mut session.body)).await {
                 Ok(Some(Ok(data))) => data,
                 Ok(Some(Err(error))) => return Ended::new(Restart::Broken, error.to_string()),
-                Ok(None) if session.initial.is_some() => {
+                // A whole watch went by without it. Sooner, the server may just have been restarted.
+                Ok(None)
+                    if session.initial.is_some() && session.opened.elapsed() >= session.timeout =>
+                {
                     return Ended::without_initial_events_end();
                 }
                 Ok(None) => return Ended::new(Restart::Ended, "server ended the watch".to_owned()),

@@ -40,7 +40,7 @@ impl WatchMetrics {
         metrics
     }
 
-    /// Exposes a stream under its name until it ends.
+    /// Exposes a stream under its name until it ends. No other stream may have that name.
     pub fn track<K: Kind>(&self, stream: &Stream<K>) {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         streams.retain(|tracked| tracked.stream.strong_count() > 0);

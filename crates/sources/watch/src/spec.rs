@@ -13,7 +13,7 @@ use crate::kinds::meta::Metadata;
 /// Which objects a stream carries, and in which form.
 #[derive(Debug, Clone)]
 pub struct StreamSpec<K> {
-    /// In logs and metrics; one of a few that the program knows.
+    /// In logs, metrics and health checks: lower case, and one of a few that the program knows.
     pub name: &'static str,
     /// Which resource.
     pub resource: Resource,

@@ -16,7 +16,7 @@ pub struct StreamState {
     pub synced: bool,
     /// For how long the current connection has been open; none between connections.
     pub connected: Option<Duration>,
-    /// How long ago the server last said anything at all: an event, a bookmark, a page of a list.
+    /// How long ago the server last sent what was asked for: an event, a bookmark, a page of a list.
     pub silent: Duration,
     /// How long ago the last whole list was taken over.
     pub since_sync: Option<Duration>,
@@ -95,6 +95,7 @@ pub(crate) struct Record {
     last_decode_error: Option<String>,
     lagged: u64,
     started: Instant,
+    healthy_after: Duration,
 }
 
 impl Restart {
@@ -164,7 +165,7 @@ impl StreamState {
 }
 
 impl Record {
-    pub(crate) fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant, healthy_after: Duration) -> Self {
         Self {
             connected: None,
             heard: None,
@@ -179,6 +180,7 @@ impl Record {
             last_decode_error: None,
             lagged: 0,
             started: now,
+            healthy_after,
         }
     }
 
@@ -231,16 +233,18 @@ impl Record {
         lagging: usize,
     ) -> StreamState {
         let since = |at: Instant| now.saturating_duration_since(at);
+        let connected = self.connected.map(since);
+        let is_healthy = connected.is_some_and(|lasted| lasted >= self.healthy_after);
         StreamState {
             synced: self.synced.is_some(),
-            connected: self.connected.map(since),
+            connected,
             silent: since(self.heard.unwrap_or(self.started)),
             since_sync: self.synced.map(since),
             resource_version: self.resource_version.clone(),
             objects,
             restarts: self.restarts.clone(),
             trouble: self.trouble.clone(),
-            failures: self.failures,
+            failures: if is_healthy { 0 } else { self.failures },
             changes: self.changes,
             bytes: self.bytes,
             decode_errors: self.decode_errors,

@@ -39,7 +39,10 @@ pub(crate) struct Running {
 impl<K: Kind> Stream<K> {
     pub(crate) fn start(server: Arc<Shared>, spec: StreamSpec<K>, decoder: Decoder) -> Self {
         let (name, queue) = (spec.name, spec.options.queue);
-        let hub = Arc::new(Hub::new(Record::new(Instant::now())));
+        let hub = Arc::new(Hub::new(Record::new(
+            Instant::now(),
+            spec.options.healthy_after,
+        )));
         let (stop, mut stopped) = watch::channel(false);
         let engine = Engine::new(Arc::clone(&hub), server, spec, decoder);
         let told = Arc::clone(&hub);

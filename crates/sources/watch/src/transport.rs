@@ -39,6 +39,7 @@ struct KubeBody(kube::client::Body);
 impl KubeTransport {
     /// A client for this configuration, without what would get in the way of a watch: kube's own retries, which wait
     /// for minutes where the engine wants to know, and its read timeout, which ends watches that have nothing to say.
+    /// Must be called on a runtime.
     pub fn new(mut config: kube::Config) -> Result<Self, WatchError> {
         config.default_retry = false;
         config.read_timeout = None;

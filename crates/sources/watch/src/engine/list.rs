@@ -69,6 +69,9 @@ impl<K: Kind> Engine<K> {
         let body = self
             .collect(&mut body, self.spec.options.max_page_bytes)
             .await?;
+        let mut inner = self.hub.lock();
+        inner.record.received(body.len(), Instant::now());
+        drop(inner);
         decode_page(&body, &self.decoder)
             .map_err(|error| Ended::new(Restart::Garbage, error.to_string()))
     }
@@ -105,7 +108,7 @@ impl<K: Kind> Engine<K> {
         ))
     }
 
-    /// A whole body, up to a bound.
+    /// A whole body, up to a bound. Not yet a sign of life: it may be that of a refusal.
     async fn collect(&self, body: &mut BoxBody, limit: usize) -> Result<Bytes, Ended> {
         let patience = self.spec.options.list_silence;
         let mut whole = BytesMut::new();
@@ -119,7 +122,6 @@ impl<K: Kind> Engine<K> {
                     return Err(Ended::new(Restart::Silent, words));
                 }
             };
-            self.hub.lock().record.received(data.len(), Instant::now());
             if whole.len() + data.len() > limit {
                 let words = format!("answer is larger than {limit} bytes");
                 return Err(Ended::new(Restart::Garbage, words));

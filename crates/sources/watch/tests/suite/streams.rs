@@ -388,6 +388,46 @@ async fn a_view_that_grows_old_says_so_and_why() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refusal_is_no_sign_of_life() {
+    let fake = Fake::new();
+    let pods = fake.pods();
+    pods.synced().await;
+    let refusals = std::iter::repeat_n(Fault::Status(403, None), 1_000);
+    fake.lock().faults.extend(refusals);
+    fake.drop_watches();
+    pass(600).await;
+    let state = pods.state();
+    assert!(state.failures > 10, "{state:?}");
+    assert_eq!(
+        state.health(Duration::from_mins(1)),
+        Status::failing("nothing heard for 600 s: server answered 403: fault 403")
+    );
+    fake.lock().faults.clear();
+    pass(45).await;
+    assert_eq!(pods.state().failures, 0, "{:?}", pods.state());
+    assert_eq!(pods.state().health(Duration::ZERO), Status::Ok);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_in_the_middle_of_a_streaming_list_does_not_end_streaming_lists() {
+    let fake = Fake::new();
+    fake.put("a");
+    let half = Fault::Body(event("ADDED", "half", 1, 9));
+    fake.lock().faults.push_back(half);
+    let pods = fake.pods();
+    pods.synced().await;
+    assert_eq!(view(&pods.objects()), fake.objects());
+    let requests = fake.requests();
+    assert_eq!(requests.len(), 2);
+    assert!(
+        requests
+            .iter()
+            .all(|request| request.contains("sendInitialEvents")),
+        "{requests:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn readiness_follows_the_stream_and_does_not_keep_it_alive() {
     let fake = Fake::new();
     fake.lock().faults.push_back(Fault::Status(403, None));
