@@ -6,6 +6,8 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// How long runs of something took.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
@@ -17,13 +19,24 @@ pub struct Timing {
 
 impl Timing {
     /// Times `runs` runs after one that is not counted; each is given its number.
-    pub fn of(runs: usize, mut run: impl FnMut(usize)) -> Self {
+    pub fn of(runs: usize, run: impl FnMut(usize)) -> Self {
+        let start = Instant::now();
+        Self::by(|| start.elapsed(), runs, run)
+    }
+
+    /// As [`Timing::of`], but counts the processor time of the whole process: what else the machine
+    /// does meanwhile matters less.
+    pub fn of_cpu(runs: usize, run: impl FnMut(usize)) -> Self {
+        Self::by(cpu_time, runs, run)
+    }
+
+    fn by(clock: impl Fn() -> Duration, runs: usize, mut run: impl FnMut(usize)) -> Self {
         run(0);
         let mut times: Vec<Duration> = (0..runs.max(1))
             .map(|number| {
-                let start = Instant::now();
+                let start = clock();
                 run(number);
-                start.elapsed()
+                clock().saturating_sub(start)
             })
             .collect();
         times.sort_unstable();
@@ -43,4 +56,10 @@ pub fn megabytes_per_second(bytes: usize, time: Duration) -> f64 {
     )]
     let bytes = bytes as f64;
     bytes / time.as_secs_f64() / 1e6
+}
+
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }

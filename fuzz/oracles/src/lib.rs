@@ -18,6 +18,8 @@ mod promtext;
 mod telemetry;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "watch")]
+mod watch;
 
 #[cfg(feature = "cli")]
 pub use cli::config_file;
@@ -29,6 +31,8 @@ pub use promtext::promtext;
 pub use telemetry::{admin_input, exposition};
 #[cfg(feature = "tls")]
 pub use tls::tls_pem;
+#[cfg(feature = "watch")]
+pub use watch::watch_line;
 
 /// A fuzz target.
 #[derive(Debug, Clone, Copy)]
@@ -90,5 +94,11 @@ pub const TARGETS: &[Target] = &[
         name: "tls_pem",
         oracle: tls_pem,
         tokens: tls::TOKENS,
+    },
+    #[cfg(feature = "watch")]
+    Target {
+        name: "watch_line",
+        oracle: watch_line,
+        tokens: watch::TOKENS,
     },
 ];

@@ -1,0 +1,59 @@
+//! Pods as a real cluster sends them, `managedFields` and all: copies of those in the recording with names of their own.
+
+use serde_json::{Value, json};
+
+const RECORDING: &str =
+    include_str!("../../../crates/sources/watch/tests/fixtures/pods.watch.jsonl");
+
+/// Watch lines that each add a pod. Namespaces, nodes and label sets repeat as they do in a cluster.
+pub(crate) fn lines(count: usize) -> Vec<Vec<u8>> {
+    let recorded: Vec<Value> = RECORDING
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("the recording is JSON"))
+        .filter(is_running)
+        .collect();
+    (0..count)
+        .zip(recorded.iter().cycle())
+        .map(|(number, event)| line(number, event))
+        .collect()
+}
+
+/// Only pods that run: the others are smaller, and rarer.
+fn is_running(event: &Value) -> bool {
+    event.pointer("/object/status/containerStatuses").is_some()
+        && event.pointer("/object/status/phase") == Some(&json!("Running"))
+}
+
+fn line(number: usize, event: &Value) -> Vec<u8> {
+    let mut event = event.clone();
+    let mut set = |pointer: &str, value: String| {
+        if let Some(place) = event.pointer_mut(pointer) {
+            *place = Value::String(value);
+        }
+    };
+    set("/type", "ADDED".to_owned());
+    set(
+        "/object/metadata/name",
+        format!("workload-7c9fbb586d-{number:05x}"),
+    );
+    set(
+        "/object/metadata/namespace",
+        format!("team-{}", number % 40),
+    );
+    set(
+        "/object/metadata/uid",
+        format!("b37f14a9-3bf4-458b-8cfd-{number:012x}"),
+    );
+    set(
+        "/object/metadata/resourceVersion",
+        (1_000 + number).to_string(),
+    );
+    set("/object/spec/nodeName", format!("node-{}", number % 200));
+    set(
+        "/object/status/podIP",
+        format!("10.{}.{}.7", number / 250, number % 250),
+    );
+    let mut line = event.to_string().into_bytes();
+    line.push(b'\n');
+    line
+}

@@ -1,0 +1,118 @@
+use super::*;
+use crate::{Metadata, Node, Pod, PodBrief};
+
+fn event<K: Kind>(line: &str) -> Result<WatchEvent<K>, DecodeError> {
+    decode_event(line.as_bytes(), &Decoder::default())
+}
+
+#[test]
+fn the_type_may_come_after_the_object() {
+    let early = event::<PodBrief>(r#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}"#);
+    let late = event::<PodBrief>(r#"{"object":{"metadata":{"name":"a"}},"x":[1],"type":"ADDED"}"#);
+    assert!(matches!(early, Ok(WatchEvent::Added(_))));
+    assert_eq!(early.unwrap(), late.unwrap());
+}
+
+#[test]
+fn bookmarks_and_errors_are_read_whatever_the_kind() {
+    let mark = event::<Node>(
+        r#"{"type":"BOOKMARK","object":{"kind":"Node","metadata":{"resourceVersion":"12",
+        "annotations":{"k8s.io/initial-events-end":"true"}},"spec":{}}}"#,
+    );
+    let bookmark = Bookmark {
+        resource_version: "12".into(),
+        ends_initial_events: true,
+    };
+    assert_eq!(mark.unwrap(), WatchEvent::Bookmark(bookmark));
+
+    let gone = r#"{"kind":"Status","code":410,"reason":"Expired","message":"too old"}"#;
+    for line in [
+        gone.to_owned(),
+        format!(r#"{{"type":"ERROR","object":{gone}}}"#),
+    ] {
+        let Ok(WatchEvent::Error(status)) = event::<Node>(&line) else {
+            panic!("{line}");
+        };
+        assert!(status.is_expired());
+        assert_eq!(status.message, "too old");
+    }
+}
+
+#[test]
+fn an_object_that_cannot_be_read_is_named() {
+    let error = event::<Pod>(
+        r#"{"type":"DELETED","object":{"metadata":{"name":"a","namespace":"b"},"status":{"phase":7}}}"#,
+    )
+    .unwrap_err();
+    assert!(!error.is_garbage());
+    assert_eq!(
+        error.to_string(),
+        "object b/a cannot be read: invalid type: integer `7`, expected a string at byte 87"
+    );
+    let nameless = event::<Pod>(r#"{"type":"ADDED","object":{"metadata":{}}}"#).unwrap_err();
+    assert!(
+        nameless.to_string().contains("object has no metadata.name"),
+        "{nameless}"
+    );
+}
+
+#[test]
+fn what_is_no_event_is_garbage() {
+    for line in [
+        "",
+        "{",
+        "[]",
+        "7",
+        "{}",
+        r#"{"type":"ADDED"}"#,
+        "\u{1f}\u{8b}",
+        r#"{"object":{}}"#,
+        r#"{"type":"ADDED","object":{"metadata":{"name":"a"}}} x"#,
+    ] {
+        let error = event::<Metadata>(line).unwrap_err();
+        assert!(error.is_garbage(), "{line}: {error}");
+    }
+    assert!(event::<Metadata>(r#"{"type":"SURPRISE","object":{}}"#).is_err());
+}
+
+#[test]
+fn a_page_loses_only_the_objects_that_cannot_be_read() {
+    let page = decode_page::<PodBrief>(
+        br#"{"kind":"PodList","metadata":{"resourceVersion":"9","continue":"tok"},"items":[
+        {"metadata":{"name":"a"}},{"metadata":{"name":"b"},"spec":{"nodeName":[]}},{"metadata":{"name":"c"}}]}"#,
+        &Decoder::default(),
+    )
+    .unwrap();
+    let names: Vec<&str> = page.objects.iter().map(|pod| &*pod.identity.name).collect();
+    assert_eq!(names, ["a", "c"]);
+    assert_eq!(page.unreadable.len(), 1);
+    assert_eq!(
+        (page.next.as_str(), page.resource_version.to_string()),
+        ("tok", "9".to_owned())
+    );
+
+    let empty = br#"{"metadata":{"resourceVersion":"9"},"items":null}"#;
+    let page = decode_page::<PodBrief>(empty, &Decoder::default()).unwrap();
+    assert!(page.objects.is_empty() && page.next.is_empty());
+    for wrong in [
+        &b"[]"[..],
+        b"{}",
+        b"null",
+        br#"{"metadata":{"resourceVersion":"9"},"items":7}"#,
+    ] {
+        assert!(decode_page::<PodBrief>(wrong, &Decoder::default()).is_err());
+    }
+}
+
+#[test]
+fn only_annotations_that_were_asked_for_are_kept() {
+    let object = br#"{"metadata":{"name":"a","annotations":{"big":"...","wanted":"1"}}}"#;
+    let decoder = Decoder::default().keep_annotations(["wanted", "absent"]);
+    let kept: Metadata = decode_object(object, &decoder).unwrap();
+    assert_eq!(
+        kept.details.annotations.iter().collect::<Vec<_>>(),
+        [("wanted", "1")]
+    );
+    let none: Metadata = decode_object(object, &Decoder::default()).unwrap();
+    assert!(none.details.annotations.is_empty());
+}

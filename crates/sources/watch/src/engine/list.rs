@@ -1,0 +1,141 @@
+//! Requests that end: paged lists, and the beginning of every watch.
+
+use bytes::{Bytes, BytesMut};
+use http::header::CONTENT_ENCODING;
+use http::{HeaderMap, Response};
+use tokio::time::{Instant, timeout};
+
+use super::Engine;
+use super::ended::Ended;
+use crate::decode::WatchEvent;
+use crate::decode::{Page, decode_page, decode_status};
+use crate::hub::Item;
+use crate::hub::view::View;
+use crate::identity::ResourceVersion;
+use crate::kind::Kind;
+use crate::spec::StreamSpec;
+use crate::state::Restart;
+use crate::transport::{BoxBody, next_data, request};
+
+/// Of an answer that is an error, so much is read to say what it was.
+const LARGEST_STATUS: usize = 64 << 10;
+
+/// A list whose beginning the server forgets before its end is begun again this often, with larger pages.
+const MOST_BEGINNINGS: u32 = 4;
+
+/// Each new beginning asks for pages so many times as large: fewer pages take less time.
+const PAGE_GROWTH: u32 = 4;
+
+impl<K: Kind> Engine<K> {
+    /// Lists in pages and takes the list over; gives its version.
+    pub(super) async fn list_pages(&mut self) -> Result<ResourceVersion, Ended> {
+        let mut size = self.spec.options.page_size;
+        let mut beginnings = 1;
+        let mut list = View::default();
+        let mut next = String::new();
+        loop {
+            let page = match self.get_page(size, &next).await {
+                Ok(page) => page,
+                Err(ended) if ended.why == Restart::Expired && beginnings < MOST_BEGINNINGS => {
+                    beginnings += 1;
+                    size = size.saturating_mul(PAGE_GROWTH);
+                    list = View::default();
+                    next = String::new();
+                    continue;
+                }
+                Err(ended) => return Err(ended),
+            };
+            for error in &page.unreadable {
+                self.count_unreadable(error);
+            }
+            let objects = page
+                .objects
+                .into_iter()
+                .map(|object| Item::Event(WatchEvent::Added(object)));
+            let unreadable = page.unreadable.into_iter().map(Item::Unreadable);
+            self.hub.stage(&mut list, &mut objects.chain(unreadable));
+            next = page.next;
+            if next.is_empty() {
+                let received = (self.spec.options.clock)();
+                self.take_over(list, received);
+                return Ok(page.resource_version);
+            }
+        }
+    }
+
+    async fn get_page(&mut self, size: u32, next: &str) -> Result<Page<K>, Ended> {
+        let target = self.spec.page(size, next);
+        let mut body = self.open(&target, StreamSpec::<K>::accept(true)).await?;
+        let body = self
+            .collect(&mut body, self.spec.options.max_page_bytes)
+            .await?;
+        let mut inner = self.hub.lock();
+        inner.record.received(body.len(), Instant::now());
+        drop(inner);
+        decode_page(&body, &self.decoder)
+            .map_err(|error| Ended::new(Restart::Garbage, error.to_string()))
+    }
+
+    /// Sends a GET; anything but success is an end.
+    pub(super) async fn open(
+        &mut self,
+        target: &str,
+        accept: &'static str,
+    ) -> Result<BoxBody, Ended> {
+        let request = request(target, accept)
+            .map_err(|error| Ended::new(Restart::Refused, format!("bad request: {error}")))?;
+        let patience = self.spec.options.answer_timeout;
+        let answer = timeout(patience, self.server.transport().get(request))
+            .await
+            .map_err(|_| {
+                let words = format!("no answer within {} s", patience.as_secs());
+                Ended::new(Restart::NoAnswer, words)
+            })?
+            .map_err(|error| Ended::new(Restart::Unreachable, error.to_string()))?;
+        let (head, mut body) = Response::into_parts(answer);
+        if head.status.is_success() {
+            return refuse_encoded(&head.headers).map_or(Ok(body), Err);
+        }
+        // What cannot be read of the reason is not worth another error.
+        let said = self
+            .collect(&mut body, LARGEST_STATUS)
+            .await
+            .unwrap_or_default();
+        Err(Ended::by_answer(
+            head.status.as_u16(),
+            &head.headers,
+            decode_status(&said),
+        ))
+    }
+
+    /// A whole body, up to a bound. Not yet a sign of life: it may be that of a refusal.
+    async fn collect(&self, body: &mut BoxBody, limit: usize) -> Result<Bytes, Ended> {
+        let patience = self.spec.options.list_silence;
+        let mut whole = BytesMut::new();
+        loop {
+            let data = match timeout(patience, next_data(body)).await {
+                Ok(Some(Ok(data))) => data,
+                Ok(Some(Err(error))) => return Err(Ended::new(Restart::Broken, error.to_string())),
+                Ok(None) => return Ok(whole.freeze()),
+                Err(_) => {
+                    let words = format!("nothing came for {} s", patience.as_secs());
+                    return Err(Ended::new(Restart::Silent, words));
+                }
+            };
+            if whole.len() + data.len() > limit {
+                let words = format!("answer is larger than {limit} bytes");
+                return Err(Ended::new(Restart::Garbage, words));
+            }
+            whole.extend_from_slice(&data);
+        }
+    }
+}
+
+/// A body that is compressed though that was not asked for cannot be read.
+fn refuse_encoded(headers: &HeaderMap) -> Option<Ended> {
+    let encoding = headers.get(CONTENT_ENCODING)?;
+    (encoding != "identity").then(|| {
+        let words = format!("answer is encoded as {encoding:?}, which was not asked for");
+        Ended::new(Restart::Garbage, words)
+    })
+}

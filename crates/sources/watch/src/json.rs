@@ -1,0 +1,345 @@
+//! JSON for serde, made for skipping.
+//!
+//! Of a pod's six kilobytes a few hundred bytes are used. What is not is passed over here by counting brackets outside
+//! of strings, which is several times as fast as tokenizing it; the price is that what is skipped is only checked to
+//! be well bracketed. What is used is checked like everywhere else: strings are UTF-8, numbers are numbers, and
+//! whatever is rare (escapes, fractions) is left to `serde_json`. Nothing here recurses deeper than the types that are
+//! read into, and skipping does not recurse at all, so no input can exhaust the stack.
+
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess, Visitor,
+};
+use serde::forward_to_deserialize_any;
+use serde_json::Error;
+
+/// A value in a buffer, to be read once.
+#[derive(Debug)]
+pub(crate) struct Json<'de> {
+    input: &'de [u8],
+    at: usize,
+}
+
+/// What lies between the brackets of a list or an object.
+struct Inside<'j, 'de> {
+    json: &'j mut Json<'de>,
+    is_first: bool,
+}
+
+/// The key of an object. Keys with escapes are rare enough to be copied.
+struct Key<'j, 'de>(&'j mut Json<'de>);
+
+/// A string between its quotes.
+enum Found<'de> {
+    Plain(&'de [u8]),
+    /// With its quotes, for who can undo the escapes.
+    Escaped(&'de [u8]),
+}
+
+impl<'de> Json<'de> {
+    pub(crate) fn new(input: &'de [u8]) -> Self {
+        Self { input, at: 0 }
+    }
+
+    /// Nothing but blanks may follow what was read.
+    pub(crate) fn end(&mut self) -> Result<(), Error> {
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(wrong("trailing characters")),
+        }
+    }
+
+    /// The error with the place up to which all was well.
+    pub(crate) fn locate(&self, error: &Error) -> Error {
+        Error::custom(format_args!("{error} at byte {}", self.at))
+    }
+
+    /// The next byte that is no blank, without taking it.
+    fn peek(&mut self) -> Option<u8> {
+        loop {
+            let byte = *self.input.get(self.at)?;
+            if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
+                return Some(byte);
+            }
+            self.at += 1;
+        }
+    }
+
+    fn take(&mut self, expected: u8, name: &str) -> Result<(), Error> {
+        if self.peek() != Some(expected) {
+            return Err(wrong(name));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn literal<T>(&mut self, text: &str, value: T) -> Result<T, Error> {
+        let end = self.at + text.len();
+        if self.input.get(self.at..end) != Some(text.as_bytes()) {
+            return Err(wrong("expected a value"));
+        }
+        self.at = end;
+        Ok(value)
+    }
+
+    /// Takes a string; its opening quote is next.
+    fn string(&mut self) -> Result<Found<'de>, Error> {
+        let start = self.at + 1;
+        let (end, is_plain) =
+            string_end(self.input, start).ok_or_else(|| wrong("string without an end"))?;
+        self.at = end + 1;
+        let found = if is_plain {
+            self.input.get(start..end).map(Found::Plain)
+        } else {
+            self.input.get(start - 1..=end).map(Found::Escaped)
+        };
+        found.ok_or_else(|| wrong("string without an end"))
+    }
+
+    fn visit_string<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
+        match self.string()? {
+            Found::Plain(bytes) => {
+                let text = str::from_utf8(bytes).map_err(|_| wrong("string is not UTF-8"))?;
+                if text.bytes().any(|byte| byte < b' ') {
+                    return Err(wrong("control character in a string"));
+                }
+                visitor.visit_borrowed_str(text)
+            }
+            Found::Escaped(quoted) => visitor.visit_string(serde_json::from_slice(quoted)?),
+        }
+    }
+
+    fn visit_number<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
+        let rest = self.input.get(self.at..).unwrap_or_default();
+        let is_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+        let length = rest.iter().take_while(|byte| is_number(byte)).count();
+        let number = rest.get(..length).unwrap_or_default();
+        let value: serde_json::Number = serde_json::from_slice(number)?;
+        self.at += length;
+        value.deserialize_any(visitor)
+    }
+
+    /// Passes over a value, whatever it is.
+    fn skip(&mut self) -> Result<(), Error> {
+        match self.peek() {
+            Some(b'"') => self.string().map(drop),
+            Some(b'{' | b'[') => self.skip_brackets(),
+            _ => {
+                // `true`, `-1.5e3` and their like; what is wrong with them is nobody's business.
+                let rest = self.input.get(self.at..).unwrap_or_default();
+                let belongs =
+                    |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+                let length = rest.iter().take_while(|byte| belongs(byte)).count();
+                if length == 0 {
+                    return Err(wrong("expected a value"));
+                }
+                self.at += length;
+                Ok(())
+            }
+        }
+    }
+
+    fn skip_brackets(&mut self) -> Result<(), Error> {
+        let mut depth = 0_usize;
+        while let Some(&byte) = self.input.get(self.at) {
+            match byte {
+                b'"' => {
+                    let (end, _) = string_end(self.input, self.at + 1)
+                        .ok_or_else(|| wrong("string without an end"))?;
+                    self.at = end;
+                }
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                _ => {}
+            }
+            self.at += 1;
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+        Err(wrong("brackets without an end"))
+    }
+}
+
+impl<'de> Deserializer<'de> for &mut Json<'de> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.peek() {
+            Some(b'"') => self.visit_string(visitor),
+            Some(b'{') => {
+                self.at += 1;
+                let mut inside = Inside {
+                    json: self,
+                    is_first: true,
+                };
+                let value = visitor.visit_map(&mut inside)?;
+                inside.json.take(b'}', "object without an end")?;
+                Ok(value)
+            }
+            Some(b'[') => {
+                self.at += 1;
+                let mut inside = Inside {
+                    json: self,
+                    is_first: true,
+                };
+                let value = visitor.visit_seq(&mut inside)?;
+                inside.json.take(b']', "list without an end")?;
+                Ok(value)
+            }
+            Some(b'-' | b'0'..=b'9') => self.visit_number(visitor),
+            Some(b't') => {
+                let value = self.literal("true", true)?;
+                visitor.visit_bool(value)
+            }
+            Some(b'f') => {
+                let value = self.literal("false", false)?;
+                visitor.visit_bool(value)
+            }
+            Some(b'n') => {
+                self.literal("null", ())?;
+                visitor.visit_unit()
+            }
+            _ => Err(wrong("expected a value")),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if self.peek() == Some(b'n') {
+            self.literal("null", ())?;
+            return visitor.visit_none();
+        }
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.skip()?;
+        visitor.visit_unit()
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map struct enum identifier
+    }
+}
+
+impl<'de> MapAccess<'de> for &mut Inside<'_, 'de> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Error> {
+        if !self.has_next(b'}')? {
+            return Ok(None);
+        }
+        if self.json.peek() != Some(b'"') {
+            return Err(wrong("expected a key"));
+        }
+        seed.deserialize(Key(self.json)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        self.json.take(b':', "expected a colon")?;
+        seed.deserialize(&mut *self.json)
+    }
+}
+
+impl<'de> SeqAccess<'de> for &mut Inside<'_, 'de> {
+    type Error = Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, Error> {
+        if !self.has_next(b']')? {
+            return Ok(None);
+        }
+        seed.deserialize(&mut *self.json).map(Some)
+    }
+}
+
+impl Inside<'_, '_> {
+    /// Whether another entry follows; takes the comma before it.
+    fn has_next(&mut self, close: u8) -> Result<bool, Error> {
+        if self.json.peek() == Some(close) {
+            return Ok(false);
+        }
+        if !std::mem::take(&mut self.is_first) {
+            self.json.take(b',', "expected a comma")?;
+        }
+        Ok(true)
+    }
+}
+
+impl<'de> Deserializer<'de> for Key<'_, 'de> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.0.string()? {
+            // A field is found by comparing bytes: only a key that is kept must be text.
+            Found::Plain(bytes) => match str::from_utf8(bytes) {
+                Ok(text) => visitor.visit_borrowed_str(text),
+                Err(_) => Err(wrong("key is not UTF-8")),
+            },
+            Found::Escaped(quoted) => {
+                let text: String = serde_json::from_slice(quoted)?;
+                text.into_deserializer().deserialize_any(visitor)
+            }
+        }
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+fn wrong(what: &str) -> Error {
+    Error::custom(what)
+}
+
+/// Where the string that begins at `from` has its closing quote, and whether it holds no escape.
+fn string_end(input: &[u8], from: usize) -> Option<(usize, bool)> {
+    let mut at = from;
+    let mut is_plain = true;
+    loop {
+        let rest = input.get(at..)?;
+        at += quote_or_backslash(rest)?;
+        if input.get(at) == Some(&b'"') {
+            return Some((at, is_plain));
+        }
+        // Whatever is escaped, it does not end the string.
+        is_plain = false;
+        at += 2;
+    }
+}
+
+/// The first `"` or `\`, eight bytes at a time: strings here are too short for wider instructions to pay.
+fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
+    // The lowest byte that is zero is marked in its top bit; false marks can only come above a true one.
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & TOPS;
+    let (words, tail) = bytes.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let found =
+            zeros(word ^ (ONES * u64::from(b'"'))) | zeros(word ^ (ONES * u64::from(b'\\')));
+        if found != 0 {
+            return Some(index * 8 + found.trailing_zeros() as usize / 8);
+        }
+    }
+    let found = tail.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+    Some(words.len() * 8 + found)
+}
+
+#[cfg(test)]
+mod tests;

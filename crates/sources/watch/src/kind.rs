@@ -1,0 +1,145 @@
+//! What a stream carries: a resource of the server and the slim type that its objects are read into.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{Deserializer, Error};
+
+use crate::identity::Identity;
+use crate::kinds::meta::MetaWire;
+use crate::labels::Labels;
+use crate::strings::{Interner, Pool};
+use crate::wire::Map;
+
+/// A slim type that objects of a stream are read into.
+///
+/// How much of an object is kept is the choice of this type, not of the stream: [`PodBrief`](crate::PodBrief) and
+/// [`Pod`](crate::Pod) are both read from pods, at very different costs.
+pub trait Kind: fmt::Debug + Send + Sync + Sized + 'static {
+    /// What the server is asked to answer with.
+    const FORM: Form = Form::Whole;
+
+    /// Reads one object.
+    fn read<'de, D: Deserializer<'de>>(object: D, decoder: &Decoder) -> Result<Self, D::Error>;
+
+    /// Which object, and which state of it.
+    fn identity(&self) -> &Identity;
+}
+
+/// A [`Kind`] that belongs to one resource.
+pub trait TypedKind: Kind {
+    /// The resource to list and watch.
+    const RESOURCE: Resource;
+}
+
+/// A resource as it is named in paths.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Resource {
+    /// The API group; empty for the core group.
+    pub group: Cow<'static, str>,
+    /// The version in the group.
+    pub version: Cow<'static, str>,
+    /// The name in paths, such as `daemonsets`.
+    pub plural: Cow<'static, str>,
+}
+
+/// How much of each object the server sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The whole object.
+    Whole,
+    /// `PartialObjectMetadata`: the metadata alone.
+    Metadata,
+}
+
+/// What reading an object needs besides its bytes. Clones share the interner.
+#[derive(Debug, Clone, Default)]
+pub struct Decoder {
+    interner: Interner,
+    /// Sorted.
+    annotations: Arc<[Box<str>]>,
+}
+
+/// A decoder with its interner locked.
+pub(crate) struct Reading<'d> {
+    pub(crate) pool: &'d mut Pool,
+    annotations: &'d [Box<str>],
+}
+
+impl Resource {
+    /// A resource of a group that is known when this is compiled.
+    pub const fn new(group: &'static str, version: &'static str, plural: &'static str) -> Self {
+        Self {
+            group: Cow::Borrowed(group),
+            version: Cow::Borrowed(version),
+            plural: Cow::Borrowed(plural),
+        }
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.group.is_empty() {
+            f.write_str(&self.plural)
+        } else {
+            write!(f, "{}.{}", self.plural, self.group)
+        }
+    }
+}
+
+impl Decoder {
+    /// Reads with the strings of this interner, and no annotations.
+    pub fn new(interner: Interner) -> Self {
+        Self {
+            interner,
+            annotations: Arc::new([]),
+        }
+    }
+
+    /// Keeps these annotations and no others: some hold whole manifests.
+    #[must_use]
+    pub fn keep_annotations<'k>(mut self, keys: impl IntoIterator<Item = &'k str>) -> Self {
+        let mut kept: Vec<Box<str>> = keys.into_iter().map(Box::from).collect();
+        kept.sort_unstable();
+        kept.dedup();
+        self.annotations = kept.into();
+        self
+    }
+
+    /// Locks the interner and makes a slim object of a borrowed one; no name is an error.
+    pub(crate) fn build<T, E: Error>(
+        &self,
+        meta: MetaWire<'_>,
+        build: impl FnOnce(Identity, MetaWire<'_>, &mut Reading<'_>) -> T,
+    ) -> Result<T, E> {
+        if meta.name.is_empty() {
+            return Err(E::custom("object has no metadata.name"));
+        }
+        let mut pool = self.interner.lock();
+        let identity = Identity {
+            namespace: pool.text(&meta.namespace),
+            name: (*meta.name).into(),
+            uid: (*meta.uid).into(),
+            resource_version: (*meta.resource_version).into(),
+        };
+        let mut reading = Reading {
+            pool: &mut pool,
+            annotations: &self.annotations,
+        };
+        Ok(build(identity, meta, &mut reading))
+    }
+}
+
+impl Reading<'_> {
+    pub(crate) fn labels(&mut self, map: &Map<'_>) -> Labels {
+        self.pool.set(map.iter())
+    }
+
+    /// Those that were asked for.
+    pub(crate) fn annotations(&mut self, map: &Map<'_>) -> Labels {
+        let wanted = self.annotations;
+        let is_wanted = |key: &str| wanted.binary_search_by(|own| (**own).cmp(key)).is_ok();
+        self.pool.set(map.iter().filter(|(key, _)| is_wanted(key)))
+    }
+}

@@ -1,0 +1,93 @@
+//! Slim list+watch of Kubernetes objects: one stream of a kind for many subscribers of one process.
+//!
+//! ```text
+//!  API server ──bytes──► Lines ──► decode ──► Hub: the view ──┬─► Subscription: Resync, Change, Change, …
+//!      ▲                            │                         ├─► Subscription
+//!      └── Engine: list, watch,     └─ Interner               └─► Stream: get, objects, state
+//!          resume, back off
+//! ```
+//!
+//! **Decoding.** Each [`Kind`] names the fields it keeps; everything else, `managedFields` before all, is skipped by the
+//! tokenizer without being built. Strings and label sets that repeat are kept once and freed when the last object goes
+//! ([`Interner`]). How much is kept is the type's choice: [`PodBrief`] for who only needs to know where a pod runs,
+//! [`Pod`] for who follows its life, [`Metadata`] for any kind of which nothing else is wanted. A consumer that is
+//! written against [`PodLike`] takes either, so two roles in one process can share the larger stream.
+//!
+//! **The view.** [`Server::watch`] begins a [`Stream`]. It lists (streaming where the server can, in pages where it
+//! cannot), watches, and resumes from where it was. The view changes in whole steps only. After a gap the server's list
+//! is compared with the view: what is missing is told as deleted with its last state, what did not change is not told.
+//!
+//! **Subscribers.** Each is given everything once, then every change ([`Update`]). A slow one loses its queue and is given
+//! everything again; neither the stream nor the others wait for it. [`Mirror`] makes changes of such a resync.
+//!
+//! **Freshness.** [`Stream::state`] says how a stream is, [`WatchMetrics`] exposes it, [`Stream::add_readyz`] makes a
+//! readiness check of it.
+//!
+//! ```no_run
+//! use kubevitals_watch::{KubeTransport, PodBrief, Server, StreamSpec, Update};
+//!
+//! # async fn example(config: kube::Config) -> Result<(), kubevitals_watch::WatchError> {
+//! let server = Server::new(KubeTransport::new(config)?);
+//! let pods = server.watch(StreamSpec::<PodBrief>::new("pods"));
+//! let mut updates = pods.subscribe();
+//! while let Some(update) = updates.next().await {
+//!     match update {
+//!         Update::Resync(all) => println!("{} pods", all.objects.len()),
+//!         Update::Change(change) => println!("{:?}", change.what),
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Limits
+//!
+//! - A state of an object that cannot be read is skipped and counted; the view keeps the state before it until the next
+//!   that can be read. A deletion is seen even then, as long as the names can be read.
+//! - Streams speak JSON over HTTP/1.1, as `kube` does: each holds a connection of its own.
+//! - Times are kept to the millisecond.
+
+mod backoff;
+mod decode;
+mod engine;
+mod error;
+mod hub;
+mod identity;
+mod json;
+mod kind;
+mod kinds;
+mod labels;
+mod lines;
+mod metrics;
+mod server;
+mod spec;
+mod state;
+mod stream;
+mod strings;
+mod transport;
+mod wire;
+
+pub use decode::{
+    Bookmark, EventType, Page, Status, WatchEvent, decode_event, decode_object, decode_page,
+};
+pub use error::{DecodeError, TransportError, WatchError};
+pub use hub::mirror::Mirror;
+pub use hub::subscription::Subscription;
+pub use hub::{Change, Resync, ResyncCause, Seen, Update, What};
+pub use identity::{Identity, ResourceVersion, Uid};
+pub use kind::{Decoder, Form, Kind, Resource, TypedKind};
+pub use kinds::condition::{Condition, ConditionStatus};
+pub use kinds::container::{ContainerSpec, ContainerState, ContainerStatus, Termination};
+pub use kinds::event::{Event, Regarding, Series};
+pub use kinds::meta::{Details, Metadata, Owner};
+pub use kinds::node::{Node, NodeAddress, Taint};
+pub use kinds::pod::{Pod, PodBrief, PodLike, PodPhase};
+pub use kinds::workload::{DaemonSet, Deployment, ReplicaSet, Requirement, Selector, Workload};
+pub use labels::Labels;
+pub use metrics::WatchMetrics;
+pub use server::Server;
+pub use spec::{StreamOptions, StreamSpec};
+pub use state::{Restart, StreamState};
+pub use stream::Stream;
+pub use strings::Interner;
+pub use transport::{Answer, BoxBody, KubeTransport, Transport};

@@ -1,0 +1,17 @@
+//! The public face of the crate, over streams in memory and under stepped time.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "helpers of tests fail by panicking"
+)]
+
+mod fake;
+mod kinds;
+mod kube_client;
+mod metrics;
+mod model;
+mod recordings;
+mod streams;
+mod subscribers;

@@ -1,0 +1,105 @@
+//! Many subscribers of one stream.
+
+use kubevitals_model::Timestamp;
+use kubevitals_watch::{Mirror, PodBrief, ResyncCause, Update, What};
+
+use crate::fake::{Fake, pass, view};
+
+const NOW: Timestamp = Timestamp::from_unix_millis(0);
+
+#[tokio::test(start_paused = true)]
+async fn all_are_served_from_one_connection() {
+    let fake = Fake::new();
+    fake.put("a");
+    let pods = fake.pods();
+    let mut subscriptions: Vec<_> = (0..5).map(|_| pods.subscribe()).collect();
+    for subscription in &mut subscriptions {
+        assert!(
+            matches!(subscription.next().await, Some(Update::Resync(all)) if all.objects.len() == 1)
+        );
+    }
+    fake.put("b");
+    for subscription in &mut subscriptions {
+        assert!(matches!(subscription.next().await, Some(Update::Change(_))));
+    }
+    assert_eq!(fake.requests().len(), 1);
+    assert_eq!(pods.state().subscribers, 5);
+    drop(subscriptions);
+    assert_eq!(pods.state().subscribers, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_comes_late_gets_everything_first() {
+    let fake = Fake::new();
+    let pods = fake.pods();
+    pods.synced().await;
+    fake.put("a");
+    fake.put("b");
+    pass(1).await;
+    let mut late = pods.subscribe();
+    fake.put("c");
+    pass(1).await;
+    let Some(Update::Resync(all)) = late.next().await else {
+        panic!("a resync comes first");
+    };
+    assert_eq!(all.cause, ResyncCause::Subscribed);
+    assert_eq!(view(&all.objects), fake.objects());
+    assert!(late.try_next().is_none(), "the change is in the resync");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_one_blocks_nobody_and_must_resync() {
+    let fake = Fake::new();
+    let pods = fake.pods();
+    let mut slow = pods.subscribe_with(3);
+    let mut fast = pods.subscribe();
+    assert!(slow.next().await.is_some() && fast.next().await.is_some());
+    for number in 0..100 {
+        fake.put(&format!("pod-{number}"));
+        assert!(matches!(fast.next().await, Some(Update::Change(_))));
+    }
+    let state = pods.state();
+    assert_eq!((state.lagging, state.lagged), (1, 1));
+
+    let Some(Update::Resync(all)) = slow.next().await else {
+        panic!("a resync is due");
+    };
+    assert_eq!(all.cause, ResyncCause::Lagged { missed: 100 });
+    assert_eq!(view(&all.objects), fake.objects());
+    assert_eq!(pods.state().lagging, 0);
+    fake.put("next");
+    assert!(matches!(slow.next().await, Some(Update::Change(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_makes_changes_of_a_resync() {
+    let fake = Fake::new();
+    fake.put("goes");
+    fake.put("stays");
+    let pods = fake.pods();
+    let mut slow = pods.subscribe_with(1);
+    let mut mirror = Mirror::<PodBrief>::new();
+    let first = mirror.apply(slow.next().await.unwrap(), NOW);
+    assert!(
+        first
+            .iter()
+            .all(|change| matches!(change.what, What::Added(_)))
+    );
+    assert_eq!(first.len(), 2);
+
+    fake.delete("goes");
+    fake.put("comes");
+    pass(1).await;
+    let second = mirror.apply(slow.next().await.unwrap(), NOW);
+    let told: Vec<String> = second
+        .iter()
+        .map(|change| match &change.what {
+            What::Added(pod) => format!("added {}", pod.identity),
+            What::Modified { now, .. } => format!("modified {}", now.identity),
+            What::Deleted(pod) => format!("deleted {}", pod.identity),
+        })
+        .collect();
+    assert_eq!(told, ["deleted default/goes", "added default/comes"]);
+    assert_eq!(view(&mirror.objects()), fake.objects());
+    assert!(mirror.get("default", "stays").is_some());
+}

@@ -1,0 +1,118 @@
+//! Watch events and lists of the Kubernetes API.
+
+use std::fmt::Debug;
+
+use kubevitals_watch::{
+    DaemonSet, Decoder, Deployment, Event, Kind, Metadata, Node, Pod, PodBrief, ReplicaSet,
+    WatchEvent, decode_event, decode_page,
+};
+use serde_json::Value;
+
+/// What watch events are made of.
+pub(crate) const TOKENS: &[&[u8]] = &[
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"\"",
+    b"null",
+    b"true",
+    b"-1",
+    b"1e400",
+    b"18446744073709551616",
+    b"{\"type\":\"ADDED\",\"object\":",
+    b"\"type\":\"DELETED\"",
+    b"\"type\":\"BOOKMARK\"",
+    b"\"type\":\"ERROR\"",
+    b"\"object\":{",
+    b"\"metadata\":{",
+    b"\"name\":\"a\"",
+    b"\"uid\":\"b37f14a9-3bf4-458b-8cfd-e3c6a7a61b4a\"",
+    b"\"resourceVersion\":\"1\"",
+    b"\"labels\":{\"a\":\"b\",\"a\":\"c\"}",
+    b"\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}",
+    b"\"ownerReferences\":[{\"controller\":true}]",
+    b"\"creationTimestamp\":\"2026-11-15T20:12:10Z\"",
+    b"\"managedFields\":[{\"fieldsV1\":{\"f:a\":{}}}]",
+    b"\"spec\":{\"nodeName\":\"n\"}",
+    b"\"status\":{\"phase\":\"Running\"}",
+    b"\"items\":[",
+    b"\\u0000",
+    b"\\ud800",
+    b"\xff",
+    b"\n",
+];
+
+/// No bytes make the decoder panic; every event or list that it takes, and that is JSON throughout, has just the names
+/// it gives; and the smaller types are exactly parts of the larger.
+///
+/// # Panics
+///
+/// If that does not hold.
+pub fn watch_line(line: &[u8]) {
+    let decoder = Decoder::default();
+    let pod = decode::<Pod>(line, &decoder);
+    let brief = decode::<PodBrief>(line, &decoder);
+    let metadata = decode::<Metadata>(line, &decoder);
+    if let Some(pod) = pod {
+        assert_eq!(
+            Some(&pod.brief),
+            brief.as_ref(),
+            "a pod that is read whole is read brief"
+        );
+        let metadata = metadata.expect("a pod that is read whole has metadata");
+        assert_eq!(
+            (pod.brief.identity, pod.brief.labels, pod.details),
+            (metadata.identity, metadata.labels, metadata.details)
+        );
+    }
+    decode::<Node>(line, &decoder);
+    decode::<Event>(line, &decoder);
+    decode::<DaemonSet>(line, &decoder);
+    decode::<Deployment>(line, &decoder);
+    decode::<ReplicaSet>(line, &decoder);
+
+    let list = serde_json::from_slice::<Value>(line);
+    if let (Ok(page), Ok(list)) = (decode_page::<PodBrief>(line, &decoder), list) {
+        let items = list
+            .get("items")
+            .and_then(Value::as_array)
+            .map_or(0, Vec::len);
+        assert_eq!(
+            page.objects.len() + page.unreadable.len(),
+            items,
+            "each item is read or blamed"
+        );
+    }
+}
+
+/// Reads the line, checks it against a generic reading, and gives the object if it has one.
+fn decode<K: Kind + PartialEq + Debug>(line: &[u8], decoder: &Decoder) -> Option<K> {
+    let event = decode_event::<K>(line, decoder).ok()?;
+    let again = decode_event::<K>(line, decoder).expect("what is read once is read again");
+    assert_eq!(event, again, "shared strings change nothing");
+    // What is skipped need only be well bracketed.
+    let value: Option<Value> = serde_json::from_slice(line).ok();
+    match event {
+        WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
+            let identity = object.identity();
+            for (field, read) in [
+                ("/object/metadata/name", identity.name.to_string()),
+                ("/object/metadata/namespace", identity.namespace.to_string()),
+                ("/object/metadata/uid", identity.uid.to_string()),
+                (
+                    "/object/metadata/resourceVersion",
+                    identity.resource_version.to_string(),
+                ),
+            ] {
+                let Some(value) = &value else { continue };
+                let said = value.pointer(field).and_then(Value::as_str);
+                assert_eq!(read, said.unwrap_or_default(), "{field}");
+            }
+            Some(object)
+        }
+        WatchEvent::Bookmark(_) | WatchEvent::Error(_) => None,
+    }
+}
