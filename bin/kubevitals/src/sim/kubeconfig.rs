@@ -1,0 +1,45 @@
+//! A kubeconfig on disk that lives as long as its cluster.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// A file that only its owner can read, and that is removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct KubeconfigFile {
+    path: PathBuf,
+}
+
+impl KubeconfigFile {
+    /// Writes a new file in one step: whoever waits for it never sees half of it.
+    pub(crate) fn create(path: &Path, text: &str) -> io::Result<Self> {
+        let mut draft = path.as_os_str().to_owned();
+        draft.push(".new");
+        let draft = PathBuf::from(draft);
+        let written = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&draft)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .and_then(|()| std::fs::rename(&draft, path));
+        if let Err(error) = written {
+            let _ = std::fs::remove_file(&draft);
+            return Err(error);
+        }
+        Ok(Self { path: path.to_owned() })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for KubeconfigFile {
+    fn drop(&mut self) {
+        // Already gone is as good.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
