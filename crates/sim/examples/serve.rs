@@ -1,13 +1,15 @@
 //! Serves a small simulated cluster until interrupted, for trying programs against it.
 //!
 //! Takes the file to write the kubeconfig to; with a second argument, an address at which an
-//! extension API server for `metrics.k8s.io` listens.
+//! extension API server for `metrics.k8s.io` listens. A hangup signal restarts the server and loses
+//! the watch history.
 
 use std::sync::Arc;
 
-use kubevitals_sim::api::{ADDRESS_ANNOTATION, SimApi, SimApiConfig};
+use kubevitals_sim::api::{ADDRESS_ANNOTATION, History, SimApi, SimApiConfig};
 use kubevitals_sim::objects::{LogRequest, PodLogs, Resource};
 use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
 
 struct Logs;
 
@@ -48,7 +50,7 @@ fn pod(name: &str, node: &str) -> Value {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let sim = SimApi::start(SimApiConfig::default()).await?;
+    let mut sim = SimApi::start(SimApiConfig::default()).await?;
     sim.set_pod_logs(Arc::new(Logs));
     let writer = sim.writer();
     for name in ["node-a", "node-b"] {
@@ -76,7 +78,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                             "service": {"namespace": "kube-system", "name": "metrics-server", "port": 443}}}),
         )?;
     }
-    tokio::signal::ctrl_c().await?;
+    let mut hangups = signal(SignalKind::hangup())?;
+    loop {
+        tokio::select! {
+            _ = hangups.recv() => sim.restart(History::Lose).await?,
+            interrupted = tokio::signal::ctrl_c() => break interrupted?,
+        }
+    }
     sim.shutdown().await;
     Ok(())
 }
