@@ -5,6 +5,7 @@ use kubevitals_cli::Shell;
 use kubevitals_cli::flags::{ConfigFlags, LogFlags};
 
 use crate::demo::DemoFlags;
+use crate::sim::SimFlags;
 
 /// Reads the vital signs of a Kubernetes cluster
 #[derive(Debug, Parser)]
@@ -20,8 +21,11 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
-    /// Show the parts at work on a simulated node: no cluster, root or network needed
+    /// Show the parts at work on a simulated cluster: no real one, no root and no network needed
     Demo(DemoFlags),
+    /// Run a simulated cluster to point programs at: API server, kubelets, pods that live
+    #[command(after_help = SIM_EXAMPLES)]
+    Sim(SimFlags),
     /// Write shell completions to standard output
     #[command(after_help = COMPLETION_EXAMPLES)]
     Completion {
@@ -35,9 +39,16 @@ Every flag can also be set as a variable (KUBEVITALS_LOG_LEVEL=debug) or in the 
 names (log-level: debug). Bad configuration exits with 64, a failure at run time with 1.
 
 Examples:
-  kubevitals demo                        simulated pods, scraped and shown; Ctrl-C stops it
-  kubevitals demo --once --pods 5        show the table and stop
-  kubevitals demo --config vitals.yaml   the same, with settings from a file";
+  kubevitals demo                        a small simulated cluster, with lines to try
+  kubevitals demo --nodes 50             a larger one
+  kubevitals sim --nodes 5000 --pods-per-node 30 --churn 10/s --fault hang=1%";
+
+const SIM_EXAMPLES: &str = "\
+Examples:
+  kubevitals sim --write-kubeconfig sim.kubeconfig
+  kubevitals sim --nodes 5000 --pods-per-node 30 --churn 10/s --fault hang=1%
+  kubectl --kubeconfig sim.kubeconfig -n kube-system create configmap kubevitals-sim \\
+      --from-literal=faults=slow:5s=3,401=node-00000";
 
 const COMPLETION_EXAMPLES: &str = "\
 Examples:

@@ -1,49 +1,36 @@
-//! `kubevitals demo`: one simulated kubelet, scraped over TLS as a metrics server would, and shown.
+//! `kubevitals demo`: a small simulated cluster with the roles that exist, and lines to try on it.
 
-mod kubelet;
-mod metrics;
-mod scrape;
-mod table;
+mod folder;
 
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::net::SocketAddr;
 
 use clap::Args;
 use kubevitals_cli::{InvalidSetting, RunError};
-use kubevitals_model::{GoDuration, Timestamp};
+use kubevitals_sim::api::User;
+use kubevitals_sim::cluster::SimCluster;
+use kubevitals_sim::objects::Resource;
+use kubevitals_sim::workload::ChurnRate;
 use kubevitals_telemetry::{Probe, Status};
-use kubevitals_tls::{SelfSigned, SelfSignedOptions, TlsError};
-use tokio::time::MissedTickBehavior;
 
-use self::kubelet::{Kubelet, Workload};
-use self::metrics::DemoMetrics;
-use self::scrape::{ScrapeError, Scraper};
+use self::folder::DemoFolder;
 use crate::process::{Context, ProcessFlags};
-
-/// The name of the simulated node. Its certificate holds this name alone, so that dialling the address works only
-/// because the certificate is checked against all names of the node.
-const NODE_NAME: &str = "demo-node";
-
-/// How long the pods have been running when the demo starts.
-const AGE: Duration = Duration::from_mins(10);
+use crate::sim::{self, Sim, SimFlags};
 
 /// Flags of the demo.
 #[derive(Debug, Clone, Args)]
 pub struct DemoFlags {
-    /// Pods on the simulated node, of two containers each
-    #[arg(long, value_name = "N", default_value_t = 12,
-          value_parser = clap::value_parser!(u16).range(1..=500))]
-    pub pods: u16,
+    /// Nodes of the simulated cluster
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub nodes: usize,
 
-    /// Time from one scrape to the next
-    #[arg(long, value_name = "DURATION", default_value = "1s")]
-    pub scrape_interval: GoDuration,
+    /// Pods that run on each node from the start
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub pods_per_node: usize,
 
-    /// Stop after the table instead of serving until Ctrl-C
-    #[arg(long)]
-    pub once: bool,
+    /// Pods that come and go on top: COUNT/s, COUNT/min or COUNT/h
+    #[arg(long, value_name = "RATE", default_value = "20/min")]
+    pub churn: ChurnRate,
 
     #[command(flatten)]
     pub(crate) process: ProcessFlags,
@@ -52,138 +39,98 @@ pub struct DemoFlags {
 /// A demo that is configured and has opened nothing yet.
 #[derive(Debug)]
 pub struct Demo {
-    pods: u16,
-    interval: Duration,
-    once: bool,
-}
-
-/// Why the demo could not go on.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DemoError {
-    #[error("cannot open a port on loopback")]
-    Bind(#[source] std::io::Error),
-    #[error("cannot prepare TLS")]
-    Tls(#[from] TlsError),
-    #[error("cannot scrape the simulated kubelet")]
-    Scrape(#[from] ScrapeError),
-    #[error("cannot write to standard output")]
-    Output(#[source] std::io::Error),
+    sim: Sim,
 }
 
 impl Demo {
     /// Checks what the flags ask for.
     pub fn configure(flags: &DemoFlags) -> Result<Self, InvalidSetting> {
-        let interval = Duration::try_from(flags.scrape_interval)
-            .ok()
-            .filter(|i| !i.is_zero());
-        let Some(interval) = interval else {
-            return Err(InvalidSetting {
-                flag: "scrape-interval",
-                value: flags.scrape_interval.to_string(),
-                problem: "there must be some time between two scrapes".to_owned(),
-                advice: "write a duration such as 1s".to_owned(),
-            });
+        let sim = SimFlags {
+            nodes: flags.nodes,
+            pods_per_node: flags.pods_per_node,
+            containers_per_pod: 2,
+            churn: flags.churn,
+            faults: Vec::new(),
+            seed: 1,
+            api_bind_address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            kubelet_port: 0,
+            write_kubeconfig: None,
+            process: flags.process.clone(),
         };
         Ok(Self {
-            pods: flags.pods,
-            interval,
-            once: flags.once,
+            sim: Sim::configure(&sim)?,
         })
     }
 
-    /// Runs until the end is asked for, or to the end of the table with `--once`.
+    /// Runs until the end is asked for.
     pub async fn run(self, context: Context, out: &mut (dyn Write + Send)) -> Result<(), RunError> {
-        self.show(context, out).await
-    }
-
-    async fn show(
-        self,
-        mut context: Context,
-        out: &mut (dyn Write + Send),
-    ) -> Result<(), RunError> {
-        let now = SystemTime::now();
-        let started = Timestamp::from_system_time(now - AGE);
-        let names = SelfSignedOptions::new("kubevitals demo", vec![NODE_NAME.to_owned()]);
-        let certificate = SelfSigned::start(names, now).map_err(failed)?;
-        let kubelet = Kubelet::bind(Workload::new(self.pods, started), Arc::clone(&certificate));
-        let kubelet = kubelet.await.map_err(failed)?;
-        let address = kubelet.address().map_err(failed)?;
-
-        let metrics = DemoMetrics::register(context.metrics.sub("kubevitals_demo"));
-        let waiting = Status::warming_up("the second scrape: a rate needs two samples");
-        let fresh = context.health.cell("scrape", Probe::READINESS, waiting);
-        let fresh = fresh.map_err(RunError::runtime)?;
-        let names = [
-            NODE_NAME.to_owned(),
-            IpAddr::V4(Ipv4Addr::LOCALHOST).to_string(),
-        ];
-        let mut scraper = Scraper::new(address, &certificate, &names, metrics).map_err(failed)?;
-
+        let waiting = Status::warming_up("the simulated cluster starts");
+        let started = context.health.cell("cluster", Probe::READINESS, waiting);
+        let started = started.map_err(RunError::runtime)?;
         let mut shutdown = context.shutdown.clone();
         let admin = context.admin().await?;
         let admin_address = admin.local_addr();
-        let served = tokio::spawn(kubelet.serve(shutdown.clone()));
         let mut admin_shutdown = shutdown.clone();
         let administered =
             tokio::spawn(admin.serve(async move { admin_shutdown.requested().await }));
 
-        write!(
-            out,
-            "node {NODE_NAME} answers at https://{address}/metrics/resource\n\
-                     taking two samples, {:?} apart\n\n",
-            self.interval
-        )
-        .and_then(|()| out.flush())
-        .map_err(|error| failed(DemoError::Output(error)))?;
-
-        let mut ticks = tokio::time::interval(self.interval);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut shown = false;
-        loop {
-            tokio::select! {
-                _ = ticks.tick() => {}
-                () = shutdown.requested() => break,
-            }
-            match scraper.scrape().await {
-                Ok(()) if scraper.usage().is_empty() => continue,
-                Ok(()) => fresh.set_ok(),
-                // Before the first table there is nothing to fall back on.
-                Err(error) if !shown => return Err(failed(DemoError::Scrape(error))),
-                Err(error) => {
-                    fresh.set_failing(error.to_string());
-                    continue;
-                }
-            }
-            if !shown {
-                shown = true;
-                table::write(out, scraper.usage())
-                    .map_err(|error| failed(DemoError::Output(error)))?;
-                if self.once {
-                    break;
-                }
-                write!(
-                    out,
-                    "\nthe same every {:?}, counted and checked here:\n  \
-                             curl http://{admin_address}/metrics\n  \
-                             curl 'http://{admin_address}/readyz?verbose'\n\
-                             stop with Ctrl-C\n",
-                    self.interval
-                )
-                .and_then(|()| out.flush())
-                .map_err(|error| failed(DemoError::Output(error)))?;
-            }
+        if let Some(cluster) = sim::start(self.sim.cluster, &mut shutdown).await? {
+            started.set_ok();
+            let folder = fill_folder(&cluster)?;
+            let told = tell(out, &cluster, &folder, admin_address);
+            shutdown.requested().await;
+            cluster.shutdown().await;
+            told.map_err(RunError::runtime)?;
         }
-        if self.once {
-            served.abort();
-            administered.abort();
-        }
-        // Both end by themselves once the end is asked for; a task that was aborted has nothing to say.
-        let _ = served.await;
+        // It ends by itself once the end is asked for.
         let _ = administered.await;
         Ok(())
     }
 }
 
-fn failed(error: impl Into<DemoError>) -> RunError {
-    RunError::runtime(error.into())
+/// What kubectl and curl need to come in.
+fn fill_folder(cluster: &SimCluster) -> Result<DemoFolder, RunError> {
+    let api = cluster.api();
+    let admin = User::new("demo", ["system:masters"]);
+    let token = api.issue_token(admin, None).map_err(RunError::runtime)?;
+    let failed = |error| RunError::runtime(format!("cannot write the demo's credentials: {error}"));
+    let folder = DemoFolder::create().map_err(failed)?;
+    folder
+        .write("kubeconfig", &api.kubeconfig())
+        .map_err(failed)?;
+    folder.write("ca.crt", api.kube_ca_pem()).map_err(failed)?;
+    folder.write("token", &token).map_err(failed)?;
+    Ok(folder)
+}
+
+fn tell(
+    out: &mut (dyn Write + Send),
+    cluster: &SimCluster,
+    folder: &DemoFolder,
+    admin: SocketAddr,
+) -> std::io::Result<()> {
+    let api = cluster.api();
+    let nodes = cluster.fleet().roster().nodes();
+    let kubelet = nodes.first().and_then(|node| node.address());
+    let path = folder.path().display();
+    writeln!(
+        out,
+        "a simulated cluster of {} nodes and {} pods is up; try:\n",
+        api.count(Resource::Nodes),
+        api.count(Resource::Pods)
+    )?;
+    writeln!(out, "  export KUBECONFIG={path}/kubeconfig")?;
+    writeln!(out, "  kubectl get nodes -o wide")?;
+    writeln!(out, "  kubectl get pods -A")?;
+    writeln!(out, "  kubectl get events -A --watch\n")?;
+    let curl =
+        format!("curl --cacert {path}/ca.crt -H \"Authorization: Bearer $(cat {path}/token)\"");
+    writeln!(out, "  {curl} {}/api/v1/nodes?limit=1", api.url())?;
+    if let Some(kubelet) = kubelet {
+        writeln!(out, "  {curl} https://{kubelet}/metrics/resource")?;
+    }
+    writeln!(out, "\n  curl http://{admin}/metrics")?;
+    writeln!(out, "  curl http://{admin}/readyz?verbose\n")?;
+    writeln!(out, "stop with Ctrl-C")?;
+    out.flush()
 }

@@ -5,6 +5,7 @@
 mod args;
 pub mod demo;
 pub mod process;
+pub mod sim;
 
 use std::io::Write;
 
@@ -21,6 +22,11 @@ pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> 
             let config = ProcessConfig::new(&flags.process, &args.logs)?;
             let demo = demo::Demo::configure(&flags)?;
             process::run_role(&config, |context| demo.run(context, out))
+        }
+        Task::Sim(flags) => {
+            let config = ProcessConfig::new(&flags.process, &args.logs)?;
+            let sim = sim::Sim::configure(&flags)?;
+            process::run_role(&config, |context| sim.run(context, out))
         }
         Task::Completion { shell } => {
             kubevitals_cli::write_completion(shell, Args::command(), out).map_err(RunError::runtime)

@@ -163,7 +163,9 @@ impl Sim {
 
 impl std::fmt::Debug for Sim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sim").field("nodes", &self.cluster.nodes).finish_non_exhaustive()
+        f.debug_struct("Sim")
+            .field("nodes", &self.cluster.nodes)
+            .finish_non_exhaustive()
     }
 }
 
@@ -195,7 +197,10 @@ pub(crate) fn write_kubeconfig(
     cluster: &SimCluster,
 ) -> Result<KubeconfigFile, RunError> {
     KubeconfigFile::create(path, &cluster.api().kubeconfig()).map_err(|error| {
-        RunError::runtime(format!("cannot write the kubeconfig {}: {error}", path.display()))
+        RunError::runtime(format!(
+            "cannot write the kubeconfig {}: {error}",
+            path.display()
+        ))
     })
 }
 
@@ -235,13 +240,18 @@ struct ProgressLine {
 
 impl ProgressLine {
     fn on_terminal() -> Self {
-        Self { shown: std::io::stderr().is_terminal() }
+        Self {
+            shown: std::io::stderr().is_terminal(),
+        }
     }
 
     fn show(&mut self, progress: Progress) {
         if self.shown {
             let Progress { pods, wanted } = progress;
-            let _ = write!(std::io::stderr(), "\rstarting: {pods} of {wanted} pods\u{1b}[K");
+            let _ = write!(
+                std::io::stderr(),
+                "\rstarting: {pods} of {wanted} pods\u{1b}[K"
+            );
         }
     }
 

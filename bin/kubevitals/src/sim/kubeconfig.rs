@@ -29,7 +29,9 @@ impl KubeconfigFile {
             let _ = std::fs::remove_file(&draft);
             return Err(error);
         }
-        Ok(Self { path: path.to_owned() })
+        Ok(Self {
+            path: path.to_owned(),
+        })
     }
 
     pub(crate) fn path(&self) -> &Path {

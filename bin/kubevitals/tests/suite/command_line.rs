@@ -19,6 +19,11 @@ fn help_of_the_demo_shows_every_flag_with_its_default() {
 }
 
 #[test]
+fn help_of_the_simulated_cluster_lists_the_faults() {
+    insta::assert_snapshot!(help(&["sim", "--help"]));
+}
+
+#[test]
 fn the_version_is_the_package_version() {
     assert_eq!(
         help(&["--version"]),
@@ -30,7 +35,7 @@ fn the_version_is_the_package_version() {
 fn completions_are_written_to_standard_output() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = help(&["completion", shell]);
-        assert!(script.contains("scrape-interval"), "{shell}");
+        assert!(script.contains("pods-per-node"), "{shell}");
     }
 }
 
@@ -42,19 +47,19 @@ fn refused(args: &[&str]) -> String {
 
 #[test]
 fn bad_configuration_exits_64_and_says_what_to_change() {
-    insta::assert_snapshot!(refused(&["demo", "--pod=3"]));
-    insta::assert_snapshot!(refused(&["demo", "--scrape-interval=15"]));
-    insta::assert_snapshot!(refused(&["demo", "--scrape-interval=-1s"]));
+    insta::assert_snapshot!(refused(&["demo", "--pods-per-nod=3"]));
+    insta::assert_snapshot!(refused(&["demo", "--shutdown-grace-period=15"]));
+    insta::assert_snapshot!(refused(&["demo", "--shutdown-grace-period=-1s"]));
     insta::assert_snapshot!(refused(&["demo", "--log-level=loud"]));
     insta::assert_snapshot!(refused(&["demo", "--admin-bind-address=nowhere"]));
 }
 
 #[test]
 fn a_bad_variable_is_named() {
-    let (code, _, stderr) = output(kubevitals(&["demo"]).env("KUBEVITALS_PODS", "many"));
+    let (code, _, stderr) = output(kubevitals(&["demo"]).env("KUBEVITALS_NODES", "many"));
     assert_eq!(code, 64);
     assert!(
-        stderr.contains("the environment variable KUBEVITALS_PODS"),
+        stderr.contains("the environment variable KUBEVITALS_NODES"),
         "{stderr}"
     );
 }

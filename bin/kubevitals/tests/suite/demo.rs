@@ -1,61 +1,100 @@
-//! The demo in process: the table holds the truth, and the admin server tells of it.
+//! The demo: what it prints works, and nothing is left of it.
 
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Lines};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
 
-use clap::Parser;
-use kubevitals::demo::{Demo, DemoFlags};
-use kubevitals::process::{Context, ProcessConfig, ProcessFlags};
-use kubevitals_cli::flags::LogFlags;
-use kubevitals_cli::shutdown_channel;
-use kubevitals_model::Quantity;
+use http::StatusCode;
+use kubevitals_promtext::parse;
 
-#[derive(Debug, Parser)]
-struct Flags {
-    #[command(flatten)]
-    demo: DemoFlags,
-    #[command(flatten)]
-    logs: LogFlags,
+use crate::client::{get, parse_curl};
+use crate::kubevitals;
+
+/// A demo that has told what to try.
+pub(crate) struct Running {
+    process: Child,
+    output: Lines<BufReader<ChildStdout>>,
+    pub(crate) told: Vec<String>,
 }
 
-/// What the demo writes with these flags.
-async fn shown(args: &[&str]) -> String {
-    kubevitals_tls::install_crypto_provider();
-    let flags = Flags::parse_from(std::iter::once(&"demo").chain(args));
-    let process = ProcessFlags {
-        admin_bind_address: SocketAddr::from(([127, 0, 0, 1], 0)),
-        shutdown_grace_period: "1s".parse().unwrap(),
-        profiling: false,
-    };
-    let config = ProcessConfig::new(&process, &flags.logs).unwrap();
-    let (_trigger, shutdown) = shutdown_channel();
-    let context = Context::new(&config, shutdown, None);
-    let mut out = Vec::new();
-    Demo::configure(&flags.demo)
-        .unwrap()
-        .run(context, &mut out)
-        .await
-        .unwrap();
-    String::from_utf8(out).unwrap()
+impl Running {
+    pub(crate) fn start(args: &[&str]) -> Self {
+        let mut process = kubevitals(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(process.stdout.take().unwrap()).lines();
+        let told = output
+            .by_ref()
+            .map(Result::unwrap)
+            .take_while(|line| line != "stop with Ctrl-C")
+            .collect();
+        Self {
+            process,
+            output,
+            told,
+        }
+    }
+
+    pub(crate) fn line(&self, holds: &str) -> &str {
+        let line = self.told.iter().find(|line| line.contains(holds));
+        line.unwrap_or_else(|| panic!("no line holds {holds}: {:#?}", self.told))
+    }
+
+    /// Sends Ctrl-C and waits for a clean end that says no more.
+    pub(crate) fn stop(mut self, signal: &str) {
+        let id = self.process.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([signal, &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+        assert!(self.process.wait().unwrap().success());
+        assert!(self.output.next().is_none());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Only a test that failed comes here with a process that still runs.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }
 
 #[tokio::test]
-async fn the_table_shows_each_container_with_its_true_usage() {
-    let text = shown(&["--once", "--pods=7", "--scrape-interval=20ms"]).await;
-    let rows: Vec<Vec<&str>> = text
-        .lines()
-        .skip_while(|line| !line.starts_with("NAMESPACE"))
-        .skip(1)
-        .map(|line| line.split_whitespace().collect())
-        .collect();
-    assert_eq!(rows.len(), 14, "{text}");
-    let mut sorted = rows.clone();
-    sorted.sort();
-    assert_eq!(rows, sorted, "namespace, pod, container");
-    for row in rows.iter().filter(|row| row[2] == "proxy") {
-        let cpu: Quantity = row[3].parse().unwrap();
-        // Four thousandths of a core by the closed form; the wire's floats cost less than a millionth of that.
-        let nanocores = cpu.scaled_value(kubevitals_model::Scale::Nano).unwrap();
-        assert!((3_999_990..=4_000_010).contains(&nanocores), "{row:?}");
-        assert_eq!(row[4], "12240Ki", "{row:?}");
-    }
+async fn the_lines_to_try_work_and_ctrl_c_leaves_nothing_behind() {
+    let demo = Running::start(&["demo", "--nodes=3", "--pods-per-node=4"]);
+    let (url, ca, token) = parse_curl(demo.line("/api/v1/nodes"));
+    let (status, body) = get(&url, &ca, Some(&token)).await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(String::from_utf8_lossy(&body).contains("\"name\":\"node-00000\""));
+    assert_eq!(
+        get(&url, &ca, None).await.0,
+        StatusCode::FORBIDDEN,
+        "anonymous may not"
+    );
+
+    let (url, ca, token) = parse_curl(demo.line("/metrics/resource"));
+    let (status, body) = get(&url, &ca, Some(&token)).await;
+    assert_eq!(status, StatusCode::OK);
+    let summary = parse(&body, |_| {});
+    assert_eq!(summary.errors, 0);
+    assert!(summary.samples > 20, "{summary:?}");
+    assert_eq!(get(&url, &ca, None).await.0, StatusCode::UNAUTHORIZED);
+
+    let kubeconfig = demo
+        .line("export KUBECONFIG=")
+        .split_once('=')
+        .unwrap()
+        .1
+        .to_owned();
+    let folder = Path::new(&kubeconfig).parent().unwrap().to_owned();
+    assert!(Path::new(&kubeconfig).exists());
+    demo.stop("-INT");
+    assert!(!folder.exists(), "{} was left", folder.display());
 }

@@ -1,9 +1,15 @@
 //! The program as a user meets it, and its roles started in process.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
 
+mod client;
 mod command_line;
 mod demo;
 mod readme;
+mod sim;
 
 use std::process::{Command, Output};
 

@@ -1,10 +1,8 @@
 //! The commands of the README do what it says.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use crate::{kubevitals, output};
+use crate::demo::Running;
 
 fn readme() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -22,35 +20,9 @@ fn the_first_command_runs_until_ctrl_c_and_leaves_cleanly() {
         .find_map(|line| line.strip_prefix("cargo run --release -- "));
     let args: Vec<&str> = command.unwrap().split_whitespace().collect();
     assert_eq!(args, ["demo"]);
-
-    let mut demo = kubevitals(&args)
-        .env("KUBEVITALS_SCRAPE_INTERVAL", "20ms")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(demo.stdout.take().unwrap())
-        .lines()
-        .map(Result::unwrap);
-    let told: Vec<String> = lines
-        .by_ref()
-        .take_while(|line| line != "stop with Ctrl-C")
-        .collect();
-    assert!(
-        told.iter().any(|line| line.starts_with("NAMESPACE")),
-        "{told:#?}"
-    );
-
-    let id = demo.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &id])
-            .status()
-            .unwrap()
-            .success()
-    );
-    assert!(demo.wait().unwrap().success());
-    assert_eq!(lines.next(), None);
+    let demo = Running::start(&args);
+    assert!(demo.line("a simulated cluster of").contains("5 nodes"));
+    demo.stop("-INT");
 }
 
 #[test]
@@ -62,13 +34,28 @@ fn the_example_configuration_is_one() {
     let file = dir.path().join("kubevitals.yaml");
     std::fs::write(&file, yaml).unwrap();
     let config = format!("--config={}", file.display());
-    let args = ["demo", "--once", "--scrape-interval=20ms", &config];
-    let (code, stdout, stderr) = output(&mut kubevitals(&args));
-    assert_eq!(code, 0, "{stderr}");
-    let rows = stdout.lines().filter(|line| line.contains(" app ")).count();
-    assert_eq!(rows, 40, "{stdout}");
-    assert!(
-        stderr.lines().all(|line| line.starts_with('{')),
-        "logging-format: json\n{stderr}"
-    );
+    let demo = Running::start(&["demo", &config]);
+    assert!(demo.line("a simulated cluster of").contains("20 nodes"));
+    demo.stop("-INT");
+}
+
+#[test]
+fn the_load_rig_takes_the_flags_that_are_shown() {
+    let readme = readme();
+    let line = readme
+        .lines()
+        .find_map(|line| line.strip_prefix("kubevitals sim "))
+        .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("sim.kubeconfig");
+    // The same words for a cluster that a test has time for.
+    let line = line.replace("5000", "3").replace("30", "2");
+    let line = line.replace("sim.kubeconfig", file.to_str().unwrap());
+    let args: Vec<&str> = std::iter::once("sim")
+        .chain(line.split_whitespace())
+        .collect();
+    let sim = Running::start(&args);
+    assert!(sim.line("3 nodes and").contains("API server https://"));
+    assert!(file.exists());
+    sim.stop("-INT");
 }
