@@ -11,6 +11,7 @@
 mod access;
 mod aggregation;
 mod clients;
+mod cluster;
 mod driver;
 mod faults;
 mod fleet;

@@ -65,6 +65,18 @@ pub(crate) fn anonymous(sim: &SimApiHandle) -> Client {
     }
 }
 
+/// A client with a token, or without, of whatever listens at `address` with a certificate of the cluster.
+pub(crate) fn bearer(sim: &SimApiHandle, address: &str, token: Option<&str>) -> Client {
+    let client = Client {
+        address: address.to_owned(),
+        ..anonymous(sim)
+    };
+    match token {
+        Some(token) => client.with("authorization", format!("Bearer {token}")),
+        None => client,
+    }
+}
+
 pub(crate) fn pod(name: &str, node: &str) -> Value {
     json!({
         "metadata": {"name": name, "namespace": "default", "labels": {"app": name}},
@@ -181,7 +193,7 @@ impl Client {
         };
         let tls = ClientTls::trusting(roots, &options).unwrap();
         let stream = TcpStream::connect(&self.address).await.unwrap();
-        let name = ServerName::try_from("127.0.0.1").unwrap();
+        let name = ServerName::IpAddress(stream.peer_addr().unwrap().ip().into());
         let stream = TlsConnector::from(tls.config())
             .connect(name, stream)
             .await
