@@ -10,6 +10,7 @@ use kubevitals_cli::{InvalidSetting, RunError};
 use kubevitals_sim::api::User;
 use kubevitals_sim::cluster::SimCluster;
 use kubevitals_sim::objects::Resource;
+use kubevitals_sim::roster::Node;
 use kubevitals_sim::workload::ChurnRate;
 use kubevitals_telemetry::{Probe, Status};
 
@@ -111,7 +112,7 @@ fn tell(
 ) -> std::io::Result<()> {
     let api = cluster.api();
     let nodes = cluster.fleet().roster().nodes();
-    let kubelet = nodes.first().and_then(|node| node.address());
+    let kubelet = nodes.first().and_then(Node::address);
     let path = folder.path().display();
     writeln!(
         out,
