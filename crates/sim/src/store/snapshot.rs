@@ -1,5 +1,6 @@
 //! Consistent reads of a resource, now or as of an earlier version.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -129,21 +130,45 @@ impl Store {
             }
         }
         let now = shelf.objects.range::<str, _>(bounds);
+        let now = now.map(|(key, record)| (&**key, record));
         if undone.is_empty() {
             collect(query, limit, now.map(|(_, record)| record), &mut page);
         } else {
-            let mut then: BTreeMap<&str, &Arc<Record>> =
-                now.map(|(key, record)| (&**key, record)).collect();
-            for (key, previous) in undone.range::<str, _>(bounds) {
-                match previous {
-                    Some(previous) => then.insert(key, previous),
-                    None => then.remove(key),
-                };
-            }
-            collect(query, limit, then.into_values(), &mut page);
+            let undone = undone
+                .range::<str, _>(bounds)
+                .map(|(key, record)| (*key, *record));
+            collect(query, limit, as_before(now, undone), &mut page);
         }
         Ok(page)
     }
+}
+
+/// The objects as they were: those of now, but for the keys that changed since then what was there before. Both come in
+/// the order of their keys, and nothing is gathered, so that a page costs no more than what it looks at.
+fn as_before<'a>(
+    now: impl Iterator<Item = (&'a str, &'a Arc<Record>)>,
+    undone: impl Iterator<Item = (&'a str, Option<&'a Arc<Record>>)>,
+) -> impl Iterator<Item = &'a Arc<Record>> {
+    let (mut now, mut undone) = (now.peekable(), undone.peekable());
+    std::iter::from_fn(move || {
+        loop {
+            let order = match (now.peek(), undone.peek()) {
+                (None, None) => return None,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((present, _)), Some((changed, _))) => present.cmp(changed),
+            };
+            if order == Ordering::Less {
+                return now.next().map(|(_, record)| record);
+            }
+            if order == Ordering::Equal {
+                now.next();
+            }
+            if let Some((_, Some(before))) = undone.next() {
+                return Some(before);
+            }
+        }
+    })
 }
 
 fn collect<'a>(
