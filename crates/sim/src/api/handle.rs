@@ -253,7 +253,7 @@ impl SimApiHandle {
         self.shared.faults.remove(id);
     }
 
-    /// Ends all faults, also frozen bookmarks.
+    /// Ends all faults, also frozen bookmarks and refused streaming lists.
     pub fn clear_faults(&self) {
         self.shared.faults.clear();
     }
@@ -261,6 +261,11 @@ impl SimApiHandle {
     /// Stops sending bookmarks, or sends them again. The one that ends initial events always comes.
     pub fn freeze_bookmarks(&self, frozen: bool) {
         self.shared.faults.freeze_bookmarks(frozen);
+    }
+
+    /// Refuses streaming lists, as servers do that do not have them, or takes them again.
+    pub fn refuse_streaming_lists(&self, refused: bool) {
+        self.shared.faults.refuse_streaming_lists(refused);
     }
 
     /// Sends a bookmark to every watch that wants bookmarks.
