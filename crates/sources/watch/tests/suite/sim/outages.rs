@@ -6,9 +6,11 @@ use kubevitals_sim::api::{Effect, Extent, History, RequestFault};
 use kubevitals_sim::objects::Resource as Stored;
 use kubevitals_watch::{PodBrief, Restart, Seen, Stream, What};
 use serde_json::json;
+use tokio::time::timeout;
 
 use super::{
-    Bed, Follower, Requests, connect, count, create, delete, pod, spec, start, states, stored,
+    Bed, DEADLINE, Follower, Requests, connect, count, create, delete, pod, spec, start, states,
+    stored,
 };
 
 /// One stream of a cluster that churns, and a subscriber that must always end up right.
@@ -191,5 +193,26 @@ async fn an_object_that_was_replaced_by_one_of_its_name_meanwhile_is_told_as_two
     assert!(
         matches!(&follower.changes[1].what, What::Added(new) if new.node.as_deref() == Some("n2"))
     );
+    sim.shutdown().await;
+}
+
+/// A stream of which nothing is to be told said for up to a minute, until the first bookmark, why it was not connected.
+#[tokio::test]
+async fn a_quiet_stream_that_is_connected_again_names_no_trouble() {
+    let sim = start().await;
+    let (server, mut requests) = connect(&sim.kubeconfig()).await;
+    let pods = server.watch(spec::<PodBrief>("pods"));
+    super::synced(&pods).await;
+    sim.drop_watches();
+    requests
+        .until("ended", || count(&pods, Restart::Ended) == 1)
+        .await;
+    let connected = async {
+        while pods.state().connected.is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(DEADLINE, connected).await.unwrap();
+    assert_eq!(pods.state().trouble, None);
     sim.shutdown().await;
 }
