@@ -44,7 +44,7 @@ impl Scene {
         let truth = stored(self.bed.api(), Stored::Pods);
         self.follower
             .until("the subscriber knows the truth", |own| {
-                states(&own.mirror.objects()) == truth
+                own.mirror.len() == truth.len() && states(&own.mirror.objects()) == truth
             })
             .await;
         assert_eq!(states(&self.pods.objects()), truth);
