@@ -132,6 +132,14 @@ impl<K: Kind> Follower<K> {
         assert!(waited.is_ok(), "not in time: {what}");
     }
 
+    /// Takes updates until it knows just these states.
+    async fn learn(&mut self, truth: &BTreeMap<String, String>) {
+        self.until("the subscriber knows the truth", |own| {
+            own.mirror.len() == truth.len() && states(&own.mirror.objects()) == *truth
+        })
+        .await;
+    }
+
     fn take(&mut self, change: Change<K>) {
         match &change.what {
             What::Added(object) => {

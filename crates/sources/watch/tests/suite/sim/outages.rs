@@ -42,11 +42,7 @@ impl Scene {
     async fn settle(&mut self) {
         self.bed.churn(5);
         let truth = stored(self.bed.api(), Stored::Pods);
-        self.follower
-            .until("the subscriber knows the truth", |own| {
-                own.mirror.len() == truth.len() && states(&own.mirror.objects()) == truth
-            })
-            .await;
+        self.follower.learn(&truth).await;
         assert_eq!(states(&self.pods.objects()), truth);
     }
 

@@ -36,8 +36,7 @@ async fn in_a_burst_a_slow_subscriber_holds_up_nobody_and_ends_up_right() {
         }
     }
     let last = stored(&sim, Stored::Pods);
-    fast.until("all seen", |own| states(&own.mirror.objects()) == last)
-        .await;
+    fast.learn(&last).await;
     // Every single state, as it happened.
     assert_eq!(fast.changes.len(), 2 * BURST + BURST / 3);
     assert!(fast.changes.iter().all(|change| change.seen == Seen::Live));

@@ -174,54 +174,57 @@ impl Compared for Metadata {
     }
 }
 
-async fn compare<K: Compared>(
-    server: &Server,
-    sim: &SimApiHandle,
-    spec: StreamSpec<K>,
-    of: Stored,
-) {
+/// Lists, lets something happen, and compares both times.
+async fn compare<K: Compared>(server: &Server, bed: &Bed, spec: StreamSpec<K>, of: Stored) {
     let stream = server.watch(spec);
-    synced(&stream).await;
-    let objects = sim.objects(of);
-    assert!(!objects.is_empty(), "{of:?}");
-    let expected: BTreeMap<String, Vec<Value>> = objects
+    let mut follower = Follower::new(&stream);
+    for _ in ["listed", "watched"] {
+        let truth = stored(bed.api(), of);
+        assert!(!truth.is_empty(), "{of:?}");
+        follower.learn(&truth).await;
+        assert_eq!(states(&stream.objects()), truth, "{of:?}");
+        let seen = follower.mirror.objects();
+        let seen: BTreeMap<String, Vec<Value>> = seen
+            .iter()
+            .map(|object| {
+                let fields = object.fields().into_iter().map(plain).collect();
+                (object.identity().to_string(), fields)
+            })
+            .collect();
+        assert_eq!(seen, expected::<K>(bed.api(), of), "{of:?}");
+        bed.churn(2);
+    }
+    let state = stream.state();
+    assert_eq!((state.decode_errors, state.restarts.len()), (0, 0));
+}
+
+/// What the cluster holds at the places that are compared.
+fn expected<K: Compared>(sim: &SimApiHandle, of: Stored) -> BTreeMap<String, Vec<Value>> {
+    sim.objects(of)
         .iter()
         .map(|object| {
             let at = |place: &&str| object.pointer(place).cloned().unwrap_or_default();
             let fields = K::PLACES.iter().map(at).map(plain).collect();
             (key(object), fields)
         })
-        .collect();
-    let seen: BTreeMap<String, Vec<Value>> = stream
-        .objects()
-        .iter()
-        .map(|object| {
-            let fields = object.fields().into_iter().map(plain).collect();
-            (object.identity().to_string(), fields)
-        })
-        .collect();
-    assert_eq!(seen, expected, "{of:?}");
-    assert_eq!(states(&stream.objects()), stored(sim, of), "{of:?}");
-    let state = stream.state();
-    assert_eq!((state.decode_errors, state.restarts.len()), (0, 0));
+        .collect()
 }
 
 #[tokio::test]
 async fn every_kind_is_seen_as_the_cluster_has_it() {
     let bed = Bed::start().await;
-    bed.churn(30);
-    let sim = bed.api();
-    let (server, requests) = connect(&sim.kubeconfig()).await;
-    compare(&server, sim, spec::<PodBrief>("pods"), Stored::Pods).await;
-    compare(&server, sim, spec::<Pod>("pods"), Stored::Pods).await;
-    compare(&server, sim, spec::<Node>("nodes"), Stored::Nodes).await;
-    compare(&server, sim, spec::<Event>("events"), Stored::Events).await;
+    bed.churn(20);
+    let (server, requests) = connect(&bed.api().kubeconfig()).await;
+    compare(&server, &bed, spec::<PodBrief>("pods"), Stored::Pods).await;
+    compare(&server, &bed, spec::<Pod>("pods"), Stored::Pods).await;
+    compare(&server, &bed, spec::<Node>("nodes"), Stored::Nodes).await;
+    compare(&server, &bed, spec::<Event>("events"), Stored::Events).await;
     let of = Stored::Deployments;
-    compare(&server, sim, spec::<Deployment>("deployments"), of).await;
+    compare(&server, &bed, spec::<Deployment>("deployments"), of).await;
     let of = Stored::ReplicaSets;
-    compare(&server, sim, spec::<ReplicaSet>("replicasets"), of).await;
+    compare(&server, &bed, spec::<ReplicaSet>("replicasets"), of).await;
     let of = Stored::DaemonSets;
-    compare(&server, sim, spec::<DaemonSet>("daemonsets"), of).await;
+    compare(&server, &bed, spec::<DaemonSet>("daemonsets"), of).await;
     for (group, plural, of) in [
         ("", "pods", Stored::Pods),
         ("", "configmaps", Stored::ConfigMaps),
@@ -230,9 +233,9 @@ async fn every_kind_is_seen_as_the_cluster_has_it() {
     ] {
         let resource = Resource::new(group, "v1", plural);
         let spec = StreamSpec::metadata("any", resource).options(quick());
-        compare(&server, sim, spec, of).await;
+        compare(&server, &bed, spec, of).await;
     }
-    // Each of them was one streaming list.
+    // Each of them was one streaming list that became a watch.
     let requests = requests.all();
     assert_eq!(requests.len(), 11, "{requests:?}");
     let streaming = |uri: &String| uri.contains("sendInitialEvents=true");
