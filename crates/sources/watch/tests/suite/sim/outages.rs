@@ -40,7 +40,7 @@ impl Scene {
 
     /// Lets pods come and go, and waits until the subscriber knows them all as they are.
     async fn settle(&mut self) {
-        self.bed.churn(5);
+        self.bed.churn(3);
         let truth = stored(self.bed.api(), Stored::Pods);
         self.follower.learn(&truth).await;
         assert_eq!(states(&self.pods.objects()), truth);

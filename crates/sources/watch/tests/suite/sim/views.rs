@@ -192,7 +192,7 @@ async fn compare<K: Compared>(server: &Server, bed: &Bed, spec: StreamSpec<K>, o
             })
             .collect();
         assert_eq!(seen, expected::<K>(bed.api(), of), "{of:?}");
-        bed.churn(2);
+        bed.churn(1);
     }
     let state = stream.state();
     assert_eq!((state.decode_errors, state.restarts.len()), (0, 0));
@@ -213,7 +213,7 @@ fn expected<K: Compared>(sim: &SimApiHandle, of: Stored) -> BTreeMap<String, Vec
 #[tokio::test]
 async fn every_kind_is_seen_as_the_cluster_has_it() {
     let bed = Bed::start().await;
-    bed.churn(20);
+    bed.churn(10);
     let (server, requests) = connect(&bed.api().kubeconfig()).await;
     compare(&server, &bed, spec::<PodBrief>("pods"), Stored::Pods).await;
     compare(&server, &bed, spec::<Pod>("pods"), Stored::Pods).await;
