@@ -7,6 +7,7 @@
 //! * [`objects`]: what the parts agree on: resources, and where controllers and kubelets write.
 //! * [`roster`]: the nodes and their pods, which workload and kubelets share.
 //! * [`faults`]: what is wrong with which node, switched at run time.
+//! * [`selectors`]: what label and field selectors select.
 //! * [`clock`] and [`seed`]: the time and the chance that everything follows.
 
 pub mod api;
@@ -17,6 +18,7 @@ pub mod kubelet;
 pub mod objects;
 pub mod roster;
 pub mod seed;
+pub mod selectors;
 pub mod workload;
 
 mod aggregator;

@@ -14,6 +14,8 @@ mod cli;
 mod model;
 #[cfg(feature = "promtext")]
 mod promtext;
+#[cfg(feature = "sim")]
+mod sim;
 #[cfg(feature = "telemetry")]
 mod telemetry;
 #[cfg(feature = "tls")]
@@ -27,6 +29,8 @@ pub use cli::config_file;
 pub use model::{duration, quantity, timestamp};
 #[cfg(feature = "promtext")]
 pub use promtext::promtext;
+#[cfg(feature = "sim")]
+pub use sim::{fault_spec, selector};
 #[cfg(feature = "telemetry")]
 pub use telemetry::{admin_input, exposition};
 #[cfg(feature = "tls")]
@@ -71,6 +75,12 @@ pub const TARGETS: &[Target] = &[
         oracle: exposition,
         tokens: telemetry::OPENMETRICS_TOKENS,
     },
+    #[cfg(feature = "sim")]
+    Target {
+        name: "fault_spec",
+        oracle: fault_spec,
+        tokens: sim::FAULT_TOKENS,
+    },
     #[cfg(feature = "promtext")]
     Target {
         name: "promtext",
@@ -82,6 +92,12 @@ pub const TARGETS: &[Target] = &[
         name: "quantity",
         oracle: quantity,
         tokens: model::QUANTITY_TOKENS,
+    },
+    #[cfg(feature = "sim")]
+    Target {
+        name: "selector",
+        oracle: selector,
+        tokens: sim::SELECTOR_TOKENS,
     },
     #[cfg(feature = "model")]
     Target {

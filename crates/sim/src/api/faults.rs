@@ -58,6 +58,7 @@ pub(crate) struct Faults {
     active: Mutex<Vec<Active>>,
     next: AtomicU64,
     frozen_bookmarks: AtomicBool,
+    refused_streaming_lists: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -131,6 +132,7 @@ impl Faults {
     pub(crate) fn clear(&self) {
         self.lock().clear();
         self.freeze_bookmarks(false);
+        self.refuse_streaming_lists(false);
     }
 
     pub(crate) fn freeze_bookmarks(&self, frozen: bool) {
@@ -139,6 +141,15 @@ impl Faults {
 
     pub(crate) fn bookmarks_are_frozen(&self) -> bool {
         self.frozen_bookmarks.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn refuse_streaming_lists(&self, refused: bool) {
+        self.refused_streaming_lists
+            .store(refused, Ordering::Relaxed);
+    }
+
+    pub(crate) fn streaming_lists_are_refused(&self) -> bool {
+        self.refused_streaming_lists.load(Ordering::Relaxed)
     }
 
     /// How long a request must wait, and with what it fails then.

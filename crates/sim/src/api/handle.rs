@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kubevitals_tls::{Alpn, RequestClientCertificate, ServerOptions, ServerTls};
 use serde_json::Value;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
@@ -26,6 +26,9 @@ use crate::auth::authorize::Authorizer;
 use crate::objects::{ObjectWriter, PodLogs, Resource};
 use crate::store::{Query, Store, join_key};
 
+/// Connections that wait to be accepted, as many as a listener has by default.
+const BACKLOG: u32 = 1024;
+
 /// Starts simulated API servers.
 #[derive(Debug)]
 pub struct SimApi;
@@ -40,6 +43,8 @@ pub struct SimApiHandle {
     rules: Mutex<Vec<Rule>>,
     prober: JoinHandle<()>,
     listening: Option<Listening>,
+    /// Holds the port while nobody listens, so that no other socket is given it meanwhile.
+    reserved: Option<TcpSocket>,
 }
 
 /// The part that a restart replaces.
@@ -102,6 +107,7 @@ impl SimApi {
             rules: Mutex::new(config.rules),
             prober,
             listening: None,
+            reserved: None,
         };
         handle.serve(listener);
         Ok(handle)
@@ -253,7 +259,7 @@ impl SimApiHandle {
         self.shared.faults.remove(id);
     }
 
-    /// Ends all faults, also frozen bookmarks.
+    /// Ends all faults, also frozen bookmarks and refused streaming lists.
     pub fn clear_faults(&self) {
         self.shared.faults.clear();
     }
@@ -261,6 +267,11 @@ impl SimApiHandle {
     /// Stops sending bookmarks, or sends them again. The one that ends initial events always comes.
     pub fn freeze_bookmarks(&self, frozen: bool) {
         self.shared.faults.freeze_bookmarks(frozen);
+    }
+
+    /// Refuses streaming lists, as servers do that do not have them, or takes them again.
+    pub fn refuse_streaming_lists(&self, refused: bool) {
+        self.shared.faults.refuse_streaming_lists(refused);
     }
 
     /// Sends a bookmark to every watch that wants bookmarks.
@@ -278,18 +289,26 @@ impl SimApiHandle {
         self.shared.store.compact();
     }
 
-    /// Closes the listener and cuts all connections. Objects stay.
+    /// Closes the listener and cuts all connections. Objects stay, and so does the port: it refuses connections.
     pub async fn stop(&mut self) {
         if let Some(Listening { stop, task }) = self.listening.take() {
             stop.send_replace(true);
             let _ended_or_aborted = task.await;
+            // Without it, resuming is still likely to get the port back.
+            self.reserved = reserve(self.address()).ok();
         }
     }
 
     /// Listens again, on the same address, after a [`stop`](Self::stop).
     pub async fn resume(&mut self) -> Result<(), SimError> {
         if self.listening.is_none() {
-            let listener = listen(self.address()).await?;
+            let address = self.address();
+            let listener = match self.reserved.take() {
+                Some(socket) => socket
+                    .listen(BACKLOG)
+                    .map_err(|source| SimError::Listen { address, source })?,
+                None => listen(address).await?,
+            };
             self.serve(listener);
         }
         Ok(())
@@ -357,6 +376,18 @@ impl std::fmt::Debug for SimApiHandle {
             .field("address", &self.address())
             .finish_non_exhaustive()
     }
+}
+
+/// Takes an address without listening, so that connections are refused.
+fn reserve(address: SocketAddr) -> std::io::Result<TcpSocket> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // The connections that were cut linger.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, SimError> {

@@ -65,7 +65,7 @@ pub(crate) fn watch(
     parameters: &Parameters,
     view: View,
 ) -> Result<Answer, ApiError> {
-    validate(parameters)?;
+    validate(parameters, shared.faults.streaming_lists_are_refused())?;
     let query = query(facts, target, parameters)?;
     let version = parse_version(parameters.get("resourceVersion"))?.unwrap_or(0);
     let send_initial = parameters.flag("sendInitialEvents");
@@ -300,9 +300,16 @@ fn write_json(out: &mut Vec<u8>, kind: &str, object: &Value) {
     out.extend_from_slice(b"}\n");
 }
 
-fn validate(parameters: &Parameters) -> Result<(), ApiError> {
+fn validate(parameters: &Parameters, without_streaming_lists: bool) -> Result<(), ApiError> {
     let rule = parameters.get("resourceVersionMatch");
     let sends_initial = parameters.flag("sendInitialEvents").is_some();
+    if sends_initial && without_streaming_lists {
+        let text = "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
+        return Err(ApiError::invalid_options(&[(
+            "sendInitialEvents",
+            text.to_owned(),
+        )]));
+    }
     let mut causes = Vec::new();
     let mut forbid =
         |text: &str| causes.push(("resourceVersionMatch", format!("Forbidden: {text}")));

@@ -1,9 +1,11 @@
 //! What goes wrong on command.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use kubevitals_sim::api::{Effect, Extent, History, RequestFault};
 use kubevitals_sim::objects::Resource;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::{add_pods, admin, sim};
 
@@ -63,9 +65,22 @@ async fn a_restart_keeps_or_loses_history() {
     assert_eq!(sim.count(Resource::Pods), 2);
     let address = sim.address();
     sim.stop().await;
-    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+    assert!(TcpStream::connect(address).await.is_err());
     sim.resume().await.unwrap();
     assert_eq!(client.get("/livez").await.code, 200);
     sim.shutdown().await;
-    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn the_port_of_a_stopped_server_is_given_to_nobody_else() {
+    let mut sim = sim().await;
+    sim.stop().await;
+    let taken = TcpSocket::new_v4().unwrap().bind(sim.address());
+    assert_eq!(taken.unwrap_err().kind(), ErrorKind::AddrInUse);
+    let refused = TcpStream::connect(sim.address()).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    sim.resume().await.unwrap();
+    assert_eq!(admin(&sim).get("/livez").await.code, 200);
+    sim.shutdown().await;
 }

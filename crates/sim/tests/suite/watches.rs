@@ -99,6 +99,21 @@ async fn initial_events_end_with_a_bookmark() {
 }
 
 #[tokio::test]
+async fn streaming_lists_are_refused_on_command() {
+    let sim = sim().await;
+    let client = admin(&sim);
+    let path = "/api/v1/pods?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    sim.refuse_streaming_lists(true);
+    let (code, reason, message) = client.get(path).await.status();
+    assert_eq!((code, reason.as_str()), (422, "Invalid"));
+    assert!(message.contains("WatchList feature gate"), "{message}");
+    sim.clear_faults();
+    let first = client.watch(path).await.next().await.unwrap();
+    assert_eq!(first["type"], "BOOKMARK");
+    sim.shutdown().await;
+}
+
+#[tokio::test]
 async fn bookmarks_come_on_demand_unless_frozen() {
     let sim = sim().await;
     let mut events = admin(&sim)

@@ -187,6 +187,8 @@ impl Record {
     pub(crate) fn connected(&mut self, now: Instant) {
         self.connected = Some(now);
         self.heard = Some(now);
+        // Not only once something comes: on a quiet stream that can take a minute.
+        self.trouble = None;
     }
 
     pub(crate) fn received(&mut self, bytes: usize, now: Instant) {

@@ -1,4 +1,5 @@
-//! The public face of the crate, over streams in memory and under stepped time.
+//! The public face of the crate: over streams in memory and under stepped time, and over real sockets against the
+//! simulated cluster.
 
 #![expect(
     clippy::unwrap_used,
@@ -13,5 +14,6 @@ mod kube_client;
 mod metrics;
 mod model;
 mod recordings;
+mod sim;
 mod streams;
 mod subscribers;

@@ -1,0 +1,85 @@
+//! What the API server's selectors select, without an API server.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::api::catalog;
+use crate::objects::{Resource, WriteError};
+use crate::store::{Content, FieldSelector, LabelSelector, Record, join_key};
+
+/// Why nothing can be said about an object.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SelectorError {
+    /// The selector cannot be understood, or names a field that nobody can select by.
+    #[error("{reason}")]
+    Selector {
+        /// In the words of the API server.
+        reason: String,
+    },
+    /// The object could not be stored.
+    #[error("the object could not be stored")]
+    Object(#[from] WriteError),
+}
+
+/// Whether a `labelSelector` selects an object with these labels.
+pub fn labels_match(
+    selector: &str,
+    labels: &BTreeMap<String, String>,
+) -> Result<bool, SelectorError> {
+    let selector = LabelSelector::parse(selector).map_err(|error| refused(&error))?;
+    Ok(selector.matches(|key| labels.get(key).map(String::as_str)))
+}
+
+/// Whether a `fieldSelector` on a resource selects this object of it.
+pub fn fields_match(
+    resource: Resource,
+    selector: &str,
+    object: &Value,
+) -> Result<bool, SelectorError> {
+    let facts = catalog::facts(resource);
+    let selector = FieldSelector::parse(facts, selector).map_err(|error| refused(&error))?;
+    let nothing = serde_json::Map::new();
+    let content = Content::encode(facts, object.as_object().unwrap_or(&nothing))?;
+    let name = |pointer: &str| {
+        let name = object.pointer(pointer).and_then(Value::as_str);
+        name.unwrap_or_default()
+    };
+    let key = join_key(name("/metadata/namespace"), name("/metadata/name"));
+    Ok(selector.matches(&Record::new(Arc::from(key), 0, content)))
+}
+
+fn refused(error: &impl std::error::Error) -> SelectorError {
+    SelectorError::Selector {
+        reason: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn selectors_select_as_the_server_does() {
+        let labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
+        assert_eq!(labels_match("app in (web, db),!tier", &labels), Ok(true));
+        assert_eq!(labels_match("app!=web", &labels), Ok(false));
+        let pod = json!({"metadata": {"name": "a", "namespace": "b"}, "spec": {"nodeName": "n"}});
+        let of_pod = |selector| fields_match(Resource::Pods, selector, &pod);
+        assert_eq!(of_pod("spec.nodeName=n,metadata.namespace=b"), Ok(true));
+        assert_eq!(of_pod("metadata.name!=a"), Ok(false));
+        assert_eq!(
+            of_pod("spec.colour=red").unwrap_err().to_string(),
+            "field label not supported: spec.colour"
+        );
+        assert!(matches!(
+            fields_match(Resource::Pods, "", &json!(7)),
+            Err(SelectorError::Object(_))
+        ));
+    }
+}

@@ -1,0 +1,277 @@
+//! The same streams over kube's client and real sockets, against the simulated cluster.
+//!
+//! Nothing here sleeps: tests wait for requests and updates, with a deadline that only a hang reaches.
+
+mod outages;
+mod rights;
+mod selections;
+mod subscribers;
+mod views;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use http::Request;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kubevitals_model::Timestamp;
+use kubevitals_sim::api::{SimApi, SimApiConfig, SimApiHandle};
+use kubevitals_sim::clock::{Clock, StepClock};
+use kubevitals_sim::cluster::{SimCluster, SimClusterConfig};
+use kubevitals_sim::objects::Resource as Stored;
+use kubevitals_sim::workload::{ChurnRate, WorkloadConfig};
+use kubevitals_watch::{
+    Answer, Change, Kind, KubeTransport, Mirror, Restart, Server, Stream, StreamOptions,
+    StreamSpec, Subscription, Transport, TypedKind, Uid, What,
+};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// Longer than anything here takes.
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// kube's client, and what it was asked for.
+#[derive(Debug)]
+struct Spy {
+    client: KubeTransport,
+    requests: watch::Sender<Vec<String>>,
+}
+
+/// What a [`Spy`] has seen.
+struct Requests(watch::Receiver<Vec<String>>);
+
+/// A cluster in which time passes, and with it pods, only when told.
+struct Bed {
+    cluster: SimCluster,
+    clock: Arc<StepClock>,
+}
+
+/// A subscriber that applies what it is told, and is strict about it.
+struct Follower<K: Kind> {
+    updates: Subscription<K>,
+    mirror: Mirror<K>,
+    /// What the changes alone say there is.
+    known: BTreeMap<String, Uid>,
+    changes: Vec<Change<K>>,
+}
+
+impl Transport for Spy {
+    fn get(&self, request: Request<()>) -> Answer<'_> {
+        self.requests
+            .send_modify(|requests| requests.push(request.uri().to_string()));
+        self.client.get(request)
+    }
+}
+
+impl Requests {
+    fn all(&self) -> Vec<String> {
+        self.0.borrow().clone()
+    }
+
+    /// Waits until something holds, looking whenever a request is sent. By then the stream has counted how the
+    /// connection before it ended.
+    async fn until(&mut self, what: &str, is_so: impl Fn() -> bool) {
+        let waited = timeout(DEADLINE, self.0.wait_for(|_| is_so()));
+        let is_in_time = waited.await.is_ok();
+        assert!(is_in_time, "not in time: {what}; sent: {:?}", self.all());
+    }
+}
+
+impl Bed {
+    async fn start() -> Self {
+        let now = Timestamp::from_system_time(SystemTime::now());
+        let clock = Arc::new(StepClock::new(now));
+        let config = SimClusterConfig {
+            workload: WorkloadConfig {
+                pods_per_node: 4,
+                churn: ChurnRate::per_second(5),
+                ..WorkloadConfig::default()
+            },
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            ..SimClusterConfig::default()
+        };
+        let cluster = SimCluster::start(config, drop).await.unwrap();
+        Self { cluster, clock }
+    }
+
+    /// Lets so much happen as does in so many seconds.
+    fn churn(&self, seconds: u64) {
+        let now = self.clock.advance(Duration::from_secs(seconds));
+        let writer = self.api().writer();
+        let workload = self.cluster.workload();
+        workload.with(|workload| workload.step(now, &*writer));
+    }
+
+    fn api(&self) -> &SimApiHandle {
+        self.cluster.api()
+    }
+}
+
+impl<K: Kind> Follower<K> {
+    fn new(stream: &Stream<K>) -> Self {
+        Self {
+            updates: stream.subscribe(),
+            mirror: Mirror::new(),
+            known: BTreeMap::new(),
+            changes: Vec::new(),
+        }
+    }
+
+    /// Takes updates until something holds.
+    async fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
+        let follow = async {
+            while !is_so(self) {
+                let update = self.updates.next().await.expect("the stream runs");
+                for change in self.mirror.apply(update, Timestamp::from_unix_millis(0)) {
+                    self.take(change);
+                }
+            }
+        };
+        let waited = timeout(DEADLINE, follow).await;
+        assert!(waited.is_ok(), "not in time: {what}");
+    }
+
+    /// Takes updates until it knows just these states.
+    async fn learn(&mut self, truth: &BTreeMap<String, String>) {
+        self.until("the subscriber knows the truth", |own| {
+            own.mirror.len() == truth.len() && states(&own.mirror.objects()) == *truth
+        })
+        .await;
+    }
+
+    fn take(&mut self, change: Change<K>) {
+        match &change.what {
+            What::Added(object) => {
+                let id = object.identity();
+                let known = self.known.insert(id.to_string(), id.uid.clone());
+                assert_eq!(known, None, "{id} was added twice");
+            }
+            What::Modified { before, now } => {
+                let id = now.identity();
+                assert!(before.identity().is_same_object(id), "{id}");
+                assert_eq!(self.known.get(&id.to_string()), Some(&id.uid), "{id}");
+            }
+            What::Deleted(object) => {
+                let id = object.identity();
+                let known = self.known.remove(&id.to_string());
+                assert_eq!(known.as_ref(), Some(&id.uid), "{id}");
+            }
+        }
+        self.changes.push(change);
+    }
+
+    /// The names that were told as deleted.
+    fn deleted(&self) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .changes
+            .iter()
+            .filter_map(|change| match &change.what {
+                What::Deleted(last) => Some(last.identity().to_string()),
+                _ => None,
+            })
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+async fn start() -> SimApiHandle {
+    SimApi::start(SimApiConfig::default()).await.unwrap()
+}
+
+/// The server behind a kubeconfig, and what is asked of it.
+async fn connect(kubeconfig: &str) -> (Server, Requests) {
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).unwrap();
+    let options = KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .unwrap();
+    let (requests, seen) = watch::channel(Vec::new());
+    let client = KubeTransport::new(config).unwrap();
+    (Server::new(Spy { client, requests }), Requests(seen))
+}
+
+/// A stream that comes back quickly, so that tests do not wait.
+fn spec<K: TypedKind>(name: &'static str) -> StreamSpec<K> {
+    StreamSpec::new(name).options(quick())
+}
+
+fn quick() -> StreamOptions {
+    StreamOptions {
+        backoff_base: Duration::from_millis(5),
+        backoff_cap: Duration::from_millis(50),
+        seed: Some(1),
+        ..StreamOptions::default()
+    }
+}
+
+async fn synced<K: Kind>(stream: &Stream<K>) {
+    let synced = timeout(DEADLINE, stream.synced()).await;
+    assert_eq!(synced, Ok(true), "{:?}", stream.state());
+}
+
+fn count<K: Kind>(stream: &Stream<K>, why: Restart) -> u64 {
+    stream.state().restarts.get(&why).copied().unwrap_or(0)
+}
+
+/// Which objects in which state, of those of a stream.
+fn states<K: Kind>(objects: &[Arc<K>]) -> BTreeMap<String, String> {
+    objects
+        .iter()
+        .map(|object| {
+            let id = object.identity();
+            (
+                id.to_string(),
+                format!("{} at {}", id.uid, id.resource_version),
+            )
+        })
+        .collect()
+}
+
+/// Which objects in which state there are in truth.
+fn stored(sim: &SimApiHandle, resource: Stored) -> BTreeMap<String, String> {
+    sim.objects(resource)
+        .iter()
+        .map(|object| {
+            let text = |member: &str| object["metadata"][member].as_str().unwrap_or_default();
+            let state = format!("{} at {}", text("uid"), text("resourceVersion"));
+            (key(object), state)
+        })
+        .collect()
+}
+
+/// As an [`Identity`](kubevitals_watch::Identity) is displayed.
+fn key(object: &Value) -> String {
+    let metadata = &object["metadata"];
+    let name = metadata["name"].as_str().unwrap();
+    match metadata["namespace"].as_str() {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name.to_owned(),
+    }
+}
+
+fn pod(name: &str, node: &str, phase: &str, app: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": app}},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]},
+        "status": {"phase": phase},
+    })
+}
+
+fn create(sim: &SimApiHandle, pod: Value) {
+    sim.writer().create(Stored::Pods, pod).unwrap();
+}
+
+fn replace(sim: &SimApiHandle, mut pod: Value) {
+    let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
+    let before = sim.object(Stored::Pods, Some("default"), &name).unwrap();
+    pod["metadata"]["uid"] = before["metadata"]["uid"].clone();
+    sim.writer().replace(Stored::Pods, pod).unwrap();
+}
+
+fn delete(sim: &SimApiHandle, name: &str) {
+    sim.writer()
+        .delete(Stored::Pods, Some("default"), name)
+        .unwrap();
+}

@@ -1,0 +1,214 @@
+//! Connections that end in every way there is, while pods come and go.
+
+use std::collections::BTreeMap;
+
+use kubevitals_sim::api::{Effect, Extent, History, RequestFault};
+use kubevitals_sim::objects::Resource as Stored;
+use kubevitals_watch::{PodBrief, Restart, Seen, Stream, What};
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::{
+    Bed, DEADLINE, Follower, Requests, connect, count, create, delete, pod, spec, start, states,
+    stored,
+};
+
+/// One stream of a cluster that churns, and a subscriber that must always end up right.
+struct Scene {
+    bed: Bed,
+    pods: Stream<PodBrief>,
+    requests: Requests,
+    follower: Follower<PodBrief>,
+}
+
+impl Scene {
+    async fn begin() -> Self {
+        let bed = Bed::start().await;
+        bed.churn(5);
+        let (server, requests) = connect(&bed.api().kubeconfig()).await;
+        let pods = server.watch(spec::<PodBrief>("pods"));
+        let follower = Follower::new(&pods);
+        let mut scene = Self {
+            bed,
+            pods,
+            requests,
+            follower,
+        };
+        scene.settle().await;
+        scene
+    }
+
+    /// Lets pods come and go, and waits until the subscriber knows them all as they are.
+    async fn settle(&mut self) {
+        self.bed.churn(3);
+        let truth = stored(self.bed.api(), Stored::Pods);
+        self.follower.learn(&truth).await;
+        assert_eq!(states(&self.pods.objects()), truth);
+    }
+
+    /// Waits until connections have ended so often in this way.
+    async fn ended(&mut self, why: Restart, times: u64) {
+        let pods = &self.pods;
+        self.requests
+            .until(why.as_str(), || count(pods, why) >= times)
+            .await;
+    }
+
+    /// Makes everything that the stream has seen older than the newest state.
+    fn age(&self, name: &str) {
+        let map = json!({"metadata": {"name": name, "namespace": "default"}});
+        self.bed
+            .api()
+            .writer()
+            .create(Stored::ConfigMaps, map)
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn after_every_kind_of_outage_the_view_is_right_and_the_reason_is_counted() {
+    let mut scene = Scene::begin().await;
+
+    scene.bed.api().drop_watches();
+    scene.ended(Restart::Ended, 1).await;
+    scene.settle().await;
+
+    let api = scene.bed.cluster.api_mut();
+    api.restart(History::Keep).await.unwrap();
+    scene.ended(Restart::Broken, 1).await;
+    scene.settle().await;
+
+    scene.age("before-the-restart");
+    let api = scene.bed.cluster.api_mut();
+    api.restart(History::Lose).await.unwrap();
+    scene.ended(Restart::Broken, 2).await;
+    scene.ended(Restart::Expired, 1).await;
+    scene.settle().await;
+
+    scene.age("before-the-compaction");
+    scene.bed.api().expire_history();
+    scene.bed.api().drop_watches();
+    scene.ended(Restart::Ended, 2).await;
+    scene.ended(Restart::Expired, 2).await;
+    scene.settle().await;
+
+    let effects = [
+        (Effect::Expired, Restart::Expired, 3),
+        (Effect::TooManyRequests(0), Restart::Throttled, 1),
+        (Effect::InternalError, Restart::ServerError, 1),
+        (Effect::Unavailable, Restart::ServerError, 2),
+    ];
+    for ((effect, why, times), ended) in effects.into_iter().zip(3..) {
+        let fault = RequestFault::always(effect).on_verb("watch");
+        scene
+            .bed
+            .api()
+            .inject(fault.on_resource("pods").to(Extent::Next(1)));
+        scene.bed.api().drop_watches();
+        scene.ended(Restart::Ended, ended).await;
+        scene.ended(why, times).await;
+        scene.settle().await;
+    }
+
+    let mut restarts = scene.pods.state().restarts;
+    // Whether a pooled connection is used before its end is noticed is up to chance.
+    restarts.remove(&Restart::Unreachable);
+    assert_eq!(
+        restarts,
+        BTreeMap::from([
+            (Restart::Ended, 6),
+            (Restart::Broken, 2),
+            (Restart::Expired, 3),
+            (Restart::Throttled, 1),
+            (Restart::ServerError, 2),
+        ])
+    );
+    scene.bed.cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_deleted_while_the_server_is_away_is_told_as_deleted() {
+    for history in [History::Keep, History::Lose] {
+        let mut scene = Scene::begin().await;
+        let api = scene.bed.cluster.api_mut();
+        api.stop().await;
+        scene.ended(Restart::Broken, 1).await;
+        scene.ended(Restart::Unreachable, 2).await;
+
+        let api = scene.bed.cluster.api_mut();
+        let doomed: Vec<_> = api.objects(Stored::Pods).into_iter().take(5).collect();
+        for pod in &doomed {
+            let text = |member: &str| pod["metadata"][member].as_str().unwrap();
+            api.writer()
+                .delete(Stored::Pods, Some(text("namespace")), text("name"))
+                .unwrap();
+        }
+        if history == History::Lose {
+            api.expire_history();
+        }
+        scene.follower.changes.clear();
+        api.resume().await.unwrap();
+        scene.settle().await;
+
+        let seen = match history {
+            History::Keep => Seen::Live,
+            History::Lose => Seen::Relist,
+        };
+        for pod in &doomed {
+            let uid = pod["metadata"]["uid"].as_str().unwrap();
+            let told = scene.follower.changes.iter().find(|change| {
+                matches!(&change.what, What::Deleted(last) if last.identity.uid.to_string() == uid)
+            });
+            assert_eq!(told.map(|change| change.seen), Some(seen), "{uid}");
+        }
+        let expired = u64::from(history == History::Lose);
+        assert_eq!(count(&scene.pods, Restart::Expired), expired);
+        assert_eq!(count(&scene.pods, Restart::Broken), 1);
+        scene.bed.cluster.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_was_replaced_by_one_of_its_name_meanwhile_is_told_as_two() {
+    let mut sim = start().await;
+    create(&sim, pod("a", "n1", "Running", "web"));
+    let (server, _requests) = connect(&sim.kubeconfig()).await;
+    let pods = server.watch(spec::<PodBrief>("pods"));
+    let mut follower = Follower::new(&pods);
+    follower.until("listed", |own| own.mirror.len() == 1).await;
+    follower.changes.clear();
+    sim.stop().await;
+    delete(&sim, "a");
+    create(&sim, pod("a", "n2", "Pending", "web"));
+    sim.expire_history();
+    sim.resume().await.unwrap();
+    follower.until("told", |own| own.changes.len() == 2).await;
+    assert!(
+        matches!(&follower.changes[0].what, What::Deleted(old) if old.node.as_deref() == Some("n1"))
+    );
+    assert!(
+        matches!(&follower.changes[1].what, What::Added(new) if new.node.as_deref() == Some("n2"))
+    );
+    sim.shutdown().await;
+}
+
+/// A stream of which nothing is to be told said for up to a minute, until the first bookmark, why it was not connected.
+#[tokio::test]
+async fn a_quiet_stream_that_is_connected_again_names_no_trouble() {
+    let sim = start().await;
+    let (server, mut requests) = connect(&sim.kubeconfig()).await;
+    let pods = server.watch(spec::<PodBrief>("pods"));
+    super::synced(&pods).await;
+    sim.drop_watches();
+    requests
+        .until("ended", || count(&pods, Restart::Ended) == 1)
+        .await;
+    let connected = async {
+        while pods.state().connected.is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(DEADLINE, connected).await.unwrap();
+    assert_eq!(pods.state().trouble, None);
+    sim.shutdown().await;
+}

@@ -1,0 +1,63 @@
+//! Streams of who may not, or not yet.
+
+use std::time::Duration;
+
+use kubevitals_sim::api::{Rule, User};
+use kubevitals_telemetry::{Health, Probe};
+use kubevitals_watch::{PodBrief, Restart};
+
+use super::{connect, count, create, pod, spec, start, states, stored, synced};
+use kubevitals_sim::objects::Resource as Stored;
+
+#[tokio::test]
+async fn missing_rights_are_named_and_granting_them_heals() {
+    let sim = start().await;
+    create(&sim, pod("a", "n1", "Running", "web"));
+    let token = sim.issue_token(User::new("eyes", []), None).unwrap();
+    let (server, mut requests) = connect(&sim.kubeconfig_for_token(&token)).await;
+    let pods = server.watch(spec::<PodBrief>("pods"));
+    let health = Health::new();
+    pods.add_readyz(&health, Duration::from_mins(1)).unwrap();
+    let verdict = || format!("{:?}", health.report_one(Probe::Readyz, "pods").unwrap());
+
+    requests
+        .until("refused", || count(&pods, Restart::Forbidden) > 0)
+        .await;
+    let state = pods.state();
+    let (why, words) = state.trouble.unwrap();
+    assert_eq!(why, Restart::Forbidden);
+    assert!(
+        words.contains(r#"User "eyes" cannot watch resource "pods""#),
+        "{words}"
+    );
+    assert!(!state.synced && state.connected.is_none());
+    assert!(
+        verdict().contains(r"pods is forbidden: User"),
+        "{}",
+        verdict()
+    );
+
+    sim.allow(Rule::for_user("eyes", ["list", "watch"], "", ["pods"]));
+    synced(&pods).await;
+    assert_eq!(verdict(), "Passed");
+    assert_eq!(states(&pods.objects()), stored(&sim, Stored::Pods));
+    let state = pods.state();
+    assert_eq!(state.trouble, None);
+    assert_eq!(
+        state.restarts.keys().collect::<Vec<_>>(),
+        [&Restart::Forbidden]
+    );
+    sim.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_token_that_nobody_knows_is_told_apart_from_missing_rights() {
+    let sim = start().await;
+    let (server, mut requests) = connect(&sim.kubeconfig_for_token("made-up")).await;
+    let pods = server.watch(spec::<PodBrief>("pods"));
+    requests
+        .until("refused", || count(&pods, Restart::Unauthorized) > 0)
+        .await;
+    assert_eq!(pods.state().restarts.len(), 1);
+    sim.shutdown().await;
+}

@@ -1,0 +1,64 @@
+//! Subscribers of different speed.
+
+use std::collections::BTreeSet;
+
+use kubevitals_sim::objects::Resource as Stored;
+use kubevitals_watch::{Mirror, PodBrief, ResyncCause, Seen, Update, What};
+use tokio::time::timeout;
+
+use super::{
+    DEADLINE, Follower, connect, create, delete, pod, replace, spec, start, states, stored,
+};
+use kubevitals_model::Timestamp;
+
+const BURST: usize = 300;
+
+#[tokio::test]
+async fn in_a_burst_a_slow_subscriber_holds_up_nobody_and_ends_up_right() {
+    let sim = start().await;
+    create(&sim, pod("first", "n1", "Running", "web"));
+    let (server, requests) = connect(&sim.kubeconfig()).await;
+    let pods = server.watch(spec::<PodBrief>("pods"));
+    let mut fast = Follower::new(&pods);
+    fast.until("listed", |own| own.mirror.len() == 1).await;
+    let mut slow = pods.subscribe_with(2);
+    let mut copy = Mirror::<PodBrief>::new();
+    let first = slow.next().await.unwrap();
+    copy.apply(first, Timestamp::from_unix_millis(0));
+    fast.changes.clear();
+
+    for number in 0..BURST {
+        let name = format!("pod-{number}");
+        create(&sim, pod(&name, "n1", "Pending", "web"));
+        replace(&sim, pod(&name, "n1", "Running", "web"));
+        if number % 3 == 0 {
+            delete(&sim, &name);
+        }
+    }
+    let last = stored(&sim, Stored::Pods);
+    fast.learn(&last).await;
+    // Every single state, as it happened.
+    assert_eq!(fast.changes.len(), 2 * BURST + BURST / 3);
+    assert!(fast.changes.iter().all(|change| change.seen == Seen::Live));
+    let versions: BTreeSet<u64> = fast.changes.iter().filter_map(version).collect();
+    assert_eq!(versions.len(), fast.changes.len());
+
+    let state = pods.state();
+    assert_eq!((state.lagging, state.lagged), (1, 1));
+    let Some(Update::Resync(all)) = timeout(DEADLINE, slow.next()).await.unwrap() else {
+        panic!("a resync is due");
+    };
+    let missed = u64::try_from(fast.changes.len()).unwrap();
+    assert_eq!(all.cause, ResyncCause::Lagged { missed });
+    let all = Update::Resync(all);
+    let changes = copy.apply(all, Timestamp::from_unix_millis(0));
+    assert_eq!(changes.len(), BURST - BURST / 3);
+    assert_eq!(states(&copy.objects()), last);
+    assert_eq!(requests.all().len(), 1, "one connection served both");
+    sim.shutdown().await;
+}
+
+fn version(change: &kubevitals_watch::Change<PodBrief>) -> Option<u64> {
+    let (What::Added(pod) | What::Modified { now: pod, .. } | What::Deleted(pod)) = &change.what;
+    pod.identity.resource_version.as_number()
+}
