@@ -13,11 +13,13 @@ pub(crate) struct Steps {
 }
 
 /// The root of the repository.
+///
+/// Asked of the cargo that runs us: clones that share a target folder can share this program too, and where it was
+/// compiled is then not where it runs.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .map(Path::to_path_buf)
-        .unwrap_or_default()
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let manifest = manifest.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    manifest.parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
 /// The cargo that runs us, in the root of the repository.

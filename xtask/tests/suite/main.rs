@@ -12,11 +12,10 @@ mod stages;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Asked at run time: clones may share a target folder, and with it this binary.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap()
-        .to_path_buf()
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap();
+    Path::new(&manifest).parent().unwrap().to_path_buf()
 }
 
 fn read(path: &str) -> String {

@@ -4,11 +4,10 @@ use std::path::Path;
 
 use crate::demo::Running;
 
+/// Asked at run time: clones may share a target folder, and with it this binary.
 fn readme() -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap();
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap();
+    let root = Path::new(&manifest).ancestors().nth(2).unwrap();
     std::fs::read_to_string(root.join("README.md")).unwrap()
 }
 

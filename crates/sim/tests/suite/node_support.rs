@@ -253,7 +253,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 pub(crate) fn fixture(name: &str) -> String {
     let path = format!(
         "{}/tests/fixtures/kubernetes-1.37/{name}",
-        env!("CARGO_MANIFEST_DIR")
+        std::env::var("CARGO_MANIFEST_DIR").unwrap()
     );
     std::fs::read_to_string(path).unwrap()
 }
