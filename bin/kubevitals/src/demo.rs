@@ -126,12 +126,12 @@ fn tell(
     writeln!(out, "  kubectl get events -A --watch\n")?;
     let curl =
         format!("curl --cacert {path}/ca.crt -H \"Authorization: Bearer $(cat {path}/token)\"");
-    writeln!(out, "  {curl} {}/api/v1/nodes?limit=1", api.url())?;
+    writeln!(out, "  {curl} '{}/api/v1/nodes?limit=1'", api.url())?;
     if let Some(kubelet) = kubelet {
         writeln!(out, "  {curl} https://{kubelet}/metrics/resource")?;
     }
     writeln!(out, "\n  curl http://{admin}/metrics")?;
-    writeln!(out, "  curl http://{admin}/readyz?verbose\n")?;
+    writeln!(out, "  curl 'http://{admin}/readyz?verbose'\n")?;
     writeln!(out, "stop with Ctrl-C")?;
     out.flush()
 }

@@ -66,7 +66,7 @@ pub(crate) fn parse_curl(line: &str) -> (String, Arc<Path>, String) {
         .0;
     let token = std::fs::read_to_string(token).unwrap();
     (
-        words.last().unwrap().to_string(),
+        words.last().unwrap().trim_matches('\'').to_owned(),
         Path::new(ca).into(),
         token,
     )
