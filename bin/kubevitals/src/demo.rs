@@ -69,11 +69,7 @@ impl Demo {
         let started = context.health.cell("cluster", Probe::READINESS, waiting);
         let started = started.map_err(RunError::runtime)?;
         let mut shutdown = context.shutdown.clone();
-        let admin = context.admin().await?;
-        let admin_address = admin.local_addr();
-        let mut admin_shutdown = shutdown.clone();
-        let administered =
-            tokio::spawn(admin.serve(async move { admin_shutdown.requested().await }));
+        let (admin_address, administered) = context.start_admin().await?;
 
         if let Some(cluster) = sim::start(self.sim.cluster, &mut shutdown).await? {
             started.set_ok();

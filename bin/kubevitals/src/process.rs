@@ -15,6 +15,7 @@ use kubevitals_telemetry::{
     Admin, AdminMetrics, AdminServer, BuildInfo, Health, Limits, LogFilter, LogFormat, LogHandle,
     LogOptions, Metrics, Profiling, logs,
 };
+use tokio::task::JoinHandle;
 
 /// Flags of every role that keeps running.
 #[derive(Debug, Clone, Args)]
@@ -53,7 +54,7 @@ pub struct Context {
     pub shutdown: Shutdown,
     /// Where the role says how it is.
     pub health: Health,
-    /// Where the role registers its metrics before it calls [`Context::admin`].
+    /// Where the role registers its metrics before it calls [`Context::start_admin`].
     pub metrics: Metrics,
     /// Changes the log filter; none where a test keeps its own logs.
     pub logs: Option<LogHandle>,
@@ -110,8 +111,8 @@ impl Context {
         }
     }
 
-    /// Ends the registration of metrics and binds the admin server.
-    pub async fn admin(mut self) -> Result<AdminServer, RunError> {
+    /// Ends the registration of metrics and starts the admin server. It ends once the end is asked for.
+    pub async fn start_admin(mut self) -> Result<(SocketAddr, JoinHandle<()>), RunError> {
         let admin = Admin {
             metrics: AdminMetrics::register(self.metrics.sub("kubevitals_admin")),
             health: self.health,
@@ -119,9 +120,13 @@ impl Context {
             logs: self.logs,
             profiling: self.profiling,
         };
-        AdminServer::bind(self.admin_address, admin, Limits::default())
+        let server = AdminServer::bind(self.admin_address, admin, Limits::default())
             .await
-            .map_err(RunError::runtime)
+            .map_err(RunError::runtime)?;
+        let address = server.local_addr();
+        let mut shutdown = self.shutdown;
+        let task = tokio::spawn(server.serve(async move { shutdown.requested().await }));
+        Ok((address, task))
     }
 }
 

@@ -134,11 +134,7 @@ impl Sim {
         let populated = context.health.cell("population", Probe::READINESS, waiting);
         let populated = populated.map_err(RunError::runtime)?;
         let mut shutdown = context.shutdown.clone();
-        let admin = context.admin().await?;
-        let admin_address = admin.local_addr();
-        let mut admin_shutdown = shutdown.clone();
-        let administered =
-            tokio::spawn(admin.serve(async move { admin_shutdown.requested().await }));
+        let (admin_address, administered) = context.start_admin().await?;
 
         let cluster = start(self.cluster, &mut shutdown).await?;
         let Some(cluster) = cluster else {
@@ -151,10 +147,11 @@ impl Sim {
             None => None,
         };
         populated.set_ok();
-        metrics.follow(&cluster);
         let told = tell(out, &cluster, kubeconfig.as_ref(), admin_address);
-
-        shutdown.requested().await;
+        tokio::select! {
+            () = metrics.follow(&cluster) => {}
+            () = shutdown.requested() => {}
+        }
         cluster.shutdown().await;
         let _ = administered.await;
         told.map_err(RunError::runtime)
