@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kubevitals_model::LabelSelector;
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::api::catalog;
 use crate::objects::{Resource, WriteError};
-use crate::store::{Content, FieldSelector, LabelSelector, Record, join_key};
+use crate::store::{Content, FieldSelector, Record, join_key};
 
 /// Why nothing can be said about an object.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

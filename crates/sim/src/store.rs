@@ -6,7 +6,6 @@
 //! holds on to nothing; when the log has moved past it, it is ended.
 
 pub(crate) mod fields;
-pub(crate) mod labels;
 pub(crate) mod log;
 pub(crate) mod record;
 pub(crate) mod snapshot;
@@ -24,7 +23,6 @@ use crate::api::catalog::{self, Facts};
 use crate::objects::{ObjectWriter, Resource, WriteError};
 
 pub(crate) use fields::FieldSelector;
-pub(crate) use labels::LabelSelector;
 pub(crate) use log::Change;
 pub use log::HistoryLimits;
 use log::Log;

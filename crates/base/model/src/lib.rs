@@ -10,14 +10,17 @@
 //! | when | [`Timestamp`] for an instant, [`GoDuration`] for a duration as Go writes it |
 //! | samples, as read | [`CpuSample`], [`BytesSample`], [`ContainerSample`], [`NodeSample`] |
 //! | usage, as served | [`Usage`], [`CpuRate`]; [`NoRate`] says why there is none |
+//! | which | [`LabelSelector`], [`parse_field_selector`]; [`Labels`] is what the former selects by |
 //! | amounts | [`CoreNanos`], [`CpuUsage`], [`Bytes`]; [`Quantity`] for whatever Kubernetes can write |
 
 mod amount;
 mod duration;
 mod error;
 mod key;
+mod labels;
 mod quantity;
 mod sample;
+mod selector;
 mod text;
 mod timestamp;
 mod usage;
@@ -28,7 +31,12 @@ pub use crate::error::ModelError;
 pub use crate::key::{
     AsContainerKey, AsPodKey, ContainerKey, ContainerKeyRef, NodeName, PodKey, PodKeyRef,
 };
+pub use crate::labels::{LabelPair, Labels};
 pub use crate::quantity::{Format, Quantity, Scale};
 pub use crate::sample::{BytesSample, ContainerSample, CpuSample, NodeSample};
+pub use crate::selector::fields::{FieldSelectorError, FieldTerm, parse_field_selector};
+pub use crate::selector::labels::{
+    LabelOperator, LabelRequirement, LabelSelector, LabelSelectorError,
+};
 pub use crate::timestamp::{Rfc3339, Timestamp};
 pub use crate::usage::{CpuRate, FirstWindow, NoRate, Usage, container_rate, rate_between};

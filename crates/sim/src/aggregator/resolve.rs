@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use kubevitals_model::LabelSelector;
 use kubevitals_tls::{Alpn, ClientOptions, ClientTls, ReloadingKeyPair};
 use serde_json::Value;
 
@@ -17,7 +18,7 @@ use super::{ADDRESS_ANNOTATION, Verdict};
 use crate::api::catalog;
 use crate::auth::authority::roots;
 use crate::objects::Resource;
-use crate::store::{LabelSelector, Query, Store, join_key};
+use crate::store::{Query, Store, join_key};
 
 /// Finds the address and makes the TLS configuration; what is missing becomes the condition.
 pub(super) fn resolve(

@@ -8,6 +8,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
+use kubevitals_model::LabelSelector;
 use serde_json::{Value, json};
 
 use super::body::{self, Answer, Body};
@@ -17,7 +18,7 @@ use super::request::{Parameters, Target};
 use super::shared::Shared;
 use super::status::ApiError;
 use super::table;
-use crate::store::{FieldSelector, Form, LabelSelector, Query, Snapshot, join_key};
+use crate::store::{FieldSelector, Form, Query, Snapshot, join_key};
 
 /// Which state of the objects a list wants.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{FieldSelector, LabelSelector, Record, Store};
+use kubevitals_model::LabelSelector;
+
+use super::{FieldSelector, Record, Store};
 use crate::objects::Resource;
 
 /// Which objects are wanted.

@@ -8,9 +8,9 @@ use serde::de::{Deserializer, Error};
 
 use crate::identity::Identity;
 use crate::kinds::meta::MetaWire;
-use crate::labels::Labels;
 use crate::strings::{Interner, Pool};
 use crate::wire::Map;
+use kubevitals_model::Labels;
 
 /// A slim type that objects of a stream are read into.
 ///

@@ -56,7 +56,6 @@ mod identity;
 mod json;
 mod kind;
 mod kinds;
-mod labels;
 mod lines;
 mod metrics;
 mod server;
@@ -83,7 +82,8 @@ pub use kinds::meta::{Details, Metadata, Owner};
 pub use kinds::node::{Node, NodeAddress, Taint};
 pub use kinds::pod::{Pod, PodBrief, PodLike, PodPhase};
 pub use kinds::workload::{DaemonSet, Deployment, ReplicaSet, Requirement, Selector, Workload};
-pub use labels::Labels;
+/// Where all crates find it; watches make most of them.
+pub use kubevitals_model::Labels;
 pub use metrics::WatchMetrics;
 pub use server::Server;
 pub use spec::{StreamOptions, StreamSpec};

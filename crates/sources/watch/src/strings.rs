@@ -8,8 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashSet;
-
-use crate::labels::{Labels, Pair};
+use kubevitals_model::{LabelPair, Labels};
 
 /// Strings longer than this are hardly ever the same twice: they are handed out without being kept.
 const LONGEST: usize = 256;
@@ -30,9 +29,9 @@ pub struct Interner {
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     texts: HashSet<Arc<str>>,
-    sets: HashSet<Arc<[Pair]>>,
+    sets: HashSet<Arc<[LabelPair]>>,
     /// Reused for each set that is looked up.
-    pairs: Vec<Pair>,
+    pairs: Vec<LabelPair>,
     additions: usize,
     survivors: usize,
 }
@@ -96,7 +95,7 @@ impl Pool {
         let set = if let Some(kept) = self.sets.get(sorted.as_slice()) {
             Arc::clone(kept)
         } else {
-            let new: Arc<[Pair]> = sorted.as_slice().into();
+            let new: Arc<[LabelPair]> = sorted.as_slice().into();
             if self.has_room() {
                 self.sets.insert(Arc::clone(&new));
             }

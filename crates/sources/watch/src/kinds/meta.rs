@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer};
 
 use crate::identity::{Identity, Uid};
 use crate::kind::{Decoder, Form, Kind, Reading};
-use crate::labels::Labels;
 use crate::wire::{List, Map, Struct, Text, Time};
+use kubevitals_model::Labels;
 
 /// The metadata of an object beyond its [`Identity`].
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use super::condition::{Condition, ConditionWire, conditions};
 use super::meta::{Details, MetaWire};
 use crate::identity::Identity;
 use crate::kind::{Decoder, Kind, Resource, TypedKind};
-use crate::labels::Labels;
 use crate::wire::{List, Map, Struct, Text};
+use kubevitals_model::Labels;
 
 /// A node: how to reach its kubelet, and how it is.
 #[derive(Debug, Clone, PartialEq, Eq)]

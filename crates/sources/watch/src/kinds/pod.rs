@@ -13,8 +13,8 @@ use super::container::{
 use super::meta::{BriefMetaWire, Details, MetaWire};
 use crate::identity::Identity;
 use crate::kind::{Decoder, Kind, Reading, Resource, TypedKind};
-use crate::labels::Labels;
 use crate::wire::{List, Struct, Text, Time};
+use kubevitals_model::Labels;
 
 /// As much of a pod as is needed to know where it runs: what 150,000 of are kept by who only serves their usage.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use super::condition::{Condition, ConditionWire, conditions};
 use super::meta::{Details, MetaWire};
 use crate::identity::Identity;
 use crate::kind::{Decoder, Kind, Reading, Resource, TypedKind};
-use crate::labels::Labels;
 use crate::wire::{List, Map, Struct, Text};
+use kubevitals_model::Labels;
 
 /// What all workloads have.
 #[derive(Debug, Clone, PartialEq, Eq)]

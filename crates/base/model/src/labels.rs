@@ -3,12 +3,12 @@
 use std::sync::{Arc, LazyLock};
 
 /// A key and its value.
-pub(crate) type Pair = (Arc<str>, Arc<str>);
+pub type LabelPair = (Arc<str>, Arc<str>);
 
 /// A map from string to string: sorted by key, shared by all objects with the same one, and as large as a
 /// fat pointer in each of them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Labels(Arc<[Pair]>);
+pub struct Labels(Arc<[LabelPair]>);
 
 impl Labels {
     /// The value of a key.
@@ -42,8 +42,8 @@ impl Labels {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The caller has sorted them by key, and each key is there once.
-    pub(crate) fn from_sorted(pairs: Arc<[Pair]>) -> Self {
+    /// A set of these pairs, which the caller has sorted by key, each key once: [`Labels::get`] searches by halves.
+    pub fn from_sorted(pairs: Arc<[LabelPair]>) -> Self {
         Self(pairs)
     }
 }
@@ -57,12 +57,12 @@ impl Default for Labels {
 
 #[cfg(test)]
 mod tests {
-    use crate::strings::Interner;
+    use super::*;
 
     #[test]
     fn values_are_found_by_key() {
         let pairs = [("app", "web"), ("tier", "front"), ("zone", "")];
-        let labels = Interner::new().lock().set(pairs.into_iter());
+        let labels = Labels::from_sorted(pairs.map(|(k, v)| (k.into(), v.into())).into());
         assert_eq!(labels.get("tier").map(|value| &**value), Some("front"));
         assert_eq!(labels.get("zone").map(|value| &**value), Some(""));
         assert_eq!(labels.get("none"), None);

@@ -4,30 +4,40 @@ use thiserror::Error;
 
 /// A parsed label selector: all requirements must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct LabelSelector {
-    requirements: Vec<Requirement>,
+pub struct LabelSelector {
+    requirements: Vec<LabelRequirement>,
 }
 
+/// What one key must be like.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Requirement {
-    key: String,
-    operator: Operator,
+pub struct LabelRequirement {
+    /// The key of the label.
+    pub key: String,
+    /// What its value must be.
+    pub operator: LabelOperator,
 }
 
+/// What the value of a label must be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Operator {
+pub enum LabelOperator {
+    /// One of these (a single one for `=`).
     In(Vec<String>),
+    /// None of these; a missing label will do.
     NotIn(Vec<String>),
+    /// Anything, but the label must be there.
     Exists,
+    /// The label must be missing.
     DoesNotExist,
+    /// An integer above this one.
     GreaterThan(i64),
+    /// An integer below this one.
     LessThan(i64),
 }
 
-/// Why a selector cannot be understood.
+/// Why a label selector cannot be understood, in the words of the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("unable to parse requirement: {0}")]
-pub(crate) struct LabelSelectorError(String);
+pub struct LabelSelectorError(String);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Token<'a> {
@@ -48,7 +58,8 @@ struct Lexer<'a> {
 }
 
 impl LabelSelector {
-    pub(crate) fn parse(text: &str) -> Result<Self, LabelSelectorError> {
+    /// Reads a `labelSelector` parameter. The empty text selects everything.
+    pub fn parse(text: &str) -> Result<Self, LabelSelectorError> {
         let mut lexer = Lexer { rest: text };
         let mut requirements = Vec::new();
         if lexer.peek() == Token::End {
@@ -69,26 +80,32 @@ impl LabelSelector {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether everything is selected.
+    pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
+    /// All that must hold, in the order of the text: what an index can answer from.
+    pub fn requirements(&self) -> &[LabelRequirement] {
+        &self.requirements
+    }
+
     /// Whether an object with these labels is selected.
-    pub(crate) fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+    pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| {
             let value = label(&requirement.key);
             let number = || value.and_then(|value| value.parse::<i64>().ok());
             match &requirement.operator {
-                Operator::In(values) => {
+                LabelOperator::In(values) => {
                     value.is_some_and(|value| values.iter().any(|v| v == value))
                 }
-                Operator::NotIn(values) => {
+                LabelOperator::NotIn(values) => {
                     value.is_none_or(|value| values.iter().all(|v| v != value))
                 }
-                Operator::Exists => value.is_some(),
-                Operator::DoesNotExist => value.is_none(),
-                Operator::GreaterThan(bound) => number().is_some_and(|number| number > *bound),
-                Operator::LessThan(bound) => number().is_some_and(|number| number < *bound),
+                LabelOperator::Exists => value.is_some(),
+                LabelOperator::DoesNotExist => value.is_none(),
+                LabelOperator::GreaterThan(bound) => number().is_some_and(|number| number > *bound),
+                LabelOperator::LessThan(bound) => number().is_some_and(|number| number < *bound),
             }
         })
     }
@@ -138,7 +155,7 @@ fn is_special(c: char) -> bool {
     )
 }
 
-fn requirement(lexer: &mut Lexer<'_>) -> Result<Requirement, LabelSelectorError> {
+fn requirement(lexer: &mut Lexer<'_>) -> Result<LabelRequirement, LabelSelectorError> {
     let negated = lexer.peek() == Token::Not;
     if negated {
         lexer.next();
@@ -151,24 +168,24 @@ fn requirement(lexer: &mut Lexer<'_>) -> Result<Requirement, LabelSelectorError>
     let next = lexer.peek();
     if negated {
         return match next {
-            Token::End | Token::Comma => Ok(Requirement {
+            Token::End | Token::Comma => Ok(LabelRequirement {
                 key: key.to_owned(),
-                operator: Operator::DoesNotExist,
+                operator: LabelOperator::DoesNotExist,
             }),
             other => Err(unexpected(other, "',' or 'end of string'")),
         };
     }
     let operator = match next {
-        Token::End | Token::Comma => Operator::Exists,
-        Token::Equals => Operator::In(vec![exact_value(lexer)?]),
-        Token::NotEquals => Operator::NotIn(vec![exact_value(lexer)?]),
-        Token::Greater => Operator::GreaterThan(number(&exact_value(lexer)?)?),
-        Token::Less => Operator::LessThan(number(&exact_value(lexer)?)?),
-        Token::Text("in") => Operator::In(value_set(lexer)?),
-        Token::Text("notin") => Operator::NotIn(value_set(lexer)?),
+        Token::End | Token::Comma => LabelOperator::Exists,
+        Token::Equals => LabelOperator::In(vec![exact_value(lexer)?]),
+        Token::NotEquals => LabelOperator::NotIn(vec![exact_value(lexer)?]),
+        Token::Greater => LabelOperator::GreaterThan(number(&exact_value(lexer)?)?),
+        Token::Less => LabelOperator::LessThan(number(&exact_value(lexer)?)?),
+        Token::Text("in") => LabelOperator::In(value_set(lexer)?),
+        Token::Text("notin") => LabelOperator::NotIn(value_set(lexer)?),
         other => return Err(unexpected(other, "in, notin, =, ==, !=, gt, lt")),
     };
-    Ok(Requirement {
+    Ok(LabelRequirement {
         key: key.to_owned(),
         operator,
     })
