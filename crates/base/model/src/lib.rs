@@ -8,12 +8,13 @@
 //! |---|---|
 //! | who | [`NodeName`], [`PodKey`], [`ContainerKey`] and their borrowed forms |
 //! | when | [`Timestamp`] for an instant, [`GoDuration`] for a duration as Go writes it |
-//! | samples, as read | [`CpuSample`], [`BytesSample`], [`ContainerSample`], [`NodeSample`] |
+//! | samples, as read | [`CpuSample`], [`BytesSample`], [`ContainerSample`], [`NodeSample`]; [`NodeBatch`] for all that a kubelet said at once |
 //! | usage, as served | [`Usage`], [`CpuRate`]; [`NoRate`] says why there is none |
 //! | which | [`LabelSelector`], [`parse_field_selector`]; [`Labels`] is what the former selects by |
 //! | amounts | [`CoreNanos`], [`CpuUsage`], [`Bytes`]; [`Quantity`] for whatever Kubernetes can write |
 
 mod amount;
+mod batch;
 mod duration;
 mod error;
 mod key;
@@ -26,6 +27,7 @@ mod timestamp;
 mod usage;
 
 pub use crate::amount::{Bytes, CoreNanos, CpuUsage};
+pub use crate::batch::NodeBatch;
 pub use crate::duration::GoDuration;
 pub use crate::error::ModelError;
 pub use crate::key::{

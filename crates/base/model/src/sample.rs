@@ -3,7 +3,7 @@
 //! A kubelet samples CPU, memory and swap at their own times and leaves out what it does not know. So does a sample
 //! here: every part is optional, and nothing unknown becomes zero.
 
-use crate::amount::{Bytes, CoreNanos};
+use crate::amount::{Bytes, CoreNanos, CpuUsage};
 use crate::timestamp::Timestamp;
 
 /// A reading of the counter of CPU time.
@@ -33,6 +33,11 @@ pub struct ContainerSample {
     pub memory: Option<BytesSample>,
     /// Swap in use.
     pub swap: Option<BytesSample>,
+    /// Bytes written to the container's own layer and its logs. Only `/stats/summary` has them.
+    pub ephemeral_storage: Option<BytesSample>,
+    /// CPU in use as the kubelet itself averages it, at the time of `cpu`. Only `/stats/summary` has it, and over which
+    /// time it is an average is not said: it serves until two samples of `cpu` are there.
+    pub cpu_now: Option<CpuUsage>,
     /// When the container started. A kubelet states it as soon as the container runs, also before its first sample.
     pub started: Option<Timestamp>,
 }
@@ -46,4 +51,8 @@ pub struct NodeSample {
     pub memory: Option<BytesSample>,
     /// Swap in use.
     pub swap: Option<BytesSample>,
+    /// Bytes used of the file system that pods write to. Only `/stats/summary` has them.
+    pub ephemeral_storage: Option<BytesSample>,
+    /// See [`ContainerSample::cpu_now`].
+    pub cpu_now: Option<CpuUsage>,
 }

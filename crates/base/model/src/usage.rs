@@ -21,6 +21,8 @@ pub struct Usage {
     pub memory: Bytes,
     /// Swap in use, where the kubelet states it.
     pub swap: Option<Bytes>,
+    /// Ephemeral storage in use, where it is asked for.
+    pub ephemeral_storage: Option<Bytes>,
     /// When the window ended: when the last CPU sample was taken.
     pub timestamp: Timestamp,
     /// Over which time the CPU was averaged.
