@@ -5,6 +5,8 @@
 )]
 
 mod cache;
+#[expect(dead_code, reason = "its commands follow")]
+mod cluster;
 mod deny;
 mod fuzz;
 mod step;
