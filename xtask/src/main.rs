@@ -5,10 +5,10 @@
 )]
 
 mod cache;
-#[expect(dead_code, reason = "its commands follow")]
 mod cluster;
 mod deny;
 mod fuzz;
+mod interrupt;
 mod step;
 mod suite;
 mod totals;
@@ -29,6 +29,8 @@ struct Xtask {
 enum Task {
     /// Formatting, lints, all hermetic tests, docs
     Test(suite::TestFlags),
+    /// A real control plane and one real node (needs root and Go)
+    Cluster(cluster::ClusterFlags),
     /// Licences, banned and doubled crates, sources (installs cargo-deny into the cache if it is missing)
     Deny,
     /// Fuzz one parser for a while
@@ -39,11 +41,13 @@ const EXAMPLES: &str = "Examples:
   cargo xtask test                        what CI runs
   cargo xtask test -p kubevitals-tls      the same for one crate
   cargo xtask fuzz promtext --seconds 600
+  cargo xtask cluster up                  a real cluster of one node, see docs/real-cluster.md
   cargo xtask deny";
 
 fn main() -> ExitCode {
     let done = match Xtask::parse().command {
         Task::Test(flags) => suite::run(&flags),
+        Task::Cluster(flags) => cluster::run(&flags),
         Task::Deny => deny::run(),
         Task::Fuzz(flags) => fuzz::run(&flags),
     };
