@@ -82,6 +82,8 @@ pub struct NodeFailure {
     pub node: NodeName,
     /// What went wrong, in the words of the scraper.
     pub why: Arc<str>,
+    /// Since when nothing else came of asking it.
+    pub failing_for: Duration,
     /// In how long it is asked again, where that is known and not past.
     pub retry_in: Option<Duration>,
 }
@@ -96,7 +98,11 @@ impl fmt::Display for Absence {
             Self::PodUnknown => f.write_str("pod is not known"),
             Self::PodNotScheduled => f.write_str("pod is not scheduled to a node yet"),
             Self::PodNotRunning(phase) => {
-                write!(f, "pod is {}, and only running pods have metrics", phase.as_str())
+                write!(
+                    f,
+                    "pod is {}, and only running pods have metrics",
+                    phase.as_str()
+                )
             }
             Self::NodeUnknown(node) => write!(f, "node {node} is not known"),
             Self::NodeNotAsked(node) => write!(f, "node {node} was not asked yet"),
@@ -135,8 +141,14 @@ impl fmt::Display for Absence {
                 dropped_ago,
                 failure,
             } => {
-                write!(f, "last value was too old and dropped {} ago", Seconds(*dropped_ago))?;
-                failure.iter().try_for_each(|failure| write!(f, "; {failure}"))
+                write!(
+                    f,
+                    "last value was too old and dropped {} ago",
+                    Seconds(*dropped_ago)
+                )?;
+                failure
+                    .iter()
+                    .try_for_each(|failure| write!(f, "; {failure}"))
             }
         }
     }

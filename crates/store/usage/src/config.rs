@@ -11,6 +11,9 @@ const YOUNGEST: Duration = Duration::from_secs(10);
 /// later.
 const SHORTEST_LONGEST_FIRST_WINDOW: Duration = Duration::from_secs(30);
 
+/// Kubelets look every 10 to 15 s: a shorter bound would drop values that are as new as any can be.
+const SHORTEST_STALENESS: Duration = Duration::from_secs(30);
+
 /// Over more than this an average says nothing about now, whatever is kept to compute it from.
 const LONGEST_WINDOW: Duration = Duration::from_mins(5);
 
@@ -39,10 +42,10 @@ pub struct ExtraResources {
 }
 
 impl UsageConfig {
-    /// The rules for this resolution: values are served for three times as long, and a container's first average spans
-    /// between 10 s and twice as long (30 s at least).
+    /// The rules for this resolution: values are served for three times as long (30 s at least), and a container's first
+    /// average spans between 10 s and twice as long (30 s at least).
     pub fn new(resolution: Duration) -> Self {
-        let staleness = resolution.saturating_mul(3);
+        let staleness = resolution.saturating_mul(3).max(SHORTEST_STALENESS);
         Self {
             resolution,
             staleness,

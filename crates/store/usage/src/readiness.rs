@@ -3,8 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
+use kubevitals_model::NodeName;
+
+use crate::absence::Absence;
+
 /// Reasons that are named; all nodes are counted.
-pub(crate) const MOST_REASONS: usize = 3;
+const MOST_REASONS: usize = 3;
 
 /// What is served of what there is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -26,10 +31,54 @@ pub struct Readiness {
 pub struct Reason {
     /// How many nodes.
     pub nodes: usize,
-    /// One of them.
-    pub example: Arc<str>,
+    /// The first of them by name.
+    pub example: NodeName,
     /// What is wrong with them.
     pub why: Arc<str>,
+}
+
+/// Counts nodes by what is wrong with them.
+#[derive(Debug, Default)]
+pub(crate) struct Reasons(HashMap<Arc<str>, (usize, NodeName)>);
+
+impl Reasons {
+    pub(crate) fn add(&mut self, node: &NodeName, absence: Absence) {
+        let why = match absence {
+            Absence::NodeFails(failure)
+            | Absence::Stale {
+                failure: Some(failure),
+                ..
+            } => failure.why,
+            // Without names and times, so that nodes with the same trouble are one reason.
+            Absence::NodeNotAsked(_) => "not asked yet".into(),
+            Absence::FirstSample { .. } => "only one sample so far".into(),
+            Absence::NoRate { why, .. } => why.to_string().into(),
+            Absence::ClockStepped { .. } => "the clock of the node jumped".into(),
+            Absence::NoCpu { .. } => "no cpu time reported".into(),
+            Absence::NoMemory { .. } => "no memory reported".into(),
+            Absence::NotReported { .. } => "answers, but reports nothing of itself".into(),
+            Absence::Stale { failure: None, .. } => "last value too old".into(),
+            other => other.to_string().into(),
+        };
+        let (count, example) = self.0.entry(why).or_insert_with(|| (0, node.clone()));
+        *count += 1;
+        if node < example {
+            *example = node.clone();
+        }
+    }
+
+    pub(crate) fn most_frequent(self) -> Vec<Reason> {
+        let reason = |(why, (nodes, example))| Reason {
+            nodes,
+            example,
+            why,
+        };
+        let mut reasons: Vec<Reason> = self.0.into_iter().map(reason).collect();
+        reasons
+            .sort_unstable_by(|one, two| (two.nodes, &one.example).cmp(&(one.nodes, &two.example)));
+        reasons.truncate(MOST_REASONS);
+        reasons
+    }
 }
 
 impl Readiness {

@@ -1,1 +1,19 @@
-//! The public face of the crate.
+//! The public face of the crate: samples and pods in, publications and sentences out.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail by panicking"
+)]
+
+mod binding;
+mod concurrency;
+mod explain;
+mod follow;
+mod metrics;
+mod nodes;
+mod pods;
+mod properties;
+mod readiness;
+mod staleness;
+mod world;
