@@ -106,12 +106,6 @@ impl State {
         alive.saturating_sub(self.current.load(Ordering::Relaxed))
     }
 
-    /// What is served now, unless readers hold too much already.
-    pub(crate) fn pin(&self) -> Result<Arc<Catalog>, Refusal> {
-        self.admit()?;
-        Ok(self.catalog.load_full())
-    }
-
     /// Refuses further readers while the others hold too much that is outdated.
     pub(crate) fn admit(&self) -> Result<(), Refusal> {
         if self.outdated() <= self.config.limits.outdated_bytes {

@@ -164,9 +164,10 @@ impl ListPieces {
 
     fn tail(&self, out: &mut Vec<u8>, written: usize) {
         match &self.style {
-            Style::Json(_) | Style::Partial(..) => out.extend_from_slice(b"]}\n"),
             Style::Table(..) if written == 0 => out.extend_from_slice(b"}\n"),
-            Style::Table(..) => out.extend_from_slice(b"]}\n"),
+            Style::Json(_) | Style::Partial(..) | Style::Table(..) => {
+                out.extend_from_slice(b"]}\n");
+            }
             Style::Protobuf(_) | Style::PartialProtobuf(_) => proto::put_envelope_end(out),
         }
     }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
+use std::time::Duration;
 
 use kubevitals_model::Timestamp;
 use kubevitals_telemetry::Metrics;
@@ -17,6 +18,13 @@ use crate::api::State;
 
 /// metrics-server's: from one second on, each bound 1.364 times the one before.
 const BUCKETS: usize = 20;
+
+static MILLISECOND_BOUNDS: LazyLock<[u64; BUCKETS]> = LazyLock::new(|| {
+    bounds().map(|seconds| {
+        let bound = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        u64::try_from(bound.as_millis()).unwrap_or(u64::MAX)
+    })
+});
 
 /// Counters that requests raise.
 #[derive(Debug, Default)]
@@ -67,7 +75,7 @@ impl Tally {
     pub(crate) fn new(now: Timestamp) -> Self {
         Self {
             now: now.unix_millis(),
-            bounds: bounds().map(|seconds| (seconds * 1e3) as u64),
+            bounds: *MILLISECOND_BOUNDS,
             buckets: [0; BUCKETS + 1],
             milliseconds: 0,
         }
@@ -109,7 +117,7 @@ impl Collector for FreshnessOfApi {
             .map(|(bound, count)| (bound, count.load(Ordering::Relaxed)))
             .collect();
         let count = buckets.iter().map(|(_, count)| count).sum();
-        let sum = freshness.milliseconds.load(Ordering::Relaxed) as f64 / 1e3;
+        let sum = Duration::from_millis(freshness.milliseconds.load(Ordering::Relaxed));
         encoder
             .encode_descriptor(
                 "metrics_server_api_metric_freshness",
@@ -117,7 +125,7 @@ impl Collector for FreshnessOfApi {
                 Some(&Unit::Seconds),
                 MetricType::Histogram,
             )?
-            .encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+            .encode_histogram::<NoLabelSet>(sum.as_secs_f64(), count, &buckets, None)
     }
 }
 
@@ -135,7 +143,7 @@ impl Collector for MetricsOfApi {
             MetricType::Gauge,
         )?;
         for (resource, count) in [("nodes", nodes.count()), ("pods", catalog.pods.len())] {
-            ConstGauge::new(count as f64)
+            ConstGauge::new(whole(count))
                 .encode(family.encode_family(&[("resource", resource)])?)?;
         }
         let counts = &state.counts;
@@ -160,7 +168,7 @@ impl Collector for MetricsOfApi {
             ),
         ];
         for (name, help, unit, value) in gauges {
-            ConstGauge::new(value as f64).encode(encoder.encode_descriptor(
+            ConstGauge::new(whole(value)).encode(encoder.encode_descriptor(
                 name,
                 help,
                 unit,
@@ -190,6 +198,11 @@ impl Collector for MetricsOfApi {
             )?,
         )
     }
+}
+
+/// As a gauge takes it.
+fn whole(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 fn bounds() -> [f64; BUCKETS] {

@@ -16,7 +16,7 @@ use super::PodSlot;
 /// Pods by their namespace and labels.
 #[derive(Default)]
 pub(crate) struct Groups {
-    groups: Vec<Option<Group>>,
+    places: Vec<Option<Group>>,
     free: Vec<u32>,
     by_labels: HashMap<GroupKey, u32>,
     by_pair: HashMap<LabelPair, Vec<u32>>,
@@ -126,11 +126,11 @@ impl Groups {
     }
 
     fn group(&self, id: u32) -> Option<&Group> {
-        self.groups.get(usize::try_from(id).ok()?)?.as_ref()
+        self.places.get(usize::try_from(id).ok()?)?.as_ref()
     }
 
     fn group_mut(&mut self, id: u32) -> Option<&mut Group> {
-        self.groups.get_mut(usize::try_from(id).ok()?)?.as_mut()
+        self.places.get_mut(usize::try_from(id).ok()?)?.as_mut()
     }
 
     fn open(&mut self, key: GroupKey) -> u32 {
@@ -139,11 +139,11 @@ impl Groups {
             pods: Vec::new(),
         };
         let id = self.free.pop().unwrap_or_else(|| {
-            self.groups.push(None);
-            u32::try_from(self.groups.len() - 1).expect("there are fewer pods than 32 bits count")
+            self.places.push(None);
+            u32::try_from(self.places.len() - 1).expect("there are fewer pods than 32 bits count")
         });
         if let Ok(at) = usize::try_from(id)
-            && let Some(place) = self.groups.get_mut(at)
+            && let Some(place) = self.places.get_mut(at)
         {
             *place = Some(group);
         }
@@ -169,7 +169,7 @@ impl Groups {
         }
         self.by_labels.remove(key);
         if let Ok(at) = usize::try_from(id)
-            && let Some(place) = self.groups.get_mut(at)
+            && let Some(place) = self.places.get_mut(at)
         {
             *place = None;
         }

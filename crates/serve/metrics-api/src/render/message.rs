@@ -2,7 +2,7 @@
 //! what comes out.
 
 /// The fields of a message, one after the other.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
 }
