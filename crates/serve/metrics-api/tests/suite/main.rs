@@ -1,0 +1,15 @@
+//! The public face of the API: what is published goes in, bytes come out.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod concurrent;
+mod golden;
+mod limits;
+mod metrics;
+mod model;
+mod support;
+mod watch;
