@@ -22,7 +22,8 @@ const LEAST_RESOLUTION: Duration = Duration::from_secs(1);
 pub(super) struct Settings {
     pub(super) usage: UsageConfig,
     pub(super) kubeconfig: Option<PathBuf>,
-    pub(super) node_selector: LabelSelector,
+    /// In the words of the API server, which selects; none for all nodes.
+    pub(super) node_selector: Option<String>,
     pub(super) kubelet: KubeletFlags,
     pub(super) address_types: Vec<AddressType>,
     pub(super) kubelet_timeout: Duration,
@@ -190,14 +191,15 @@ fn refuse_contradictions(flags: &KubeletFlags) -> Result<(), InvalidSetting> {
     }
 }
 
-fn node_selector(flags: &MetricsFlags) -> Result<LabelSelector, InvalidSetting> {
-    LabelSelector::parse(&flags.node_selector).map_err(|error| InvalidSetting {
+fn node_selector(flags: &MetricsFlags) -> Result<Option<String>, InvalidSetting> {
+    let parsed = LabelSelector::parse(&flags.node_selector).map_err(|error| InvalidSetting {
         flag: "node-selector",
         value: flags.node_selector.clone(),
         problem: error.to_string(),
         advice: "write labels as for kubectl get -l, such as kubernetes.io/os=linux,!virtual"
             .to_owned(),
-    })
+    })?;
+    Ok((!parsed.is_empty()).then(|| flags.node_selector.clone()))
 }
 
 fn address_types(flags: &KubeletFlags) -> Result<Vec<AddressType>, InvalidSetting> {
