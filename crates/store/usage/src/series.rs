@@ -129,6 +129,8 @@ impl Series {
         let decided = if stepped {
             // The start was read from the clock before it jumped: a rate since then would be wrong too.
             Err(State::ClockStepped)
+        } else if base.is_none() && !is_near(cpu.at, rules) {
+            Err(State::NoRate(NoRate::FirstSample))
         } else {
             container_rate(base, cpu, sample.started, rules.config.first_window)
                 .map(|rate| (rate.usage, rate.window))
@@ -279,18 +281,20 @@ impl Series {
     }
 }
 
-/// The average that the kubelet states itself. Only while its time is near ours: unlike a rate, which shows by its second
-/// sample that the kubelet lives, a single figure may have been standing there for hours.
+/// Whether a lone sample can be of now. A second one shows that the kubelet lives, whatever its clock says; a single one
+/// may have been standing there for hours, and only our own clock can tell.
+fn is_near(at: Timestamp, rules: &Rules<'_>) -> bool {
+    let apart = Duration::from_millis(at.unix_millis().abs_diff(rules.now.unix_millis()));
+    apart <= rules.config.staleness
+}
+
+/// The average that the kubelet states itself, if it can be of now.
 fn kubelets_average(
     sample: &ContainerSample,
     at: Timestamp,
     rules: &Rules<'_>,
 ) -> Option<(CpuUsage, Duration)> {
-    let usage = sample.cpu_now?;
-    let apart = Duration::from_millis(at.unix_millis().abs_diff(rules.now.unix_millis()));
-    if apart > rules.config.staleness {
-        return None;
-    }
+    let usage = sample.cpu_now.filter(|_| is_near(at, rules))?;
     let window = match sample.started {
         Some(started) => at.since(started)?.min(KUBELET_WINDOW),
         None => KUBELET_WINDOW,

@@ -97,6 +97,14 @@ fn an_average_since_a_start_long_ago_is_not_served() {
 }
 
 #[test]
+fn a_lone_sample_that_may_be_hours_old_is_not_served() {
+    let world = World::with_pod();
+    let stuck = row("app", -3_600_000, 9 * CORE_SECOND).started(-3_612_000);
+    world.scrape(1_000, &[stuck]);
+    assert_eq!(world.served("app"), None);
+}
+
+#[test]
 fn a_restarted_container_is_counted_from_its_start() {
     let world = World::with_pod();
     world.scrape(1_000, &[old("app", 0, 900 * CORE_SECOND)]);

@@ -47,6 +47,7 @@ struct Cluster {
     now: i64,
     clock: i64,
     containers: Vec<Truth>,
+    stepped: bool,
     stepped_back: bool,
     last_times: Vec<Option<i64>>,
 }
@@ -79,6 +80,7 @@ impl Cluster {
             now: 0,
             clock: 0,
             containers: vec![Truth::new("a"), Truth::new("b")],
+            stepped: false,
             stepped_back: false,
             last_times: vec![None, None],
         }
@@ -139,6 +141,7 @@ impl Cluster {
             }
             Step::StepClock(millis) => {
                 self.clock += millis;
+                self.stepped = true;
                 self.stepped_back |= millis < 0;
             }
         }
@@ -167,7 +170,14 @@ impl Cluster {
         let received = found.map(|last| {
             let (time, total, ..) = container.sent[last];
             let same = |sent: &&(i64, u64, i64, i64)| (sent.0, sent.1) == (time, total);
-            container.sent.iter().rfind(same).unwrap().2
+            let mut sent = container.sent.iter();
+            // After a step of the clock a forgotten sample can look new; then it counts from its last reception.
+            let found = if self.stepped {
+                sent.rfind(same)
+            } else {
+                sent.find(same)
+            };
+            found.unwrap().2
         });
         let youngest = received.max();
         let Some(received) = youngest else {

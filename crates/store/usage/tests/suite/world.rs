@@ -257,14 +257,13 @@ pub(crate) fn batch(rows: &[Row]) -> NodeBatch {
 
 /// What a kubelet says of its node: 1 GiB of memory, and a CPU counter.
 pub(crate) fn of_node(millis: i64, total: u64) -> NodeBatch {
-    NodeBatch {
-        node: NodeSample {
-            cpu: cpu(millis, total),
-            memory: bytes(millis, 1 << 30),
-            ..NodeSample::default()
-        },
-        ..NodeBatch::default()
-    }
+    let mut batch = NodeBatch::default();
+    batch.node = NodeSample {
+        cpu: cpu(millis, total),
+        memory: bytes(millis, 1 << 30),
+        ..NodeSample::default()
+    };
+    batch
 }
 
 fn as_served(usage: Usage) -> Served {
