@@ -19,7 +19,11 @@ pub struct ServingCertificate {
 
 impl ServingCertificate {
     /// From two files, read again when they change: `--tls-cert-file` and `--tls-private-key-file`, or a mounted Secret.
-    pub fn from_files(certificate: PathBuf, key: PathBuf, now: SystemTime) -> Result<Self, TlsError> {
+    pub fn from_files(
+        certificate: PathBuf,
+        key: PathBuf,
+        now: SystemTime,
+    ) -> Result<Self, TlsError> {
         let pair = ReloadingKeyPair::load(
             "serving certificate",
             PemSource::File(certificate),

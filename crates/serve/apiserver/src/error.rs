@@ -41,6 +41,9 @@ pub enum ApiServerError {
         /// What was given.
         name: String,
     },
+    /// The system's random source failed.
+    #[error("the system gives no random numbers")]
+    Random,
     /// A path of `always_allow_paths` cannot be one.
     #[error("{path:?} is no path to always allow: {reason}")]
     AlwaysAllowPath {

@@ -102,7 +102,9 @@ impl KubeReviewer {
             Ok(Ok(Review {
                 status: Some(status),
             })) => Ok(status),
-            Ok(Ok(Review { status: None })) => Err(failed(String::from("the answer has no status"))),
+            Ok(Ok(Review { status: None })) => {
+                Err(failed(String::from("the answer has no status")))
+            }
             Ok(Err(error)) => Err(failed(chain(&error))),
             Err(_elapsed) => Err(failed(format!("no answer within {:?}", self.timeout))),
         }
@@ -155,7 +157,8 @@ impl AuthenticationSource for KubeReviewer {
             let request = Request::get(CONFIG_MAP)
                 .body(Vec::new())
                 .map_err(|error| failed(error.to_string()))?;
-            let answer = tokio::time::timeout(self.timeout, self.client.request::<ConfigMap>(request));
+            let answer =
+                tokio::time::timeout(self.timeout, self.client.request::<ConfigMap>(request));
             match answer.await {
                 Ok(Ok(map)) => Ok(Some(map.data)),
                 Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
