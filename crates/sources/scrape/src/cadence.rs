@@ -200,9 +200,7 @@ impl Cadence {
     fn settling_wait(&self) -> u64 {
         const THIRD: u64 = LEAST_PERIOD / 2;
         let spread = Duration::from_secs(1).mul_f64(self.spread);
-        THIRD
-            .saturating_sub(millis(spread))
-            .min(self.resolution)
+        THIRD.saturating_sub(millis(spread)).min(self.resolution)
     }
 
     /// The wait until the node's own moment of the resolution, nearest to one resolution from now.
@@ -210,7 +208,10 @@ impl Cadence {
         let resolution = i64::try_from(self.resolution).unwrap_or(i64::MAX).max(1);
         let own = Duration::from_millis(self.resolution).mul_f64(self.spread);
         let own = i64::try_from(millis(own)).unwrap_or(0);
-        let phase = asked.unix_millis().saturating_sub(own).rem_euclid(resolution);
+        let phase = asked
+            .unix_millis()
+            .saturating_sub(own)
+            .rem_euclid(resolution);
         let to_slot = u64::try_from(resolution - phase).unwrap_or(0);
         if to_slot < self.resolution / 2 {
             to_slot.saturating_add(self.resolution)

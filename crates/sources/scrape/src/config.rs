@@ -46,7 +46,8 @@ pub struct ScrapeConfig {
     pub max_body_bytes: usize,
     /// The most containers of one node that are taken; the rest are counted and left out.
     pub max_containers: usize,
-    /// How many scrapes may be under way at once.
+    /// How many scrapes may be under way at once, those included that wait for a node which does not answer. Memory is
+    /// taken only once an answer begins.
     pub concurrency: usize,
     /// Whether a node's first scrape also asks `/stats/summary`, so that CPU usage is known at once. It needs
     /// `nodes/stats`; where that is refused nothing is lost but the head start.
@@ -90,7 +91,7 @@ impl ScrapeConfig {
             pin_keys: false,
             max_body_bytes: 32 << 20,
             max_containers: 10_000,
-            concurrency: 64,
+            concurrency: 512,
             warm_start: true,
             ephemeral_storage: false,
             clock: WallClock::system(),

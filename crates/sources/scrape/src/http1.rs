@@ -341,9 +341,21 @@ mod tests {
     #[test]
     fn answers_are_read_however_they_are_cut() {
         let cases: [(&str, &str, bool); 7] = [
-            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello", true),
-            ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\nConnection: close\r\n\r\nhello", "hello", false),
-            ("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello", false),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+                "hello",
+                true,
+            ),
+            (
+                "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nConnection: close\r\n\r\nhello",
+                "hello",
+                false,
+            ),
+            (
+                "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+                "hello",
+                false,
+            ),
             ("HTTP/1.1 200 OK\r\n\r\nhello", "hello", false),
             (
                 "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\n\r\n",
@@ -364,7 +376,11 @@ mod tests {
         for (answer, body, reuse) in cases {
             for piece in [1, 2, 3, 7, 1_000] {
                 let read = read(answer.as_bytes(), piece, 100).unwrap().unwrap();
-                assert_eq!((read.status, read.body.as_str(), read.reuse), (200, body, reuse), "{answer}");
+                assert_eq!(
+                    (read.status, read.body.as_str(), read.reuse),
+                    (200, body, reuse),
+                    "{answer}"
+                );
             }
         }
     }
@@ -400,12 +416,19 @@ mod tests {
         let mut body = Vec::new();
         reader.start(10);
         reader.feed(b"HTTP/1.1 200 OK\r\n\r\n", &mut body).unwrap();
-        assert_eq!(reader.feed(&[b'a'; 50], &mut body), Err(Http1Error::BodyTooLong));
+        assert_eq!(
+            reader.feed(&[b'a'; 50], &mut body),
+            Err(Http1Error::BodyTooLong)
+        );
         assert_eq!(body.len(), 10);
         let endless = [b"HTTP/1.1 200 OK\r\nA: ".as_slice(), &[b'a'; 40_000]].concat();
-        assert_eq!(read(&endless, 1_000, 10).err(), Some(Http1Error::HeadTooLong));
+        assert_eq!(
+            read(&endless, 1_000, 10).err(),
+            Some(Http1Error::HeadTooLong)
+        );
         let trailers = "A: b\r\n".repeat(4_000);
-        let trailers = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{trailers}");
+        let trailers =
+            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{trailers}");
         assert!(read(trailers.as_bytes(), 1_000, 10).is_err());
         // More than was asked for ends the connection's use.
         let two = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\n";

@@ -214,7 +214,9 @@ impl Filling {
         }
         let memory = &stats.memory.0;
         node.memory = self.bytes(memory.working_set, memory.time).or(node.memory);
-        node.swap = self.bytes(stats.swap.0.usage, stats.swap.0.time).or(node.swap);
+        node.swap = self
+            .bytes(stats.swap.0.usage, stats.swap.0.time)
+            .or(node.swap);
     }
 
     fn pod(&mut self, pod: &PodStats<'_>, batch: &mut NodeBatch, decoder: &mut Decoder) {
@@ -505,7 +507,10 @@ mod tests {
         decode_summary(body, Take::Extras, reading(), &mut batch, &mut decoder).unwrap();
         assert_eq!(batch.len(), before.len());
         for ((_, old), (_, new)) in before.containers().zip(batch.containers()) {
-            assert_eq!((old.cpu, old.memory, old.started), (new.cpu, new.memory, new.started));
+            assert_eq!(
+                (old.cpu, old.memory, old.started),
+                (new.cpu, new.memory, new.started)
+            );
             assert!(new.ephemeral_storage.is_some());
         }
         assert_eq!(batch.node.cpu, before.node.cpu);
@@ -523,9 +528,15 @@ mod tests {
         let body = format!(
             r#"{{"node":7,"pods":[3,{{"podRef":{{"name":"p","namespace":"n"}},"containers":["x",{},{},{},{},{}]}}]}}"#,
             container("good", good),
-            container("negative", r#"{"time":"2026-11-15T20:11:21Z","usageCoreNanoSeconds":-9}"#),
+            container(
+                "negative",
+                r#"{"time":"2026-11-15T20:11:21Z","usageCoreNanoSeconds":-9}"#
+            ),
             container("text", r#"{"time":"yesterday","usageCoreNanoSeconds":"9"}"#),
-            container("huge", r#"{"usageCoreNanoSeconds":1e300,"usageNanoCores":{"a":[1]}}"#),
+            container(
+                "huge",
+                r#"{"usageCoreNanoSeconds":1e300,"usageNanoCores":{"a":[1]}}"#
+            ),
             container("none", "null"),
         );
         let (batch, report) = read(&body);
@@ -535,7 +546,11 @@ mod tests {
             .map(|(key, _)| key.container)
             .collect();
         assert_eq!((batch.len(), with_cpu), (5, vec!["good"]));
-        assert!(batch.containers().all(|(_, sample)| sample.memory.is_some()));
+        assert!(
+            batch
+                .containers()
+                .all(|(_, sample)| sample.memory.is_some())
+        );
         assert_eq!(report.rejected(Rejection::Malformed), 3);
         assert_eq!(report.rejected(Rejection::NotANumber), 4);
     }

@@ -78,11 +78,21 @@ fn it_locks_on_to_a_steady_kubelet_whatever_its_phase_and_clock() {
                 let run = kubelet.ask(seconds(15), 1_200);
                 let late = run.late(12);
                 let repeats = late.iter().filter(|(_, is_new, _)| !is_new).count();
-                assert!(repeats * 10 <= late.len(), "{phase} {skew} {period}: {repeats} of {}", late.len());
+                assert!(
+                    repeats * 10 <= late.len(),
+                    "{phase} {skew} {period}: {repeats} of {}",
+                    late.len()
+                );
                 let ages: i64 = late.iter().map(|(_, _, age)| age).sum();
                 let mean = ages / i64::try_from(late.len()).unwrap();
-                assert!(mean < 1_500, "{phase} {skew} {period}: {mean} ms old on average");
-                assert!(run.gaps().skip(12).all(|gap| gap <= 22_500), "{phase} {skew} {period}");
+                assert!(
+                    mean < 1_500,
+                    "{phase} {skew} {period}: {mean} ms old on average"
+                );
+                assert!(
+                    run.gaps().skip(12).all(|gap| gap <= 22_500),
+                    "{phase} {skew} {period}"
+                );
             }
         }
     }
@@ -111,7 +121,12 @@ fn a_kubelet_that_samples_when_asked_is_asked_once_in_a_resolution() {
         gaps.push(next.since(now).unwrap());
         now = next;
     }
-    assert!(gaps[5..].iter().all(|gap| (seconds(8)..=seconds(23)).contains(gap)), "{gaps:?}");
+    assert!(
+        gaps[5..]
+            .iter()
+            .all(|gap| (seconds(8)..=seconds(23)).contains(gap)),
+        "{gaps:?}"
+    );
 }
 
 #[test]
@@ -128,7 +143,10 @@ fn without_times_nodes_spread_over_the_resolution() {
         // From then on the same moment each time.
         assert_eq!(cadence.next(next).since(next), Some(seconds(15)));
     }
-    assert!(slots.iter().all(|count| (120..=280).contains(count)), "{slots:?}");
+    assert!(
+        slots.iter().all(|count| (120..=280).contains(count)),
+        "{slots:?}"
+    );
 }
 
 #[test]

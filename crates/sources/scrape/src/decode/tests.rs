@@ -15,7 +15,12 @@ fn reading() -> Reading {
 
 fn read(body: &str) -> (NodeBatch, DecodeReport) {
     let mut batch = NodeBatch::default();
-    let report = decode(body.as_bytes(), reading(), &mut batch, &mut Decoder::default());
+    let report = decode(
+        body.as_bytes(),
+        reading(),
+        &mut batch,
+        &mut Decoder::default(),
+    );
     (batch, report)
 }
 
@@ -42,8 +47,14 @@ fn a_recorded_answer_is_read_to_the_last_value() {
     assert_eq!(app.memory.unwrap().bytes, Bytes::new(385_024));
     assert_eq!(app.started.unwrap().unix_millis(), 1_794_773_416_530);
     assert!(app.swap.is_some() && app.cpu_now.is_none() && app.ephemeral_storage.is_none());
-    assert_eq!(report.times.newest.unwrap().unix_millis(), 1_794_773_483_261);
-    assert_eq!(report.times.oldest.unwrap().unix_millis(), 1_794_773_483_245);
+    assert_eq!(
+        report.times.newest.unwrap().unix_millis(),
+        1_794_773_483_261
+    );
+    assert_eq!(
+        report.times.oldest.unwrap().unix_millis(),
+        1_794_773_483_245
+    );
 }
 
 #[test]
@@ -126,7 +137,12 @@ fn containers_are_bounded_and_a_failed_kubelet_says_so() {
         max_containers: 10,
         ..reading()
     };
-    let report = decode(body.as_bytes(), bounded, &mut batch, &mut Decoder::default());
+    let report = decode(
+        body.as_bytes(),
+        bounded,
+        &mut batch,
+        &mut Decoder::default(),
+    );
     assert_eq!((batch.len(), report.rejected(Rejection::TooMany)), (10, 40));
     let (_, failed) = read("resource_scrape_error 1\n");
     assert!(failed.kubelet_failed && failed.used == 0);
