@@ -21,9 +21,7 @@ pub use flags::ServerFlags;
 use kubevitals_apiserver::{ApiServer, ApiServerMetrics, ServerTelemetry};
 use kubevitals_cli::{InvalidSetting, RunError, Shutdown};
 use kubevitals_metrics_api::MetricsApi;
-use kubevitals_scrape::{
-    RESOURCE_METRICS_PATH, ScrapeConfig, ScrapeMetrics, Scraper, WallClock,
-};
+use kubevitals_scrape::{RESOURCE_METRICS_PATH, ScrapeConfig, ScrapeMetrics, Scraper, WallClock};
 use kubevitals_tls::{Periodic, refresh_loop};
 use kubevitals_usage::{UsageStore, follow_nodes, follow_pods};
 use kubevitals_watch::{
@@ -92,7 +90,7 @@ impl Server {
         let _ = known.set(Arc::clone(&store));
 
         let metrics = &mut context.metrics;
-        let watch_metrics = WatchMetrics::register(metrics.root());
+        let watch_metrics = WatchMetrics::register(metrics.sub("kubevitals_watch"));
         let scrape_metrics = ScrapeMetrics::register(metrics, settings.usage.resolution);
         store.metrics().register(metrics.root());
         api.register(metrics);
@@ -149,8 +147,7 @@ impl Server {
             Periodic::new(REFRESH_EVERY, ended(shutdown.clone())),
         ));
         if let Some(bundle) = bundle {
-            let ended = ended(shutdown.clone());
-            tasks.spawn(async move { bundle.run(ended).await });
+            tasks.spawn(bundle.run());
         }
         follow(&mut tasks, &streams, &store, &scraper, &clock);
         server.serve(ended(shutdown.clone())).await;
@@ -176,8 +173,7 @@ impl Streams {
     ) -> Result<Self, RunError> {
         let transport = KubeTransport::new(cluster.clone()).map_err(RunError::runtime)?;
         let server = WatchServer::new(transport);
-        let mut nodes =
-            StreamSpec::<Node>::new("nodes").keep_annotations([RESOURCE_METRICS_PATH]);
+        let mut nodes = StreamSpec::<Node>::new("nodes").keep_annotations([RESOURCE_METRICS_PATH]);
         if let Some(selector) = &settings.node_selector {
             nodes = nodes.labels(selector);
         }

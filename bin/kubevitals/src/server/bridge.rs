@@ -27,7 +27,8 @@ impl Receive for IntoStore {
     fn failed(&self, node: &NodeName, failure: &Failure, next: Timestamp) {
         let why: Arc<str> = failure.to_string().into();
         let now = self.clock.now();
-        self.store.scrape_failed(node.as_str(), why, Some(next), now);
+        self.store
+            .scrape_failed(node.as_str(), why, Some(next), now);
     }
 
     fn left(&self, node: &NodeName) {

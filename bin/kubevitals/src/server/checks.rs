@@ -1,6 +1,6 @@
 //! What `/livez` and `/readyz` say: the checks of metrics-server under their names, each with its reason.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kubevitals_apiserver::TrustStatus;

@@ -20,7 +20,10 @@ pub(super) struct KubeletAccess {
 }
 
 /// The configuration in a file, or that of the pod this runs in.
-pub(super) async fn load(flag: &'static str, file: Option<&Path>) -> Result<kube::Config, RunError> {
+pub(super) async fn load(
+    flag: &'static str,
+    file: Option<&Path>,
+) -> Result<kube::Config, RunError> {
     let Some(path) = file else {
         return kube::Config::incluster().map_err(|error| {
             RunError::from(InvalidSetting {

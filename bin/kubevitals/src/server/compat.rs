@@ -50,19 +50,59 @@ impl CompatFlags {
         const SOCKET: &str = "sockets are not shared";
         const LIMITS: &str = "--max-requests-inflight is the limit";
         [
-            ("contention-profiling", &self.contention_profiling, "there is no such profile"),
-            ("enable-priority-and-fairness", &self.enable_priority_and_fairness, LIMITS),
-            ("feature-gates", &self.feature_gates, "there are no feature gates"),
-            ("goaway-chance", &self.goaway_chance, "connections are only closed when the server ends"),
-            ("http2-max-streams-per-connection", &self.http2_max_streams_per_connection, LIMITS),
-            ("livez-grace-period", &self.livez_grace_period, "liveness does not depend on warming up"),
+            (
+                "contention-profiling",
+                &self.contention_profiling,
+                "there is no such profile",
+            ),
+            (
+                "enable-priority-and-fairness",
+                &self.enable_priority_and_fairness,
+                LIMITS,
+            ),
+            (
+                "feature-gates",
+                &self.feature_gates,
+                "there are no feature gates",
+            ),
+            (
+                "goaway-chance",
+                &self.goaway_chance,
+                "connections are only closed when the server ends",
+            ),
+            (
+                "http2-max-streams-per-connection",
+                &self.http2_max_streams_per_connection,
+                LIMITS,
+            ),
+            (
+                "livez-grace-period",
+                &self.livez_grace_period,
+                "liveness does not depend on warming up",
+            ),
             ("log-flush-frequency", &self.log_flush_frequency, LOGS),
             ("logtostderr", &self.logtostderr, LOGS),
-            ("max-mutating-requests-inflight", &self.max_mutating_requests_inflight, READS),
-            ("min-request-timeout", &self.min_request_timeout, "watches end when their client says, or after an hour"),
-            ("permit-address-sharing", &self.permit_address_sharing, SOCKET),
+            (
+                "max-mutating-requests-inflight",
+                &self.max_mutating_requests_inflight,
+                READS,
+            ),
+            (
+                "min-request-timeout",
+                &self.min_request_timeout,
+                "watches end when their client says, or after an hour",
+            ),
+            (
+                "permit-address-sharing",
+                &self.permit_address_sharing,
+                SOCKET,
+            ),
             ("permit-port-sharing", &self.permit_port_sharing, SOCKET),
-            ("shutdown-delay-duration", &self.shutdown_delay_duration, "--shutdown-grace-period bounds the end"),
+            (
+                "shutdown-delay-duration",
+                &self.shutdown_delay_duration,
+                "--shutdown-grace-period bounds the end",
+            ),
             ("stderrthreshold", &self.stderrthreshold, LOGS),
             ("vmodule", &self.vmodule, LOGS),
         ]

@@ -164,7 +164,11 @@ pub(super) struct ServingFlags {
     pub(super) request_timeout: GoDuration,
 
     /// Service in front of this server, as NAMESPACE/NAME: its names go into the certificate that is made
-    #[arg(long, value_name = "SERVICE", default_value = "kube-system/metrics-server")]
+    #[arg(
+        long,
+        value_name = "SERVICE",
+        default_value = "kube-system/metrics-server"
+    )]
     pub(super) apiservice_backend: String,
 
     /// Write the CA of the certificate that is made into the APIServices of metrics.k8s.io (needs RBAC for it)
@@ -209,7 +213,12 @@ pub(super) struct AuthenticationFlags {
     pub(super) requestheader_allowed_names: Vec<String>,
 
     /// Headers that hold the user's name
-    #[arg(long, value_name = "HEADER", value_delimiter = ',', default_value = "x-remote-user")]
+    #[arg(
+        long,
+        value_name = "HEADER",
+        value_delimiter = ',',
+        default_value = "x-remote-user"
+    )]
     pub(super) requestheader_username_headers: Vec<String>,
 
     /// Headers that hold the user's UID
@@ -217,11 +226,21 @@ pub(super) struct AuthenticationFlags {
     pub(super) requestheader_uid_headers: Vec<String>,
 
     /// Headers that hold the user's groups
-    #[arg(long, value_name = "HEADER", value_delimiter = ',', default_value = "x-remote-group")]
+    #[arg(
+        long,
+        value_name = "HEADER",
+        value_delimiter = ',',
+        default_value = "x-remote-group"
+    )]
     pub(super) requestheader_group_headers: Vec<String>,
 
     /// What headers with more about the user begin with
-    #[arg(long, value_name = "PREFIX", value_delimiter = ',', default_value = "x-remote-extra-")]
+    #[arg(
+        long,
+        value_name = "PREFIX",
+        value_delimiter = ',',
+        default_value = "x-remote-extra-"
+    )]
     pub(super) requestheader_extra_headers_prefix: Vec<String>,
 }
 

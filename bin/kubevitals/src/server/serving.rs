@@ -85,7 +85,12 @@ async fn authentication(
     now: SystemTime,
 ) -> Result<AuthenticationConfig, RunError> {
     let flags = &settings.authentication;
-    let reviewer = reviewer("authentication-kubeconfig", flags.kubeconfig.as_ref(), cluster).await?;
+    let reviewer = reviewer(
+        "authentication-kubeconfig",
+        flags.kubeconfig.as_ref(),
+        cluster,
+    )
+    .await?;
     let mut config = AuthenticationConfig::delegated(&reviewer);
     config.token_ttl = flags.token_ttl;
     config.lookup = (!flags.skip_lookup).then(|| {
@@ -113,11 +118,18 @@ async fn authorization(
     cluster: &kube::Config,
 ) -> Result<AuthorizationConfig, RunError> {
     let flags = &settings.authorization;
-    let reviewer = reviewer("authorization-kubeconfig", flags.kubeconfig.as_ref(), cluster).await?;
+    let reviewer = reviewer(
+        "authorization-kubeconfig",
+        flags.kubeconfig.as_ref(),
+        cluster,
+    )
+    .await?;
     let mut config = AuthorizationConfig::delegated(reviewer);
     config.allowed_ttl = flags.allowed_ttl;
     config.denied_ttl = flags.denied_ttl;
-    config.always_allow_paths.clone_from(&flags.always_allow_paths);
+    config
+        .always_allow_paths
+        .clone_from(&flags.always_allow_paths);
     Ok(config)
 }
 
@@ -143,7 +155,9 @@ fn version() -> VersionInfo {
         major: env!("CARGO_PKG_VERSION_MAJOR").to_owned(),
         minor: env!("CARGO_PKG_VERSION_MINOR").to_owned(),
         git_version: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
-        git_commit: option_env!("KUBEVITALS_REVISION").unwrap_or_default().to_owned(),
+        git_commit: option_env!("KUBEVITALS_REVISION")
+            .unwrap_or_default()
+            .to_owned(),
         compiler: "rustc".to_owned(),
         platform: format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
         ..VersionInfo::default()
