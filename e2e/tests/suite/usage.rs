@@ -1,0 +1,64 @@
+//! A container's usage is what the kernel was told to allow, as our parser and our rates see it on the real kubelet.
+
+use k8s_openapi::api::core::v1::Pod;
+use kubevitals_e2e::{Burner, Cluster, E2eError, Kubelet, Rule, is_ready};
+use kubevitals_model::{ContainerKey, ContainerSample, CpuSample, rate_between};
+
+use crate::{SHORTEST_WINDOW, assert_within_a_tenth};
+
+/// All that a scraper needs.
+const MAY_SCRAPE: &[Rule] = &[Rule::get(&["nodes/metrics"])];
+
+const MILLICORE: u64 = 1_000_000;
+const MEBIBYTE: u64 = 1 << 20;
+
+#[tokio::test]
+async fn a_pod_limited_to_200m_is_seen_at_200m() -> Result<(), E2eError> {
+    let cluster = Cluster::from_env().await?;
+    let _turn = cluster.shared().await;
+    let namespace = cluster.namespace("cpu").await?;
+    let burner = Burner::new("burner").cpu_millicores(200);
+    namespace.apply(&burner.pod()).await?;
+    let access = namespace.access("scraper", MAY_SCRAPE).await?;
+    let kubelet = Kubelet::of(&cluster, Some(&access))?;
+    namespace.wait_for::<Pod>("burner", is_ready).await?;
+
+    let key = ContainerKey::new(namespace.name(), "burner", "burner");
+    let mut first: Option<CpuSample> = None;
+    let rate = kubelet
+        .watch_metrics("two distinct samples of the burner", |metrics| {
+            let now = metrics.container(&key)?.cpu?;
+            let before = *first.get_or_insert(now);
+            let rate = rate_between(before, now).ok()?;
+            (rate.window >= SHORTEST_WINDOW).then_some(rate)
+        })
+        .await?;
+    assert_within_a_tenth("nanocores", rate.usage.nanocores(), 200 * MILLICORE, &rate);
+    namespace.finish().await
+}
+
+#[tokio::test]
+async fn a_pod_that_holds_64_mebibytes_is_seen_with_them() -> Result<(), E2eError> {
+    let cluster = Cluster::from_env().await?;
+    let _turn = cluster.shared().await;
+    let namespace = cluster.namespace("memory").await?;
+    let burner = Burner::new("holder").memory_mebibytes(64);
+    namespace.apply(&burner.pod()).await?;
+    let access = namespace.access("scraper", MAY_SCRAPE).await?;
+    let kubelet = Kubelet::of(&cluster, Some(&access))?;
+    namespace.wait_for::<Pod>("holder", is_ready).await?;
+
+    // What was sampled before all pages were written says nothing: the second distinct sample was surely taken after.
+    let key = ContainerKey::new(namespace.name(), "holder", "burner");
+    let mut first: Option<ContainerSample> = None;
+    let memory = kubelet
+        .watch_metrics("two distinct samples of the holder", |metrics| {
+            let now = *metrics.container(&key)?;
+            let memory = now.memory?;
+            let before = first.get_or_insert(now);
+            (memory.at > before.memory?.at).then_some(memory)
+        })
+        .await?;
+    assert_within_a_tenth("bytes", memory.bytes.count(), 64 * MEBIBYTE, &memory);
+    namespace.finish().await
+}
