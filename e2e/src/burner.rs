@@ -2,21 +2,21 @@
 
 use serde_json::{Value, json};
 
-/// The image: a shell and the usual small programs, imported into every cluster.
-const IMAGE: &str = "kubevitals.test/busybox";
+/// A shell and the usual small programs. Every cluster has it.
+const SHELL_IMAGE: &str = "kubevitals.test/busybox:1";
 
-/// Where the held memory is: a file of this kind of volume is memory of the container that wrote it.
-const HELD: &str = "/held";
+/// Burns all CPU that its limit allows, and holds `HOLD_BYTES` of memory. Every cluster has it.
+const BURNER_IMAGE: &str = "kubevitals.test/burner:1";
 
 /// A pod that burns what it is told: the truth that measured usage is compared with.
 ///
 /// Its one container is named `burner`. CPU is burnt in an endless loop under a limit, so the kernel's own accounting keeps it
-/// at that amount. Memory is held as pages that were all written before the pod is ready.
+/// at that amount. Memory is held as pages that were all written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Burner {
     name: String,
     cpu_millicores: Option<u32>,
-    held_mebibytes: u32,
+    held_mebibytes: u64,
 }
 
 impl Burner {
@@ -38,64 +38,69 @@ impl Burner {
 
     /// Holds so much memory.
     #[must_use]
-    pub fn memory_mebibytes(mut self, mebibytes: u32) -> Self {
+    pub fn memory_mebibytes(mut self, mebibytes: u64) -> Self {
         self.held_mebibytes = mebibytes;
         self
     }
 
     /// The pod, as a manifest.
     pub fn pod(&self) -> Value {
-        let held = self.held_mebibytes;
-        let fill = format!(
-            "dd if=/dev/zero of={HELD}/pages bs=1048576 count={held} 2>/dev/null; touch {HELD}/ready"
-        );
-        let burn = match self.cpu_millicores {
-            Some(_) => "while :; do :; done",
-            None => "while :; do sleep 3600 & wait; done",
+        let (burn, limits) = match self.cpu_millicores {
+            Some(millicores) => ("yes", json!({"cpu": format!("{millicores}m")})),
+            None => ("no", json!({})),
         };
-        let limits = match self.cpu_millicores {
-            Some(millicores) => json!({"cpu": format!("{millicores}m")}),
-            None => json!({}),
-        };
-        json!({
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": self.name, "labels": {"app": self.name}},
-            "spec": {
-                "terminationGracePeriodSeconds": 0,
-                "containers": [{
-                    "name": "burner",
-                    "image": IMAGE,
-                    "imagePullPolicy": "Never",
-                    "command": ["sh", "-c", format!("{fill}; {burn}")],
-                    "resources": {"requests": {"cpu": "10m", "memory": "8Mi"}, "limits": limits},
-                    "readinessProbe": {
-                        "exec": {"command": ["test", "-e", format!("{HELD}/ready")]},
-                        "periodSeconds": 1,
-                    },
-                    "volumeMounts": [{"name": "held", "mountPath": HELD}],
-                }],
-                "volumes": [{"name": "held", "emptyDir": {"medium": "Memory"}}],
-            },
-        })
+        let held = self.held_mebibytes << 20;
+        let container = json!({
+            "name": "burner",
+            "image": BURNER_IMAGE,
+            "imagePullPolicy": "Never",
+            "env": [
+                {"name": "BURN", "value": burn},
+                {"name": "HOLD_BYTES", "value": held.to_string()},
+            ],
+            "resources": {"requests": {"cpu": "10m", "memory": "8Mi"}, "limits": limits},
+        });
+        pod(&self.name, "Always", &container)
     }
 
     /// A pod that runs a shell script once, to its end.
     pub fn script(name: &str, script: &str) -> Value {
-        json!({
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "labels": {"app": name}},
-            "spec": {
-                "restartPolicy": "Never",
-                "terminationGracePeriodSeconds": 0,
-                "containers": [{
-                    "name": "script",
-                    "image": IMAGE,
-                    "imagePullPolicy": "Never",
-                    "command": ["sh", "-c", script],
-                }],
-            },
-        })
+        let container = json!({
+            "name": "script",
+            "image": SHELL_IMAGE,
+            "imagePullPolicy": "Never",
+            "command": ["/bin/sh", "-c", script],
+        });
+        pod(name, "Never", &container)
+    }
+}
+
+/// A pod that goes at once when it is deleted.
+fn pod(name: &str, restart_policy: &str, container: &Value) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {
+            "restartPolicy": restart_policy,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_burnt_is_what_the_kernel_allows() {
+        let burner = Burner::new("b").cpu_millicores(200).memory_mebibytes(64).pod();
+        let container = &burner["spec"]["containers"][0];
+        assert_eq!(container["resources"]["limits"], json!({"cpu": "200m"}));
+        assert_eq!(container["env"][0]["value"], "yes");
+        assert_eq!(container["env"][1]["value"], "67108864");
+        let idle = Burner::new("i").pod();
+        assert_eq!(idle["spec"]["containers"][0]["env"][0]["value"], "no");
     }
 }

@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::time::Instant;
 
 use crate::access::{Access, Rule};
 use crate::cluster::Cluster;
@@ -41,6 +42,7 @@ pub struct TestNamespace {
     cluster: Cluster,
     name: String,
     folder: TempDir,
+    since: Instant,
     is_finished: bool,
 }
 
@@ -66,6 +68,7 @@ impl TestNamespace {
             cluster: cluster.clone(),
             name,
             folder,
+            since: Instant::now(),
             is_finished: false,
         };
         Api::<Namespace>::all(cluster.client())
@@ -229,6 +232,7 @@ impl TestNamespace {
 
 impl Drop for TestNamespace {
     fn drop(&mut self) {
+        run::note_time(self.since.elapsed());
         if !self.is_finished {
             report::print(&self.cluster, &self.name, self.folder.path());
             report::delete(&self.cluster, &self.name);
