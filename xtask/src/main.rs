@@ -6,6 +6,7 @@
 
 mod cache;
 mod deny;
+mod fetch;
 mod fuzz;
 mod step;
 mod suite;
@@ -29,6 +30,8 @@ enum Task {
     Test(suite::TestFlags),
     /// Licences, banned and doubled crates, sources (installs cargo-deny into the cache if it is missing)
     Deny,
+    /// Build the real programs that the end-to-end tests and the benchmarks use, once, into the cache
+    Fetch(fetch::FetchFlags),
     /// Fuzz one parser for a while
     Fuzz(fuzz::FuzzFlags),
 }
@@ -37,12 +40,15 @@ const EXAMPLES: &str = "Examples:
   cargo xtask test                        what CI runs
   cargo xtask test -p kubevitals-tls      the same for one crate
   cargo xtask fuzz promtext --seconds 600
-  cargo xtask deny";
+  cargo xtask deny
+  cargo xtask fetch kubectl               kubectl as pinned, in the cache
+  cargo xtask fetch --list                what is built, and where";
 
 fn main() -> ExitCode {
     let done = match Xtask::parse().command {
         Task::Test(flags) => suite::run(&flags),
         Task::Deny => deny::run(),
+        Task::Fetch(flags) => fetch::run(&flags),
         Task::Fuzz(flags) => fuzz::run(&flags),
     };
     match done {
