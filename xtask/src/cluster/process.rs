@@ -51,24 +51,34 @@ impl Process {
     }
 }
 
+/// Longer than the kernel takes to write back what a killed process has mapped.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Ends them all and waits until they are gone.
 pub(crate) fn end(processes: &[Process]) -> Result<()> {
     for process in processes {
         process.kill()?;
     }
-    let patience = Duration::from_secs(60);
+    match await_end(processes, PATIENCE) {
+        Some(left) => bail!(
+            "process {} is still there {} s after it was killed",
+            left.pid,
+            PATIENCE.as_secs()
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Waits until all of them have ended; one that has not in that time.
+pub(crate) fn await_end(processes: &[Process], patience: Duration) -> Option<Process> {
     let started = Instant::now();
-    while let Some(left) = processes.iter().find(|process| process.is_alive()) {
-        if started.elapsed() > patience {
-            bail!(
-                "process {} is still there {} s after it was killed",
-                left.pid,
-                patience.as_secs()
-            );
+    loop {
+        let left = processes.iter().find(|process| process.is_alive());
+        if left.is_none() || started.elapsed() > patience {
+            return left.copied();
         }
         interrupt::settle(Duration::from_millis(20));
     }
-    Ok(())
 }
 
 /// Every process of which `matches` says yes, given its number.

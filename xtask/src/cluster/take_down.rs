@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -17,13 +18,20 @@ pub(crate) const GUEST_VARIABLE: &str = "KUBEVITALS_CLUSTER_FOLDER";
 
 /// Removes everything of this cluster and nothing else. Done again, it finds nothing to do. The lock must be held.
 pub(crate) fn remove(layout: &Layout) -> Result<()> {
-    let mut ours = holders(layout)?;
+    let mut holders = holders(layout)?;
     if let Some(state) = State::load(layout)
-        && !ours.contains(&state.holder)
+        && !holders.contains(&state.holder)
     {
-        ours.push(state.holder);
+        holders.push(state.holder);
     }
-    process::end(&ours)?;
+    // The holder first: the `unshare` that waits for it then collects it and ends by itself, or nearly.
+    let host = process::namespace("self", "pid");
+    let (outside, inside): (Vec<_>, Vec<_>) = holders
+        .into_iter()
+        .partition(|process| process::namespace(process.pid, "pid") == host);
+    process::end(&inside)?;
+    process::await_end(&outside, Duration::from_secs(1));
+    process::end(&outside)?;
     process::end(&guests(layout)?)?;
     network::disconnect(layout)?;
     cgroups::remove(&layout.cgroup())?;
