@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use crate::error::{E2eError, tail};
 
 /// What is shown of a program's output in an error.
-const MOST_OUTPUT: usize = 8 << 10;
+const MOST_OUTPUT: usize = 2 << 10;
 
 /// A program that ends with the test that started it, however that ends.
 #[derive(Debug)]

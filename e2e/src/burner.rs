@@ -95,7 +95,10 @@ mod tests {
 
     #[test]
     fn what_is_burnt_is_what_the_kernel_allows() {
-        let burner = Burner::new("b").cpu_millicores(200).memory_mebibytes(64).pod();
+        let burner = Burner::new("b")
+            .cpu_millicores(200)
+            .memory_mebibytes(64)
+            .pod();
         let container = &burner["spec"]["containers"][0];
         assert_eq!(container["resources"]["limits"], json!({"cpu": "200m"}));
         assert_eq!(container["env"][0]["value"], "yes");

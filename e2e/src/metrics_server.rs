@@ -1,5 +1,7 @@
 //! Go's metrics-server: the baseline that `kubectl top` and autoscalers know.
 
+use std::time::Duration;
+
 use crate::access::Rule;
 use crate::aggregation::AggregatedApi;
 use crate::background::Background;
@@ -12,8 +14,11 @@ const RULES: &[Rule] = &[
     Rule::watch(&["nodes", "pods"]),
 ];
 
-/// The shortest resolution that it takes.
-const RESOLUTION: &str = "--metric-resolution=10s";
+/// The shortest resolution that it takes, and it wants requests to kubelets to take less.
+const SHORTEST: [&str; 2] = ["--metric-resolution=10s", "--kubelet-request-timeout=5s"];
+
+/// How often it is looked at while it starts.
+const EVERY: Duration = Duration::from_millis(200);
 
 /// metrics-server as a process in the cluster's network, behind its `APIService`, with the rights of its own manifests and
 /// verified TLS on both sides.
@@ -48,15 +53,18 @@ impl MetricsServer {
                 cluster.authority().display()
             ),
             "--kubelet-preferred-address-types=InternalIP".to_owned(),
-            RESOLUTION.to_owned(),
-        ];
+        ]
+        .into_iter()
+        .chain(SHORTEST.map(str::to_owned))
+        .collect::<Vec<_>>();
         let output = namespace.folder().join("metrics-server.log");
         let program = cluster.program("metrics-server")?;
         let mut process = Background::start(&program, &arguments, &output)?;
         api.register(namespace, "metrics.k8s.io", "v1beta1").await?;
-        let available = api.available(namespace).await;
-        process.must_run()?;
-        available?;
+        tokio::select! {
+            available = api.available(namespace) => available?,
+            died = death_of(&mut process) => return Err(died),
+        }
         Ok(Self { process, api })
     }
 
@@ -71,5 +79,16 @@ impl MetricsServer {
         let ran_on = process.must_run();
         api.withdraw(namespace).await?;
         ran_on
+    }
+}
+
+/// Resolves once a process has ended.
+async fn death_of(process: &mut Background) -> E2eError {
+    let mut ticks = tokio::time::interval(EVERY);
+    loop {
+        ticks.tick().await;
+        if let Err(ended) = process.must_run() {
+            return ended;
+        }
     }
 }

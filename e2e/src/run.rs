@@ -37,8 +37,10 @@ pub(crate) fn name() -> &'static str {
 
 /// Notes how long the test of this thread took, if somebody wants to know.
 pub(crate) fn note_time(took: Duration) {
-    let (Some(file), Some(test)) = (std::env::var_os(TIMES_VARIABLE), std::thread::current().name().map(str::to_owned))
-    else {
+    let (Some(file), Some(test)) = (
+        std::env::var_os(TIMES_VARIABLE),
+        std::thread::current().name().map(str::to_owned),
+    ) else {
         return;
     };
     // In one write, so that tests do not write into each other's lines.

@@ -14,7 +14,7 @@ use crate::cluster::{self, Options, Running};
 use crate::fetch::{self, Program};
 use crate::interrupt;
 use crate::step::{Steps, cargo, shown};
-use crate::suite::E2E_PACKAGE;
+use crate::suite::E2E_TARGET;
 use crate::totals::Totals;
 
 /// What to run, and where
@@ -108,8 +108,16 @@ fn end(flags: &E2eFlags, running: Running) -> Result<()> {
 /// Builds the test binary and tells where it is.
 fn build() -> Result<PathBuf> {
     let mut build = cargo();
-    build.args(["test", "--locked", "--no-run", "--test=suite"]);
-    build.arg(format!("--package={E2E_PACKAGE}"));
+    // With the features of the whole workspace, as `cargo xtask test` builds it: of one package alone, cargo would compile
+    // much of what that package stands on once more.
+    build.args([
+        "test",
+        "--locked",
+        "--no-run",
+        "--workspace",
+        "--all-features",
+    ]);
+    build.arg(format!("--test={E2E_TARGET}"));
     build.arg("--message-format=json-render-diagnostics");
     let output = build
         .stdin(Stdio::null())
@@ -127,9 +135,9 @@ fn build() -> Result<PathBuf> {
 fn test_binary(messages: &str) -> Option<PathBuf> {
     messages.lines().find_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        let is_suite = message.pointer("/target/name")? == "suite";
+        let is_it = message.pointer("/target/name")? == E2E_TARGET;
         let path = message.get("executable")?.as_str()?;
-        is_suite.then(|| PathBuf::from(path))
+        is_it.then(|| PathBuf::from(path))
     })
 }
 
@@ -210,7 +218,10 @@ fn require_root() -> Result<()> {
 }
 
 fn require_go() -> Result<()> {
-    let version = Command::new("go").arg("version").stdin(Stdio::null()).output();
+    let version = Command::new("go")
+        .arg("version")
+        .stdin(Stdio::null())
+        .output();
     if !version.is_ok_and(|output| output.status.success()) {
         bail!("`cargo xtask e2e` needs Go, which builds Kubernetes: no working `go` is in PATH");
     }
@@ -226,10 +237,13 @@ mod tests {
         let messages = [
             r#"{"reason":"compiler-artifact","target":{"name":"kubevitals_e2e"},"executable":null}"#,
             r#"{"reason":"compiler-artifact","target":{"name":"xtask"},"executable":"/t/xtask"}"#,
-            r#"{"reason":"compiler-artifact","target":{"name":"suite"},"executable":"/t/suite-1"}"#,
+            r#"{"reason":"compiler-artifact","target":{"name":"e2e"},"executable":"/t/e2e-1"}"#,
             r#"{"reason":"build-finished","success":true}"#,
         ];
-        assert_eq!(test_binary(&messages.join("\n")), Some(PathBuf::from("/t/suite-1")));
+        assert_eq!(
+            test_binary(&messages.join("\n")),
+            Some(PathBuf::from("/t/e2e-1"))
+        );
         assert_eq!(test_binary(messages[0]), None);
         assert_eq!(test_binary(""), None);
     }
@@ -247,7 +261,8 @@ mod tests {
 
     #[test]
     fn the_output_of_a_program_is_counted() {
-        let result = "test result: FAILED. 4 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out";
+        let result =
+            "test result: FAILED. 4 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out";
         let mut command = Command::new("sh");
         command.args(["-c", &format!("echo '{result}'; exit 101")]);
         let (succeeded, totals) = counted(&mut command).unwrap();
@@ -259,7 +274,11 @@ mod tests {
     fn notes_of_tests_are_read_slowest_first_and_once() {
         let folder = tempfile::tempdir().unwrap();
         let times = folder.path().join("test-times");
-        fs::write(&times, "1.5 usage::quick\nnonsense\n20.25 usage::slow\n-1 bad\n").unwrap();
+        fs::write(
+            &times,
+            "1.5 usage::quick\nnonsense\n20.25 usage::slow\n-1 bad\n",
+        )
+        .unwrap();
         let found = noted(&times);
         assert_eq!(
             found,

@@ -102,7 +102,8 @@ impl Steps {
     }
 
     fn lines(&self) -> impl Iterator<Item = String> {
-        let line = |(name, took): &(String, Duration)| format!("{:>8.1} s  {name}", took.as_secs_f64());
+        let line =
+            |(name, took): &(String, Duration)| format!("{:>8.1} s  {name}", took.as_secs_f64());
         self.done.iter().map(line)
     }
 }

@@ -20,8 +20,11 @@ pub(crate) struct TestFlags {
     filter: Option<String>,
 }
 
-/// The package whose tests need a real cluster: `cargo xtask e2e` runs them.
+/// The package of the end-to-end tests.
 pub(crate) const E2E_PACKAGE: &str = "kubevitals-e2e";
+
+/// The test binary that needs a real cluster: `cargo xtask e2e` runs it, and its manifest says that `cargo test` does not.
+pub(crate) const E2E_TARGET: &str = "e2e";
 
 pub(crate) fn run(flags: &TestFlags) -> Result<()> {
     let mut steps = Steps::default();
@@ -40,11 +43,7 @@ fn all(flags: &TestFlags, steps: &mut Steps) -> Result<Totals> {
     steps.step("formatting", || {
         step::run(cargo().args(["fmt", "--all", "--check"]))
     })?;
-    steps.step("lints", || {
-        let mut clippy = cargo();
-        clippy.args(["clippy", "--locked", "--all-targets", "--all-features"]);
-        step::run(packages(&mut clippy, flags).args(["--", "-D", "warnings"]))
-    })?;
+    steps.step("lints", || lints(flags).iter_mut().try_for_each(step::run))?;
     if flags.package.is_empty() {
         // Everything above and below is built with all features: the program without any must build too.
         steps.step("no features", || {
@@ -71,16 +70,16 @@ fn all(flags: &TestFlags, steps: &mut Steps) -> Result<Totals> {
 }
 
 fn tests(flags: &TestFlags) -> Result<Totals> {
-    let mut totals = Totals::default();
-    let mut failed = Vec::new();
-    for mut command in hermetic(flags) {
-        if !counted(&mut command, &mut totals)? {
-            failed.push(shown(&command));
-        }
+    let mut test = cargo();
+    test.args(["test", "--locked", "--all-features", "--no-fail-fast"]);
+    packages(&mut test, flags);
+    if let Some(filter) = &flags.filter {
+        test.args(["--", filter]);
     }
-    if !failed.is_empty() {
+    let (succeeded, totals) = counted(&mut test)?;
+    if !succeeded {
         println!("{totals}");
-        bail!("{} failed", failed.join(", "));
+        bail!("{} failed", shown(&test));
     }
     if totals.passed == 0 {
         bail!("no test matched: nothing was tested");
@@ -88,45 +87,30 @@ fn tests(flags: &TestFlags) -> Result<Totals> {
     Ok(totals)
 }
 
-/// The commands that run all hermetic tests. The suite of [`E2E_PACKAGE`] is not among them: it needs a real cluster. Its
-/// helpers have tests that need none, so its library is tested like any other.
-fn hermetic(flags: &TestFlags) -> Vec<Command> {
-    let command = || {
-        let mut test = cargo();
-        test.args(["test", "--locked", "--all-features", "--no-fail-fast"]);
-        test
-    };
-    let mut commands = Vec::new();
-    let others: Vec<&String> = flags.package.iter().filter(|name| *name != E2E_PACKAGE).collect();
-    if flags.package.is_empty() {
-        let mut test = command();
-        test.arg("--workspace").arg(format!("--exclude={E2E_PACKAGE}"));
-        commands.push(test);
-    } else if !others.is_empty() {
-        let mut test = command();
-        test.args(others.iter().map(|name| format!("--package={name}")));
-        commands.push(test);
-    }
-    if flags.package.is_empty() || flags.package.iter().any(|name| name == E2E_PACKAGE) {
-        let mut test = command();
-        test.arg(format!("--package={E2E_PACKAGE}")).arg("--lib");
-        commands.push(test);
-    }
-    if let Some(filter) = &flags.filter {
-        for test in &mut commands {
-            test.args(["--", filter]);
-        }
-    }
-    commands
+/// The lints of everything that is to be tested. The end-to-end tests run elsewhere, and are held to the same here: as
+/// a target that `cargo test` leaves alone, `--all-targets` does not hold them.
+fn lints(flags: &TestFlags) -> Vec<Command> {
+    let with_e2e = flags.package.is_empty() || flags.package.iter().any(|name| name == E2E_PACKAGE);
+    let targets = ["--all-targets".to_owned(), format!("--test={E2E_TARGET}")];
+    let kinds = targets.iter().take(if with_e2e { 2 } else { 1 });
+    kinds
+        .map(|target| {
+            let mut clippy = cargo();
+            clippy.args(["clippy", "--locked", "--all-features", target]);
+            packages(&mut clippy, flags).args(["--", "-D", "warnings"]);
+            clippy
+        })
+        .collect()
 }
 
-/// Runs a test command, passing its output on while counting; tells whether it succeeded.
-fn counted(command: &mut Command, totals: &mut Totals) -> Result<bool> {
+/// Runs the test command, passing its output on while counting.
+fn counted(command: &mut Command) -> Result<(bool, Totals)> {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot start {}", shown(command)))?;
+    let mut totals = Totals::default();
     if let Some(output) = child.stdout.take() {
         for line in BufReader::new(output).lines() {
             let line = line.context("reading the output of the tests")?;
@@ -134,7 +118,7 @@ fn counted(command: &mut Command, totals: &mut Totals) -> Result<bool> {
             totals.add_line(&line);
         }
     }
-    Ok(child.wait()?.success())
+    Ok((child.wait()?.success(), totals))
 }
 
 fn packages<'a>(command: &'a mut Command, flags: &TestFlags) -> &'a mut Command {
@@ -148,29 +132,29 @@ fn packages<'a>(command: &'a mut Command, flags: &TestFlags) -> &'a mut Command 
 mod tests {
     use super::*;
 
-    fn commands(package: &[&str], filter: Option<&str>) -> Vec<String> {
+    fn linted(package: &[&str]) -> Vec<String> {
         let flags = TestFlags {
             package: package.iter().map(|name| (*name).to_owned()).collect(),
-            filter: filter.map(str::to_owned),
+            filter: None,
         };
-        let start = "test --locked --all-features --no-fail-fast ";
         let rest = |command: &Command| {
             let shown = shown(command);
-            let (_, rest) = shown.split_once(start).unwrap();
-            rest.to_owned()
+            let (_, rest) = shown.split_once("--all-features ").unwrap();
+            rest.trim_end_matches(" -- -D warnings").to_owned()
         };
-        hermetic(&flags).iter().map(rest).collect()
+        lints(&flags).iter().map(rest).collect()
     }
 
     #[test]
-    fn the_suite_that_needs_a_real_cluster_is_left_out_and_its_helpers_are_not() {
-        let everything = ["--workspace --exclude=kubevitals-e2e", "--package=kubevitals-e2e --lib"];
-        assert_eq!(commands(&[], None), everything);
-        assert_eq!(commands(&["kubevitals-e2e"], None), everything[1..]);
+    fn the_tests_that_need_a_real_cluster_are_linted_though_not_run() {
         assert_eq!(
-            commands(&["kubevitals-e2e", "kubevitals-tls"], Some("name")),
-            ["--package=kubevitals-tls -- name", "--package=kubevitals-e2e --lib -- name"]
+            linted(&[]),
+            ["--all-targets --workspace", "--test=e2e --workspace"]
         );
-        assert_eq!(commands(&["kubevitals-tls"], None), ["--package=kubevitals-tls"]);
+        assert_eq!(
+            linted(&["kubevitals-tls"]),
+            ["--all-targets --package=kubevitals-tls"]
+        );
+        assert_eq!(linted(&["kubevitals-e2e"]).len(), 2);
     }
 }

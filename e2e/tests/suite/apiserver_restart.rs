@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams};
-use kubevitals_e2e::{Cluster, E2eError, TestNamespace};
+use kubevitals_e2e::{Cluster, TestNamespace};
 use kubevitals_model::Timestamp;
 use kubevitals_watch::{
     Change, KubeTransport, Mirror, PodBrief, Server, StreamSpec, Subscription, What,
@@ -119,7 +119,7 @@ async fn listed(namespace: &TestNamespace) -> BTreeSet<[String; 3]> {
 }
 
 #[tokio::test]
-async fn a_restart_of_the_api_server_loses_nothing() -> Result<(), E2eError> {
+async fn a_restart_of_the_api_server_loses_nothing() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
     let alone = cluster.exclusive().await;
     let namespace = cluster.namespace("restart").await?;
@@ -215,5 +215,5 @@ async fn a_restart_of_the_api_server_loses_nothing() -> Result<(), E2eError> {
         "the stream did not notice: {state:?}"
     );
     assert_eq!(state.lagged, 0, "{state:?}");
-    namespace.finish().await
+    Ok(namespace.finish().await?)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use http::StatusCode;
 use k8s_openapi::api::core::v1::Pod;
-use kubevitals_e2e::{Burner, Cluster, E2eError, Kubelet, Rule, is_ready};
+use kubevitals_e2e::{Burner, Cluster, Kubelet, Rule, is_ready};
 use kubevitals_model::ContainerKey;
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ const MAY_READ_STATS: &[Rule] = &[Rule::get(&["nodes/stats"])];
 const WITHOUT_TIMESTAMP: [&str; 2] = ["container_start_time_seconds", "resource_scrape_error"];
 
 #[tokio::test]
-async fn resource_metrics_have_the_known_series_with_timestamps() -> Result<(), E2eError> {
+async fn resource_metrics_have_the_known_series_with_timestamps() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
     let _turn = cluster.shared().await;
     let namespace = cluster.namespace("facts").await?;
@@ -61,11 +61,11 @@ async fn resource_metrics_have_the_known_series_with_timestamps() -> Result<(), 
         };
         assert_eq!(series.labels, scope, "{series:?}");
     }
-    namespace.finish().await
+    Ok(namespace.finish().await?)
 }
 
 #[tokio::test]
-async fn the_summary_is_readable_with_nodes_stats() -> Result<(), E2eError> {
+async fn the_summary_is_readable_with_nodes_stats() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
     let _turn = cluster.shared().await;
     let namespace = cluster.namespace("summary").await?;
@@ -80,11 +80,11 @@ async fn the_summary_is_readable_with_nodes_stats() -> Result<(), E2eError> {
     assert!(node["cpu"]["usageCoreNanoSeconds"].is_u64(), "{node}");
     assert!(node["memory"]["workingSetBytes"].is_u64(), "{node}");
     assert!(summary["pods"].is_array(), "{summary}");
-    namespace.finish().await
+    Ok(namespace.finish().await?)
 }
 
 #[tokio::test]
-async fn who_may_not_is_refused() -> Result<(), E2eError> {
+async fn who_may_not_is_refused() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
     let _turn = cluster.shared().await;
     let namespace = cluster.namespace("refused").await?;
@@ -102,5 +102,5 @@ async fn who_may_not_is_refused() -> Result<(), E2eError> {
         scraper.get("/stats/summary").await?.status,
         StatusCode::FORBIDDEN
     );
-    namespace.finish().await
+    Ok(namespace.finish().await?)
 }

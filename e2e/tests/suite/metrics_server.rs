@@ -28,7 +28,7 @@ async fn top(namespace: &TestNamespace, pod: &str) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn kubectl_top_shows_a_burner_through_metrics_server() -> Result<(), E2eError> {
+async fn kubectl_top_shows_a_burner_through_metrics_server() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
     let _turn = cluster.shared().await;
     let namespace = cluster.namespace("top").await?;
@@ -51,5 +51,5 @@ async fn kubectl_top_shows_a_burner_through_metrics_server() -> Result<(), E2eEr
     .await?;
     assert_within_a_tenth("millicores", millicores, 200, &"kubectl top");
     server.stop(&namespace).await?;
-    namespace.finish().await
+    Ok(namespace.finish().await?)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::Api;
 use kube::api::DeleteParams;
-use kubevitals_e2e::{Burner, Cluster, E2eError};
+use kubevitals_e2e::{Burner, Cluster};
 use kubevitals_watch::{
     KubeTransport, Pod, PodPhase, Server, StreamSpec, Subscription, Update, What,
 };
@@ -29,7 +29,7 @@ async fn next_state(updates: &mut Subscription<Pod>) -> Option<Arc<Pod>> {
 }
 
 #[tokio::test]
-async fn a_pod_is_seen_from_its_creation_to_its_end() -> Result<(), E2eError> {
+async fn a_pod_is_seen_from_its_creation_to_its_end() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
     let _turn = cluster.shared().await;
     let namespace = cluster.namespace("life").await?;
@@ -75,5 +75,5 @@ async fn a_pod_is_seen_from_its_creation_to_its_end() -> Result<(), E2eError> {
     seen.retain(|state| state != "deleting");
     assert_eq!(seen, ["Pending", "scheduled", "Running", "Succeeded"]);
     assert!(pods.objects().is_empty());
-    namespace.finish().await
+    Ok(namespace.finish().await?)
 }
