@@ -236,7 +236,7 @@ pub(crate) fn up(options: &Options) -> Result<Running> {
     let up = match bring_up.run() {
         Err(error) if !is_interrupt(&error) => {
             println!("error: {error:#}");
-            clean_after_failure(&layout)?;
+            clean_after(&error, &layout)?;
             clock.tell("once more, from the start");
             bring_up.run()
         }
@@ -245,7 +245,7 @@ pub(crate) fn up(options: &Options) -> Result<Running> {
     let up = match up {
         Ok(up) => up,
         Err(error) => {
-            clean_after_failure(&layout)?;
+            clean_after(&error, &layout)?;
             return Err(error);
         }
     };
@@ -277,6 +277,7 @@ fn remove(layout: &Layout) -> Result<()> {
     let _lock = lock(layout)?;
     let was_there = take_down::is_there(layout)?;
     take_down::remove(layout).with_context(|| format!("removing cluster {}", layout.name))?;
+    let _ = fs::remove_dir_all(layout.failed_logs());
     let done = if was_there {
         "is removed"
     } else {
@@ -375,11 +376,11 @@ fn runs(layout: &Layout, component: Component) -> Result<bool> {
         .any(|one| one.name == component.name() && one.ended.is_none()))
 }
 
-/// The logs stay, beside the folder, until the next failure.
-fn clean_after_failure(layout: &Layout) -> Result<()> {
+/// The logs stay, beside the folder, until the next failure or a `down`.
+fn clean_after(failure: &anyhow::Error, layout: &Layout) -> Result<()> {
     let kept = layout.failed_logs();
     let _ = fs::remove_dir_all(&kept);
-    if fs::rename(layout.path("logs"), &kept).is_ok() {
+    if !is_interrupt(failure) && fs::rename(layout.path("logs"), &kept).is_ok() {
         println!("the logs are kept in {}", kept.display());
     }
     take_down::remove(layout).context("removing what had been started")

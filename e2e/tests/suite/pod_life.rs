@@ -19,7 +19,7 @@ async fn next_state(updates: &mut Subscription<Pod>) -> Option<Arc<Pod>> {
     loop {
         let update = in_time("a change of the pod", updates.next()).await;
         match update.expect("the stream runs") {
-            Update::Resync(all) => assert!(all.objects.is_empty(), "the namespace is new: {all:?}"),
+            Update::Resync(again) => panic!("all is told once: {again:?}"),
             Update::Change(change) => match change.what {
                 What::Added(now) | What::Modified { now, .. } => return Some(now),
                 What::Deleted(_) => return None,
@@ -36,7 +36,12 @@ async fn a_pod_is_seen_from_its_creation_to_its_end() -> anyhow::Result<()> {
     let server = Server::new(KubeTransport::new(cluster.config()).unwrap());
     let pods = server.watch(StreamSpec::<Pod>::new("pods").namespace(namespace.name()));
     let mut updates = pods.subscribe();
-    assert!(in_time("the first list", pods.synced()).await);
+    // Taken before the pod is made: whoever asks later is told the pod as it is by then.
+    let first = in_time("the first list", updates.next()).await;
+    let Some(Update::Resync(all)) = first else {
+        panic!("all is told first: {first:?}");
+    };
+    assert!(all.objects.is_empty(), "the namespace is new: {all:?}");
 
     namespace
         .apply(&Burner::script("mortal", UNTIL_TOLD))

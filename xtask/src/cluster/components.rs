@@ -133,6 +133,8 @@ fn api_server(layout: &Layout, addresses: Addresses, pki: &Pki) -> Vec<String> {
     let key = |name, file| flag(name, pki.key(file).display());
     vec![
         flag("etcd-servers", "http://127.0.0.1:2379"),
+        // Without it open watches hold up a stop for the whole request timeout.
+        flag("shutdown-watch-termination-grace-period", "1s"),
         flag("bind-address", "0.0.0.0"),
         flag("secure-port", API_PORT),
         flag("advertise-address", addresses.node()),
@@ -158,6 +160,8 @@ fn api_server(layout: &Layout, addresses: Addresses, pki: &Pki) -> Vec<String> {
         key("kubelet-client-key", "apiserver-kubelet-client"),
         flag("kubelet-preferred-address-types", "InternalIP"),
         flag("enable-aggregator-routing", true),
+        // At its end it closes watches, and does not wait a minute for those who hold them to go.
+        flag("shutdown-watch-termination-grace-period", "1s"),
         certificate("requestheader-client-ca-file", "front-proxy-ca"),
         flag("requestheader-allowed-names", FRONT_PROXY_CLIENT),
         flag("requestheader-username-headers", "X-Remote-User"),
@@ -183,6 +187,9 @@ fn controller_manager(layout: &Layout, addresses: Addresses, pki: &Pki) -> Vec<S
         flag("cluster-cidr", addresses.pods()),
         flag("service-cluster-ip-range", addresses.services()),
         flag("horizontal-pod-autoscaler-sync-period", "5s"),
+        // A service account is asked for by each controller at the start: at the usual rate that takes five seconds.
+        flag("kube-api-qps", 200),
+        flag("kube-api-burst", 400),
     ]);
     flags
 }

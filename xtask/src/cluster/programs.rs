@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::components::Component;
+use crate::fetch::{self, Package, Program};
 
 /// The paths of everything that a cluster runs.
 #[derive(Debug, Clone)]
@@ -15,24 +16,20 @@ pub(crate) struct Programs {
     pub(crate) cni_plugins: PathBuf,
 }
 
+/// Where administrators' programs are, whatever the caller's `PATH` says: containerd looks for runc, kubelet and proxy for iptables.
+pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 impl Programs {
-    /// Fetches what is missing.
+    /// Installs and builds what is missing.
     pub(crate) fn fetch() -> Result<Self> {
-        let built =
-            |name: &str| -> Result<PathBuf> { Ok(PathBuf::from("/tmp/kv/go-out").join(name)) };
+        fetch::debian(&Package::ALL)?;
         let components = Component::ALL
             .into_iter()
-            .map(|component| {
-                let path = match component {
-                    Component::Containerd => installed("containerd")?,
-                    _ => built(component.name())?,
-                };
-                Ok((component, path))
-            })
+            .map(|component| Ok((component, fetched(component)?)))
             .collect::<Result<_>>()?;
         Ok(Self {
             components,
-            kubectl: built("kubectl")?,
+            kubectl: fetch::program(Program::Kubectl)?,
             busybox: installed("busybox")?,
             cni_plugins: PathBuf::from("/usr/lib/cni"),
         })
@@ -46,17 +43,21 @@ impl Programs {
     }
 }
 
-/// Where administrators' programs are, whatever the caller's `PATH` says.
-pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+fn fetched(component: Component) -> Result<PathBuf> {
+    fetch::program(match component {
+        Component::Containerd => return installed("containerd"),
+        Component::Etcd => Program::Etcd,
+        Component::ApiServer => Program::KubeApiserver,
+        Component::ControllerManager => Program::KubeControllerManager,
+        Component::Scheduler => Program::KubeScheduler,
+        Component::Proxy => Program::KubeProxy,
+        Component::Kubelet => Program::Kubelet,
+    })
+}
 
 fn installed(name: &str) -> Result<PathBuf> {
-    let found = PATH
-        .split(':')
+    PATH.split(':')
         .map(|folder| Path::new(folder).join(name))
-        .find(|path| path.is_file());
-    let Some(path) = found else {
-        bail!("{name} is not installed");
-    };
-    path.canonicalize()
-        .with_context(|| format!("resolving {name}"))
+        .find(|path| path.is_file())
+        .with_context(|| format!("{name} is not installed"))
 }

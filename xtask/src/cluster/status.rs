@@ -111,6 +111,10 @@ impl Status {
                     .push(format!("{} was not started", component.name())),
             }
         }
+        // With a part missing the others can only be slow to complain.
+        if !self.problems.is_empty() {
+            return Ok(());
+        }
         let description = Description::load(layout)?;
         self.api_server = Some(description.api_server.clone());
         self.kubeconfig = Some(description.kubeconfig.display().to_string());

@@ -61,7 +61,7 @@ impl Package {
             Self::Containerd => &["containerd", "containerd-shim-runc-v2", "ctr"],
             Self::Runc => &["runc"],
             Self::CniPlugins => &[
-                "/usr/lib/cni/bridge",
+                "/usr/lib/cni/ptp",
                 "/usr/lib/cni/host-local",
                 "/usr/lib/cni/loopback",
                 "/usr/lib/cni/portmap",
@@ -70,7 +70,7 @@ impl Package {
             Self::Iptables => &["iptables"],
             Self::Iproute2 => &["ip"],
             Self::Conntrack => &["conntrack"],
-            Self::UtilLinux => &["nsenter"],
+            Self::UtilLinux => &["nsenter", "unshare"],
         }
     }
 
