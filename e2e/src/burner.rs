@@ -45,7 +45,8 @@ impl Burner {
 
     /// The pod, as a manifest.
     pub fn pod(&self) -> Value {
-        let (burn, limits) = match self.cpu_millicores {
+        // Requested as well as limited: on a busy machine it must get its share, not only not more.
+        let (burn, cpu) = match self.cpu_millicores {
             Some(millicores) => ("yes", json!({"cpu": format!("{millicores}m")})),
             None => ("no", json!({})),
         };
@@ -58,7 +59,7 @@ impl Burner {
                 {"name": "BURN", "value": burn},
                 {"name": "HOLD_BYTES", "value": held.to_string()},
             ],
-            "resources": {"requests": {"cpu": "10m", "memory": "8Mi"}, "limits": limits},
+            "resources": {"requests": cpu, "limits": cpu},
         });
         pod(&self.name, "Always", &container)
     }
@@ -100,7 +101,9 @@ mod tests {
             .memory_mebibytes(64)
             .pod();
         let container = &burner["spec"]["containers"][0];
-        assert_eq!(container["resources"]["limits"], json!({"cpu": "200m"}));
+        for amount in ["requests", "limits"] {
+            assert_eq!(container["resources"][amount], json!({"cpu": "200m"}));
+        }
         assert_eq!(container["env"][0]["value"], "yes");
         assert_eq!(container["env"][1]["value"], "67108864");
         let idle = Burner::new("i").pod();

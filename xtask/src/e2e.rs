@@ -1,5 +1,6 @@
 //! `cargo xtask e2e`: the tests that need a real control plane and a real node.
 
+use std::cmp::Reverse;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -29,6 +30,9 @@ pub(crate) struct E2eFlags {
     /// Run against a cluster that stands (`cargo xtask cluster up --name NAME`) and leave it so
     #[arg(long, value_name = "NAME", conflicts_with = "keep")]
     cluster: Option<String>,
+    /// Passed on to the test runner: `-- --nocapture`
+    #[arg(last = true, value_name = "ARGUMENT")]
+    runner: Vec<String>,
 }
 
 /// The cluster of a run that is not told another.
@@ -77,6 +81,7 @@ fn all(flags: &E2eFlags, steps: &mut Steps) -> Result<Totals> {
             .arg(&tests)
             .arg(THREADS)
             .args(&flags.filter)
+            .args(&flags.runner)
             .env(TIMES_VARIABLE, &times)
             .env("KUBEVITALS_E2E_METRICS_SERVER", &metrics_server)
             .env("KUBEVITALS_E2E_XTASK", std::env::current_exe()?);
@@ -85,14 +90,14 @@ fn all(flags: &E2eFlags, steps: &mut Steps) -> Result<Totals> {
     for (name, took) in noted(&times) {
         steps.note(&format!("test {name}"), took);
     }
-    let ended = steps.step("cluster down", || end(flags, running));
+    let ended = steps.step("cluster down", || end(flags, &running));
     let totals = totals?;
     ended?;
     Ok(totals)
 }
 
 /// Removes the cluster, unless it is to stay.
-fn end(flags: &E2eFlags, running: Running) -> Result<()> {
+fn end(flags: &E2eFlags, running: &Running) -> Result<()> {
     if let Some(name) = &flags.cluster {
         println!("cluster {name} was there before and stays");
         return Ok(());
@@ -200,7 +205,7 @@ fn noted(times: &Path) -> Vec<(String, Duration)> {
     // A cluster that stays keeps its folder: the next run notes its own.
     let _ = fs::remove_file(times);
     let mut found: Vec<(String, Duration)> = text.lines().filter_map(note).collect();
-    found.sort_by(|left, right| right.1.cmp(&left.1));
+    found.sort_by_key(|(_, took)| Reverse(*took));
     found
 }
 

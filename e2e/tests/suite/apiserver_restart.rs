@@ -210,6 +210,7 @@ async fn a_restart_of_the_api_server_loses_nothing() -> anyhow::Result<()> {
         assert_eq!(view, fresh);
     }
     let state = pods.state();
+    println!("{pairs} pairs; connections ended: {:?}", state.restarts);
     assert!(
         !state.restarts.is_empty(),
         "the stream did not notice: {state:?}"

@@ -1,8 +1,9 @@
 //! What must hold on a real control plane and a real node. Run it with `cargo xtask e2e`.
 #![expect(
     clippy::panic,
+    clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a test fails by panicking"
+    reason = "a test fails by panicking; what it says is captured, and shown if it fails"
 )]
 
 mod apiserver_restart;
@@ -26,11 +27,12 @@ async fn in_time<T>(what: &str, event: impl Future<Output = T>) -> T {
 #[track_caller]
 fn assert_within_a_tenth(what: &str, measured: u64, truth: u64, context: &dyn Debug) {
     let tolerated = truth / 10;
+    println!("{what}: {measured} for {truth}");
     assert!(
         measured.abs_diff(truth) <= tolerated,
         "{what}: {measured} is not {truth} ± {tolerated}; {context:?}"
     );
 }
 
-/// Long enough for a rate not to be the noise of two scheduler ticks.
-const SHORTEST_WINDOW: Duration = Duration::from_secs(5);
+/// Long enough for a moment in which others had the processor not to count for much.
+const SHORTEST_WINDOW: Duration = Duration::from_secs(10);

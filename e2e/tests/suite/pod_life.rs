@@ -16,15 +16,13 @@ const UNTIL_TOLD: &str = "while [ ! -e /told ]; do sleep 0.1; done";
 
 /// The next state of the pod; `None` once it is gone.
 async fn next_state(updates: &mut Subscription<Pod>) -> Option<Arc<Pod>> {
-    loop {
-        let update = in_time("a change of the pod", updates.next()).await;
-        match update.expect("the stream runs") {
-            Update::Resync(again) => panic!("all is told once: {again:?}"),
-            Update::Change(change) => match change.what {
-                What::Added(now) | What::Modified { now, .. } => return Some(now),
-                What::Deleted(_) => return None,
-            },
-        }
+    let update = in_time("a change of the pod", updates.next()).await;
+    match update.expect("the stream runs") {
+        Update::Resync(again) => panic!("all is told once: {again:?}"),
+        Update::Change(change) => match change.what {
+            What::Added(now) | What::Modified { now, .. } => Some(now),
+            What::Deleted(_) => None,
+        },
     }
 }
 

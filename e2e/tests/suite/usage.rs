@@ -1,5 +1,7 @@
 //! A container's usage is what the kernel was told to allow, as our parser and our rates see it on the real kubelet.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Pod;
 use kubevitals_e2e::{Burner, Cluster, Kubelet, Rule, is_ready};
 use kubevitals_model::{BytesSample, ContainerKey, CpuSample, rate_between};
@@ -8,6 +10,9 @@ use crate::{SHORTEST_WINDOW, assert_within_a_tenth};
 
 /// All that a scraper needs.
 const MAY_SCRAPE: &[Rule] = &[Rule::get(&["nodes/metrics"])];
+
+/// What did not grow for so long is complete.
+const SETTLING: Duration = Duration::from_secs(5);
 
 const MILLICORE: u64 = 1_000_000;
 const MEBIBYTE: u64 = 1 << 20;
@@ -55,7 +60,7 @@ async fn a_pod_that_holds_64_mebibytes_is_seen_with_them() -> anyhow::Result<()>
         .watch_metrics("a settled memory of the holder", |metrics| {
             let now = metrics.container(&key)?.memory?;
             let before = *earlier.get_or_insert(now);
-            if now.at.since(before.at)? < SHORTEST_WINDOW {
+            if now.at.since(before.at)? < SETTLING {
                 return None;
             }
             earlier = Some(now);
