@@ -50,6 +50,15 @@ pub struct Exclusive {
     _turn: RwLockWriteGuard<'static, ()>,
 }
 
+/// How a component is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// It is asked to, and finishes what it is at.
+    Ask,
+    /// It has no time to finish anything.
+    Kill,
+}
+
 /// What `kubectl` said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KubectlOutput {
@@ -182,12 +191,18 @@ impl Cluster {
 
     /// Stops a component (`kube-apiserver`, `kubelet`, …), starts it again and waits until it answers. Who asks must be
     /// alone.
-    pub async fn restart(&self, _alone: &Exclusive, component: &str) -> Result<(), E2eError> {
-        let arguments = ["cluster", "restart", component, "--name", self.name()];
-        run_to_end(&self.program("xtask")?, &arguments)
-            .await?
-            .succeeded()
-            .map(drop)
+    pub async fn restart(
+        &self,
+        _alone: &Exclusive,
+        component: &str,
+        how: Stop,
+    ) -> Result<(), E2eError> {
+        let mut arguments = vec!["cluster", "restart", component, "--name", self.name()];
+        if how == Stop::Kill {
+            arguments.push("--kill");
+        }
+        let output = run_to_end(&self.program("xtask")?, &arguments).await?;
+        output.succeeded().map(drop)
     }
 
     /// Runs `kubectl` as an administrator.

@@ -55,7 +55,7 @@ pub use access::{Access, Rule};
 pub use aggregation::AggregatedApi;
 pub use background::Background;
 pub use burner::Burner;
-pub use cluster::{CLUSTER_VARIABLE, Cluster, Exclusive, KubectlOutput, Shared};
+pub use cluster::{CLUSTER_VARIABLE, Cluster, Exclusive, KubectlOutput, Shared, Stop};
 pub use error::E2eError;
 pub use kubelet::{Answer, Kubelet};
 pub use metrics_server::MetricsServer;

@@ -22,9 +22,10 @@ mod state;
 mod status;
 mod take_down;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::net::Ipv4Addr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -83,6 +84,17 @@ enum ClusterCommand {
         component: String,
         #[command(flatten)]
         name: Name,
+        /// Kill it instead of asking it to end
+        #[arg(long)]
+        kill: bool,
+    },
+    /// Run a program in the cluster's network, with its kubectl and kubeconfig
+    Exec {
+        #[command(flatten)]
+        name: Name,
+        /// The program and its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
     },
     /// Build our own program statically and import it as kubevitals.test/kubevitals:dev
     Image(Name),
@@ -184,6 +196,12 @@ pub(crate) fn run(flags: &ClusterFlags) -> Result<()> {
                 name: name.name.clone(),
                 tied: false,
             })?;
+            println!(
+                "node {} at {}; {}",
+                running.node_name,
+                running.node_address,
+                running.kubectl.display()
+            );
             println!("export KUBECONFIG={}", running.kubeconfig.display());
             Ok(())
         }
@@ -200,7 +218,12 @@ pub(crate) fn run(flags: &ClusterFlags) -> Result<()> {
             }
             Ok(())
         }
-        ClusterCommand::Restart { component, name } => restart(&name.name, component),
+        ClusterCommand::Restart {
+            component,
+            name,
+            kill,
+        } => restart(&name.name, component, *kill),
+        ClusterCommand::Exec { name, words } => exec(&attach(&name.name)?, words),
         ClusterCommand::Image(name) => attach(&name.name)?.import_kubevitals(),
         ClusterCommand::Hold { folder } => holder::hold(&Layout::at(folder)?),
     }
@@ -288,7 +311,7 @@ fn remove(layout: &Layout) -> Result<()> {
 }
 
 /// Stops a component, waits until it is gone, starts it again and waits until it answers.
-pub(crate) fn restart(name: &str, component: &str) -> Result<()> {
+fn restart(name: &str, component: &str, kill: bool) -> Result<()> {
     /// An API server finishes open requests first, watches among them.
     const GRACE: Duration = Duration::from_secs(90);
     let layout = Layout::of(name)?;
@@ -305,9 +328,9 @@ pub(crate) fn restart(name: &str, component: &str) -> Result<()> {
         name: component.name().to_owned(),
         at_once,
     };
-    control::ask(&layout.folder, &stop(false))?;
+    control::ask(&layout.folder, &stop(kill))?;
     let asked = Instant::now();
-    let mut killed = false;
+    let mut killed = kill;
     while runs(&layout, component)? {
         if !killed && asked.elapsed() > GRACE {
             clock.tell(&format!("{} does not end: killing it", component.name()));
@@ -332,6 +355,19 @@ pub(crate) fn restart(name: &str, component: &str) -> Result<()> {
     bring_up::wait_ready(&asker, component)?;
     clock.tell(&format!("{} is ready", component.name()));
     Ok(())
+}
+
+/// Becomes that program. Returns only if it cannot.
+fn exec(running: &Running, words: &[OsString]) -> Result<()> {
+    let (program, arguments) = words.split_first().context("no program was named")?;
+    let mut command = running.command(program);
+    let own = running.kubectl.parent().map(Path::to_path_buf);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = own.into_iter().chain(std::env::split_paths(&path));
+    command
+        .args(arguments)
+        .env("PATH", std::env::join_paths(folders)?);
+    Err(command.exec()).context("cannot start nsenter")
 }
 
 /// A cluster that is up already.

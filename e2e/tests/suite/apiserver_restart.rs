@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams};
-use kubevitals_e2e::{Cluster, TestNamespace};
+use kubevitals_e2e::{Cluster, Stop, TestNamespace};
 use kubevitals_model::Timestamp;
 use kubevitals_watch::{
     Change, KubeTransport, Mirror, PodBrief, Server, StreamSpec, Subscription, What,
@@ -120,9 +120,18 @@ async fn listed(namespace: &TestNamespace) -> BTreeSet<[String; 3]> {
 
 #[tokio::test]
 async fn a_restart_of_the_api_server_loses_nothing() -> anyhow::Result<()> {
+    nothing_is_lost("restart", Stop::Ask).await
+}
+
+#[tokio::test]
+async fn a_crash_of_the_api_server_loses_nothing() -> anyhow::Result<()> {
+    nothing_is_lost("crash", Stop::Kill).await
+}
+
+async fn nothing_is_lost(name: &str, stop: Stop) -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
     let alone = cluster.exclusive().await;
-    let namespace = cluster.namespace("restart").await?;
+    let namespace = cluster.namespace(name).await?;
     let server = Server::new(KubeTransport::new(cluster.config()).unwrap());
     let pods = server.watch(StreamSpec::<PodBrief>::new("pods").namespace(namespace.name()));
     let mut updates = pods.subscribe();
@@ -139,7 +148,7 @@ async fn a_restart_of_the_api_server_loses_nothing() -> anyhow::Result<()> {
     // While the server goes and comes back, one pod of each pair stays until it is back, the other goes at once.
     let is_back = Cell::new(false);
     let restart = async {
-        let restarted = cluster.restart(&alone, "kube-apiserver").await;
+        let restarted = cluster.restart(&alone, "kube-apiserver", stop).await;
         is_back.set(true);
         restarted
     };

@@ -1,5 +1,7 @@
 //! Container images without a container engine: a tar that `ctr images import` takes.
 
+use std::fmt::Write;
+
 use anyhow::{Context, Result};
 use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::json;
@@ -112,11 +114,12 @@ fn put(header: &mut [u8; BLOCK], at: usize, room: usize, value: &[u8]) -> Result
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    digest(&SHA256, bytes)
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    let mut hex = String::new();
+    for byte in digest(&SHA256, bytes).as_ref() {
+        // Writing to a string cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex
 }
 
 /// As container runtimes call this machine's.
@@ -130,7 +133,7 @@ fn architecture() -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::Write as _;
     use std::process::{Command, Stdio};
 
     use super::*;

@@ -47,7 +47,7 @@ pub(crate) struct Leash {
 }
 
 /// The control plane on a busy machine of two cores.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Lines of a log that tell why its program ended.
 const TAIL: usize = 25;
@@ -129,7 +129,7 @@ impl BringUp<'_> {
 
     fn start_holder(&self) -> Result<(Process, Leash)> {
         let log = fs::File::create(self.layout.path("logs/holder.log"))?;
-        let program = std::env::current_exe().context("finding this program")?;
+        let program = this_program()?;
         let mut unshare = Command::new("unshare")
             .args([
                 "--pid",
@@ -186,6 +186,15 @@ impl BringUp<'_> {
         self.clock.tell(component.name());
         Ok(())
     }
+}
+
+/// While programs were fetched ours may have been built anew: the kernel then marks the path of the old one.
+fn this_program() -> Result<PathBuf> {
+    let path = std::env::current_exe().context("finding this program")?;
+    let text = path.to_string_lossy();
+    Ok(text
+        .strip_suffix(" (deleted)")
+        .map_or_else(|| path.clone(), PathBuf::from))
 }
 
 /// Asks until it is ready. Fails at once when any component has ended, and after a while in any case.

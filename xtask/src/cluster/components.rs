@@ -223,21 +223,12 @@ mod tests {
             name: "dev".to_owned(),
             folder: PathBuf::from("/cache/clusters/dev"),
         };
-        let mut text = String::new();
-        for component in Component::ALL {
-            let launch = component.launch(
-                &layout,
-                Addresses::new(7),
-                Path::new("/programs/it"),
-                "/usr/bin",
-            );
-            text.push_str(&format!(
-                "{}\n  {}\n",
-                launch.name,
-                launch.arguments.join("\n  ")
-            ));
-        }
-        insta::assert_snapshot!(text);
+        let text = Component::ALL.map(|component| {
+            let program = Path::new("/programs/it");
+            let launch = component.launch(&layout, Addresses::new(7), program, "/usr/bin");
+            format!("{}\n  {}", launch.name, launch.arguments.join("\n  "))
+        });
+        insta::assert_snapshot!(text.join("\n"));
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Process {
 }
 
 /// Longer than the kernel takes to write back what a killed process has mapped.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Ends them all and waits until they are gone.
 pub(crate) fn end(processes: &[Process]) -> Result<()> {

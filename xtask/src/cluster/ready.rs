@@ -48,11 +48,13 @@ struct Condition {
 
 /// The versions that a node reports.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct NodeInfo {
-    pub(crate) kubelet_version: String,
-    pub(crate) container_runtime_version: String,
-    pub(crate) kernel_version: String,
+    #[serde(rename = "kubeletVersion")]
+    pub(crate) kubelet: String,
+    #[serde(rename = "containerRuntimeVersion")]
+    pub(crate) container_runtime: String,
+    #[serde(rename = "kernelVersion")]
+    pub(crate) kernel: String,
 }
 
 /// One question must not use up the patience of whoever repeats it.

@@ -141,11 +141,9 @@ impl Status {
             address: description.node_address.to_string(),
             ready,
             kubernetes: version.ok(),
-            kubelet: info.as_ref().map(|info| info.kubelet_version.clone()),
-            runtime: info
-                .as_ref()
-                .map(|info| info.container_runtime_version.clone()),
-            kernel: info.map(|info| info.kernel_version),
+            kubelet: info.as_ref().map(|info| info.kubelet.clone()),
+            runtime: info.as_ref().map(|info| info.container_runtime.clone()),
+            kernel: info.map(|info| info.kernel),
         });
         // A Node stays Ready for a while after its kubelet or its runtime is gone: ask them too.
         for component in [Component::Kubelet, Component::Containerd] {
