@@ -5,8 +5,12 @@
 )]
 
 mod cache;
+mod cluster;
 mod deny;
+mod e2e;
+mod fetch;
 mod fuzz;
+mod interrupt;
 mod step;
 mod suite;
 mod totals;
@@ -27,8 +31,14 @@ struct Xtask {
 enum Task {
     /// Formatting, lints, all hermetic tests, docs
     Test(suite::TestFlags),
+    /// A real control plane and one real node (needs root and Go)
+    Cluster(cluster::ClusterFlags),
+    /// The tests that need a real control plane and a real node (needs root and Go)
+    E2e(e2e::E2eFlags),
     /// Licences, banned and doubled crates, sources (installs cargo-deny into the cache if it is missing)
     Deny,
+    /// Build the real programs that the end-to-end tests and the benchmarks use, once, into the cache
+    Fetch(fetch::FetchFlags),
     /// Fuzz one parser for a while
     Fuzz(fuzz::FuzzFlags),
 }
@@ -37,12 +47,19 @@ const EXAMPLES: &str = "Examples:
   cargo xtask test                        what CI runs
   cargo xtask test -p kubevitals-tls      the same for one crate
   cargo xtask fuzz promtext --seconds 600
-  cargo xtask deny";
+  cargo xtask deny
+  cargo xtask fetch kubectl               kubectl as pinned, in the cache
+  cargo xtask fetch --list                what is built, and where
+  cargo xtask cluster up                  a real cluster of one node, see docs/real-cluster.md
+  cargo xtask e2e usage                   the tests on a real cluster whose name holds \"usage\"";
 
 fn main() -> ExitCode {
     let done = match Xtask::parse().command {
         Task::Test(flags) => suite::run(&flags),
+        Task::Cluster(flags) => cluster::run(&flags),
+        Task::E2e(flags) => e2e::run(&flags),
         Task::Deny => deny::run(),
+        Task::Fetch(flags) => fetch::run(&flags),
         Task::Fuzz(flags) => fuzz::run(&flags),
     };
     match done {

@@ -1,0 +1,15 @@
+//go:build tools
+
+// Package kubernetes pins the Kubernetes programs that the end-to-end tests run, as a real cluster would.
+//
+// Nothing here is compiled: the imports keep the commands and all they need in go.mod and go.sum.
+package kubernetes
+
+import (
+	_ "k8s.io/kubernetes/cmd/kube-apiserver"
+	_ "k8s.io/kubernetes/cmd/kube-controller-manager"
+	_ "k8s.io/kubernetes/cmd/kube-proxy"
+	_ "k8s.io/kubernetes/cmd/kube-scheduler"
+	_ "k8s.io/kubernetes/cmd/kubectl"
+	_ "k8s.io/kubernetes/cmd/kubelet"
+)

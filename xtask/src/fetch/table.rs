@@ -1,0 +1,305 @@
+//! Which programs there are, and how each one is built.
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+
+/// A program that can be built from a module in `e2e/kube`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Program {
+    KubeApiserver,
+    KubeControllerManager,
+    KubeScheduler,
+    Kubelet,
+    Kubectl,
+    KubeProxy,
+    Etcd,
+    MetricsServer,
+    VirtualKubelet,
+    Otelcol,
+    Prometheus,
+}
+
+/// How a program is built.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Recipe {
+    /// Its module's folder in `e2e/kube`.
+    pub(crate) folder: &'static str,
+    /// The package with its `main`.
+    pub(crate) package: &'static str,
+    /// The module whose version, as `go.mod` has it, is the program's.
+    pub(crate) versioned_by: &'static str,
+    tags: &'static str,
+    stamp: Stamp,
+}
+
+/// How a program is told its version: the linker sets a variable.
+#[derive(Debug, Clone, Copy)]
+enum Stamp {
+    /// The version is a constant of the source.
+    None,
+    /// The variables that all of Kubernetes shares; without them programs call themselves `v0.0.0-master`.
+    Kubernetes,
+    /// One variable, set to the version as it is.
+    Variable(&'static str),
+    /// Release 3.15.0 of Prometheus is version v0.315.0 of its module.
+    Prometheus,
+}
+
+/// Only the service discovery that we use: the others bring the client libraries of every cloud.
+const KUBERNETES_DISCOVERY: &str = "remove_all_sd,enable_kubernetes_sd";
+
+impl Program {
+    pub(crate) const ALL: [Self; 11] = [
+        Self::KubeApiserver,
+        Self::KubeControllerManager,
+        Self::KubeScheduler,
+        Self::Kubelet,
+        Self::Kubectl,
+        Self::KubeProxy,
+        Self::Etcd,
+        Self::MetricsServer,
+        Self::VirtualKubelet,
+        Self::Otelcol,
+        Self::Prometheus,
+    ];
+
+    /// What the end-to-end tests need: a cluster, and the metrics-server that we replace.
+    pub(crate) fn for_e2e() -> Vec<Self> {
+        Self::ALL
+            .into_iter()
+            .filter(|program| {
+                !matches!(
+                    program,
+                    Self::VirtualKubelet | Self::Otelcol | Self::Prometheus
+                )
+            })
+            .collect()
+    }
+
+    /// The name of the program's file.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::KubeApiserver => "kube-apiserver",
+            Self::KubeControllerManager => "kube-controller-manager",
+            Self::KubeScheduler => "kube-scheduler",
+            Self::Kubelet => "kubelet",
+            Self::Kubectl => "kubectl",
+            Self::KubeProxy => "kube-proxy",
+            Self::Etcd => "etcd",
+            Self::MetricsServer => "metrics-server",
+            Self::VirtualKubelet => "virtual-kubelet",
+            Self::Otelcol => "otelcol",
+            Self::Prometheus => "prometheus",
+        }
+    }
+
+    pub(crate) fn recipe(self) -> Recipe {
+        match self {
+            Self::KubeApiserver => kubernetes("k8s.io/kubernetes/cmd/kube-apiserver"),
+            Self::KubeControllerManager => {
+                kubernetes("k8s.io/kubernetes/cmd/kube-controller-manager")
+            }
+            Self::KubeScheduler => kubernetes("k8s.io/kubernetes/cmd/kube-scheduler"),
+            Self::Kubelet => kubernetes("k8s.io/kubernetes/cmd/kubelet"),
+            Self::Kubectl => kubernetes("k8s.io/kubernetes/cmd/kubectl"),
+            Self::KubeProxy => kubernetes("k8s.io/kubernetes/cmd/kube-proxy"),
+            Self::Etcd => Recipe {
+                folder: "etcd",
+                package: "go.etcd.io/etcd/server/v3",
+                versioned_by: "go.etcd.io/etcd/server/v3",
+                tags: "",
+                stamp: Stamp::None,
+            },
+            Self::MetricsServer => Recipe {
+                folder: "metrics-server",
+                package: "sigs.k8s.io/metrics-server/cmd/metrics-server",
+                versioned_by: "sigs.k8s.io/metrics-server",
+                tags: "",
+                stamp: Stamp::Kubernetes,
+            },
+            Self::VirtualKubelet => Recipe {
+                folder: "virtual-kubelet",
+                package: ".",
+                versioned_by: "github.com/virtual-kubelet/virtual-kubelet",
+                tags: "",
+                stamp: Stamp::Variable("main.version"),
+            },
+            Self::Otelcol => Recipe {
+                folder: "otelcol",
+                package: ".",
+                versioned_by: "go.opentelemetry.io/collector/otelcol",
+                tags: KUBERNETES_DISCOVERY,
+                stamp: Stamp::Variable("main.version"),
+            },
+            Self::Prometheus => Recipe {
+                folder: "prometheus",
+                package: "github.com/prometheus/prometheus/cmd/prometheus",
+                versioned_by: "github.com/prometheus/prometheus",
+                tags: KUBERNETES_DISCOVERY,
+                stamp: Stamp::Prometheus,
+            },
+        }
+    }
+}
+
+impl Recipe {
+    /// The arguments of `go build` and of `go list`, the package last; where the result goes is not among them.
+    pub(crate) fn build_arguments(&self, version: &str) -> Result<Vec<String>> {
+        let mut linker = vec!["-s -w".to_owned()];
+        for (variable, value) in self.stamp.variables(version)? {
+            linker.push(format!("-X {variable}={value}"));
+        }
+        let mut arguments = vec![
+            "-trimpath".to_owned(),
+            "-buildvcs=false".to_owned(),
+            format!("-ldflags={}", linker.join(" ")),
+        ];
+        if !self.tags.is_empty() {
+            arguments.push(format!("-tags={}", self.tags));
+        }
+        arguments.push(self.package.to_owned());
+        Ok(arguments)
+    }
+}
+
+impl Stamp {
+    fn variables(self, version: &str) -> Result<Vec<(String, String)>> {
+        Ok(match self {
+            Self::None => Vec::new(),
+            Self::Variable(name) => vec![(name.to_owned(), version.to_owned())],
+            Self::Kubernetes => {
+                let (major, minor, _) = numbers(version)?;
+                // The first is what a program says of itself, the second what its client tells the API server.
+                [
+                    "k8s.io/component-base/version",
+                    "k8s.io/client-go/pkg/version",
+                ]
+                .into_iter()
+                .flat_map(|package| {
+                    [
+                        (format!("{package}.gitVersion"), version.to_owned()),
+                        (format!("{package}.gitMajor"), major.to_string()),
+                        (format!("{package}.gitMinor"), minor.to_string()),
+                    ]
+                })
+                .collect()
+            }
+            Self::Prometheus => {
+                let (_, minor, patch) = numbers(version)?;
+                let release = format!("{}.{}.{patch}", minor / 100, minor % 100);
+                let variable = "github.com/prometheus/common/version.Version";
+                vec![(variable.to_owned(), release)]
+            }
+        })
+    }
+}
+
+fn kubernetes(package: &'static str) -> Recipe {
+    Recipe {
+        folder: "kubernetes",
+        package,
+        versioned_by: "k8s.io/kubernetes",
+        tags: "",
+        stamp: Stamp::Kubernetes,
+    }
+}
+
+/// The numbers of `v1.37.1`.
+fn numbers(version: &str) -> Result<(u32, u32, u32)> {
+    let read = || {
+        let mut parts = version.strip_prefix('v')?.split('.');
+        let mut number = || parts.next()?.parse().ok();
+        let found = (number()?, number()?, number()?);
+        parts.next().is_none().then_some(found)
+    };
+    read().with_context(|| format!("{version:?} is not a version of the form v1.2.3"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn linker_flags(program: Program, version: &str) -> String {
+        program
+            .recipe()
+            .build_arguments(version)
+            .unwrap()
+            .into_iter()
+            .find(|argument| argument.starts_with("-ldflags="))
+            .unwrap()
+    }
+
+    #[test]
+    fn names_on_the_command_line_are_names_of_files() {
+        for program in Program::ALL {
+            let value = program.to_possible_value().unwrap();
+            assert_eq!(value.get_name(), program.name());
+        }
+        assert_eq!(Program::ALL.len(), Program::value_variants().len());
+    }
+
+    #[test]
+    fn the_suite_needs_the_cluster_and_metrics_server() {
+        let names: Vec<&str> = Program::for_e2e().iter().map(|one| one.name()).collect();
+        assert_eq!(
+            names,
+            [
+                "kube-apiserver",
+                "kube-controller-manager",
+                "kube-scheduler",
+                "kubelet",
+                "kubectl",
+                "kube-proxy",
+                "etcd",
+                "metrics-server"
+            ]
+        );
+    }
+
+    #[test]
+    fn kubernetes_is_told_its_version() {
+        let flags = linker_flags(Program::Kubectl, "v1.37.1");
+        for wanted in [
+            "-X k8s.io/component-base/version.gitVersion=v1.37.1",
+            "-X k8s.io/component-base/version.gitMajor=1",
+            "-X k8s.io/component-base/version.gitMinor=37",
+            "-X k8s.io/client-go/pkg/version.gitVersion=v1.37.1",
+        ] {
+            assert!(flags.contains(wanted), "{flags}");
+        }
+    }
+
+    #[test]
+    fn prometheus_is_told_its_release_not_its_modules_version() {
+        assert_eq!(
+            linker_flags(Program::Prometheus, "v0.315.0"),
+            "-ldflags=-s -w -X github.com/prometheus/common/version.Version=3.15.0"
+        );
+        assert!(linker_flags(Program::Prometheus, "v0.302.1").ends_with("=3.2.1"));
+    }
+
+    #[test]
+    fn the_package_comes_last() {
+        let arguments = Program::Etcd.recipe().build_arguments("v3.7.3").unwrap();
+        assert_eq!(
+            arguments,
+            [
+                "-trimpath",
+                "-buildvcs=false",
+                "-ldflags=-s -w",
+                "go.etcd.io/etcd/server/v3"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_version_that_is_none_is_named() {
+        for wrong in ["", "1.37.1", "v1.37", "v1.37.1.2", "v1.37.x"] {
+            let error = Program::Kubelet
+                .recipe()
+                .build_arguments(wrong)
+                .unwrap_err();
+            assert!(error.to_string().contains(&format!("{wrong:?}")), "{error}");
+        }
+    }
+}
