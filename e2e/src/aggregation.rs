@@ -33,15 +33,41 @@ pub struct AggregatedApi {
     listen: SocketAddr,
     certificate: PathBuf,
     key: PathBuf,
-    authority: String,
+    /// None where the server itself writes its authority into its `APIService`s.
+    authority: Option<String>,
     versions: Vec<String>,
-    _turn: MutexGuard<'static, ()>,
+    /// None for one that is served beside another.
+    _turn: Option<MutexGuard<'static, ()>>,
 }
 
 impl AggregatedApi {
     /// Waits until no other test serves an API, makes a certificate for the Service of this name, and finds a free port.
     pub async fn prepare(namespace: &TestNamespace, service: &str) -> Result<Self, E2eError> {
         let turn = REGISTERED.lock().await;
+        Self::prepare_in_turn(namespace, service, Some(turn))
+    }
+
+    /// The same beside an API that the test serves already, of which other versions will be registered.
+    pub fn prepare_beside(
+        _other: &Self,
+        namespace: &TestNamespace,
+        service: &str,
+    ) -> Result<Self, E2eError> {
+        Self::prepare_in_turn(namespace, service, None)
+    }
+
+    /// Leaves it to the server to say whom to trust: the `APIService`s begin without an authority.
+    #[must_use]
+    pub fn with_authority_of_its_own(mut self) -> Self {
+        self.authority = None;
+        self
+    }
+
+    fn prepare_in_turn(
+        namespace: &TestNamespace,
+        service: &str,
+        turn: Option<MutexGuard<'static, ()>>,
+    ) -> Result<Self, E2eError> {
         let name = format!("{service}.{}.svc", namespace.name());
         let pair = ServingPair::sign(&name)?;
         let certificate = namespace.write(&format!("{service}.crt"), &pair.certificate)?;
@@ -54,7 +80,7 @@ impl AggregatedApi {
             ),
             certificate,
             key,
-            authority: pair.authority,
+            authority: Some(pair.authority),
             versions: Vec::new(),
             _turn: turn,
         })
@@ -114,7 +140,7 @@ impl AggregatedApi {
                     "groupPriorityMinimum": 100,
                     "versionPriority": 100,
                     "service": {"name": service, "namespace": namespace.name(), "port": 443},
-                    "caBundle": STANDARD.encode(&self.authority),
+                    "caBundle": self.authority.as_ref().map(|pem| STANDARD.encode(pem)),
                 },
             }))
             .await

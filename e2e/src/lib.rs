@@ -26,7 +26,7 @@
 //! | pods that use a stated CPU and hold a stated memory | [`Burner`] |
 //! | who may do what | [`Access`] |
 //! | a kubelet over verified TLS, and what it says of usage | [`Kubelet`], [`ResourceMetrics`] |
-//! | an API behind an `APIService` | [`AggregatedApi`], [`MetricsServer`] |
+//! | an API behind an `APIService` | [`AggregatedApi`], [`MetricsServer`]; ours: [`MetricsApiServer`] |
 //!
 //! **Failing.** A test that panics or returns early never reaches [`TestNamespace::finish`]; the namespace then prints what
 //! a person would look at before it goes. So each test owns a namespace, and `finish` is its last line.
@@ -48,6 +48,7 @@ mod metrics_server;
 mod namespace;
 mod report;
 mod run;
+mod server;
 mod usage;
 mod wait;
 
@@ -61,5 +62,6 @@ pub use kubelet::{Answer, Kubelet};
 pub use metrics_server::MetricsServer;
 pub use namespace::TestNamespace;
 pub use run::RUN_LABEL;
+pub use server::MetricsApiServer;
 pub use usage::{ResourceMetrics, Series};
 pub use wait::{DEADLINE, has_condition, is_ready, phase_is};

@@ -68,6 +68,11 @@ impl MetricsServer {
         Ok(Self { process, api })
     }
 
+    /// The API that it serves.
+    pub fn api(&self) -> &AggregatedApi {
+        &self.api
+    }
+
     /// An error with its last words, if it has ended.
     pub fn must_run(&mut self) -> Result<(), E2eError> {
         self.process.must_run()
@@ -83,7 +88,7 @@ impl MetricsServer {
 }
 
 /// Resolves once a process has ended.
-async fn death_of(process: &mut Background) -> E2eError {
+pub(crate) async fn death_of(process: &mut Background) -> E2eError {
     let mut ticks = tokio::time::interval(EVERY);
     loop {
         ticks.tick().await;

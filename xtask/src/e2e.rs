@@ -35,6 +35,9 @@ pub(crate) struct E2eFlags {
     runner: Vec<String>,
 }
 
+/// Our own program.
+const PROGRAM: &str = "kubevitals";
+
 /// The cluster of a run that is not told another.
 const NAME: &str = "e2e";
 
@@ -63,6 +66,7 @@ fn all(flags: &E2eFlags, steps: &mut Steps) -> Result<Totals> {
         fetch::program(Program::MetricsServer)
     })?;
     let tests = steps.step("build of the tests", build)?;
+    let kubevitals = steps.step("build of kubevitals", build_program)?;
     interrupt::pause(Duration::ZERO)?;
 
     let running = steps.step("cluster up", || match &flags.cluster {
@@ -84,6 +88,7 @@ fn all(flags: &E2eFlags, steps: &mut Steps) -> Result<Totals> {
             .args(&flags.runner)
             .env(TIMES_VARIABLE, &times)
             .env("KUBEVITALS_E2E_METRICS_SERVER", &metrics_server)
+            .env("KUBEVITALS_E2E_KUBEVITALS", &kubevitals)
             .env("KUBEVITALS_E2E_XTASK", std::env::current_exe()?);
         judge(counted(&mut command))
     });
@@ -123,6 +128,19 @@ fn build() -> Result<PathBuf> {
         "--all-features",
     ]);
     build.arg(format!("--test={E2E_TARGET}"));
+    executable(build, E2E_TARGET)
+}
+
+/// Builds our own program and tells where it is.
+fn build_program() -> Result<PathBuf> {
+    let mut build = cargo();
+    build.args(["build", "--locked", "--workspace", "--all-features"]);
+    build.args(["--bin", PROGRAM]);
+    executable(build, PROGRAM)
+}
+
+/// Runs cargo and tells where what it built is.
+fn executable(mut build: Command, target: &str) -> Result<PathBuf> {
     build.arg("--message-format=json-render-diagnostics");
     let output = build
         .stdin(Stdio::null())
@@ -133,14 +151,14 @@ fn build() -> Result<PathBuf> {
         bail!("{} failed ({})", shown(&build), output.status);
     }
     let messages = String::from_utf8_lossy(&output.stdout);
-    test_binary(&messages).with_context(|| format!("{} named no test binary", shown(&build)))
+    path_of(target, &messages).with_context(|| format!("{} named no {target}", shown(&build)))
 }
 
-/// The path in cargo's message on the test binary.
-fn test_binary(messages: &str) -> Option<PathBuf> {
+/// The path in cargo's message on what it built.
+fn path_of(target: &str, messages: &str) -> Option<PathBuf> {
     messages.lines().find_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        let is_it = message.pointer("/target/name")? == E2E_TARGET;
+        let is_it = message.pointer("/target/name")? == target;
         let path = message.get("executable")?.as_str()?;
         is_it.then(|| PathBuf::from(path))
     })
@@ -246,11 +264,11 @@ mod tests {
             r#"{"reason":"build-finished","success":true}"#,
         ];
         assert_eq!(
-            test_binary(&messages.join("\n")),
+            path_of(E2E_TARGET, &messages.join("\n")),
             Some(PathBuf::from("/t/e2e-1"))
         );
-        assert_eq!(test_binary(messages[0]), None);
-        assert_eq!(test_binary(""), None);
+        assert_eq!(path_of(E2E_TARGET, messages[0]), None);
+        assert_eq!(path_of(E2E_TARGET, ""), None);
     }
 
     #[test]

@@ -10,6 +10,8 @@ mod apiserver_restart;
 mod kubelet_facts;
 mod metrics_server;
 mod pod_life;
+mod server;
+mod server_beside_metrics_server;
 mod usage;
 
 use std::fmt::Debug;
