@@ -103,7 +103,8 @@ async fn kubectl_top_shows_a_burner_through_our_server() -> anyhow::Result<()> {
     assert!(explained.contains("PodMetrics"), "{explained}");
     let selected = namespace.kubectl(&["get", "podmetrics", "-l", "app=burner", "-o", "name"]);
     assert_eq!(selected.await?.lines().count(), 1);
-    let missing = cluster.kubectl(&["get", "podmetrics", "nobody", "-n", namespace.name()]);
+    let unknown = ["get", "podmetrics", "nobody", "-n", namespace.name()];
+    let missing = cluster.kubectl(&unknown);
     let missing = missing.await?.succeeded().unwrap_err().to_string();
     assert!(missing.contains("NotFound"), "{missing}");
 
