@@ -21,7 +21,10 @@ const LONGEST_WINDOW: Duration = Duration::from_secs(45);
 /// What one server says, by version of the API: metrics-server has `v1beta1`, ours `v1`.
 async fn ask(namespace: &TestNamespace, version: &str, rest: &str) -> Option<Value> {
     let path = format!("/apis/metrics.k8s.io/{version}/{rest}");
-    let text = namespace.kubectl(&["get", "--raw", &path]).await.ok()?;
+    let answer = namespace.kubectl(&["get", "--raw", &path]).await;
+    let text = answer
+        .inspect_err(|error| println!("{path}: {error}"))
+        .ok()?;
     Some(serde_json::from_str(&text).unwrap())
 }
 
