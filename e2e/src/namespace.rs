@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, TypeMeta,
@@ -78,6 +78,12 @@ impl TestNamespace {
                 "creating the namespace {}",
                 namespace.name
             )))?;
+        // Pods are refused until a controller has made it, which takes its time after a restart.
+        namespace
+            .wait_for("default", |account: Option<&ServiceAccount>| {
+                account.is_some()
+            })
+            .await?;
         Ok(namespace)
     }
 

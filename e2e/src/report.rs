@@ -46,7 +46,7 @@ pub(crate) fn print(cluster: &Cluster, namespace: &str, folder: &Path) {
             "logs of containers",
             &[
                 "logs",
-                "--selector=",
+                "--selector=kubevitals.test/run",
                 "--all-containers",
                 "--prefix",
                 "--tail=40",

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -189,7 +190,13 @@ fn counted(command: &mut Command) -> Result<(bool, Totals)> {
             return Err(interrupted);
         }
     }
-    Ok((child.wait()?.success(), totals))
+    let status = child.wait().context("waiting for the tests to end")?;
+    if status.signal().is_some() {
+        // The signal of a terminal may have reached them first; then it is ours too.
+        interrupt::pause(Duration::from_millis(200))?;
+        bail!("the tests were ended by a signal ({status})");
+    }
+    Ok((status.success(), totals))
 }
 
 /// The lines of a program's output, read in a thread of its own so that we can look up in between.
@@ -291,6 +298,14 @@ mod tests {
         let (succeeded, totals) = counted(&mut command).unwrap();
         assert!(!succeeded);
         assert_eq!((totals.passed, totals.failed), (4, 2));
+    }
+
+    #[test]
+    fn a_program_that_is_killed_is_told_from_tests_that_fail() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "kill -KILL $$"]);
+        let error = counted(&mut command).unwrap_err().to_string();
+        assert!(error.contains("signal: 9"), "{error}");
     }
 
     #[test]

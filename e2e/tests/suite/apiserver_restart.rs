@@ -32,6 +32,14 @@ struct Life {
 }
 
 impl Witness {
+    /// Takes the first update in: from here on nothing may pass unseen.
+    async fn of(updates: &mut Subscription<PodBrief>) -> Self {
+        let mut witness = Self::default();
+        witness.take(updates, "the first list").await;
+        assert!(witness.mirror.is_empty(), "the namespace is new");
+        witness
+    }
+
     /// Takes updates in until a pod is as wanted.
     async fn until(
         &mut self,
@@ -40,10 +48,15 @@ impl Witness {
         is_wanted: impl Fn(Life) -> bool,
     ) {
         while !is_wanted(self.life(pod)) {
-            let update = in_time(pod, updates.next()).await.expect("the stream runs");
-            for change in self.mirror.apply(update, Timestamp::from_unix_millis(0)) {
-                self.note(&change);
-            }
+            self.take(updates, pod).await;
+        }
+    }
+
+    async fn take(&mut self, updates: &mut Subscription<PodBrief>, awaited: &str) {
+        let update = in_time(awaited, updates.next()).await;
+        let update = update.expect("the stream runs");
+        for change in self.mirror.apply(update, Timestamp::from_unix_millis(0)) {
+            self.note(&change);
         }
     }
 
@@ -135,7 +148,7 @@ async fn nothing_is_lost(name: &str, stop: Stop) -> anyhow::Result<()> {
     let server = Server::new(KubeTransport::new(cluster.config()).unwrap());
     let pods = server.watch(StreamSpec::<PodBrief>::new("pods").namespace(namespace.name()));
     let mut updates = pods.subscribe();
-    let mut witness = Witness::default();
+    let mut witness = Witness::of(&mut updates).await;
 
     for name in ["kept", "gone-before", "gone-during", "gone-after"] {
         create(&namespace, name).await;
