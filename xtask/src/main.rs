@@ -4,6 +4,7 @@
     reason = "the output of a command-line tool is its product"
 )]
 
+mod bench;
 mod cache;
 mod deny;
 mod fuzz;
@@ -31,12 +32,15 @@ enum Task {
     Deny,
     /// Fuzz one parser for a while
     Fuzz(fuzz::FuzzFlags),
+    /// Measure side by side with a peer; lists the benchmarks without a name
+    Bench(bench::BenchFlags),
 }
 
 const EXAMPLES: &str = "Examples:
   cargo xtask test                        what CI runs
   cargo xtask test -p kubevitals-tls      the same for one crate
   cargo xtask fuzz promtext --seconds 600
+  cargo xtask bench server --quick
   cargo xtask deny";
 
 fn main() -> ExitCode {
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
         Task::Test(flags) => suite::run(&flags),
         Task::Deny => deny::run(),
         Task::Fuzz(flags) => fuzz::run(&flags),
+        Task::Bench(flags) => bench::run(&flags),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
