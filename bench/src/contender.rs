@@ -172,13 +172,11 @@ impl Running {
             tokio::select! {
                 done = &mut work => break done?,
                 _ = ticks.tick() => {
-                    self.check()?;
-                    samples.push(self.memory()?.resident);
+                    samples.push(self.look()?.resident);
                 }
             }
         };
-        self.check()?;
-        let memory = self.memory()?;
+        let memory = self.look()?;
         samples.push(memory.resident);
         #[expect(clippy::cast_precision_loss, reason = "memory is far below 2^53 bytes")]
         let steady = Spread::of(samples.iter().map(|bytes| *bytes as f64));
@@ -215,6 +213,13 @@ impl Running {
                 within: GRACE,
             }),
         }
+    }
+
+    /// Its memory, or how it ended: one that has ended has none, which alone would say little.
+    fn look(&mut self) -> Result<Memory, BenchError> {
+        let memory = self.memory();
+        self.check()?;
+        memory
     }
 
     fn ended(&self, status: String) -> BenchError {

@@ -43,12 +43,6 @@ pub async fn build(bench: &Path, name: &str, into: &Path) -> Result<Option<PathB
     })
 }
 
-/// The version of a module that `bench/go` is pinned to.
-pub fn module_version(bench: &Path, module: &str) -> Option<String> {
-    let text = std::fs::read_to_string(bench.join("go/go.mod")).ok()?;
-    version_in(&text, module)
-}
-
 /// The Go toolchain, as it names itself.
 pub async fn toolchain() -> Option<String> {
     let output = Command::new("go")
@@ -58,39 +52,4 @@ pub async fn toolchain() -> Option<String> {
         .ok()?;
     let version = String::from_utf8(output.stdout).ok()?.trim().to_owned();
     (!version.is_empty()).then_some(version)
-}
-
-fn version_in(go_mod: &str, module: &str) -> Option<String> {
-    go_mod.lines().find_map(|line| {
-        let mut words = line
-            .split_whitespace()
-            .skip_while(|word| *word == "require");
-        (words.next()? == module).then(|| words.next().map(str::to_owned))?
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pin_is_found() {
-        let text = "module x\n\nrequire a.b/c v1.2.3\nrequire (\n\ta.b/cd v0.1.0\n\td.e/f v2.0.0 // indirect\n)\n";
-        assert_eq!(version_in(text, "a.b/c").as_deref(), Some("v1.2.3"));
-        assert_eq!(version_in(text, "a.b/cd").as_deref(), Some("v0.1.0"));
-        assert_eq!(version_in(text, "d.e/f").as_deref(), Some("v2.0.0"));
-        assert_eq!(version_in(text, "x"), None);
-    }
-
-    #[test]
-    fn what_the_benchmarks_tell_is_pinned() {
-        let bench = Path::new(env!("CARGO_MANIFEST_DIR"));
-        for module in [
-            "github.com/prometheus/common",
-            "github.com/prometheus/prometheus",
-            "k8s.io/client-go",
-        ] {
-            assert!(module_version(bench, module).is_some(), "{module}");
-        }
-    }
 }

@@ -29,6 +29,7 @@ pub mod result;
 pub mod session;
 pub mod sim;
 pub mod table;
+pub mod versions;
 pub mod worker;
 
 pub use error::BenchError;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::{BenchError, go};
+use crate::{BenchError, versions};
 
 const RECORDING: &str = include_str!("../../crates/sources/watch/tests/fixtures/pods.watch.jsonl");
 
@@ -28,20 +28,7 @@ pub fn read(path: &Path) -> io::Result<Vec<Vec<u8>>> {
 
 /// What decodes pods, by name.
 pub async fn versions(bench: &Path) -> BTreeMap<String, String> {
-    let own = env!("CARGO_PKG_VERSION").to_owned();
-    let mut versions = BTreeMap::from([
-        ("kubevitals".to_owned(), own),
-        ("kube".to_owned(), "5.0.0".to_owned()),
-        ("k8s-openapi".to_owned(), "0.29.0".to_owned()),
-    ]);
-    let module = "k8s.io/client-go";
-    versions.extend(go::module_version(bench, module).map(|v| (module.to_owned(), v)));
-    versions.extend(
-        go::toolchain()
-            .await
-            .map(|version| ("go".to_owned(), version)),
-    );
-    versions
+    versions::of(bench, &["kube", "k8s-openapi"], &["k8s.io/client-go"]).await
 }
 
 /// Watch lines that each add a pod. Namespaces, nodes and label sets repeat as they do in a cluster.

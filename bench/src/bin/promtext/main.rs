@@ -13,7 +13,7 @@ use kubevitals_bench::jobs::{self, Side, Workers};
 use kubevitals_bench::measure::{Plan, Schedule};
 use kubevitals_bench::result::{Better, Metric, Report, Unit};
 use kubevitals_bench::session::{self, Session, say};
-use kubevitals_bench::{BenchError, go};
+use kubevitals_bench::{BenchError, go, versions};
 
 use self::snapshot::Snapshot;
 
@@ -86,7 +86,15 @@ async fn run(flags: &RunFlags, session: &Session) -> Result<Report, BenchError> 
         bench: "promtext".to_owned(),
         started: session.started.clone(),
         machine: session.machine.clone(),
-        versions: versions(session).await,
+        versions: versions::of(
+            &session.bench,
+            &["prometheus-parse"],
+            &[
+                "github.com/prometheus/prometheus",
+                "github.com/prometheus/common",
+            ],
+        )
+        .await,
         parameters: BTreeMap::from([
             ("bodies".to_owned(), BODIES.to_string()),
             ("bytes".to_owned(), bytes.to_string()),
@@ -150,26 +158,6 @@ fn metrics() -> Vec<Metric> {
         speed("sorted.speed", "encode a document, sorted"),
         speed("shuffled.speed", "encode a document, shuffled"),
     ]
-}
-
-async fn versions(session: &Session) -> BTreeMap<String, String> {
-    let own = env!("CARGO_PKG_VERSION").to_owned();
-    let mut versions = BTreeMap::from([
-        ("kubevitals".to_owned(), own),
-        ("prometheus-parse".to_owned(), "0.2.5".to_owned()),
-    ]);
-    for module in [
-        "github.com/prometheus/prometheus",
-        "github.com/prometheus/common",
-    ] {
-        versions.extend(go::module_version(&session.bench, module).map(|v| (module.to_owned(), v)));
-    }
-    versions.extend(
-        go::toolchain()
-            .await
-            .map(|version| ("go".to_owned(), version)),
-    );
-    versions
 }
 
 /// The same bytes for all, as files.
