@@ -51,7 +51,8 @@ pub struct Usage {
     pub cpu: Duration,
     /// The median of its resident memory in the window, in bytes.
     pub steady: f64,
-    /// The most resident memory since it was started, in bytes.
+    /// The most resident memory since it was started, in bytes: what the kernel remembers, or a larger sample of the
+    /// window. The kernel counts pages in batches for each processor, so that the two can differ by some.
     pub peak: u64,
 }
 
@@ -183,7 +184,7 @@ impl Running {
         let usage = Usage {
             cpu: self.cpu()?.saturating_sub(before),
             steady: steady.map(|spread| spread.median).unwrap_or_default(),
-            peak: memory.peak,
+            peak: samples.iter().copied().fold(memory.peak, u64::max),
         };
         Ok((done, usage))
     }

@@ -49,6 +49,9 @@ pub struct Metric {
     pub unit: Unit,
     /// Which way is better.
     pub better: Better,
+    /// The contender that ratios of this measure are taken against, where the report's own baseline has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<String>,
 }
 
 /// All measurements of one contender.
@@ -120,7 +123,15 @@ impl Metric {
             label,
             unit,
             better,
+            against: None,
         }
+    }
+
+    /// The same with a baseline of its own.
+    #[must_use]
+    pub fn against(mut self, contender: &str) -> Self {
+        self.against = Some(contender.to_owned());
+        self
     }
 }
 
@@ -136,13 +147,18 @@ impl Measured {
 }
 
 impl Report {
+    /// The contender that ratios of a measure are taken against.
+    pub fn baseline_of<'a>(&'a self, metric: &'a Metric) -> &'a str {
+        metric.against.as_deref().unwrap_or(&self.baseline)
+    }
+
     /// How many times better a contender is than the baseline, repeat by repeat: those of one number were measured
     /// side by side. Infinite where only the contender costs nothing, left out where neither does.
     pub fn ratio(&self, contender: &Measured, metric: &Metric) -> Option<Spread> {
         let baseline = self
             .contenders
             .iter()
-            .find(|one| one.name == self.baseline)?;
+            .find(|one| one.name == self.baseline_of(metric))?;
         let pairs = contender.repeats.iter().zip(&baseline.repeats);
         let ratios: Vec<f64> = pairs
             .filter_map(|(ours, theirs)| {

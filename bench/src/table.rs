@@ -100,7 +100,7 @@ fn rows_of(report: &Report, metric: &Metric) -> Vec<Row> {
         let Some(spread) = contender.spread(&metric.key) else {
             continue;
         };
-        let is_baseline = contender.name == report.baseline;
+        let is_baseline = contender.name == report.baseline_of(metric);
         let ratio = report.ratio(contender, metric).filter(|_| !is_baseline);
         let label = if rows.is_empty() {
             metric.label.clone()
@@ -113,7 +113,7 @@ fn rows_of(report: &Report, metric: &Metric) -> Vec<Row> {
                 contender.name.clone(),
                 shown(metric.unit, spread.median),
                 range(metric.unit, spread),
-                ratio.map_or_else(String::new, times),
+                ratio.map_or_else(String::new, |ratio| times(ratio, metric)),
             ],
             verdict: ratio
                 .and_then(verdict)
@@ -134,7 +134,7 @@ fn range(unit: Unit, spread: Spread) -> String {
     text
 }
 
-fn times(ratio: Spread) -> String {
+fn times(ratio: Spread, metric: &Metric) -> String {
     let one = |value: f64| {
         if value.is_infinite() {
             "∞".to_owned()
@@ -143,11 +143,15 @@ fn times(ratio: Spread) -> String {
         }
     };
     let (min, median, max) = (one(ratio.min), one(ratio.median), one(ratio.max));
-    if min == max {
-        format!("{median}x")
-    } else {
-        format!("{median}x ({min} .. {max})")
+    let mut text = format!("{median}x");
+    if min != max {
+        let _ = write!(text, " ({min} .. {max})");
     }
+    // The head of the column names another.
+    if let Some(other) = &metric.against {
+        let _ = write!(text, " than {other}");
+    }
+    text
 }
 
 /// Only a difference that every repeat shows is one.
@@ -210,6 +214,24 @@ mod tests {
         let mut alone = report();
         alone.contenders.remove(0);
         insta::assert_snapshot!(render(&alone, Style::Plain));
+    }
+
+    #[test]
+    fn a_baseline_of_its_own_is_named() {
+        let mut report = report();
+        report.baseline = "somebody else".to_owned();
+        report.metrics.truncate(2);
+        if let Some(metric) = report.metrics.first_mut() {
+            *metric = metric.clone().against("peer");
+        }
+        let text = render(&report, Style::Plain);
+        assert_eq!(
+            text.matches("9.25x (8 .. 10.5) than peer").count(),
+            1,
+            "{text}"
+        );
+        // Nobody measured the baseline of the other, so there is no ratio.
+        assert_eq!(text.matches("x (").count(), 1, "{text}");
     }
 
     #[test]

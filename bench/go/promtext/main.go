@@ -91,14 +91,14 @@ func viaExpfmt(body []byte) (samples uint64) {
 	return samples
 }
 
-// encode writes what was read before.
+// encode writes what was read before, and counts the bytes.
 func encode(passes int, bodies [][]byte) {
 	var documents []map[string]*dto.MetricFamily
 	for _, body := range bodies {
 		documents = append(documents, families(body))
 	}
 	var out bytes.Buffer
-	worker.Serve(passes, func() uint64 {
+	worker.Serve(passes, func() (written uint64) {
 		for _, document := range documents {
 			out.Reset()
 			for _, family := range document {
@@ -106,8 +106,9 @@ func encode(passes int, bodies [][]byte) {
 					worker.Fail(err)
 				}
 			}
+			written += uint64(out.Len())
 		}
-		return uint64(len(documents))
+		return written
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	restwatch "k8s.io/client-go/rest/watch"
 	"k8s.io/client-go/tools/cache"
 
@@ -48,16 +49,16 @@ func main() {
 	}
 }
 
-// decode reads the stream with the decoders that client-go puts together for a watch.
+// decode reads the stream with the very decoders that the generated clients of client-go negotiate for a watch in JSON.
 func decode(recording []byte, each func(*corev1.Pod)) {
-	info, known := kruntime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), kruntime.ContentTypeJSON)
-	if !known || info.StreamSerializer == nil {
-		worker.Fail("client-go has no JSON serializer for streams")
+	codecs := rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion()
+	negotiator := kruntime.NewClientNegotiator(codecs, corev1.SchemeGroupVersion)
+	objects, events, framer, err := negotiator.StreamDecoder(kruntime.ContentTypeJSON, nil)
+	if err != nil {
+		worker.Fail(err)
 	}
-	frames := info.StreamSerializer.Framer.NewFrameReader(io.NopCloser(bytes.NewReader(recording)))
-	events := streaming.NewDecoder(frames, scheme.Codecs.UniversalDeserializer())
-	objects := scheme.Codecs.UniversalDeserializer()
-	decoder := restwatch.NewDecoder(events, objects)
+	frames := framer.NewFrameReader(io.NopCloser(bytes.NewReader(recording)))
+	decoder := restwatch.NewDecoder(streaming.NewDecoder(frames, events), objects)
 	for {
 		kind, object, err := decoder.Decode()
 		if errors.Is(err, io.EOF) {

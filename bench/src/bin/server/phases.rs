@@ -112,7 +112,7 @@ impl Bed {
             }
         }
         #[expect(clippy::cast_precision_loss, reason = "memory is far below 2^53 bytes")]
-        let peak = loaded.peak as f64;
+        let peak = loaded.peak.max(alone.peak) as f64;
         values.extend([
             ("cpu.scrape".to_owned(), alone.cpu.as_secs_f64()),
             ("cpu.load".to_owned(), loaded.cpu.as_secs_f64()),
