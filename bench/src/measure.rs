@@ -5,6 +5,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
@@ -53,10 +54,20 @@ pub struct Turn {
 pub struct Repeat {
     /// What was measured.
     pub values: Values,
-    /// How long the calibration took right before, in seconds.
-    pub calibration_before: f64,
+    /// The calibration right before.
+    pub calibration_before: Calibration,
     /// And right after.
-    pub calibration_after: f64,
+    pub calibration_after: Calibration,
+}
+
+/// How long a fixed amount of work took. On a machine that is ours alone the two are the same; the clock runs ahead of
+/// the processor time while somebody else has the processor.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// By the clock, in seconds.
+    pub clock: f64,
+    /// Of the processor, in seconds.
+    pub cpu: f64,
 }
 
 /// Where values lie.
@@ -92,10 +103,10 @@ impl Plan {
     ) -> Result<Vec<Vec<Repeat>>, BenchError> {
         let mut results = vec![Vec::with_capacity(self.repeats); contenders];
         for turn in self.turns(contenders) {
-            let calibration_before = calibrate().as_secs_f64();
+            let calibration_before = calibrate();
             let together = turn.contenders.iter().map(|one| measure(*one, turn.repeat));
             let measured = try_join_all(together).await?;
-            let calibration_after = calibrate().as_secs_f64();
+            let calibration_after = calibrate();
             for (contender, values) in turn.contenders.into_iter().zip(measured) {
                 if let Some(repeats) = results.get_mut(contender) {
                     repeats.push(Repeat {
@@ -139,10 +150,9 @@ impl Spread {
     }
 }
 
-/// Works a fixed amount and says how long it took: longer than at another time means that somebody else used the
-/// machine, or that it ran slower.
-pub fn calibrate() -> Duration {
-    let start = Instant::now();
+/// Works a fixed amount on this thread and says how long it took.
+pub fn calibrate() -> Calibration {
+    let (clock, cpu) = (Instant::now(), thread_time());
     let mut state = black_box(0x9e37_79b9_7f4a_7c15_u64);
     for _ in 0..CALIBRATION_ROUNDS {
         state ^= state << 13;
@@ -150,7 +160,16 @@ pub fn calibrate() -> Duration {
         state ^= state << 17;
     }
     black_box(state);
-    start.elapsed()
+    Calibration {
+        clock: clock.elapsed().as_secs_f64(),
+        cpu: thread_time().saturating_sub(cpu).as_secs_f64(),
+    }
+}
+
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -202,7 +221,7 @@ mod tests {
             measured
                 .iter()
                 .flatten()
-                .all(|r| r.calibration_before > 0.0)
+                .all(|r| r.calibration_before.clock > 0.0)
         );
     }
 

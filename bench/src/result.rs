@@ -9,7 +9,8 @@ use crate::BenchError;
 use crate::machine::Machine;
 use crate::measure::{Repeat, Schedule, Spread};
 
-/// A calibration this much longer than the best of the run means that the machine was busy with something else.
+/// A calibration whose clock shows this much more than the least processor time of the run means that the machine was
+/// busy with something else, or ran slower.
 pub const NOISY: f64 = 1.10;
 
 /// The unit of a measure, which decides how it is shown.
@@ -89,9 +90,9 @@ pub struct Report {
 /// How quiet the machine was.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Noise {
-    /// The quickest calibration, in seconds.
+    /// The least processor time of a calibration, in seconds: what it takes on a machine that does nothing else.
     pub best: f64,
-    /// The slowest.
+    /// The most that the clock showed for one.
     pub worst: f64,
     /// Repeats that began or ended on a busy machine.
     pub noisy: usize,
@@ -184,15 +185,10 @@ impl Report {
             .iter()
             .flat_map(|one| &one.repeats)
             .collect();
-        let calibrations = repeats
-            .iter()
-            .flat_map(|r| [r.calibration_before, r.calibration_after]);
-        let Spread {
-            min: best,
-            max: worst,
-            ..
-        } = Spread::of(calibrations)?;
-        let noisy = |r: &&&Repeat| r.calibration_before.max(r.calibration_after) > best * NOISY;
+        let both = |repeat: &&Repeat| [repeat.calibration_before, repeat.calibration_after];
+        let best = Spread::of(repeats.iter().flat_map(both).map(|one| one.cpu))?.min;
+        let worst = Spread::of(repeats.iter().flat_map(both).map(|one| one.clock))?.max;
+        let noisy = |repeat: &&&Repeat| both(repeat).iter().any(|one| one.clock > best * NOISY);
         Some(Noise {
             best,
             worst,
@@ -215,7 +211,7 @@ impl Report {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::measure::Values;
+    use crate::measure::{Calibration, Values};
 
     /// A server that is better in all but one, and measured with one noisy repeat.
     pub(crate) fn report() -> Report {
@@ -227,8 +223,14 @@ pub(crate) mod tests {
                 ("blind".to_owned(), blind),
                 ("reads".to_owned(), 140.0),
             ]),
-            calibration_before: 0.040,
-            calibration_after: after,
+            calibration_before: Calibration {
+                clock: 0.040,
+                cpu: 0.040,
+            },
+            calibration_after: Calibration {
+                clock: after,
+                cpu: 0.040,
+            },
         };
         let mib = 1024.0 * 1024.0;
         Report {
@@ -300,5 +302,19 @@ pub(crate) mod tests {
         let noise = report().noise().unwrap();
         assert_eq!((noise.noisy, noise.repeats), (1, 4));
         assert!((noise.worst / noise.best - 1.3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_machine_that_is_busy_all_the_time_is_noticed_too() {
+        let mut report = report();
+        for repeat in report
+            .contenders
+            .iter_mut()
+            .flat_map(|one| &mut one.repeats)
+        {
+            repeat.calibration_before.clock = 0.070;
+            repeat.calibration_after.clock = 0.070;
+        }
+        assert_eq!(report.noise().map(|noise| noise.noisy), Some(4));
     }
 }

@@ -62,8 +62,8 @@ pub fn render(report: &Report, style: Style) -> String {
     if let Some(noise) = report.noise() {
         let _ = write!(
             text,
-            "\nmachine: a fixed calibration took {} at best and {} at worst; {} of {} measurements began or ended \
-             more than {:.0} % above the best\n",
+            "\nmachine: a fixed calibration needs {} of a processor and took {} at worst; {} of {} measurements began or \
+             ended on a machine that was busy (more than {:.0} % over)\n",
             shown(Unit::Seconds, noise.best),
             shown(Unit::Seconds, noise.worst),
             noise.noisy,
