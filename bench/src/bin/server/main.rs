@@ -54,7 +54,8 @@ struct Flags {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(10..=300))]
     resolution: Option<u64>,
 
-    /// How long each window is, in seconds: one with scraping only, one under load [default: 60, with --quick 20]
+    /// How long each window is, in seconds, rounded up to whole resolutions: one with scraping only, one under load
+    /// [default: 60, with --quick 20]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(5..=3600))]
     duration: Option<u64>,
 
@@ -164,14 +165,15 @@ impl Settings {
         let seconds = |wanted: Option<u64>, full, quick| {
             Duration::from_secs(wanted.unwrap_or(flags.run.pick(full, quick)))
         };
+        let resolution = seconds(flags.resolution, 15, 10);
         Self {
             size: SimSize {
                 nodes: flags.nodes.unwrap_or(flags.run.pick(1_000, 100)),
                 pods_per_node: flags.pods_per_node,
                 containers_per_pod: flags.containers_per_pod,
             },
-            resolution: seconds(flags.resolution, 15, 10),
-            duration: seconds(flags.duration, 60, 20),
+            resolution,
+            duration: whole_scrapes(seconds(flags.duration, 60, 20), resolution),
             plan: Plan {
                 schedule: match flags.schedule {
                     Beside::OneAfterOther => Schedule::OneAfterOther,
@@ -212,6 +214,7 @@ fn metrics() -> Vec<Metric> {
         Metric::bytes("rss.load", "steady RSS, under load"),
         Metric::bytes("rss.scrape", "steady RSS, scraping only"),
         Metric::seconds("first.node", "first metrics after start"),
+        Metric::seconds("first.most", "metrics of 99 % of pods after start"),
         Metric::seconds("first.all", "metrics of every pod after start"),
         Metric::seconds("blind", "without metrics after a lost scrape"),
     ];
@@ -227,6 +230,15 @@ fn metrics() -> Vec<Metric> {
         ]);
     }
     metrics
+}
+
+/// A window of whole resolutions: one that is cut at random holds a scrape more or less, which is chance and no cost.
+fn whole_scrapes(duration: Duration, resolution: Duration) -> Duration {
+    Duration::from_secs(
+        duration
+            .as_secs()
+            .next_multiple_of(resolution.as_secs().max(1)),
+    )
 }
 
 fn beside_this_program(name: &str) -> Result<PathBuf, BenchError> {
@@ -273,7 +285,7 @@ mod tests {
                 asked.plan.repeats,
                 asked.duration.as_secs()
             ),
-            (7, 4, 33)
+            (7, 4, 40)
         );
     }
 }
