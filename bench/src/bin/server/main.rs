@@ -147,11 +147,15 @@ async fn run(flags: &Flags, session: &Session) -> Result<Report, BenchError> {
     let versions = servers
         .iter()
         .map(|server| (server.name.to_owned(), server.version()));
+    let sim = (
+        "kubevitals sim".to_owned(),
+        env!("CARGO_PKG_VERSION").to_owned(),
+    );
     Ok(Report {
         bench: "server".to_owned(),
         started: session.started.clone(),
         machine: session.machine.clone(),
-        versions: versions.collect(),
+        versions: versions.chain([sim]).collect(),
         parameters: settings.parameters(),
         schedule: settings.plan.schedule,
         baseline: server::METRICS_SERVER.to_owned(),

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use kubevitals_bench::contender::Contender;
@@ -67,22 +68,57 @@ impl ServerProgram {
         }
     }
 
-    /// What the program says to `--version`, in one line.
+    /// The module version that Go wrote into the program, else what it says to `--version`, in one line: a program that
+    /// was built without its version stamped in calls itself `v0.0.0-master`.
     pub(crate) fn version(&self) -> String {
-        let output = std::process::Command::new(&self.program)
-            .arg("--version")
-            .output();
-        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-        let line = text
-            .ok()
-            .and_then(|text| text.lines().next().map(str::to_owned));
-        line.unwrap_or_else(|| "unknown".to_owned())
+        let program = self.program.as_os_str();
+        let built = output(Command::new("go").args(["version", "-m"]).arg(program));
+        built
+            .and_then(|text| module_version(&text))
+            .or_else(|| {
+                output(Command::new(program).arg("--version"))?
+                    .lines()
+                    .next()
+                    .map(str::to_owned)
+            })
+            .unwrap_or_else(|| "unknown".to_owned())
     }
+}
+
+fn output(command: &mut Command) -> Option<String> {
+    let output = command
+        .output()
+        .ok()
+        .filter(|output| output.status.success())?;
+    String::from_utf8(output.stdout).ok()
+}
+
+/// The version in the line `mod PATH VERSION SUM` of `go version -m`; a program built in its own tree has none.
+fn module_version(text: &str) -> Option<String> {
+    let words = |line: &'_ str| {
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    text.lines().find_map(|line| match words(line).as_slice() {
+        [kind, _, version, ..] if kind == "mod" && version != "(devel)" => Some(version.clone()),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_version_is_that_of_the_module() {
+        let text = "/bin/x: go1.26.0\n\tpath\ta.b/x/cmd/x\n\tmod\ta.b/x\tv0.9.0\th1:abc=\n\tdep\tc.d/e\tv1.0.0\n";
+        assert_eq!(module_version(text).as_deref(), Some("v0.9.0"));
+        assert_eq!(
+            module_version("/bin/x: go1.26.0\n\tmod\ta.b/x\t(devel)\t\n"),
+            None
+        );
+    }
 
     #[test]
     fn a_subcommand_comes_first_and_nothing_listens_beyond_loopback() {
