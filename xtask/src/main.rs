@@ -4,6 +4,7 @@
     reason = "the output of a command-line tool is its product"
 )]
 
+mod bench;
 mod cache;
 mod cluster;
 mod deny;
@@ -41,12 +42,15 @@ enum Task {
     Fetch(fetch::FetchFlags),
     /// Fuzz one parser for a while
     Fuzz(fuzz::FuzzFlags),
+    /// Measure side by side with a peer; lists the benchmarks without a name
+    Bench(bench::BenchFlags),
 }
 
 const EXAMPLES: &str = "Examples:
   cargo xtask test                        what CI runs
   cargo xtask test -p kubevitals-tls      the same for one crate
   cargo xtask fuzz promtext --seconds 600
+  cargo xtask bench server --quick
   cargo xtask deny
   cargo xtask fetch kubectl               kubectl as pinned, in the cache
   cargo xtask fetch --list                what is built, and where
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
         Task::Deny => deny::run(),
         Task::Fetch(flags) => fetch::run(&flags),
         Task::Fuzz(flags) => fuzz::run(&flags),
+        Task::Bench(flags) => bench::run(&flags),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,37 +1,42 @@
-//! Pods from the wire: slim types next to `kube` with `k8s-openapi`, as programs commonly use them.
-//!
-//! `cargo bench -p kubevitals-bench --bench watch` prints a table of CPU time on one core; the bar is three times the
-//! speed of the typed decode. `--bench watch_heap` does the same for memory.
-#![expect(clippy::print_stdout, reason = "the table is the output")]
-
-#[path = "watch/pods.rs"]
-mod pods;
+//! The contenders that are written in Rust.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::error::Error;
 use std::hint::black_box;
+use std::io;
+use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
+use clap::ValueEnum;
 use futures_util::StreamExt;
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use k8s_openapi::api::core::v1 as core;
 use kube::api::WatchEvent as TypedEvent;
-use kubevitals_bench::Timing;
+use kubevitals_bench::{pods, worker};
 use kubevitals_watch::{
     Answer, BoxBody, Decoder, Kind, Metadata, Pod, PodBrief, Server, StreamSpec, Transport,
     TypedKind, decode_event,
 };
 
-const PODS: usize = 2_000;
-const RUNS: usize = 15;
 /// What one read of a TLS connection brings.
 const CHUNK: usize = 16 << 10;
+
+/// What to do with the recorded stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    DecodeTyped,
+    DecodePod,
+    DecodePodBrief,
+    DecodeMetadata,
+    StreamTyped,
+    StreamPod,
+    StreamPodBrief,
+}
 
 /// Answers each request with the same chunks.
 #[derive(Debug, Clone)]
@@ -44,54 +49,39 @@ struct CannedBody {
     next: usize,
 }
 
-fn main() {
-    let lines = pods::lines(PODS);
-    let bytes: usize = lines.iter().map(Vec::len).sum();
-    println!(
-        "{PODS} pods of {} bytes on average, one core\n",
-        bytes / PODS
-    );
-    println!(
-        "{:<44} {:>10} {:>10} {:>8}",
-        "from the wire", "µs/pod", "pods/s", "ratio"
-    );
-
-    let typed = row("kube + k8s-openapi: decode", None, || {
-        for line in &lines {
-            // As kube does: a line becomes a String, and that an object.
-            let line = String::from_utf8(line.clone()).expect("JSON is UTF-8");
-            let event: TypedEvent<core::Pod> = serde_json::from_str(&line).expect("a watch event");
-            black_box(event);
-        }
-    });
-    row("kubevitals: decode, Pod", Some(typed), || {
-        decode::<Pod>(&lines);
-    });
-    row("kubevitals: decode, PodBrief", Some(typed), || {
-        decode::<PodBrief>(&lines);
-    });
-    row("kubevitals: decode, Metadata", Some(typed), || {
-        decode::<Metadata>(&lines);
-    });
-
-    let chunks = Canned(Arc::new(chunks(&lines)));
+/// Does it over and over, as the harness asks.
+pub(crate) fn serve(mode: Mode, passes: u32, file: &Path) -> io::Result<()> {
+    let lines = pods::read(file)?;
+    let count = lines.len();
+    let found = u64::try_from(count).unwrap_or(u64::MAX);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
-        .build()
-        .expect("a runtime needs nothing but memory");
-    let typed = row("kube + k8s-openapi: watch into a map", None, || {
-        runtime.block_on(watch_typed(&chunks));
-    });
-    row("kubevitals: stream into its view, Pod", Some(typed), || {
-        runtime.block_on(watch_slim::<Pod>(&chunks));
-    });
-    row(
-        "kubevitals: stream into its view, PodBrief",
-        Some(typed),
-        || {
-            runtime.block_on(watch_slim::<PodBrief>(&chunks));
-        },
-    );
+        .build()?;
+    let canned = || Canned(Arc::new(chunks(&lines)));
+    match mode {
+        Mode::DecodeTyped => worker::serve(passes, || decode_typed(&lines)),
+        Mode::DecodePod => worker::serve(passes, || decode::<Pod>(&lines)),
+        Mode::DecodePodBrief => worker::serve(passes, || decode::<PodBrief>(&lines)),
+        Mode::DecodeMetadata => worker::serve(passes, || decode::<Metadata>(&lines)),
+        Mode::StreamTyped => {
+            let canned = canned();
+            worker::serve(passes, || runtime.block_on(watch_typed(&canned)))
+        }
+        Mode::StreamPod => {
+            let canned = canned();
+            worker::serve(passes, || {
+                runtime.block_on(watch_slim::<Pod>(&canned, count));
+                found
+            })
+        }
+        Mode::StreamPodBrief => {
+            let canned = canned();
+            worker::serve(passes, || {
+                runtime.block_on(watch_slim::<PodBrief>(&canned, count));
+                found
+            })
+        }
+    }
 }
 
 impl Transport for Canned {
@@ -127,23 +117,26 @@ impl Body for CannedBody {
     }
 }
 
-fn row(name: &str, against: Option<Duration>, mut run: impl FnMut()) -> Duration {
-    let best = Timing::of_cpu(RUNS, |_| run()).best;
-    let count = u32::try_from(PODS).expect("a few thousand");
-    let each = best / count;
-    let ratio = against.map_or_else(String::new, |other| {
-        format!("{:.1}x", other.as_secs_f64() / best.as_secs_f64())
-    });
-    let (micros, rate) = (each.as_secs_f64() * 1e6, 1.0 / each.as_secs_f64());
-    println!("{name:<44} {micros:>10.2} {rate:>10.0} {ratio:>8}");
-    best
-}
-
-fn decode<K: Kind>(lines: &[Vec<u8>]) {
+fn decode<K: Kind>(lines: &[Vec<u8>]) -> u64 {
     let decoder = Decoder::default();
+    let mut found = 0;
     for line in lines {
         black_box(decode_event::<K>(line, &decoder).expect("a watch event"));
+        found += 1;
     }
+    found
+}
+
+/// As kube does: a line becomes a String, and that an object.
+fn decode_typed(lines: &[Vec<u8>]) -> u64 {
+    let mut found = 0;
+    for line in lines {
+        let line = String::from_utf8(line.clone()).expect("JSON is UTF-8");
+        let event: TypedEvent<core::Pod> = serde_json::from_str(&line).expect("a watch event");
+        black_box(event);
+        found += 1;
+    }
+    found
 }
 
 /// All lines and the bookmark that ends a streaming list, cut without regard to lines.
@@ -156,14 +149,14 @@ fn chunks(lines: &[Vec<u8>]) -> Vec<Bytes> {
     all.chunks(CHUNK).map(Bytes::copy_from_slice).collect()
 }
 
-async fn watch_slim<K: TypedKind>(chunks: &Canned) {
+async fn watch_slim<K: TypedKind>(chunks: &Canned, pods: usize) {
     let stream = Server::new(chunks.clone()).watch(StreamSpec::<K>::new("pods"));
     assert!(stream.synced().await, "the list is complete");
-    assert_eq!(stream.state().objects, PODS);
+    assert_eq!(stream.state().objects, pods);
     stream.shutdown().await;
 }
 
-async fn watch_typed(chunks: &Canned) {
+async fn watch_typed(chunks: &Canned) -> u64 {
     let chunks = chunks.clone();
     let service = tower::service_fn(move |_: Request<kube::client::Body>| {
         std::future::ready(Ok::<_, Infallible>(Response::new(chunks.body())))
@@ -182,5 +175,5 @@ async fn watch_typed(chunks: &Canned) {
         let key = (pod.metadata.namespace.clone(), pod.metadata.name.clone());
         view.insert(key, Arc::new(pod));
     }
-    assert_eq!(view.len(), PODS);
+    u64::try_from(view.len()).unwrap_or(u64::MAX)
 }

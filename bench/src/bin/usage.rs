@@ -1,6 +1,6 @@
 //! What the store of the server costs: bytes kept for a container, and the time of one sample.
 //!
-//! `cargo bench -p kubevitals-bench --bench usage` makes a cluster of 5,000 nodes with 30 pods of 2 containers each, as
+//! `cargo xtask bench usage` makes a cluster of 5,000 nodes with 30 pods of 2 containers each, as
 //! the store sees it, and prints a table. Allocations are counted; pods and their strings are not, since the stream of
 //! pods has them anyway.
 #![expect(clippy::print_stdout, reason = "the table is the output")]
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use kubevitals_bench::Timing;
+use kubevitals_bench::timing::Timing;
 use kubevitals_model::{
     Bytes, BytesSample, ContainerKeyRef, ContainerSample, CoreNanos, CpuSample, Labels, NodeBatch,
     NodeName, PodKeyRef, Timestamp,

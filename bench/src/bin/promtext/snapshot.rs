@@ -1,28 +1,15 @@
-//! The text format: a full kubelet body, parsed and encoded.
-//!
-//! `cargo bench -p kubevitals-bench --bench promtext` prints a table. The bars are 1,000 MB/s for
-//! parsing with full validation and for encoding in order, on one core.
-#![expect(clippy::print_stdout, reason = "the table is the output")]
+//! Bodies as a kubelet serves them, the same every time.
 
-use std::hint::black_box;
-
-use kubevitals_bench::{Timing, megabytes_per_second};
-use kubevitals_promtext::{
-    Document, Encoder, Item, LabelName, MetricName, MetricType, Visitor, parse, parse_with,
-};
+use kubevitals_promtext::{Document, Encoder, LabelName, MetricName, MetricType};
 
 const PODS: u64 = 110;
-/// Bodies that take turns, so that the processor cannot learn one by heart.
-const BODIES: u64 = 16;
-/// Passes over all bodies.
-const RUNS: usize = 200;
 
 const CONTAINER: LabelName<'_> = LabelName::from_static("container");
 const NAMESPACE: LabelName<'_> = LabelName::from_static("namespace");
 const POD: LabelName<'_> = LabelName::from_static("pod");
 
 /// One kubelet's snapshot, in the order in which it is served.
-struct Snapshot {
+pub(crate) struct Snapshot {
     families: Vec<Family>,
 }
 
@@ -39,173 +26,9 @@ struct Series {
     timestamp_ms: Option<i64>,
 }
 
-fn main() {
-    let snapshots: Vec<Snapshot> = (1..=BODIES).map(Snapshot::random).collect();
-    let bodies: Vec<Vec<u8>> = snapshots.iter().map(Snapshot::encoded).collect();
-    let bytes: usize = bodies.iter().map(Vec::len).sum();
-    let first = bodies.first().expect("there are several bodies");
-    println!(
-        "{BODIES} bodies of about {} KB, {} lines",
-        first.len() / 1000,
-        parse(first, |_| {}).lines
-    );
-
-    let theirs = Timing::of(RUNS / 40, |_| {
-        for body in &bodies {
-            let text = str::from_utf8(body).expect("names and numbers are ASCII");
-            let lines = text.lines().map(|line| Ok(line.to_owned()));
-            black_box(prometheus_parse::Scrape::parse(lines).expect("the body is valid"));
-        }
-    });
-    let mut out = Vec::with_capacity(first.len() * 2);
-    let rows: [(&str, Timing); 6] = [
-        (
-            "parse, all values and labels",
-            Timing::of(RUNS, |_| bodies.iter().for_each(|b| parse_all(b))),
-        ),
-        (
-            "parse, five families",
-            Timing::of(RUNS, |_| bodies.iter().for_each(|b| parse_five(b))),
-        ),
-        (
-            "parse to document",
-            Timing::of(RUNS / 4, |_| {
-                for body in &bodies {
-                    drop(black_box(Document::parse(body)));
-                }
-            }),
-        ),
-        (
-            "encode in order",
-            Timing::of(RUNS, |_| {
-                for snapshot in &snapshots {
-                    out.clear();
-                    snapshot.encode(&mut out);
-                    black_box(&out);
-                }
-            }),
-        ),
-        (
-            "encode document, sorted",
-            encode_document(&bodies, &mut out),
-        ),
-        (
-            "encode document, shuffled",
-            encode_shuffled(&snapshots, &mut out),
-        ),
-    ];
-
-    println!(
-        "{:<30} {:>10} {:>10} {:>28}",
-        "", "best MB/s", "median", "best / prometheus-parse"
-    );
-    let speed = |timing: Timing| {
-        (
-            megabytes_per_second(bytes, timing.best),
-            megabytes_per_second(bytes, timing.median),
-        )
-    };
-    let (their_best, their_median) = speed(theirs);
-    println!(
-        "{:<30} {their_best:>10.0} {their_median:>10.0} {:>28}",
-        "prometheus-parse 0.2.5", "1.0"
-    );
-    for (name, timing) in rows {
-        let (best, median) = speed(timing);
-        println!(
-            "{name:<30} {best:>10.0} {median:>10.0} {:>28.1}",
-            best / their_best
-        );
-    }
-}
-
-fn parse_all(body: &[u8]) {
-    let mut sum = 0.0;
-    let mut lengths = 0;
-    let summary = parse(body, |item| {
-        if let Item::Sample(sample) = item {
-            sum += sample.value;
-            lengths += sample.timestamp_ms.unwrap_or_default();
-            for label in sample.labels {
-                lengths +=
-                    i64::from(label.escaped) + i64::try_from(label.raw.len()).unwrap_or_default();
-            }
-        }
-    });
-    assert_eq!(summary.errors, 0);
-    black_box((sum, lengths, summary));
-}
-
-fn parse_five(body: &[u8]) {
-    let mut five = Five {
-        sum: 0.0,
-        lengths: 0,
-    };
-    let summary = parse_with(body, &mut five);
-    assert_eq!(summary.errors, 0);
-    black_box((five.sum, five.lengths, summary));
-}
-
-/// What a scraper for `kubectl top` wants.
-struct Five {
-    sum: f64,
-    lengths: usize,
-}
-
-impl<'a> Visitor<'a> for Five {
-    fn wants(&mut self, name: &'a str) -> bool {
-        matches!(
-            name,
-            "node_cpu_usage_seconds_total"
-                | "node_memory_working_set_bytes"
-                | "container_cpu_usage_seconds_total"
-                | "container_memory_working_set_bytes"
-                | "container_start_time_seconds"
-        )
-    }
-
-    fn item(&mut self, item: Item<'a, '_>) {
-        if let Item::Sample(sample) = item {
-            self.sum += sample.value;
-            for label in sample
-                .pick(["namespace", "pod", "container"])
-                .into_iter()
-                .flatten()
-            {
-                self.lengths += label.raw.len();
-            }
-        }
-    }
-}
-
-fn encode_document(bodies: &[Vec<u8>], out: &mut Vec<u8>) -> Timing {
-    let mut documents: Vec<_> = bodies.iter().map(|body| Document::parse(body)).collect();
-    let timing = Timing::of(RUNS, |_| {
-        for document in &mut documents {
-            out.clear();
-            document.encode(out);
-            black_box(&out);
-        }
-    });
-    assert!(bodies.last() == Some(out), "a body comes back as it was");
-    timing
-}
-
-/// Sorting for real: documents are copied before, which is part of the time.
-fn encode_shuffled(snapshots: &[Snapshot], out: &mut Vec<u8>) -> Timing {
-    let documents: Vec<_> = snapshots.iter().map(Snapshot::shuffled).collect();
-    Timing::of(RUNS / 4, |_| {
-        for document in &documents {
-            out.clear();
-            document.clone().encode(out);
-            black_box(&out);
-        }
-    })
-}
-
 impl Snapshot {
     /// Pods of two containers each, named and measured as in a real cluster.
-    fn random(seed: u64) -> Self {
+    pub(crate) fn random(seed: u64) -> Self {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let apps = [
             "checkout",
@@ -261,7 +84,7 @@ impl Snapshot {
         Self { families }
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let mut encoder = Encoder::new(out);
         for family in &self.families {
             let mut samples = encoder.family(family.name, Some(family.help), Some(family.kind));
@@ -271,13 +94,13 @@ impl Snapshot {
         }
     }
 
-    fn encoded(&self) -> Vec<u8> {
+    pub(crate) fn encoded(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.encode(&mut out);
         out
     }
 
-    fn shuffled(&self) -> Document<'_> {
+    pub(crate) fn shuffled(&self) -> Document<'_> {
         let mut document = Document::new();
         let mut random = Random(7);
         for family in self.families.iter().rev() {
