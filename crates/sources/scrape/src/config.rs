@@ -20,6 +20,10 @@ const LEAST_RESOLUTION: Duration = Duration::from_secs(1);
 
 /// How to scrape. [`ScrapeConfig::new`] has the defaults of metrics-server's manifests.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a setting of its own, named where it is set"
+)]
 pub struct ScrapeConfig {
     /// How often each node is scraped, about: the kubelet's own samples set the exact moment.
     pub resolution: Duration,

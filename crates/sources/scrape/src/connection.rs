@@ -198,11 +198,8 @@ impl Connection {
                 }
                 Err(error) => return Err(self.unreadable(&error.to_string())),
             }
-            count = match self.stream.read(piece).await {
-                Ok(count) => count,
-                // Peers that close without saying so are common; whether the body is whole is known otherwise.
-                Err(_) => 0,
-            };
+            // Peers that close without saying so are common; whether the body is whole is known otherwise.
+            count = self.stream.read(piece).await.unwrap_or_default();
             if count == 0 {
                 match (reader.has_head(), reader.end()) {
                     (false, _) => return Err(self.unreadable("it breaks off within the head")),

@@ -313,15 +313,17 @@ impl Session {
         first: u8,
         token: Option<Bearer>,
     ) -> Result<Body, Failure> {
-        match self.read(path, means, work, first).await {
-            Err(Failure::Status { status: 401, .. })
-                if self.newer(means, token.as_ref()).is_some() =>
-            {
-                let newer = self.newer(means, token.as_ref());
-                let (first, _) = self.begin(path, means, newer).await?;
+        let outcome = self.read(path, means, work, first).await;
+        let Err(Failure::Status { status: 401, .. }) = outcome else {
+            return outcome;
+        };
+        let credentials = &means.config.credentials;
+        match token.and_then(|refused| credentials.replacement(&refused)) {
+            Some(newer) => {
+                let (first, _) = self.begin(path, means, Some(newer)).await?;
                 self.read(path, means, work, first).await
             }
-            outcome => outcome,
+            None => outcome,
         }
     }
 
@@ -340,10 +342,9 @@ impl Session {
             let Some(connection) = &mut self.connection else {
                 continue;
             };
-            let token = match may_have_token(means.config, connection.verified()) {
-                true => newer.clone().or_else(|| means.config.credentials.token()),
-                false => None,
-            };
+            let may_have_token = may_have_token(means.config, connection.verified());
+            let given = || newer.clone().or_else(|| means.config.credentials.token());
+            let token = may_have_token.then(given).flatten();
             match connection.ask(path, token.as_ref()).await {
                 Ok(first) => return Ok((first, token)),
                 // A new connection is never stale, so this ends.
@@ -415,10 +416,6 @@ impl Session {
             }
         }
         Err(told.unwrap_or(Failure::NoAddress))
-    }
-
-    fn newer(&self, means: &Means<'_>, refused: Option<&Bearer>) -> Option<Bearer> {
-        means.config.credentials.replacement(refused?)
     }
 
     fn trust(&self, config: &ScrapeConfig) -> Option<ClientTls> {

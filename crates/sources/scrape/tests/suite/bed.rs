@@ -122,18 +122,30 @@ impl Notes {
     }
 
     /// The next event from a place on that is as wanted.
-    pub(crate) async fn wait(&self, from: usize, what: &str, wanted: impl Fn(&Event) -> bool) -> Event {
+    pub(crate) async fn wait(
+        &self,
+        from: usize,
+        what: &str,
+        wanted: impl Fn(&Event) -> bool,
+    ) -> Event {
         let mut events = self.0.subscribe();
         let found = events.wait_for(|events| events.iter().skip(from).any(&wanted));
         match tokio::time::timeout(DEADLINE, found).await {
-            Ok(events) => events.unwrap().iter().skip(from).find(|e| wanted(e)).unwrap().clone(),
+            Ok(events) => events
+                .unwrap()
+                .iter()
+                .skip(from)
+                .find(|e| wanted(e))
+                .unwrap()
+                .clone(),
             Err(_) => panic!("not in time: {what}; so far: {:#?}", self.summary()),
         }
     }
 
     /// The first answer of a node.
     pub(crate) async fn first(&self, node: &str) -> Event {
-        self.wait(0, "a first answer", |event| is_received(event, node)).await
+        self.wait(0, "a first answer", |event| is_received(event, node))
+            .await
     }
 
     /// The first failure of a node.
@@ -147,7 +159,9 @@ impl Notes {
 
     fn summary(&self) -> Vec<String> {
         let line = |event: &Event| match event {
-            Event::Received { node, containers, .. } => format!("{node}: {}", containers.len()),
+            Event::Received {
+                node, containers, ..
+            } => format!("{node}: {}", containers.len()),
             Event::Failed { node, failure } => format!("{node}: {failure}"),
             Event::Left { node } => format!("{node} left"),
         };

@@ -23,7 +23,8 @@ async fn suffer(fault: Fault) -> (Failure, Vec<Event>) {
     let healed = |event: &Event| is_received(event, NODES[0]);
     scrape.notes.wait(from, "recovery", healed).await;
     let events = scrape.notes.all();
-    let failed_elsewhere = |event: &Event| matches!(event, Event::Failed { .. }) && event.node() == NODES[1];
+    let failed_elsewhere =
+        |event: &Event| matches!(event, Event::Failed { .. }) && event.node() == NODES[1];
     assert!(!events.iter().any(failed_elsewhere), "{events:#?}");
     bed.end(scrape).await;
     (failure, events)
@@ -38,7 +39,9 @@ async fn answers_that_are_no_success_are_told_apart() {
     ] {
         let (failure, events) = suffer(fault).await;
         assert_eq!(failure.reason(), reason, "{failure}");
-        let before = events.iter().take_while(|e| !matches!(e, Event::Failed { .. }));
+        let before = events
+            .iter()
+            .take_while(|e| !matches!(e, Event::Failed { .. }));
         assert!(!before.into_iter().any(|event| is_received(event, NODES[0])));
     }
 }
@@ -105,35 +108,55 @@ async fn a_bad_line_costs_only_itself() {
         faults.set(NODES[0], fault);
         // The second from now on: one may have been under way.
         let from = scrape.notes.all().len();
-        scrape.notes.wait(from, "any", |e| is_received(e, NODES[0])).await;
+        scrape
+            .notes
+            .wait(from, "any", |e| is_received(e, NODES[0]))
+            .await;
         let from = scrape.notes.all().len();
-        let event = scrape.notes.wait(from, "spoilt", |e| is_received(e, NODES[0])).await;
+        let event = scrape
+            .notes
+            .wait(from, "spoilt", |e| is_received(e, NODES[0]))
+            .await;
         let containers = event.containers();
         assert_eq!(containers.len(), expected, "{fault:?}");
-        let whole = |c: &&crate::bed::Container| c.sample.cpu.is_some() && c.sample.memory.is_some();
+        let whole =
+            |c: &&crate::bed::Container| c.sample.cpu.is_some() && c.sample.memory.is_some();
         let whole = containers.iter().filter(whole).count();
         assert!(whole + 1 >= expected, "{fault:?}: {whole} of {expected}");
         if fault == Fault::ZeroCpu {
-            let idle = |c: &&crate::bed::Container| c.sample.cpu.is_some_and(|cpu| cpu.total.get() == 0);
+            let idle =
+                |c: &&crate::bed::Container| c.sample.cpu.is_some_and(|cpu| cpu.total.get() == 0);
             assert_eq!(containers.iter().filter(idle).count(), 1);
         }
         faults.clear(NODES[0]);
     }
-    assert!(!scrape.notes.all().iter().any(|e| matches!(e, Event::Failed { .. })));
+    assert!(
+        !scrape
+            .notes
+            .all()
+            .iter()
+            .any(|e| matches!(e, Event::Failed { .. }))
+    );
     bed.end(scrape).await;
 }
 
 #[tokio::test]
 async fn the_time_of_a_sample_is_the_nodes_own() {
     let bed = Bed::start().await;
-    bed.cluster.fleet().faults().set(NODES[0], Fault::ClockSkew(-3_600_000));
+    bed.cluster
+        .fleet()
+        .faults()
+        .set(NODES[0], Fault::ClockSkew(-3_600_000));
     let scrape = bed.scrape(bed.config());
     let skewed = scrape.notes.first(NODES[0]).await;
     let Event::Received { answer, .. } = &skewed else {
         panic!("{skewed:?}")
     };
     for container in skewed.containers() {
-        let age = answer.asked.since(container.sample.cpu.unwrap().at).unwrap();
+        let age = answer
+            .asked
+            .since(container.sample.cpu.unwrap().at)
+            .unwrap();
         assert!((3_599..3_620).contains(&age.as_secs()), "{age:?}");
     }
     bed.end(scrape).await;

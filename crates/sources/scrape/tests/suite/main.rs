@@ -9,8 +9,8 @@
     reason = "a helper that cannot go on should fail its test on the spot"
 )]
 
+mod bed;
 mod faults;
 mod nodes;
 mod telling;
 mod trust;
-mod bed;

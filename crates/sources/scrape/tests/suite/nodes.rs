@@ -45,7 +45,9 @@ async fn nodes_that_leave_are_forgotten_and_may_come_back() {
     scrape.notes.first(NODES[0]).await;
     scrape.notes.first(NODES[1]).await;
     let series = || {
-        let text = scrape.registry.encode(kubevitals_telemetry::exposition::Format::OpenMetrics);
+        let text = scrape
+            .registry
+            .encode(kubevitals_telemetry::exposition::Format::OpenMetrics);
         String::from_utf8(text.unwrap()).unwrap()
     };
     assert!(series().contains(NODES[0]));
@@ -58,7 +60,10 @@ async fn nodes_that_leave_are_forgotten_and_may_come_back() {
     assert_eq!(scrape.scraper.counts().total(), 1);
     let from = scrape.notes.all().len();
     writer.create(Resource::Nodes, node).unwrap();
-    scrape.notes.wait(from, "the node is back", |e| is_received(e, NODES[0])).await;
+    scrape
+        .notes
+        .wait(from, "the node is back", |e| is_received(e, NODES[0]))
+        .await;
     let events = scrape.notes.all();
     let gone = events.iter().position(left).unwrap();
     let back = events.iter().skip(gone + 1).find(|e| e.node() == NODES[0]);
@@ -80,7 +85,13 @@ async fn only_selected_nodes_are_scraped() {
     bed.write(node);
     let left = |event: &Event| matches!(event, Event::Left { .. });
     scrape.notes.wait(0, "it is selected no more", left).await;
-    assert!(scrape.notes.all().iter().all(|event| event.node() == NODES[1]));
+    assert!(
+        scrape
+            .notes
+            .all()
+            .iter()
+            .all(|event| event.node() == NODES[1])
+    );
     bed.end(scrape).await;
 }
 
@@ -111,7 +122,10 @@ async fn an_address_that_does_not_work_gives_way_to_the_next() {
     assert_eq!(failed.reason(), "connect", "{failed}");
     let from = scrape.notes.all().len();
     bed.write(good);
-    scrape.notes.wait(from, "reachable again", |e| is_received(e, NODES[0])).await;
+    scrape
+        .notes
+        .wait(from, "reachable again", |e| is_received(e, NODES[0]))
+        .await;
     bed.end(scrape).await;
 }
 
@@ -134,7 +148,10 @@ async fn the_path_that_a_node_states_is_asked_for() {
     bed.write(node);
     let scrape = bed.scrape(bed.config());
     let failure = scrape.notes.failure(NODES[0]).await;
-    assert!(failure.to_string().contains("/elsewhere answers 403"), "{failure}");
+    assert!(
+        failure.to_string().contains("/elsewhere answers 403"),
+        "{failure}"
+    );
     bed.end(scrape).await;
 }
 
@@ -151,8 +168,48 @@ async fn the_summary_stands_in_for_an_endpoint_that_a_node_lacks() {
         assert!(sample.cpu.is_some() && sample.memory.is_some() && sample.cpu_now.is_some());
     }
     let from = scrape.notes.all().len();
-    scrape.notes.wait(from, "again", |e| is_received(e, NODES[0])).await;
-    assert!(!scrape.notes.all().iter().any(|e| matches!(e, Event::Failed { .. })));
+    scrape
+        .notes
+        .wait(from, "again", |e| is_received(e, NODES[0]))
+        .await;
+    assert!(
+        !scrape
+            .notes
+            .all()
+            .iter()
+            .any(|e| matches!(e, Event::Failed { .. }))
+    );
+    bed.end(scrape).await;
+}
+
+#[tokio::test]
+async fn a_nudge_is_followed_before_the_plan() {
+    let bed = Bed::start().await;
+    let mut config = bed.config();
+    config.resolution = Duration::from_secs(9);
+    config.timeout = Duration::from_secs(8);
+    let scrape = bed.scrape(config);
+    // One that leaves time: nudges are heeded thrice in a resolution at most.
+    let has_time = |event: &Event| match event {
+        Event::Received { node, answer, .. } => {
+            node == NODES[0] && answer.next.since(answer.asked) > Some(Duration::from_secs(4))
+        }
+        _ => false,
+    };
+    let first = scrape.notes.wait(0, "a plan", has_time).await;
+    let from = scrape.notes.all().len();
+    scrape.scraper.nudge(NODES[0]);
+    scrape.scraper.nudge("no such node");
+    let second = scrape
+        .notes
+        .wait(from, "nudged", |e| is_received(e, NODES[0]))
+        .await;
+    let answer = |event| match event {
+        Event::Received { answer, .. } => answer,
+        other => panic!("{other:?}"),
+    };
+    let (first, second) = (answer(first), answer(second));
+    assert!(second.asked < first.next, "{first:?} {second:?}");
     bed.end(scrape).await;
 }
 
@@ -167,12 +224,20 @@ async fn connections_are_kept_and_the_second_scrape_is_no_repetition_of_the_firs
         scrape.notes.first(node).await;
         let mut from = 0;
         for _ in 0..3 {
-            scrape.notes.wait(from, "one more", |e| is_received(e, node)).await;
+            scrape
+                .notes
+                .wait(from, "one more", |e| is_received(e, node))
+                .await;
             from = scrape.notes.all().len();
         }
     }
-    let text = scrape.registry.encode(kubevitals_telemetry::exposition::Format::OpenMetrics);
+    let text = scrape
+        .registry
+        .encode(kubevitals_telemetry::exposition::Format::OpenMetrics);
     let text = String::from_utf8(text.unwrap()).unwrap();
-    assert!(text.contains("kubevitals_scrape_connections_total 2"), "{text}");
+    assert!(
+        text.contains("kubevitals_scrape_connections_total 2"),
+        "{text}"
+    );
     bed.end(scrape).await;
 }

@@ -1,6 +1,5 @@
 //! Whom kubelets must be, and who we say we are.
 
-
 use kubevitals_scrape::{Credentials, Transport};
 use kubevitals_tls::{ClientOptions, ClientTls};
 
@@ -67,18 +66,33 @@ async fn warm_start_needs_a_right_and_nothing_is_lost_without() {
     let scrape = bed.scrape(bed.config());
     let cold = scrape.notes.first(NODES[0]).await;
     assert!(cold.containers().iter().all(|c| c.sample.cpu_now.is_none()));
-    assert!(!scrape.notes.all().iter().any(|e| matches!(e, Event::Failed { .. })));
+    assert!(
+        !scrape
+            .notes
+            .all()
+            .iter()
+            .any(|e| matches!(e, Event::Failed { .. }))
+    );
     scrape.scraper.shutdown().await;
     bed.allow_stats();
     let scrape = bed.scrape(bed.config());
     let warm = scrape.notes.first(NODES[0]).await;
     assert!(warm.containers().iter().all(|c| c.sample.cpu_now.is_some()));
-    assert!(warm.containers().iter().all(|c| c.sample.ephemeral_storage.is_none()));
+    assert!(
+        warm.containers()
+            .iter()
+            .all(|c| c.sample.ephemeral_storage.is_none())
+    );
     scrape.scraper.shutdown().await;
     let mut config = bed.config();
     config.ephemeral_storage = true;
     let scrape = bed.scrape(config);
     let stored = scrape.notes.first(NODES[0]).await;
-    assert!(stored.containers().iter().all(|c| c.sample.ephemeral_storage.is_some()));
+    assert!(
+        stored
+            .containers()
+            .iter()
+            .all(|c| c.sample.ephemeral_storage.is_some())
+    );
     bed.end(scrape).await;
 }
