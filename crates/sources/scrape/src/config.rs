@@ -95,7 +95,7 @@ impl ScrapeConfig {
             pin_keys: false,
             max_body_bytes: 32 << 20,
             max_containers: 10_000,
-            concurrency: 512,
+            concurrency: 1_024,
             warm_start: true,
             ephemeral_storage: false,
             clock: WallClock::system(),
