@@ -14,6 +14,8 @@ mod cli;
 mod model;
 #[cfg(feature = "promtext")]
 mod promtext;
+#[cfg(feature = "scrape")]
+mod scrape;
 #[cfg(feature = "sim")]
 mod sim;
 #[cfg(feature = "telemetry")]
@@ -29,6 +31,8 @@ pub use cli::config_file;
 pub use model::{duration, quantity, timestamp};
 #[cfg(feature = "promtext")]
 pub use promtext::promtext;
+#[cfg(feature = "scrape")]
+pub use scrape::{metrics_resource, stats_summary};
 #[cfg(feature = "sim")]
 pub use sim::{fault_spec, selector};
 #[cfg(feature = "telemetry")]
@@ -81,6 +85,12 @@ pub const TARGETS: &[Target] = &[
         oracle: fault_spec,
         tokens: sim::FAULT_TOKENS,
     },
+    #[cfg(feature = "scrape")]
+    Target {
+        name: "metrics_resource",
+        oracle: metrics_resource,
+        tokens: scrape::METRICS_TOKENS,
+    },
     #[cfg(feature = "promtext")]
     Target {
         name: "promtext",
@@ -98,6 +108,12 @@ pub const TARGETS: &[Target] = &[
         name: "selector",
         oracle: selector,
         tokens: sim::SELECTOR_TOKENS,
+    },
+    #[cfg(feature = "scrape")]
+    Target {
+        name: "stats_summary",
+        oracle: stats_summary,
+        tokens: scrape::SUMMARY_TOKENS,
     },
     #[cfg(feature = "model")]
     Target {

@@ -20,6 +20,10 @@ const LEAST_RESOLUTION: Duration = Duration::from_secs(1);
 
 /// How to scrape. [`ScrapeConfig::new`] has the defaults of metrics-server's manifests.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a setting of its own, named where it is set"
+)]
 pub struct ScrapeConfig {
     /// How often each node is scraped, about: the kubelet's own samples set the exact moment.
     pub resolution: Duration,
@@ -91,7 +95,7 @@ impl ScrapeConfig {
             pin_keys: false,
             max_body_bytes: 32 << 20,
             max_containers: 10_000,
-            concurrency: 512,
+            concurrency: 1_024,
             warm_start: true,
             ephemeral_storage: false,
             clock: WallClock::system(),

@@ -3,12 +3,13 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use kubevitals_tls::{ClientTls, HandshakeFailure, Verified};
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -97,6 +98,7 @@ impl Connection {
         port: u16,
         place: usize,
         tls: Option<&ClientTls>,
+        handshakes: &Semaphore,
     ) -> Result<Self, Failure> {
         let (tcp, address) = dial(host, port).await?;
         // A request is one small write: it should leave at once.
@@ -117,6 +119,8 @@ impl Connection {
                 detail: error.to_string(),
             })?,
         };
+        // A handshake takes 45 KiB for a moment, of which an allocator gives little back.
+        let _turn = handshakes.acquire().await;
         let connector = TlsConnector::from(tls.config());
         let stream = connector.connect(name, tcp).await.map_err(|error| {
             let address = address.clone();
@@ -142,31 +146,46 @@ impl Connection {
         self.verified
     }
 
-    /// Asks for a path and waits for the first byte of the answer: so long no buffer is needed, and a peer that never
-    /// answers costs nobody else one. The token is given by who made sure that the peer may have it.
+    /// Asks for a path. The token is given by who made sure that the peer may have it.
     pub(crate) async fn ask(
         &mut self,
         path: &str,
         token: Option<&Bearer>,
-    ) -> Result<u8, RequestError> {
-        if let Err(error) = self.send(path, token).await {
-            return Err(self.broken(&error));
-        }
-        let mut first = [0];
-        match self.stream.read_exact(&mut first).await {
-            Ok(_) => {
-                self.is_used = true;
-                let [first] = first;
-                Ok(first)
+    ) -> Result<(), RequestError> {
+        let sent = self.send(path, token).await;
+        sent.map_err(|error| self.broken(&error))
+    }
+
+    /// Waits until something has arrived. So long no buffer is needed, neither of ours nor of TLS, and a peer that never
+    /// answers costs nobody else one.
+    pub(crate) async fn arrival(&self) -> Result<(), RequestError> {
+        let arrived = match &self.stream {
+            Stream::Plain(tcp) => tcp.readable().await,
+            Stream::Tls(tls) => tls.get_ref().0.readable().await,
+        };
+        arrived.map_err(|error| self.broken(&error))
+    }
+
+    /// Takes in what has arrived. `None` if it was nothing of an answer: TLS has things to say of its own.
+    pub(crate) fn take_in(&mut self, buffers: &mut Buffers) -> Result<Option<usize>, RequestError> {
+        match self.read_now(&mut buffers.piece) {
+            Poll::Pending => Ok(None),
+            Poll::Ready(Ok(0)) => {
+                let error = io::Error::new(io::ErrorKind::UnexpectedEof, "closed without an answer");
+                Err(self.broken(&error))
             }
-            Err(error) => Err(self.broken(&error)),
+            Poll::Ready(Ok(count)) => {
+                self.is_used = true;
+                Ok(Some(count))
+            }
+            Poll::Ready(Err(error)) => Err(self.broken(&error)),
         }
     }
 
-    /// Reads the answer that begins with `first`, with a body of so many bytes at most.
+    /// Reads the answer of which so many bytes are taken in, with a body of so many bytes at most.
     pub(crate) async fn answer(
         &mut self,
-        first: u8,
+        mut count: usize,
         path: &str,
         limit: usize,
         buffers: &mut Buffers,
@@ -178,10 +197,6 @@ impl Connection {
         } = buffers;
         body.clear();
         reader.start(limit);
-        let mut count = 1;
-        if let Some(byte) = piece.first_mut() {
-            *byte = first;
-        }
         let body = loop {
             let read = piece.get(..count).unwrap_or_default();
             match reader.feed(read, body) {
@@ -198,11 +213,8 @@ impl Connection {
                 }
                 Err(error) => return Err(self.unreadable(&error.to_string())),
             }
-            count = match self.stream.read(piece).await {
-                Ok(count) => count,
-                // Peers that close without saying so are common; whether the body is whole is known otherwise.
-                Err(_) => 0,
-            };
+            // Peers that close without saying so are common; whether the body is whole is known otherwise.
+            count = self.stream.read(piece).await.unwrap_or_default();
             if count == 0 {
                 match (reader.has_head(), reader.end()) {
                     (false, _) => return Err(self.unreadable("it breaks off within the head")),
@@ -216,6 +228,22 @@ impl Connection {
             body,
             may_be_reused: reader.may_be_reused(),
         })
+    }
+
+    /// Whether the peer is silent, as it should be between requests.
+    ///
+    /// To look is also what makes rustls give back the buffer of the last record, of 16 KiB, and keep one of 4 KiB: it
+    /// shrinks when it is next read into.
+    pub(crate) fn is_idle(&mut self) -> bool {
+        self.read_now(&mut [0]).is_pending()
+    }
+
+    fn read_now(&mut self, piece: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut buffer = ReadBuf::new(piece);
+        // Nobody is to be woken: who waits does so by `arrival`.
+        let mut context = Context::from_waker(Waker::noop());
+        let read = Pin::new(&mut self.stream).poll_read(&mut context, &mut buffer);
+        read.map_ok(|()| buffer.filled().len())
     }
 
     fn unreadable(&self, detail: &str) -> Failure {

@@ -421,7 +421,7 @@ mod tests {
             Err(Http1Error::BodyTooLong)
         );
         assert_eq!(body.len(), 10);
-        let endless = [b"HTTP/1.1 200 OK\r\nA: ".as_slice(), &[b'a'; 40_000]].concat();
+        let endless = [b"HTTP/1.1 200 OK\r\nA: ".as_slice(), &vec![b'a'; 40_000]].concat();
         assert_eq!(
             read(&endless, 1_000, 10).err(),
             Some(Http1Error::HeadTooLong)

@@ -124,7 +124,8 @@ impl NodeLoop {
             tokio::select! {
                 biased;
                 () = until_left(&control) => {}
-                () = self.turn(&shared, due) => {}
+                // Boxed: what a scrape needs is not kept between two of them.
+                () = Box::pin(self.turn(&shared, due)) => {}
             }
         }
         let Self {
@@ -149,6 +150,7 @@ impl NodeLoop {
         let means = Means {
             config: &shared.config,
             workspaces: &shared.workspaces,
+            handshakes: &shared.handshakes,
             metrics: &shared.metrics,
             asked: shared.config.clock.now(),
             deadline: begun + shared.config.timeout,
@@ -179,9 +181,9 @@ impl NodeLoop {
             is_new,
             next: asked.checked_add(wait).unwrap_or(asked),
         };
-        shared
-            .receiver
-            .received(&self.name, &scraped.work.batch, &answer);
+        if let Some(batch) = scraped.batch() {
+            shared.receiver.received(&self.name, batch, &answer);
+        }
         match &scraped.cut {
             Some(failure) => self.failed(shared, failure),
             None => self.recovered(),
@@ -257,5 +259,33 @@ async fn until_left(control: &Control) {
             return;
         }
         control.wake.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kubevitals_telemetry::Metrics;
+
+    use super::*;
+    use crate::{Credentials, ScrapeConfig, ScrapeMetrics, Transport};
+
+    struct Nobody;
+
+    impl crate::Receive for Nobody {
+        fn received(&self, _: &NodeName, _: &kubevitals_model::NodeBatch, _: &Answer) {}
+        fn failed(&self, _: &NodeName, _: &Failure, _: Timestamp) {}
+        fn left(&self, _: &NodeName) {}
+    }
+
+    #[tokio::test]
+    async fn a_loop_is_small() {
+        let config = ScrapeConfig::new(Transport::InsecureHttp, Credentials::None);
+        let metrics = ScrapeMetrics::register(&mut Metrics::new(), config.resolution);
+        let shared = Arc::new(Shared::new(config, Arc::new(Nobody), metrics));
+        let target = Arc::new(Target::nowhere());
+        let control = Arc::new(Control::new(Arc::clone(&target)));
+        let node = NodeLoop::new(NodeName::new("a"), target, control, shared);
+        let run = node.run();
+        assert!(size_of_val(&run) < 2_048, "{}", size_of_val(&run));
     }
 }

@@ -116,6 +116,13 @@ impl Scraper {
     }
 }
 
+impl NodeCounts {
+    /// All nodes that are scraped.
+    pub fn total(&self) -> usize {
+        self.new + self.ok + self.failing
+    }
+}
+
 impl Drop for Scraper {
     fn drop(&mut self) {
         self.task.abort();
@@ -203,9 +210,37 @@ fn timely(shared: &Shared, now: Instant) -> Status {
     ))
 }
 
-impl NodeCounts {
-    /// All nodes that are scraped.
-    pub fn total(&self) -> usize {
-        self.new + self.ok + self.failing
+#[cfg(test)]
+mod tests {
+    use kubevitals_model::{NodeBatch, Timestamp};
+    use kubevitals_telemetry::Metrics;
+
+    use super::*;
+    use crate::{Answer, Credentials, Failure, Transport};
+
+    struct Nobody;
+
+    impl Receive for Nobody {
+        fn received(&self, _: &NodeName, _: &NodeBatch, _: &Answer) {}
+        fn failed(&self, _: &NodeName, _: &Failure, _: Timestamp) {}
+        fn left(&self, _: &NodeName) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn scraping_that_stands_still_is_noticed() {
+        let config = ScrapeConfig::new(Transport::InsecureHttp, Credentials::None);
+        let metrics = ScrapeMetrics::register(&mut Metrics::new(), config.resolution);
+        let shared = Shared::new(config, Arc::new(Nobody), metrics);
+        let now = Instant::now();
+        let at = |seconds| now + Duration::from_secs(seconds);
+        assert_eq!(timely(&shared, at(3_600)), Status::Ok, "there are no nodes");
+        let _node = shared.metrics.node(&NodeName::new("node-a"));
+        shared.planned(at(60));
+        shared.planned(at(15));
+        assert_eq!(timely(&shared, at(82)), Status::Ok);
+        let late = Status::failing(
+            "no scrape was begun for 23s after one was due (0 nodes ok, 0 failing, 1 new)",
+        );
+        assert_eq!(timely(&shared, at(83)), late);
     }
 }

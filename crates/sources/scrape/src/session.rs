@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kubevitals_model::{NodeBatch, Timestamp};
 use kubevitals_tls::{ClientTls, PinnedKey, Verified};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::address::Addresses;
@@ -41,7 +42,7 @@ pub(crate) struct Session {
 
 /// A scrape that brought something.
 pub(crate) struct Scraped {
-    pub(crate) work: Lent,
+    work: Option<Lent>,
     pub(crate) report: DecodeReport,
     pub(crate) bytes: usize,
     /// Why this is not all.
@@ -52,6 +53,7 @@ pub(crate) struct Scraped {
 pub(crate) struct Means<'a> {
     pub(crate) config: &'a ScrapeConfig,
     pub(crate) workspaces: &'a Workspaces,
+    pub(crate) handshakes: &'a Semaphore,
     pub(crate) metrics: &'a ScrapeMetrics,
     /// The time just before the request.
     pub(crate) asked: Timestamp,
@@ -200,7 +202,7 @@ impl Session {
         );
         match read {
             Ok(report) if report.used > 0 => Ok(Scraped {
-                work,
+                work: Some(work),
                 report,
                 bytes,
                 cut: None,
@@ -220,24 +222,20 @@ impl Session {
             BRIEF_SUMMARY
         };
         let body = self.fetch_into(path, means, &mut scraped.work).await?;
+        let (Body::Whole, Some(work)) = (body, &mut scraped.work) else {
+            return Ok(());
+        };
         let Workspace {
             buffers,
             batch,
             decoder,
-        } = &mut *scraped.work;
-        scraped.bytes = scraped.bytes.saturating_add(buffers.body.len());
-        if body == Body::Whole {
-            let read = decode_summary(
-                &buffers.body,
-                Take::Extras,
-                reading(means, true),
-                batch,
-                decoder,
-            );
-            if let Ok(extras) = read {
-                for (count, more) in scraped.report.rejected.iter_mut().zip(extras.rejected) {
-                    *count += more;
-                }
+        } = &mut **work;
+        let body = &buffers.body;
+        scraped.bytes = scraped.bytes.saturating_add(body.len());
+        let read = decode_summary(body, Take::Extras, reading(means, true), batch, decoder);
+        if let Ok(extras) = read {
+            for (count, more) in scraped.report.rejected.iter_mut().zip(extras.rejected) {
+                *count += more;
             }
         }
         Ok(())
@@ -278,7 +276,7 @@ impl Session {
             self.connection = None;
         }
         Ok(Scraped {
-            work,
+            work: Some(work),
             report,
             bytes,
             cut,
@@ -287,51 +285,53 @@ impl Session {
 
     /// Asks for a path and takes a workspace as soon as the answer begins.
     async fn fetch(&mut self, path: &str, means: &Means<'_>) -> Result<(Lent, Body), Failure> {
-        let (first, token) = self.begin(path, means, None).await?;
-        let mut work = means.workspaces.lend().await;
-        let body = self.finish(path, means, &mut work, first, token).await?;
+        let mut work = None;
+        let body = self.fetch_into(path, means, &mut work).await?;
+        let work = work.ok_or_else(|| self.partial(path, 0))?;
         Ok((work, body))
     }
 
-    /// The same into a workspace that is there already.
+    /// The same into a workspace that may be there already: who holds one must not wait for another.
     async fn fetch_into(
         &mut self,
         path: &str,
         means: &Means<'_>,
-        work: &mut Workspace,
+        work: &mut Option<Lent>,
     ) -> Result<Body, Failure> {
-        let (first, token) = self.begin(path, means, None).await?;
-        self.finish(path, means, work, first, token).await
-    }
-
-    /// Reads an answer, and asks once more if the token was refused and there is a newer one.
-    async fn finish(
-        &mut self,
-        path: &str,
-        means: &Means<'_>,
-        work: &mut Workspace,
-        first: u8,
-        token: Option<Bearer>,
-    ) -> Result<Body, Failure> {
-        match self.read(path, means, work, first).await {
-            Err(Failure::Status { status: 401, .. })
-                if self.newer(means, token.as_ref()).is_some() =>
-            {
-                let newer = self.newer(means, token.as_ref());
-                let (first, _) = self.begin(path, means, newer).await?;
-                self.read(path, means, work, first).await
+        let mut newer = None;
+        loop {
+            let (count, token) = self.begin(path, means, newer, work).await?;
+            let outcome = self.read(path, means, work, count).await;
+            newer = Self::newer_token(means, &outcome, token);
+            if newer.is_none() {
+                return outcome;
             }
-            outcome => outcome,
         }
     }
 
-    /// Sends a request, on a new connection if there is none or the peer has closed it meanwhile.
+    /// Another token, if the one that was sent was refused and there is a newer one by now.
+    fn newer_token(
+        means: &Means<'_>,
+        outcome: &Result<Body, Failure>,
+        token: Option<Bearer>,
+    ) -> Option<Bearer> {
+        match outcome {
+            Err(Failure::Status { status: 401, .. }) => {
+                means.config.credentials.replacement(&token?)
+            }
+            _ => None,
+        }
+    }
+
+    /// Sends a request, on a new connection if there is none or the peer has closed it meanwhile, and waits until the
+    /// answer begins.
     async fn begin(
         &mut self,
         path: &str,
         means: &Means<'_>,
         newer: Option<Bearer>,
-    ) -> Result<(u8, Option<Bearer>), Failure> {
+        work: &mut Option<Lent>,
+    ) -> Result<(usize, Option<Bearer>), Failure> {
         loop {
             if self.connection.is_none() {
                 self.connection = Some(self.connect(means).await?);
@@ -340,12 +340,11 @@ impl Session {
             let Some(connection) = &mut self.connection else {
                 continue;
             };
-            let token = match may_have_token(means.config, connection.verified()) {
-                true => newer.clone().or_else(|| means.config.credentials.token()),
-                false => None,
-            };
-            match connection.ask(path, token.as_ref()).await {
-                Ok(first) => return Ok((first, token)),
+            let may_have_token = may_have_token(means.config, connection.verified());
+            let given = || newer.clone().or_else(|| means.config.credentials.token());
+            let token = may_have_token.then(given).flatten();
+            match begin_on(connection, path, token.as_ref(), means, work).await {
+                Ok(count) => return Ok((count, token)),
                 // A new connection is never stale, so this ends.
                 Err(RequestError::Stale) => self.connection = None,
                 Err(RequestError::Failure(failure)) => return Err(failure),
@@ -357,18 +356,18 @@ impl Session {
         &mut self,
         path: &str,
         means: &Means<'_>,
-        work: &mut Workspace,
-        first: u8,
+        work: &mut Option<Lent>,
+        count: usize,
     ) -> Result<Body, Failure> {
-        let Some(mut connection) = self.connection.take() else {
+        let (Some(mut connection), Some(work)) = (self.connection.take(), work) else {
             return Err(self.partial(path, 0));
         };
         let limit = means.config.max_body_bytes;
         let buffers = &mut work.buffers;
-        let reply = connection.answer(first, path, limit, buffers).await?;
+        let reply = connection.answer(count, path, limit, buffers).await?;
         let address = connection.address.clone();
         self.addresses.worked(connection.place);
-        if reply.may_be_reused {
+        if reply.may_be_reused && connection.is_idle() {
             self.connection = Some(connection);
         }
         match reply.status {
@@ -390,7 +389,7 @@ impl Session {
             let Some((place, host)) = self.addresses.at_turn(turn) else {
                 break;
             };
-            let open = Connection::open(host, port, place, self.tls.as_ref());
+            let open = Connection::open(host, port, place, self.tls.as_ref(), means.handshakes);
             let left = means.deadline.saturating_duration_since(Instant::now());
             let failure = if self.addresses.at_turn(turn + 1).is_some() {
                 // A silent address must leave time for the next.
@@ -415,10 +414,6 @@ impl Session {
             }
         }
         Err(told.unwrap_or(Failure::NoAddress))
-    }
-
-    fn newer(&self, means: &Means<'_>, refused: Option<&Bearer>) -> Option<Bearer> {
-        means.config.credentials.replacement(refused?)
     }
 
     fn trust(&self, config: &ScrapeConfig) -> Option<ClientTls> {
@@ -461,9 +456,41 @@ impl Session {
     }
 }
 
+impl Scraped {
+    /// What the kubelet said.
+    pub(crate) fn batch(&self) -> Option<&NodeBatch> {
+        self.work.as_ref().map(|work| &work.batch)
+    }
+}
+
 impl Default for Buffers {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// Sends a request and waits until the answer begins.
+async fn begin_on(
+    connection: &mut Connection,
+    path: &str,
+    token: Option<&Bearer>,
+    means: &Means<'_>,
+    work: &mut Option<Lent>,
+) -> Result<usize, RequestError> {
+    let is_held = work.is_some();
+    connection.ask(path, token).await?;
+    loop {
+        connection.arrival().await?;
+        let lent = match work {
+            Some(lent) => lent,
+            None => work.insert(means.workspaces.lend().await),
+        };
+        match connection.take_in(&mut lent.buffers)? {
+            Some(count) => return Ok(count),
+            // Others may have use for it until the answer comes.
+            None if !is_held => *work = None,
+            None => {}
+        }
     }
 }
 

@@ -17,12 +17,17 @@ use crate::workspaces::Workspaces;
 /// metrics has few.
 const READERS: usize = 32;
 
+/// So many TLS handshakes at once: they too are bound by the processor. A kubelet that takes a connection and then says
+/// nothing holds one until its time is over, so they are not too few.
+const HANDSHAKES: usize = 64;
+
 pub(crate) struct Shared {
     pub(crate) config: ScrapeConfig,
     pub(crate) receiver: Arc<dyn Receive>,
     pub(crate) metrics: Arc<ScrapeMetrics>,
     pub(crate) requests: Semaphore,
     pub(crate) workspaces: Workspaces,
+    pub(crate) handshakes: Semaphore,
     begun: Instant,
     /// The latest moment for which any scrape was planned, in milliseconds after the beginning. A loop that runs plans
     /// again whenever its time has come, so this lies in the past only if none does.
@@ -38,6 +43,7 @@ impl Shared {
         Self {
             requests: Semaphore::new(config.concurrency.min(Semaphore::MAX_PERMITS)),
             workspaces: Workspaces::new(config.concurrency.min(READERS)),
+            handshakes: Semaphore::new(HANDSHAKES),
             begun: Instant::now(),
             planned: AtomicI64::new(0),
             config,

@@ -7,17 +7,14 @@
 //! A pod, a container or a number that cannot be read costs only itself. A document that breaks off is of no use: where a
 //! container of it ends cannot be told.
 
-use std::borrow::Cow;
-use std::fmt;
-use std::marker::PhantomData;
+mod wire;
 
 use kubevitals_model::{
     Bytes, BytesSample, ContainerKeyRef, CoreNanos, CpuSample, CpuUsage, NodeBatch, PodKeyRef,
     Timestamp,
 };
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
 
+use self::wire::{ContainerStats, NodeStats, PodReference, PodStats, Summary, Value};
 use crate::decode::{DecodeReport, Decoder, Reading, Rejection};
 
 /// What is taken from a summary.
@@ -29,123 +26,10 @@ pub enum Take {
     Extras,
 }
 
-#[derive(Debug, serde::Deserialize)]
-#[serde(bound = "")]
-struct Summary<'a> {
-    #[serde(borrow, default)]
-    node: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pods: Items<'a>,
-}
-
-/// The items of a list as they are written, up to a bound.
-#[derive(Debug, Default)]
-struct Items<'a> {
-    items: Vec<&'a RawValue>,
-    more: u64,
-}
-
-#[derive(Debug, Default, serde::Deserialize)]
-#[serde(default)]
-struct NodeStats {
-    cpu: Part<Cpu>,
-    memory: Part<Memory>,
-    swap: Part<Swap>,
-    fs: Part<FileSystem>,
-}
-
-#[derive(Debug, serde::Deserialize)]
-struct PodStats<'a> {
-    #[serde(borrow, rename = "podRef")]
-    reference: PodReference<'a>,
-    #[serde(borrow, default)]
-    containers: Items<'a>,
-}
-
-#[derive(Debug, serde::Deserialize)]
-struct PodReference<'a> {
-    #[serde(borrow)]
-    name: Cow<'a, str>,
-    #[serde(borrow)]
-    namespace: Cow<'a, str>,
-}
-
-#[derive(Debug, serde::Deserialize)]
-struct ContainerStats<'a> {
-    #[serde(borrow)]
-    name: Cow<'a, str>,
-    #[serde(rename = "startTime", default)]
-    started: Value<Timestamp>,
-    #[serde(default)]
-    cpu: Part<Cpu>,
-    #[serde(default)]
-    memory: Part<Memory>,
-    #[serde(default)]
-    swap: Part<Swap>,
-    #[serde(default)]
-    rootfs: Part<FileSystem>,
-    #[serde(default)]
-    logs: Part<FileSystem>,
-}
-
-#[derive(Debug, Default, serde::Deserialize)]
-#[serde(default)]
-struct Cpu {
-    time: Value<Timestamp>,
-    #[serde(rename = "usageNanoCores")]
-    now: Value<u64>,
-    #[serde(rename = "usageCoreNanoSeconds")]
-    total: Value<u64>,
-}
-
-#[derive(Debug, Default, serde::Deserialize)]
-#[serde(default)]
-struct Memory {
-    time: Value<Timestamp>,
-    #[serde(rename = "workingSetBytes")]
-    working_set: Value<u64>,
-}
-
-#[derive(Debug, Default, serde::Deserialize)]
-#[serde(default)]
-struct Swap {
-    time: Value<Timestamp>,
-    #[serde(rename = "swapUsageBytes")]
-    usage: Value<u64>,
-}
-
-#[derive(Debug, Default, serde::Deserialize)]
-#[serde(default)]
-struct FileSystem {
-    time: Value<Timestamp>,
-    #[serde(rename = "usedBytes")]
-    used: Value<u64>,
-}
-
-/// An object; anything else is an empty one.
-#[derive(Debug, Default)]
-struct Part<T>(T);
-
-/// A number or a time; anything else is none, and told apart from what is simply absent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Value<T> {
-    Absent,
-    Unreadable,
-    Is(T),
-}
-
-struct ItemsVisitor;
-struct PartVisitor<T>(PhantomData<T>);
-struct ValueVisitor<T>(PhantomData<T>);
-
-/// What a [`Value`] can hold.
-trait Readable: Sized {
-    fn from_number(_: u64) -> Option<Self> {
-        None
-    }
-    fn from_text(_: &str) -> Option<Self> {
-        None
-    }
+struct Filling {
+    take: Take,
+    reading: Reading,
+    report: DecodeReport,
 }
 
 /// Reads a summary into a batch. An error says that the body is no such document.
@@ -185,12 +69,6 @@ pub fn decode_summary(
         filling.report.times.add(cpu.at);
     }
     Ok(filling.report)
-}
-
-struct Filling {
-    take: Take,
-    reading: Reading,
-    report: DecodeReport,
 }
 
 impl Filling {
@@ -325,129 +203,6 @@ impl Filling {
     }
 }
 
-/// No node has more pods, nor a pod more containers.
-const MOST_ITEMS: usize = 10_000;
-
-impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ItemsVisitor)
-    }
-}
-
-impl<'de> Visitor<'de> for ItemsVisitor {
-    type Value = Items<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Items<'de>, A::Error> {
-        let mut items = Items::default();
-        while items.items.len() < MOST_ITEMS {
-            match list.next_element()? {
-                Some(item) => items.items.push(item),
-                None => return Ok(items),
-            }
-        }
-        while list.next_element::<IgnoredAny>()?.is_some() {
-            items.more += 1;
-        }
-        Ok(items)
-    }
-
-    fn visit_unit<E>(self) -> Result<Items<'de>, E> {
-        Ok(Items::default())
-    }
-}
-
-impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for Part<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(PartVisitor(PhantomData))
-    }
-}
-
-impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for PartVisitor<T> {
-    type Value = Part<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Part<T>, A::Error> {
-        T::deserialize(serde::de::value::MapAccessDeserializer::new(map)).map(Part)
-    }
-
-    fn visit_unit<E>(self) -> Result<Part<T>, E> {
-        Ok(Part(T::default()))
-    }
-}
-
-impl<'de, T: Readable> Deserialize<'de> for Value<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ValueVisitor(PhantomData))
-    }
-}
-
-impl<T> Default for Value<T> {
-    fn default() -> Self {
-        Self::Absent
-    }
-}
-
-impl<'de, T: Readable> Visitor<'de> for ValueVisitor<T> {
-    type Value = Value<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("anything")
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Value<T>, E> {
-        Ok(T::from_number(number).map_or(Value::Unreadable, Value::Is))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Value<T>, E> {
-        Ok(T::from_text(text).map_or(Value::Unreadable, Value::Is))
-    }
-
-    fn visit_unit<E>(self) -> Result<Value<T>, E> {
-        Ok(Value::Absent)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Value<T>, E> {
-        Ok(Value::Unreadable)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Value<T>, E> {
-        Ok(Value::Unreadable)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Value<T>, E> {
-        Ok(Value::Unreadable)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value<T>, A::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Value::Unreadable)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value<T>, A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Value::Unreadable)
-    }
-}
-
-impl Readable for u64 {
-    fn from_number(number: u64) -> Option<Self> {
-        Some(number)
-    }
-}
-
-impl Readable for Timestamp {
-    fn from_text(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -558,8 +313,8 @@ mod tests {
     #[test]
     fn what_is_no_summary_is_an_error() {
         let (mut batch, mut decoder) = (NodeBatch::default(), Decoder::default());
-        for body in ["", "404 page not found", &SUMMARY[..5_000]] {
-            let body = body.as_bytes();
+        let cut = SUMMARY.as_bytes().split_at(5_000).0;
+        for body in [b"".as_slice(), b"404 page not found", cut] {
             let read = decode_summary(body, Take::Everything, reading(), &mut batch, &mut decoder);
             assert!(read.is_err());
         }

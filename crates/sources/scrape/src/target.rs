@@ -53,6 +53,21 @@ impl Target {
     }
 }
 
+#[cfg(test)]
+impl Target {
+    /// One that cannot be reached.
+    pub(crate) fn nowhere() -> Self {
+        Self {
+            uid: "".into(),
+            addresses: Addresses::default(),
+            port: 0,
+            path: DEFAULT_PATH.into(),
+            names: None,
+            is_ready: false,
+        }
+    }
+}
+
 /// Whether a node with these labels is wanted.
 pub(crate) fn is_selected(node: &Node, selector: &LabelSelector) -> bool {
     selector.matches(|key| node.labels.get(key).map(|value| &**value))

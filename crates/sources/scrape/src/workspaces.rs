@@ -1,7 +1,7 @@
 //! The buffers that answers are read into: as many as answers arrive at once, not as many as there are nodes.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -13,8 +13,11 @@ pub(crate) struct Workspaces(Arc<Shelf>);
 
 struct Shelf {
     permits: Arc<Semaphore>,
-    idle: Mutex<Vec<Box<Workspace>>>,
+    idle: Mutex<Idle>,
 }
+
+/// Boxed, since what is lent is held by the task of a node, which a pointer keeps small.
+type Idle = Vec<Box<Workspace>>;
 
 /// A workspace that goes back when dropped.
 pub(crate) struct Lent {
@@ -45,7 +48,7 @@ impl Workspaces {
 }
 
 impl Shelf {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Box<Workspace>>> {
+    fn lock(&self) -> MutexGuard<'_, Idle> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -127,11 +127,12 @@ fn the_last_line_of_a_broken_body_is_not_believed() {
 
 #[test]
 fn containers_are_bounded_and_a_failed_kubelet_says_so() {
-    let body: String = (0..50)
-        .map(|n| {
-            format!("container_memory_working_set_bytes{{container=\"c{n}\",namespace=\"n\",pod=\"p\"}} 1 5\n")
-        })
-        .collect();
+    let line = |n| {
+        format!(
+            "container_memory_working_set_bytes{{container=\"c{n}\",namespace=\"n\",pod=\"p\"}} 1 5\n"
+        )
+    };
+    let body = (0..50).map(line).collect::<Vec<_>>().concat();
     let mut batch = NodeBatch::default();
     let bounded = Reading {
         max_containers: 10,
