@@ -1,5 +1,7 @@
 //! Documents: what is served, health, metrics.
 
+use std::fmt::Write as _;
+
 use http::Method;
 use kubevitals_telemetry::{Probe, Status};
 use serde_json::{Value, json};
@@ -26,7 +28,7 @@ async fn discovery_documents_are_those_of_kubernetes() {
     ] {
         let answer = reader.get(path).await;
         assert_eq!(answer.code, 200, "{path}");
-        documents.push_str(&format!("--- {path}\n{}\n", answer.text()));
+        writeln!(documents, "--- {path}\n{}", answer.text()).unwrap();
         assert_eq!(
             reader.get(&format!("{path}/")).await.body,
             answer.body,
@@ -36,13 +38,13 @@ async fn discovery_documents_are_those_of_kubernetes() {
     }
     let answer = reader.clone().accept(AGGREGATED).get("/apis").await;
     assert_eq!(answer.header("content-type"), AGGREGATED);
-    documents.push_str(&format!("--- aggregated\n{}\n", answer.text()));
+    writeln!(documents, "--- aggregated\n{}", answer.text()).unwrap();
     let yaml = reader
         .clone()
         .accept("application/yaml")
         .get("/apis/example.dev/v1")
         .await;
-    documents.push_str(&format!("--- yaml\n{}", yaml.text()));
+    write!(documents, "--- yaml\n{}", yaml.text()).unwrap();
     insta::assert_snapshot!(documents);
     server.stop().await;
 }

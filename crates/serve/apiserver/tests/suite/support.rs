@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use kubevitals_apiserver::wire::envelope::{
     EventKind, put_envelope, put_json_event, put_protobuf_event,
 };
@@ -480,7 +481,6 @@ impl ApiResource for Widgets {
                 Bytes::from(event)
             })
             .collect();
-        use futures_util::StreamExt as _;
         Ok(Body::stream(
             futures_util::stream::iter(events).chain(futures_util::stream::pending()),
         ))
@@ -488,5 +488,5 @@ impl ApiResource for Widgets {
 }
 
 const fn parity(at: usize) -> &'static str {
-    if at % 2 == 0 { "even" } else { "odd" }
+    if at.is_multiple_of(2) { "even" } else { "odd" }
 }
