@@ -8,6 +8,8 @@
 //! in `fuzz/fuzz_targets` with its entry and its feature in `fuzz/Cargo.toml`, and a seed or two in
 //! `fuzz/corpus/<name>`.
 
+#[cfg(feature = "apiserver")]
+mod apiserver;
 #[cfg(feature = "cli")]
 mod cli;
 #[cfg(feature = "model")]
@@ -25,6 +27,8 @@ mod tls;
 #[cfg(feature = "watch")]
 mod watch;
 
+#[cfg(feature = "apiserver")]
+pub use apiserver::api_request;
 #[cfg(feature = "cli")]
 pub use cli::config_file;
 #[cfg(feature = "model")]
@@ -60,6 +64,12 @@ pub const TARGETS: &[Target] = &[
         name: "admin_input",
         oracle: admin_input,
         tokens: telemetry::ADMIN_TOKENS,
+    },
+    #[cfg(feature = "apiserver")]
+    Target {
+        name: "api_request",
+        oracle: api_request,
+        tokens: apiserver::REQUEST_TOKENS,
     },
     #[cfg(feature = "cli")]
     Target {

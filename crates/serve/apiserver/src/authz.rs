@@ -136,12 +136,16 @@ fn key(question: &AccessQuestion) -> Key {
     key.text(&user.name);
     key.text(&user.uid);
     key.count(user.groups.len());
-    user.groups.iter().for_each(|group| key.text(group));
+    for group in &user.groups {
+        key.text(group);
+    }
     key.count(user.extra.len());
     for (name, values) in &user.extra {
         key.text(name);
         key.count(values.len());
-        values.iter().for_each(|value| key.text(value));
+        for value in values {
+            key.text(value);
+        }
     }
     match &question.attempt {
         Attempt::Path { verb, path } => {

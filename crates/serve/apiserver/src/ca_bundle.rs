@@ -2,7 +2,7 @@
 //!
 //! # What it needs
 //!
-//! A ClusterRole that names the very objects:
+//! A `ClusterRole` that names the very objects:
 //!
 //! ```yaml
 //! rules:

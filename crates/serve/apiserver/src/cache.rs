@@ -91,7 +91,7 @@ mod tests {
         fn no_more_are_kept_than_fit(keys in proptest::collection::vec(0_u16..500, 1..300), most in 1_usize..40) {
             let cache = TtlCache::new(most);
             for key in keys {
-                cache.put(key, key, Duration::from_secs(60));
+                cache.put(key, key, Duration::from_mins(1));
                 prop_assert!(cache.lock().len() <= most);
                 prop_assert_eq!(cache.get(&key), Some(key));
             }

@@ -1,5 +1,7 @@
 //! Documents that say what is served. They never change while a server runs, so they are written once.
 
+use std::fmt::Write as _;
+
 use bytes::Bytes;
 use serde::Serialize;
 
@@ -102,14 +104,14 @@ struct AggregatedVersion {
 #[serde(rename_all = "camelCase")]
 struct AggregatedResource {
     resource: &'static str,
-    response_kind: Kind,
+    response_kind: GroupVersionKind,
     scope: &'static str,
     singular_resource: &'static str,
     verbs: &'static [&'static str],
 }
 
 #[derive(Serialize)]
-struct Kind {
+struct GroupVersionKind {
     group: &'static str,
     version: &'static str,
     kind: &'static str,
@@ -164,11 +166,10 @@ impl Document {
     pub(crate) fn new(value: &impl Serialize) -> Self {
         let json = serde_json::to_vec(value).unwrap_or_default();
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA512, &json);
-        let hash = digest
-            .as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02X}"))
-            .collect();
+        let mut hash = String::with_capacity(128);
+        for byte in digest.as_ref() {
+            let _infallible = write!(hash, "{byte:02X}");
+        }
         Self {
             json: json.into(),
             hash,
@@ -233,7 +234,7 @@ fn aggregated_resource(resource: &dyn ApiResource) -> AggregatedResource {
     let facts = resource.facts();
     AggregatedResource {
         resource: facts.plural,
-        response_kind: Kind {
+        response_kind: GroupVersionKind {
             group: "",
             version: "",
             kind: facts.kind,

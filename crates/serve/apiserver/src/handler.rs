@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::header::{CACHE_CONTROL, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response};
+use http_body::Body as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use self::guard::Guarded;
@@ -123,6 +124,7 @@ impl Handler {
             recorder,
             slot: None,
             close: false,
+            is_head: head.method == http::Method::HEAD,
         };
         let answered =
             AssertUnwindSafe(self.answer(&connection, head, body, &accept, pretty, &mut work));
@@ -260,7 +262,16 @@ impl Handler {
         mut work: Work,
         deadline: tokio::time::Instant,
     ) -> Response<Body> {
-        let (mut parts, body) = answer.response.into_parts();
+        let (mut parts, mut body) = answer.response.into_parts();
+        if work.is_head {
+            // Over HTTP/2 nobody else takes the body away.
+            if let Some(size) = body.size_hint().exact() {
+                parts
+                    .headers
+                    .insert(CONTENT_LENGTH, HeaderValue::from(size));
+            }
+            body = Body::full("");
+        }
         work.recorder.code = parts.status.as_u16();
         parts
             .headers
@@ -289,6 +300,8 @@ struct Work {
     slot: Option<OwnedSemaphorePermit>,
     /// Whether the connection shall end with this request.
     close: bool,
+    /// Whether only the head of the answer is wanted.
+    is_head: bool,
 }
 
 impl Answer {

@@ -388,6 +388,18 @@ mod tests {
         metrics
             .token_reviews()
             .observe(Duration::from_millis(1), true);
-        insta::assert_snapshot!(registry.freeze().families().unwrap().join("\n"), @"");
+        insta::assert_snapshot!(registry.freeze().families().unwrap().join("\n"), @r"
+        gauge apiserver_current_inflight_requests
+        histogram apiserver_request_duration_seconds
+        counter apiserver_request_total
+        counter kubevitals_apiserver_authentication_lookups_total
+        counter kubevitals_apiserver_authentications_total
+        gauge kubevitals_apiserver_connections
+        counter kubevitals_apiserver_dropped_requests_total
+        counter kubevitals_apiserver_panics_total
+        histogram kubevitals_apiserver_review_duration_seconds
+        counter kubevitals_apiserver_reviews_total
+        counter kubevitals_apiserver_tls_handshake_failures_total
+        ");
     }
 }

@@ -162,7 +162,7 @@ pub(crate) fn document(accept: &str) -> Result<MediaType, Failure> {
         &[MediaType::Json, MediaType::Yaml],
         |media, range| Conversion::of(range).is_none().then_some(media),
     )
-    .map_err(|unmet| refuse_document(&unmet))
+    .map_err(refuse_document)
 }
 
 /// Chooses for `/apis`.
@@ -187,7 +187,7 @@ pub(crate) fn discovery(accept: &str) -> Result<DiscoveryForm, Failure> {
             }
         },
     )
-    .map_err(|unmet| refuse_document(&unmet))
+    .map_err(refuse_document)
 }
 
 /// Chooses for a refusal, which must go out in something.
@@ -253,7 +253,7 @@ fn choose<T>(
     Err(unmet)
 }
 
-fn refuse_document(unmet: &Unmet) -> Failure {
+fn refuse_document(unmet: Unmet) -> Failure {
     match unmet {
         Unmet::MediaType => Failure::not_acceptable(DOCUMENTS),
         Unmet::Parameters => Failure::only_accepted(DOCUMENTS),

@@ -182,8 +182,12 @@ mod tests {
         Reviews::new(ReviewMetrics::unregistered())
     }
 
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "as the values of other reviews"
+    )]
     fn forever(_: &u32) -> Duration {
-        Duration::from_secs(60)
+        Duration::from_mins(1)
     }
 
     #[tokio::test]
@@ -239,7 +243,9 @@ mod tests {
     fn lists_of_texts_do_not_look_alike() {
         let key = |texts: &[&str]| {
             let mut builder = KeyBuilder::new();
-            texts.iter().for_each(|text| builder.text(text));
+            for text in texts {
+                builder.text(text);
+            }
             builder.finish()
         };
         assert_ne!(key(&["ab", "c"]), key(&["a", "bc"]));

@@ -21,7 +21,7 @@ pub(crate) struct Failure {
     pub(crate) code: StatusCode,
     reason: &'static str,
     message: String,
-    details: Option<Details>,
+    details: Option<Box<Details>>,
     allow: Option<&'static str>,
 }
 
@@ -100,14 +100,14 @@ impl Failure {
     pub(crate) fn no_such_path() -> Self {
         let message = "the server could not find the requested resource";
         let mut failure = Self::new(StatusCode::NOT_FOUND, "NotFound", message);
-        failure.details = Some(Details::default());
+        failure.details = Some(Box::default());
         failure
     }
 
     pub(crate) fn method_not_allowed(allow: &'static str) -> Self {
         let message = "the server does not allow this method on the requested resource";
         let mut failure = Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message);
-        failure.details = Some(Details::default());
+        failure.details = Some(Box::default());
         failure.allow = Some(allow);
         failure
     }
@@ -122,7 +122,7 @@ impl Failure {
     pub(crate) fn not_acceptable(served: &str) -> Self {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {served}");
         let mut failure = Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message);
-        failure.details = Some(Details::default());
+        failure.details = Some(Box::default());
         failure
     }
 
@@ -211,9 +211,9 @@ impl Failure {
 
     fn about(mut self, name: &str, group: &str, kind: &str) -> Self {
         let details = self.details.get_or_insert_default();
-        details.name = name.to_owned();
-        details.group = group.to_owned();
-        details.kind = kind.to_owned();
+        name.clone_into(&mut details.name);
+        group.clone_into(&mut details.group);
+        kind.clone_into(&mut details.kind);
         self
     }
 
@@ -253,7 +253,7 @@ impl Failure {
         let mut json = serde_json::to_vec(&self.object()).unwrap_or_default();
         match media {
             MediaType::Yaml => yaml::from_json(&json).unwrap_or_default().into(),
-            _ if pretty => pretty_json::whole(&json).into(),
+            _ if pretty => pretty_json::whole(&json),
             _ => {
                 json.push(b'\n');
                 json.into()
@@ -269,7 +269,7 @@ impl Failure {
             status: "Failure",
             message: &self.message,
             reason: self.reason,
-            details: self.details.as_ref(),
+            details: self.details.as_deref(),
             code: self.code.as_u16(),
         }
     }

@@ -75,7 +75,7 @@ impl Peer {
         if let Some(authority) = trust.client_authority() {
             match authority.judge(&self.chain, now) {
                 Ok(()) => {
-                    judgement.user = self.subject.clone().filter(|user| !user.name.is_empty())
+                    judgement.user = self.subject.clone().filter(|user| !user.name.is_empty());
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a client certificate was not accepted");

@@ -29,6 +29,8 @@ use crate::metrics::ApiServerMetrics;
 
 /// The least that hyper takes for a head.
 const LEAST_HEADER_BYTES: u32 = 8 * 1024;
+/// Less than this may be a ping.
+const LEAST_PROGRESS: usize = 1024;
 /// How often the other side of a quiet HTTP/2 connection is asked whether it is there, and how long it may think.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
@@ -133,7 +135,7 @@ pub(super) async fn serve<S>(
 {
     let connection = Arc::new(Connection {
         peer: Peer::new(chain),
-        activity: Activity::new(),
+        activity: Activity::new(is_http2),
     });
     let mut watchdog = Watchdog {
         connection: Arc::clone(&connection),
@@ -246,6 +248,14 @@ impl Watchdog {
     }
 }
 
+impl<S> NotingStream<S> {
+    fn note(&self, written: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(LEAST_PROGRESS..)) = written {
+            self.connection.activity.progress();
+        }
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for NotingStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -268,9 +278,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for NotingStream<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
-        if polled.is_ready() {
-            self.connection.activity.progress();
-        }
+        self.note(&polled);
         polled
     }
 
@@ -280,9 +288,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for NotingStream<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
-        if polled.is_ready() {
-            self.connection.activity.progress();
-        }
+        self.note(&polled);
         polled
     }
 
