@@ -21,26 +21,27 @@ pub(crate) struct Writer {
     free: Vec<u32>,
     /// Pods that another node claims too: the node that claimed a name last has it. Rarely any.
     displaced: Vec<Arc<PodSlot>>,
-    deletions: VecDeque<Deletion>,
-    /// How many deletions are kept.
-    most_deletions: usize,
-    /// Up to this version deletions are forgotten.
+    log: VecDeque<LogEntry>,
+    /// How many entries the log has at most.
+    most_logged: usize,
+    /// Up to this version the log is forgotten.
     forgotten: u64,
 }
 
-/// What went, with its labels, and when.
+/// What cannot be seen from the objects that are there, and with which version it happened.
 #[derive(Clone)]
-pub(crate) struct Deletion {
+pub(crate) struct LogEntry {
     pub(crate) version: u64,
-    pub(crate) what: Departed,
+    pub(crate) what: Logged,
 }
 
-/// What went.
+/// What happened; pods come with the name of their node.
 #[derive(Clone)]
-pub(crate) enum Departed {
-    Node(NodeName, Labels),
-    /// With the name of its node.
-    Pod(Arc<PodSlot>, NodeName),
+pub(crate) enum Logged {
+    NodeGone(NodeName, Labels),
+    PodGone(Arc<PodSlot>, NodeName),
+    /// The node that had claimed the pod's name has given it up.
+    PodBack(Arc<PodSlot>, NodeName),
 }
 
 /// A node rendered, but not numbered yet: a `since` of zero stands for a change.
@@ -53,26 +54,24 @@ struct Draft {
 }
 
 impl Writer {
-    pub(crate) fn new(version: u64, most_deletions: usize) -> Self {
+    pub(crate) fn new(version: u64, most_logged: usize) -> Self {
         Self {
             numbers: HashMap::new(),
             free: Vec::new(),
             displaced: Vec::new(),
-            deletions: VecDeque::new(),
-            most_deletions,
+            log: VecDeque::new(),
+            most_logged,
             forgotten: version,
         }
     }
 
-    /// What went after a version, oldest first; `None` if some of it is forgotten.
-    pub(crate) fn deletions_since(&self, version: u64) -> Option<Vec<Deletion>> {
+    /// What happened after a version, oldest first; `None` if some of it is forgotten.
+    pub(crate) fn log_since(&self, version: u64) -> Option<Vec<LogEntry>> {
         if version < self.forgotten {
             return None;
         }
-        let first = self
-            .deletions
-            .partition_point(|deletion| deletion.version <= version);
-        Some(self.deletions.iter().skip(first).cloned().collect())
+        let first = self.log.partition_point(|entry| entry.version <= version);
+        Some(self.log.iter().skip(first).cloned().collect())
     }
 
     fn number(&mut self, node: &NodeName) -> u32 {
@@ -86,16 +85,16 @@ impl Writer {
         number
     }
 
-    fn log(&mut self, version: u64, what: Departed) {
-        if self.deletions.len() >= self.most_deletions
-            && let Some(oldest) = self.deletions.pop_front()
+    fn log(&mut self, version: u64, what: Logged) {
+        if self.log.len() >= self.most_logged
+            && let Some(oldest) = self.log.pop_front()
         {
             self.forgotten = oldest.version;
         }
-        if self.most_deletions == 0 {
+        if self.most_logged == 0 {
             self.forgotten = version;
         } else {
-            self.deletions.push_back(Deletion { version, what });
+            self.log.push_back(LogEntry { version, what });
         }
     }
 }
@@ -116,7 +115,7 @@ impl State {
             .filter(|before| draft.own.is_none() || before.labels != *view.labels);
         if let Some(before) = relabelled {
             next.version += 1;
-            let gone = Departed::Node(before.name.clone(), before.labels.clone());
+            let gone = Logged::NodeGone(before.name.clone(), before.labels.clone());
             writer.log(next.version, gone);
         }
         let entry = draft.number(view, &mut next.version, &self.alive, before.as_deref());
@@ -155,7 +154,7 @@ impl State {
         }
         next.version += 1;
         if gone.own.is_some() {
-            let departed = Departed::Node(gone.name.clone(), gone.labels.clone());
+            let departed = Logged::NodeGone(gone.name.clone(), gone.labels.clone());
             writer.log(next.version, departed);
         }
         let removed: Vec<_> = gone.pods.iter().map(|pod| Arc::clone(&pod.slot)).collect();
@@ -185,17 +184,30 @@ impl State {
                 continue;
             }
             groups.remove(slot);
-            writer.log(next.version, Departed::Pod(Arc::clone(slot), node.clone()));
+            writer.log(
+                next.version,
+                Logged::PodGone(Arc::clone(slot), node.clone()),
+            );
             let other = writer.displaced.iter();
             if let Some(at) = other.rev().position(|own| own.key == slot.key) {
                 let other = writer.displaced.remove(writer.displaced.len() - 1 - at);
                 next.pods.insert(&other);
                 groups.insert(&other);
+                if let Some(entry) = next.nodes.get(other.node) {
+                    next.version += 1;
+                    let back = Logged::PodBack(other, entry.name.clone());
+                    writer.log(next.version, back);
+                }
             }
         }
         for slot in added {
             if let Some(other) = next.pods.insert(slot) {
                 groups.remove(&other);
+                if let Some(entry) = next.nodes.get(other.node) {
+                    next.version += 1;
+                    let gone = Logged::PodGone(Arc::clone(&other), entry.name.clone());
+                    writer.log(next.version, gone);
+                }
                 writer.displaced.push(other);
             }
             groups.insert(slot);

@@ -76,7 +76,10 @@ pub(crate) fn api_with(limits: Limits) -> MetricsApi {
 
 pub(crate) fn resource(api: &MetricsApi, plural: &str) -> Arc<dyn ApiResource> {
     let group = api.group();
-    let found = group.resources.into_iter().find(|r| r.facts().plural == plural);
+    let found = group
+        .resources
+        .into_iter()
+        .find(|r| r.facts().plural == plural);
     found.unwrap()
 }
 
@@ -319,10 +322,13 @@ pub(crate) fn told(object: &[u8]) -> String {
     for container in bytes_of(&object, 4) {
         let container = decode(&container);
         text += &format!(" [{}", text_of(&container, 1));
-        for (name, amount) in bytes_of(&container, 2).into_iter().map(|b| match decode(&b).len() {
-            2 => pair(b),
-            _ => (String::new(), Vec::new()),
-        }) {
+        for (name, amount) in bytes_of(&container, 2)
+            .into_iter()
+            .map(|b| match decode(&b).len() {
+                2 => pair(b),
+                _ => (String::new(), Vec::new()),
+            })
+        {
             text += &format!(" {name}:{}", text_of(&decode(&amount), 1));
         }
         text += "]";
