@@ -39,7 +39,7 @@ fn small() -> Limits {
 fn gauge(api: &MetricsApi, name: &str) -> u64 {
     let text = crate::metrics::exposition(api);
     let line = text.lines().find(|line| line.starts_with(name)).unwrap();
-    line.split(' ').nth(1).unwrap().parse::<f64>().unwrap() as u64
+    line.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
 #[test]

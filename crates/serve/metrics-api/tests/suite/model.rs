@@ -20,10 +20,13 @@ pub(crate) enum Step {
     Withdraw(u8),
 }
 
+/// Labels and usage by namespace and name.
+type Pods = BTreeMap<(String, String), (u8, u64)>;
+
 /// What was last said of each node, and of each pod by whom it is claimed, the last claim last.
 #[derive(Default)]
 pub(crate) struct Model {
-    nodes: BTreeMap<String, (Option<u64>, BTreeMap<(String, String), (u8, u64)>)>,
+    nodes: BTreeMap<String, (Option<u64>, Pods)>,
     claims: BTreeMap<(String, String), Vec<(String, u8)>>,
 }
 
@@ -93,12 +96,7 @@ impl Step {
 }
 
 impl Model {
-    fn publish(
-        &mut self,
-        node: &str,
-        own: Option<u64>,
-        pods: BTreeMap<(String, String), (u8, u64)>,
-    ) {
+    fn publish(&mut self, node: &str, own: Option<u64>, pods: Pods) {
         let (_, before) = self.nodes.remove(node).unwrap_or_default();
         for key in before.keys() {
             let same = pods.get(key).map(|(labels, _)| label_set(*labels))
