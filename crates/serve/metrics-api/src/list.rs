@@ -20,6 +20,7 @@ pub(crate) struct ListPieces {
     step: Step,
     piece_bytes: usize,
     tally: Tally,
+    writer: json::Writer,
     state: Arc<State>,
 }
 
@@ -80,6 +81,7 @@ impl ListPieces {
             step: Step::Head,
             piece_bytes: state.config.limits.piece_bytes,
             tally: Tally::new((state.config.clock)()),
+            writer: json::Writer::new(),
             state: Arc::clone(state),
         }
     }
@@ -142,19 +144,22 @@ impl ListPieces {
             match &self.style {
                 Style::Json(_) => {
                     json::put_comma(out, written);
-                    json::put_object(out, self.kind, None, message_of(found.item), "");
+                    self.writer
+                        .put_object(out, self.kind, None, message_of(found.item), "");
                 }
                 Style::Protobuf(_) => out.extend_from_slice(found.item),
                 Style::Partial(_, version) => {
                     json::put_comma(out, written);
-                    json::put_partial(out, version, message_of(found.item), "");
+                    self.writer
+                        .put_partial(out, version, message_of(found.item), "");
                 }
                 Style::PartialProtobuf(_) => {
                     out.extend_from_slice(&proto::partial_item(found.item));
                 }
                 Style::Table(columns, with) => {
                     json::put_comma(out, written);
-                    columns.put_row(out, self.kind, message_of(found.item), *with, "");
+                    let message = message_of(found.item);
+                    columns.put_row(&mut self.writer, out, self.kind, message, *with, "");
                 }
             }
             written += 1;

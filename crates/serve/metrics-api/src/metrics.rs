@@ -111,7 +111,7 @@ impl Collector for FreshnessOfApi {
             return Ok(());
         };
         let freshness = &state.counts.freshness;
-        let bounds = bounds().into_iter().chain([f64::MAX]);
+        let bounds = bounds().into_iter().chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds
             .zip(&freshness.buckets)
             .map(|(bound, count)| (bound, count.load(Ordering::Relaxed)))

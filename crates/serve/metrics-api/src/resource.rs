@@ -146,10 +146,21 @@ pub(crate) fn one(of: ListForm, message: &[u8], resource_version: &str) -> Vec<u
     let object = of.kind.object(of.api_version);
     match (of.form.shape, of.form.encoding) {
         (Shape::Object, Encoding::Json) => {
-            json::put_object(&mut out, of.kind, Some(object), message, resource_version);
+            json::Writer::new().put_object(
+                &mut out,
+                of.kind,
+                Some(object),
+                message,
+                resource_version,
+            );
         }
         (Shape::Metadata { version }, Encoding::Json) => {
-            json::put_partial(&mut out, meta_version(version), message, resource_version);
+            json::Writer::new().put_partial(
+                &mut out,
+                meta_version(version),
+                message,
+                resource_version,
+            );
         }
         (Shape::Table { version, include }, _) => {
             let api_version = meta_version(version);
@@ -167,7 +178,14 @@ pub(crate) fn one(of: ListForm, message: &[u8], resource_version: &str) -> Vec<u
             out.extend_from_slice(b",\"columnDefinitions\":");
             columns.put(&mut out);
             out.extend_from_slice(b",\"rows\":[");
-            columns.put_row(&mut out, of.kind, message, with, resource_version);
+            columns.put_row(
+                &mut json::Writer::new(),
+                &mut out,
+                of.kind,
+                message,
+                with,
+                resource_version,
+            );
             out.extend_from_slice(b"]}");
         }
         (Shape::Object | Shape::Metadata { .. }, Encoding::Protobuf) => {

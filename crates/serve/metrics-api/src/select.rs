@@ -9,9 +9,11 @@ use crate::api::State;
 use crate::catalog::{Catalog, Found, NodeEntry, PodSlot, Position};
 use crate::render::Kind;
 
-/// Beyond this many pods it is cheaper to walk over all and ask each than to gather them first; and what a request
-/// holds stays small.
+/// How many pods are gathered by their labels at most, so that what a request holds stays small.
 const MOST_GATHERED: usize = 4_096;
+
+/// If more than one in so many is wanted it is cheaper to walk over all and ask each: what is gathered must be sorted.
+const WALK_FOR_ONE_IN: usize = 8;
 
 /// What an object must be like.
 #[derive(Debug, Clone, Default)]
@@ -274,18 +276,22 @@ fn pods(state: &State, filter: &Filter) -> (Arc<Catalog>, Place) {
         let entry = catalog.node(node).cloned();
         return (catalog, Place::OnNode(entry, 0));
     }
+    let range = |catalog: &Catalog| match namespace {
+        Some(namespace) => catalog.pods.namespace(namespace),
+        None => catalog.pods.all(),
+    };
     if !filter.labels.is_empty() {
         let groups = state.groups.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slots) = groups.select(namespace, &filter.labels, MOST_GATHERED) {
-            // Taken while the lock is held: both are of one version.
-            let catalog = state.catalog.load_full();
+        // Taken while the lock is held: both are of one version.
+        let catalog = state.catalog.load_full();
+        let (from, to) = range(&catalog);
+        let most = catalog.pods.between(from, to) / WALK_FOR_ONE_IN;
+        let most = most.clamp(64, MOST_GATHERED);
+        if let Some(slots) = groups.select(namespace, &filter.labels, most) {
             return (catalog, Place::Gathered(slots.into_iter()));
         }
     }
     let catalog = state.catalog.load_full();
-    let (from, to) = match namespace {
-        Some(namespace) => catalog.pods.namespace(namespace),
-        None => catalog.pods.all(),
-    };
+    let (from, to) = range(&catalog);
     (catalog, Place::Range(from, to))
 }

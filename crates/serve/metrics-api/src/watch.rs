@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::api::State;
 use crate::catalog::{Catalog, NodeEntry, PodSlot};
 use crate::list::ListForm;
-use crate::publish::{Deletion, Departed};
+use crate::publish::{LogEntry, Logged};
 use crate::render::message::message_of;
 use crate::render::proto::{self, Meta};
 use crate::render::{Kind, TypeMeta};
@@ -62,7 +62,8 @@ struct Change {
 enum Changed {
     Node(Arc<str>),
     Pod(Arc<PodSlot>),
-    Gone(Departed),
+    Back(Arc<PodSlot>),
+    Gone(Logged),
 }
 
 /// Counts a watch as long as it is open.
@@ -95,7 +96,7 @@ pub(crate) fn open(
         } else {
             version_of(request.resource_version)?
         };
-        if told > current || state.writer().deletions_since(told).is_none() {
+        if told > current || state.writer().log_since(told).is_none() {
             return Err(Refusal::Expired {
                 message: too_old(told, current),
             });
@@ -198,6 +199,13 @@ impl Watcher {
                         put_event(out, self.form, event(born), message, version);
                     }
                 }
+                Changed::Back(slot) => {
+                    if is_served(&catalog, slot)
+                        && let Some(found) = catalog.pod(slot)
+                    {
+                        put_event(out, self.form, "ADDED", message_of(found.item), version);
+                    }
+                }
                 Changed::Gone(departed) => {
                     if !still_there(&catalog, &self.filter, departed) {
                         let message = message_of_departed(departed, (self.state.config.clock)());
@@ -232,26 +240,16 @@ impl Watcher {
 
     /// What has changed since what was told last.
     fn look(&mut self, out: &mut Vec<u8>) -> Phase {
-        let (deletions, catalog) = {
+        let (log, catalog) = {
             let writer = self.state.writer();
-            (
-                writer.deletions_since(self.told),
-                self.state.catalog.load_full(),
-            )
+            (writer.log_since(self.told), self.state.catalog.load_full())
         };
-        let Some(deletions) = deletions else {
+        let Some(log) = log else {
             put_expired(out, self.form, &too_old(self.told, catalog.version));
             return Phase::Over;
         };
         let mut changes = Vec::new();
-        for deletion in deletions {
-            if self.missed(&deletion) {
-                changes.push(Change {
-                    version: deletion.version,
-                    what: Changed::Gone(deletion.what),
-                });
-            }
-        }
+        changes.extend(log.into_iter().filter_map(|entry| self.logged(entry)));
         for entry in catalog
             .nodes
             .iter()
@@ -298,18 +296,27 @@ impl Watcher {
         }
     }
 
-    /// Whether the reader knows of something that went. Of what came and went in between it was never told.
-    fn missed(&self, deletion: &Deletion) -> bool {
-        match (&deletion.what, self.form.kind) {
-            (Departed::Node(name, labels), Kind::Node) => {
+    /// What of the log concerns the reader. Of what came and went in between it was never told.
+    fn logged(&self, entry: LogEntry) -> Option<Change> {
+        let concerns = match (&entry.what, self.form.kind) {
+            (Logged::NodeGone(name, labels), Kind::Node) => {
                 self.filter.takes_node(name.as_str(), labels)
             }
-            (Departed::Pod(slot, node), Kind::Pod) => {
+            (Logged::PodGone(slot, node), Kind::Pod) => {
                 slot.born.load(Ordering::Relaxed) <= self.told
                     && self.filter.takes_pod(slot, node.as_str())
             }
+            (Logged::PodBack(slot, node), Kind::Pod) => self.filter.takes_pod(slot, node.as_str()),
             _ => false,
-        }
+        };
+        let what = match entry.what {
+            Logged::PodBack(slot, _) => Changed::Back(slot),
+            gone => Changed::Gone(gone),
+        };
+        concerns.then_some(Change {
+            version: entry.version,
+            what,
+        })
     }
 
     fn put_bookmark(&self, out: &mut Vec<u8>, initial_end: bool) {
@@ -340,15 +347,15 @@ impl Drop for OpenWatch {
 }
 
 /// Of what went only its metadata is left.
-fn message_of_departed(departed: &Departed, created: Timestamp) -> Vec<u8> {
+fn message_of_departed(departed: &Logged, created: Timestamp) -> Vec<u8> {
     proto::departed(match departed {
-        Departed::Node(name, labels) => Meta {
+        Logged::NodeGone(name, labels) => Meta {
             name: name.as_str(),
             namespace: "",
             created,
             labels,
         },
-        Departed::Pod(slot, _) => Meta {
+        Logged::PodGone(slot, _) | Logged::PodBack(slot, _) => Meta {
             name: slot.key.name(),
             namespace: slot.key.namespace(),
             created,
@@ -363,14 +370,14 @@ fn is_served(catalog: &Catalog, slot: &Arc<PodSlot>) -> bool {
 }
 
 /// Whether an object of the same name is there again, or still, and selected.
-fn still_there(catalog: &Catalog, filter: &Filter, departed: &Departed) -> bool {
+fn still_there(catalog: &Catalog, filter: &Filter, departed: &Logged) -> bool {
     let takes = |entry: &NodeEntry, labels: &Labels| filter.takes_node(entry.name.as_str(), labels);
     match departed {
-        Departed::Node(name, _) => {
+        Logged::NodeGone(name, _) => {
             let entry = catalog.node(name.as_str());
             entry.is_some_and(|entry| entry.own.is_some() && takes(entry, &entry.labels))
         }
-        Departed::Pod(slot, _) => {
+        Logged::PodGone(slot, _) | Logged::PodBack(slot, _) => {
             let now = catalog.pods.get(slot.key.as_pod_key());
             now.is_some_and(|slot| {
                 let entry = catalog.nodes.get(slot.node);

@@ -62,6 +62,13 @@ impl Roster {
         (Position::default(), self.position(|_| true))
     }
 
+    /// How many pods are between two places.
+    pub(crate) fn between(&self, from: Position, to: Position) -> usize {
+        let leaves = self.leaves.iter().take(to.leaf).skip(from.leaf);
+        let whole: usize = leaves.map(|leaf| leaf.len()).sum();
+        (whole + to.within).saturating_sub(from.within)
+    }
+
     /// The pod after a place.
     pub(crate) fn at(&self, at: Position) -> Option<&Arc<PodSlot>> {
         self.leaves.get(at.leaf)?.get(at.within)
@@ -206,6 +213,8 @@ mod tests {
             for namespace in ["n0", "n1", "n2", "n"] {
                 prop_assert_eq!(walk(&roster, roster.namespace(namespace)), if namespace == "n" { Vec::new() } else { names(namespace) });
             }
+            let (from, to) = roster.namespace("n1");
+            prop_assert_eq!(roster.between(from, to), names("n1").len());
             for (key, slot) in &model {
                 prop_assert!(roster.get(key.as_pod_key()).is_some_and(|own| Arc::ptr_eq(own, slot)));
             }

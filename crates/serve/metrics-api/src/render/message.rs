@@ -36,12 +36,17 @@ impl<'a> Fields<'a> {
         self.rest
     }
 
+    #[inline]
     fn number(&mut self) -> Option<u64> {
         let (&first, rest) = self.rest.split_first()?;
         if first < 0x80 {
             self.rest = rest;
             return Some(u64::from(first));
         }
+        self.long_number()
+    }
+
+    fn long_number(&mut self) -> Option<u64> {
         let mut value = 0_u64;
         for (at, byte) in self.rest.iter().enumerate().take(10) {
             let shift = u32::try_from(at * 7).ok()?;
@@ -134,31 +139,27 @@ pub(crate) fn message_of(item: &[u8]) -> &[u8] {
         .unwrap_or_default()
 }
 
-/// The names and texts of amounts: the entries of a map from name to quantity that are numbered `field`.
-pub(crate) fn amounts(message: &[u8], field: u64) -> impl Iterator<Item = (&str, &str)> {
-    Fields::new(message)
-        .filter(move |(number, _)| *number == field)
-        .map(|(_, value)| {
-            pair(value, |quantity| {
-                Fields::new(quantity.bytes().unwrap_or_default())
-                    .next()
-                    .map_or("", |(_, text)| text.text())
-            })
-        })
+/// The text of a quantity.
+#[inline]
+pub(crate) fn quantity(value: Value<'_>) -> &[u8] {
+    Fields::new(value.bytes().unwrap_or_default())
+        .next()
+        .and_then(|(_, text)| text.bytes())
+        .unwrap_or_default()
 }
 
-/// The key and the value of a map's entry.
-pub(crate) fn pair<'a>(
-    entry: Value<'a>,
-    read: impl Fn(Value<'a>) -> &'a str,
-) -> (&'a str, &'a str) {
-    let (mut key, mut text) = ("", "");
-    for (number, value) in Fields::new(entry.bytes().unwrap_or_default()) {
-        match number {
-            1 => key = value.text(),
-            2 => text = read(value),
-            _ => {}
+/// The names and texts of amounts: the entries of a map from name to quantity that are numbered `field`.
+pub(crate) fn amounts(message: &[u8], field: u64) -> impl Iterator<Item = (&str, &str)> {
+    let entries = Fields::new(message).filter(move |(number, _)| *number == field);
+    entries.map(|(_, entry)| {
+        let (mut name, mut amount) = ("", "");
+        for (number, value) in Fields::new(entry.bytes().unwrap_or_default()) {
+            match number {
+                1 => name = value.text(),
+                2 => amount = str::from_utf8(quantity(value)).unwrap_or_default(),
+                _ => {}
+            }
         }
-    }
-    (key, text)
+        (name, amount)
+    })
 }

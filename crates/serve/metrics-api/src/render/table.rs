@@ -3,7 +3,7 @@
 use kubevitals_apiserver::IncludeObject;
 use kubevitals_model::{Format, GoDuration, Quantity};
 
-use super::json::{put_comma, put_object, put_partial, put_text};
+use super::json::{self, put_comma, put_text};
 use super::message::{Fields, Object, amounts};
 use super::{Kind, TypeMeta};
 
@@ -51,6 +51,7 @@ impl Columns {
     /// Appends the row of an object.
     pub(crate) fn put_row(
         &self,
+        writer: &mut json::Writer,
         out: &mut Vec<u8>,
         kind: Kind,
         message: &[u8],
@@ -75,10 +76,10 @@ impl Columns {
         match with.include {
             IncludeObject::None => out.extend_from_slice(b"null"),
             IncludeObject::Metadata => {
-                put_partial(out, with.meta_version, message, resource_version);
+                writer.put_partial(out, with.meta_version, message, resource_version);
             }
             IncludeObject::Object => {
-                put_object(out, kind, Some(with.object), message, resource_version);
+                writer.put_object(out, kind, Some(with.object), message, resource_version);
             }
         }
         out.push(b'}');

@@ -5,6 +5,11 @@
     clippy::panic,
     reason = "a test that cannot go on has failed"
 )]
+#![expect(
+    clippy::format_push_string,
+    clippy::format_collect,
+    reason = "texts of tests are short"
+)]
 
 mod concurrent;
 mod golden;
