@@ -31,7 +31,6 @@ use kubevitals_watch::{
 use tokio::task::JoinSet;
 
 use self::bridge::{FromStore, IntoStore};
-use self::checks::Checks;
 use self::cluster::KubeletAccess;
 use self::config::Settings;
 use crate::process::Context;
@@ -97,7 +96,7 @@ impl Server {
         let served = ApiServerMetrics::register(metrics);
 
         let streams = Streams::start(&cluster, &settings, &watch_metrics)?;
-        let checks = Checks::register(&context.health)?;
+        checks::register_inherited(&context.health)?;
         let receiver = Arc::new(IntoStore {
             store: Arc::clone(&store),
             clock: clock.clone(),
@@ -132,7 +131,7 @@ impl Server {
         let server = ApiServer::bind(serving.config)
             .await
             .map_err(RunError::runtime)?;
-        checks.watch(&health, &streams, &store, &clock, server.trust_status())?;
+        checks::register_own(&health, &streams, &store, &clock, server.trust_status())?;
         let address = server.local_addr();
         writeln!(
             out,

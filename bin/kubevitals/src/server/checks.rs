@@ -14,57 +14,53 @@ use super::Streams;
 /// For so long after a connection to the API server was lost, what is known of nodes and pods is as good as new.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// Checks whose subjects come about later. The order in which checks are registered is the order in which they are shown.
-pub(super) struct Checks(());
-
-impl Checks {
-    /// The checks that metrics-server inherits. Ours has no such hooks: it answers as soon as it listens.
-    pub(super) fn register(health: &Health) -> Result<Self, RunError> {
-        for inherited in [
-            "log",
-            "poststarthook/max-in-flight-filter",
-            "poststarthook/storage-object-count-tracker-hook",
-        ] {
-            health
-                .check(inherited, Probe::ALL, || Status::Ok)
-                .map_err(RunError::runtime)?;
-        }
-        Ok(Self(()))
-    }
-
-    /// The checks of the role itself.
-    pub(super) fn watch(
-        self,
-        health: &Health,
-        streams: &Streams,
-        store: &Arc<UsageStore>,
-        clock: &WallClock,
-        trust: TrustStatus,
-    ) -> Result<(), RunError> {
-        let (store, clock) = (Arc::downgrade(store), clock.clone());
-        let storage = health.check("metric-storage-ready", Probe::READINESS, move || {
-            let Some(store) = store.upgrade() else {
-                return Status::failing("the store has ended");
-            };
-            let readiness = store.readiness(clock.now());
-            if readiness.is_ready() {
-                Status::Ok
-            } else {
-                Status::warming_up(readiness.to_string())
-            }
-        });
-        storage.map_err(RunError::runtime)?;
-        let nodes = streams.nodes.checked(PATIENCE);
-        let pods = streams.pods.checked(PATIENCE);
-        let known = move || match (nodes(), trust.status()) {
-            (Status::Ok, trusted) => trusted,
-            (trouble, _) => trouble,
-        };
+/// The checks that metrics-server inherits. Ours has no such hooks: it answers as soon as it listens.
+///
+/// Checks are shown in the order in which they are registered, which is metrics-server's.
+pub(super) fn register_inherited(health: &Health) -> Result<(), RunError> {
+    for inherited in [
+        "log",
+        "poststarthook/max-in-flight-filter",
+        "poststarthook/storage-object-count-tracker-hook",
+    ] {
         health
-            .check("metric-informer-sync", Probe::READINESS, known)
+            .check(inherited, Probe::ALL, || Status::Ok)
             .map_err(RunError::runtime)?;
-        health
-            .check("metadata-informer-sync", Probe::ALL, pods)
-            .map_err(RunError::runtime)
     }
+    Ok(())
+}
+
+/// The checks of the role itself.
+pub(super) fn register_own(
+    health: &Health,
+    streams: &Streams,
+    store: &Arc<UsageStore>,
+    clock: &WallClock,
+    trust: TrustStatus,
+) -> Result<(), RunError> {
+    let (store, clock) = (Arc::downgrade(store), clock.clone());
+    let storage = health.check("metric-storage-ready", Probe::READINESS, move || {
+        let Some(store) = store.upgrade() else {
+            return Status::failing("the store has ended");
+        };
+        let readiness = store.readiness(clock.now());
+        if readiness.is_ready() {
+            Status::Ok
+        } else {
+            Status::warming_up(readiness.to_string())
+        }
+    });
+    storage.map_err(RunError::runtime)?;
+    let nodes = streams.nodes.checked(PATIENCE);
+    let pods = streams.pods.checked(PATIENCE);
+    let known = move || match (nodes(), trust.status()) {
+        (Status::Ok, trusted) => trusted,
+        (trouble, _) => trouble,
+    };
+    health
+        .check("metric-informer-sync", Probe::READINESS, known)
+        .map_err(RunError::runtime)?;
+    health
+        .check("metadata-informer-sync", Probe::ALL, pods)
+        .map_err(RunError::runtime)
 }

@@ -110,25 +110,26 @@ fn identity(
     now: SystemTime,
 ) -> Result<Option<Arc<ReloadingKeyPair>>, RunError> {
     let auth = &cluster.auth_info;
-    let pair = match (&flags.kubelet_client_certificate, &flags.kubelet_client_key) {
-        (Some(certificate), Some(key)) => Some((
+    let stated = flags.kubelet_client_certificate.as_ref();
+    let stated = stated.zip(flags.kubelet_client_key.as_ref());
+    let pair = if let Some((certificate, key)) = stated {
+        Some((
             PemSource::File(certificate.clone()),
             PemSource::File(key.clone()),
-        )),
-        _ => {
-            let certificate = source(
-                auth.client_certificate.as_deref(),
-                auth.client_certificate_data.as_deref(),
-                "client-certificate-data of the kubeconfig",
-            )?;
-            let data = auth.client_key_data.as_ref();
-            let key = source(
-                auth.client_key.as_deref(),
-                data.map(secrecy::ExposeSecret::expose_secret),
-                "client-key-data of the kubeconfig",
-            )?;
-            certificate.zip(key)
-        }
+        ))
+    } else {
+        let certificate = source(
+            auth.client_certificate.as_deref(),
+            auth.client_certificate_data.as_deref(),
+            "client-certificate-data of the kubeconfig",
+        )?;
+        let data = auth.client_key_data.as_ref();
+        let key = source(
+            auth.client_key.as_deref(),
+            data.map(secrecy::ExposeSecret::expose_secret),
+            "client-key-data of the kubeconfig",
+        )?;
+        certificate.zip(key)
     };
     pair.map(|(certificate, key)| {
         ReloadingKeyPair::load("kubelet client certificate", certificate, key, now)

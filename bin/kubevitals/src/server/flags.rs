@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Arg, Args};
 use kubevitals_cli::flags::go_bool;
 use kubevitals_model::GoDuration;
 
@@ -57,13 +57,7 @@ pub(super) struct MetricsFlags {
 
 /// How kubelets are reached, and which are believed.
 #[derive(Debug, Clone, Args)]
-#[command(
-    next_help_heading = "Kubelets",
-    mut_arg("kubelet_insecure_tls", go_bool),
-    mut_arg("kubelet_use_node_status_port", go_bool),
-    mut_arg("kubelet_pin_certificates", go_bool),
-    mut_arg("deprecated_kubelet_completely_insecure", go_bool)
-)]
+#[command(next_help_heading = "Kubelets", mut_args(go_bools))]
 pub(super) struct KubeletFlags {
     /// Types of node addresses, the most preferred first; the next is tried where one does not work
     #[arg(
@@ -113,11 +107,7 @@ pub(super) struct KubeletFlags {
 
 /// Where and how the API is served.
 #[derive(Debug, Clone, Args)]
-#[command(
-    next_help_heading = "Serving",
-    mut_arg("disable_http2_serving", go_bool),
-    mut_arg("manage_apiservices", go_bool)
-)]
+#[command(next_help_heading = "Serving", mut_args(go_bools))]
 pub(super) struct ServingFlags {
     /// Address to serve on
     #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
@@ -178,11 +168,7 @@ pub(super) struct ServingFlags {
 
 /// How callers are known.
 #[derive(Debug, Clone, Args)]
-#[command(
-    next_help_heading = "Authentication",
-    mut_arg("authentication_skip_lookup", go_bool),
-    mut_arg("authentication_tolerate_lookup_failure", go_bool)
-)]
+#[command(next_help_heading = "Authentication", mut_args(go_bools))]
 pub(super) struct AuthenticationFlags {
     /// Kubeconfig to review tokens with; without one, that of --kubeconfig or of the pod
     #[arg(long, value_name = "FILE")]
@@ -268,4 +254,19 @@ pub(super) struct AuthorizationFlags {
     /// How long a refusal is believed
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub(super) authorization_webhook_cache_unauthorized_ttl: GoDuration,
+}
+
+/// The booleans among the flags, which manifests also write as `--flag=false`.
+fn go_bools(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "kubelet_insecure_tls"
+        | "kubelet_use_node_status_port"
+        | "kubelet_pin_certificates"
+        | "deprecated_kubelet_completely_insecure"
+        | "disable_http2_serving"
+        | "manage_apiservices"
+        | "authentication_skip_lookup"
+        | "authentication_tolerate_lookup_failure" => go_bool(arg),
+        _ => arg,
+    }
 }

@@ -238,7 +238,8 @@ impl NodeState {
         self.note_kept(around.metrics);
         self.answered = Some(around.rules.now);
         let of_node = self.usage.take(&as_container(&batch.node), &around.rules);
-        done.new_sample = matches!(of_node, Taken::New { .. });
+        let is_node_new = matches!(of_node, Taken::New { .. });
+        done.new_sample = is_node_new;
         around.metrics.took(of_node, self.usage.state());
         let mut at = 0;
         for (key, sample) in batch.containers() {
@@ -259,7 +260,8 @@ impl NodeState {
                 around.metrics.dropped(reason, count);
             }
         }
-        if done.new_sample || self.is_dirty {
+        // What is only held is news of the kubelet, but nothing to tell.
+        if is_node_new || done.taken > 0 || self.is_dirty {
             self.tell(around);
         }
         done
@@ -332,17 +334,19 @@ impl NodeState {
             done.foreign += 1;
             return;
         }
-        if let Some(series) = self.held.get_mut(key.as_dyn()) {
-            series.take(sample, &around.rules);
+        let taken = if let Some(series) = self.held.get_mut(key.as_dyn()) {
+            series.take(sample, &around.rules)
         } else if self.held.len() < MOST_HELD {
             let mut series = Series::default();
-            series.take(sample, &around.rules);
+            let taken = series.take(sample, &around.rules);
             self.held.insert(key.to_owned_key(), series);
+            taken
         } else {
             done.overflowed += 1;
             return;
-        }
+        };
         done.held += 1;
+        done.new_sample |= matches!(taken, Taken::New { .. });
     }
 
     /// The node was asked in vain. What is known stays.

@@ -33,7 +33,8 @@ pub(crate) struct Series {
     nanocores: u64,
     memory: u64,
     extras: Option<Box<Extras>>,
-    /// How long after the last sample the window of the rate ended: zero, or negative after samples without a rate.
+    /// How long after the last sample the window of the rate ended: zero; negative after samples without a rate; positive
+    /// after the clock was set back.
     rate_offset: i32,
     window_millis: u32,
     cpu_seen: Moment,

@@ -37,7 +37,13 @@ fn a_pod_that_is_bound_to_another_node_is_dropped_and_counted() {
 #[test]
 fn a_pod_that_the_api_tells_of_later_has_lost_no_time() {
     let world = World::new();
-    two_samples(&world);
+    let publications = world.recorder.publications();
+    let done = world.scrape(1_000, &[row("app", 0, 10 * CORE_SECOND)]);
+    assert_eq!((done.held, done.new_sample), (1, true));
+    let done = world.scrape(2_000, &[row("app", 0, 10 * CORE_SECOND)]);
+    assert_eq!((done.held, done.new_sample), (1, false));
+    world.scrape(16_000, &[row("app", 15_000, 25 * CORE_SECOND)]);
+    assert_eq!(world.recorder.publications(), publications);
     assert_eq!(world.pods(), [""; 0], "it is not known");
     apply(&world, pod("n1", "default/web-0"));
     assert_eq!(world.served("app"), Some((1_000, 15_000, 15_000)));

@@ -1,6 +1,7 @@
 //! The public face of the crate: samples and pods in, publications and sentences out.
 
 #![expect(
+    clippy::indexing_slicing,
     clippy::unwrap_used,
     clippy::panic,
     reason = "helpers of tests fail by panicking"

@@ -24,7 +24,7 @@ enum Step {
     /// A counter loses what it had, without a restart.
     Reset(usize),
     /// The clock of the node is set by so much.
-    StepClock(i64),
+    SetClock(i64),
 }
 
 /// A container as it truly is; times are those of the node's clock.
@@ -139,7 +139,7 @@ impl Cluster {
                     own.counted /= 1_000;
                 }
             }
-            Step::StepClock(millis) => {
+            Step::SetClock(millis) => {
                 self.clock += millis;
                 self.stepped = true;
                 self.stepped_back |= millis < 0;
@@ -203,7 +203,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0_usize..2).prop_map(Step::Hide),
         1 => (0_usize..2).prop_map(Step::HideMemory),
         1 => (0_usize..2).prop_map(Step::Reset),
-        1 => prop_oneof![-7_200_000_i64..-1_000, 1_000_i64..7_200_000].prop_map(Step::StepClock),
+        1 => prop_oneof![-7_200_000_i64..-1_000, 1_000_i64..7_200_000].prop_map(Step::SetClock),
     ]
 }
 
