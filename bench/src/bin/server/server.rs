@@ -10,6 +10,9 @@ use kubevitals_bench::contender::Contender;
 /// The peer, which ratios are taken against.
 pub(crate) const METRICS_SERVER: &str = "metrics-server";
 
+/// Ours.
+pub(crate) const KUBEVITALS: &str = "kubevitals";
+
 /// A server and the words that come before its flags.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerProgram {
@@ -20,13 +23,18 @@ pub(crate) struct ServerProgram {
 
 impl ServerProgram {
     /// Those that can be measured: ours first, then the peer.
-    pub(crate) fn all(metrics_server: Option<&Path>) -> Vec<Self> {
+    pub(crate) fn all(kubevitals: Option<&Path>, metrics_server: Option<&Path>) -> Vec<Self> {
         let peer = metrics_server.map(|program| Self {
             name: METRICS_SERVER,
             program: program.to_owned(),
             subcommand: None,
         });
-        peer.into_iter().collect()
+        let ours = kubevitals.map(|program| Self {
+            name: KUBEVITALS,
+            program: program.to_owned(),
+            subcommand: Some("server"),
+        });
+        ours.into_iter().chain(peer).collect()
     }
 
     /// The program with its flags, listening on loopback alone.

@@ -58,6 +58,7 @@ pub(super) struct MetricsFlags {
 /// How kubelets are reached, and which are believed.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Kubelets", mut_args(go_bools))]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(super) struct KubeletFlags {
     /// Types of node addresses, the most preferred first; the next is tried where one does not work
     #[arg(
@@ -137,7 +138,7 @@ pub(super) struct ServingFlags {
     #[arg(long, value_name = "SUITE", value_delimiter = ',')]
     pub(super) tls_cipher_suites: Vec<String>,
 
-    /// Lowest TLS version: VersionTLS12 or VersionTLS13
+    /// Lowest TLS version: `VersionTLS12` or `VersionTLS13`
     #[arg(long, value_name = "VERSION")]
     pub(super) tls_min_version: Option<String>,
 
@@ -233,6 +234,10 @@ pub(super) struct AuthenticationFlags {
 /// What callers may do.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Authorization")]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the names of the fields are the names of the flags"
+)]
 pub(super) struct AuthorizationFlags {
     /// Kubeconfig to ask for permission with; without one, that of --kubeconfig or of the pod
     #[arg(long, value_name = "FILE")]

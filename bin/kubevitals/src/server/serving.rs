@@ -37,13 +37,10 @@ pub(super) async fn configure(
     let serving = &settings.serving;
     let now = SystemTime::now();
     let certificate = certificate(&serving.certificate, now)?;
-    let bundle = match serving.manage_apiservices {
-        true => Some(CaBundleWriter::new(
-            client(cluster.clone())?,
-            certificate.clone(),
-            API_SERVICES.map(str::to_owned).into(),
-        )),
-        false => None,
+    let bundle = if serving.manage_apiservices {
+        bundle_writer(serving, cluster, &certificate)?
+    } else {
+        None
     };
     let mut config = ServerConfig::new(
         serving.address,
@@ -54,12 +51,29 @@ pub(super) async fn configure(
     );
     config.tls = serving.tls.clone();
     config.http2 = serving.http2;
-    config.title = "Kubernetes metrics-server".to_owned();
+    "Kubernetes metrics-server".clone_into(&mut config.title);
     config.version = version();
     config.groups = groups;
     config.limits.in_flight = serving.in_flight;
     config.limits.request_timeout = serving.request_timeout;
     Ok(Serving { config, bundle })
+}
+
+/// Only APIServices that lead to our own Service are ours to write.
+fn bundle_writer(
+    serving: &super::config::Serving,
+    cluster: &kube::Config,
+    certificate: &ServingCertificate,
+) -> Result<Option<CaBundleWriter>, RunError> {
+    let Certificate::SelfSigned {
+        namespace, service, ..
+    } = &serving.certificate
+    else {
+        return Ok(None);
+    };
+    let names = API_SERVICES.map(str::to_owned).into();
+    let writer = CaBundleWriter::new(client(cluster.clone())?, certificate.clone(), names);
+    Ok(Some(writer.of_service(namespace, service)))
 }
 
 fn certificate(wanted: &Certificate, now: SystemTime) -> Result<ServingCertificate, RunError> {

@@ -138,7 +138,7 @@ impl Notes {
                 .find(|e| wanted(e))
                 .unwrap()
                 .clone(),
-            Err(_) => panic!("not in time: {what}; so far: {:#?}", self.summary()),
+            Err(_elapsed) => panic!("not in time: {what}; so far: {:#?}", self.summary()),
         }
     }
 
