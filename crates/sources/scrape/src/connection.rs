@@ -171,7 +171,8 @@ impl Connection {
         match self.read_now(&mut buffers.piece) {
             Poll::Pending => Ok(None),
             Poll::Ready(Ok(0)) => {
-                let error = io::Error::new(io::ErrorKind::UnexpectedEof, "closed without an answer");
+                let error =
+                    io::Error::new(io::ErrorKind::UnexpectedEof, "closed without an answer");
                 Err(self.broken(&error))
             }
             Poll::Ready(Ok(count)) => {
