@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use crate::fetch::{self, Program};
 use crate::step::{self, cargo, shown};
 
 /// Which benchmark to run, and how
@@ -20,6 +21,9 @@ pub(crate) struct BenchFlags {
     )]
     flags: Vec<String>,
 }
+
+/// Where the benchmark finds metrics-server.
+const METRICS_SERVER_VARIABLE: &str = "KUBEVITALS_METRICS_SERVER";
 
 /// A benchmark: the program `bench-NAME` of the package `kubevitals-bench`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +80,11 @@ pub(crate) fn run(flags: &BenchFlags) -> Result<()> {
         step::run(cargo().args(["build", "--release", "--locked", "--package=kubevitals"]))?;
     }
     let mut command = cargo();
+    // Whoever names another one is not made to wait for this one.
+    if bench.needs_program && std::env::var_os(METRICS_SERVER_VARIABLE).is_none() {
+        let peer = fetch::program(Program::MetricsServer)?;
+        command.env(METRICS_SERVER_VARIABLE, peer);
+    }
     command
         .args([
             "run",

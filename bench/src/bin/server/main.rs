@@ -96,20 +96,15 @@ fn main() -> ExitCode {
 
 async fn run(flags: &Flags, session: &Session) -> Result<Report, BenchError> {
     let settings = Settings::new(flags);
-    let servers = ServerProgram::all(flags.metrics_server.as_deref());
-    if servers.is_empty() {
-        let missing =
-            "name metrics-server's program with --metrics-server FILE or KUBEVITALS_METRICS_SERVER";
-        return Err(BenchError::NoContender(missing.to_owned()));
-    }
-    if settings.aggregated && settings.plan.schedule == Schedule::Together {
-        let both = "behind the aggregation layer there is one server at a time: leave out --schedule together";
-        return Err(BenchError::NoContender(both.to_owned()));
-    }
     let program = match &flags.kubevitals {
         Some(program) => program.clone(),
         None => beside_this_program("kubevitals")?,
     };
+    let servers = ServerProgram::all(&program, flags.metrics_server.as_deref());
+    if settings.aggregated && settings.plan.schedule == Schedule::Together {
+        let both = "behind the aggregation layer there is one server at a time: leave out --schedule together";
+        return Err(BenchError::NoContender(both.to_owned()));
+    }
     let SimSize {
         nodes,
         pods_per_node,

@@ -23,18 +23,18 @@ pub(crate) struct ServerProgram {
 
 impl ServerProgram {
     /// Those that can be measured: ours first, then the peer.
-    pub(crate) fn all(kubevitals: Option<&Path>, metrics_server: Option<&Path>) -> Vec<Self> {
+    pub(crate) fn all(kubevitals: &Path, metrics_server: Option<&Path>) -> Vec<Self> {
         let peer = metrics_server.map(|program| Self {
             name: METRICS_SERVER,
             program: program.to_owned(),
             subcommand: None,
         });
-        let ours = kubevitals.map(|program| Self {
+        let ours = Self {
             name: KUBEVITALS,
-            program: program.to_owned(),
+            program: kubevitals.to_owned(),
             subcommand: Some("server"),
-        });
-        ours.into_iter().chain(peer).collect()
+        };
+        [ours].into_iter().chain(peer).collect()
     }
 
     /// The program with its flags, listening on loopback alone.

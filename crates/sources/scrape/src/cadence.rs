@@ -115,8 +115,8 @@ impl Cadence {
             }
             return false;
         }
-        self.repeats = 0;
         self.learn_period(before, newest);
+        self.repeats = 0;
         self.newest = Some(newest);
         if let Some(repeated) = self.repeated.take() {
             self.lag.is_more_than(between(newest, repeated));
@@ -226,8 +226,12 @@ impl Cadence {
             self.period = Some(gap.clamp(1_000, 60_000));
             return;
         };
-        // Samples may have been missed in between: the gap is that of so many.
-        let count = (gap.saturating_add(period / 2) / period.max(1)).max(1);
+        // Samples may have been missed in between, and then the gap is that of so many. None was if the scrape before found
+        // none: without that evidence half of the truth, once believed, would confirm itself.
+        let count = match self.repeats {
+            0 => (gap.saturating_add(period / 4) / period.max(1)).max(1),
+            _ => 1,
+        };
         let single = (gap / count).clamp(1_000, 60_000);
         let off = single.abs_diff(period);
         self.deviation = (self.deviation.saturating_mul(7).saturating_add(off)) / 8;

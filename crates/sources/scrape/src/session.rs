@@ -135,7 +135,7 @@ impl Session {
         let wants_extras =
             means.config.ephemeral_storage || (means.config.warm_start && !self.is_warm);
         if wants_extras
-            && self.stands_in.is_none()
+            && !is_pending(self.stands_in)
             && scraped.cut.is_none()
             && !is_pending(self.refused)
         {

@@ -13,9 +13,9 @@ use crate::metrics::ScrapeMetrics;
 use crate::receive::Receive;
 use crate::workspaces::Workspaces;
 
-/// So many answers are read at once; others wait in the kernel. Reading is bound by the processor, of which a server of
-/// metrics has few.
-const READERS: usize = 32;
+/// So many answers are read at once, with a buffer of about 100 KiB each; others wait in the kernel. Few would do for the
+/// processor, were there not kubelets that begin to answer and then take their time.
+const READERS: usize = 64;
 
 /// So many TLS handshakes at once: they too are bound by the processor. A kubelet that takes a connection and then says
 /// nothing holds one until its time is over, so they are not too few.

@@ -158,6 +158,16 @@ fn a_kubelet_that_stopped_sampling_is_asked_at_the_resolution() {
     assert!(tail.iter().all(|gap| *gap == 15_000), "{tail:?}");
 }
 
+#[test]
+fn half_of_the_truth_does_not_confirm_itself() {
+    // A short gap first, then long ones, each of which could be two short ones.
+    let gaps = [6_000].into_iter().chain([13_000; 100]);
+    let run = Kubelet::with_gaps(6_500, 0, gaps).ask(seconds(10), 1_000);
+    let late = run.late(20);
+    let repeats = late.iter().filter(|(_, is_new, _)| !is_new).count();
+    assert!(repeats * 10 <= late.len(), "{repeats} of {}", late.len());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 64, ..ProptestConfig::default() })]
 

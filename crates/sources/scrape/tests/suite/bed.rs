@@ -130,16 +130,16 @@ impl Notes {
     ) -> Event {
         let mut events = self.0.subscribe();
         let found = events.wait_for(|events| events.iter().skip(from).any(&wanted));
-        match tokio::time::timeout(DEADLINE, found).await {
-            Ok(events) => events
-                .unwrap()
-                .iter()
-                .skip(from)
-                .find(|e| wanted(e))
-                .unwrap()
-                .clone(),
-            Err(_elapsed) => panic!("not in time: {what}; so far: {:#?}", self.summary()),
-        }
+        let Ok(events) = tokio::time::timeout(DEADLINE, found).await else {
+            panic!("not in time: {what}; so far: {:#?}", self.summary());
+        };
+        let events = events.unwrap();
+        events
+            .iter()
+            .skip(from)
+            .find(|e| wanted(e))
+            .unwrap()
+            .clone()
     }
 
     /// The first answer of a node.

@@ -1,7 +1,8 @@
 //! Every fault of a node: what must and must not be lost.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use kubevitals_model::Timestamp;
 use kubevitals_scrape::Failure;
 use kubevitals_sim::faults::Fault;
 
@@ -106,17 +107,12 @@ async fn a_bad_line_costs_only_itself() {
     for (fault, expected) in cases {
         let faults = bed.cluster.fleet().faults();
         faults.set(NODES[0], fault);
-        // The second from now on: one may have been under way.
-        let from = scrape.notes.all().len();
-        scrape
-            .notes
-            .wait(from, "any", |e| is_received(e, NODES[0]))
-            .await;
-        let from = scrape.notes.all().len();
-        let event = scrape
-            .notes
-            .wait(from, "spoilt", |e| is_received(e, NODES[0]))
-            .await;
+        let set = Timestamp::from_system_time(SystemTime::now());
+        let is_spoilt = |event: &Event| match event {
+            Event::Received { node, answer, .. } => node == NODES[0] && answer.asked > set,
+            _ => false,
+        };
+        let event = scrape.notes.wait(0, "a spoilt answer", is_spoilt).await;
         let containers = event.containers();
         assert_eq!(containers.len(), expected, "{fault:?}");
         let whole =

@@ -3,9 +3,7 @@
 //! Nothing here sleeps: tests wait for what receivers are told, with a deadline that only a hang reaches.
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::panic,
-    clippy::indexing_slicing,
     reason = "a helper that cannot go on should fail its test on the spot"
 )]
 

@@ -186,13 +186,13 @@ async fn the_summary_stands_in_for_an_endpoint_that_a_node_lacks() {
 async fn a_nudge_is_followed_before_the_plan() {
     let bed = Bed::start().await;
     let mut config = bed.config();
-    config.resolution = Duration::from_secs(9);
-    config.timeout = Duration::from_secs(8);
+    config.resolution = Duration::from_secs(6);
+    config.timeout = Duration::from_secs(5);
     let scrape = bed.scrape(config);
     // One that leaves time: nudges are heeded thrice in a resolution at most.
     let has_time = |event: &Event| match event {
         Event::Received { node, answer, .. } => {
-            node == NODES[0] && answer.next.since(answer.asked) > Some(Duration::from_secs(4))
+            node == NODES[0] && answer.next.since(answer.asked) > Some(Duration::from_millis(3_500))
         }
         _ => false,
     };
