@@ -133,12 +133,11 @@ impl Server {
             .map_err(RunError::runtime)?;
         checks::register_own(&health, &streams, &store, &clock, server.trust_status())?;
         let address = server.local_addr();
-        writeln!(
-            out,
-            "serving metrics.k8s.io on https://{address}, admin on http://{}",
+        let told = format!(
+            "serving metrics.k8s.io on https://{address}, admin on http://{}\n",
             admin.address
-        )
-        .map_err(RunError::runtime)?;
+        );
+        out.write_all(told.as_bytes()).map_err(RunError::runtime)?;
 
         let mut tasks = JoinSet::new();
         tasks.spawn(refresh_loop(

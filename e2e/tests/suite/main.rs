@@ -1,5 +1,6 @@
 //! What must hold on a real control plane and a real node. Run it with `cargo xtask e2e`.
 #![expect(
+    clippy::indexing_slicing,
     clippy::panic,
     clippy::print_stdout,
     clippy::unwrap_used,

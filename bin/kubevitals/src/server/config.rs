@@ -219,14 +219,6 @@ fn address_types(flags: &KubeletFlags) -> Result<Vec<AddressType>, InvalidSettin
 
 impl Serving {
     fn new(flags: &ServingFlags) -> Result<Self, InvalidSetting> {
-        if flags.secure_port == 0 {
-            return Err(InvalidSetting {
-                flag: "secure-port",
-                value: "0".to_owned(),
-                problem: "it would serve nothing".to_owned(),
-                advice: "write the port that the Service points at, such as 10250".to_owned(),
-            });
-        }
         let certificate = match (&flags.tls_cert_file, &flags.tls_private_key_file) {
             (Some(certificate), Some(key)) => Certificate::Files {
                 certificate: certificate.clone(),

@@ -114,7 +114,7 @@ pub(super) struct ServingFlags {
     #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
     pub(super) bind_address: IpAddr,
 
-    /// Port to serve HTTPS on
+    /// Port to serve HTTPS on; 0 takes a free one
     #[arg(long, value_name = "PORT", default_value_t = 443)]
     pub(super) secure_port: u16,
 
