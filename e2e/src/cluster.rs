@@ -27,6 +27,14 @@ const PROGRAM_DEADLINE: Duration = Duration::from_mins(3);
 /// What is kept of the output of a program in an error.
 const MOST_STDERR: usize = 4 << 10;
 
+/// The components that watch the API server.
+const WATCHERS: [&str; 4] = [
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kube-proxy",
+    "kubelet",
+];
+
 /// Who restarts components must be alone. Tests have runtimes of their own; this lock needs none.
 static TURNS: RwLock<()> = RwLock::const_new(());
 
@@ -203,6 +211,15 @@ impl Cluster {
         }
         let output = run_to_end(&self.program("xtask")?, &arguments).await?;
         output.succeeded().map(drop)
+    }
+
+    /// Restarts those who watch the API server. After it was away they wait up to a minute before they look again, and every
+    /// test to come would wait with them: who restarts the API server ends with this.
+    pub async fn reconnect(&self, alone: &Exclusive) -> Result<(), E2eError> {
+        for component in WATCHERS {
+            self.restart(alone, component, Stop::Ask).await?;
+        }
+        Ok(())
     }
 
     /// Runs `kubectl` as an administrator.

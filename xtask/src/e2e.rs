@@ -1,7 +1,7 @@
 //! `cargo xtask e2e`: the tests that need a real control plane and a real node.
 
 use std::cmp::Reverse;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -77,6 +77,7 @@ fn all(flags: &E2eFlags, steps: &mut Steps) -> Result<Totals> {
             tied: !flags.keep,
         }),
     })?;
+    let _alone = alone(&running.folder)?;
     let times = running.folder.join("test-times");
     let totals = steps.step("tests", || {
         let mut command = running.command("setpriv");
@@ -100,6 +101,19 @@ fn all(flags: &E2eFlags, steps: &mut Steps) -> Result<Totals> {
     let totals = totals?;
     ended?;
     Ok(totals)
+}
+
+/// Held until this process ends: a second run on the same cluster would take the first one's namespaces for leftovers.
+fn alone(folder: &Path) -> Result<File> {
+    let path = folder.join("e2e.lock");
+    let file = File::create(&path).with_context(|| format!("opening {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            bail!("another run tests on the cluster in {}", folder.display())
+        }
+        Err(TryLockError::Error(error)) => Err(error).context("locking"),
+    }
 }
 
 /// Removes the cluster, unless it is to stay.
@@ -306,6 +320,19 @@ mod tests {
         command.args(["-c", "kill -KILL $$"]);
         let error = counted(&mut command).unwrap_err().to_string();
         assert!(error.contains("signal: 9"), "{error}");
+    }
+
+    #[test]
+    fn one_run_at_a_time_tests_on_a_cluster() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = alone(folder.path()).unwrap();
+        let error = alone(folder.path()).unwrap_err().to_string();
+        assert!(
+            error.starts_with("another run tests on the cluster"),
+            "{error}"
+        );
+        drop(first);
+        alone(folder.path()).unwrap();
     }
 
     #[test]

@@ -238,5 +238,6 @@ async fn nothing_is_lost(name: &str, stop: Stop) -> anyhow::Result<()> {
         "the stream did not notice: {state:?}"
     );
     assert_eq!(state.lagged, 0, "{state:?}");
+    cluster.reconnect(&alone).await?;
     Ok(namespace.finish().await?)
 }
