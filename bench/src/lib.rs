@@ -1,65 +1,37 @@
-//! Benchmarks: what a crate costs, next to what others cost, in one run.
+//! Side-by-side benchmarks: what a program costs, next to what its peers cost, in one run.
 //!
-//! Each is a bench target of its own, run with `cargo bench -p kubevitals-bench --bench <name>`.
-//! What they share is here: a plain timing loop. Ratios within one run are what counts; absolute
-//! figures change with the machine and with what else it does.
+//! Each benchmark is a program of its own in `src/bin`, run with `cargo xtask bench NAME`. What they share is here:
+//!
+//! - [`contender`] starts a program under measure, reads its costs from outside and ends it by its process id;
+//! - [`worker`] is the protocol of small contenders that do one thing many times over, in Rust and in Go;
+//! - [`jobs`] measures such workers side by side;
+//! - [`sim`] runs the simulated cluster in a process of its own;
+//! - [`load`] applies an open-loop load over [`https`], so that a slow server is not asked less;
+//! - [`measure`] repeats in turns and shows how quiet the machine was;
+//! - [`timing`] is a loop for what is measured in the benchmark itself;
+//! - [`table`] and [`result`] tell what came out, to a person and to a file.
+//!
+//! Ratios within one run are what counts; absolute figures change with the machine and with what else it does.
 
-use std::time::{Duration, Instant};
+pub mod contender;
+pub mod error;
+pub mod flags;
+pub mod go;
+pub mod histogram;
+pub mod https;
+pub mod jobs;
+pub mod kubeconfig;
+pub mod load;
+pub mod machine;
+pub mod measure;
+pub mod pods;
+pub mod proc;
+pub mod result;
+pub mod session;
+pub mod sim;
+pub mod table;
+pub mod timing;
+pub mod versions;
+pub mod worker;
 
-use rustix::time::{ClockId, clock_gettime};
-
-/// How long runs of something took.
-#[derive(Debug, Clone, Copy)]
-pub struct Timing {
-    /// The shortest run: the machine's own speed, without what else it did.
-    pub best: Duration,
-    /// The run in the middle.
-    pub median: Duration,
-}
-
-impl Timing {
-    /// Times `runs` runs after one that is not counted; each is given its number.
-    pub fn of(runs: usize, run: impl FnMut(usize)) -> Self {
-        let start = Instant::now();
-        Self::by(|| start.elapsed(), runs, run)
-    }
-
-    /// As [`Timing::of`], but counts the processor time of the whole process: what else the machine
-    /// does meanwhile matters less.
-    pub fn of_cpu(runs: usize, run: impl FnMut(usize)) -> Self {
-        Self::by(cpu_time, runs, run)
-    }
-
-    fn by(clock: impl Fn() -> Duration, runs: usize, mut run: impl FnMut(usize)) -> Self {
-        run(0);
-        let mut times: Vec<Duration> = (0..runs.max(1))
-            .map(|number| {
-                let start = clock();
-                run(number);
-                clock().saturating_sub(start)
-            })
-            .collect();
-        times.sort_unstable();
-        let at = |index: usize| times.get(index).copied().unwrap_or_default();
-        Self {
-            best: at(0),
-            median: at(times.len() / 2),
-        }
-    }
-}
-
-/// Megabytes (10^6 bytes) per second.
-pub fn megabytes_per_second(bytes: usize, time: Duration) -> f64 {
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "sizes of bodies are far below 2^53"
-    )]
-    let bytes = bytes as f64;
-    bytes / time.as_secs_f64() / 1e6
-}
-
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
-}
+pub use error::BenchError;

@@ -47,7 +47,8 @@ pub(crate) fn run(flags: &FetchFlags) -> Result<()> {
     } else {
         flags.names.clone()
     };
-    programs(&wanted).map(drop)
+    programs(&wanted)?;
+    list(&wanted)
 }
 
 /// Where this program is; it is built first if it is missing.

@@ -4,9 +4,11 @@
     reason = "the output of a command-line tool is its product"
 )]
 
+mod bench;
 mod cache;
 mod cluster;
 mod deny;
+mod e2e;
 mod fetch;
 mod fuzz;
 mod interrupt;
@@ -32,30 +34,38 @@ enum Task {
     Test(suite::TestFlags),
     /// A real control plane and one real node (needs root and Go)
     Cluster(cluster::ClusterFlags),
+    /// The tests that need a real control plane and a real node (needs root and Go)
+    E2e(e2e::E2eFlags),
     /// Licences, banned and doubled crates, sources (installs cargo-deny into the cache if it is missing)
     Deny,
     /// Build the real programs that the end-to-end tests and the benchmarks use, once, into the cache
     Fetch(fetch::FetchFlags),
     /// Fuzz one parser for a while
     Fuzz(fuzz::FuzzFlags),
+    /// Measure side by side with a peer; lists the benchmarks without a name
+    Bench(bench::BenchFlags),
 }
 
 const EXAMPLES: &str = "Examples:
   cargo xtask test                        what CI runs
   cargo xtask test -p kubevitals-tls      the same for one crate
   cargo xtask fuzz promtext --seconds 600
+  cargo xtask bench server --quick
   cargo xtask deny
   cargo xtask fetch kubectl               kubectl as pinned, in the cache
   cargo xtask fetch --list                what is built, and where
-  cargo xtask cluster up                  a real cluster of one node, see docs/real-cluster.md";
+  cargo xtask cluster up                  a real cluster of one node, see docs/real-cluster.md
+  cargo xtask e2e usage                   the tests on a real cluster whose name holds \"usage\"";
 
 fn main() -> ExitCode {
     let done = match Xtask::parse().command {
         Task::Test(flags) => suite::run(&flags),
         Task::Cluster(flags) => cluster::run(&flags),
+        Task::E2e(flags) => e2e::run(&flags),
         Task::Deny => deny::run(),
         Task::Fetch(flags) => fetch::run(&flags),
         Task::Fuzz(flags) => fuzz::run(&flags),
+        Task::Bench(flags) => bench::run(&flags),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

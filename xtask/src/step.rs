@@ -1,10 +1,15 @@
 //! Running other programs, each as a step with a name and a duration.
 
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+
+/// Names a file that steps are also written to: `.ci/run` tells the slowest of several commands.
+const STEPS_VARIABLE: &str = "KUBEVITALS_STEPS";
 
 /// Steps done so far, for the summary at the end.
 #[derive(Debug, Default)]
@@ -71,11 +76,55 @@ impl Steps {
         result
     }
 
-    /// Where the time went.
+    /// Keeps the duration of something that was part of a step.
+    pub(crate) fn note(&mut self, name: &str, took: Duration) {
+        self.done.push((format!("  {name}"), took));
+    }
+
+    /// Where the time went; also for who runs several commands and wants to know at the end.
     pub(crate) fn print(&self) {
         println!("=== steps");
-        for (name, took) in &self.done {
-            println!("{:>8.1} s  {name}", took.as_secs_f64());
+        for line in self.lines() {
+            println!("{line}");
         }
+        if let Some(file) = std::env::var_os(STEPS_VARIABLE)
+            && let Err(error) = self.append(Path::new(&file))
+        {
+            println!("cannot note the steps: {error}");
+        }
+    }
+
+    fn append(&self, file: &Path) -> std::io::Result<()> {
+        let mut text = self.lines().collect::<Vec<_>>().join("\n");
+        text.push('\n');
+        let file = OpenOptions::new().create(true).append(true).open(file);
+        file?.write_all(text.as_bytes())
+    }
+
+    fn lines(&self) -> impl Iterator<Item = String> {
+        let line =
+            |(name, took): &(String, Duration)| format!("{:>8.1} s  {name}", took.as_secs_f64());
+        self.done.iter().map(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_several_commands_add_up_in_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("steps");
+        let mut first = Steps::default();
+        first.step("lints", || Ok(())).unwrap();
+        first.append(&file).unwrap();
+        let mut second = Steps::default();
+        second.note("test usage::cpu", Duration::from_millis(12_340));
+        second.append(&file).unwrap();
+        assert_eq!(
+            std::fs::read_to_string(&file).unwrap(),
+            "     0.0 s  lints\n    12.3 s    test usage::cpu\n"
+        );
     }
 }

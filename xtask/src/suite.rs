@@ -20,6 +20,12 @@ pub(crate) struct TestFlags {
     filter: Option<String>,
 }
 
+/// The package of the end-to-end tests.
+pub(crate) const E2E_PACKAGE: &str = "kubevitals-e2e";
+
+/// The test binary that needs a real cluster: `cargo xtask e2e` runs it, and its manifest says that `cargo test` does not.
+pub(crate) const E2E_TARGET: &str = "e2e";
+
 pub(crate) fn run(flags: &TestFlags) -> Result<()> {
     let mut steps = Steps::default();
     let result = all(flags, &mut steps);
@@ -37,11 +43,7 @@ fn all(flags: &TestFlags, steps: &mut Steps) -> Result<Totals> {
     steps.step("formatting", || {
         step::run(cargo().args(["fmt", "--all", "--check"]))
     })?;
-    steps.step("lints", || {
-        let mut clippy = cargo();
-        clippy.args(["clippy", "--locked", "--all-targets", "--all-features"]);
-        step::run(packages(&mut clippy, flags).args(["--", "-D", "warnings"]))
-    })?;
+    steps.step("lints", || lints(flags).iter_mut().try_for_each(step::run))?;
     if flags.package.is_empty() {
         // Everything above and below is built with all features: the program without any must build too.
         steps.step("no features", || {
@@ -85,6 +87,22 @@ fn tests(flags: &TestFlags) -> Result<Totals> {
     Ok(totals)
 }
 
+/// The lints of everything that is to be tested. The end-to-end tests run elsewhere, and are held to the same here: as
+/// a target that `cargo test` leaves alone, `--all-targets` does not hold them.
+fn lints(flags: &TestFlags) -> Vec<Command> {
+    let with_e2e = flags.package.is_empty() || flags.package.iter().any(|name| name == E2E_PACKAGE);
+    let targets = ["--all-targets".to_owned(), format!("--test={E2E_TARGET}")];
+    let kinds = targets.iter().take(if with_e2e { 2 } else { 1 });
+    kinds
+        .map(|target| {
+            let mut clippy = cargo();
+            clippy.args(["clippy", "--locked", "--all-features", target]);
+            packages(&mut clippy, flags).args(["--", "-D", "warnings"]);
+            clippy
+        })
+        .collect()
+}
+
 /// Runs the test command, passing its output on while counting.
 fn counted(command: &mut Command) -> Result<(bool, Totals)> {
     let mut child = command
@@ -108,4 +126,35 @@ fn packages<'a>(command: &'a mut Command, flags: &TestFlags) -> &'a mut Command 
         return command.arg("--workspace");
     }
     command.args(flags.package.iter().map(|name| format!("--package={name}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn linted(package: &[&str]) -> Vec<String> {
+        let flags = TestFlags {
+            package: package.iter().map(|name| (*name).to_owned()).collect(),
+            filter: None,
+        };
+        let rest = |command: &Command| {
+            let shown = shown(command);
+            let (_, rest) = shown.split_once("--all-features ").unwrap();
+            rest.trim_end_matches(" -- -D warnings").to_owned()
+        };
+        lints(&flags).iter().map(rest).collect()
+    }
+
+    #[test]
+    fn the_tests_that_need_a_real_cluster_are_linted_though_not_run() {
+        assert_eq!(
+            linted(&[]),
+            ["--all-targets --workspace", "--test=e2e --workspace"]
+        );
+        assert_eq!(
+            linted(&["kubevitals-tls"]),
+            ["--all-targets --package=kubevitals-tls"]
+        );
+        assert_eq!(linted(&["kubevitals-e2e"]).len(), 2);
+    }
 }

@@ -5,11 +5,12 @@ use kubevitals_cli::Shell;
 use kubevitals_cli::flags::{ConfigFlags, LogFlags};
 
 use crate::demo::DemoFlags;
+use crate::server::ServerFlags;
 use crate::sim::SimFlags;
 
 /// Reads the vital signs of a Kubernetes cluster
 #[derive(Debug, Parser)]
-#[command(name = "kubevitals", version, after_help = EXAMPLES)]
+#[command(name = "kubevitals", version, propagate_version = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) config: ConfigFlags,
@@ -21,6 +22,9 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
+    /// Serve the resource metrics API behind kubectl top, HPA and VPA, in place of metrics-server
+    #[command(after_help = SERVER_EXAMPLES)]
+    Server(Box<ServerFlags>),
     /// Show the parts at work on a simulated cluster: no real one, no root and no network needed
     Demo(DemoFlags),
     /// Run a simulated cluster to point programs at: API server, kubelets, pods that live
@@ -39,9 +43,19 @@ Every flag can also be set as a variable (KUBEVITALS_LOG_LEVEL=debug) or in the 
 names (log-level: debug). Bad configuration exits with 64, a failure at run time with 1.
 
 Examples:
+  kubevitals server --kubeconfig ~/.kube/config --secure-port 10250 --cert-dir /tmp/kubevitals
   kubevitals demo                        a small simulated cluster, with lines to try
   kubevitals demo --nodes 50             a larger one
   kubevitals sim --nodes 5000 --pods-per-node 30 --churn 10/s --fault hang=1%";
+
+const SERVER_EXAMPLES: &str = "\
+Flags of metrics-server have their names, defaults and meaning. Called by the name metrics-server (a
+link to this program), it is this command.
+
+Examples:
+  kubevitals server --secure-port=10250 --cert-dir=/tmp --metric-resolution=15s \\
+      --kubelet-use-node-status-port --kubelet-preferred-address-types=InternalIP,Hostname
+  kubevitals server --kubeconfig ~/.kube/config --secure-port 10250 --cert-dir /tmp/kubevitals";
 
 const SIM_EXAMPLES: &str = "\
 Examples:

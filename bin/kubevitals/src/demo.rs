@@ -69,18 +69,18 @@ impl Demo {
         let started = context.health.cell("cluster", Probe::READINESS, waiting);
         let started = started.map_err(RunError::runtime)?;
         let mut shutdown = context.shutdown.clone();
-        let (admin_address, administered) = context.start_admin().await?;
+        let admin = context.start_admin().await?;
 
         if let Some(cluster) = sim::start(self.sim.cluster, &mut shutdown).await? {
             started.set_ok();
             let folder = fill_folder(&cluster)?;
-            let told = tell(out, &cluster, &folder, admin_address);
+            let told = tell(out, &cluster, &folder, admin.address);
             shutdown.requested().await;
             cluster.shutdown().await;
             told.map_err(RunError::runtime)?;
         }
         // It ends by itself once the end is asked for.
-        let _ = administered.await;
+        let _ = admin.task.await;
         Ok(())
     }
 }

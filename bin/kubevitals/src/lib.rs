@@ -5,9 +5,13 @@
 mod args;
 pub mod demo;
 pub mod process;
+pub mod server;
 pub mod sim;
 
+use std::borrow::Cow;
+use std::ffi::OsString;
 use std::io::Write;
+use std::path::Path;
 
 use args::{Args, Task};
 use clap::CommandFactory;
@@ -16,8 +20,14 @@ use process::ProcessConfig;
 
 /// Does what `input` asks for, writing what the user is to see to `out`.
 pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> {
-    let args: Args = kubevitals_cli::parse(input)?;
+    let input = by_name_called(input);
+    let args: Args = kubevitals_cli::parse(&input)?;
     match args.task {
+        Task::Server(flags) => {
+            let config = ProcessConfig::new(&flags.process, &args.logs)?;
+            let server = server::Server::configure(&flags)?;
+            process::run_role(&config, |context| server.run(context, out))
+        }
         Task::Demo(flags) => {
             let config = ProcessConfig::new(&flags.process, &args.logs)?;
             let demo = demo::Demo::configure(&flags)?;
@@ -32,4 +42,15 @@ pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> 
             kubevitals_cli::write_completion(shell, Args::command(), out).map_err(RunError::runtime)
         }
     }
+}
+
+/// A link by the name of a program that a role replaces stands for that role, so that a manifest needs another image only.
+fn by_name_called(input: &Input) -> Cow<'_, Input> {
+    let called = input.args.first().map(Path::new).and_then(Path::file_name);
+    if called.is_none_or(|name| name != "metrics-server") {
+        return Cow::Borrowed(input);
+    }
+    let mut input = input.clone();
+    input.args.insert(1, OsString::from("server"));
+    Cow::Owned(input)
 }

@@ -13,7 +13,7 @@ use kubevitals_cli::{
 use kubevitals_model::GoDuration;
 use kubevitals_telemetry::{
     Admin, AdminMetrics, AdminServer, BuildInfo, Health, Limits, LogFilter, LogFormat, LogHandle,
-    LogOptions, Metrics, Profiling, logs,
+    LogOptions, Metrics, Profiling, SharedRegistry, logs,
 };
 use tokio::task::JoinHandle;
 
@@ -60,6 +60,17 @@ pub struct Context {
     pub logs: Option<LogHandle>,
     admin_address: SocketAddr,
     profiling: Profiling,
+}
+
+/// An admin server at work.
+#[derive(Debug)]
+pub struct Administered {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Ends once the end is asked for.
+    pub task: JoinHandle<()>,
+    /// All metrics of the process, for roles that expose them elsewhere too.
+    pub registry: SharedRegistry,
 }
 
 impl ProcessConfig {
@@ -111,12 +122,19 @@ impl Context {
         }
     }
 
+    /// Whether the user allowed CPU profiles.
+    pub fn allows_profiles(&self) -> bool {
+        matches!(self.profiling, Profiling::Loopback)
+    }
+
     /// Ends the registration of metrics and starts the admin server. It ends once the end is asked for.
-    pub async fn start_admin(mut self) -> Result<(SocketAddr, JoinHandle<()>), RunError> {
+    pub async fn start_admin(mut self) -> Result<Administered, RunError> {
+        let metrics = AdminMetrics::register(self.metrics.sub("kubevitals_admin"));
+        let registry = self.metrics.freeze();
         let admin = Admin {
-            metrics: AdminMetrics::register(self.metrics.sub("kubevitals_admin")),
+            metrics,
             health: self.health,
-            registry: self.metrics.freeze(),
+            registry: registry.clone(),
             logs: self.logs,
             profiling: self.profiling,
         };
@@ -126,7 +144,11 @@ impl Context {
         let address = server.local_addr();
         let mut shutdown = self.shutdown;
         let task = tokio::spawn(server.serve(async move { shutdown.requested().await }));
-        Ok((address, task))
+        Ok(Administered {
+            address,
+            task,
+            registry,
+        })
     }
 }
 

@@ -134,12 +134,12 @@ impl Sim {
         let populated = context.health.cell("population", Probe::READINESS, waiting);
         let populated = populated.map_err(RunError::runtime)?;
         let mut shutdown = context.shutdown.clone();
-        let (admin_address, administered) = context.start_admin().await?;
+        let admin = context.start_admin().await?;
 
         let cluster = start(self.cluster, &mut shutdown).await?;
         let Some(cluster) = cluster else {
             // Both end once the end is asked for.
-            let _ = administered.await;
+            let _ = admin.task.await;
             return Ok(());
         };
         let kubeconfig = match &self.kubeconfig {
@@ -147,13 +147,13 @@ impl Sim {
             None => None,
         };
         populated.set_ok();
-        let told = tell(out, &cluster, kubeconfig.as_ref(), admin_address);
+        let told = tell(out, &cluster, kubeconfig.as_ref(), admin.address);
         tokio::select! {
             () = metrics.follow(&cluster) => {}
             () = shutdown.requested() => {}
         }
         cluster.shutdown().await;
-        let _ = administered.await;
+        let _ = admin.task.await;
         told.map_err(RunError::runtime)
     }
 }

@@ -8,12 +8,16 @@
 //! in `fuzz/fuzz_targets` with its entry and its feature in `fuzz/Cargo.toml`, and a seed or two in
 //! `fuzz/corpus/<name>`.
 
+#[cfg(feature = "apiserver")]
+mod apiserver;
 #[cfg(feature = "cli")]
 mod cli;
 #[cfg(feature = "model")]
 mod model;
 #[cfg(feature = "promtext")]
 mod promtext;
+#[cfg(feature = "scrape")]
+mod scrape;
 #[cfg(feature = "sim")]
 mod sim;
 #[cfg(feature = "telemetry")]
@@ -23,12 +27,16 @@ mod tls;
 #[cfg(feature = "watch")]
 mod watch;
 
+#[cfg(feature = "apiserver")]
+pub use apiserver::api_request;
 #[cfg(feature = "cli")]
 pub use cli::config_file;
 #[cfg(feature = "model")]
 pub use model::{duration, quantity, timestamp};
 #[cfg(feature = "promtext")]
 pub use promtext::promtext;
+#[cfg(feature = "scrape")]
+pub use scrape::{metrics_resource, stats_summary};
 #[cfg(feature = "sim")]
 pub use sim::{fault_spec, selector};
 #[cfg(feature = "telemetry")]
@@ -57,6 +65,12 @@ pub const TARGETS: &[Target] = &[
         oracle: admin_input,
         tokens: telemetry::ADMIN_TOKENS,
     },
+    #[cfg(feature = "apiserver")]
+    Target {
+        name: "api_request",
+        oracle: api_request,
+        tokens: apiserver::REQUEST_TOKENS,
+    },
     #[cfg(feature = "cli")]
     Target {
         name: "config_file",
@@ -81,6 +95,12 @@ pub const TARGETS: &[Target] = &[
         oracle: fault_spec,
         tokens: sim::FAULT_TOKENS,
     },
+    #[cfg(feature = "scrape")]
+    Target {
+        name: "metrics_resource",
+        oracle: metrics_resource,
+        tokens: scrape::METRICS_TOKENS,
+    },
     #[cfg(feature = "promtext")]
     Target {
         name: "promtext",
@@ -98,6 +118,12 @@ pub const TARGETS: &[Target] = &[
         name: "selector",
         oracle: selector,
         tokens: sim::SELECTOR_TOKENS,
+    },
+    #[cfg(feature = "scrape")]
+    Target {
+        name: "stats_summary",
+        oracle: stats_summary,
+        tokens: scrape::SUMMARY_TOKENS,
     },
     #[cfg(feature = "model")]
     Target {

@@ -10,11 +10,22 @@ use anyhow::{Context, Result, bail};
 use super::process::Process;
 use crate::interrupt;
 
+/// The cluster's share of the CPU in cgroups of version 1 and 2: 64 times that of an ordinary process.
+const CPU_WEIGHT: [(&str, &str); 2] = [("cpu.shares", "65536"), ("cpu.weight", "6400")];
+
 /// Makes the cgroup everywhere.
 pub(crate) fn make(name: &str) -> Result<()> {
     for hierarchy in hierarchies()? {
         let folder = hierarchy.join(name);
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        // However busy the machine is with other things, a pod gets the CPU that its limit allows: what is measured is then
+        // the limit, not the luck of the day.
+        for (file, weight) in CPU_WEIGHT {
+            let here = folder.join(file);
+            if here.exists() {
+                fs::write(&here, weight).with_context(|| format!("writing {}", here.display()))?;
+            }
+        }
         // A new cpuset has no processors and no memory, and accepts no process before it has both.
         for file in ["cpuset.cpus", "cpuset.mems"] {
             let (above, here) = (hierarchy.join(file), folder.join(file));

@@ -160,6 +160,8 @@ fn api_server(layout: &Layout, addresses: Addresses, pki: &Pki) -> Vec<String> {
         key("kubelet-client-key", "apiserver-kubelet-client"),
         flag("kubelet-preferred-address-types", "InternalIP"),
         flag("enable-aggregator-routing", true),
+        // At its end it closes watches, and does not wait a minute for those who hold them to go.
+        flag("shutdown-watch-termination-grace-period", "1s"),
         certificate("requestheader-client-ca-file", "front-proxy-ca"),
         flag("requestheader-allowed-names", FRONT_PROXY_CLIENT),
         flag("requestheader-username-headers", "X-Remote-User"),

@@ -139,7 +139,7 @@ fn static_build() -> Result<PathBuf> {
             .env("CARGO_TARGET_DIR", &folder),
     )?;
     let program = folder.join(&target).join("debug/kubevitals");
-    if needs_an_interpreter(&std::fs::read(&program)?) {
+    if !is_static(&std::fs::read(&program)?) {
         bail!(
             "{} needs shared libraries: it was not linked statically",
             program.display()
@@ -148,21 +148,60 @@ fn static_build() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Whether an ELF file of 64 bits names a program that must load its libraries.
-fn needs_an_interpreter(elf: &[u8]) -> bool {
-    const INTERPRETER: u32 = 3;
+/// Whether an ELF file of 64 bits names no program that must load its libraries. False for anything else.
+fn is_static(elf: &[u8]) -> bool {
+    const INTERPRETER: usize = 3;
     let number = |at: usize, size: usize| {
-        let bytes = elf.get(at..at + size)?;
+        let bytes = elf.get(at..at.checked_add(size)?)?;
         Some(
             bytes
                 .iter()
                 .rev()
-                .fold(0_usize, |value, byte| value << 8 | usize::from(*byte)),
+                .fold(0_usize, |value, byte| (value << 8) | usize::from(*byte)),
         )
     };
-    let (Some(table), Some(size), Some(count)) = (number(32, 8), number(54, 2), number(56, 2))
-    else {
+    let header = || Some((number(32, 8)?, number(54, 2)?, number(56, 2)?));
+    let Some((table, size, count)) = header().filter(|_| elf.starts_with(b"\x7fELF\x02")) else {
         return false;
     };
-    (0..count).any(|index| number(table + index * size, 4) == Some(INTERPRETER as usize))
+    (0..count).all(|index| {
+        let kind = table
+            .checked_add(index * size)
+            .and_then(|entry| number(entry, 4));
+        kind.is_some_and(|kind| kind != INTERPRETER)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A header and a table of two entries, the second of this kind.
+    fn elf(kind: u8) -> Vec<u8> {
+        let mut bytes = vec![0; 64 + 2 * 56];
+        bytes[..5].copy_from_slice(b"\x7fELF\x02");
+        bytes[32] = 64;
+        bytes[54] = 56;
+        bytes[56] = 2;
+        bytes[64] = 1;
+        bytes[64 + 56] = kind;
+        bytes
+    }
+
+    #[test]
+    fn a_program_that_needs_libraries_is_told_from_one_that_does_not() {
+        assert!(is_static(&elf(1)));
+        assert!(!is_static(&elf(3)));
+        let whole = elf(1);
+        for length in 0..whole.len() - 52 {
+            assert!(!is_static(&whole[..length]), "cut to {length} bytes");
+        }
+        assert!(!is_static(b"#!/bin/sh\n"));
+    }
+
+    #[test]
+    fn the_burner_is_a_script_that_a_shell_accepts() {
+        let checked = Command::new("sh").args(["-n", "-c", BURNER]).status();
+        assert!(checked.unwrap().success());
+    }
 }

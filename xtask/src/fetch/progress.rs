@@ -8,7 +8,7 @@ const ON_A_TERMINAL: Duration = Duration::from_secs(1);
 /// Seldom enough to keep a log short, often enough to show that nothing hangs.
 const IN_A_LOG: Duration = Duration::from_secs(30);
 
-/// Widest status line: longer ones would wrap, and could not be written over.
+/// Widest status line on a terminal: longer ones would wrap, and could not be written over.
 const WIDTH: usize = 78;
 
 /// The status of one build.
@@ -62,8 +62,8 @@ impl Progress {
         }
         self.last = elapsed;
         let line = format!("{:>6} s  {}: {doing}", elapsed.as_secs(), self.name);
-        let line: String = line.chars().take(WIDTH).collect();
         Some(if self.terminal {
+            let line: String = line.chars().take(WIDTH).collect();
             format!("\r\x1b[K{line}")
         } else {
             format!("{line}\n")

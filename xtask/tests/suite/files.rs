@@ -52,6 +52,20 @@ fn each_crate_has_one_test_binary_at_most() {
 }
 
 #[test]
+fn only_the_tests_that_need_a_real_cluster_are_left_to_another_command() {
+    let left: Vec<String> = tracked()
+        .into_iter()
+        .filter(|file| file.ends_with("Cargo.toml") && !file.starts_with("fuzz/"))
+        .filter(|file| read(file).lines().any(|line| line.trim() == "test = false"))
+        .collect();
+    assert_eq!(left, ["e2e/Cargo.toml"]);
+    assert!(
+        read(".ci/run").contains("\ncargo xtask e2e\n"),
+        "who runs them?"
+    );
+}
+
+#[test]
 fn no_test_is_switched_off() {
     // Written in two parts, so that this file does not find itself.
     let needle = concat!("#[", "ignore");

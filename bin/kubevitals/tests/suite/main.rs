@@ -9,6 +9,7 @@ mod client;
 mod command_line;
 mod demo;
 mod readme;
+mod server;
 mod sim;
 
 use std::process::{Command, Output};

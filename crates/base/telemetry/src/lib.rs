@@ -52,7 +52,7 @@ pub mod logs;
 mod metrics;
 pub mod process;
 #[cfg(feature = "pprof")]
-mod profile;
+pub mod profile;
 mod redacted;
 pub mod registry;
 

@@ -23,24 +23,30 @@ const DEFAULT_SECONDS: u64 = 30;
 const MAX_SECONDS: u64 = 120;
 
 /// Takes profiles. The signal that it lives on is one per process.
-pub(crate) struct Profiler {
+#[derive(Debug)]
+pub struct Profiler {
     turn: Semaphore,
 }
 
 /// Why there is no profile.
 #[derive(Debug, Error)]
-pub(crate) enum ProfileError {
+pub enum ProfileError {
+    /// The duration is not one that is taken.
     #[error("`seconds` is not a whole number from 1 to {MAX_SECONDS}")]
     BadSeconds,
+    /// One profile at a time.
     #[error("another profile is being taken; try again when it is done")]
     Busy,
+    /// The sampler does not start or end.
     #[error("the profiler failed ({0}); it needs a temporary directory that can be written to")]
     Sampler(#[source] pprof::Error),
+    /// The samples could not be written.
     #[error("the profile could not be written: {0}")]
     Encoder(#[source] tokio::task::JoinError),
 }
 
-pub(crate) fn parse_seconds(text: Option<&str>) -> Result<Duration, ProfileError> {
+/// Reads the parameter `seconds` of a request.
+pub fn parse_seconds(text: Option<&str>) -> Result<Duration, ProfileError> {
     let seconds = match text {
         None => DEFAULT_SECONDS,
         Some(text) => text.parse().map_err(|_| ProfileError::BadSeconds)?,
@@ -52,8 +58,15 @@ pub(crate) fn parse_seconds(text: Option<&str>) -> Result<Duration, ProfileError
     }
 }
 
+impl Default for Profiler {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Profiler {
-    pub(crate) const fn new() -> Self {
+    /// A profiler that takes one profile at a time.
+    pub const fn new() -> Self {
         Self {
             turn: Semaphore::const_new(1),
         }
@@ -62,7 +75,7 @@ impl Profiler {
     /// Samples for `duration` and gives the profile as `go tool pprof` reads it.
     ///
     /// Dropping the future ends the sampling.
-    pub(crate) async fn cpu(&self, duration: Duration) -> Result<Vec<u8>, ProfileError> {
+    pub async fn cpu(&self, duration: Duration) -> Result<Vec<u8>, ProfileError> {
         let _turn = self.turn.try_acquire().map_err(|_| ProfileError::Busy)?;
         let builder = ProfilerGuardBuilder::default().frequency(FREQUENCY);
         #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

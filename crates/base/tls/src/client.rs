@@ -8,7 +8,7 @@ use rustls::time_provider::TimeProvider;
 
 use crate::peer::{AcceptAnyone, PeerVerifier};
 use crate::provider::{client_builder, shared_provider};
-use crate::{Alpn, PeerNames, ReloadingKeyPair, TlsError, TlsPolicy, TrustRoots};
+use crate::{Alpn, PeerNames, PinnedKey, ReloadingKeyPair, TlsError, TlsPolicy, TrustRoots};
 
 /// A client configuration that knows whether it verifies its peers.
 ///
@@ -52,7 +52,7 @@ pub struct Verified(());
 impl ClientTls {
     /// Trusts whom `roots` trust at the moment of each handshake.
     pub fn trusting(roots: Arc<TrustRoots>, options: &ClientOptions) -> Result<Self, TlsError> {
-        let verifier = verifier(Arc::clone(&roots), None);
+        let verifier = verifier(Arc::clone(&roots), None, None);
         Ok(Self {
             config: Arc::new(configure(verifier, options)?),
             roots: Some(roots),
@@ -74,6 +74,18 @@ impl ClientTls {
     /// is dialled. An unverified configuration stays as it is.
     #[must_use]
     pub fn for_peer(&self, names: PeerNames) -> Self {
+        self.for_one(names, None)
+    }
+
+    /// As [`for_peer`](Self::for_peer), and where no authority vouches for the peer, it must have the key that `pin` knows,
+    /// or is believed at first sight. Certificates of trusted authorities are judged as ever: one that is out of date or
+    /// for another peer stays refused.
+    #[must_use]
+    pub fn for_pinned_peer(&self, names: PeerNames, pin: PinnedKey) -> Self {
+        self.for_one(names, Some(pin))
+    }
+
+    fn for_one(&self, names: PeerNames, pin: Option<PinnedKey>) -> Self {
         let Some(roots) = &self.roots else {
             return self.clone();
         };
@@ -84,7 +96,7 @@ impl ClientTls {
         )]
         config
             .dangerous()
-            .set_certificate_verifier(verifier(Arc::clone(roots), Some(names)));
+            .set_certificate_verifier(verifier(Arc::clone(roots), Some(names), pin));
         Self {
             config: Arc::new(config),
             roots: Some(Arc::clone(roots)),
@@ -114,9 +126,13 @@ impl ClientTls {
     }
 }
 
-fn verifier(roots: Arc<TrustRoots>, names: Option<PeerNames>) -> Arc<dyn ServerCertVerifier> {
+fn verifier(
+    roots: Arc<TrustRoots>,
+    names: Option<PeerNames>,
+    pin: Option<PinnedKey>,
+) -> Arc<dyn ServerCertVerifier> {
     let algorithms = shared_provider().signature_verification_algorithms;
-    Arc::new(PeerVerifier::new(roots, algorithms, names))
+    Arc::new(PeerVerifier::new(roots, algorithms, names, pin))
 }
 
 fn configure(

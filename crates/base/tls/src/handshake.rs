@@ -55,6 +55,12 @@ pub enum HandshakeFailure {
         /// What is wrong.
         detail: String,
     },
+    /// The peer has another key than the one that was pinned at first sight.
+    #[error(
+        "the certificate is for another key than the one seen first, and no authority vouches for it; \
+             if the key was renewed on purpose, restart to trust it"
+    )]
+    KeyChanged,
     /// The peer ended the handshake, perhaps because it did not like our certificate.
     #[error("the peer refused the connection with the TLS alert {alert}")]
     RefusedByPeer {
@@ -78,6 +84,7 @@ impl HandshakeFailure {
             Self::Expired { .. } => "tls-expired",
             Self::NotYetValid { .. } => "tls-not-yet-valid",
             Self::AuthorityAsServer { .. } | Self::BadCertificate { .. } => "tls-certificate",
+            Self::KeyChanged => "tls-pin",
             Self::RefusedByPeer { .. } => "tls-refused",
             Self::Protocol { .. } => "tls-protocol",
         }

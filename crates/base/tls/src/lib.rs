@@ -11,6 +11,7 @@
 //! * [`ClientTls`]: how to dial. It says whether peers are verified, and its [`Verified`] witness
 //!   is what code that sends a bearer token should ask for.
 //! * [`PeerNames`]: dial an address, accept a certificate for any of a node's names.
+//! * [`PinnedKey`]: where no authority vouches for a peer, hold it to the key that it showed first.
 //! * [`ServerTls`]: how to answer.
 //! * [`RequestClientCertificate`] and [`ClientAuthority`]: client certificates that are requested,
 //!   never required, and judged after the handshake.
@@ -42,6 +43,7 @@ mod handshake;
 mod key_pair;
 mod peer;
 mod pem;
+mod pin;
 mod policy;
 mod provider;
 mod refresh;
@@ -58,6 +60,7 @@ pub use handshake::HandshakeFailure;
 pub use key_pair::ReloadingKeyPair;
 pub use peer::{MAX_PEER_NAMES, PeerNames};
 pub use pem::{MAX_PEM_BYTES, PemSource, parse_certificates, parse_private_key};
+pub use pin::PinnedKey;
 pub use policy::{CipherSuites, MinTlsVersion, TlsPolicy};
 pub use provider::{Alpn, install_crypto_provider};
 pub use refresh::{Periodic, Refresh, RefreshStatus, Refreshed, Ticks, refresh_loop};

@@ -10,8 +10,9 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
+use crate::pin::{Judgement, Pinning};
 use crate::x509::{CertificateFacts, listing};
-use crate::{HandshakeFailure, TlsError, TrustRoots};
+use crate::{HandshakeFailure, PinnedKey, TlsError, TrustRoots};
 
 /// The most names that a set keeps; a Node object has about five.
 pub const MAX_PEER_NAMES: usize = 64;
@@ -32,6 +33,8 @@ pub(crate) struct PeerVerifier {
     algorithms: WebPkiSupportedAlgorithms,
     /// `None`: the name that was dialled.
     names: Option<PeerNames>,
+    /// What is asked where no authority vouches for the peer.
+    pinning: Option<Pinning>,
 }
 
 /// Accepts any certificate, but still makes the peer prove that it holds the key.
@@ -90,11 +93,31 @@ impl PeerVerifier {
         roots: Arc<TrustRoots>,
         algorithms: WebPkiSupportedAlgorithms,
         names: Option<PeerNames>,
+        pin: Option<PinnedKey>,
     ) -> Self {
         Self {
             roots,
             algorithms,
             names,
+            pinning: pin.map(Pinning::new),
+        }
+    }
+
+    /// Judges a certificate that no authority vouches for, by the key that the peer had before.
+    fn judge_by_pin(&self, end_entity: &CertificateDer<'_>, error: Error) -> Result<(), Error> {
+        let Some(pinning) = &self.pinning else {
+            return Err(error);
+        };
+        match pinning.judge(end_entity) {
+            Judgement::Known | Judgement::First => Ok(()),
+            Judgement::Changed => Err(HandshakeFailure::KeyChanged.into_rustls()),
+            Judgement::Unreadable => Err(error),
+        }
+    }
+
+    fn proven(&self, certificate: &CertificateDer<'_>) {
+        if let Some(pinning) = &self.pinning {
+            pinning.proven(certificate);
         }
     }
 
@@ -139,15 +162,25 @@ impl ServerCertVerifier for PeerVerifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let certificate = ParsedCertificate::try_from(end_entity)?;
-        verify_server_cert_signed_by_trust_anchor(
+        let verdict = verify_server_cert_signed_by_trust_anchor(
             &certificate,
             &self.roots.current(),
             intermediates,
             now,
             self.algorithms.all,
-        )
-        .map_err(|error| explain(error, end_entity))?;
-        self.verify_names(&certificate, server_name, end_entity)?;
+        );
+        match verdict {
+            Ok(()) => self.verify_names(&certificate, server_name, end_entity)?,
+            // A certificate of our own authorities that is out of date or for another peer stays refused.
+            Err(error) => {
+                let is_nobodys = is_unknown_issuer(&error, end_entity);
+                let error = explain(error, end_entity);
+                if !is_nobodys {
+                    return Err(error);
+                }
+                self.judge_by_pin(end_entity, error)?;
+            }
+        }
         Ok(ServerCertVerified::assertion())
     }
 
@@ -157,7 +190,9 @@ impl ServerCertVerifier for PeerVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+        let valid = verify_tls12_signature(message, certificate, signature, &self.algorithms)?;
+        self.proven(certificate);
+        Ok(valid)
     }
 
     fn verify_tls13_signature(
@@ -166,7 +201,9 @@ impl ServerCertVerifier for PeerVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+        let valid = verify_tls13_signature(message, certificate, signature, &self.algorithms)?;
+        self.proven(certificate);
+        Ok(valid)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -222,6 +259,19 @@ fn is_name_mismatch(error: &Error) -> bool {
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }
         )
     )
+}
+
+/// Whether no authority in the bundle signed it. An authority's own certificate counts too: it vouches for itself.
+fn is_unknown_issuer(error: &Error, der: &CertificateDer<'_>) -> bool {
+    match error {
+        Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        ) => true,
+        Error::InvalidCertificate(CertificateError::Other(_)) => {
+            CertificateFacts::read(der).is_some_and(|facts| facts.is_authority)
+        }
+        _ => false,
+    }
 }
 
 /// Adds what an operator needs to know where webpki says too little.

@@ -36,8 +36,21 @@ impl Body {
 
     /// Pieces as they come about, for watches.
     pub fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
-        let frames = pieces.map(|piece| Ok(Frame::data(piece)));
+        Self::fallible(pieces.map(Ok))
+    }
+
+    /// Pieces of which one may fail: the connection is cut then.
+    pub fn fallible(pieces: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static) -> Self {
+        let frames = pieces.map(|piece| piece.map(Frame::data));
         Self(StreamBody::new(frames).boxed_unsync())
+    }
+
+    /// Any other body.
+    pub fn wrap<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes, Error = BodyError> + Send + 'static,
+    {
+        Self(body.boxed_unsync())
     }
 }
 

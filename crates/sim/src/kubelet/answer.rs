@@ -84,7 +84,7 @@ fn spoil(kind: &'static str, body: Bytes, path: &str, faults: &[Fault]) -> Respo
     if faults.contains(&Fault::Truncated) {
         let announced = HeaderValue::from(body.len());
         let part = body.slice(..body.len() * 2 / 3);
-        let mut response = respond(StatusCode::OK, kind, Payload::Broken(Some(part)));
+        let mut response = respond(StatusCode::OK, kind, Payload::broken(Some(part)));
         response.headers_mut().insert(CONTENT_LENGTH, announced);
         return response;
     }

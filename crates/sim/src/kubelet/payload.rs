@@ -17,7 +17,11 @@ pub(crate) enum Payload {
     /// All of it.
     Whole(Option<Bytes>),
     /// A beginning, and then the connection breaks.
-    Broken(Option<Bytes>),
+    Broken {
+        start: Option<Bytes>,
+        /// Whether the server was given a turn to send the beginning.
+        is_sent: bool,
+    },
     /// A beginning, and then as many bytes of further series.
     Huge {
         start: Option<Bytes>,
@@ -32,13 +36,23 @@ impl Body for Payload {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let next = match &mut *self {
             Self::Whole(bytes) => bytes.take().map(Ok),
-            Self::Broken(bytes) => Some(bytes.take().ok_or_else(|| {
-                io::Error::new(io::ErrorKind::ConnectionAborted, "told to end too early")
-            })),
+            Self::Broken { start, is_sent } => match start.take() {
+                Some(bytes) => Some(Ok(bytes)),
+                // hyper drops what it has not yet written when a body fails.
+                None if !*is_sent => {
+                    *is_sent = true;
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                None => Some(Err(io::Error::new(
+                    io::ErrorKind::ConnectionAborted,
+                    "told to end too early",
+                ))),
+            },
             Self::Huge {
                 start,
                 remaining,
@@ -66,7 +80,7 @@ impl Body for Payload {
             Self::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Self::Broken(_) | Self::Huge { .. } => SizeHint::new(),
+            Self::Broken { .. } | Self::Huge { .. } => SizeHint::new(),
         }
     }
 }
@@ -74,5 +88,13 @@ impl Body for Payload {
 impl Payload {
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
         Self::Whole(Some(bytes.into()))
+    }
+
+    /// A beginning, if there is any, and then the connection breaks.
+    pub(crate) fn broken(start: Option<Bytes>) -> Self {
+        Self::Broken {
+            is_sent: start.is_none(),
+            start,
+        }
     }
 }

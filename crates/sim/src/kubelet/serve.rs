@@ -182,7 +182,7 @@ async fn respond(
         }
     }
     let Some(node) = shared.roster.nodes().get(index) else {
-        return Response::new(Payload::Broken(None));
+        return Response::new(Payload::broken(None));
     };
     let (parts, _) = request.into_parts();
     let state = NodeState {

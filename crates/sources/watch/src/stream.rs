@@ -111,13 +111,16 @@ impl<K: Kind> Stream<K> {
     /// that was lost is not back within `patience`. The check does not keep the stream running; one that has ended
     /// fails it.
     pub fn add_readyz(&self, health: &Health, patience: Duration) -> Result<(), TelemetryError> {
+        health.check(self.name, Probe::READINESS, self.checked(patience))
+    }
+
+    /// The check of [`Stream::add_readyz`], to register under another name.
+    pub fn checked(&self, patience: Duration) -> impl Fn() -> Status + Send + Sync + use<K> {
         let stream = Arc::downgrade(&self.hub);
-        health.check(self.name, Probe::READINESS, move || {
-            match stream.upgrade() {
-                Some(stream) => stream.state().health(patience),
-                None => Status::failing("stream has ended"),
-            }
-        })
+        move || match stream.upgrade() {
+            Some(stream) => stream.state().health(patience),
+            None => Status::failing("stream has ended"),
+        }
     }
 
     /// Ends the stream and waits until its task is gone. Subscriptions get what is queued for them, then the end.

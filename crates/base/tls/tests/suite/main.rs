@@ -9,6 +9,7 @@
 
 mod files;
 mod names;
+mod pins;
 mod refresh;
 mod rotation;
 mod self_signed;

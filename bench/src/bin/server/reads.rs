@@ -1,0 +1,126 @@
+//! The reads: what autoscalers, `kubectl top` and dashboards ask for.
+
+use std::time::Duration;
+
+use kubevitals_bench::https::Ask;
+use kubevitals_bench::load::{Kind, LoadPlan};
+use serde_json::Value;
+
+/// The API's root; both our peer and its clients speak this version.
+pub(crate) const API: &str = "/apis/metrics.k8s.io/v1beta1";
+
+/// Each kind of read: its key, and what the table calls it.
+pub(crate) const KINDS: [(&str, &str); 4] = [
+    (SELECTED, "pods of a workload, protobuf"),
+    (PODS_JSON, "all pods, JSON"),
+    (PODS_PROTOBUF, "all pods, protobuf"),
+    (NODES, "all nodes, JSON"),
+];
+
+const SELECTED: &str = "selected";
+const PODS_JSON: &str = "pods_json";
+const PODS_PROTOBUF: &str = "pods_protobuf";
+const NODES: &str = "nodes";
+
+const JSON: &str = "application/json";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf,application/json;q=0.5";
+
+/// Workloads that an autoscaler looks at, whatever the size of the cluster.
+const WORKLOADS: u32 = 100;
+
+/// Requests under way at once: far more than a server in good health ever sees.
+const CONCURRENCY: usize = 64;
+
+/// 100 lists by label every 15 s, as the autoscaler asks; the full list every 6 s in each format; nodes every 5 s.
+pub(crate) fn plan(workloads: &[(String, String)], duration: Duration, gzip: bool) -> LoadPlan {
+    let ask = |path: String, accept| Ask { path, accept, gzip };
+    let selected = workloads.iter().map(|(namespace, selector)| {
+        ask(
+            format!("{API}/namespaces/{namespace}/pods?labelSelector={selector}"),
+            PROTOBUF,
+        )
+    });
+    let kind = |key, asks, count, seconds| Kind {
+        key,
+        asks,
+        count,
+        every: Duration::from_secs(seconds),
+    };
+    LoadPlan {
+        kinds: vec![
+            kind(SELECTED, selected.collect(), WORKLOADS, 15),
+            kind(PODS_JSON, vec![ask(format!("{API}/pods"), JSON)], 1, 6),
+            kind(
+                PODS_PROTOBUF,
+                vec![ask(format!("{API}/pods"), PROTOBUF)],
+                1,
+                6,
+            ),
+            kind(NODES, vec![ask(format!("{API}/nodes"), JSON)], 1, 5),
+        ],
+        duration,
+        concurrency: CONCURRENCY,
+    }
+}
+
+/// Namespace and label selector of each workload in a list of Deployments, the selector ready for a query.
+pub(crate) fn workloads(deployments: &Value) -> Vec<(String, String)> {
+    let items = deployments.get("items").and_then(Value::as_array);
+    let workload = |item: &Value| {
+        let namespace = item.pointer("/metadata/namespace")?.as_str()?;
+        let labels = item.pointer("/spec/selector/matchLabels")?.as_object()?;
+        let pairs: Option<Vec<String>> = labels
+            .iter()
+            .map(|(name, value)| Some(format!("{}%3D{}", escaped(name), escaped(value.as_str()?))))
+            .collect();
+        let selector = pairs?.join("%2C");
+        (!selector.is_empty()).then(|| (namespace.to_owned(), selector))
+    };
+    items.into_iter().flatten().filter_map(workload).collect()
+}
+
+/// Labels hold letters, digits, dots, dashes, underscores and one slash.
+fn escaped(label: &str) -> String {
+    label.replace('/', "%2F")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_workload_is_asked_for_by_its_labels() {
+        let deployments = json!({"items": [
+            {"metadata": {"namespace": "a"}, "spec": {"selector": {"matchLabels": {"app.kubernetes.io/name": "x", "t": "1"}}}},
+            {"metadata": {"namespace": "b"}, "spec": {"selector": {"matchLabels": {}}}},
+        ]});
+        let found = workloads(&deployments);
+        assert_eq!(
+            found,
+            [(
+                "a".to_owned(),
+                "app.kubernetes.io%2Fname%3Dx%2Ct%3D1".to_owned()
+            )]
+        );
+        let plan = plan(&found, Duration::from_secs(30), false);
+        let asked = plan
+            .kinds
+            .first()
+            .and_then(|kind| kind.asks.first())
+            .unwrap();
+        assert_eq!(
+            asked.path,
+            "/apis/metrics.k8s.io/v1beta1/namespaces/a/pods?labelSelector=app.kubernetes.io%2Fname%3Dx%2Ct%3D1"
+        );
+    }
+
+    #[test]
+    fn the_load_is_that_of_a_hundred_autoscaled_workloads() {
+        let workloads = [("a".to_owned(), "x%3D1".to_owned())];
+        let arrivals = plan(&workloads, Duration::from_secs(30), false).arrivals();
+        let counts = [0, 1, 2, 3].map(|kind| arrivals.iter().filter(|a| a.kind == kind).count());
+        assert_eq!(counts, [200, 5, 5, 6]);
+    }
+}

@@ -1,0 +1,156 @@
+//! The servers that are compared: whatever takes metrics-server's flags.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use kubevitals_bench::contender::Contender;
+
+/// The peer, which ratios are taken against.
+pub(crate) const METRICS_SERVER: &str = "metrics-server";
+
+/// Ours.
+pub(crate) const KUBEVITALS: &str = "kubevitals";
+
+/// A server and the words that come before its flags.
+#[derive(Debug, Clone)]
+pub(crate) struct ServerProgram {
+    pub(crate) name: &'static str,
+    pub(crate) program: PathBuf,
+    pub(crate) subcommand: Option<&'static str>,
+}
+
+impl ServerProgram {
+    /// Those that can be measured: ours first, then the peer.
+    pub(crate) fn all(kubevitals: &Path, metrics_server: Option<&Path>) -> Vec<Self> {
+        let peer = metrics_server.map(|program| Self {
+            name: METRICS_SERVER,
+            program: program.to_owned(),
+            subcommand: None,
+        });
+        let ours = Self {
+            name: KUBEVITALS,
+            program: kubevitals.to_owned(),
+            subcommand: Some("server"),
+        };
+        [ours].into_iter().chain(peer).collect()
+    }
+
+    /// The program with its flags, listening on loopback alone.
+    pub(crate) fn contender(
+        &self,
+        address: SocketAddr,
+        kubeconfig: &Path,
+        resolution: Duration,
+        folder: &Path,
+    ) -> Contender {
+        let kubeconfig = kubeconfig.display();
+        let mut arguments: Vec<String> = self.subcommand.iter().map(ToString::to_string).collect();
+        arguments.extend([
+            format!("--kubeconfig={kubeconfig}"),
+            format!("--authentication-kubeconfig={kubeconfig}"),
+            format!("--authorization-kubeconfig={kubeconfig}"),
+            format!("--bind-address={}", address.ip()),
+            format!("--secure-port={}", address.port()),
+            format!(
+                "--cert-dir={}",
+                folder
+                    .join(format!("{}-{}", self.name, address.port()))
+                    .display()
+            ),
+            format!("--metric-resolution={}s", resolution.as_secs()),
+            "--kubelet-use-node-status-port".to_owned(),
+            "--kubelet-preferred-address-types=InternalIP".to_owned(),
+            format!(
+                "--kubelet-request-timeout={}s",
+                (resolution.as_secs() / 2).max(1)
+            ),
+        ]);
+        Contender {
+            name: self.name.to_owned(),
+            program: self.program.clone(),
+            arguments,
+            environment: Vec::new(),
+            log: folder.join(format!("{}.log", self.name)),
+        }
+    }
+
+    /// The module version that Go wrote into the program, else what it says to `--version`, in one line: a program that
+    /// was built without its version stamped in calls itself `v0.0.0-master`.
+    pub(crate) fn version(&self) -> String {
+        let program = self.program.as_os_str();
+        let built = output(Command::new("go").args(["version", "-m"]).arg(program));
+        built
+            .and_then(|text| module_version(&text))
+            .or_else(|| {
+                output(Command::new(program).arg("--version"))?
+                    .lines()
+                    .next()
+                    .map(str::to_owned)
+            })
+            .unwrap_or_else(|| "unknown".to_owned())
+    }
+}
+
+fn output(command: &mut Command) -> Option<String> {
+    let output = command
+        .output()
+        .ok()
+        .filter(|output| output.status.success())?;
+    String::from_utf8(output.stdout).ok()
+}
+
+/// The version in the line `mod PATH VERSION SUM` of `go version -m`; a program built in its own tree has none.
+fn module_version(text: &str) -> Option<String> {
+    let words = |line: &'_ str| {
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    text.lines().find_map(|line| match words(line).as_slice() {
+        [kind, _, version, ..] if kind == "mod" && version != "(devel)" => Some(version.clone()),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_that_of_the_module() {
+        let text = "/bin/x: go1.26.0\n\tpath\ta.b/x/cmd/x\n\tmod\ta.b/x\tv0.9.0\th1:abc=\n\tdep\tc.d/e\tv1.0.0\n";
+        assert_eq!(module_version(text).as_deref(), Some("v0.9.0"));
+        assert_eq!(
+            module_version("/bin/x: go1.26.0\n\tmod\ta.b/x\t(devel)\t\n"),
+            None
+        );
+    }
+
+    #[test]
+    fn a_subcommand_comes_first_and_nothing_listens_beyond_loopback() {
+        let server = ServerProgram {
+            name: "kubevitals",
+            program: "/bin/kubevitals".into(),
+            subcommand: Some("server"),
+        };
+        let address = "127.0.0.1:14443".parse().unwrap();
+        let resolution = Duration::from_secs(15);
+        let contender = server.contender(address, Path::new("/k"), resolution, Path::new("/logs"));
+        assert_eq!(
+            contender.arguments.first().map(String::as_str),
+            Some("server")
+        );
+        for flag in [
+            "--bind-address=127.0.0.1",
+            "--secure-port=14443",
+            "--metric-resolution=15s",
+        ] {
+            assert!(
+                contender.arguments.iter().any(|found| found == flag),
+                "{flag}"
+            );
+        }
+    }
+}

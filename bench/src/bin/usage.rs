@@ -1,0 +1,176 @@
+//! What the store of the server costs: bytes kept for a container, and the time of one sample.
+//!
+//! `cargo xtask bench usage` makes a cluster of 5,000 nodes with 30 pods of 2 containers each, as
+//! the store sees it, and prints a table. Allocations are counted; pods and their strings are not, since the stream of
+//! pods has them anyway.
+#![expect(clippy::print_stdout, reason = "the table is the output")]
+
+use std::alloc::System;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use kubevitals_bench::timing::Timing;
+use kubevitals_model::{
+    Bytes, BytesSample, ContainerKeyRef, ContainerSample, CoreNanos, CpuSample, Labels, NodeBatch,
+    NodeName, PodKeyRef, Timestamp,
+};
+use kubevitals_usage::{NodeView, Publish, UsageConfig, UsageStore};
+use kubevitals_watch::{Identity, PodBrief, PodPhase, ResourceVersion, Uid};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const NODES: usize = 5_000;
+const PODS_PER_NODE: usize = 30;
+const CONTAINERS: [&str; 2] = ["app", "sidecar"];
+const ROUNDS: usize = 8;
+const BEGIN: i64 = 1_700_000_000_000;
+
+/// Looks at every container, as who renders them must, and keeps nothing.
+#[derive(Default)]
+struct Looks(AtomicU64);
+
+impl Publish for Looks {
+    fn publish(&self, view: &NodeView<'_>) {
+        let containers = view.pods.iter().flat_map(|pod| &pod.containers);
+        let seen = containers.fold(0, |sum, own| sum ^ own.usage.cpu.nanocores());
+        self.0.fetch_add(seen & 1, Ordering::Relaxed);
+    }
+
+    fn withdraw(&self, _: &NodeName) {}
+}
+
+fn main() {
+    let pods = NODES * PODS_PER_NODE;
+    let containers = pods * CONTAINERS.len();
+    let names: Vec<NodeName> = (0..NODES)
+        .map(|n| NodeName::new(format!("node-{n:04}")))
+        .collect();
+    let all: Vec<Arc<PodBrief>> = (0..pods)
+        .filter_map(|n| Some(Arc::new(pod(names.get(n / PODS_PER_NODE)?, n))))
+        .collect();
+    let mut batch = NodeBatch::default();
+    // The buffers of one publication are a thread's, not the store's: they are warm before anything is counted.
+    let publish = Arc::new(Looks::default());
+    let region = Region::new(COUNTING);
+    let publisher: Arc<Looks> = Arc::clone(&publish);
+    let store = UsageStore::new(UsageConfig::new(Duration::from_secs(15)), publisher);
+    let kept = || {
+        let change = region.change();
+        change
+            .bytes_allocated
+            .saturating_sub(change.bytes_deallocated)
+    };
+    for name in &names {
+        store.node_applied(name, &Labels::default(), &Uid::from(name.as_str()));
+    }
+    let of_nodes = kept();
+    store.pods_replaced(&all);
+    store.flush(time(0));
+    let of_pods = kept() - of_nodes;
+    fill(&mut batch, &all, 0, 0);
+    let of_batch = kept() - of_nodes - of_pods;
+    let mut round = |number: usize| {
+        for (index, name) in names.iter().enumerate() {
+            fill(&mut batch, &all, index, number);
+            store.ingest(name.as_str(), &batch, time(number));
+        }
+    };
+    round(0);
+    round(1);
+    let of_containers = kept() - of_nodes - of_pods - of_batch;
+    println!("{NODES} nodes, {pods} pods, {containers} containers\n");
+    println!("{:<34} {:>10} B", "a node", of_nodes / NODES);
+    println!("{:<34} {:>10} B", "a pod", of_pods / pods);
+    println!("{:<34} {:>10} B", "a container", of_containers / containers);
+    let total = of_nodes + of_pods + of_containers;
+    println!("{:<34} {:>10} KiB", "all of it", total / 1_024);
+
+    let mut next = 1;
+    let filling = Timing::of_cpu(ROUNDS, |_| {
+        for index in 0..NODES {
+            fill(&mut batch, &all, index, 0);
+        }
+    });
+    let timing = Timing::of_cpu(ROUNDS, |_| {
+        next += 1;
+        for (index, name) in names.iter().enumerate() {
+            fill(&mut batch, &all, index, next);
+            store.ingest(name.as_str(), &batch, time(next));
+        }
+    });
+    let each = |time: Duration| time.as_nanos() / containers as u128;
+    let net = timing.best.saturating_sub(filling.best);
+    println!(
+        "{:<34} {:>10} ns",
+        "take in and publish a container",
+        each(net)
+    );
+    let repeated = Timing::of_cpu(ROUNDS, |_| {
+        for (index, name) in names.iter().enumerate() {
+            fill(&mut batch, &all, index, next);
+            store.ingest(name.as_str(), &batch, time(next));
+        }
+    });
+    let net = repeated.best.saturating_sub(filling.best);
+    println!("{:<34} {:>10} ns", "take in a repeated one", each(net));
+    let expiry = Timing::of_cpu(ROUNDS, |_| store.expire(time(next)));
+    println!(
+        "{:<34} {:>10} µs",
+        "look for what expired, all nodes",
+        expiry.best.as_micros()
+    );
+    let ready = Timing::of_cpu(ROUNDS, |_| drop(store.readiness(time(next))));
+    println!("{:<34} {:>10} µs", "readiness", ready.best.as_micros());
+    assert_eq!(store.readiness(time(next)).pods_served, pods);
+}
+
+fn time(round: usize) -> Timestamp {
+    let round = i64::try_from(round).unwrap_or_default();
+    Timestamp::from_unix_millis(BEGIN + round * 15_000)
+}
+
+fn pod(node: &NodeName, number: usize) -> PodBrief {
+    PodBrief {
+        identity: Identity {
+            namespace: "default".into(),
+            name: format!("web-6c5f4d7b9-{number:06}").into(),
+            uid: Uid::from(format!("00000000-0000-4000-8000-{number:012}").as_str()),
+            resource_version: ResourceVersion::from("1"),
+        },
+        labels: Labels::default(),
+        node: Some(node.as_str().into()),
+        phase: PodPhase::Running,
+    }
+}
+
+/// What the kubelet of a node says in a round.
+fn fill(batch: &mut NodeBatch, all: &[Arc<PodBrief>], node: usize, round: usize) {
+    batch.clear();
+    let at = time(round);
+    let total = CoreNanos::new(round as u64 * 1_234_567_890);
+    let memory = Some(BytesSample {
+        at,
+        bytes: Bytes::new(64 << 20),
+    });
+    let cpu = Some(CpuSample { at, total });
+    (batch.node.cpu, batch.node.memory) = (cpu, memory);
+    let own = all.iter().skip(node * PODS_PER_NODE).take(PODS_PER_NODE);
+    for pod in own {
+        for container in CONTAINERS {
+            let pod = PodKeyRef {
+                namespace: &pod.identity.namespace,
+                name: &pod.identity.name,
+            };
+            let sample = ContainerSample {
+                cpu,
+                memory,
+                started: Some(Timestamp::from_unix_millis(BEGIN - 3_600_000)),
+                ..ContainerSample::default()
+            };
+            batch.push(ContainerKeyRef { pod, container }, sample);
+        }
+    }
+}

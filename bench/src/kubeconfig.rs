@@ -1,0 +1,122 @@
+//! The little of a kubeconfig that a load generator needs: where the API server is, and who we are.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kubevitals_tls::{ClientOptions, ClientTls, PemSource, ReloadingKeyPair, TrustRoots};
+use serde::Deserialize;
+
+use crate::BenchError;
+
+/// An API server on a literal address and a client certificate for it.
+#[derive(Debug)]
+pub struct Kubeconfig {
+    /// Where the API server listens.
+    pub server: SocketAddr,
+    authority: PemSource,
+    identity: Arc<ReloadingKeyPair>,
+}
+
+#[derive(Deserialize)]
+struct File {
+    clusters: Vec<NamedCluster>,
+    users: Vec<NamedUser>,
+}
+
+#[derive(Deserialize)]
+struct NamedCluster {
+    cluster: Cluster,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Cluster {
+    server: String,
+    certificate_authority_data: String,
+}
+
+#[derive(Deserialize)]
+struct NamedUser {
+    user: User,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct User {
+    client_certificate_data: String,
+    client_key_data: String,
+}
+
+impl Kubeconfig {
+    /// Reads a file with one cluster and one user, everything embedded, as the simulated cluster writes it.
+    pub fn read(path: &Path) -> Result<Self, BenchError> {
+        let text = std::fs::read_to_string(path).map_err(BenchError::file("read", path))?;
+        let unusable = |problem: String| BenchError::Kubeconfig {
+            path: path.to_owned(),
+            problem,
+        };
+        let file: File =
+            serde_saphyr::from_str(&text).map_err(|error| unusable(error.to_string()))?;
+        let cluster = file.clusters.into_iter().next();
+        let user = file.users.into_iter().next();
+        let (Some(NamedCluster { cluster }), Some(NamedUser { user })) = (cluster, user) else {
+            return Err(unusable("it names no cluster or no user".to_owned()));
+        };
+        let server = cluster
+            .server
+            .strip_prefix("https://")
+            .unwrap_or(&cluster.server);
+        let server = server.parse().map_err(|_| {
+            unusable(format!(
+                "{} is not https:// and a literal address",
+                cluster.server
+            ))
+        })?;
+        let pem = |label, data: &str| {
+            let decoded = STANDARD
+                .decode(data)
+                .map_err(|error| unusable(format!("{label}: {error}")))?;
+            Ok::<_, BenchError>(PemSource::Inline {
+                label,
+                pem: decoded.into(),
+            })
+        };
+        Ok(Self {
+            server,
+            authority: pem(
+                "certificate-authority-data",
+                &cluster.certificate_authority_data,
+            )?,
+            identity: ReloadingKeyPair::load(
+                "the client certificate",
+                pem("client-certificate-data", &user.client_certificate_data)?,
+                pem("client-key-data", &user.client_key_data)?,
+                SystemTime::now(),
+            )?,
+        })
+    }
+
+    /// How to dial the API server.
+    pub fn api_tls(&self) -> Result<ClientTls, BenchError> {
+        let sources = vec![self.authority.clone()];
+        let roots = TrustRoots::load("the cluster's authority", sources, SystemTime::now())?;
+        Ok(ClientTls::trusting(roots, &self.options())?)
+    }
+
+    /// How to dial a server on loopback that signed its certificate itself. The client certificate is no secret, and
+    /// its key never leaves this process.
+    pub fn self_signed_tls(&self) -> Result<ClientTls, BenchError> {
+        Ok(ClientTls::dangerous_without_verification(&self.options())?)
+    }
+
+    fn options(&self) -> ClientOptions {
+        ClientOptions {
+            identity: Some(Arc::clone(&self.identity)),
+            ..ClientOptions::default()
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What the machine is, for whoever reads the figures elsewhere.
+
+use serde::{Deserialize, Serialize};
+
+/// The machine of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Processors that may be used.
+    pub cores: usize,
+    /// The processor as it calls itself.
+    pub cpu_model: String,
+    /// Name and version of the kernel.
+    pub kernel: String,
+    /// All memory, in bytes.
+    pub memory_bytes: u64,
+}
+
+impl Machine {
+    /// This machine; what it does not tell is `unknown`, or 0.
+    pub fn read() -> Self {
+        let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        Self {
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            cpu_model: cpu_model(&text("/proc/cpuinfo")),
+            kernel: first_line(&text("/proc/sys/kernel/osrelease")),
+            memory_bytes: memory(&text("/proc/meminfo")).unwrap_or_default(),
+        }
+    }
+}
+
+fn cpu_model(cpuinfo: &str) -> String {
+    let value = |line: &str| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == "model name").then(|| value.trim().to_owned())
+    };
+    let model = cpuinfo.lines().find_map(value);
+    model.unwrap_or_else(|| "unknown".to_owned())
+}
+
+fn memory(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default().trim();
+    if line.is_empty() { "unknown" } else { line }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn model_and_memory_are_found() {
+        let cpuinfo =
+            "processor\t: 0\nmodel\t\t: 85\nmodel name\t: Some CPU @ 2.0GHz\n\nprocessor\t: 1\n";
+        assert_eq!(cpu_model(cpuinfo), "Some CPU @ 2.0GHz");
+        assert_eq!(cpu_model(""), "unknown");
+        assert_eq!(
+            memory("MemTotal:        2048 kB\nMemFree: 1 kB\n"),
+            Some(2_097_152)
+        );
+        assert_eq!(memory("MemTotal: much"), None);
+    }
+}

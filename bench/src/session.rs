@@ -1,0 +1,124 @@
+//! What every benchmark does around its measure: end cleanly on a signal, print the table, write the result.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::BenchError;
+use crate::flags::RunFlags;
+use crate::machine::Machine;
+use crate::result::Report;
+use crate::table::{self, Style};
+
+/// One run of a benchmark.
+#[derive(Debug)]
+pub struct Session {
+    /// The folder `bench` of the source tree.
+    pub bench: PathBuf,
+    /// For fixtures and logs; gone at the end unless the run fails.
+    pub scratch: PathBuf,
+    /// When it began (RFC 3339).
+    pub started: String,
+    /// The machine.
+    pub machine: Machine,
+}
+
+/// Runs a benchmark to its end, or to the first Ctrl-C. What it started is ended in every case: leaving drops it.
+///
+/// All of it runs on this thread: programs end with the thread that started them (see [`crate::contender`]).
+pub fn run(
+    flags: &RunFlags,
+    bench: impl AsyncFnOnce(&Session) -> Result<Report, BenchError>,
+) -> ExitCode {
+    kubevitals_tls::install_crypto_provider();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(measured(flags, bench)),
+        Err(source) => Err(BenchError::Start {
+            program: "a runtime".to_owned(),
+            source,
+        }),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("error: {}", error.chain()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One line on the terminal: what is being done, or what is left out.
+pub fn say(line: &str) {
+    // Nobody listens any more: the run goes on, the result is in the file.
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+async fn measured(
+    flags: &RunFlags,
+    bench: impl AsyncFnOnce(&Session) -> Result<Report, BenchError>,
+) -> Result<(), BenchError> {
+    let scratch = tempfile::Builder::new()
+        .prefix("kubevitals-bench-")
+        .tempdir();
+    let scratch = scratch.map_err(BenchError::file("make", std::env::temp_dir()))?;
+    let session = Session {
+        bench: source_folder(),
+        scratch: scratch.path().to_owned(),
+        started: jiff::Timestamp::now()
+            .strftime("%Y-%m-%dT%H:%M:%SZ")
+            .to_string(),
+        machine: Machine::read(),
+    };
+    let outcome = tokio::select! {
+        outcome = bench(&session) => outcome,
+        () = interrupted() => Err(BenchError::Interrupted),
+    };
+    let report = match outcome {
+        Ok(report) => report,
+        Err(error) => {
+            if !matches!(error, BenchError::Interrupted) {
+                say(&format!("logs are kept in {}", scratch.keep().display()));
+            }
+            return Err(error);
+        }
+    };
+    say("");
+    say(&table::render(&report, Style::of_stdout()));
+    let folder = flags
+        .results
+        .clone()
+        .unwrap_or_else(|| session.bench.join("results"));
+    let name = if flags.quick {
+        format!("{}.quick", report.bench)
+    } else {
+        report.bench.clone()
+    };
+    let path = report.write(&folder, &name)?;
+    say(&format!("every number is in {}", path.display()));
+    Ok(())
+}
+
+async fn interrupted() {
+    let wait = async |kind| match signal(kind) {
+        Ok(mut signals) => {
+            signals.recv().await;
+        }
+        Err(_) => std::future::pending().await,
+    };
+    tokio::select! {
+        () = wait(SignalKind::interrupt()) => {}
+        () = wait(SignalKind::terminate()) => {}
+        () = wait(SignalKind::hangup()) => {}
+    }
+}
+
+/// Asked of the cargo that runs us: clones that share a target folder share this program too.
+fn source_folder() -> PathBuf {
+    let asked = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    asked.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf())
+}

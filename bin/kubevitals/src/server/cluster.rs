@@ -1,0 +1,196 @@
+//! The cluster that the server belongs to: how its API server is reached, and how its kubelets are.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kubevitals_cli::{InvalidSetting, RunError};
+use kubevitals_scrape::{Bearer, Credentials, Transport};
+use kubevitals_tls::{ClientOptions, ClientTls, PemSource, Refresh, ReloadingKeyPair, TrustRoots};
+
+use super::flags::KubeletFlags;
+
+/// How kubelets are reached.
+pub(super) struct KubeletAccess {
+    pub(super) transport: Transport,
+    pub(super) credentials: Credentials,
+    /// What is read again as files change.
+    pub(super) refreshed: Vec<Arc<dyn Refresh>>,
+}
+
+/// The configuration in a file, or that of the pod this runs in.
+pub(super) async fn load(
+    flag: &'static str,
+    file: Option<&Path>,
+) -> Result<kube::Config, RunError> {
+    let Some(path) = file else {
+        return kube::Config::incluster().map_err(|error| {
+            RunError::from(InvalidSetting {
+                flag,
+                value: String::new(),
+                problem: format!("this is not a pod with a service account: {error}"),
+                advice: "name a kubeconfig file".to_owned(),
+            })
+        });
+    };
+    let refused = |error: kube::config::KubeconfigError| {
+        RunError::from(InvalidSetting {
+            flag,
+            value: path.display().to_string(),
+            problem: with_causes(&error),
+            advice: "name a kubeconfig file with a current context".to_owned(),
+        })
+    };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(refused)?;
+    kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(refused)
+}
+
+impl KubeletAccess {
+    /// What the flags say, and for the rest what serves for the API server too: its CA, token and client certificate.
+    pub(super) fn new(
+        flags: &KubeletFlags,
+        cluster: &kube::Config,
+        now: SystemTime,
+    ) -> Result<Self, RunError> {
+        if flags.deprecated_kubelet_completely_insecure {
+            return Ok(Self {
+                transport: Transport::InsecureHttp,
+                credentials: Credentials::None,
+                refreshed: Vec::new(),
+            });
+        }
+        let mut refreshed: Vec<Arc<dyn Refresh>> = Vec::new();
+        let identity = identity(flags, cluster, now)?;
+        if let Some(identity) = &identity {
+            refreshed.push(Arc::<ReloadingKeyPair>::clone(identity));
+        }
+        let options = ClientOptions {
+            identity,
+            ..ClientOptions::default()
+        };
+        let tls = if flags.kubelet_insecure_tls {
+            ClientTls::dangerous_without_verification(&options)
+        } else {
+            let sources = authorities(flags, cluster);
+            let roots = TrustRoots::load("kubelet CA", sources, now).map_err(RunError::runtime)?;
+            refreshed.push(Arc::<TrustRoots>::clone(&roots));
+            ClientTls::trusting(roots, &options)
+        };
+        Ok(Self {
+            transport: Transport::Tls(tls.map_err(RunError::runtime)?),
+            credentials: credentials(cluster)?,
+            refreshed,
+        })
+    }
+}
+
+/// Whose signature on a kubelet's certificate counts.
+fn authorities(flags: &KubeletFlags, cluster: &kube::Config) -> Vec<PemSource> {
+    if !flags.kubelet_certificate_authority.is_empty() {
+        let files = flags.kubelet_certificate_authority.iter().cloned();
+        return files.map(PemSource::File).collect();
+    }
+    if let Some(file) = &cluster.root_cert_file {
+        return vec![PemSource::File(file.clone())];
+    }
+    let certificates = cluster.root_cert.iter().flatten();
+    let pem: String = certificates.map(|der| pem_block(der)).collect();
+    vec![PemSource::Inline {
+        label: "certificate-authority-data of the kubeconfig",
+        pem: pem.into_bytes().into(),
+    }]
+}
+
+fn identity(
+    flags: &KubeletFlags,
+    cluster: &kube::Config,
+    now: SystemTime,
+) -> Result<Option<Arc<ReloadingKeyPair>>, RunError> {
+    let auth = &cluster.auth_info;
+    let stated = flags.kubelet_client_certificate.as_ref();
+    let stated = stated.zip(flags.kubelet_client_key.as_ref());
+    let pair = if let Some((certificate, key)) = stated {
+        Some((
+            PemSource::File(certificate.clone()),
+            PemSource::File(key.clone()),
+        ))
+    } else {
+        let certificate = source(
+            auth.client_certificate.as_deref(),
+            auth.client_certificate_data.as_deref(),
+            "client-certificate-data of the kubeconfig",
+        )?;
+        let data = auth.client_key_data.as_ref();
+        let key = source(
+            auth.client_key.as_deref(),
+            data.map(secrecy::ExposeSecret::expose_secret),
+            "client-key-data of the kubeconfig",
+        )?;
+        certificate.zip(key)
+    };
+    pair.map(|(certificate, key)| {
+        ReloadingKeyPair::load("kubelet client certificate", certificate, key, now)
+            .map_err(RunError::runtime)
+    })
+    .transpose()
+}
+
+/// A file, or else text in base64.
+fn source(
+    file: Option<&str>,
+    data: Option<&str>,
+    label: &'static str,
+) -> Result<Option<PemSource>, RunError> {
+    use base64::Engine as _;
+    if let Some(file) = file {
+        return Ok(Some(PemSource::File(PathBuf::from(file))));
+    }
+    let Some(data) = data else { return Ok(None) };
+    let pem = base64::engine::general_purpose::STANDARD
+        .decode(data)
+        .map_err(|error| RunError::runtime(format!("{label} is not base64: {error}")))?;
+    Ok(Some(PemSource::Inline {
+        label,
+        pem: pem.into(),
+    }))
+}
+
+fn credentials(cluster: &kube::Config) -> Result<Credentials, RunError> {
+    let auth = &cluster.auth_info;
+    if let Some(file) = &auth.token_file {
+        return Credentials::file(file).map_err(RunError::runtime);
+    }
+    match &auth.token {
+        Some(token) => {
+            use secrecy::ExposeSecret as _;
+            let token = Bearer::new(token.expose_secret()).map_err(RunError::runtime)?;
+            Ok(Credentials::Token(token))
+        }
+        None => Ok(Credentials::None),
+    }
+}
+
+/// Certificates of a kubeconfig come decoded; trust is loaded from text.
+fn pem_block(der: &[u8]) -> String {
+    use base64::Engine as _;
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
+}
+
+/// An error and what caused it, in one line.
+pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let error_text = error.to_string();
+        if !text.contains(&error_text) {
+            text.push_str(": ");
+            text.push_str(&error_text);
+        }
+        cause = error.source();
+    }
+    text
+}

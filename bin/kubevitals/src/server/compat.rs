@@ -1,0 +1,113 @@
+//! Flags of metrics-server that are taken and have no effect here. A manifest that sets them still starts, and the log
+//! says once what was not heeded and why.
+
+use clap::Args;
+
+/// Accepted, and said to be without effect.
+///
+/// Flags that promise something an operator relies on (audit logs, SNI certificates) are not among them: those are
+/// refused as unknown, since a server that starts without what it was told to do lies.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Accepted for compatibility")]
+pub(super) struct CompatFlags {
+    #[arg(long, hide = true, value_name = "TEXT")]
+    contention_profiling: Option<String>,
+    #[arg(long, hide = true, value_name = "TEXT", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    enable_priority_and_fairness: Option<String>,
+    #[arg(long, hide = true, value_name = "TEXT")]
+    feature_gates: Option<String>,
+    #[arg(long, hide = true, value_name = "TEXT")]
+    goaway_chance: Option<String>,
+    #[arg(long, hide = true, value_name = "TEXT")]
+    http2_max_streams_per_connection: Option<String>,
+    #[arg(long, hide = true, value_name = "TEXT")]
+    livez_grace_period: Option<String>,
+    #[arg(long, hide = true, value_name = "TEXT")]
+    log_flush_frequency: Option<String>,
+    #[arg(long, hide = true, value_name = "TEXT", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    logtostderr: Option<String>,
+    #[arg(long, hide = true, value_name = "TEXT")]
+    max_mutating_requests_inflight: Option<String>,
+    #[arg(long, hide = true, value_name = "TEXT")]
+    min_request_timeout: Option<String>,
+    #[arg(long, hide = true, value_name = "TEXT", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    permit_address_sharing: Option<String>,
+    #[arg(long, hide = true, value_name = "TEXT", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    permit_port_sharing: Option<String>,
+    #[arg(long, hide = true, value_name = "TEXT")]
+    shutdown_delay_duration: Option<String>,
+    #[arg(long, hide = true, value_name = "TEXT")]
+    stderrthreshold: Option<String>,
+    #[arg(long, hide = true, value_name = "TEXT")]
+    vmodule: Option<String>,
+}
+
+impl CompatFlags {
+    /// What was set, and why nothing follows from it.
+    pub(super) fn unheeded(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        const LOGS: &str = "logs are set up by --log-level, --logging-format and -v";
+        const READS: &str = "this server only answers reads";
+        const SOCKET: &str = "sockets are not shared";
+        const LIMITS: &str = "--max-requests-inflight is the limit";
+        [
+            (
+                "contention-profiling",
+                &self.contention_profiling,
+                "there is no such profile",
+            ),
+            (
+                "enable-priority-and-fairness",
+                &self.enable_priority_and_fairness,
+                LIMITS,
+            ),
+            (
+                "feature-gates",
+                &self.feature_gates,
+                "there are no feature gates",
+            ),
+            (
+                "goaway-chance",
+                &self.goaway_chance,
+                "connections are only closed when the server ends",
+            ),
+            (
+                "http2-max-streams-per-connection",
+                &self.http2_max_streams_per_connection,
+                LIMITS,
+            ),
+            (
+                "livez-grace-period",
+                &self.livez_grace_period,
+                "liveness does not depend on warming up",
+            ),
+            ("log-flush-frequency", &self.log_flush_frequency, LOGS),
+            ("logtostderr", &self.logtostderr, LOGS),
+            (
+                "max-mutating-requests-inflight",
+                &self.max_mutating_requests_inflight,
+                READS,
+            ),
+            (
+                "min-request-timeout",
+                &self.min_request_timeout,
+                "watches end when their client says, or after an hour",
+            ),
+            (
+                "permit-address-sharing",
+                &self.permit_address_sharing,
+                SOCKET,
+            ),
+            ("permit-port-sharing", &self.permit_port_sharing, SOCKET),
+            (
+                "shutdown-delay-duration",
+                &self.shutdown_delay_duration,
+                "--shutdown-grace-period bounds the end",
+            ),
+            ("stderrthreshold", &self.stderrthreshold, LOGS),
+            ("vmodule", &self.vmodule, LOGS),
+        ]
+        .into_iter()
+        .filter(|(_, value, _)| value.is_some())
+        .map(|(flag, _, why)| (flag, why))
+    }
+}

@@ -1,0 +1,355 @@
+//! What the flags ask for, checked before anything is opened.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kubevitals_apiserver::RequestHeaders;
+use kubevitals_cli::InvalidSetting;
+use kubevitals_model::{GoDuration, LabelSelector};
+use kubevitals_scrape::AddressType;
+use kubevitals_tls::{CipherSuites, MinTlsVersion, TlsPolicy};
+use kubevitals_usage::{ExtraResources, UsageConfig};
+
+use super::flags::{
+    AuthenticationFlags, AuthorizationFlags, KubeletFlags, MetricsFlags, ServerFlags, ServingFlags,
+};
+
+/// Below this, kubelets have nothing new to say: their own samples are 10 s apart.
+const LEAST_RESOLUTION: Duration = Duration::from_secs(1);
+
+/// All settings of the role.
+pub(super) struct Settings {
+    pub(super) usage: UsageConfig,
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// In the words of the API server, which selects; none for all nodes.
+    pub(super) node_selector: Option<String>,
+    pub(super) kubelet: KubeletFlags,
+    pub(super) address_types: Vec<AddressType>,
+    pub(super) kubelet_timeout: Duration,
+    pub(super) serving: Serving,
+    pub(super) authentication: Authentication,
+    pub(super) authorization: Authorization,
+}
+
+/// Where and how the API is served.
+pub(super) struct Serving {
+    pub(super) address: SocketAddr,
+    pub(super) certificate: Certificate,
+    pub(super) tls: TlsPolicy,
+    pub(super) http2: bool,
+    pub(super) in_flight: usize,
+    pub(super) request_timeout: Duration,
+    pub(super) manage_apiservices: bool,
+}
+
+/// Where the certificate comes from.
+pub(super) enum Certificate {
+    /// From two files.
+    Files { certificate: PathBuf, key: PathBuf },
+    /// Made for a Service, and kept in a folder.
+    SelfSigned {
+        namespace: String,
+        service: String,
+        folder: PathBuf,
+    },
+}
+
+/// How callers are known.
+pub(super) struct Authentication {
+    pub(super) kubeconfig: Option<PathBuf>,
+    pub(super) skip_lookup: bool,
+    pub(super) tolerate_lookup_failure: bool,
+    pub(super) token_ttl: Duration,
+    pub(super) client_ca: Option<PathBuf>,
+    pub(super) front_proxy_ca: Option<PathBuf>,
+    pub(super) headers: RequestHeaders,
+}
+
+/// What callers may do.
+pub(super) struct Authorization {
+    pub(super) kubeconfig: Option<PathBuf>,
+    pub(super) always_allow_paths: Vec<String>,
+    pub(super) allowed_ttl: Duration,
+    pub(super) denied_ttl: Duration,
+}
+
+impl Settings {
+    pub(super) fn new(flags: &ServerFlags) -> Result<Self, InvalidSetting> {
+        let usage = usage(&flags.metrics)?;
+        let kubelet_timeout = timeout(&flags.kubelet, usage.resolution)?;
+        refuse_contradictions(&flags.kubelet)?;
+        Ok(Self {
+            usage,
+            kubeconfig: flags.metrics.kubeconfig.clone(),
+            node_selector: node_selector(&flags.metrics)?,
+            address_types: address_types(&flags.kubelet)?,
+            kubelet: flags.kubelet.clone(),
+            kubelet_timeout,
+            serving: Serving::new(&flags.serving)?,
+            authentication: Authentication::new(&flags.authentication)?,
+            authorization: Authorization::new(&flags.authorization)?,
+        })
+    }
+}
+
+fn usage(flags: &MetricsFlags) -> Result<UsageConfig, InvalidSetting> {
+    let resolution = positive("metric-resolution", flags.metric_resolution)?;
+    if resolution < LEAST_RESOLUTION {
+        return Err(InvalidSetting {
+            flag: "metric-resolution",
+            value: flags.metric_resolution.to_string(),
+            problem: "kubelets would do little else than answer".to_owned(),
+            advice: "write 1s or more; below 10s little is gained, since kubelets sample every 10s to 15s"
+                .to_owned(),
+        });
+    }
+    let mut usage = UsageConfig::new(resolution);
+    if let Some(staleness) = flags.staleness {
+        usage.staleness = positive("staleness", staleness)?;
+        if usage.staleness < resolution {
+            return Err(InvalidSetting {
+                flag: "staleness",
+                value: staleness.to_string(),
+                problem: "every value would be dropped before the next can come".to_owned(),
+                advice: format!("write {} or more", GoDuration::saturating_from(resolution)),
+            });
+        }
+    }
+    let mut extra = ExtraResources::default();
+    for resource in &flags.extra_resources {
+        match resource.as_str() {
+            "ephemeral-storage" => extra.ephemeral_storage = true,
+            _ => {
+                return Err(InvalidSetting {
+                    flag: "extra-resources",
+                    value: resource.clone(),
+                    problem: "kubelets do not measure it".to_owned(),
+                    advice: "write ephemeral-storage; cpu, memory and swap are always served"
+                        .to_owned(),
+                });
+            }
+        }
+    }
+    usage.extra = extra;
+    Ok(usage)
+}
+
+fn timeout(flags: &KubeletFlags, resolution: Duration) -> Result<Duration, InvalidSetting> {
+    let timeout = positive("kubelet-request-timeout", flags.kubelet_request_timeout)?;
+    let longest = resolution.mul_f64(0.9);
+    if timeout > longest {
+        return Err(InvalidSetting {
+            flag: "kubelet-request-timeout",
+            value: flags.kubelet_request_timeout.to_string(),
+            problem: "a request could outlast the resolution".to_owned(),
+            advice: format!(
+                "write {} or less, or raise --metric-resolution",
+                GoDuration::saturating_from(longest)
+            ),
+        });
+    }
+    Ok(timeout)
+}
+
+fn refuse_contradictions(flags: &KubeletFlags) -> Result<(), InvalidSetting> {
+    let contradicts = |flag, other: &str| InvalidSetting {
+        flag,
+        value: "true".to_owned(),
+        problem: format!("it contradicts --{other}"),
+        advice: "leave one of them out".to_owned(),
+    };
+    let insecure = flags.kubelet_insecure_tls;
+    let plain = flags.deprecated_kubelet_completely_insecure;
+    if insecure && !flags.kubelet_certificate_authority.is_empty() {
+        return Err(contradicts(
+            "kubelet-insecure-tls",
+            "kubelet-certificate-authority",
+        ));
+    }
+    if insecure && flags.kubelet_pin_certificates {
+        return Err(contradicts(
+            "kubelet-insecure-tls",
+            "kubelet-pin-certificates",
+        ));
+    }
+    let plain_and = [
+        (insecure, "kubelet-insecure-tls"),
+        (
+            !flags.kubelet_certificate_authority.is_empty(),
+            "kubelet-certificate-authority",
+        ),
+        (
+            flags.kubelet_client_certificate.is_some(),
+            "kubelet-client-certificate",
+        ),
+        (flags.kubelet_pin_certificates, "kubelet-pin-certificates"),
+    ];
+    match plain_and.into_iter().find(|(set, _)| plain && *set) {
+        Some((_, other)) => Err(contradicts("deprecated-kubelet-completely-insecure", other)),
+        None => Ok(()),
+    }
+}
+
+fn node_selector(flags: &MetricsFlags) -> Result<Option<String>, InvalidSetting> {
+    let parsed = LabelSelector::parse(&flags.node_selector).map_err(|error| InvalidSetting {
+        flag: "node-selector",
+        value: flags.node_selector.clone(),
+        problem: error.to_string(),
+        advice: "write labels as for kubectl get -l, such as kubernetes.io/os=linux,!virtual"
+            .to_owned(),
+    })?;
+    Ok((!parsed.is_empty()).then(|| flags.node_selector.clone()))
+}
+
+fn address_types(flags: &KubeletFlags) -> Result<Vec<AddressType>, InvalidSetting> {
+    let types = flags.kubelet_preferred_address_types.iter();
+    types
+        .map(|text| {
+            text.parse().map_err(|error| InvalidSetting {
+                flag: "kubelet-preferred-address-types",
+                value: text.clone(),
+                problem: format!("{error}"),
+                advice: "write some of Hostname, InternalDNS, InternalIP, ExternalDNS, ExternalIP"
+                    .to_owned(),
+            })
+        })
+        .collect()
+}
+
+impl Serving {
+    fn new(flags: &ServingFlags) -> Result<Self, InvalidSetting> {
+        let certificate = match (&flags.tls_cert_file, &flags.tls_private_key_file) {
+            (Some(certificate), Some(key)) => Certificate::Files {
+                certificate: certificate.clone(),
+                key: key.clone(),
+            },
+            _ => self_signed(flags)?,
+        };
+        if flags.manage_apiservices && matches!(certificate, Certificate::Files { .. }) {
+            return Err(InvalidSetting {
+                flag: "manage-apiservices",
+                value: "true".to_owned(),
+                problem: "the CA of a certificate from files is not known".to_owned(),
+                advice: "leave out --tls-cert-file, or write the caBundle yourself".to_owned(),
+            });
+        }
+        Ok(Self {
+            address: SocketAddr::new(flags.bind_address, flags.secure_port),
+            certificate,
+            tls: tls_policy(flags)?,
+            http2: !flags.disable_http2_serving,
+            in_flight: flags.max_requests_inflight,
+            request_timeout: positive("request-timeout", flags.request_timeout)?,
+            manage_apiservices: flags.manage_apiservices,
+        })
+    }
+}
+
+fn self_signed(flags: &ServingFlags) -> Result<Certificate, InvalidSetting> {
+    let refused = || InvalidSetting {
+        flag: "apiservice-backend",
+        value: flags.apiservice_backend.clone(),
+        problem: "it does not name a Service".to_owned(),
+        advice: "write NAMESPACE/NAME, such as kube-system/metrics-server".to_owned(),
+    };
+    let (namespace, service) = flags
+        .apiservice_backend
+        .split_once('/')
+        .ok_or_else(refused)?;
+    if !is_dns_label(namespace) || !is_dns_label(service) {
+        return Err(refused());
+    }
+    Ok(Certificate::SelfSigned {
+        namespace: namespace.to_owned(),
+        service: service.to_owned(),
+        folder: flags.cert_dir.clone(),
+    })
+}
+
+fn is_dns_label(text: &str) -> bool {
+    let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&text.len()) && text.bytes().all(good)
+}
+
+fn tls_policy(flags: &ServingFlags) -> Result<TlsPolicy, InvalidSetting> {
+    let version = match &flags.tls_min_version {
+        None => MinTlsVersion::default(),
+        Some(text) => text
+            .parse()
+            .map_err(|error: kubevitals_tls::TlsError| InvalidSetting {
+                flag: "tls-min-version",
+                value: text.clone(),
+                problem: error.to_string(),
+                advice: "write VersionTLS12 or VersionTLS13".to_owned(),
+            })?,
+    };
+    let suites = flags.tls_cipher_suites.join(",");
+    let suites: Option<CipherSuites> = if suites.is_empty() {
+        None
+    } else {
+        let parsed = suites.parse();
+        Some(
+            parsed.map_err(|error: kubevitals_tls::TlsError| InvalidSetting {
+                flag: "tls-cipher-suites",
+                value: suites.clone(),
+                problem: error.to_string(),
+                advice: "write names such as TLS_AES_128_GCM_SHA256, or leave the flag out"
+                    .to_owned(),
+            })?,
+        )
+    };
+    Ok(TlsPolicy::new(version, suites))
+}
+
+impl Authentication {
+    fn new(flags: &AuthenticationFlags) -> Result<Self, InvalidSetting> {
+        Ok(Self {
+            kubeconfig: flags.authentication_kubeconfig.clone(),
+            skip_lookup: flags.authentication_skip_lookup,
+            tolerate_lookup_failure: flags.authentication_tolerate_lookup_failure,
+            token_ttl: positive(
+                "authentication-token-webhook-cache-ttl",
+                flags.authentication_token_webhook_cache_ttl,
+            )?,
+            client_ca: flags.client_ca_file.clone(),
+            front_proxy_ca: flags.requestheader_client_ca_file.clone(),
+            headers: RequestHeaders {
+                username: flags.requestheader_username_headers.clone(),
+                uid: flags.requestheader_uid_headers.clone(),
+                group: flags.requestheader_group_headers.clone(),
+                extra_prefix: flags.requestheader_extra_headers_prefix.clone(),
+                allowed_names: flags.requestheader_allowed_names.clone(),
+            },
+        })
+    }
+}
+
+impl Authorization {
+    fn new(flags: &AuthorizationFlags) -> Result<Self, InvalidSetting> {
+        Ok(Self {
+            kubeconfig: flags.authorization_kubeconfig.clone(),
+            always_allow_paths: flags.authorization_always_allow_paths.clone(),
+            allowed_ttl: positive(
+                "authorization-webhook-cache-authorized-ttl",
+                flags.authorization_webhook_cache_authorized_ttl,
+            )?,
+            denied_ttl: positive(
+                "authorization-webhook-cache-unauthorized-ttl",
+                flags.authorization_webhook_cache_unauthorized_ttl,
+            )?,
+        })
+    }
+}
+
+fn positive(flag: &'static str, duration: GoDuration) -> Result<Duration, InvalidSetting> {
+    Duration::try_from(duration)
+        .ok()
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| InvalidSetting {
+            flag,
+            value: duration.to_string(),
+            problem: "it must be longer than nothing".to_owned(),
+            advice: "write a duration such as 15s".to_owned(),
+        })
+}

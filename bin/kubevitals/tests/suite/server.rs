@@ -1,0 +1,320 @@
+//! `kubevitals server` on a simulated cluster, from its flags to its answers.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Parser;
+use http::StatusCode;
+use kubevitals::process::{Context, ProcessConfig, ProcessFlags};
+use kubevitals::server::{Server, ServerFlags};
+use kubevitals_cli::flags::LogFlags;
+use kubevitals_cli::{ShutdownTrigger, shutdown_channel};
+use kubevitals_sim::cluster::{SimCluster, SimClusterConfig};
+use kubevitals_sim::faults::Fault;
+use kubevitals_sim::kubelet::Binding;
+use kubevitals_sim::workload::WorkloadConfig;
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::client::get;
+use crate::{kubevitals, output};
+
+/// Nothing here takes nearly as long.
+const DEADLINE: Duration = Duration::from_mins(1);
+
+#[derive(Debug, Parser)]
+struct Flags {
+    #[command(flatten)]
+    server: ServerFlags,
+    #[command(flatten)]
+    logs: LogFlags,
+}
+
+/// A server in this process.
+struct Running {
+    address: SocketAddr,
+    folder: TempDir,
+    token: String,
+    trigger: ShutdownTrigger,
+    task: JoinHandle<Result<(), String>>,
+}
+
+impl Running {
+    /// Starts it on a cluster, with an administrator's kubeconfig.
+    async fn start(cluster: &SimCluster, more: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let kubeconfig = folder.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, cluster.api().kubeconfig()).unwrap();
+        let authority = folder.path().join("kubelets.crt");
+        std::fs::write(&authority, cluster.fleet().authority_pem()).unwrap();
+        let mut words = vec![
+            "server".to_owned(),
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--kubelet-certificate-authority={}", authority.display()),
+            format!("--cert-dir={}", folder.path().join("cert").display()),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--secure-port=0".to_owned(),
+            "--kubelet-use-node-status-port".to_owned(),
+            "--kubelet-preferred-address-types=InternalIP".to_owned(),
+            "--metric-resolution=15s".to_owned(),
+        ];
+        words.extend(more.iter().map(ToString::to_string));
+        let flags = Flags::parse_from(words);
+        let process = ProcessFlags {
+            admin_bind_address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            shutdown_grace_period: "5s".parse().unwrap(),
+            profiling: false,
+        };
+        let config = ProcessConfig::new(&process, &flags.logs).unwrap();
+        let server = Server::configure(&flags.server).unwrap();
+        let (trigger, shutdown) = shutdown_channel();
+        let context = Context::new(&config, shutdown, None);
+        let (told, mut lines) = mpsc::channel(8);
+        let task = tokio::spawn(async move {
+            let mut out = Lines(told);
+            let ended = server.run(context, &mut out).await;
+            ended.map_err(|error| error.to_string())
+        });
+        let line = tokio::time::timeout(DEADLINE, lines.recv()).await.unwrap();
+        let line = line.expect("it says where it serves");
+        let address = line.split("https://").nth(1).unwrap();
+        let address = address.split(',').next().unwrap().parse().unwrap();
+        let admin = kubevitals_sim::api::User::new("admin", ["system:masters"]);
+        Self {
+            address,
+            folder,
+            token: cluster.api().issue_token(admin, None).unwrap(),
+            trigger,
+            task,
+        }
+    }
+
+    fn authority(&self) -> PathBuf {
+        self.folder.path().join("cert/kubevitals-ca.crt")
+    }
+
+    async fn get(&self, path: &str, token: Option<&str>) -> (StatusCode, String) {
+        let url = format!("https://{}{path}", self.address);
+        let (status, body): (_, Bytes) = get(&url, &self.authority(), token).await;
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// Asks as an administrator.
+    async fn ask(&self, path: &str) -> (StatusCode, String) {
+        self.get(path, Some(&self.token)).await
+    }
+
+    /// Asks until an answer is as wanted.
+    async fn until(&self, path: &str, is_wanted: impl Fn(StatusCode, &str) -> bool) -> String {
+        let mut ticks = tokio::time::interval(Duration::from_millis(50));
+        let asked = tokio::time::timeout(DEADLINE, async {
+            loop {
+                ticks.tick().await;
+                let (status, body) = self.ask(path).await;
+                if is_wanted(status, &body) {
+                    return body;
+                }
+            }
+        });
+        asked
+            .await
+            .unwrap_or_else(|_| panic!("{path}: not in time"))
+    }
+
+    async fn stop(self) {
+        self.trigger.pull();
+        self.task.await.unwrap().unwrap();
+    }
+}
+
+/// What the role tells its user.
+struct Lines(mpsc::Sender<String>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let _ = self.0.try_send(String::from_utf8_lossy(bytes).into_owned());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+async fn cluster(nodes: usize) -> SimCluster {
+    kubevitals_tls::install_crypto_provider();
+    let config = SimClusterConfig {
+        nodes,
+        workload: WorkloadConfig {
+            pods_per_node: 4,
+            containers_per_pod: 2,
+            ..WorkloadConfig::default()
+        },
+        binding: Binding::Wildcard(0),
+        ..SimClusterConfig::default()
+    };
+    SimCluster::start(config, |_| ()).await.unwrap()
+}
+
+fn count(list: &str, needle: &str) -> usize {
+    list.matches(needle).count()
+}
+
+const PODS: &str = "/apis/metrics.k8s.io/v1/pods";
+const NODES: &str = "/apis/metrics.k8s.io/v1beta1/nodes";
+
+#[tokio::test]
+async fn it_serves_every_pod_and_node_after_its_first_scrapes() {
+    let cluster = cluster(3).await;
+    let server = Running::start(&cluster, &[]).await;
+    let pods = cluster.api().count(kubevitals_sim::objects::Resource::Pods);
+    server
+        .until(PODS, |status, body| {
+            status == StatusCode::OK && count(body, "\"containers\"") == pods
+        })
+        .await;
+    server
+        .until(NODES, |_, body| count(body, "\"usage\"") == 3)
+        .await;
+    let (status, ready) = server.get("/readyz?verbose", None).await;
+    assert_eq!(status, StatusCode::OK, "{ready}");
+    insta::assert_snapshot!("readyz", ready);
+    let (_, alive) = server.get("/livez?verbose", None).await;
+    insta::assert_snapshot!("livez", alive);
+
+    let (status, refused) = server.get(PODS, None).await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{refused}");
+    let (status, refused) = server.get(PODS, Some("nobody's")).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED, "{refused}");
+    let (status, missing) = server
+        .ask("/apis/metrics.k8s.io/v1/namespaces/default/pods/nobody")
+        .await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert!(
+        missing.contains("pods \\\"nobody\\\" not found"),
+        "{missing}"
+    );
+    let (status, selected) = server
+        .ask(&format!("{PODS}?fieldSelector=spec.nodeName=node-00001"))
+        .await;
+    assert_eq!(status, StatusCode::OK, "{selected}");
+    let of_node = count(&selected, "\"containers\"");
+    assert!((4..pods).contains(&of_node), "{selected}");
+    let (_, metrics) = server.ask("/metrics").await;
+    for family in [
+        "metrics_server_kubelet_request_duration_seconds_bucket{",
+        "metrics_server_kubelet_request_total{success=\"true\"}",
+        "metrics_server_kubelet_last_request_time_seconds{",
+        "metrics_server_manager_tick_duration_seconds_bucket{",
+        "metrics_server_storage_points{type=\"container\"}",
+        "metrics_server_api_metric_freshness_seconds_bucket{",
+        "apiserver_request_duration_seconds_bucket{",
+        "kubevitals_watch_",
+    ] {
+        assert!(metrics.contains(family), "{family} is missing");
+    }
+    server.stop().await;
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_node_that_fails_costs_nobody_else_and_is_explained() {
+    let cluster = cluster(3).await;
+    cluster
+        .fleet()
+        .faults()
+        .set("node-00001", Fault::ServerError);
+    let server = Running::start(&cluster, &[]).await;
+    server
+        .until(NODES, |_, body| count(body, "\"usage\"") == 2)
+        .await;
+    let why = server
+        .until(&format!("{NODES}/node-00001"), |_, body| {
+            body.contains("500")
+        })
+        .await;
+    assert!(why.contains("not found"), "{why}");
+    cluster.fleet().faults().clear("node-00001");
+    server
+        .until(NODES, |_, body| count(body, "\"usage\"") == 3)
+        .await;
+    server.stop().await;
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn it_waits_for_an_api_server_that_is_not_there_yet() {
+    let mut cluster = cluster(2).await;
+    cluster.api_mut().stop().await;
+    let server = Running::start(&cluster, &[]).await;
+    let (status, alive) = server.get("/livez", None).await;
+    assert_eq!((status, &*alive), (StatusCode::OK, "ok"));
+    let (status, ready) = server.get("/readyz?verbose", None).await;
+    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(ready.contains("[-]metadata-informer-sync"), "{ready}");
+    cluster.api_mut().resume().await.unwrap();
+    server
+        .until("/readyz", |status, _| status == StatusCode::OK)
+        .await;
+    server.stop().await;
+    cluster.shutdown().await;
+}
+
+#[test]
+fn contradictions_exit_64_and_say_what_to_change() {
+    for (flags, said) in [
+        (&["--metric-resolution=0s"][..], "metric-resolution"),
+        (&["--metric-resolution=10s"], "kubelet-request-timeout"),
+        (&["--staleness=5s"], "staleness"),
+        (
+            &[
+                "--kubelet-insecure-tls",
+                "--kubelet-certificate-authority=x",
+            ],
+            "kubelet-certificate-authority",
+        ),
+        (
+            &[
+                "--deprecated-kubelet-completely-insecure",
+                "--kubelet-insecure-tls=true",
+            ],
+            "kubelet-insecure-tls",
+        ),
+        (&["--kubelet-preferred-address-types=IP"], "InternalIP"),
+        (&["--node-selector=a=b=c"], "node-selector"),
+        (&["--extra-resources=gpu"], "ephemeral-storage"),
+        (&["--apiservice-backend=metrics"], "NAMESPACE/NAME"),
+        (&["--kubelet-insecure-tlss"], "kubelet-insecure-tls"),
+        (&["--kubeconfig=/nowhere"], "/nowhere"),
+    ] {
+        let (code, _, told) = output(kubevitals(&["server"]).args(flags));
+        assert_eq!(code, 64, "{flags:?}: {told}");
+        assert!(told.contains(said), "{flags:?}: {told}");
+    }
+}
+
+#[test]
+fn called_metrics_server_it_takes_metrics_servers_flags() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("metrics-server");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_kubevitals"), &link).unwrap();
+    let mut command = std::process::Command::new(&link);
+    // As metrics-server's own manifests start it, and an error that comes after all flags were read.
+    command.args([
+        "--cert-dir=/tmp",
+        "--secure-port=10250",
+        "--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname",
+        "--kubelet-use-node-status-port",
+        "--metric-resolution=15s",
+        "--v=2",
+        "--kubeconfig=/nowhere",
+    ]);
+    let (code, _, told) = output(command.env("NO_COLOR", "1"));
+    assert_eq!(code, 64, "{told}");
+    assert!(told.contains("/nowhere"), "{told}");
+    let (code, version, _) = output(std::process::Command::new(&link).arg("--version"));
+    assert_eq!(code, 0, "{version}");
+}

@@ -1,0 +1,72 @@
+//! Peers that no authority vouches for, held to the key that they showed first.
+
+use kubevitals_tls::{ClientTls, PeerNames, PinnedKey};
+use rcgen::{BasicConstraints, IsCa, KeyPair};
+
+use crate::support::{DAY, TestCa, connect, failure, now, params, trusting};
+
+fn pinned(client: &ClientTls, pin: &PinnedKey) -> ClientTls {
+    client.for_pinned_peer(PeerNames::new(["worker-1"]).unwrap(), pin.clone())
+}
+
+#[tokio::test]
+async fn the_first_key_is_believed_and_another_is_not() {
+    let client = trusting(TestCa::new("cluster").roots());
+    let (pin, own) = (PinnedKey::new(), TestCa::new("worker-1-ca@17"));
+    let server = own.pair(&["whoever"]).serve();
+    connect(&server, &pinned(&client, &pin), "10.0.0.7").await;
+    assert!(pin.is_set());
+    connect(&server, &pinned(&client, &pin), "10.0.0.7").await;
+
+    let other = own.pair(&["whoever"]).serve();
+    let refused = failure(&other, &pinned(&client, &pin), "10.0.0.7").await;
+    assert_eq!(refused.reason(), "tls-pin");
+    // A node with another UID has a pin of its own.
+    connect(&other, &pinned(&client, &PinnedKey::new()), "10.0.0.7").await;
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_for_the_same_key_is_the_same_peer() {
+    let client = trusting(TestCa::new("cluster").roots());
+    let (pin, own) = (PinnedKey::new(), TestCa::new("own"));
+    let key = KeyPair::generate().unwrap();
+    for day in [1, 2] {
+        let certificate = own.sign(&params(&["a"], now() - day * DAY, now() + day * DAY), &key);
+        let pair = crate::support::TestPair {
+            certificate,
+            key: key.serialize_pem(),
+            ..own.pair(&["a"])
+        };
+        connect(&pair.serve(), &pinned(&client, &pin), "10.0.0.7").await;
+    }
+}
+
+#[tokio::test]
+async fn an_authority_that_vouches_for_itself_can_be_pinned() {
+    let client = trusting(TestCa::new("cluster").roots());
+    let pin = PinnedKey::new();
+    let mut params = params(&["worker-1"], now() - DAY, now() + DAY);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let server = TestCa::new("own").issue(&params).serve();
+    connect(&server, &pinned(&client, &pin), "10.0.0.7").await;
+    assert!(pin.is_set());
+}
+
+#[tokio::test]
+async fn certificates_of_a_trusted_authority_are_judged_as_ever_and_never_pinned() {
+    let cluster = TestCa::new("cluster");
+    let client = trusting(cluster.roots());
+    let pin = PinnedKey::new();
+    let stolen = cluster.pair(&["worker-2"]).serve();
+    let refused = failure(&stolen, &pinned(&client, &pin), "10.0.0.7").await;
+    assert_eq!(refused.reason(), "tls-san");
+    let expired = cluster.issue(&params(&["worker-1"], now() - 2 * DAY, now() - DAY));
+    let refused = failure(&expired.serve(), &pinned(&client, &pin), "10.0.0.7").await;
+    assert_eq!(refused.reason(), "tls-expired");
+    // Keys of a trusted authority may change from day to day.
+    for _ in 0..2 {
+        let server = cluster.pair(&["worker-1"]).serve();
+        connect(&server, &pinned(&client, &pin), "10.0.0.7").await;
+        assert!(!pin.is_set());
+    }
+}

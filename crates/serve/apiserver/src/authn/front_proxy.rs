@@ -1,0 +1,234 @@
+//! What a front proxy says about the user, and who may say so.
+
+use std::collections::BTreeMap;
+
+use http::header::HeaderName;
+use http::{HeaderMap, HeaderValue};
+use kubevitals_tls::ClientAuthority;
+
+use crate::config::RequestHeaders;
+use crate::error::ApiServerError;
+use crate::review::UserInfo;
+
+/// The most that is taken of extras: headers are bounded already, their number is not.
+const MAX_EXTRAS: usize = 64;
+/// Headers that every front proxy of Kubernetes uses; removed even where others are configured.
+const USUAL: [&str; 3] = ["x-remote-user", "x-remote-uid", "x-remote-group"];
+const USUAL_PREFIX: &str = "x-remote-extra-";
+
+/// Who may speak for others, and in which headers.
+#[derive(Debug, Clone)]
+pub(crate) struct FrontProxy {
+    pub(super) authority: ClientAuthority,
+    pub(super) allowed_names: Vec<String>,
+    username: Vec<HeaderName>,
+    uid: Vec<HeaderName>,
+    group: Vec<HeaderName>,
+    /// In lower case, as all names of headers are here.
+    extra_prefix: Vec<String>,
+}
+
+impl FrontProxy {
+    pub(crate) fn new(
+        authority: ClientAuthority,
+        headers: &RequestHeaders,
+    ) -> Result<Self, ApiServerError> {
+        Ok(Self {
+            authority,
+            allowed_names: headers.allowed_names.clone(),
+            username: names(&headers.username)?,
+            uid: names(&headers.uid)?,
+            group: names(&headers.group)?,
+            extra_prefix: headers
+                .extra_prefix
+                .iter()
+                .map(|prefix| prefix.trim().to_ascii_lowercase())
+                .filter(|prefix| !prefix.is_empty())
+                .collect(),
+        })
+    }
+
+    /// Whom the headers name. Believe it only from the proxy.
+    pub(crate) fn claim(&self, headers: &HeaderMap) -> Option<UserInfo> {
+        let first = |names: &[HeaderName]| {
+            names
+                .iter()
+                .filter_map(|name| headers.get(name))
+                .map(text)
+                .find(|value| !value.is_empty())
+        };
+        let name = first(&self.username)?;
+        let groups = self
+            .group
+            .iter()
+            .flat_map(|name| headers.get_all(name))
+            .map(text)
+            .filter(|group| !group.is_empty())
+            .collect();
+        let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for prefix in &self.extra_prefix {
+            for (name, value) in headers {
+                if let Some(key) = name.as_str().strip_prefix(prefix.as_str())
+                    && (extra.len() < MAX_EXTRAS || extra.contains_key(key))
+                {
+                    extra.entry(unescaped(key)).or_default().push(text(value));
+                }
+            }
+        }
+        Some(UserInfo {
+            name,
+            uid: first(&self.uid).unwrap_or_default(),
+            groups,
+            extra,
+        })
+    }
+}
+
+/// Takes away all headers that name a user.
+pub(super) fn strip(headers: &mut HeaderMap, proxy: Option<&FrontProxy>) {
+    for name in USUAL {
+        headers.remove(name);
+    }
+    let prefixes = || {
+        let configured = proxy
+            .map(|proxy| proxy.extra_prefix.as_slice())
+            .unwrap_or_default();
+        configured.iter().map(String::as_str).chain([USUAL_PREFIX])
+    };
+    let extras: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| prefixes().any(|prefix| name.as_str().starts_with(prefix)))
+        .cloned()
+        .collect();
+    for name in extras {
+        headers.remove(name);
+    }
+    if let Some(proxy) = proxy {
+        for name in proxy.username.iter().chain(&proxy.uid).chain(&proxy.group) {
+            headers.remove(name);
+        }
+    }
+}
+
+fn names(given: &[String]) -> Result<Vec<HeaderName>, ApiServerError> {
+    given
+        .iter()
+        .map(|name| {
+            HeaderName::try_from(name.trim())
+                .map_err(|_| ApiServerError::HeaderName { name: name.clone() })
+        })
+        .collect()
+}
+
+fn text(value: &HeaderValue) -> String {
+    String::from_utf8_lossy(value.as_bytes()).into_owned()
+}
+
+/// Keys of extras are percent-encoded, as headers allow few letters.
+fn unescaped(key: &str) -> String {
+    let mut bytes = Vec::with_capacity(key.len());
+    let mut rest = key.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
+        let (Some(high), Some(low)) = (digit(), digit()) else {
+            return key.to_owned();
+        };
+        bytes.push(u8::try_from(high * 16 + low).unwrap_or_default());
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| key.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::SystemTime;
+
+    use kubevitals_tls::{PemSource, TrustRoots};
+
+    use super::*;
+
+    fn proxy(headers: &RequestHeaders) -> FrontProxy {
+        let own = rcgen::generate_simple_self_signed([String::from("ca")]).unwrap();
+        let source = PemSource::Inline {
+            label: "test",
+            pem: Arc::from(own.cert.pem().into_bytes()),
+        };
+        let roots = TrustRoots::load("test", vec![source], SystemTime::now()).unwrap();
+        FrontProxy::new(ClientAuthority::new(&roots).unwrap(), headers).unwrap()
+    }
+
+    fn headers(list: &[(&'static str, &'static str)]) -> HeaderMap {
+        list.iter()
+            .map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_static(value),
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_claim_is_read_as_go_reads_it() {
+        let claim = proxy(&RequestHeaders::default()).claim(&headers(&[
+            ("x-remote-user", "ada"),
+            ("x-remote-user", "eve"),
+            ("x-remote-group", "a"),
+            ("x-remote-group", "b"),
+            ("x-remote-extra-scopes", "one"),
+            ("x-remote-extra-scopes", "two"),
+            ("x-remote-extra-acme.com%2fproject", "x"),
+            ("x-remote-uid", "7"),
+        ]));
+        let claim = claim.unwrap();
+        assert_eq!(claim.name, "ada");
+        assert_eq!(claim.groups, ["a", "b"]);
+        assert_eq!(claim.extra["scopes"], ["one", "two"]);
+        assert_eq!(claim.extra["acme.com/project"], ["x"]);
+        assert_eq!(claim.uid, "", "not unless configured");
+        assert_eq!(
+            proxy(&RequestHeaders::default()).claim(&headers(&[("x-remote-group", "a")])),
+            None
+        );
+    }
+
+    #[test]
+    fn look_alikes_are_not_believed_and_all_are_taken_away() {
+        let own = RequestHeaders {
+            username: vec![String::from("X-My-User")],
+            uid: vec![String::from("X-My-Uid")],
+            extra_prefix: vec![String::from("X-My-Extra-")],
+            ..RequestHeaders::default()
+        };
+        let proxy = proxy(&own);
+        let mut all = headers(&[
+            ("x_remote_user", "eve"),
+            ("x-remote-user", "eve"),
+            ("x-remote-uid", "1"),
+            ("x-remote-extra-a", "1"),
+            ("x-my-extra-b", "1"),
+            ("x-my-uid", "1"),
+            ("x-my-user", ""),
+            ("accept", "*/*"),
+        ]);
+        assert_eq!(proxy.claim(&all), None);
+        strip(&mut all, Some(&proxy));
+        let mut left: Vec<&str> = all.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(
+            left,
+            ["accept", "x_remote_user"],
+            "an underscore makes it another header, which nobody reads"
+        );
+    }
+
+    #[test]
+    fn names_that_cannot_be_are_refused() {
+        assert!(names(&[String::from("a b")]).is_err());
+        assert!(names(&[String::new()]).is_err());
+    }
+}

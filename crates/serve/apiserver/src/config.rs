@@ -1,0 +1,270 @@
+//! What a server is told: everything is decided before a socket is opened.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubevitals_telemetry::{Health, LogHandle, SharedRegistry};
+use kubevitals_tls::{TlsPolicy, TrustRoots};
+
+use crate::certificate::ServingCertificate;
+use crate::metrics::ApiServerMetrics;
+use crate::resource::ApiGroup;
+use crate::review::{AuthenticationSource, Reviewer};
+
+/// How an API server shall be. The plain struct is the builder: start from [`ServerConfig::new`] and set what differs.
+pub struct ServerConfig {
+    /// Where to listen; port 0 takes a free one.
+    pub address: SocketAddr,
+    /// What it shows to clients.
+    pub certificate: ServingCertificate,
+    /// Versions and cipher suites of TLS.
+    pub tls: TlsPolicy,
+    /// Whether HTTP/2 is offered; clients that do not ask for it get HTTP/1.1 in any case.
+    pub http2: bool,
+    /// What `/openapi` documents are headed with, such as `Kubernetes metrics-server`.
+    pub title: String,
+    /// What `/version` says.
+    pub version: VersionInfo,
+    /// What is served.
+    pub groups: Vec<ApiGroup>,
+    /// Who asks.
+    pub authentication: AuthenticationConfig,
+    /// Who may.
+    pub authorization: AuthorizationConfig,
+    /// What it tells about itself.
+    pub telemetry: ServerTelemetry,
+    /// What it bears.
+    pub limits: Limits,
+}
+
+/// What `/version` says. Empty members are shown empty, as Kubernetes does.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VersionInfo {
+    /// Such as `1`.
+    pub major: String,
+    /// Such as `36`.
+    pub minor: String,
+    /// Such as `v0.1.0`; also the version of `/openapi` documents.
+    pub git_version: String,
+    /// The commit it was built from.
+    pub git_commit: String,
+    /// `clean` or `dirty`.
+    pub git_tree_state: String,
+    /// RFC 3339.
+    pub build_date: String,
+    /// What clients call the compiler's version; ours is that of Rust.
+    pub go_version: String,
+    /// Such as `rustc`.
+    pub compiler: String,
+    /// Such as `linux/amd64`.
+    pub platform: String,
+}
+
+/// How to find out who asks. The order is that of Kubernetes: the front proxy's word, a client certificate, a bearer
+/// token, and else nobody (`system:anonymous`).
+pub struct AuthenticationConfig {
+    /// Whom to ask about bearer tokens; without it every token is refused.
+    pub tokens: Option<Arc<dyn Reviewer>>,
+    /// How long an answer about a token holds.
+    pub token_ttl: Duration,
+    /// Who signs client certificates (`--client-ca-file`). If `None`, [`AuthenticationConfig::lookup`] finds out.
+    pub client_ca: Option<Arc<TrustRoots>>,
+    /// The front proxy (`--requestheader-*`). If `None`, [`AuthenticationConfig::lookup`] finds out.
+    pub front_proxy: Option<FrontProxyConfig>,
+    /// Where to look for what is not given above (`--authentication-skip-lookup` is `None`).
+    pub lookup: Option<Lookup>,
+    /// Whether who shows nothing is `system:anonymous`; otherwise such requests are refused.
+    pub anonymous: bool,
+}
+
+/// Who may speak for others, and in which headers.
+#[derive(Debug, Clone)]
+pub struct FrontProxyConfig {
+    /// Who signs its certificate.
+    pub ca: Arc<TrustRoots>,
+    /// What it says in which header.
+    pub headers: RequestHeaders,
+}
+
+/// The headers in which a front proxy names the user. Names are matched without regard to case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestHeaders {
+    /// `--requestheader-username-headers`.
+    pub username: Vec<String>,
+    /// `--requestheader-uid-headers`; none by default, as in Kubernetes.
+    pub uid: Vec<String>,
+    /// `--requestheader-group-headers`.
+    pub group: Vec<String>,
+    /// `--requestheader-extra-headers-prefix`.
+    pub extra_prefix: Vec<String>,
+    /// Common names that the certificate may have (`--requestheader-allowed-names`); empty allows any.
+    pub allowed_names: Vec<String>,
+}
+
+/// Looks for client CA and front proxy in the ConfigMap `kube-system/extension-apiserver-authentication`, again and again.
+///
+/// It needs `get` on that one ConfigMap, which the Role `extension-apiserver-authentication-reader` grants.
+pub struct Lookup {
+    /// Who reads it.
+    pub source: Arc<dyn AuthenticationSource>,
+    /// How often it is read; failures are tried again sooner, and keep what was found before.
+    pub every: Duration,
+    /// Whether to serve without (`--authentication-tolerate-lookup-failure`): everybody without a token is anonymous then.
+    /// Otherwise requests that nobody else vouches for are answered with 503 until the first success.
+    pub tolerate_failure: bool,
+}
+
+/// How to find out who may do what.
+pub struct AuthorizationConfig {
+    /// Whom to ask.
+    pub access: Arc<dyn Reviewer>,
+    /// How long a yes holds.
+    pub allowed_ttl: Duration,
+    /// How long a no holds.
+    pub denied_ttl: Duration,
+    /// Paths that everybody may read, with a trailing `*` for all that begin so.
+    pub always_allow_paths: Vec<String>,
+    /// Groups that may do everything.
+    pub always_allow_groups: Vec<String>,
+}
+
+/// What a server tells about itself.
+pub struct ServerTelemetry {
+    /// The checks behind `/livez`, `/readyz` and `/healthz`.
+    pub health: Health,
+    /// The metrics behind `/metrics`.
+    pub registry: SharedRegistry,
+    /// What the server counts, registered in `registry`.
+    pub metrics: ApiServerMetrics,
+    /// The filter behind `/debug/flags/v`; without it the route is not found.
+    pub logs: Option<LogHandle>,
+    /// Whether `/debug/pprof/profile` answers; needs the feature `pprof`.
+    pub profiling: bool,
+}
+
+/// What a server bears. Zero connections, streams or requests mean one.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Open connections; further ones wait, and idle ones are asked to leave.
+    pub connections: usize,
+    /// Requests at once on one HTTP/2 connection (`--http2-max-streams-per-connection`).
+    pub streams_per_connection: u32,
+    /// The most bytes of a request's head.
+    pub header_bytes: u32,
+    /// For the TLS handshake.
+    pub handshake_timeout: Duration,
+    /// For the head of a request.
+    pub header_timeout: Duration,
+    /// Until a connection without requests is closed.
+    pub idle_timeout: Duration,
+    /// For a request other than a watch, its answer included (`--request-timeout`).
+    pub request_timeout: Duration,
+    /// The least time that a watch without `timeoutSeconds` lasts (`--min-request-timeout`); the most is twice as long.
+    pub min_watch_timeout: Duration,
+    /// Requests at once, watches aside (`--max-requests-inflight`).
+    pub in_flight: usize,
+    /// Watches at once.
+    pub watches: usize,
+    /// The most bytes of JSON that are made into YAML.
+    pub yaml_bytes: usize,
+    /// From the shutdown until what is still busy is cut.
+    pub drain_timeout: Duration,
+}
+
+impl ServerConfig {
+    /// A server without groups, with the usual limits, HTTP/2 and default TLS.
+    pub fn new(
+        address: SocketAddr,
+        certificate: ServingCertificate,
+        authentication: AuthenticationConfig,
+        authorization: AuthorizationConfig,
+        telemetry: ServerTelemetry,
+    ) -> Self {
+        Self {
+            address,
+            certificate,
+            tls: TlsPolicy::default(),
+            http2: true,
+            title: String::from("Kubernetes API"),
+            version: VersionInfo::default(),
+            groups: Vec::new(),
+            authentication,
+            authorization,
+            telemetry,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl AuthenticationConfig {
+    /// Everything by the one reviewer, looked up in the cluster.
+    pub fn delegated<R: Reviewer + AuthenticationSource>(reviewer: &Arc<R>) -> Self {
+        let tokens: Arc<dyn Reviewer> = Arc::<R>::clone(reviewer);
+        let source: Arc<dyn AuthenticationSource> = Arc::<R>::clone(reviewer);
+        Self {
+            tokens: Some(tokens),
+            token_ttl: Duration::from_secs(10),
+            client_ca: None,
+            front_proxy: None,
+            lookup: Some(Lookup::new(source)),
+            anonymous: true,
+        }
+    }
+}
+
+impl Lookup {
+    /// Every ten seconds, and not without.
+    pub fn new(source: Arc<dyn AuthenticationSource>) -> Self {
+        Self {
+            source,
+            every: Duration::from_secs(10),
+            tolerate_failure: false,
+        }
+    }
+}
+
+impl AuthorizationConfig {
+    /// As Kubernetes does by default: ten seconds, health for everybody, `system:masters` everything.
+    pub fn delegated(access: Arc<dyn Reviewer>) -> Self {
+        Self {
+            access,
+            allowed_ttl: Duration::from_secs(10),
+            denied_ttl: Duration::from_secs(10),
+            always_allow_paths: ["/healthz", "/readyz", "/livez"].map(str::to_owned).into(),
+            always_allow_groups: vec![String::from("system:masters")],
+        }
+    }
+}
+
+impl Default for RequestHeaders {
+    fn default() -> Self {
+        Self {
+            username: vec![String::from("x-remote-user")],
+            uid: Vec::new(),
+            group: vec![String::from("x-remote-group")],
+            extra_prefix: vec![String::from("x-remote-extra-")],
+            allowed_names: Vec::new(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            streams_per_connection: 100,
+            header_bytes: 64 * 1024,
+            handshake_timeout: Duration::from_secs(10),
+            header_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(90),
+            request_timeout: Duration::from_mins(1),
+            min_watch_timeout: Duration::from_mins(30),
+            in_flight: 400,
+            watches: 1000,
+            yaml_bytes: 4 * 1024 * 1024,
+            drain_timeout: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Health, metrics, the log level and profiles.
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, Method, Response, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
+use kubevitals_telemetry::exposition::Format;
+use kubevitals_telemetry::{LogFilter, Probe};
+
+use super::Handler;
+use crate::body::Body;
+use crate::query::Query;
+use crate::status::Failure;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+impl Handler {
+    /// `rest` is empty, or `/` and the name of a check; `None` if there is no such check.
+    pub(super) fn probe(
+        &self,
+        probe: Probe,
+        rest: &str,
+        query: Option<&str>,
+    ) -> Option<Response<Body>> {
+        if !rest.is_empty() {
+            let verdict = self.health.report_one(probe, rest.strip_prefix('/')?)?;
+            return Some(match verdict.reason() {
+                None => plain(StatusCode::OK, "ok"),
+                Some(reason) => plain(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    format!("internal server error: {reason}\n"),
+                ),
+            });
+        }
+        let query = Query::new(query);
+        let excluded: Vec<String> = query
+            .all("exclude")
+            .map(std::borrow::Cow::into_owned)
+            .collect();
+        let report = self.health.report(probe, &excluded);
+        let status = if report.passed() {
+            StatusCode::OK
+        } else {
+            StatusCode::INTERNAL_SERVER_ERROR
+        };
+        Some(plain(status, report.body(query.first("verbose").is_some())))
+    }
+
+    pub(super) fn metrics_text(&self, headers: &HeaderMap) -> Result<Response<Body>, Failure> {
+        let format = Format::negotiate(headers);
+        let text = self.registry.encode(format).map_err(|error| {
+            tracing::error!(%error, "metrics could not be encoded");
+            Failure::internal("metrics could not be encoded")
+        })?;
+        let mut response = Response::new(Body::full(text));
+        response.headers_mut().insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static(format.content_type()),
+        );
+        Ok(response)
+    }
+
+    /// Kubernetes' way to set the verbosity: `PUT` of a number. A whole filter is taken too.
+    pub(super) async fn log_level<B>(
+        &self,
+        method: &Method,
+        body: B,
+    ) -> Result<Response<Body>, Failure>
+    where
+        B: http_body::Body<Data = Bytes> + Send,
+        B::Error: std::error::Error + Send + Sync + 'static,
+    {
+        let Some(logs) = &self.logs else {
+            return Err(Failure::no_such_path());
+        };
+        if *method == Method::GET {
+            return Ok(plain(StatusCode::OK, format!("{}\n", logs.filter())));
+        }
+        if *method != Method::PUT {
+            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "unsupported http method\n");
+            response
+                .headers_mut()
+                .insert(ALLOW, HeaderValue::from_static("GET, PUT"));
+            return Ok(response);
+        }
+        #[expect(clippy::disallowed_methods, reason = "the body is limited right here")]
+        let body = Limited::new(body, LogFilter::MAX_LENGTH)
+            .collect()
+            .await
+            .map_err(|error| Failure::bad_request(format!("the body could not be read: {error}")))?
+            .to_bytes();
+        let wanted = str::from_utf8(&body)
+            .map_err(|_| Failure::bad_request("the body is not UTF-8"))?
+            .trim();
+        let filter = match wanted.parse::<u8>() {
+            Ok(0..=3) => "info",
+            Ok(4..=5) => "debug",
+            Ok(_) => "trace",
+            Err(_) => wanted,
+        };
+        filter
+            .parse::<LogFilter>()
+            .and_then(|filter| logs.set(&filter))
+            .map_err(|error| {
+                Failure::bad_request(format!("{error}; the filter stays {}", logs.filter()))
+            })?;
+        Ok(plain(
+            StatusCode::OK,
+            format!("successfully set klog.logging.verbosity to {wanted}"),
+        ))
+    }
+
+    #[cfg(not(feature = "pprof"))]
+    #[expect(clippy::unused_async, reason = "the form with a profiler waits")]
+    pub(super) async fn profile(
+        &self,
+        _rest: &str,
+        _query: Option<&str>,
+    ) -> Result<Response<Body>, Failure> {
+        Ok(plain(
+            StatusCode::NOT_FOUND,
+            "this program was built without the feature `pprof`; take one that was built with it\n",
+        ))
+    }
+
+    #[cfg(feature = "pprof")]
+    pub(super) async fn profile(
+        &self,
+        rest: &str,
+        query: Option<&str>,
+    ) -> Result<Response<Body>, Failure> {
+        use kubevitals_telemetry::profile::{ProfileError, parse_seconds};
+
+        let Some(profiler) = &self.profiler else {
+            return Ok(plain(StatusCode::NOT_FOUND, "profiles are switched off\n"));
+        };
+        match rest {
+            "" | "/" => {
+                return Ok(plain(
+                    StatusCode::OK,
+                    "profile   a CPU profile, ?seconds=30\n",
+                ));
+            }
+            "/profile" => {}
+            _ => {
+                return Ok(plain(
+                    StatusCode::NOT_FOUND,
+                    "no such profile; there is `profile` only\n",
+                ));
+            }
+        }
+        let seconds = Query::new(query).first("seconds");
+        let taken = match parse_seconds(seconds.as_deref()) {
+            // What takes as long as a request may would never be answered.
+            Ok(duration) if duration >= self.limits.request_timeout => {
+                Err(ProfileError::BadSeconds)
+            }
+            Ok(duration) => profiler.cpu(duration).await,
+            Err(error) => Err(error),
+        };
+        match taken {
+            Ok(profile) => {
+                let mut response = Response::new(Body::full(profile));
+                let kind = HeaderValue::from_static("application/octet-stream");
+                response.headers_mut().insert(CONTENT_TYPE, kind);
+                Ok(response)
+            }
+            Err(error @ ProfileError::BadSeconds) => Err(Failure::bad_request(error.to_string())),
+            Err(error @ ProfileError::Busy) => Err(Failure::too_many(error.to_string(), 10)),
+            Err(error) => Err(Failure::internal(error.to_string())),
+        }
+    }
+}
+
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Body::full(text));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(TEXT));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}

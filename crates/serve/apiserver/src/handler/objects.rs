@@ -1,0 +1,171 @@
+//! Objects, lists and watches: from the path to the resource, and from what it writes to what the client reads.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
+use http::request::Parts;
+use http::{Method, Response};
+use http_body_util::{BodyExt as _, Limited};
+
+use super::{Answer, Handler};
+use crate::body::Body;
+use crate::convert::gzip::{self, Peeked};
+use crate::convert::pretty_json::Indenter;
+use crate::convert::yaml;
+use crate::negotiate::{Choice, MediaType, Wanted, accepts_gzip, object};
+use crate::query::Query;
+use crate::request_info::{RequestInfo, ResourceTarget};
+use crate::resource::{GetRequest, ListRequest, WatchRequest};
+use crate::status::Failure;
+
+impl Handler {
+    pub(super) async fn resource(
+        &self,
+        head: &Parts,
+        info: &RequestInfo,
+        target: &ResourceTarget,
+        accept: &str,
+        pretty: bool,
+    ) -> Result<Answer, Failure> {
+        let found = self
+            .catalog
+            .resource(target)
+            .ok_or_else(Failure::no_such_path)?;
+        if head.method != Method::GET {
+            return Err(Failure::method_not_allowed("GET"));
+        }
+        let refused = |refusal| Failure::refused(refusal, info);
+        let facts = found.resource.facts();
+        let query = Query::new(head.uri.query());
+        if target.parts == 2 {
+            let choice = object(accept, Wanted::Object, &query)?;
+            let request = GetRequest {
+                version: found.version,
+                namespace: &target.namespace,
+                name: &target.name,
+                form: choice.form(),
+            };
+            let body = found.resource.get(&request).map_err(refused)?;
+            return self.written(head, body, choice, pretty).await;
+        }
+        let is_watch = info.verb == "watch";
+        if is_watch && !facts.watchable {
+            return Err(Failure::not_watchable(found.group, facts.plural));
+        }
+        let wanted = if is_watch {
+            Wanted::Watch
+        } else {
+            Wanted::List
+        };
+        let choice = object(accept, wanted, &query)?;
+        let options = query.list_options(facts)?;
+        let list = ListRequest {
+            version: found.version,
+            namespace: Some(target.namespace.as_str()).filter(|namespace| !namespace.is_empty()),
+            labels: &options.labels,
+            fields: &options.fields,
+            form: choice.form(),
+        };
+        if !is_watch {
+            let body = found.resource.list(&list).map_err(refused)?;
+            return self.written(head, body, choice, pretty).await;
+        }
+        let timeout = options.timeout.unwrap_or_else(|| self.watch_timeout());
+        let request = WatchRequest {
+            list,
+            resource_version: &options.resource_version,
+            timeout,
+            allow_bookmarks: options.allow_bookmarks,
+            send_initial_events: options.send_initial_events,
+        };
+        let body = found.resource.watch(&request).map_err(refused)?;
+        let kind = match choice.media {
+            MediaType::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+            MediaType::Json | MediaType::Yaml => "application/json",
+        };
+        Ok(Answer {
+            response: typed(body, kind),
+            watch: Some(timeout),
+        })
+    }
+
+    /// Between once and twice the least time, so that not all watches end at once.
+    fn watch_timeout(&self) -> Duration {
+        let least = self.limits.min_watch_timeout;
+        let mut random = [0_u8; 2];
+        let random = match aws_lc_rs::rand::fill(&mut random) {
+            Ok(()) => u32::from(u16::from_be_bytes(random)),
+            Err(_) => 0,
+        };
+        least + least * random / 65_536
+    }
+
+    /// What the client reads of what a resource wrote.
+    async fn written(
+        &self,
+        head: &Parts,
+        body: Body,
+        choice: Choice,
+        pretty: bool,
+    ) -> Result<Answer, Failure> {
+        let body = match choice.media {
+            MediaType::Yaml => self.yaml(body).await?,
+            MediaType::Json if pretty || choice.pretty => indented(body),
+            MediaType::Json | MediaType::Protobuf => body,
+        };
+        let mut compressed = false;
+        let body = if accepts_gzip(&head.headers) {
+            match gzip::peek(body)
+                .await
+                .map_err(|error| Failure::internal(error.to_string()))?
+            {
+                Peeked::Small(body) => body,
+                Peeked::Large(body) => {
+                    compressed = true;
+                    gzip::compress(body)
+                }
+            }
+        } else {
+            body
+        };
+        let mut response = typed(body, choice.media.content_type());
+        if compressed {
+            let headers = response.headers_mut();
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+        }
+        Ok(Answer::plain(response))
+    }
+
+    /// YAML needs the whole tree, to sort its keys: bounded in size, and few at a time.
+    async fn yaml(&self, body: Body) -> Result<Body, Failure> {
+        // The semaphore is never closed.
+        let _turn = self.yaml.acquire().await;
+        let limit = self.limits.yaml_bytes;
+        #[expect(clippy::disallowed_methods, reason = "the body is limited right here")]
+        let json = Limited::new(body, limit).collect().await.map_err(|_| {
+            Failure::wrong_shape(format!(
+                "the answer is larger than {limit} bytes, too large for application/yaml: ask for application/json"
+            ))
+        })?;
+        let yaml = yaml::from_json(&json.to_bytes()).map_err(|error| {
+            tracing::error!(%error, "a resource wrote what is no JSON");
+            Failure::internal("the answer could not be written as YAML")
+        })?;
+        Ok(Body::full(yaml))
+    }
+}
+
+fn typed(body: Body, kind: &'static str) -> Response<Body> {
+    let mut response = Response::new(body);
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+fn indented(body: Body) -> Body {
+    let mut indenter = Indenter::default();
+    Body::fallible(gzip::pieces_of(body).map(move |piece| piece.map(|piece| indenter.push(&piece))))
+}

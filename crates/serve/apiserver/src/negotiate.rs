@@ -1,0 +1,306 @@
+//! Content negotiation, by the rules of the Kubernetes API server: where these differ from those of HTTP, clients rely on
+//! Kubernetes'.
+
+mod accept;
+
+use http::HeaderMap;
+use http::header::{ACCEPT, ACCEPT_ENCODING, USER_AGENT};
+
+pub use self::accept::{MediaRange, parse_accept};
+use crate::query::Query;
+use crate::resource::{Encoding, Form, IncludeObject, Shape};
+use crate::status::Failure;
+
+/// Kubernetes' protobuf.
+pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+const OBJECTS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const STREAMS: &str =
+    "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+const DOCUMENTS: &str = "application/json, application/yaml";
+
+/// What an answer can be written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MediaType {
+    /// `application/json`.
+    Json,
+    /// `application/yaml`.
+    Yaml,
+    /// `application/vnd.kubernetes.protobuf`.
+    Protobuf,
+}
+
+/// What is asked for with an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Object,
+    List,
+    Watch,
+}
+
+/// What a discovery document is shown as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DiscoveryForm {
+    Legacy(MediaType),
+    /// `APIGroupDiscoveryList` in this version of `apidiscovery.k8s.io`.
+    Aggregated(&'static str),
+}
+
+/// What was chosen for an object, a list or a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) media: MediaType,
+    pub(crate) shape: Shape,
+    pub(crate) pretty: bool,
+}
+
+/// A conversion that is asked for by the parameters `as`, `g` and `v`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Conversion<'a> {
+    kind: &'a str,
+    group: &'a str,
+    version: &'a str,
+}
+
+impl MediaType {
+    const fn subtype(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Yaml => "yaml",
+            Self::Protobuf => "vnd.kubernetes.protobuf",
+        }
+    }
+}
+
+impl Choice {
+    /// What a resource is asked for.
+    pub(crate) const fn form(&self) -> Form {
+        let encoding = match self.media {
+            MediaType::Protobuf => Encoding::Protobuf,
+            MediaType::Json | MediaType::Yaml => Encoding::Json,
+        };
+        Form {
+            encoding,
+            shape: self.shape,
+        }
+    }
+}
+
+/// What the `Accept` header says; Kubernetes reads the first alone.
+pub(crate) fn accept_of(headers: &HeaderMap) -> String {
+    headers
+        .get(ACCEPT)
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        .unwrap_or_default()
+}
+
+/// Chooses for an object, a list or a watch.
+pub(crate) fn object(accept: &str, wanted: Wanted, query: &Query<'_>) -> Result<Choice, Failure> {
+    let offers = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
+    let chosen = choose(accept, &offers, |media, range| {
+        if range.parameter("stream").is_some_and(|stream| {
+            !stream.is_empty() && (stream != "watch" || media == MediaType::Yaml)
+        }) || range
+            .parameter("sv")
+            .is_some_and(|version| !version.is_empty())
+        {
+            return None;
+        }
+        let pretty = range.parameter("pretty") == Some("1");
+        let Some(conversion) = Conversion::of(range) else {
+            return Some((media, Shape::Object, pretty, ""));
+        };
+        conversion
+            .shape()
+            .map(|shape| (media, shape, pretty, conversion_kind(conversion.kind)))
+    });
+    let (media, mut shape, pretty, kind) = match chosen {
+        Ok(chosen) => chosen,
+        Err(Unmet::MediaType) => {
+            return Err(match wanted {
+                Wanted::Object => Failure::not_acceptable(OBJECTS),
+                Wanted::List | Wanted::Watch => {
+                    Failure::not_acceptable(&format!("{OBJECTS}, {STREAMS}"))
+                }
+            });
+        }
+        Err(Unmet::Parameters) if wanted == Wanted::Watch => {
+            return Err(Failure::only_accepted(STREAMS));
+        }
+        Err(Unmet::Parameters) => return Err(Failure::only_accepted(OBJECTS)),
+    };
+    match (wanted, kind) {
+        (Wanted::Watch, _) if media == MediaType::Yaml => {
+            return Err(Failure::only_accepted(STREAMS));
+        }
+        (Wanted::List, "PartialObjectMetadata") => {
+            return Err(Failure::wrong_shape(
+                "you requested PartialObjectMetadata, but the requested object is a list",
+            ));
+        }
+        (Wanted::Object | Wanted::Watch, "PartialObjectMetadataList") => {
+            return Err(Failure::wrong_shape(
+                "you requested PartialObjectMetadataList, but the requested object is not a list",
+            ));
+        }
+        _ => {}
+    }
+    if let Shape::Table { include, .. } = &mut shape {
+        *include = query.include_object()?;
+    }
+    Ok(Choice {
+        media,
+        shape,
+        pretty,
+    })
+}
+
+/// Chooses for a document of the kit's own: discovery of one group or version, `/version`.
+pub(crate) fn document(accept: &str) -> Result<MediaType, Failure> {
+    choose(
+        accept,
+        &[MediaType::Json, MediaType::Yaml],
+        |media, range| Conversion::of(range).is_none().then_some(media),
+    )
+    .map_err(refuse_document)
+}
+
+/// Chooses for `/apis`.
+pub(crate) fn discovery(accept: &str) -> Result<DiscoveryForm, Failure> {
+    choose(
+        accept,
+        &[MediaType::Json, MediaType::Yaml],
+        |media, range| {
+            let Some(conversion) = Conversion::of(range) else {
+                return Some(DiscoveryForm::Legacy(media));
+            };
+            match (conversion.kind, conversion.group, conversion.version) {
+                ("APIGroupDiscoveryList", "apidiscovery.k8s.io", version)
+                    if media == MediaType::Json =>
+                {
+                    ["v2", "v2beta1"]
+                        .into_iter()
+                        .find(|known| *known == version)
+                        .map(DiscoveryForm::Aggregated)
+                }
+                _ => None,
+            }
+        },
+    )
+    .map_err(refuse_document)
+}
+
+/// Chooses for a refusal, which must go out in something.
+pub(crate) fn refusal(accept: &str) -> MediaType {
+    let offers = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
+    choose(accept, &offers, |media, range| {
+        Conversion::of(range).is_none().then_some(media)
+    })
+    .unwrap_or(MediaType::Json)
+}
+
+/// Whether to indent: those do who say so, and people's programs.
+pub(crate) fn wants_pretty(headers: &HeaderMap, query: &Query<'_>) -> bool {
+    query.pretty().unwrap_or_else(|| {
+        headers.get(USER_AGENT).is_some_and(|agent| {
+            [b"curl".as_slice(), b"Wget", b"Mozilla/5.0"]
+                .iter()
+                .any(|tool| agent.as_bytes().starts_with(tool))
+        })
+    })
+}
+
+/// Whether gzip may be sent. Kubernetes reads no weights here.
+pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
+    headers
+        .get(ACCEPT_ENCODING)
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|value| value.split(',').any(|token| token.trim() == "gzip"))
+}
+
+/// What is wrong with an `Accept`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unmet {
+    /// No media type of it is offered.
+    MediaType,
+    /// One is, but not with these parameters.
+    Parameters,
+}
+
+/// The first range, in the order of preference, that an offer can meet.
+fn choose<T>(
+    accept: &str,
+    offers: &[MediaType],
+    meet: impl Fn(MediaType, &MediaRange<'_>) -> Option<T>,
+) -> Result<T, Unmet> {
+    let accept = if accept.trim().is_empty() {
+        "*/*"
+    } else {
+        accept
+    };
+    let mut unmet = Unmet::MediaType;
+    for range in parse_accept(accept) {
+        for offer in offers {
+            if !range.matches("application", offer.subtype()) {
+                continue;
+            }
+            unmet = Unmet::Parameters;
+            if let Some(met) = meet(*offer, &range) {
+                return Ok(met);
+            }
+        }
+    }
+    Err(unmet)
+}
+
+fn refuse_document(unmet: Unmet) -> Failure {
+    match unmet {
+        Unmet::MediaType => Failure::not_acceptable(DOCUMENTS),
+        Unmet::Parameters => Failure::only_accepted(DOCUMENTS),
+    }
+}
+
+impl<'a> Conversion<'a> {
+    fn of(range: &MediaRange<'a>) -> Option<Self> {
+        let (kind, group, version) = (
+            range.parameter("as"),
+            range.parameter("g"),
+            range.parameter("v"),
+        );
+        if kind.is_none() && group.is_none() && version.is_none() {
+            return None;
+        }
+        Some(Self {
+            kind: kind.unwrap_or_default(),
+            group: group.unwrap_or_default(),
+            version: version.unwrap_or_default(),
+        })
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        let version = ["v1", "v1beta1"]
+            .into_iter()
+            .find(|known| *known == self.version)?;
+        match (self.kind, self.group) {
+            ("Table", "meta.k8s.io") => Some(Shape::Table {
+                version,
+                include: IncludeObject::Metadata,
+            }),
+            ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io") => {
+                Some(Shape::Metadata { version })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn conversion_kind(kind: &str) -> &'static str {
+    match kind {
+        "PartialObjectMetadata" => "PartialObjectMetadata",
+        "PartialObjectMetadataList" => "PartialObjectMetadataList",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests;

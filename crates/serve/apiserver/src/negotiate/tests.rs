@@ -1,0 +1,133 @@
+use super::*;
+
+fn ask(accept: &str, wanted: Wanted) -> Result<(MediaType, Shape), String> {
+    object(accept, wanted, &Query::new(None))
+        .map(|choice| (choice.media, choice.shape))
+        .map_err(|failure| format!("{failure:?}"))
+}
+
+const TABLE: Shape = Shape::Table {
+    version: "v1",
+    include: IncludeObject::Metadata,
+};
+
+#[test]
+fn the_first_form_that_is_served_is_chosen() {
+    let cases = [
+        ("", MediaType::Json, Shape::Object),
+        ("*/*", MediaType::Json, Shape::Object),
+        ("application/*", MediaType::Json, Shape::Object),
+        ("application/yaml", MediaType::Yaml, Shape::Object),
+        (
+            "application/vnd.kubernetes.protobuf, */*",
+            MediaType::Protobuf,
+            Shape::Object,
+        ),
+        (
+            "application/vnd.kubernetes.protobuf,application/json",
+            MediaType::Protobuf,
+            Shape::Object,
+        ),
+        (
+            "application/json;q=0.1,application/yaml;q=0.2",
+            MediaType::Yaml,
+            Shape::Object,
+        ),
+        (
+            "text/html,application/xml;q=0.9,*/*;q=0.8",
+            MediaType::Json,
+            Shape::Object,
+        ),
+        (
+            "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+            MediaType::Json,
+            TABLE,
+        ),
+        (
+            "application/json;as=Table;v=v9;g=meta.k8s.io,application/json",
+            MediaType::Json,
+            Shape::Object,
+        ),
+        (
+            "application/json;as=Foo;v=v1;g=meta.k8s.io,application/yaml",
+            MediaType::Yaml,
+            Shape::Object,
+        ),
+        (
+            "application/cbor,application/json",
+            MediaType::Json,
+            Shape::Object,
+        ),
+        (
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1",
+            MediaType::Protobuf,
+            Shape::Metadata { version: "v1beta1" },
+        ),
+    ];
+    for (accept, media, shape) in cases {
+        assert_eq!(ask(accept, Wanted::List), Ok((media, shape)), "{accept}");
+    }
+}
+
+#[test]
+fn what_cannot_be_met_is_refused_in_the_servers_words() {
+    let message = |accept, wanted| ask(accept, wanted).unwrap_err();
+    assert!(message("text/html", Wanted::List).contains(
+        "406: Not Acceptable\\n\\nAvailable representations: application/json, application/yaml, \
+         application/vnd.kubernetes.protobuf, application/json;stream=watch, \
+         application/vnd.kubernetes.protobuf;stream=watch"
+    ));
+    assert!(
+        message("application/json;as=Foo;g=meta.k8s.io;v=v1", Wanted::List).contains(
+            "only the following media types are accepted: application/json, application/yaml, \
+         application/vnd.kubernetes.protobuf"
+        )
+    );
+    assert!(message("application/yaml", Wanted::Watch).contains("application/json;stream=watch"));
+    let metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+    assert!(message(metadata, Wanted::List).contains("is a list"));
+    assert!(ask(metadata, Wanted::Object).is_ok());
+    assert!(ask(metadata, Wanted::Watch).is_ok());
+}
+
+#[test]
+fn watches_are_asked_for_in_all_their_spellings() {
+    for accept in [
+        "application/json;stream=watch",
+        "application/vnd.kubernetes.protobuf;stream=watch",
+        "application/vnd.kubernetes.protobuf;type=watch",
+        "application/vnd.kubernetes.protobuf;stream=watch,application/json",
+    ] {
+        assert!(ask(accept, Wanted::Watch).is_ok(), "{accept}");
+    }
+    assert!(ask("application/json;stream=other", Wanted::Watch).is_err());
+}
+
+#[test]
+fn discovery_falls_back() {
+    let v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let v2beta1 = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+    let all = format!("{v2},{v2beta1},application/json");
+    assert_eq!(discovery(&all), Ok(DiscoveryForm::Aggregated("v2")));
+    let newer = all.replace("v=v2;", "v=v3;");
+    assert_eq!(discovery(&newer), Ok(DiscoveryForm::Aggregated("v2beta1")));
+    assert_eq!(discovery(""), Ok(DiscoveryForm::Legacy(MediaType::Json)));
+    assert_eq!(
+        discovery("application/yaml"),
+        Ok(DiscoveryForm::Legacy(MediaType::Yaml))
+    );
+    assert!(discovery("text/html").is_err());
+}
+
+#[test]
+fn refusals_go_out_in_what_can_be_read() {
+    assert_eq!(
+        refusal("application/vnd.kubernetes.protobuf"),
+        MediaType::Protobuf
+    );
+    assert_eq!(refusal("text/html"), MediaType::Json);
+    assert_eq!(
+        refusal("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1"),
+        MediaType::Json
+    );
+}

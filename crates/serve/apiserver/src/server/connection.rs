@@ -1,0 +1,306 @@
+//! One connection, from the handshake to its end.
+//!
+//! hyper has one timer for the head of a request and for the rest between two; the first must be short, since slow heads
+//! are an attack, the second long, since the aggregation layer comes back. So a watchdog keeps the time here.
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use rustls_pki_types::CertificateDer;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::Sleep;
+use tokio_rustls::TlsAcceptor;
+
+use super::activity::{Activity, Overdue};
+use crate::authn::Peer;
+use crate::config::Limits;
+use crate::handler::{Connection, Handler};
+use crate::metrics::ApiServerMetrics;
+
+/// The least that hyper takes for a head.
+const LEAST_HEADER_BYTES: u32 = 8 * 1024;
+/// Less than this may be a ping.
+const LEAST_PROGRESS: usize = 1024;
+/// How often the other side of a quiet HTTP/2 connection is asked whether it is there, and how long it may think.
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// What a connection must keep to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) header_bytes: u32,
+    pub(super) streams: u32,
+    pub(super) handshake_timeout: Duration,
+    pub(super) header_timeout: Duration,
+    pub(super) idle_timeout: Duration,
+    pub(super) request_timeout: Duration,
+}
+
+/// What connections are asked to do.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Closing {
+    /// How often those that rest were asked to leave.
+    room: u64,
+    /// Whether all are.
+    draining: bool,
+}
+
+/// A stream that tells when bytes have come.
+struct NotingStream<S> {
+    inner: S,
+    connection: Arc<Connection>,
+}
+
+/// Tells when something has taken too long.
+struct Watchdog {
+    connection: Arc<Connection>,
+    terms: Terms,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Terms {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            header_bytes: limits.header_bytes.max(LEAST_HEADER_BYTES),
+            streams: limits.streams_per_connection.max(1),
+            handshake_timeout: limits.handshake_timeout,
+            header_timeout: limits.header_timeout,
+            idle_timeout: limits.idle_timeout,
+            request_timeout: limits.request_timeout,
+        }
+    }
+}
+
+impl Closing {
+    pub(super) fn make_room(&mut self) {
+        self.room = self.room.wrapping_add(1);
+    }
+
+    pub(super) fn drain(&mut self) {
+        self.draining = true;
+    }
+}
+
+/// Shakes hands and serves.
+pub(super) async fn accept(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    handler: Arc<Handler>,
+    terms: Terms,
+    closing: watch::Receiver<Closing>,
+    metrics: ApiServerMetrics,
+) {
+    let stream = match tokio::time::timeout(terms.handshake_timeout, acceptor.accept(stream)).await
+    {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            metrics.handshake_failed("failed");
+            tracing::debug!(%error, "a TLS handshake failed");
+            return;
+        }
+        Err(_elapsed) => {
+            metrics.handshake_failed("timeout");
+            return;
+        }
+    };
+    let (_, session) = stream.get_ref();
+    let is_http2 = session.alpn_protocol() == Some(b"h2");
+    let chain: Vec<CertificateDer<'static>> = session
+        .peer_certificates()
+        .map(|chain| chain.iter().map(|der| der.clone().into_owned()).collect())
+        .unwrap_or_default();
+    serve(stream, &chain, is_http2, handler, terms, closing).await;
+}
+
+/// Serves one connection until it ends by itself, by a timeout, or because it is asked to.
+pub(super) async fn serve<S>(
+    stream: S,
+    chain: &[CertificateDer<'_>],
+    is_http2: bool,
+    handler: Arc<Handler>,
+    terms: Terms,
+    mut closing: watch::Receiver<Closing>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let connection = Arc::new(Connection {
+        peer: Peer::new(chain),
+        activity: Activity::new(is_http2),
+    });
+    let mut watchdog = Watchdog {
+        connection: Arc::clone(&connection),
+        terms,
+        timer: Box::pin(tokio::time::sleep(terms.header_timeout)),
+    };
+    let stream = NotingStream {
+        inner: stream,
+        connection: Arc::clone(&connection),
+    };
+    let noted = Arc::clone(&connection);
+    let service = service_fn(move |request| {
+        let (handler, connection) = (Arc::clone(&handler), Arc::clone(&connection));
+        connection.activity.head_read();
+        // While it is worked on there is no body yet that could be counted.
+        let working = Working::new(&connection);
+        async move {
+            let response = handler.handle(connection, request).await;
+            drop(working);
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let builder = builder(is_http2, &terms);
+    let served = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(served);
+    let mut is_closing = closing.borrow_and_update().draining;
+    if is_closing {
+        served.as_mut().graceful_shutdown();
+    }
+    loop {
+        tokio::select! {
+            // The connection goes first: the watchdog then sees what it has reached.
+            biased;
+            ended = &mut served => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended early");
+                }
+                return;
+            }
+            overdue = poll_fn(|context| watchdog.poll_overdue(context)) => {
+                tracing::debug!(?overdue, "a connection took too long");
+                return;
+            }
+            () = noted.activity.closed(), if !is_closing => {
+                is_closing = true;
+                served.as_mut().graceful_shutdown();
+            }
+            changed = closing.changed(), if !is_closing => {
+                let draining = changed.is_err() || closing.borrow_and_update().draining;
+                if draining || noted.activity.is_idle() {
+                    is_closing = true;
+                    served.as_mut().graceful_shutdown();
+                }
+            }
+        }
+    }
+}
+
+fn builder(is_http2: bool, terms: &Terms) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .max_buf_size(usize::try_from(terms.header_bytes).unwrap_or(usize::MAX))
+        .header_read_timeout(None);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(terms.streams)
+        .max_header_list_size(terms.header_bytes)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_TIMEOUT);
+    if is_http2 {
+        builder.http2_only()
+    } else {
+        builder.http1_only()
+    }
+}
+
+/// Counts a request until its answer has a body that counts itself.
+struct Working(Arc<Connection>);
+
+impl Working {
+    fn new(connection: &Arc<Connection>) -> Self {
+        connection.activity.begin(false);
+        Self(Arc::clone(connection))
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.activity.end(false);
+    }
+}
+
+impl Watchdog {
+    fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<Overdue> {
+        loop {
+            match self.connection.activity.check(&self.terms) {
+                Err(overdue) => return Poll::Ready(overdue),
+                Ok(next) => {
+                    if self.timer.deadline() != next {
+                        self.timer.as_mut().reset(next);
+                    }
+                }
+            }
+            if self.timer.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl<S> NotingStream<S> {
+    fn note(&self, written: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(LEAST_PROGRESS..)) = written {
+            self.connection.activity.progress();
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for NotingStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.inner).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.connection.activity.received();
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for NotingStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
+        self.note(&polled);
+        polled
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
+        self.note(&polled);
+        polled
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}

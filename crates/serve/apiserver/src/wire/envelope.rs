@@ -1,0 +1,103 @@
+//! What stands around objects: the protobuf envelope, and the frames of watches.
+
+use super::protobuf::{put_bytes, put_message, put_str};
+
+/// What every object in Kubernetes' protobuf begins with.
+pub const MAGIC: &[u8; 4] = b"k8s\0";
+
+/// What happened to an object, in a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EventKind {
+    /// It is new to the watcher.
+    Added,
+    /// It changed.
+    Modified,
+    /// It is gone, or no longer what the watcher asked for.
+    Deleted,
+    /// Nothing; the watcher is told how far it has seen.
+    Bookmark,
+    /// The watch ends with a `Status`.
+    Error,
+}
+
+impl EventKind {
+    /// As in events.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+            Self::Bookmark => "BOOKMARK",
+            Self::Error => "ERROR",
+        }
+    }
+}
+
+/// Writes the magic bytes and a `runtime.Unknown` around a message.
+pub fn put_envelope(out: &mut Vec<u8>, api_version: &str, kind: &str, message: &[u8]) {
+    out.extend_from_slice(MAGIC);
+    put_message(out, 1, |out| {
+        put_str(out, 1, api_version);
+        put_str(out, 2, kind);
+    });
+    put_bytes(out, 2, message);
+    // Content encoding and type: empty means as outside.
+    put_str(out, 3, "");
+    put_str(out, 4, "");
+}
+
+/// Writes an event of a watch in JSON: one line.
+pub fn put_json_event(out: &mut Vec<u8>, kind: EventKind, object: &[u8]) {
+    out.extend_from_slice(b"{\"type\":\"");
+    out.extend_from_slice(kind.name().as_bytes());
+    out.extend_from_slice(b"\",\"object\":");
+    out.extend_from_slice(object.trim_ascii_end());
+    out.extend_from_slice(b"}\n");
+}
+
+/// Writes an event of a watch in protobuf: its length in four bytes, and a `WatchEvent` around the object, which has its
+/// envelope already.
+pub fn put_protobuf_event(out: &mut Vec<u8>, kind: EventKind, enveloped: &[u8]) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    put_str(out, 1, kind.name());
+    put_message(out, 2, |out| put_bytes(out, 1, enveloped));
+    let length = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
+    if let Some(prefix) = out.get_mut(start..start + 4) {
+        prefix.copy_from_slice(&length.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::protobuf::tests::{Field, fields};
+    use super::*;
+
+    #[test]
+    fn a_status_is_what_go_sends() {
+        // As a Go server sent it for a request that was forbidden.
+        let mut out = Vec::new();
+        put_envelope(&mut out, "v1", "Status", b"xy");
+        assert_eq!(
+            out,
+            b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status\x12\x02xy\x1a\0\x22\0"
+        );
+    }
+
+    #[test]
+    fn events_are_framed() {
+        let mut out = Vec::new();
+        put_json_event(&mut out, EventKind::Added, b"{\"a\":1}\n");
+        assert_eq!(out, b"{\"type\":\"ADDED\",\"object\":{\"a\":1}}\n");
+        let mut out = Vec::new();
+        put_protobuf_event(&mut out, EventKind::Bookmark, b"k8s\0abc");
+        let (length, event) = out.split_at(4);
+        assert_eq!(length, u32::try_from(event.len()).unwrap().to_be_bytes());
+        let event = fields(event);
+        assert_eq!(event[0], Field::Bytes(1, b"BOOKMARK".to_vec()));
+        let Field::Bytes(2, raw) = &event[1] else {
+            panic!("{event:?}")
+        };
+        assert_eq!(fields(raw), [Field::Bytes(1, b"k8s\0abc".to_vec())]);
+    }
+}

@@ -1,0 +1,241 @@
+//! In a simulated cluster: its API server answers reviews, and its aggregation layer stands in front.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kubevitals_apiserver::{
+    ApiServer, AuthenticationConfig, AuthorizationConfig, CaBundleWriter, KubeReviewer,
+    ServerConfig, ServingCertificate, TrustStatus, service_names,
+};
+use kubevitals_sim::api::{ADDRESS_ANNOTATION, Rule, SimApi, SimApiConfig, SimApiHandle, User};
+use kubevitals_sim::objects::Resource;
+use kubevitals_telemetry::Status;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use crate::support::{DEADLINE, loopback, telemetry, widgets};
+
+struct Cluster {
+    sim: SimApiHandle,
+    certificate: ServingCertificate,
+    client: kube::Client,
+    trust: TrustStatus,
+    stop: oneshot::Sender<()>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+async fn kube_client(kubeconfig: &str) -> kube::Client {
+    let config = Kubeconfig::from_yaml(kubeconfig).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
+        .await
+        .unwrap();
+    kube::Client::try_from(config).unwrap()
+}
+
+fn texts(list: &[&str]) -> Vec<String> {
+    list.iter().map(|text| (*text).to_owned()).collect()
+}
+
+async fn cluster() -> Cluster {
+    kubevitals_tls::install_crypto_provider();
+    let rule = Rule {
+        users: texts(&["reader"]),
+        groups: Vec::new(),
+        verbs: texts(&["get", "list", "watch"]),
+        api_groups: texts(&["example.dev"]),
+        resources: texts(&["widgets"]),
+        namespaces: Vec::new(),
+        non_resource_urls: Vec::new(),
+    };
+    let user = |name: &str| User {
+        name: name.to_owned(),
+        uid: String::new(),
+        groups: Vec::new(),
+        extra: std::collections::BTreeMap::new(),
+    };
+    let config = SimApiConfig {
+        probe_interval: Duration::from_millis(20),
+        rules: vec![rule],
+        tokens: vec![
+            (String::from("reader-token"), user("reader")),
+            (String::from("other-token"), user("other")),
+        ],
+        ..SimApiConfig::default()
+    };
+    let sim = SimApi::start(config).await.unwrap();
+    let client = kube_client(&sim.kubeconfig()).await;
+    let reviewer = Arc::new(KubeReviewer::new(client.clone()));
+    let certificate = ServingCertificate::self_signed(
+        "widgets",
+        service_names("widgets", "default", "cluster.local"),
+        None,
+        std::time::SystemTime::now(),
+    )
+    .unwrap();
+    let (telemetry, _, _) = telemetry();
+    let mut config = ServerConfig::new(
+        loopback(),
+        certificate.clone(),
+        AuthenticationConfig::delegated(&reviewer),
+        AuthorizationConfig::delegated(reviewer),
+        telemetry,
+    );
+    config.groups = vec![widgets(5)];
+    let server = ApiServer::bind(config).await.unwrap();
+    let trust = server.trust_status();
+    assert!(matches!(trust.status(), Status::WarmingUp(_)));
+    let address = server.local_addr();
+    let (stop, stopped) = oneshot::channel();
+    let task = tokio::spawn(server.serve(async {
+        let _ended = stopped.await;
+    }));
+    for version in ["v1", "v1beta1"] {
+        let object = json!({
+            "metadata": {"name": format!("{version}.example.dev"),
+                         "annotations": {ADDRESS_ANNOTATION: address.to_string()}},
+            "spec": {"group": "example.dev", "version": version, "groupPriorityMinimum": 100, "versionPriority": 100,
+                     "service": {"namespace": "default", "name": "widgets"},
+                     "caBundle": STANDARD.encode(sim.kube_ca_pem())},
+        });
+        sim.writer().create(Resource::ApiServices, object).unwrap();
+    }
+    Cluster {
+        sim,
+        certificate,
+        client,
+        trust,
+        stop,
+        task,
+    }
+}
+
+impl Cluster {
+    fn api_service(&self, name: &str) -> Value {
+        self.sim.object(Resource::ApiServices, None, name).unwrap()
+    }
+
+    async fn wait_for(&self, name: &str, status: &str) {
+        let waited = async {
+            while self.api_service(name)["status"]["conditions"][0]["status"] != status {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, waited).await.unwrap();
+    }
+
+    async fn end(self) {
+        drop(self.stop);
+        tokio::time::timeout(DEADLINE, self.task)
+            .await
+            .unwrap()
+            .unwrap();
+        self.sim.shutdown().await;
+    }
+}
+
+async fn ask(client: &kube::Client, path: &str) -> Result<Value, kube::Error> {
+    client
+        .request(http::Request::get(path).body(Vec::new()).unwrap())
+        .await
+}
+
+#[tokio::test]
+async fn the_aggregation_layer_passes_requests_on() {
+    let cluster = cluster().await;
+    // Whoever signed the bundle did not sign this server.
+    cluster.wait_for("v1.example.dev", "False").await;
+    let names = texts(&["v1.example.dev", "v1beta1.example.dev"]);
+    let writer = CaBundleWriter::new(cluster.client.clone(), cluster.certificate.clone(), names);
+    assert!(writer.look("v1.example.dev").await.unwrap());
+    assert!(
+        !writer.look("v1.example.dev").await.unwrap(),
+        "written once"
+    );
+    assert!(writer.look("v2.example.dev").await.is_err());
+    let written = cluster.api_service("v1.example.dev")["spec"]["caBundle"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(
+        STANDARD.decode(written).unwrap(),
+        cluster.certificate.ca_bundle().unwrap().as_bytes()
+    );
+    let running = tokio::spawn(writer.run());
+    cluster.wait_for("v1.example.dev", "True").await;
+    cluster.wait_for("v1beta1.example.dev", "True").await;
+    running.abort();
+    assert_eq!(cluster.trust.status(), Status::Ok);
+
+    let reader = kube_client(&cluster.sim.kubeconfig_for_token("reader-token")).await;
+    let list = ask(&reader, "/apis/example.dev/v1/widgets").await.unwrap();
+    assert_eq!(list["items"].as_array().unwrap().len(), 5);
+    let one = ask(
+        &reader,
+        "/apis/example.dev/v1beta1/namespaces/ns-2/widgets/widget-2",
+    )
+    .await
+    .unwrap();
+    assert_eq!(one["weight"], 2);
+    let other = kube_client(&cluster.sim.kubeconfig_for_token("other-token")).await;
+    let refused = ask(&other, "/apis/example.dev/v1/widgets")
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&refused, kube::Error::Api(status) if status.code == 403),
+        "{refused}"
+    );
+    cluster.end().await;
+}
+
+/// Asks the server itself, without the aggregation layer.
+#[tokio::test]
+async fn direct_requests_are_reviewed_by_the_cluster() {
+    let cluster = cluster().await;
+    let address = cluster.api_service("v1.example.dev")["metadata"]["annotations"]
+        [ADDRESS_ANNOTATION]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let known = async {
+        while cluster.trust.status() != Status::Ok {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, known).await.unwrap();
+    let direct = async |kubeconfig: String| {
+        let bundle = STANDARD.encode(cluster.certificate.ca_bundle().unwrap().as_bytes());
+        let old = STANDARD.encode(cluster.sim.kube_ca_pem());
+        let kubeconfig = kubeconfig
+            .replace(&cluster.sim.url(), &format!("https://{address}"))
+            .replace(&old, &bundle);
+        kube_client(&kubeconfig).await
+    };
+    let code = |answer: Result<Value, kube::Error>| match answer {
+        Ok(_) => 200,
+        Err(kube::Error::Api(status)) => status.code,
+        Err(error) => panic!("{error}"),
+    };
+    let path = "/apis/example.dev/v1/widgets";
+    let reader = direct(cluster.sim.kubeconfig_for_token("reader-token")).await;
+    assert_eq!(code(ask(&reader, path).await), 200);
+    let other = direct(cluster.sim.kubeconfig_for_token("other-token")).await;
+    assert_eq!(code(ask(&other, path).await), 403);
+    let nobody = direct(cluster.sim.kubeconfig_for_token("nobodys-token")).await;
+    assert_eq!(code(ask(&nobody, path).await), 401);
+    let admin = direct(cluster.sim.kubeconfig()).await;
+    assert_eq!(
+        code(ask(&admin, path).await),
+        200,
+        "by a client certificate of the cluster"
+    );
+    let issued = cluster
+        .sim
+        .issue_client_certificate("reader", None)
+        .unwrap();
+    let reader = direct(cluster.sim.kubeconfig_for_certificate(&issued)).await;
+    assert_eq!(code(ask(&reader, path).await), 200);
+    cluster.end().await;
+}

@@ -1,0 +1,250 @@
+//! Who is believed, and who is not.
+
+use std::sync::atomic::Ordering;
+
+use crate::client::Client;
+use crate::support::{Authority, Running};
+
+const WIDGETS: &str = "/apis/example.dev/v1/widgets";
+
+/// Whom the server takes the sender for, by what it refuses them.
+async fn refused_user(client: &Client) -> String {
+    let (code, message) = client.refused("/metrics").await;
+    assert_eq!(code, 403, "{message}");
+    message
+        .strip_prefix("forbidden: User \"")
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap()
+        .to_owned()
+}
+
+#[tokio::test]
+async fn the_front_proxy_speaks_for_others() {
+    let server = Running::start().await;
+    let proxy = Client::of(&server).showing(server.proxies.client("front-proxy", &[]));
+    for client in [proxy.clone(), proxy.clone().http1()] {
+        assert_eq!(
+            refused_user(&client.clone().with("x-remote-user", "ada")).await,
+            "ada"
+        );
+        assert_eq!(
+            client
+                .clone()
+                .with("x-remote-user", "reader")
+                .get(WIDGETS)
+                .await
+                .code,
+            200
+        );
+        let masters = client
+            .with("x-remote-user", "ada")
+            .with("X-Remote-Group", "system:masters");
+        assert_eq!(masters.get("/metrics").await.code, 200);
+    }
+    // The first of several counts, and a proxy that names nobody is nobody that is known.
+    let two = proxy
+        .clone()
+        .with("x-remote-user", "ada")
+        .with("x-remote-user", "reader");
+    assert_eq!(refused_user(&two).await, "ada");
+    assert_eq!(proxy.get(WIDGETS).await.code, 401);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn claims_of_others_are_not_believed() {
+    let server = Running::start().await;
+    let claim = |client: Client| {
+        client
+            .with("x-remote-user", "reader")
+            .with("x-remote-group", "system:masters")
+    };
+    // No certificate at all.
+    assert_eq!(
+        refused_user(&claim(Client::of(&server))).await,
+        "system:anonymous"
+    );
+    // The proxy's authority, but another name.
+    let other = Client::of(&server).showing(server.proxies.client("other", &["system:masters"]));
+    assert_eq!(claim(other).get(WIDGETS).await.code, 401);
+    // The name of the proxy, but the clients' authority: a client of that name, and no more.
+    let client = Client::of(&server).showing(server.clients.client("front-proxy", &[]));
+    assert_eq!(refused_user(&claim(client)).await, "front-proxy");
+    // Nobody's authority.
+    let stranger =
+        Client::of(&server).showing(Authority::new("proxies").client("front-proxy", &[]));
+    assert_eq!(claim(stranger).get(WIDGETS).await.code, 401);
+    // Too late.
+    let expired = Client::of(&server).showing(server.proxies.expired("front-proxy"));
+    assert_eq!(claim(expired).get(WIDGETS).await.code, 401);
+    // A token does not make the claim true.
+    let token = claim(Client::of(&server).bearer("token-of-eve"));
+    assert_eq!(refused_user(&token).await, "eve");
+    // Look-alikes.
+    let proxy = Client::of(&server).showing(server.proxies.client("front-proxy", &[]));
+    assert_eq!(
+        proxy
+            .with("x_remote_user", "reader")
+            .get(WIDGETS)
+            .await
+            .code,
+        401
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn client_certificates_name_their_holder() {
+    let server = Running::start().await;
+    let reader = Client::of(&server).showing(server.clients.client("reader", &[]));
+    assert_eq!(reader.get(WIDGETS).await.code, 200);
+    let admin = Client::of(&server).showing(server.clients.client("root", &["system:masters"]));
+    assert_eq!(admin.get("/metrics").await.code, 200);
+    let forged = Client::of(&server).showing(server.clients.client("eve, O=system:masters", &[]));
+    assert_eq!(refused_user(&forged).await, "eve, O=system:masters");
+    let expired = Client::of(&server).showing(server.clients.expired("reader"));
+    assert_eq!(expired.get(WIDGETS).await.code, 401);
+    // The proxies' authority does not sign clients.
+    let wrong = Client::of(&server).showing(server.proxies.client("reader", &[]));
+    assert_eq!(wrong.get(WIDGETS).await.code, 401);
+    // A certificate that is worth nothing does not spoil a good token.
+    let both = Client::reader(&server).showing(server.clients.expired("x"));
+    assert_eq!(both.get(WIDGETS).await.code, 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn tokens_are_reviewed_and_remembered() {
+    let server = Running::start().await;
+    for _ in 0..3 {
+        assert_eq!(Client::reader(&server).get(WIDGETS).await.code, 200);
+        let (code, message) = Client::of(&server).bearer("wrong").refused(WIDGETS).await;
+        assert_eq!((code, message.as_str()), (401, "Unauthorized"));
+    }
+    assert_eq!(
+        server.reviewer.tokens_asked.load(Ordering::SeqCst),
+        2,
+        "good and bad ones"
+    );
+    assert_eq!(server.reviewer.access_asked.load(Ordering::SeqCst), 1);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn without_answers_nobody_gets_in_and_the_reason_is_told() {
+    let server = Running::start().await;
+    server.reviewer.down.store(true, Ordering::SeqCst);
+    let answer = Client::reader(&server).get(WIDGETS).await;
+    assert_eq!(
+        (answer.code.as_u16(), answer.header("retry-after")),
+        (503, "1")
+    );
+    assert!(
+        answer.text().contains("cannot create tokenreviews"),
+        "{}",
+        answer.text()
+    );
+    let reader = Client::of(&server).showing(server.clients.client("reader", &[]));
+    let (code, message) = reader.refused(WIDGETS).await;
+    assert_eq!(code, 503);
+    assert!(
+        message.contains("cannot create subjectaccessreviews"),
+        "{message}"
+    );
+    assert_eq!(
+        Client::of(&server).get("/livez").await.code,
+        200,
+        "probes need nobody"
+    );
+    server.reviewer.down.store(false, Ordering::SeqCst);
+    assert_eq!(reader.get(WIDGETS).await.code, 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn acting_as_others_is_for_those_who_may() {
+    let server = Running::start().await;
+    let boss = Client::of(&server).bearer("token-of-boss");
+    assert_eq!(boss.get(WIDGETS).await.code, 403);
+    assert_eq!(
+        boss.clone()
+            .with("impersonate-user", "reader")
+            .get(WIDGETS)
+            .await
+            .code,
+        200
+    );
+    assert_eq!(
+        refused_user(&boss.clone().with("impersonate-user", "bob")).await,
+        "bob"
+    );
+    let (code, message) = Client::reader(&server)
+        .with("impersonate-user", "boss")
+        .refused(WIDGETS)
+        .await;
+    assert_eq!(code, 403);
+    assert_eq!(
+        message,
+        "users \"boss\" is forbidden: User \"reader\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope"
+    );
+    assert_eq!(
+        boss.with("impersonate-group", "system:masters")
+            .get(WIDGETS)
+            .await
+            .code,
+        400
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn refusals_read_as_those_of_kubernetes() {
+    let server = Running::start().await;
+    let anonymous = Client::of(&server);
+    let (_, message) = anonymous
+        .refused("/apis/example.dev/v1/namespaces/a/widgets/b")
+        .await;
+    assert_eq!(
+        message,
+        "widgets.example.dev \"b\" is forbidden: User \"system:anonymous\" cannot get resource \"widgets\" in API group \"example.dev\" in the namespace \"a\""
+    );
+    let (_, message) = anonymous.refused(&format!("{WIDGETS}?watch=1")).await;
+    assert!(
+        message.contains("cannot watch resource \"widgets\""),
+        "{message}"
+    );
+    let yaml = anonymous.accept("application/yaml").get("/metrics").await;
+    assert_eq!(
+        yaml.text(),
+        "apiVersion: v1\ncode: 403\ndetails: {}\nkind: Status\nmessage: 'forbidden: User \"system:anonymous\" cannot get path \"/metrics\"'\nmetadata: {}\nreason: Forbidden\nstatus: Failure\n"
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn open_paths_are_open_exactly() {
+    let server = Running::start().await;
+    let anonymous = Client::of(&server);
+    for path in ["/livez", "/readyz", "/healthz", "/livez?verbose"] {
+        assert_eq!(anonymous.get(path).await.code, 200, "{path}");
+    }
+    for path in [
+        "/livez/ping",
+        "/%6Civez/",
+        "/metrics",
+        "/",
+        "/version",
+        "/apis",
+        "/debug/pprof/",
+    ] {
+        assert_eq!(anonymous.get(path).await.code, 403, "{path}");
+    }
+    assert_eq!(
+        anonymous.get("/%6Civez").await.code,
+        200,
+        "the same path, however it is written"
+    );
+    server.stop().await;
+}

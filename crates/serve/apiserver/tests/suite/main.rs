@@ -1,0 +1,15 @@
+//! The server through real sockets, with an API that is none of ours.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests: a failure is a failed test"
+)]
+
+mod client;
+mod cluster;
+mod discovery;
+mod identity;
+mod serving;
+mod support;
+mod widgets;

@@ -1,0 +1,197 @@
+//! Limits, and the end of a server.
+
+use std::time::Duration;
+
+use http::Method;
+use http_body_util::BodyExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::client::{Answer, Client};
+use crate::support::{DEADLINE, Running};
+
+const WIDGETS: &str = "/apis/example.dev/v1/widgets";
+const STALL: &str = "/apis/example.dev/v1/gadgets/stall";
+
+#[tokio::test]
+async fn requests_beyond_the_limit_are_told_to_come_back() {
+    let server = Running::with(|config| config.limits.in_flight = 1).await;
+    let reader = Client::reader(&server);
+    let mut open = reader.connect().await;
+    // The answer begins, and its body holds the place.
+    let held = open.send(reader.request(Method::GET, STALL)).await.unwrap();
+    assert_eq!(held.status(), 200);
+    let answer = reader.get(WIDGETS).await;
+    assert_eq!(
+        (answer.code.as_u16(), answer.header("retry-after")),
+        (429, "1")
+    );
+    assert_eq!(answer.json()["reason"], "TooManyRequests");
+    let admin = Client::of(&server).showing(server.clients.client("root", &["system:masters"]));
+    assert_eq!(
+        admin.get(WIDGETS).await.code,
+        200,
+        "the privileged always get an answer"
+    );
+    assert_eq!(
+        Client::of(&server).get("/livez").await.code,
+        200,
+        "so do probes"
+    );
+    drop(held);
+    let freed = async {
+        while reader.get(WIDGETS).await.code != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, freed).await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn answers_that_take_too_long_are_cut() {
+    let server =
+        Running::with(|config| config.limits.request_timeout = Duration::from_millis(50)).await;
+    let reader = Client::reader(&server);
+    let mut open = reader.connect().await;
+    let held = open.send(reader.request(Method::GET, STALL)).await.unwrap();
+    let mut body = held.into_body();
+    let frame = tokio::time::timeout(DEADLINE, body.frame()).await.unwrap();
+    assert!(
+        frame.unwrap().is_err(),
+        "half an answer must not look whole"
+    );
+    // A watch is not held to it.
+    let request = reader.request(Method::GET, &format!("{WIDGETS}?watch=1&timeoutSeconds=1"));
+    let watched = Answer::read(open.send(request).await.unwrap()).await;
+    assert_eq!(watched.text().lines().count(), 25);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn heads_that_are_too_large_are_refused() {
+    let server = Running::with(|config| config.limits.header_bytes = 8 * 1024).await;
+    let huge = Client::reader(&server).with("x-huge", &"x".repeat(20_000));
+    assert_eq!(huge.clone().http1().get(WIDGETS).await.code, 431);
+    let mut open = huge.connect().await;
+    match open.send(huge.request(Method::GET, WIDGETS)).await {
+        Ok(response) => assert_eq!(response.status(), 431),
+        Err(error) => assert!(!error.is_timeout(), "{error}"),
+    }
+    assert_eq!(Client::reader(&server).get(WIDGETS).await.code, 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn slow_heads_and_idle_connections_are_ended() {
+    let server = Running::with(|config| {
+        config.limits.header_timeout = Duration::from_millis(100);
+        config.limits.idle_timeout = Duration::from_millis(200);
+    })
+    .await;
+    let client = Client::reader(&server).http1();
+    // Half a head.
+    let mut stream = client.tls().await;
+    stream
+        .write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\nx-a: ")
+        .await
+        .unwrap();
+    let mut rest = Vec::new();
+    let _cut = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut rest))
+        .await
+        .unwrap();
+    assert!(
+        rest.is_empty(),
+        "no answer: {:?}",
+        String::from_utf8_lossy(&rest)
+    );
+    // A whole request, and then nothing.
+    let mut stream = client.tls().await;
+    stream
+        .write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
+    let mut rest = Vec::new();
+    let _ended = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut rest))
+        .await
+        .unwrap();
+    assert!(rest.starts_with(b"HTTP/1.1 200 OK"));
+    // HTTP/2 without a request.
+    let mut stream = Client::reader(&server).tls().await;
+    stream
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+        .await
+        .unwrap();
+    let mut rest = Vec::new();
+    let _ended = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut rest))
+        .await
+        .unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn idle_connections_make_room_for_new_ones() {
+    let server = Running::with(|config| config.limits.connections = 2).await;
+    let reader = Client::reader(&server).http1();
+    let mut idle = Vec::new();
+    for _ in 0..2 {
+        let mut open = reader.connect().await;
+        let request = reader.request(Method::GET, WIDGETS);
+        assert_eq!(
+            Answer::read(open.send(request).await.unwrap()).await.code,
+            200
+        );
+        idle.push(open);
+    }
+    for _ in 0..3 {
+        let answer = tokio::time::timeout(DEADLINE, reader.get(WIDGETS))
+            .await
+            .unwrap();
+        assert_eq!(answer.code, 200);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn strangers_get_one_request_of_http2() {
+    let server = Running::start().await;
+    let anonymous = Client::of(&server);
+    let mut open = anonymous.connect().await;
+    let answer = open
+        .send(anonymous.request(Method::GET, "/livez"))
+        .await
+        .unwrap();
+    assert_eq!(Answer::read(answer).await.code, 200);
+    let gone = async {
+        while open
+            .send(anonymous.request(Method::GET, "/livez"))
+            .await
+            .is_ok()
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, gone).await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_end_is_orderly() {
+    let mut server = Running::start().await;
+    let reader = Client::reader(&server);
+    let mut open = reader.connect().await;
+    let request = reader.request(Method::GET, &format!("{WIDGETS}?watch=1"));
+    let watch = open.send(request).await.unwrap();
+    let idle = Client::reader(&server).http1().connect().await;
+    let health = server.health.clone();
+    server.begin_stop();
+    // The watch ends as if it had run its time: not with an error.
+    let watched = Answer::read(watch).await;
+    assert_eq!(watched.text().lines().count(), 25);
+    assert!(
+        !health
+            .report(kubevitals_telemetry::Probe::Readyz, &[])
+            .passed()
+    );
+    server.stop().await;
+    drop(idle);
+}

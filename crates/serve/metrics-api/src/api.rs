@@ -1,0 +1,125 @@
+//! The API as a whole: what is published goes in, a group of resources comes out.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use arc_swap::ArcSwap;
+use kubevitals_apiserver::{ApiGroup, ApiResource, Refusal};
+use kubevitals_model::NodeName;
+use kubevitals_telemetry::Metrics;
+use kubevitals_usage::{NodeView, Publish};
+use tokio::sync::watch;
+
+use crate::catalog::{Catalog, Groups};
+use crate::config::Config;
+use crate::metrics::{Counts, MetricsOfApi};
+use crate::publish::Writer;
+use crate::render::Kind;
+use crate::resource::Resource;
+
+/// How long somebody who was turned away should wait: about as long as a list takes to write.
+const RETRY_AFTER_SECONDS: u32 = 1;
+
+/// The resource metrics API. Clones share everything.
+#[derive(Clone)]
+pub struct MetricsApi {
+    state: Arc<State>,
+}
+
+/// What publications and requests share.
+pub(crate) struct State {
+    pub(crate) config: Config,
+    /// What is served now: readers take it without waiting for anybody.
+    pub(crate) catalog: ArcSwap<Catalog>,
+    /// Changes with pods that come and go. While it is held for reading, `catalog` agrees with it.
+    pub(crate) groups: RwLock<Groups>,
+    /// One publication at a time takes effect; rendering is done before.
+    pub(crate) writer: Mutex<Writer>,
+    /// The version, for those who wait for the next one.
+    pub(crate) versions: watch::Sender<u64>,
+    /// Bytes of everything rendered that somebody still holds.
+    pub(crate) alive: Arc<AtomicUsize>,
+    /// Bytes of what is served now.
+    pub(crate) current: AtomicUsize,
+    pub(crate) counts: Counts,
+}
+
+impl MetricsApi {
+    /// An API that serves nothing yet.
+    pub fn new(config: Config) -> Self {
+        // Microseconds since the epoch: a later process begins beyond every version that an earlier one gave out, as
+        // long as less than a million objects change per second.
+        let started = (config.clock)().unix_millis().max(1);
+        let version = u64::try_from(started).unwrap_or(1).saturating_mul(1000);
+        let catalog = Catalog {
+            version,
+            ..Catalog::default()
+        };
+        let state = State {
+            writer: Mutex::new(Writer::new(version, config.limits.deletions)),
+            catalog: ArcSwap::from_pointee(catalog),
+            groups: RwLock::default(),
+            versions: watch::Sender::new(version),
+            alive: Arc::default(),
+            current: AtomicUsize::new(0),
+            counts: Counts::default(),
+            config,
+        };
+        Self {
+            state: Arc::new(state),
+        }
+    }
+
+    /// The group `metrics.k8s.io` with its resources.
+    pub fn group(&self) -> ApiGroup {
+        let resource = |kind| -> Arc<dyn ApiResource> {
+            Arc::new(Resource::new(kind, Arc::clone(&self.state)))
+        };
+        ApiGroup {
+            name: "metrics.k8s.io",
+            versions: &["v1", "v1beta1"],
+            resources: vec![resource(Kind::Node), resource(Kind::Pod)],
+        }
+    }
+
+    /// Registers what the API counts: `metrics_server_api_metric_freshness_seconds`, and our own families under
+    /// `kubevitals_metrics_api`.
+    pub fn register(&self, metrics: &mut Metrics) {
+        MetricsOfApi::register(&self.state, metrics);
+    }
+}
+
+impl Publish for MetricsApi {
+    fn publish(&self, view: &NodeView<'_>) {
+        self.state.publish(view);
+    }
+
+    fn withdraw(&self, node: &NodeName) {
+        self.state.withdraw(node);
+    }
+}
+
+impl State {
+    /// Bytes that are no longer served, but held by readers that have not finished.
+    pub(crate) fn outdated(&self) -> usize {
+        let alive = self.alive.load(Ordering::Relaxed);
+        alive.saturating_sub(self.current.load(Ordering::Relaxed))
+    }
+
+    /// Refuses further readers while the others hold too much that is outdated.
+    pub(crate) fn admit(&self) -> Result<(), Refusal> {
+        if self.outdated() <= self.config.limits.outdated_bytes {
+            return Ok(());
+        }
+        self.counts.refused.fetch_add(1, Ordering::Relaxed);
+        Err(Refusal::TooManyRequests {
+            message: "too many slow readers hold outdated answers, please try again later"
+                .to_owned(),
+            retry_after_seconds: RETRY_AFTER_SECONDS,
+        })
+    }
+
+    pub(crate) fn writer(&self) -> std::sync::MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,183 @@
+//! What is served, as one value that never changes: a reader takes the current one and reads in peace, however long it
+//! takes; a publication makes the next one out of it.
+//!
+//! Everything in a [`Catalog`] is shared with the one before, except for the path to what changed: publishing a node
+//! copies some hundred pointers, and a pod that comes or goes some hundred more, whatever the size of the cluster.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use kubevitals_model::{Labels, NodeName, PodKey, Timestamp};
+
+pub(crate) use groups::Groups;
+pub(crate) use roster::{Position, Roster};
+pub(crate) use table::NodeTable;
+
+mod groups;
+mod roster;
+mod table;
+
+/// All that is served at one version.
+#[derive(Default)]
+pub(crate) struct Catalog {
+    /// The number of the last change.
+    pub(crate) version: u64,
+    /// By number.
+    pub(crate) nodes: NodeTable,
+    /// The numbers of the nodes in the order of their names.
+    pub(crate) node_order: Arc<Vec<u32>>,
+    /// In the order of namespaces and names.
+    pub(crate) pods: Roster,
+    /// How many bytes the items of a protobuf list of all pods take: whoever asks first counts.
+    pub(crate) all_pods_bytes: OnceLock<usize>,
+}
+
+/// What was published last of a node: its own message and those of its pods, as items of a protobuf list, in one
+/// buffer.
+pub(crate) struct NodeEntry {
+    pub(crate) name: NodeName,
+    pub(crate) labels: Labels,
+    pub(crate) published: Timestamp,
+    /// The version with which anything of it changed last.
+    pub(crate) latest: u64,
+    pub(crate) buffer: Box<[u8]>,
+    /// The node's own message, where its usage is known.
+    pub(crate) own: Option<OwnPiece>,
+    /// In the order of namespaces and names; the bytes of each follow those of the one before.
+    pub(crate) pods: Box<[PodPiece]>,
+    pub(crate) counted: Counted,
+}
+
+/// Where the message of a node is: from the start of the buffer on.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnPiece {
+    pub(crate) end: u32,
+    pub(crate) age: u32,
+    /// The version with which it changed last.
+    pub(crate) since: u64,
+    /// The version with which it came about, with these labels.
+    pub(crate) born: u64,
+}
+
+/// Where the message of a pod is: from the end of the one before.
+#[derive(Clone)]
+pub(crate) struct PodPiece {
+    pub(crate) slot: Arc<PodSlot>,
+    pub(crate) end: u32,
+    /// Milliseconds between the sample and the publication.
+    pub(crate) age: u32,
+    /// The version with which it changed last.
+    pub(crate) since: u64,
+}
+
+/// A pod as long as its node and its labels stay the same. Its address is its identity.
+#[derive(Debug)]
+pub(crate) struct PodSlot {
+    pub(crate) key: PodKey,
+    pub(crate) labels: Labels,
+    /// The number of its node.
+    pub(crate) node: u32,
+    /// Where it was last among the pods of its node. Only a hint: a reader may hold an older entry.
+    pub(crate) hint: AtomicU32,
+    /// The version with which it came about.
+    pub(crate) born: AtomicU64,
+}
+
+/// Bytes that count as alive until they are dropped.
+pub(crate) struct Counted {
+    pub(crate) bytes: usize,
+    alive: Arc<AtomicUsize>,
+}
+
+/// A message and what is known about it.
+#[derive(Clone, Copy)]
+pub(crate) struct Found<'a> {
+    /// As an item of a protobuf list: with tag and length.
+    pub(crate) item: &'a [u8],
+    pub(crate) since: u64,
+    /// When it was measured.
+    pub(crate) measured: i64,
+}
+
+impl Catalog {
+    /// The message of a pod, if it is among what this catalog serves.
+    pub(crate) fn pod(&self, slot: &Arc<PodSlot>) -> Option<Found<'_>> {
+        self.nodes.get(slot.node)?.pod(slot)
+    }
+
+    /// The bytes of all pods as items of a protobuf list.
+    pub(crate) fn all_pods_bytes(&self) -> usize {
+        *self.all_pods_bytes.get_or_init(|| {
+            let found = self.pods.iter().filter_map(|slot| self.pod(slot));
+            found.map(|found| found.item.len()).sum()
+        })
+    }
+
+    /// Where a node of this name is among the names in order, or where it would be.
+    pub(crate) fn find_node(&self, name: &str) -> Result<usize, usize> {
+        self.node_order.binary_search_by(|number| {
+            let own = self.nodes.get(*number);
+            own.map_or("", |entry| entry.name.as_str()).cmp(name)
+        })
+    }
+
+    /// A node by its name.
+    pub(crate) fn node(&self, name: &str) -> Option<&Arc<NodeEntry>> {
+        let at = self.find_node(name).ok()?;
+        self.nodes.get(*self.node_order.get(at)?)
+    }
+}
+
+impl NodeEntry {
+    /// The node's own message.
+    pub(crate) fn own(&self) -> Option<Found<'_>> {
+        let own = self.own?;
+        self.found(0, own.end, own.age, own.since)
+    }
+
+    /// The message of a pod that is known to be here, or was.
+    pub(crate) fn pod(&self, slot: &Arc<PodSlot>) -> Option<Found<'_>> {
+        let hint = usize::try_from(slot.hint.load(Ordering::Relaxed)).ok()?;
+        let is_it = |piece: &PodPiece| Arc::ptr_eq(&piece.slot, slot);
+        let at = match self.pods.get(hint) {
+            Some(piece) if is_it(piece) => hint,
+            _ => self.pods.iter().position(is_it)?,
+        };
+        self.pod_at(at)
+    }
+
+    /// The message of the pod at this place.
+    pub(crate) fn pod_at(&self, at: usize) -> Option<Found<'_>> {
+        let piece = self.pods.get(at)?;
+        let start = match at.checked_sub(1) {
+            Some(before) => self.pods.get(before)?.end,
+            None => self.own.map_or(0, |own| own.end),
+        };
+        self.found(start, piece.end, piece.age, piece.since)
+    }
+
+    fn found(&self, start: u32, end: u32, age: u32, since: u64) -> Option<Found<'_>> {
+        let range = usize::try_from(start).ok()?..usize::try_from(end).ok()?;
+        Some(Found {
+            item: self.buffer.get(range)?,
+            since,
+            measured: self.published.unix_millis().saturating_sub(i64::from(age)),
+        })
+    }
+}
+
+impl Counted {
+    pub(crate) fn new(bytes: usize, alive: &Arc<AtomicUsize>) -> Self {
+        alive.fetch_add(bytes, Ordering::Relaxed);
+        Self {
+            bytes,
+            alive: Arc::clone(alive),
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.alive.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,79 @@
+//! What the API is made with.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use kubevitals_model::Timestamp;
+
+/// Says why something has no metrics: only the store knows.
+pub trait Explain: Send + Sync + 'static {
+    /// Why a pod has none.
+    fn pod(&self, namespace: &str, name: &str) -> Absence;
+
+    /// Why a node has none.
+    fn node(&self, name: &str) -> Absence;
+}
+
+/// Why something has no metrics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Absence {
+    /// There is no such thing in the cluster.
+    Unknown,
+    /// It is there, but nothing is known of its usage. The reason goes into the answer as it stands, as in
+    /// `first sample 7 s old, second due in 8 s`; it may be empty.
+    Unmeasured(String),
+}
+
+/// What the API needs.
+#[derive(Clone)]
+pub struct Config {
+    /// For the messages of 404 answers.
+    pub explain: Arc<dyn Explain>,
+    /// How much it may take.
+    pub limits: Limits,
+    /// The clock: when the process started is the first resource version, and ages of answers are measured by it.
+    pub clock: fn() -> Timestamp,
+}
+
+/// How much the API may take, whatever its readers do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// About how many bytes of an answer are made at a time.
+    pub piece_bytes: usize,
+    /// How many bytes that are no longer current may be held by readers that have not finished before further ones are
+    /// turned away. At most this and one whole generation are held: what a reader was let in with grows old while it
+    /// reads.
+    pub outdated_bytes: usize,
+    /// How many watches may be open at once.
+    pub watches: usize,
+    /// How many deletions are remembered: a watch that is further behind must list again.
+    pub deletions: usize,
+    /// How long a watch gathers changes before it writes them.
+    pub gather: Duration,
+    /// How often a silent watch that wants bookmarks gets one.
+    pub bookmarks: Duration,
+}
+
+impl Config {
+    /// With the usual limits and the clock of the system.
+    pub fn new(explain: Arc<dyn Explain>) -> Self {
+        Self {
+            explain,
+            limits: Limits::default(),
+            clock: || Timestamp::from_system_time(SystemTime::now()),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            piece_bytes: 64 << 10,
+            outdated_bytes: 64 << 20,
+            watches: 256,
+            deletions: 16_384,
+            gather: Duration::from_millis(100),
+            bookmarks: Duration::from_mins(1),
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! A node as it is rendered, before it takes effect.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use kubevitals_model::{Labels, Timestamp};
+use kubevitals_usage::{NodeView, PodUsage};
+
+use crate::catalog::{Counted, NodeEntry, OwnPiece, PodPiece, PodSlot};
+use crate::render::proto::{Meta, Written, node_item, pod_item};
+
+/// A node rendered, but not numbered yet: a `since` of zero stands for a change.
+pub(super) struct Draft {
+    buffer: Vec<u8>,
+    pub(super) own: Option<OwnPiece>,
+    pods: Vec<PodPiece>,
+    added: Vec<Arc<PodSlot>>,
+    removed: Vec<Arc<PodSlot>>,
+}
+
+impl Draft {
+    pub(super) fn of(view: &NodeView<'_>, number: u32, before: Option<&NodeEntry>) -> Self {
+        let room = before.map_or(0, |before| before.buffer.len() + 64);
+        let mut draft = Self {
+            buffer: Vec::with_capacity(room),
+            own: None,
+            pods: Vec::with_capacity(view.pods.len()),
+            added: Vec::new(),
+            removed: Vec::new(),
+        };
+        draft.own(view, before);
+        let mut known = before.map_or(&[][..], |before| &before.pods).iter();
+        let mut known_at = 0;
+        let mut next = known.next();
+        let mut last = None;
+        let unsorted = !view.pods.is_sorted_by(|a, b| a.key <= b.key);
+        let mut sorted: Vec<&PodUsage> = view.pods.iter().collect();
+        if unsorted {
+            sorted.sort_by(|a, b| a.key.cmp(&b.key));
+        }
+        for pod in sorted {
+            // The same pod twice would be two items of one name.
+            if last.replace(&pod.key) == Some(&pod.key) {
+                continue;
+            }
+            while let Some(piece) = next.filter(|piece| piece.slot.key < pod.key) {
+                draft.removed.push(Arc::clone(&piece.slot));
+                next = known.next();
+                known_at += 1;
+            }
+            let same = next.filter(|piece| piece.slot.key == pod.key);
+            let own = same.filter(|piece| same_labels(&piece.slot.labels, &pod.labels));
+            let old = own
+                .and_then(|_| before?.pod_at(known_at))
+                .map(|found| (found.item, found.since));
+            let kept = draft.pod(view, pod, number, own.map(|piece| &piece.slot), old);
+            if let Some(piece) = same {
+                if !kept || own.is_none() {
+                    draft.removed.push(Arc::clone(&piece.slot));
+                }
+                next = known.next();
+                known_at += 1;
+            }
+        }
+        let left = next.into_iter().chain(known);
+        draft
+            .removed
+            .extend(left.map(|piece| Arc::clone(&piece.slot)));
+        draft
+    }
+
+    fn own(&mut self, view: &NodeView<'_>, before: Option<&NodeEntry>) {
+        let Some(usage) = view.usage else {
+            return;
+        };
+        let meta = Meta {
+            name: view.node.as_str(),
+            namespace: "",
+            created: view.published,
+            labels: view.labels,
+        };
+        let written = node_item(&mut self.buffer, meta, usage);
+        let same = before.filter(|before| same_labels(&before.labels, view.labels));
+        let old = same.and_then(|before| Some((before.own()?.item, before.own?)));
+        let since = old.filter(|(item, _)| self.unchanged(0, item, &written));
+        let Ok(end) = u32::try_from(self.buffer.len()) else {
+            self.buffer.clear();
+            return;
+        };
+        self.own = Some(OwnPiece {
+            end,
+            age: age(view.published, usage.timestamp),
+            since: since.map_or(0, |(_, own)| own.since),
+            born: old.map_or(0, |(_, own)| own.born),
+        });
+    }
+
+    /// Renders a pod. Without a container, or beyond the 4 GiB that a node can have, there is nothing to serve.
+    fn pod(
+        &mut self,
+        view: &NodeView<'_>,
+        pod: &PodUsage,
+        number: u32,
+        slot: Option<&Arc<PodSlot>>,
+        old: Option<(&[u8], u64)>,
+    ) -> bool {
+        let Some(oldest) = pod.oldest() else {
+            return false;
+        };
+        let meta = Meta {
+            name: pod.key.name(),
+            namespace: pod.key.namespace(),
+            created: view.published,
+            labels: &pod.labels,
+        };
+        let start = self.buffer.len();
+        let written = pod_item(&mut self.buffer, meta, &oldest.usage, &pod.containers);
+        let Ok(end) = u32::try_from(self.buffer.len()) else {
+            self.buffer.truncate(start);
+            return false;
+        };
+        let unchanged = old.filter(|(item, _)| self.unchanged(start, item, &written));
+        let at = u32::try_from(self.pods.len()).unwrap_or(u32::MAX);
+        let slot = if let Some(slot) = slot {
+            if slot.hint.load(Ordering::Relaxed) != at {
+                slot.hint.store(at, Ordering::Relaxed);
+            }
+            Arc::clone(slot)
+        } else {
+            let slot = Arc::new(PodSlot {
+                key: pod.key.clone(),
+                labels: pod.labels.clone(),
+                node: number,
+                hint: AtomicU32::new(at),
+                born: AtomicU64::new(0),
+            });
+            self.added.push(Arc::clone(&slot));
+            slot
+        };
+        self.pods.push(PodPiece {
+            slot,
+            end,
+            age: age(view.published, oldest.usage.timestamp),
+            since: unchanged.map_or(0, |(_, since)| since),
+        });
+        true
+    }
+
+    /// Whether what was written from `start` on says the same as an item before, up to when it was published: then the
+    /// time of the earlier publication stands.
+    fn unchanged(&mut self, start: usize, old: &[u8], written: &Written) -> bool {
+        let creation = written.seconds.clone();
+        let Some(new) = self.buffer.get(start..) else {
+            return false;
+        };
+        let (Some(from), Some(to)) = (
+            creation.start.checked_sub(start),
+            creation.end.checked_sub(start),
+        ) else {
+            return false;
+        };
+        let same = new.len() == old.len()
+            && new.get(..from) == old.get(..from)
+            && new.get(to..) == old.get(to..);
+        if same
+            && let Some(own) = self.buffer.get_mut(creation)
+            && let Some(earlier) = old.get(from..to)
+        {
+            own.copy_from_slice(earlier);
+        }
+        same
+    }
+
+    /// Numbers what has changed.
+    pub(super) fn number(
+        mut self,
+        view: &NodeView<'_>,
+        version: &mut u64,
+        alive: &Arc<AtomicUsize>,
+        before: Option<&NodeEntry>,
+    ) -> (Vec<Arc<PodSlot>>, Vec<Arc<PodSlot>>, NodeEntry) {
+        let mut count = |since: &mut u64| {
+            if *since == 0 {
+                *version += 1;
+                *since = *version;
+            }
+        };
+        if let Some(own) = &mut self.own {
+            count(&mut own.since);
+            if own.born == 0 {
+                own.born = own.since;
+            }
+        }
+        for piece in &mut self.pods {
+            count(&mut piece.since);
+        }
+        // A new slot is numbered with its first message, before anybody can see it.
+        for piece in &self.pods {
+            if piece.slot.born.load(Ordering::Relaxed) == 0 {
+                piece.slot.born.store(piece.since, Ordering::Relaxed);
+            }
+        }
+        let labels = match before {
+            Some(before) if before.labels == *view.labels => before.labels.clone(),
+            _ => view.labels.clone(),
+        };
+        let bytes =
+            self.buffer.len() + self.pods.len() * size_of::<PodPiece>() + size_of::<NodeEntry>();
+        let entry = NodeEntry {
+            name: view.node.clone(),
+            labels,
+            published: view.published,
+            latest: *version,
+            buffer: self.buffer.into_boxed_slice(),
+            own: self.own,
+            pods: self.pods.into_boxed_slice(),
+            counted: Counted::new(bytes, alive),
+        };
+        (self.added, self.removed, entry)
+    }
+}
+
+fn same_labels(a: &Labels, b: &Labels) -> bool {
+    a.is_same_allocation(b) || a == b
+}
+
+/// How old a sample was when it was published; a sample from the future is as fresh as can be.
+fn age(published: Timestamp, taken: Timestamp) -> u32 {
+    let age = published.since(taken).unwrap_or_default();
+    u32::try_from(age.as_millis()).unwrap_or(u32::MAX)
+}

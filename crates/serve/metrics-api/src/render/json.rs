@@ -1,0 +1,333 @@
+//! JSON as Go's encoder writes it, from the messages that are kept.
+//!
+//! A list of all pods writes this for every one of them, so that it is done in one pass over the message: texts are
+//! copied as bytes unless they need escapes, constant parts are as long as they can be, and times are remembered.
+
+use kubevitals_model::{GoDuration, Timestamp};
+
+use super::message::{Fields, Object, Value, quantity};
+use super::{Kind, TypeMeta};
+
+/// How many times are remembered: more than there are seconds between two publications of a node.
+const TIMES: usize = 64;
+
+/// Writes objects. Worth keeping for the next object, which often has the same times.
+pub(crate) struct Writer {
+    times: [(i64, [u8; TIME]); TIMES],
+}
+
+/// The length of a time in this millennium and the next eight.
+const TIME: usize = "2006-01-02T15:04:05Z".len();
+
+impl Writer {
+    pub(crate) fn new() -> Self {
+        Self {
+            times: [(i64::MIN, [0; TIME]); TIMES],
+        }
+    }
+
+    /// Appends an object. `kind` stands in front where it is not clear from around it.
+    pub(crate) fn put_object(
+        &mut self,
+        out: &mut Vec<u8>,
+        kind: Kind,
+        type_meta: Option<TypeMeta>,
+        message: &[u8],
+        resource_version: &str,
+    ) {
+        let object = Object::read(message);
+        out.push(b'{');
+        if let Some(type_meta) = type_meta {
+            put_type_meta(out, type_meta);
+            out.push(b',');
+        }
+        out.extend_from_slice(b"\"metadata\":");
+        self.put_metadata(out, object.metadata, resource_version);
+        out.extend_from_slice(b",\"timestamp\":");
+        self.put_time(out, object.timestamp);
+        out.extend_from_slice(b",\"window\":\"");
+        GoDuration::from_nanos(object.window).write_to(out);
+        match kind {
+            Kind::Node => {
+                out.extend_from_slice(b"\",\"usage\":{");
+                put_amounts(out, Fields::new(object.rest));
+                out.extend_from_slice(b"}}");
+            }
+            Kind::Pod => {
+                out.extend_from_slice(b"\",\"containers\":[");
+                for (at, (_, container)) in Fields::new(object.rest).enumerate() {
+                    put_comma(out, at);
+                    put_container(out, container);
+                }
+                out.extend_from_slice(b"]}");
+            }
+        }
+    }
+
+    /// Appends a `PartialObjectMetadata`.
+    pub(crate) fn put_partial(
+        &mut self,
+        out: &mut Vec<u8>,
+        api_version: &'static str,
+        message: &[u8],
+        resource_version: &str,
+    ) {
+        out.push(b'{');
+        let kind = "PartialObjectMetadata";
+        put_type_meta(out, TypeMeta { api_version, kind });
+        out.extend_from_slice(b",\"metadata\":");
+        self.put_metadata(out, Object::read(message).metadata, resource_version);
+        out.push(b'}');
+    }
+
+    fn put_metadata(&mut self, out: &mut Vec<u8>, metadata: &[u8], resource_version: &str) {
+        out.push(b'{');
+        let start = out.len();
+        // The map that is open: objects have labels, bookmarks annotations, none has both.
+        let mut map = 0;
+        for (number, value) in Fields::new(metadata) {
+            let Value::Bytes(bytes) = value else {
+                continue;
+            };
+            if bytes.is_empty() && number != 6 {
+                continue;
+            }
+            if out.len() > start && (number != 6 || !resource_version.is_empty()) && map != number {
+                out.push(b',');
+            }
+            match number {
+                1 => put_quoted(out, b"\"name\":\"", bytes),
+                3 => put_quoted(out, b"\"namespace\":\"", bytes),
+                6 if !resource_version.is_empty() => {
+                    put_quoted(out, b"\"resourceVersion\":\"", resource_version.as_bytes());
+                }
+                8 => {
+                    out.extend_from_slice(b"\"creationTimestamp\":");
+                    self.put_time(out, value.inner_number());
+                }
+                11 | 12 if map == number => put_entry(out, b",\"", bytes),
+                11 => put_entry(out, b"\"labels\":{\"", bytes),
+                12 => put_entry(out, b"\"annotations\":{\"", bytes),
+                _ => {}
+            }
+            if number == 11 || number == 12 {
+                map = number;
+            }
+        }
+        out.extend_from_slice(if map == 0 { b"}" } else { b"}}" });
+    }
+
+    fn put_time(&mut self, out: &mut Vec<u8>, seconds: Option<i64>) {
+        let Some(seconds) = seconds else {
+            out.extend_from_slice(b"null");
+            return;
+        };
+        let place = usize::try_from(seconds.rem_euclid(64)).unwrap_or_default();
+        if let Some((known, text)) = self.times.get(place)
+            && *known == seconds
+        {
+            out.push(b'"');
+            out.extend_from_slice(text);
+            out.push(b'"');
+            return;
+        }
+        let time = Timestamp::from_unix_millis(seconds.saturating_mul(1000));
+        let text = time.rfc3339_seconds();
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+        if let (Some(place), Ok(text)) = (self.times.get_mut(place), text.as_bytes().try_into()) {
+            *place = (seconds, text);
+        }
+    }
+}
+
+/// Appends the fields that say what something is.
+pub(crate) fn put_type_meta(out: &mut Vec<u8>, type_meta: TypeMeta) {
+    out.extend_from_slice(b"\"kind\":\"");
+    out.extend_from_slice(type_meta.kind.as_bytes());
+    out.extend_from_slice(b"\",\"apiVersion\":\"");
+    out.extend_from_slice(type_meta.api_version.as_bytes());
+    out.push(b'"');
+}
+
+/// Appends the metadata of a list.
+pub(crate) fn put_list_meta(out: &mut Vec<u8>, resource_version: &str) {
+    if resource_version.is_empty() {
+        out.extend_from_slice(b"{}");
+        return;
+    }
+    out.extend_from_slice(b"{\"resourceVersion\":\"");
+    out.extend_from_slice(resource_version.as_bytes());
+    out.extend_from_slice(b"\"}");
+}
+
+/// Appends a string with the escapes of Go's encoder, which are also safe inside of HTML.
+pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_quoted(out, b"\"", text.as_bytes());
+}
+
+/// Appends a comma before all but the first.
+pub(crate) fn put_comma(out: &mut Vec<u8>, at: usize) {
+    if at > 0 {
+        out.push(b',');
+    }
+}
+
+/// Appends something that ends with a quotation mark, a text, and the mark that closes it.
+#[inline]
+fn put_quoted<const N: usize>(out: &mut Vec<u8>, before: &[u8; N], text: &[u8]) {
+    out.extend_from_slice(before);
+    put_inside(out, text);
+    out.push(b'"');
+}
+
+/// Appends the inside of a string.
+#[inline]
+fn put_inside(out: &mut Vec<u8>, text: &[u8]) {
+    if is_plain(text) {
+        out.extend_from_slice(text);
+    } else {
+        put_escaped(out, text);
+    }
+}
+
+/// Appends an entry of a map from text to text, after what stands before its key.
+#[inline]
+fn put_entry<const N: usize>(out: &mut Vec<u8>, before: &[u8; N], entry: &[u8]) {
+    let (key, value) = key_and_value(entry);
+    out.extend_from_slice(before);
+    put_inside(out, key);
+    out.extend_from_slice(b"\":\"");
+    put_inside(out, value.bytes().unwrap_or_default());
+    out.push(b'"');
+}
+
+#[inline]
+fn put_container(out: &mut Vec<u8>, container: Value<'_>) {
+    let mut fields = Fields::new(container.bytes().unwrap_or_default());
+    let name = fields.next().and_then(|(_, name)| name.bytes());
+    put_quoted(out, b"{\"name\":\"", name.unwrap_or_default());
+    out.extend_from_slice(b",\"usage\":{");
+    put_amounts(out, fields);
+    out.extend_from_slice(b"}}");
+}
+
+/// Appends amounts. Their names and texts are our own, and plain.
+#[inline]
+fn put_amounts(out: &mut Vec<u8>, entries: Fields<'_>) {
+    for (at, (_, entry)) in entries.enumerate() {
+        let (name, amount) = key_and_value(entry.bytes().unwrap_or_default());
+        if at == 0 {
+            out.push(b'"');
+        } else {
+            out.extend_from_slice(b",\"");
+        }
+        out.extend_from_slice(name);
+        out.extend_from_slice(b"\":\"");
+        out.extend_from_slice(quantity(amount));
+        out.push(b'"');
+    }
+}
+
+/// The key and the value of a map's entry.
+#[inline]
+fn key_and_value(entry: &[u8]) -> (&[u8], Value<'_>) {
+    let mut fields = Fields::new(entry);
+    let key = fields.next().and_then(|(_, key)| key.bytes());
+    let value = fields.next().map_or(Value::Number(0), |(_, value)| value);
+    (key.unwrap_or_default(), value)
+}
+
+/// Whether all bytes stand for themselves. Eight at a time: most texts are names of some ten to thirty bytes.
+#[inline]
+fn is_plain(text: &[u8]) -> bool {
+    let (words, rest) = text.as_chunks::<8>();
+    let mut suspicious = 0;
+    for word in words {
+        suspicious |= suspects(u64::from_le_bytes(*word));
+    }
+    suspicious == 0 && rest.iter().all(|byte| is_plain_byte(*byte))
+}
+
+/// All but controls, what JSON or HTML give a meaning, and the first byte of the two line separators that JavaScript
+/// does not allow in strings.
+#[inline]
+fn is_plain_byte(byte: u8) -> bool {
+    byte >= 0x20 && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xe2)
+}
+
+/// Not zero if one of eight bytes may need an escape. Carries between bytes, and bytes beyond ASCII, can raise a false
+/// alarm, never hide a true one.
+#[inline]
+fn suspects(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let below = |word: u64, bound: u64| word.wrapping_sub(ONES * bound) & !word;
+    let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    // `<` and `>` differ in one bit alone, so that one test finds both.
+    let angle = below((word & !(ONES * 2)) ^ (ONES * u64::from(b'<')), 1);
+    (below(word, 0x20) | equal(b'"') | equal(b'\\') | equal(b'&') | angle | word) & HIGH
+}
+
+#[cold]
+fn put_escaped(out: &mut Vec<u8>, text: &[u8]) {
+    for c in String::from_utf8_lossy(text).chars() {
+        let short = match c {
+            '"' | '\\' => c,
+            '\u{8}' => 'b',
+            '\u{c}' => 'f',
+            '\n' => 'n',
+            '\r' => 'r',
+            '\t' => 't',
+            '<' | '>' | '&' | '\0'..' ' | '\u{2028}' | '\u{2029}' => {
+                let hex = format!("\\u{:04x}", u32::from(c));
+                out.extend_from_slice(hex.as_bytes());
+                continue;
+            }
+            _ => {
+                out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+                continue;
+            }
+        };
+        out.push(b'\\');
+        out.extend_from_slice(short.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn written(text: &str) -> String {
+        let mut out = Vec::new();
+        put_text(&mut out, text);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn every_byte_is_judged_alike_wherever_it_stands() {
+        for byte in 0..=0x7f_u8 {
+            for at in 0..20 {
+                let mut text = [b'x'; 20];
+                text[at] = byte;
+                assert_eq!(is_plain(&text), is_plain_byte(byte), "{byte:#x} at {at}");
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
+
+        #[test]
+        fn texts_come_back_and_hold_nothing_that_html_reads(text in "[a-z<>&\"\\\\\u{0}-\u{1f}é\u{2026}-\u{2030}😀]{0,40}") {
+            let written = written(&text);
+            prop_assert_eq!(serde_json::from_str::<String>(&written).unwrap(), text);
+            let read_by_others = ['<', '>', '&', '\u{2028}', '\u{2029}'];
+            prop_assert!(!written.contains(read_by_others));
+            prop_assert!(written.chars().all(|c| c >= ' '));
+        }
+    }
+}

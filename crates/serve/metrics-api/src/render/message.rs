@@ -1,0 +1,165 @@
+//! Reading protobuf messages that this crate wrote itself. Nothing here panics on others, but nothing is promised of
+//! what comes out.
+
+/// The fields of a message, one after the other.
+#[derive(Clone)]
+pub(crate) struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+/// What a field holds.
+#[derive(Clone, Copy)]
+pub(crate) enum Value<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+}
+
+/// An object, as far as it has been taken apart.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Object<'a> {
+    pub(crate) metadata: &'a [u8],
+    /// Seconds since the epoch; `None` if it is not known.
+    pub(crate) timestamp: Option<i64>,
+    /// Nanoseconds.
+    pub(crate) window: i64,
+    /// What follows: containers, or amounts.
+    pub(crate) rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn new(message: &'a [u8]) -> Self {
+        Self { rest: message }
+    }
+
+    /// What has not been read yet.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    #[inline]
+    fn number(&mut self) -> Option<u64> {
+        let (&first, rest) = self.rest.split_first()?;
+        if first < 0x80 {
+            self.rest = rest;
+            return Some(u64::from(first));
+        }
+        self.long_number()
+    }
+
+    fn long_number(&mut self) -> Option<u64> {
+        let mut value = 0_u64;
+        for (at, byte) in self.rest.iter().enumerate().take(10) {
+            let shift = u32::try_from(at * 7).ok()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                self.rest = self.rest.get(at + 1..)?;
+                return Some(value);
+            }
+        }
+        None
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = (u64, Value<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let tag = self.number()?;
+        let value = match tag & 7 {
+            0 => Value::Number(self.number()?),
+            2 => {
+                let len = usize::try_from(self.number()?).ok()?;
+                let (content, rest) = self.rest.split_at_checked(len)?;
+                self.rest = rest;
+                Value::Bytes(content)
+            }
+            _ => return None,
+        };
+        Some((tag >> 3, value))
+    }
+}
+
+impl<'a> Value<'a> {
+    pub(crate) fn bytes(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Number(_) => None,
+        }
+    }
+
+    pub(crate) fn text(self) -> &'a str {
+        self.bytes()
+            .and_then(|bytes| str::from_utf8(bytes).ok())
+            .unwrap_or_default()
+    }
+
+    /// The first field of a message, as a number: what times and durations are.
+    pub(crate) fn inner_number(self) -> Option<i64> {
+        match Fields::new(self.bytes()?).next()?.1 {
+            Value::Number(number) => Some(number.cast_signed()),
+            Value::Bytes(_) => None,
+        }
+    }
+}
+
+impl<'a> Object<'a> {
+    /// Takes the message of an object apart.
+    pub(crate) fn read(message: &'a [u8]) -> Self {
+        let mut object = Self::default();
+        let mut fields = Fields::new(message);
+        for wanted in 1..=3 {
+            let Some((number, value)) = fields.next() else {
+                break;
+            };
+            match (wanted, number) {
+                (1, 1) => object.metadata = value.bytes().unwrap_or_default(),
+                (2, 2) => object.timestamp = value.inner_number(),
+                (3, 3) => object.window = value.inner_number().unwrap_or_default(),
+                _ => break,
+            }
+        }
+        object.rest = fields.rest();
+        object
+    }
+
+    /// The name in its metadata.
+    pub(crate) fn name(&self) -> &'a str {
+        Fields::new(self.metadata)
+            .find(|(number, _)| *number == 1)
+            .map_or("", |(_, value)| value.text())
+    }
+}
+
+/// The message inside of an item: without tag and length.
+pub(crate) fn message_of(item: &[u8]) -> &[u8] {
+    Fields::new(item)
+        .next()
+        .and_then(|(_, value)| value.bytes())
+        .unwrap_or_default()
+}
+
+/// The text of a quantity.
+#[inline]
+pub(crate) fn quantity(value: Value<'_>) -> &[u8] {
+    Fields::new(value.bytes().unwrap_or_default())
+        .next()
+        .and_then(|(_, text)| text.bytes())
+        .unwrap_or_default()
+}
+
+/// The names and texts of amounts: the entries of a map from name to quantity that are numbered `field`.
+pub(crate) fn amounts(message: &[u8], field: u64) -> impl Iterator<Item = (&str, &str)> {
+    let entries = Fields::new(message).filter(move |(number, _)| *number == field);
+    entries.map(|(_, entry)| {
+        let (mut name, mut amount) = ("", "");
+        for (number, value) in Fields::new(entry.bytes().unwrap_or_default()) {
+            match number {
+                1 => name = value.text(),
+                2 => amount = str::from_utf8(quantity(value)).unwrap_or_default(),
+                _ => {}
+            }
+        }
+        (name, amount)
+    })
+}

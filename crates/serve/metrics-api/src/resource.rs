@@ -1,0 +1,240 @@
+//! The two resources as the kit sees them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use kubevitals_apiserver::{
+    ApiResource, Body, Encoding, Form, GetRequest, ListRequest, Refusal, ResourceFacts, Shape,
+    WatchRequest,
+};
+use kubevitals_model::PodKeyRef;
+
+use crate::api::State;
+use crate::config::Absence;
+use crate::list::{ListForm, ListPieces, meta_version};
+use crate::metrics::Tally;
+use crate::render::message::message_of;
+use crate::render::table::{Columns, RowObject};
+use crate::render::{Kind, TypeMeta, json, proto};
+use crate::select::Cursor;
+use crate::watch;
+
+/// Nodes, or pods.
+pub(crate) struct Resource {
+    kind: Kind,
+    facts: ResourceFacts,
+    state: Arc<State>,
+}
+
+impl Resource {
+    pub(crate) fn new(kind: Kind, state: Arc<State>) -> Self {
+        let facts = match kind {
+            Kind::Node => ResourceFacts {
+                plural: "nodes",
+                singular: "",
+                kind: "NodeMetrics",
+                list_kind: "NodeMetricsList",
+                namespaced: false,
+                selectable_fields: &["metadata.name"],
+                watchable: true,
+                schemas: include_str!("schemas/nodes.json"),
+            },
+            Kind::Pod => ResourceFacts {
+                plural: "pods",
+                singular: "",
+                kind: "PodMetrics",
+                list_kind: "PodMetricsList",
+                namespaced: true,
+                selectable_fields: &["metadata.name", "metadata.namespace", "spec.nodeName"],
+                watchable: true,
+                schemas: include_str!("schemas/pods.json"),
+            },
+        };
+        Self { kind, facts, state }
+    }
+
+    fn absent(&self, request: &GetRequest<'_>) -> Refusal {
+        let GetRequest {
+            namespace, name, ..
+        } = request;
+        let explain = &self.state.config.explain;
+        let (absence, plural, kind, full) = match self.kind {
+            Kind::Node => (
+                explain.node(name),
+                "nodes",
+                "nodemetrics",
+                (*name).to_owned(),
+            ),
+            Kind::Pod => (
+                explain.pod(namespace, name),
+                "pods",
+                "podmetrics",
+                format!("{namespace}/{name}"),
+            ),
+        };
+        let message = match absence {
+            Absence::Unknown => format!("{plural} \"{name}\" not found"),
+            Absence::Unmeasured(reason) => {
+                let separator = if reason.is_empty() { "" } else { ": " };
+                format!("{kind}.metrics.k8s.io \"{full}\" not found{separator}{reason}")
+            }
+        };
+        Refusal::NotFound { message }
+    }
+}
+
+impl ApiResource for Resource {
+    fn facts(&self) -> &ResourceFacts {
+        &self.facts
+    }
+
+    fn get(&self, request: &GetRequest<'_>) -> Result<Body, Refusal> {
+        refuse_binary_table(request.form)?;
+        let catalog = self.state.catalog.load_full();
+        let found = match self.kind {
+            Kind::Node => catalog.node(request.name).and_then(|entry| entry.own()),
+            Kind::Pod => {
+                let key = PodKeyRef {
+                    namespace: request.namespace,
+                    name: request.name,
+                };
+                catalog.pods.get(key).and_then(|slot| catalog.pod(slot))
+            }
+        };
+        let Some(found) = found else {
+            return Err(self.absent(request));
+        };
+        let counts = &self.state.counts;
+        counts.gets.fetch_add(1, Ordering::Relaxed);
+        let mut tally = Tally::new((self.state.config.clock)());
+        tally.add(found.measured);
+        counts.freshness.add(&tally);
+        let form = ListForm {
+            kind: self.kind,
+            api_version: api_version(request.version),
+            form: request.form,
+        };
+        Ok(Body::full(one(form, message_of(found.item), "")))
+    }
+
+    fn list(&self, request: &ListRequest<'_>) -> Result<Body, Refusal> {
+        refuse_binary_table(request.form)?;
+        let cursor = Cursor::open(&self.state, self.kind, request)?;
+        self.state.counts.lists.fetch_add(1, Ordering::Relaxed);
+        let form = ListForm {
+            kind: self.kind,
+            api_version: api_version(request.version),
+            form: request.form,
+        };
+        Ok(Body::pieces(ListPieces::new(&self.state, cursor, form)))
+    }
+
+    fn watch(&self, request: &WatchRequest<'_>) -> Result<Body, Refusal> {
+        refuse_binary_table(request.list.form)?;
+        let form = ListForm {
+            kind: self.kind,
+            api_version: api_version(request.list.version),
+            form: request.list.form,
+        };
+        watch::open(&self.state, form, request)
+    }
+}
+
+/// The body of one object.
+pub(crate) fn one(of: ListForm, message: &[u8], resource_version: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(message.len() * 2 + 256);
+    let object = of.kind.object(of.api_version);
+    match (of.form.shape, of.form.encoding) {
+        (Shape::Object, Encoding::Json) => {
+            json::Writer::new().put_object(
+                &mut out,
+                of.kind,
+                Some(object),
+                message,
+                resource_version,
+            );
+        }
+        (Shape::Metadata { version }, Encoding::Json) => {
+            json::Writer::new().put_partial(
+                &mut out,
+                meta_version(version),
+                message,
+                resource_version,
+            );
+        }
+        (Shape::Table { version, include }, _) => {
+            let api_version = meta_version(version);
+            let with = RowObject {
+                include,
+                meta_version: api_version,
+                object,
+            };
+            let columns = Columns::of(of.kind, message);
+            out.push(b'{');
+            let kind = "Table";
+            json::put_type_meta(&mut out, TypeMeta { api_version, kind });
+            out.extend_from_slice(b",\"metadata\":");
+            json::put_list_meta(&mut out, resource_version);
+            out.extend_from_slice(b",\"columnDefinitions\":");
+            columns.put(&mut out);
+            out.extend_from_slice(b",\"rows\":[");
+            columns.put_row(
+                &mut json::Writer::new(),
+                &mut out,
+                of.kind,
+                message,
+                with,
+                resource_version,
+            );
+            out.extend_from_slice(b"]}");
+        }
+        (Shape::Object | Shape::Metadata { .. }, Encoding::Protobuf) => {
+            let (kind, message) = bare(of, message, resource_version);
+            proto::put_envelope(&mut out, kind, message.len());
+            out.extend_from_slice(&message);
+            proto::put_envelope_end(&mut out);
+            return out;
+        }
+    }
+    out.push(b'\n');
+    out
+}
+
+/// The message of one object in protobuf, and what it is.
+pub(crate) fn bare(of: ListForm, message: &[u8], resource_version: &str) -> (TypeMeta, Vec<u8>) {
+    let message = if resource_version.is_empty() {
+        message.to_vec()
+    } else {
+        proto::with_version(message, resource_version).unwrap_or_default()
+    };
+    match of.form.shape {
+        Shape::Metadata { version } => {
+            let kind = TypeMeta {
+                api_version: meta_version(version),
+                kind: "PartialObjectMetadata",
+            };
+            (kind, proto::partial(&message))
+        }
+        _ => (of.kind.object(of.api_version), message),
+    }
+}
+
+/// Cells of a table are of no fixed type, so that protobuf has no form for them.
+fn refuse_binary_table(form: Form) -> Result<(), Refusal> {
+    match form {
+        Form {
+            encoding: Encoding::Protobuf,
+            shape: Shape::Table { .. },
+        } => Err(Refusal::BadRequest {
+            message: "a Table cannot be encoded as protobuf, ask for application/json".to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn api_version(version: &str) -> &'static str {
+    match version {
+        "v1" => "metrics.k8s.io/v1",
+        _ => "metrics.k8s.io/v1beta1",
+    }
+}

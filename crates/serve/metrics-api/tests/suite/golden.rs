@@ -1,0 +1,251 @@
+//! Bytes compared with what Go's code of Kubernetes writes (`e2e/vectors/metrics-api`).
+
+use kubevitals_apiserver::{Encoding, Form, IncludeObject, Refusal, Shape};
+use kubevitals_metrics_api::MetricsApi;
+use kubevitals_model::Bytes;
+
+use crate::support::*;
+
+macro_rules! vector {
+    ($name:literal) => {
+        include_bytes!(concat!("../vectors/", $name)).as_slice()
+    };
+}
+
+fn in_table(include: IncludeObject) -> Form {
+    Form {
+        encoding: Encoding::Json,
+        shape: Shape::Table {
+            version: "v1",
+            include,
+        },
+    }
+}
+
+fn bare(encoding: Encoding) -> Form {
+    Form {
+        encoding,
+        shape: Shape::Metadata { version: "v1" },
+    }
+}
+
+/// What the vectors describe.
+fn published() -> MetricsApi {
+    let api = api();
+    let mut full = usage(5_000_000, 1000, 1_763_254_219, 60_500);
+    full.swap = Some(Bytes::new(24));
+    full.ephemeral_storage = Some(Bytes::new(3 << 20));
+    let odd = labels(&[
+        ("app", "web"),
+        ("pod-template-hash", "7d4b9c6f5"),
+        ("odd/<&>", "a\"b\\c\u{2028}\té<\u{1}\u{8}\u{c}"),
+    ]);
+    let pods = [
+        pod(
+            "a",
+            "one",
+            labels(&[]),
+            vec![container(
+                "main",
+                usage(4_710_169, 12_533_760, 1_763_254_220, 14_964),
+            )],
+        ),
+        pod(
+            "a",
+            "two",
+            odd,
+            vec![
+                container("main", usage(12_345_000, 24, 1_763_254_219, 60_500)),
+                container("sidecar", full),
+            ],
+        ),
+        pod(
+            "b",
+            "one",
+            labels(&[("app", "")]),
+            vec![
+                container("c", usage(0, 0, -5, 1)),
+                container("d", usage(2_000_000_000, 1 << 40, -4, 2)),
+            ],
+        ),
+    ];
+    let own = usage(1_234_567_891, 8 << 30, 1_763_254_221, 10_000);
+    let node_labels = labels(&[("kubernetes.io/hostname", "node-1")]);
+    publish_labelled(&api, "node-1", &node_labels, Some(own), &pods);
+    api
+}
+
+#[track_caller]
+fn same(ours: &[u8], vector: &[u8]) {
+    assert_eq!(
+        String::from_utf8_lossy(ours),
+        String::from_utf8_lossy(vector)
+    );
+    assert_eq!(ours, vector);
+}
+
+#[test]
+fn objects_are_written_as_go_writes_them() {
+    let api = published();
+    let two = ("a", "two");
+    let node = ("", "node-1");
+    same(&get(&api, "pods", two, JSON).unwrap(), vector!("pod.json"));
+    same(
+        &get(&api, "pods", two, PROTOBUF).unwrap(),
+        vector!("pod.pb"),
+    );
+    same(
+        &get(&api, "nodes", node, JSON).unwrap(),
+        vector!("node.json"),
+    );
+    same(
+        &get(&api, "nodes", node, PROTOBUF).unwrap(),
+        vector!("node.pb"),
+    );
+    let partial = get(&api, "pods", two, bare(Encoding::Json)).unwrap();
+    same(&partial, vector!("partial-pod.json"));
+    let partial = get(&api, "pods", two, bare(Encoding::Protobuf)).unwrap();
+    same(&partial, vector!("partial-pod.pb"));
+}
+
+#[test]
+fn lists_are_written_as_go_writes_them() {
+    let api = published();
+    same(&all(JSON).list(&api, "pods"), vector!("pods.json"));
+    same(&all(PROTOBUF).list(&api, "pods"), vector!("pods.pb"));
+    same(&all(JSON).list(&api, "nodes"), vector!("nodes.json"));
+    same(&all(PROTOBUF).list(&api, "nodes"), vector!("nodes.pb"));
+    let none = all(JSON).within("c");
+    same(&none.list(&api, "pods"), vector!("pods-none.json"));
+    let none = all(PROTOBUF).within("c");
+    same(&none.list(&api, "pods"), vector!("pods-none.pb"));
+    let partial = all(bare(Encoding::Json)).list(&api, "pods");
+    same(&partial, vector!("partial-pods.json"));
+    let partial = all(bare(Encoding::Protobuf)).list(&api, "pods");
+    same(&partial, vector!("partial-pods.pb"));
+}
+
+#[test]
+fn tables_are_those_of_metrics_server() {
+    let api = published();
+    let table = |include| all(in_table(include)).list(&api, "pods");
+    same(&table(IncludeObject::Metadata), vector!("table-pods.json"));
+    same(
+        &table(IncludeObject::Object),
+        vector!("table-pods-object.json"),
+    );
+    same(&table(IncludeObject::None), vector!("table-pods-bare.json"));
+    let none = all(in_table(IncludeObject::None)).within("c");
+    same(&none.list(&api, "pods"), vector!("table-pods-none.json"));
+}
+
+#[test]
+fn a_table_of_one_object_has_its_columns() {
+    let api = published();
+    let form = in_table(IncludeObject::None);
+    let table = get(&api, "pods", ("a", "two"), form).unwrap();
+    insta::assert_snapshot!(String::from_utf8(table).unwrap(), @r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{},"columnDefinitions":[{"name":"Name","type":"string","format":"name","description":"Name of the resource","priority":0},{"name":"cpu","type":"string","format":"quantity","description":"","priority":0},{"name":"ephemeral-storage","type":"string","format":"quantity","description":"","priority":0},{"name":"memory","type":"string","format":"quantity","description":"","priority":0},{"name":"swap","type":"string","format":"quantity","description":"","priority":0},{"name":"Window","type":"string","format":"duration","description":"","priority":0}],"rows":[{"cells":["two","17345u","3Mi","1Ki","24","1m0.5s"],"object":null}]}"#);
+}
+
+#[test]
+fn a_table_has_no_protobuf_form() {
+    let form = Form {
+        encoding: Encoding::Protobuf,
+        ..in_table(IncludeObject::None)
+    };
+    let refused = all(form).open(&published(), "pods");
+    assert!(matches!(refused, Err(Refusal::BadRequest { .. })));
+}
+
+#[test]
+fn both_versions_differ_in_their_name_alone() {
+    let api = published();
+    let list = |version, form| {
+        let mut ask = all(form);
+        ask.version = version;
+        ask.list(&api, "pods")
+    };
+    let text = |version| String::from_utf8(list(version, JSON)).unwrap();
+    let beta = text("v1beta1");
+    assert_eq!(
+        text("v1"),
+        beta.replace("metrics.k8s.io/v1beta1", "metrics.k8s.io/v1")
+    );
+    assert_eq!(
+        opened(&list("v1", PROTOBUF)),
+        opened(&list("v1beta1", PROTOBUF))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_are_framed_as_go_frames_them() {
+    let api = published();
+    for (form, vector) in [
+        (JSON, vector!("event.json")),
+        (PROTOBUF, vector!("event.pb")),
+    ] {
+        let ask = all(form).labelled("app=web");
+        let mut watch = ask.watch(&api, "pods", "", None).unwrap();
+        same(&next(&mut watch).await.unwrap(), vector);
+    }
+}
+
+#[test]
+fn metadata_is_read_by_the_generated_types() {
+    use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
+
+    let list = all(JSON).list(&published(), "pods");
+    let mut list: serde_json::Value = serde_json::from_slice(&list).unwrap();
+    let meta: ListMeta = serde_json::from_value(list["metadata"].take()).unwrap();
+    assert_eq!(meta.resource_version.as_deref(), Some("1763254228000004"));
+    let item = &mut list["items"][1];
+    let meta: ObjectMeta = serde_json::from_value(item["metadata"].take()).unwrap();
+    assert_eq!(meta.name.as_deref(), Some("two"));
+    assert_eq!(meta.labels.unwrap()["app"], "web");
+    let memory: Quantity =
+        serde_json::from_value(item["containers"][1]["usage"]["memory"].take()).unwrap();
+    assert_eq!(memory.0, "1k");
+}
+
+#[test]
+fn what_is_missing_is_explained() {
+    let api = published();
+    let message = |plural, name| match get(&api, plural, name, JSON) {
+        Err(Refusal::NotFound { message }) => message,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(message("pods", ("a", "x")), "pods \"x\" not found");
+    assert_eq!(
+        message("pods", ("a", "young")),
+        "podmetrics.metrics.k8s.io \"a/young\" not found: first sample 7 s old, second due in 8 s"
+    );
+    assert_eq!(
+        message("pods", ("a", "silent")),
+        "podmetrics.metrics.k8s.io \"a/silent\" not found"
+    );
+    assert_eq!(message("nodes", ("", "x")), "nodes \"x\" not found");
+    assert_eq!(
+        message("nodes", ("", "dark")),
+        "nodemetrics.metrics.k8s.io \"dark\" not found: certificate is not valid for 10.0.0.3"
+    );
+}
+
+#[test]
+fn the_schemas_describe_both_versions() {
+    for resource in published().group().resources {
+        let facts = resource.facts();
+        let schemas: serde_json::Value = serde_json::from_str(facts.schemas).unwrap();
+        let schemas = schemas.as_object().unwrap();
+        for version in ["v1", "v1beta1"] {
+            for kind in [facts.kind, facts.list_kind] {
+                let name = format!("io.k8s.metrics.pkg.apis.metrics.{version}.{kind}");
+                assert!(schemas.contains_key(&name), "{name}");
+            }
+        }
+        for reference in facts.schemas.split("#/components/schemas/").skip(1) {
+            let name = reference.split('"').next().unwrap();
+            assert!(schemas.contains_key(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! Nodes and pods to publish, requests to ask, and an independent reader of what comes back.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use http_body::Body as _;
+use kubevitals_apiserver::{
+    ApiResource, Body, Encoding, Form, GetRequest, ListRequest, Refusal, Shape, WatchRequest,
+};
+use kubevitals_metrics_api::{Absence, Config, Explain, Limits, MetricsApi};
+use kubevitals_model::{
+    Bytes, CpuUsage, LabelSelector, Labels, NodeName, PodKey, Timestamp, Usage,
+    parse_field_selector,
+};
+use kubevitals_usage::{ContainerUsage, NodeView, PodUsage, Publish as _};
+
+/// 2025-11-16T00:50:28Z, as in the vectors.
+pub(crate) const NOW: i64 = 1_763_254_228_000;
+
+pub(crate) const JSON: Form = Form {
+    encoding: Encoding::Json,
+    shape: Shape::Object,
+};
+pub(crate) const PROTOBUF: Form = Form {
+    encoding: Encoding::Protobuf,
+    shape: Shape::Object,
+};
+
+/// Knows of one pod and one node that have no metrics.
+struct Reasons;
+
+/// A request for objects, before it is borrowed.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    pub(crate) version: &'static str,
+    pub(crate) namespace: Option<&'static str>,
+    pub(crate) labels: LabelSelector,
+    pub(crate) fields: &'static str,
+    pub(crate) form: Form,
+}
+
+impl Explain for Reasons {
+    fn pod(&self, namespace: &str, name: &str) -> Absence {
+        match (namespace, name) {
+            ("a", "young") => {
+                Absence::Unmeasured("first sample 7 s old, second due in 8 s".to_owned())
+            }
+            ("a", "silent") => Absence::Unmeasured(String::new()),
+            _ => Absence::Unknown,
+        }
+    }
+
+    fn node(&self, name: &str) -> Absence {
+        match name {
+            "dark" => Absence::Unmeasured("certificate is not valid for 10.0.0.3".to_owned()),
+            _ => Absence::Unknown,
+        }
+    }
+}
+
+pub(crate) fn api() -> MetricsApi {
+    api_with(Limits::default())
+}
+
+pub(crate) fn api_with(limits: Limits) -> MetricsApi {
+    MetricsApi::new(Config {
+        explain: Arc::new(Reasons),
+        limits,
+        clock: || Timestamp::from_unix_millis(NOW),
+    })
+}
+
+pub(crate) fn resource(api: &MetricsApi, plural: &str) -> Arc<dyn ApiResource> {
+    let group = api.group();
+    let found = group
+        .resources
+        .into_iter()
+        .find(|r| r.facts().plural == plural);
+    found.unwrap()
+}
+
+pub(crate) fn all(form: Form) -> Ask {
+    Ask {
+        version: "v1beta1",
+        namespace: None,
+        labels: LabelSelector::default(),
+        fields: "",
+        form,
+    }
+}
+
+impl Ask {
+    pub(crate) fn labelled(mut self, selector: &str) -> Self {
+        self.labels = LabelSelector::parse(selector).unwrap();
+        self
+    }
+
+    pub(crate) fn within(mut self, namespace: &'static str) -> Self {
+        self.namespace = Some(namespace);
+        self
+    }
+
+    pub(crate) fn with_fields(mut self, fields: &'static str) -> Self {
+        self.fields = fields;
+        self
+    }
+
+    fn with<T>(&self, run: impl FnOnce(ListRequest<'_>) -> T) -> T {
+        run(ListRequest {
+            version: self.version,
+            namespace: self.namespace,
+            labels: &self.labels,
+            fields: &parse_field_selector(self.fields).unwrap(),
+            form: self.form,
+        })
+    }
+
+    pub(crate) fn open(&self, api: &MetricsApi, plural: &str) -> Result<Body, Refusal> {
+        let resource = resource(api, plural);
+        self.with(|request| resource.list(&request))
+    }
+
+    pub(crate) fn list(&self, api: &MetricsApi, plural: &str) -> Vec<u8> {
+        read(self.open(api, plural).unwrap())
+    }
+
+    pub(crate) fn watch(
+        &self,
+        api: &MetricsApi,
+        plural: &str,
+        resource_version: &str,
+        send_initial_events: Option<bool>,
+    ) -> Result<Body, Refusal> {
+        let resource = resource(api, plural);
+        self.with(|list| {
+            resource.watch(&WatchRequest {
+                list,
+                resource_version,
+                timeout: Duration::from_hours(1),
+                allow_bookmarks: true,
+                send_initial_events,
+            })
+        })
+    }
+}
+
+pub(crate) fn get(
+    api: &MetricsApi,
+    plural: &str,
+    (namespace, name): (&str, &str),
+    form: Form,
+) -> Result<Vec<u8>, Refusal> {
+    let request = GetRequest {
+        version: "v1beta1",
+        namespace,
+        name,
+        form,
+    };
+    resource(api, plural).get(&request).map(read)
+}
+
+/// All of a body that never waits.
+pub(crate) fn read(mut body: Body) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = piece(&mut body) {
+        bytes.extend_from_slice(&piece);
+    }
+    bytes
+}
+
+/// The next piece of a body that never waits.
+pub(crate) fn piece(body: &mut Body) -> Option<bytes::Bytes> {
+    let mut context = Context::from_waker(Waker::noop());
+    match Pin::new(body).poll_frame(&mut context) {
+        Poll::Ready(frame) => Some(frame?.unwrap().into_data().unwrap()),
+        Poll::Pending => panic!("a list has nothing to wait for"),
+    }
+}
+
+/// The next piece of a body that may wait.
+pub(crate) async fn next(body: &mut Body) -> Option<bytes::Bytes> {
+    let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await;
+    Some(frame?.unwrap().into_data().unwrap())
+}
+
+pub(crate) fn labels(pairs: &[(&str, &str)]) -> Labels {
+    let sorted: BTreeMap<&str, &str> = pairs.iter().copied().collect();
+    let pairs = sorted.into_iter().map(|(k, v)| (k.into(), v.into()));
+    Labels::from_sorted(pairs.collect())
+}
+
+pub(crate) fn usage(nanocores: u64, bytes: u64, seconds: i64, window: u64) -> Usage {
+    Usage {
+        cpu: CpuUsage::from_nanocores(nanocores),
+        memory: Bytes::new(bytes),
+        swap: None,
+        ephemeral_storage: None,
+        timestamp: Timestamp::from_unix_millis(seconds * 1000),
+        window: Duration::from_millis(window),
+    }
+}
+
+pub(crate) fn container(name: &str, usage: Usage) -> ContainerUsage {
+    ContainerUsage {
+        name: name.into(),
+        usage,
+    }
+}
+
+pub(crate) fn pod(
+    namespace: &str,
+    name: &str,
+    labels: Labels,
+    containers: Vec<ContainerUsage>,
+) -> PodUsage {
+    PodUsage {
+        key: PodKey::new(namespace, name),
+        labels,
+        containers,
+    }
+}
+
+pub(crate) fn publish(api: &MetricsApi, node: &str, own: Option<Usage>, pods: &[PodUsage]) {
+    publish_labelled(api, node, &Labels::default(), own, pods);
+}
+
+pub(crate) fn publish_labelled(
+    api: &MetricsApi,
+    node: &str,
+    labels: &Labels,
+    own: Option<Usage>,
+    pods: &[PodUsage],
+) {
+    api.publish(&NodeView {
+        node: &NodeName::new(node),
+        labels,
+        usage: own.as_ref(),
+        pods,
+        published: Timestamp::from_unix_millis(NOW),
+    });
+}
+
+/// A field of a protobuf message: this reader knows nothing of the one in the crate.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Field {
+    Number(u64),
+    Bytes(Vec<u8>),
+}
+
+pub(crate) type Message = Vec<(u64, Field)>;
+
+/// Takes a protobuf message apart; panics if a length is wrong.
+pub(crate) fn decode(mut bytes: &[u8]) -> Message {
+    fn number(bytes: &mut &[u8]) -> u64 {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = bytes[0];
+            *bytes = &bytes[1..];
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return value;
+            }
+        }
+        panic!("a number of more than ten bytes");
+    }
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let tag = number(&mut bytes);
+        let field = match tag & 7 {
+            0 => Field::Number(number(&mut bytes)),
+            2 => {
+                let len = usize::try_from(number(&mut bytes)).unwrap();
+                let (content, rest) = bytes.split_at(len);
+                bytes = rest;
+                Field::Bytes(content.to_vec())
+            }
+            other => panic!("wire type {other}"),
+        };
+        fields.push((tag >> 3, field));
+    }
+    fields
+}
+
+pub(crate) fn bytes_of(message: &Message, field: u64) -> Vec<Vec<u8>> {
+    let fields = message.iter().filter(|(own, _)| *own == field);
+    fields
+        .map(|(_, value)| match value {
+            Field::Bytes(bytes) => bytes.clone(),
+            Field::Number(_) => panic!("field {field} is a number"),
+        })
+        .collect()
+}
+
+pub(crate) fn text_of(message: &Message, field: u64) -> String {
+    let bytes = bytes_of(message, field);
+    String::from_utf8(bytes.first().cloned().unwrap_or_default()).unwrap()
+}
+
+/// The object inside of a protobuf body, and its kind.
+pub(crate) fn opened(body: &[u8]) -> (String, Message) {
+    let unknown = decode(body.strip_prefix(b"k8s\0").unwrap());
+    let kind = decode(&bytes_of(&unknown, 1)[0]);
+    (text_of(&kind, 2), decode(&bytes_of(&unknown, 2)[0]))
+}
+
+/// An object of either kind as text, from protobuf.
+pub(crate) fn told(object: &[u8]) -> String {
+    let object = decode(object);
+    let meta = decode(&bytes_of(&object, 1)[0]);
+    let mut text = format!("{}/{}", text_of(&meta, 3), text_of(&meta, 1));
+    let pair = |entry: Vec<u8>| {
+        let entry = decode(&entry);
+        (text_of(&entry, 1), bytes_of(&entry, 2)[0].clone())
+    };
+    for (key, value) in bytes_of(&meta, 11).into_iter().map(pair) {
+        text += &format!(" {key}={}", String::from_utf8(value).unwrap());
+    }
+    for container in bytes_of(&object, 4) {
+        let container = decode(&container);
+        text += &format!(" [{}", text_of(&container, 1));
+        for (name, amount) in bytes_of(&container, 2)
+            .into_iter()
+            .map(|b| match decode(&b).len() {
+                2 => pair(b),
+                _ => (String::new(), Vec::new()),
+            })
+        {
+            text += &format!(" {name}:{}", text_of(&decode(&amount), 1));
+        }
+        text += "]";
+    }
+    text
+}
+
+/// The items of a protobuf list as texts.
+pub(crate) fn told_list(body: &[u8]) -> Vec<String> {
+    let (_, list) = opened(body);
+    bytes_of(&list, 2).iter().map(|item| told(item)).collect()
+}
+
+/// `namespace/name` of the items of a JSON list.
+pub(crate) fn names(body: &[u8]) -> Vec<String> {
+    let list: serde_json::Value = serde_json::from_slice(body).unwrap();
+    let items = list["items"].as_array().unwrap().iter();
+    items
+        .map(|item| {
+            let metadata = &item["metadata"];
+            let namespace = metadata["namespace"].as_str().unwrap_or("");
+            format!("{namespace}/{}", metadata["name"].as_str().unwrap())
+        })
+        .collect()
+}

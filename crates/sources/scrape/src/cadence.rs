@@ -1,0 +1,309 @@
+//! When to ask a kubelet: just after it has taken a new sample.
+//!
+//! A kubelet takes samples by a clock of its own, every ten to fifteen seconds, and repeats the last one to whoever asks
+//! in between. The times in its answers tell when it did. From them a [`Cadence`] learns how far apart samples are and
+//! how far the kubelet's clock is off ours, and plans the next scrape for the moment at which the next sample is due:
+//! values are as fresh as they can be, and no scrape is wasted on a repetition.
+//!
+//! The plan is bounded whatever the kubelet says: scrapes are never closer than one second, and never further apart than
+//! twice the resolution.
+
+use std::time::Duration;
+
+use kubevitals_model::Timestamp;
+
+/// The shortest wait between two scrapes.
+const LEAST_WAIT: u64 = 1_000;
+/// Closer than this the lag need not be known.
+const FINE: i64 = 400;
+/// So much earlier than the last success the next attempt may be.
+const STEP: i64 = 1_000;
+/// No kubelet samples a container more often.
+const LEAST_PERIOD: u64 = 10_000;
+/// Nor, unless it is overloaded, less often.
+const MOST_PERIOD: u64 = 15_000;
+/// A sample is visible this soon after it was taken.
+const LEAST_MARGIN: u64 = 200;
+const MOST_MARGIN: u64 = 1_500;
+/// So many scrapes in a row that bring nothing new are followed by a quick one, since the sample is overdue.
+const QUICK_AFTER_REPEAT: u32 = 2;
+/// Scrapes at the beginning that wait for second samples rather than for the resolution.
+const MOST_SETTLING: u32 = 4;
+
+/// What a scrape showed of the kubelet's sample clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SampleTimes {
+    /// The latest time of a CPU sample, by the kubelet's clock.
+    pub newest: Option<Timestamp>,
+    /// The earliest.
+    pub oldest: Option<Timestamp>,
+}
+
+/// When to ask one kubelet. All times but those in [`SampleTimes`] are of one steady clock of ours.
+#[derive(Debug, Clone)]
+pub struct Cadence {
+    resolution: u64,
+    /// Between 0 and 1, stable for a node: spreads what nothing else spreads.
+    spread: f64,
+    first: Option<Timestamp>,
+    newest: Option<Timestamp>,
+    lag: Lag,
+    /// When the last scrape was that brought nothing new.
+    repeated: Option<Timestamp>,
+    /// The time between two samples, and how far it is off on average.
+    period: Option<u64>,
+    deviation: u64,
+    repeats: u32,
+    settling: u32,
+}
+
+/// How much later than its own time a sample can be seen by our clock: how far the clocks differ, and a little more.
+///
+/// Every scrape says something certain about it: a sample that is there was visible by then, one that was not there when
+/// asked and came later was not. Between the two the truth is found by halves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Lag {
+    /// It is no more than this.
+    most: Option<i64>,
+    /// It is more than this.
+    least: Option<i64>,
+}
+
+impl SampleTimes {
+    /// Takes in one more time.
+    pub fn add(&mut self, at: Timestamp) {
+        self.newest = Some(self.newest.map_or(at, |newest| newest.max(at)));
+        self.oldest = Some(self.oldest.map_or(at, |oldest| oldest.min(at)));
+    }
+}
+
+impl Cadence {
+    /// For a node of this name.
+    pub fn new(resolution: Duration, node: &str) -> Self {
+        Self {
+            resolution: millis(resolution).max(1_000),
+            spread: spread(node),
+            first: None,
+            newest: None,
+            lag: Lag::default(),
+            repeated: None,
+            period: None,
+            deviation: 0,
+            repeats: 0,
+            settling: 0,
+        }
+    }
+
+    /// Takes in what a scrape at `asked` showed, and tells whether it brought a new sample.
+    pub fn scraped(&mut self, asked: Timestamp, times: SampleTimes) -> bool {
+        let Some(newest) = times.newest else {
+            // Without times every answer must be taken as new.
+            return true;
+        };
+        let Some(before) = self.newest else {
+            self.first = Some(newest);
+            self.newest = Some(newest);
+            return true;
+        };
+        if newest <= before {
+            self.repeats = self.repeats.saturating_add(1);
+            self.repeated = Some(asked);
+            if newest < before {
+                // Its clock was set back, or the pod whose sample was the newest has gone.
+                self.newest = Some(newest);
+                self.lag = Lag::default();
+            }
+            return false;
+        }
+        self.learn_period(before, newest);
+        self.repeats = 0;
+        self.newest = Some(newest);
+        if let Some(repeated) = self.repeated.take() {
+            self.lag.is_more_than(between(newest, repeated));
+        }
+        let seen = between(newest, asked);
+        if let (Some(period), Some(most)) = (self.period, self.lag.most)
+            && let Ok(period) = i64::try_from(period)
+            && seen > most.saturating_add(period / 4 * 3)
+        {
+            // Newer than before, but one that should have been there was not yet.
+            self.lag.is_more_than(seen.saturating_sub(period));
+        }
+        self.lag.is_at_most(seen);
+        let has_second_samples = match (self.first, times.oldest) {
+            (Some(first), Some(oldest)) => oldest > first,
+            _ => true,
+        };
+        self.settling = if has_second_samples {
+            MOST_SETTLING
+        } else {
+            self.settling.saturating_add(1)
+        };
+        true
+    }
+
+    /// When to ask next after a scrape at `asked` that was answered.
+    pub fn next(&self, asked: Timestamp) -> Timestamp {
+        let latest = self.resolution.saturating_mul(2);
+        plus(asked, self.wait(asked).clamp(LEAST_WAIT, latest))
+    }
+
+    /// The estimated time between two samples, once it is known.
+    pub fn period(&self) -> Option<Duration> {
+        self.period.map(Duration::from_millis)
+    }
+
+    fn wait(&self, asked: Timestamp) -> u64 {
+        let Some(newest) = self.newest else {
+            return self.slot(asked);
+        };
+        let (Some(period), Some(lag)) = (self.period, self.lag.guess(self.period)) else {
+            return self.wait_for_second(asked, newest);
+        };
+        let age = u64::try_from(between(newest, asked).saturating_sub(lag)).unwrap_or(0);
+        let margin = self.deviation.saturating_mul(2);
+        let margin = margin.clamp(LEAST_MARGIN, MOST_MARGIN);
+        if self.repeats > 0 {
+            // Overdue: it comes any moment. Unless this kubelet has stopped taking samples.
+            return match self.repeats {
+                1..=QUICK_AFTER_REPEAT => (period / 10).min(self.resolution / 4),
+                _ => self.resolution,
+            };
+        }
+        // Samples become visible at `due`, `due + period`, …: the last one that is not much later than the resolution.
+        let due = (period.saturating_add(margin)).saturating_sub(age);
+        let bound = self.resolution.saturating_add(self.resolution / 4);
+        let further = bound.saturating_sub(due) / period.max(1);
+        let planned = due.saturating_add(further.saturating_mul(period));
+        if self.settling < MOST_SETTLING {
+            return planned.min(self.settling_wait());
+        }
+        planned
+    }
+
+    /// The wait for the second sample of a node of which one is known.
+    fn wait_for_second(&self, asked: Timestamp, newest: Timestamp) -> u64 {
+        let age = u64::try_from(between(newest, asked));
+        let age = age.ok().filter(|age| *age <= MOST_PERIOD);
+        match age {
+            _ if self.repeats > 3 => self.resolution,
+            Some(age) if self.repeats == 0 => {
+                let due = LEAST_PERIOD.saturating_add(LEAST_MARGIN);
+                due.saturating_sub(age).min(self.settling_wait())
+            }
+            // Overdue, or its clock is not ours and nothing is known of its phase: look about.
+            _ => self.settling_wait() / 2,
+        }
+    }
+
+    /// A wait in which about a third of all containers can have got another sample.
+    fn settling_wait(&self) -> u64 {
+        const THIRD: u64 = LEAST_PERIOD / 2;
+        let spread = Duration::from_secs(1).mul_f64(self.spread);
+        THIRD.saturating_sub(millis(spread)).min(self.resolution)
+    }
+
+    /// The wait until the node's own moment of the resolution, nearest to one resolution from now.
+    fn slot(&self, asked: Timestamp) -> u64 {
+        let resolution = i64::try_from(self.resolution).unwrap_or(i64::MAX).max(1);
+        let own = Duration::from_millis(self.resolution).mul_f64(self.spread);
+        let own = i64::try_from(millis(own)).unwrap_or(0);
+        let phase = asked
+            .unix_millis()
+            .saturating_sub(own)
+            .rem_euclid(resolution);
+        let to_slot = u64::try_from(resolution - phase).unwrap_or(0);
+        if to_slot < self.resolution / 2 {
+            to_slot.saturating_add(self.resolution)
+        } else {
+            to_slot
+        }
+    }
+
+    fn learn_period(&mut self, before: Timestamp, newest: Timestamp) {
+        let gap = newest.unix_millis().abs_diff(before.unix_millis());
+        let Some(period) = self.period else {
+            self.period = Some(gap.clamp(1_000, 60_000));
+            return;
+        };
+        // Samples may have been missed in between, and then the gap is that of so many. None was if the scrape before found
+        // none: without that evidence half of the truth, once believed, would confirm itself.
+        let count = match self.repeats {
+            0 => (gap.saturating_add(period / 4) / period.max(1)).max(1),
+            _ => 1,
+        };
+        let single = (gap / count).clamp(1_000, 60_000);
+        let off = single.abs_diff(period);
+        self.deviation = (self.deviation.saturating_mul(7).saturating_add(off)) / 8;
+        self.period = Some(if single < period {
+            period - off / 4
+        } else {
+            period + off / 8
+        });
+    }
+}
+
+impl Lag {
+    fn is_at_most(&mut self, seen: i64) {
+        // Rises slowly, since only clocks that drift apart make it rise.
+        self.most = Some(match self.most {
+            Some(most) if seen > most => most.saturating_add(seen.saturating_sub(most) / 64),
+            _ => seen,
+        });
+        self.least = self.least.filter(|least| *least < seen);
+    }
+
+    fn is_more_than(&mut self, missed: i64) {
+        self.least = Some(match self.least {
+            Some(least) if missed < least => {
+                least.saturating_sub(least.saturating_sub(missed) / 64)
+            }
+            _ => missed,
+        });
+        self.most = self.most.filter(|most| *most > missed);
+    }
+
+    /// What to take it for.
+    fn guess(&self, period: Option<u64>) -> Option<i64> {
+        let most = self.most?;
+        let period = i64::try_from(period.unwrap_or(LEAST_PERIOD)).unwrap_or(i64::MAX);
+        let least = self
+            .least
+            .unwrap_or(i64::MIN)
+            .max(most.saturating_sub(period));
+        let doubt = most.saturating_sub(least);
+        // In small steps: one too many costs a repetition.
+        Some(match doubt {
+            ..=FINE => most,
+            _ => most.saturating_sub((doubt / 2).min(STEP)),
+        })
+    }
+}
+
+/// Milliseconds from one time to another; negative if they are the other way round.
+fn between(from: Timestamp, to: Timestamp) -> i64 {
+    to.unix_millis().saturating_sub(from.unix_millis())
+}
+
+/// A number from 0 up to 1 that is always the same for a name, and unlike that of similar names.
+fn spread(name: &str) -> f64 {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in name.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    // The last bytes of a name have hardly reached the upper bits yet.
+    hash = (hash ^ (hash >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let upper = u32::try_from(hash >> 32).unwrap_or(0);
+    f64::from(upper) / (f64::from(u32::MAX) + 1.0)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn plus(at: Timestamp, milliseconds: u64) -> Timestamp {
+    Timestamp::from_unix_millis(at.unix_millis().saturating_add_unsigned(milliseconds))
+}
+
+#[cfg(test)]
+mod tests;

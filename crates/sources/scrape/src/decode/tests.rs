@@ -1,0 +1,189 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const FIXTURE: &str = include_str!("../../tests/fixtures/kubernetes-1.37/metrics-resource.txt");
+const ASKED: Timestamp = Timestamp::from_unix_millis(1_794_773_490_000);
+
+fn reading() -> Reading {
+    Reading {
+        asked: ASKED,
+        is_complete: true,
+        max_containers: 1_000,
+    }
+}
+
+fn read(body: &str) -> (NodeBatch, DecodeReport) {
+    let mut batch = NodeBatch::default();
+    let report = decode(
+        body.as_bytes(),
+        reading(),
+        &mut batch,
+        &mut Decoder::default(),
+    );
+    (batch, report)
+}
+
+fn find<'b>(batch: &'b NodeBatch, pod: &str, container: &str) -> Option<&'b ContainerSample> {
+    let mut all = batch.containers();
+    all.find(|(key, _)| key.pod.name == pod && key.container == container)
+        .map(|(_, sample)| sample)
+}
+
+#[test]
+fn a_recorded_answer_is_read_to_the_last_value() {
+    let (batch, report) = read(FIXTURE);
+    assert_eq!(batch.len(), 10);
+    assert_eq!(report.used, 43);
+    assert_eq!(report.rejected, [0; 8]);
+    let node = batch.node;
+    assert_eq!(node.cpu.unwrap().total, CoreNanos::new(2_361_113_181_372));
+    assert_eq!(node.memory.unwrap().bytes, Bytes::new(846_692_352));
+    assert_eq!(node.swap.unwrap().bytes, Bytes::new(0));
+    let app = find(&batch, "web-fbb586dc9-2phdx", "app").unwrap();
+    let cpu = app.cpu.unwrap();
+    assert_eq!(cpu.total, CoreNanos::new(3_248_510_285));
+    assert_eq!(cpu.at.unix_millis(), 1_794_773_483_261);
+    assert_eq!(app.memory.unwrap().bytes, Bytes::new(385_024));
+    assert_eq!(app.started.unwrap().unix_millis(), 1_794_773_416_530);
+    assert!(app.swap.is_some() && app.cpu_now.is_none() && app.ephemeral_storage.is_none());
+    assert_eq!(
+        report.times.newest.unwrap().unix_millis(),
+        1_794_773_483_261
+    );
+    assert_eq!(
+        report.times.oldest.unwrap().unix_millis(),
+        1_794_773_483_245
+    );
+}
+
+#[test]
+fn a_bad_line_costs_only_itself() {
+    let body = "\
+container_cpu_usage_seconds_total{container=\"a\",namespace=\"n\",pod=\"p\"} 1 5\n\
+container_cpu_usage_seconds_total{container=\"b\",namespace=\"n\",pod=\"p\"} NaN 5\n\
+container_cpu_usage_seconds_total{container=\"c\",namespace=\"n\",pod=\"p\"} +Inf 5\n\
+container_cpu_usage_seconds_total{container=\"d\",namespace=\"n\",pod=\"p\"} -1 5\n\
+container_cpu_usage_seconds_total{container=\"e\",namespace=\"n\",pod=\"p\"} 1e300 5\n\
+container_cpu_usage_seconds_total{container=\"f\",namespace=\"n\",pod=\"p\"} 1 -62135596800000\n\
+container_cpu_usage_seconds_total{container=\"g\" 1 5\n\
+container_cpu_usage_seconds_total 1 5\n\
+container_cpu_usage_seconds_total{container=\"\",namespace=\"n\",pod=\"p\"} 1 5\n\
+container_memory_working_set_bytes{container=\"b\",namespace=\"n\",pod=\"p\"} 7 5\n\
+container_start_time_seconds{container=\"h\",namespace=\"n\",pod=\"p\"} 0\n\
+node_memory_working_set_bytes 9\n\
+container_cpu_usage_seconds_total{pod=\"z\",namespace=\"n\",container=\"z\"} 0 5\n";
+    let (batch, report) = read(body);
+    let names: Vec<&str> = batch.containers().map(|(key, _)| key.container).collect();
+    assert_eq!(names, ["a", "b", "z"]);
+    let counts = Rejection::ALL.map(|why| (why.as_str(), report.rejected(why)));
+    assert_eq!(
+        counts,
+        [
+            ("malformed", 1),
+            ("nan", 1),
+            ("infinite", 1),
+            ("negative", 1),
+            ("too-large", 1),
+            ("no-time", 2),
+            ("unlabelled", 2),
+            ("too-many-containers", 0)
+        ]
+    );
+    assert_eq!(batch.node.memory.unwrap().at, ASKED, "no time of its own");
+    let idle = find(&batch, "z", "z").unwrap().cpu.unwrap();
+    assert_eq!(idle.total, CoreNanos::new(0), "idle is an amount");
+    assert!(find(&batch, "p", "b").unwrap().cpu.is_none());
+}
+
+#[test]
+fn of_duplicates_the_last_counts_and_order_does_not_matter() {
+    let body = "\
+container_cpu_usage_seconds_total{container=\"a\",namespace=\"n\",pod=\"p\"} 1 5\n\
+container_cpu_usage_seconds_total{container=\"b\",namespace=\"n\",pod=\"p\"} 2 5\n\
+container_memory_working_set_bytes{container=\"b\",namespace=\"n\",pod=\"p\"} 20 5\n\
+container_memory_working_set_bytes{container=\"a\",namespace=\"n\",pod=\"p\"} 10 5\n\
+container_cpu_usage_seconds_total{container=\"a\",namespace=\"n\",pod=\"p\"} 3 6\n";
+    let (batch, _) = read(body);
+    assert_eq!(batch.len(), 2);
+    let a = find(&batch, "p", "a").unwrap();
+    assert_eq!(a.cpu.unwrap().total, CoreNanos::new(3_000_000_000));
+    assert_eq!(a.memory.unwrap().bytes, Bytes::new(10));
+}
+
+#[test]
+fn the_last_line_of_a_broken_body_is_not_believed() {
+    let cut = "node_memory_working_set_bytes 9 5\nnode_cpu_usage_seconds_total 12";
+    let mut batch = NodeBatch::default();
+    let partial = Reading {
+        is_complete: false,
+        ..reading()
+    };
+    decode(cut.as_bytes(), partial, &mut batch, &mut Decoder::default());
+    assert!(batch.node.memory.is_some() && batch.node.cpu.is_none());
+    let (whole, _) = read(cut);
+    assert!(whole.node.cpu.is_some());
+}
+
+#[test]
+fn containers_are_bounded_and_a_failed_kubelet_says_so() {
+    let line = |n| {
+        format!(
+            "container_memory_working_set_bytes{{container=\"c{n}\",namespace=\"n\",pod=\"p\"}} 1 5\n"
+        )
+    };
+    let body = (0..50).map(line).collect::<Vec<_>>().concat();
+    let mut batch = NodeBatch::default();
+    let bounded = Reading {
+        max_containers: 10,
+        ..reading()
+    };
+    let report = decode(
+        body.as_bytes(),
+        bounded,
+        &mut batch,
+        &mut Decoder::default(),
+    );
+    assert_eq!((batch.len(), report.rejected(Rejection::TooMany)), (10, 40));
+    let (_, failed) = read("resource_scrape_error 1\n");
+    assert!(failed.kubelet_failed && failed.used == 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// What was written is read, whatever the order of lines, and a decoder that was used before reads the same.
+    #[test]
+    fn what_is_written_is_read(
+        rows in prop::collection::btree_map(0_u32..60, (0_u64..1 << 50, 0_u64..1 << 50, 1_i64..1 << 41), 0..40),
+        order in any::<u64>(),
+    ) {
+        let mut lines = Vec::new();
+        for (row, (cpu, memory, at)) in &rows {
+            let labels = format!("{{container=\"c{}\",namespace=\"n\",pod=\"p{row}\"}}", row % 3);
+            #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+            let seconds = *cpu as f64 / 1e9;
+            lines.push(format!("container_cpu_usage_seconds_total{labels} {seconds} {at}\n"));
+            lines.push(format!("container_memory_working_set_bytes{labels} {memory} {at}\n"));
+        }
+        if !lines.is_empty() {
+            let turn = usize::try_from(order % 1_000).unwrap() % lines.len();
+            lines.rotate_left(turn);
+            if order % 2 == 0 { lines.sort(); }
+        }
+        let body = lines.concat();
+        let (mut batch, mut decoder) = (NodeBatch::default(), Decoder::default());
+        decode(FIXTURE.as_bytes(), reading(), &mut batch, &mut decoder);
+        let report = decode(body.as_bytes(), reading(), &mut batch, &mut decoder);
+        let (fresh, same) = read(&body);
+        prop_assert_eq!((&batch, report), (&fresh, same));
+        prop_assert_eq!(batch.len(), rows.len());
+        for (row, (cpu, memory, at)) in rows {
+            let sample = find(&batch, &format!("p{row}"), &format!("c{}", row % 3)).unwrap();
+            let read = sample.cpu.unwrap();
+            prop_assert!(read.total.get().abs_diff(cpu) <= 1);
+            prop_assert_eq!(read.at.unix_millis(), at);
+            prop_assert_eq!(sample.memory.unwrap().bytes.count(), memory);
+        }
+    }
+}

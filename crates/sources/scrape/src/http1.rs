@@ -1,0 +1,458 @@
+//! As much of HTTP/1.1 as a scrape needs: one GET at a time, and its answer.
+//!
+//! hyper would do, but keeps two buffers of 8 KiB for every connection as long as it is open. Between two scrapes ours
+//! holds none, which at thousands of kubelets is the difference between 80 MiB and nothing. What is hard about HTTP, the
+//! grammar of heads, is left to httparse; what is read here is checked as hyper does: one length, no length beside chunks,
+//! no chunk size beyond 64 bits, bounded heads and trailers.
+//!
+//! [`Reader`] does no input or output: bytes go in, the body comes out.
+
+use thiserror::Error;
+
+/// The longest head, and the longest trailer, that is taken.
+const MOST_HEAD: usize = 16 << 10;
+const MOST_HEADERS: usize = 64;
+/// The longest line with the size of a chunk.
+const MOST_SIZE_LINE: usize = 256;
+
+/// Why an answer cannot be read on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum Http1Error {
+    #[error("the head of the answer is malformed")]
+    Head,
+    #[error("the head of the answer is too long")]
+    HeadTooLong,
+    #[error("the answer states its length in a way that cannot be understood")]
+    Length,
+    #[error("the chunks of the answer are malformed")]
+    Chunk,
+    #[error("the body is too long")]
+    BodyTooLong,
+}
+
+/// Reads one answer. It can be used again for the next.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    state: State,
+    /// Bytes of a head or line that is not complete.
+    pending: Vec<u8>,
+    status: u16,
+    keep_alive: bool,
+    limit: usize,
+    trailer: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Head,
+    /// So many bytes of the body are to come.
+    Body(u64),
+    ChunkSize,
+    ChunkData(u64),
+    /// The line end after a chunk.
+    ChunkEnd,
+    Trailer,
+    UntilClose,
+    Done,
+}
+
+/// What a head says.
+struct Head {
+    len: usize,
+    status: u16,
+    keep_alive: bool,
+    next: State,
+}
+
+impl Reader {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: State::Head,
+            pending: Vec::new(),
+            status: 0,
+            keep_alive: false,
+            limit: 0,
+            trailer: 0,
+        }
+    }
+
+    /// Begins to read another answer, with a body of so many bytes at most.
+    pub(crate) fn start(&mut self, limit: usize) {
+        self.state = State::Head;
+        self.pending.clear();
+        self.status = 0;
+        self.keep_alive = false;
+        self.limit = limit;
+        self.trailer = 0;
+    }
+
+    /// The status of the answer; 0 as long as it is not known.
+    pub(crate) fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Whether the whole answer was read.
+    pub(crate) fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Whether the head was read, so that what is in the body so far is the beginning of it.
+    pub(crate) fn has_head(&self) -> bool {
+        self.state != State::Head
+    }
+
+    /// Whether another request may be sent on the connection.
+    pub(crate) fn may_be_reused(&self) -> bool {
+        self.is_done() && self.keep_alive
+    }
+
+    /// Takes bytes in and appends what is body.
+    pub(crate) fn feed(&mut self, mut input: &[u8], body: &mut Vec<u8>) -> Result<(), Http1Error> {
+        while !input.is_empty() {
+            input = match self.state {
+                State::Head => self.head(input)?,
+                State::Body(left) => {
+                    let rest = self.take(left, input, body)?;
+                    self.state = after(left, input.len() - rest.len(), State::Body, State::Done);
+                    rest
+                }
+                State::UntilClose => self.take(u64::MAX, input, body)?,
+                State::ChunkData(left) => {
+                    let rest = self.take(left, input, body)?;
+                    let taken = input.len() - rest.len();
+                    self.state = after(left, taken, State::ChunkData, State::ChunkEnd);
+                    rest
+                }
+                State::ChunkEnd => {
+                    let (rest, is_whole) = self.line(input, 2)?;
+                    if is_whole {
+                        if !matches!(self.pending.as_slice(), b"\r\n" | b"\n") {
+                            return Err(Http1Error::Chunk);
+                        }
+                        self.pending.clear();
+                        self.state = State::ChunkSize;
+                    }
+                    rest
+                }
+                State::ChunkSize => {
+                    let (rest, is_whole) = self.line(input, MOST_SIZE_LINE)?;
+                    if is_whole {
+                        let size = chunk_size(&self.pending).ok_or(Http1Error::Chunk)?;
+                        self.pending.clear();
+                        self.state = match size {
+                            0 => State::Trailer,
+                            size => State::ChunkData(size),
+                        };
+                    }
+                    rest
+                }
+                State::Trailer => {
+                    let (rest, is_whole) = self.line(input, MOST_HEAD)?;
+                    if is_whole {
+                        self.trailer += self.pending.len();
+                        let is_last = matches!(self.pending.as_slice(), b"\r\n" | b"\n");
+                        self.pending.clear();
+                        if self.trailer > MOST_HEAD {
+                            return Err(Http1Error::HeadTooLong);
+                        }
+                        if is_last {
+                            self.state = State::Done;
+                        }
+                    }
+                    rest
+                }
+                State::Done => {
+                    // Nobody asked for more: whatever it is, the next answer would begin with it.
+                    self.keep_alive = false;
+                    return Ok(());
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Takes in that nothing more will come, and tells whether the answer is whole.
+    pub(crate) fn end(&mut self) -> bool {
+        self.keep_alive = false;
+        if self.state == State::UntilClose {
+            self.state = State::Done;
+        }
+        self.is_done()
+    }
+
+    fn head<'i>(&mut self, input: &'i [u8]) -> Result<&'i [u8], Http1Error> {
+        let known = self.pending.len();
+        let room = MOST_HEAD.saturating_sub(known);
+        let part = input.get(..room).unwrap_or(input);
+        self.pending.extend_from_slice(part);
+        let Some(head) = parse_head(&self.pending)? else {
+            return if self.pending.len() >= MOST_HEAD {
+                Err(Http1Error::HeadTooLong)
+            } else {
+                Ok(&[])
+            };
+        };
+        let rest = input.get(head.len.saturating_sub(known)..);
+        self.pending.clear();
+        // Interim answers come before the one that was asked for.
+        if !(100..200).contains(&head.status) {
+            self.status = head.status;
+            self.keep_alive = head.keep_alive;
+            self.state = head.next;
+        } else if head.status == 101 {
+            return Err(Http1Error::Head);
+        }
+        Ok(rest.unwrap_or_default())
+    }
+
+    /// Appends up to `left` bytes to the body and gives what is left of the input.
+    fn take<'i>(
+        &self,
+        left: u64,
+        input: &'i [u8],
+        body: &mut Vec<u8>,
+    ) -> Result<&'i [u8], Http1Error> {
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
+        let (part, rest) = input.split_at(count);
+        // What fits is kept: the beginning of a body that is too long may be told from noise.
+        let room = self.limit.saturating_sub(body.len());
+        body.extend_from_slice(part.get(..room).unwrap_or(part));
+        if part.len() > room {
+            return Err(Http1Error::BodyTooLong);
+        }
+        Ok(rest)
+    }
+
+    /// Moves the input up to the end of the line to `pending`.
+    fn line<'i>(&mut self, input: &'i [u8], most: usize) -> Result<(&'i [u8], bool), Http1Error> {
+        let end = input.iter().position(|byte| *byte == b'\n');
+        let count = end.map_or(input.len(), |end| end + 1);
+        let (part, rest) = input.split_at(count);
+        if self.pending.len() + part.len() > most {
+            return Err(Http1Error::Chunk);
+        }
+        self.pending.extend_from_slice(part);
+        Ok((rest, end.is_some()))
+    }
+}
+
+fn after(left: u64, taken: usize, more: impl Fn(u64) -> State, done: State) -> State {
+    match left.saturating_sub(u64::try_from(taken).unwrap_or(u64::MAX)) {
+        0 => done,
+        left => more(left),
+    }
+}
+
+fn parse_head(bytes: &[u8]) -> Result<Option<Head>, Http1Error> {
+    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut response = httparse::Response::new(&mut headers);
+    let len = match response.parse(bytes) {
+        Ok(httparse::Status::Complete(len)) => len,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(_) => return Err(Http1Error::Head),
+    };
+    let status = response.code.ok_or(Http1Error::Head)?;
+    let mut keep_alive = response.version == Some(1);
+    let mut length: Option<u64> = None;
+    let mut is_chunked = false;
+    for header in response.headers.iter() {
+        let value = str::from_utf8(header.value).unwrap_or_default().trim();
+        if header.name.eq_ignore_ascii_case("content-length") {
+            let stated = digits(value).ok_or(Http1Error::Length)?;
+            if length.is_some_and(|known| known != stated) {
+                return Err(Http1Error::Length);
+            }
+            length = Some(stated);
+        } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
+            // We ask for no other, and a body in another could not be told from its end.
+            if !value.eq_ignore_ascii_case("chunked") || is_chunked {
+                return Err(Http1Error::Length);
+            }
+            is_chunked = true;
+        } else if header.name.eq_ignore_ascii_case("connection") {
+            for option in value.split(',').map(str::trim) {
+                if option.eq_ignore_ascii_case("close") {
+                    keep_alive = false;
+                } else if option.eq_ignore_ascii_case("keep-alive") && response.version == Some(0) {
+                    keep_alive = true;
+                }
+            }
+        }
+    }
+    let next = match (is_chunked, length) {
+        _ if matches!(status, 204 | 304) => State::Done,
+        // Two lengths are how requests are smuggled.
+        (true, Some(_)) => return Err(Http1Error::Length),
+        (true, None) => State::ChunkSize,
+        (false, Some(0)) => State::Done,
+        (false, Some(length)) => State::Body(length),
+        (false, None) => State::UntilClose,
+    };
+    Ok(Some(Head {
+        len,
+        status,
+        keep_alive,
+        next,
+    }))
+}
+
+fn digits(text: &str) -> Option<u64> {
+    (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
+        .then(|| text.parse().ok())
+        .flatten()
+}
+
+/// The size in the line before a chunk; extensions after a semicolon mean nothing to us.
+fn chunk_size(line: &[u8]) -> Option<u64> {
+    let line = str::from_utf8(line).ok()?.trim_end_matches(['\n', '\r']);
+    let size = line.split(';').next()?.trim_end_matches([' ', '\t']);
+    (!size.is_empty() && size.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        .then(|| u64::from_str_radix(size, 16).ok())
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    struct Read {
+        status: u16,
+        body: String,
+        reuse: bool,
+    }
+
+    /// Reads an answer in pieces of a size.
+    fn read(answer: &[u8], piece: usize, limit: usize) -> Result<Option<Read>, Http1Error> {
+        let (mut reader, mut body) = (Reader::new(), Vec::new());
+        reader.start(limit);
+        for part in answer.chunks(piece.max(1)) {
+            reader.feed(part, &mut body)?;
+        }
+        let reuse = reader.may_be_reused();
+        Ok(reader.end().then(|| Read {
+            status: reader.status(),
+            body: String::from_utf8_lossy(&body).into_owned(),
+            reuse,
+        }))
+    }
+
+    #[test]
+    fn answers_are_read_however_they_are_cut() {
+        let cases: [(&str, &str, bool); 7] = [
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+                "hello",
+                true,
+            ),
+            (
+                "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nConnection: close\r\n\r\nhello",
+                "hello",
+                false,
+            ),
+            (
+                "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+                "hello",
+                false,
+            ),
+            ("HTTP/1.1 200 OK\r\n\r\nhello", "hello", false),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\n\r\n",
+                "hello",
+                true,
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n005\r\nhello\r\n0\r\nA: b\r\n\r\n",
+                "hello",
+                true,
+            ),
+            (
+                "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+                "hello",
+                true,
+            ),
+        ];
+        for (answer, body, reuse) in cases {
+            for piece in [1, 2, 3, 7, 1_000] {
+                let read = read(answer.as_bytes(), piece, 100).unwrap().unwrap();
+                assert_eq!(
+                    (read.status, read.body.as_str(), read.reuse),
+                    (200, body, reuse),
+                    "{answer}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_ambiguous_or_cut_short_is_never_whole() {
+        for bad in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10000000000000000\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n0\r\n\r\n",
+            "HTTP/1.1 101 Switching\r\n\r\n",
+            "SSH-2.0-OpenSSH\r\n",
+        ] {
+            assert!(read(bad.as_bytes(), 3, 100).is_err(), "{bad}");
+        }
+        for short in [
+            "",
+            "HTTP/1.1 200 OK\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+        ] {
+            assert!(read(short.as_bytes(), 3, 100).unwrap().is_none(), "{short}");
+        }
+    }
+
+    #[test]
+    fn what_grows_is_bounded() {
+        let mut reader = Reader::new();
+        let mut body = Vec::new();
+        reader.start(10);
+        reader.feed(b"HTTP/1.1 200 OK\r\n\r\n", &mut body).unwrap();
+        assert_eq!(
+            reader.feed(&[b'a'; 50], &mut body),
+            Err(Http1Error::BodyTooLong)
+        );
+        assert_eq!(body.len(), 10);
+        let endless = [b"HTTP/1.1 200 OK\r\nA: ".as_slice(), &vec![b'a'; 40_000]].concat();
+        assert_eq!(
+            read(&endless, 1_000, 10).err(),
+            Some(Http1Error::HeadTooLong)
+        );
+        let trailers = "A: b\r\n".repeat(4_000);
+        let trailers =
+            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{trailers}");
+        assert!(read(trailers.as_bytes(), 1_000, 10).is_err());
+        // More than was asked for ends the connection's use.
+        let two = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\n";
+        assert!(!read(two.as_bytes(), 1_000, 10).unwrap().unwrap().reuse);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn cuts_change_nothing(
+            answer in prop::collection::vec(prop::sample::select(vec![
+                "HTTP/1.1 200 OK\r\n", "Content-Length: 3\r\n", "Transfer-Encoding: chunked\r\n", "\r\n", "3\r\n", "abc",
+                "0\r\n", "\n", "x", "HTTP/1.1 100 C\r\n\r\n",
+            ]), 0..12),
+            piece in 1_usize..9,
+        ) {
+            let answer = answer.concat();
+            let whole = read(answer.as_bytes(), usize::MAX, 20);
+            let cut = read(answer.as_bytes(), piece, 20);
+            let view = |read: Result<Option<Read>, Http1Error>| {
+                read.map(|read| read.map(|read| (read.status, read.body, read.reuse)))
+            };
+            prop_assert_eq!(view(whole).ok(), view(cut).ok());
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! What scraping tells of itself: metrics-server's families by their own names, and ours.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use kubevitals_model::{NodeName, Timestamp};
+use kubevitals_telemetry::Metrics;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Unit;
+
+use crate::decode::{DecodeReport, Rejection};
+use crate::failure::Failure;
+use crate::scraper::NodeCounts;
+
+/// `client_golang`'s default buckets.
+const DEFAULT_BUCKETS: [f64; 11] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
+
+/// The metrics of all scrapes. Clones share them.
+#[derive(Debug, Clone)]
+pub struct ScrapeMetrics {
+    durations: Family<NodeLabel, Histogram, DefaultBuckets>,
+    last_requests: Family<NodeLabel, Gauge<f64, AtomicU64>>,
+    requests: Family<SuccessLabel, Counter>,
+    ticks: Histogram,
+    failures: Family<ReasonLabel, Counter>,
+    rejected: Family<ReasonLabel, Counter>,
+    nodes: Family<StateLabel, Gauge>,
+    repeated: Counter,
+    bytes: Counter,
+    connections: Counter,
+    pub(crate) in_flight: Gauge,
+    lag: Histogram,
+}
+
+/// The metrics of one node, found once. Their series go with it.
+#[derive(Debug)]
+pub(crate) struct NodeMetrics {
+    all: ScrapeMetrics,
+    label: NodeLabel,
+    duration: Histogram,
+    last_request: Gauge<f64, AtomicU64>,
+    state: State,
+}
+
+/// How a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum State {
+    /// Nothing came of it yet, nor went wrong.
+    New,
+    /// The last scrape was good.
+    Ok,
+    /// The last scrape failed.
+    Failing,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NodeLabel {
+    node: Name,
+}
+
+/// A name that many series share.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Name(NodeName);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SuccessLabel {
+    success: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabel {
+    state: &'static str,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct DefaultBuckets;
+
+impl MetricConstructor<Histogram> for DefaultBuckets {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(DEFAULT_BUCKETS)
+    }
+}
+
+impl prometheus_client::encoding::EncodeLabelValue for Name {
+    fn encode(
+        &self,
+        encoder: &mut prometheus_client::encoding::LabelValueEncoder<'_>,
+    ) -> Result<(), std::fmt::Error> {
+        prometheus_client::encoding::EncodeLabelValue::encode(&self.0.as_str(), encoder)
+    }
+}
+
+impl ScrapeMetrics {
+    /// Registers `metrics_server_*` as metrics-server names them, and `kubevitals_scrape_*`.
+    pub fn register(metrics: &mut Metrics, resolution: Duration) -> Self {
+        let own = Self {
+            durations: Family::new_with_constructor(DefaultBuckets),
+            last_requests: Family::default(),
+            requests: Family::default(),
+            ticks: Histogram::new(tick_buckets(resolution)),
+            failures: Family::default(),
+            rejected: Family::default(),
+            nodes: Family::default(),
+            repeated: Counter::default(),
+            bytes: Counter::default(),
+            connections: Counter::default(),
+            in_flight: Gauge::default(),
+            lag: Histogram::new([
+                0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0, 30.0, 60.0,
+            ]),
+        };
+        own.start_at_zero();
+        own.register_peer(metrics);
+        let registry = metrics.sub("kubevitals_scrape");
+        registry.register(
+            "failures",
+            "Failed scrapes, by reason",
+            own.failures.clone(),
+        );
+        registry.register(
+            "rejected_values",
+            "Values left out of an answer, by reason",
+            own.rejected.clone(),
+        );
+        registry.register(
+            "nodes",
+            "Nodes that are scraped, by state",
+            own.nodes.clone(),
+        );
+        registry.register(
+            "repeated",
+            "Answers that held no sample newer than the answer before",
+            own.repeated.clone(),
+        );
+        registry.register(
+            "received_bytes",
+            "Bytes of bodies received",
+            own.bytes.clone(),
+        );
+        registry.register(
+            "connections",
+            "Connections opened to kubelets",
+            own.connections.clone(),
+        );
+        registry.register("in_flight", "Scrapes under way", own.in_flight.clone());
+        registry.register_with_unit(
+            "freshness_lag",
+            "Age of a node's newest sample when it arrived, if the node's clock is right",
+            Unit::Seconds,
+            own.lag.clone(),
+        );
+        own
+    }
+
+    fn register_peer(&self, metrics: &mut Metrics) {
+        let registry = metrics.root();
+        registry.register(
+            "metrics_server_kubelet_request_duration_seconds",
+            "Duration of requests to Kubelet API in seconds",
+            self.durations.clone(),
+        );
+        registry.register(
+            "metrics_server_kubelet_request",
+            "Number of requests sent to Kubelet API",
+            self.requests.clone(),
+        );
+        registry.register(
+            "metrics_server_kubelet_last_request_time_seconds",
+            "Time of last request performed to Kubelet API since unix epoch in seconds",
+            self.last_requests.clone(),
+        );
+        registry.register(
+            "metrics_server_manager_tick_duration_seconds",
+            "The total time spent collecting and storing metrics of one node in seconds",
+            self.ticks.clone(),
+        );
+    }
+
+    /// Counters that do not exist cannot be alerted on.
+    fn start_at_zero(&self) {
+        for success in ["true", "false"] {
+            drop(self.requests.get_or_create(&SuccessLabel { success }));
+        }
+        for reason in Failure::REASONS {
+            drop(self.failures.get_or_create(&ReasonLabel { reason }));
+        }
+        for reason in Rejection::ALL.map(Rejection::as_str) {
+            drop(self.rejected.get_or_create(&ReasonLabel { reason }));
+        }
+        for state in [State::New, State::Ok, State::Failing] {
+            self.nodes_in(state);
+        }
+    }
+
+    /// Begins to count for a node.
+    pub(crate) fn node(&self, node: &NodeName) -> NodeMetrics {
+        let label = NodeLabel {
+            node: Name(node.clone()),
+        };
+        self.nodes_in(State::New).inc();
+        NodeMetrics {
+            duration: self.durations.get_or_create_owned(&label),
+            last_request: self.last_requests.get_or_create_owned(&label),
+            all: self.clone(),
+            label,
+            state: State::New,
+        }
+    }
+
+    /// How many nodes are in which state.
+    pub(crate) fn counts(&self) -> NodeCounts {
+        let count = |state| usize::try_from(self.nodes_in(state).get()).unwrap_or(0);
+        NodeCounts {
+            new: count(State::New),
+            ok: count(State::Ok),
+            failing: count(State::Failing),
+        }
+    }
+
+    pub(crate) fn connected(&self) {
+        self.connections.inc();
+    }
+
+    fn nodes_in(&self, state: State) -> Gauge {
+        let state = match state {
+            State::New => "new",
+            State::Ok => "ok",
+            State::Failing => "failing",
+        };
+        self.nodes.get_or_create_owned(&StateLabel { state })
+    }
+}
+
+impl NodeMetrics {
+    /// A request ended, well or not.
+    pub(crate) fn requested(&self, at: Timestamp, took: Duration, success: bool) {
+        self.duration.observe(took.as_secs_f64());
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "milliseconds of this era fit 2^53"
+        )]
+        self.last_request.set(at.unix_millis() as f64 / 1e3);
+        let success = if success { "true" } else { "false" };
+        self.all
+            .requests
+            .get_or_create(&SuccessLabel { success })
+            .inc();
+    }
+
+    /// A scrape ended, from the moment at which it was due.
+    pub(crate) fn ticked(&self, took: Duration) {
+        self.all.ticks.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn received(&self, bytes: usize) {
+        self.all
+            .bytes
+            .inc_by(u64::try_from(bytes).unwrap_or(u64::MAX));
+    }
+
+    /// An answer was read.
+    pub(crate) fn decoded(&self, report: &DecodeReport, asked: Timestamp, is_new: bool) {
+        for (why, count) in Rejection::ALL.iter().zip(report.rejected) {
+            if count > 0 {
+                let reason = why.as_str();
+                self.all
+                    .rejected
+                    .get_or_create(&ReasonLabel { reason })
+                    .inc_by(count);
+            }
+        }
+        if !is_new {
+            self.all.repeated.inc();
+        } else if let Some(age) = report.times.newest.and_then(|newest| asked.since(newest)) {
+            self.all.lag.observe(age.as_secs_f64());
+        }
+    }
+
+    pub(crate) fn failed(&self, failure: &Failure) {
+        let reason = failure.reason();
+        self.all
+            .failures
+            .get_or_create(&ReasonLabel { reason })
+            .inc();
+    }
+
+    /// Tells whether the state is another than before.
+    pub(crate) fn set_state(&mut self, state: State) {
+        if self.state != state {
+            self.all.nodes_in(self.state).dec();
+            self.all.nodes_in(state).inc();
+            self.state = state;
+        }
+    }
+}
+
+impl Drop for NodeMetrics {
+    fn drop(&mut self) {
+        self.all.nodes_in(self.state).dec();
+        self.all.durations.remove(&self.label);
+        self.all.last_requests.remove(&self.label);
+    }
+}
+
+/// The default ones, and some where it matters whether a scrape keeps up with the resolution.
+fn tick_buckets(resolution: Duration) -> Vec<f64> {
+    let resolution = resolution.as_secs_f64();
+    let around = [0.25, 0.5, 0.75, 0.9, 1.0, 1.5, 2.0].map(|part| part * resolution);
+    let mut buckets: Vec<f64> = DEFAULT_BUCKETS.into_iter().chain(around).collect();
+    buckets.sort_by(f64::total_cmp);
+    buckets.dedup();
+    buckets
+}
+
+/// Counts a scrape as under way as long as it lives.
+#[derive(Debug)]
+pub(crate) struct InFlight(Gauge);
+
+impl InFlight {
+    pub(crate) fn begin(metrics: &Arc<ScrapeMetrics>) -> Self {
+        metrics.in_flight.inc();
+        Self(metrics.in_flight.clone())
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

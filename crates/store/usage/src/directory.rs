@@ -1,0 +1,92 @@
+//! Which pods there are, and where: for questions that name a pod, and for kubelets that claim one.
+
+use std::hash::BuildHasher;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hashbrown::hash_table::Entry;
+use hashbrown::{DefaultHashBuilder, HashSet, HashTable};
+use kubevitals_model::PodKeyRef;
+
+use crate::node::table::{KnownPod, key_of};
+
+/// Enough that two tasks seldom meet, few enough that half-empty tables cost little.
+const SHARDS: usize = 16;
+
+/// All pods by namespace and name, in parts that are locked one at a time and never across anything else.
+#[derive(Default)]
+pub(crate) struct Directory {
+    hasher: DefaultHashBuilder,
+    shards: [Mutex<HashTable<Arc<dyn KnownPod>>>; SHARDS],
+}
+
+impl Directory {
+    /// Notes a pod, and gives the one that had its name.
+    pub(crate) fn put(&self, pod: &Arc<dyn KnownPod>) -> Option<Arc<dyn KnownPod>> {
+        let hash = self.hash(key_of(pod.facts()));
+        let mut shard = self.shard(hash);
+        let is_same = |other: &Arc<dyn KnownPod>| key_of(other.facts()) == key_of(pod.facts());
+        let hash_of = |other: &Arc<dyn KnownPod>| self.hash(key_of(other.facts()));
+        match shard.entry(hash, is_same, hash_of) {
+            Entry::Occupied(mut known) => Some(std::mem::replace(known.get_mut(), Arc::clone(pod))),
+            Entry::Vacant(place) => {
+                place.insert(Arc::clone(pod));
+                None
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, key: PodKeyRef<'_>) -> Option<Arc<dyn KnownPod>> {
+        let hash = self.hash(key);
+        let shard = self.shard(hash);
+        shard
+            .find(hash, |pod| key_of(pod.facts()) == key)
+            .map(Arc::clone)
+    }
+
+    /// Forgets a pod, unless another with its name has taken its place.
+    pub(crate) fn remove(&self, pod: &dyn KnownPod) {
+        let key = key_of(pod.facts());
+        let hash = self.hash(key);
+        let is_it = |other: &Arc<dyn KnownPod>| {
+            key_of(other.facts()) == key && other.facts().identity.uid == pod.facts().identity.uid
+        };
+        let mut shard = self.shard(hash);
+        if let Ok(known) = shard.find_entry(hash, is_it) {
+            known.remove();
+        }
+    }
+
+    /// The pods that are not among these names.
+    pub(crate) fn missing_from(&self, names: &HashSet<PodKeyRef<'_>>) -> Vec<Arc<dyn KnownPod>> {
+        let mut missing = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let gone = shard
+                .iter()
+                .filter(|pod| !names.contains(&key_of(pod.facts())));
+            missing.extend(gone.map(Arc::clone));
+        }
+        missing
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        let is_empty = |shard: &Mutex<HashTable<_>>| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.is_empty()
+        };
+        self.shards.iter().all(is_empty)
+    }
+
+    fn hash(&self, key: PodKeyRef<'_>) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// The table's own place goes by the low bits of the hash and a tag of the topmost: these are in between.
+    fn shard(&self, hash: u64) -> MutexGuard<'_, HashTable<Arc<dyn KnownPod>>> {
+        let index = usize::try_from(hash >> 40).unwrap_or_default() % SHARDS;
+        let [first, ..] = &self.shards;
+        let shard = self.shards.get(index).unwrap_or(first);
+        // Each step leaves the table whole, so a panic elsewhere is no reason to give up.
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

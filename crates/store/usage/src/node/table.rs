@@ -1,0 +1,212 @@
+//! The pods of a node and their containers, in two flat arrays: an allocation for each pod would cost more than the pod.
+
+use std::sync::Arc;
+
+use kubevitals_model::{PodKey, PodKeyRef};
+use kubevitals_watch::{PodBrief, PodLike};
+
+use crate::series::Series;
+
+/// More containers than this one pod does not have: a kubelet that says so is not believed.
+const MOST_CONTAINERS_OF_A_POD: usize = 512;
+
+/// A pod of whichever slim type its stream carries, shared with the stream: it costs a pointer here.
+pub(crate) trait KnownPod: Send + Sync {
+    fn facts(&self) -> &PodBrief;
+}
+
+impl<P: PodLike> KnownPod for P {
+    fn facts(&self) -> &PodBrief {
+        self.brief()
+    }
+}
+
+/// Pods by namespace and name, containers by name within their pod.
+#[derive(Default)]
+pub(crate) struct Table {
+    pods: Vec<Row>,
+    containers: Vec<Container>,
+}
+
+/// A pod, and where its containers are.
+struct Row {
+    pod: Arc<dyn KnownPod>,
+    first: u32,
+    count: u32,
+}
+
+/// A container and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Container {
+    pub(crate) name: Arc<str>,
+    pub(crate) series: Series,
+}
+
+/// What names a pod.
+pub(crate) fn key_of(pod: &PodBrief) -> PodKeyRef<'_> {
+    PodKeyRef {
+        namespace: &pod.identity.namespace,
+        name: &pod.identity.name,
+    }
+}
+
+/// The same, with the strings that the stream has.
+pub(crate) fn shared_key_of(pod: &PodBrief) -> PodKey {
+    let identity = &pod.identity;
+    PodKey::new(Arc::clone(&identity.namespace), Arc::clone(&identity.name))
+}
+
+impl Table {
+    pub(crate) fn len(&self) -> usize {
+        self.pods.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pods.is_empty()
+    }
+
+    /// Where a pod is. A kubelet names the containers of a pod one after the other and pods mostly in the same order, so
+    /// `guess` and the place after it are tried first.
+    pub(crate) fn find_near(&self, key: PodKeyRef<'_>, guess: usize) -> Option<usize> {
+        let is_at = |at: usize| self.pod(at).is_some_and(|pod| key_of(pod) == key);
+        [guess, guess.saturating_add(1)]
+            .into_iter()
+            .find(|at| is_at(*at))
+            .or_else(|| self.find(key).ok())
+    }
+
+    /// Where a pod is, or where it would be.
+    pub(crate) fn find(&self, key: PodKeyRef<'_>) -> Result<usize, usize> {
+        self.pods
+            .binary_search_by(|row| key_of(row.pod.facts()).cmp(&key))
+    }
+
+    pub(crate) fn pod(&self, at: usize) -> Option<&PodBrief> {
+        self.pods.get(at).map(|row| row.pod.facts())
+    }
+
+    /// Puts another state of the same pod in its place.
+    pub(crate) fn replace(&mut self, at: usize, pod: Arc<dyn KnownPod>) {
+        if let Some(row) = self.pods.get_mut(at) {
+            row.pod = pod;
+        }
+    }
+
+    /// Adds a pod at the place that [`Table::find`] named.
+    pub(crate) fn insert(&mut self, at: usize, pod: Arc<dyn KnownPod>) {
+        let at = at.min(self.pods.len());
+        let end = |row: &Row| row.first + row.count;
+        let first = at
+            .checked_sub(1)
+            .and_then(|before| self.pods.get(before))
+            .map_or(0, end);
+        make_room(&mut self.pods);
+        let count = 0;
+        self.pods.insert(at, Row { pod, first, count });
+    }
+
+    /// Removes a pod with its containers.
+    pub(crate) fn remove(&mut self, at: usize) {
+        if at >= self.pods.len() {
+            return;
+        }
+        let row = self.pods.remove(at);
+        let first = row.first as usize;
+        self.containers.drain(first..first + row.count as usize);
+        self.shift(at, |place| place - row.count);
+        give_back(&mut self.pods);
+        give_back(&mut self.containers);
+    }
+
+    pub(crate) fn containers(&self, at: usize) -> &[Container] {
+        self.pods
+            .get(at)
+            .and_then(|row| {
+                let first = row.first as usize;
+                self.containers.get(first..first + row.count as usize)
+            })
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn containers_mut(&mut self, at: usize) -> &mut [Container] {
+        self.pods
+            .get(at)
+            .and_then(|row| {
+                let first = row.first as usize;
+                self.containers.get_mut(first..first + row.count as usize)
+            })
+            .unwrap_or_default()
+    }
+
+    /// The pod at a place and its containers.
+    pub(crate) fn entry_mut(&mut self, at: usize) -> Option<(&PodBrief, &mut [Container])> {
+        let row = self.pods.get(at)?;
+        let first = row.first as usize;
+        let containers = self.containers.get_mut(first..first + row.count as usize)?;
+        Some((row.pod.facts(), containers))
+    }
+
+    /// Adds a container to the pod at a place. `None` if there is no such pod or it has too many.
+    pub(crate) fn add_container(&mut self, at: usize, container: Container) -> Option<&mut Series> {
+        let siblings = self.containers(at);
+        if siblings.len() >= MOST_CONTAINERS_OF_A_POD {
+            return None;
+        }
+        let before = siblings.partition_point(|sibling| sibling.name < container.name);
+        let row = self.pods.get_mut(at)?;
+        let place = row.first as usize + before;
+        row.count += 1;
+        self.shift(at + 1, |place| place + 1);
+        make_room(&mut self.containers);
+        self.containers.insert(place, container);
+        self.containers.get_mut(place).map(|new| &mut new.series)
+    }
+
+    /// Keeps the containers for which this holds.
+    pub(crate) fn retain_containers(&mut self, keep: impl Fn(&Container) -> bool) {
+        let mut kept = 0;
+        for row in &mut self.pods {
+            let first = row.first as usize;
+            let own = self.containers.get(first..first + row.count as usize);
+            let count = own
+                .unwrap_or_default()
+                .iter()
+                .filter(|own| keep(own))
+                .count();
+            row.first = kept;
+            row.count = u32::try_from(count).unwrap_or(u32::MAX);
+            kept += row.count;
+        }
+        self.containers.retain(|container| keep(container));
+        give_back(&mut self.containers);
+    }
+
+    /// Forgets all containers, and no pod.
+    pub(crate) fn clear_containers(&mut self) {
+        self.retain_containers(|_| false);
+    }
+
+    pub(crate) fn all_containers(&self) -> &[Container] {
+        &self.containers
+    }
+
+    fn shift(&mut self, from: usize, by: impl Fn(u32) -> u32) {
+        for row in self.pods.iter_mut().skip(from) {
+            row.first = by(row.first);
+        }
+    }
+}
+
+/// Makes room for one more without doubling: thousands of half-empty arrays would be the larger part of the memory.
+fn make_room<T>(items: &mut Vec<T>) {
+    if items.len() == items.capacity() {
+        items.reserve_exact(items.len() / 8 + 2);
+    }
+}
+
+/// Gives memory back after most of it went out of use.
+fn give_back<T>(items: &mut Vec<T>) {
+    if items.len() + 8 < items.capacity() / 2 {
+        items.shrink_to(items.len() + items.len() / 8);
+    }
+}

@@ -1,0 +1,135 @@
+//! Many tasks at once: nodes do not disturb each other, and what is published of one comes in order.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use kubevitals_model::{Labels, NodeName, PodKeyRef};
+use kubevitals_usage::{NodeView, Publish, UsageConfig, UsageStore};
+
+use crate::world::{CORE_SECOND, at, batch, pod, row_of, uid};
+
+const NODES: usize = 24;
+const THREADS: usize = 4;
+const ROUNDS: i64 = 40;
+
+/// Insists that publications of one node neither overlap nor overtake each other.
+#[derive(Default)]
+struct Strict {
+    nodes: [Seen; NODES],
+}
+
+#[derive(Default)]
+struct Seen {
+    is_busy: AtomicBool,
+    last: AtomicI64,
+    pods: AtomicU32,
+}
+
+impl Publish for Strict {
+    fn publish(&self, view: &NodeView<'_>) {
+        let node = &self.nodes[number(view.node)];
+        assert!(!node.is_busy.swap(true, Ordering::SeqCst), "two at once");
+        let times = view.pods.iter().flat_map(|pod| &pod.containers);
+        let newest = times.map(|own| own.usage.timestamp.unix_millis()).max();
+        if let Some(newest) = newest {
+            let before = node.last.swap(newest, Ordering::SeqCst);
+            assert!(before <= newest, "an earlier state came later");
+        }
+        let pods = u32::try_from(view.pods.len()).unwrap();
+        node.pods.store(pods, Ordering::SeqCst);
+        thread::yield_now();
+        node.is_busy.store(false, Ordering::SeqCst);
+    }
+
+    fn withdraw(&self, node: &NodeName) {
+        panic!("{node} never left");
+    }
+}
+
+fn number(node: &NodeName) -> usize {
+    node.as_str().trim_start_matches('n').parse().unwrap()
+}
+
+#[test]
+fn nodes_pods_and_readers_at_once() {
+    let strict = Arc::new(Strict::default());
+    let publish: Arc<Strict> = Arc::clone(&strict);
+    let store = UsageStore::new(UsageConfig::new(Duration::from_secs(15)), publish);
+    for node in 0..NODES {
+        let name = NodeName::new(format!("n{node}"));
+        store.node_applied(&name, &Labels::default(), &uid(name.as_str()));
+        store.pod_applied(&Arc::new(pod(
+            name.as_str(),
+            &format!("default/stays-{node}"),
+        )));
+    }
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let store = &store;
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    for node in (0..NODES).filter(|node| node % THREADS == thread) {
+                        let total = round.unsigned_abs() * CORE_SECOND;
+                        let rows = ["stays", "comes"].map(|pod| {
+                            let pod = format!("default/{pod}-{node}");
+                            row_of(&pod, "app", round * 15_000, total)
+                        });
+                        let now = at(round * 15_000 + 500);
+                        store.ingest(&format!("n{node}"), &batch(&rows), now);
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                for node in 0..NODES {
+                    let comes =
+                        Arc::new(pod(&format!("n{node}"), &format!("default/comes-{node}")));
+                    store.pod_applied(&comes);
+                    store.flush(at(round * 15_000));
+                    if (round + 1) < ROUNDS {
+                        store.pod_deleted(&*comes);
+                    }
+                }
+            }
+        });
+        scope.spawn(|| {
+            for _ in 0..ROUNDS {
+                for node in 0..NODES {
+                    let name = format!("stays-{node}");
+                    let pod = PodKeyRef {
+                        namespace: "default",
+                        name: &name,
+                    };
+                    store.explain_pod(pod, at(0));
+                }
+                store.readiness(at(0));
+                store.expire(at(0));
+            }
+        });
+    });
+    // Threads end in any order; one more answer each settles it.
+    for node in 0..NODES {
+        for round in [ROUNDS, ROUNDS + 1] {
+            let total = round.unsigned_abs() * CORE_SECOND;
+            let rows = ["stays", "comes"].map(|pod| {
+                row_of(
+                    &format!("default/{pod}-{node}"),
+                    "app",
+                    round * 15_000,
+                    total,
+                )
+            });
+            let now = at(round * 15_000 + 500);
+            store.ingest(&format!("n{node}"), &batch(&rows), now);
+        }
+        assert_eq!(strict.nodes[node].pods.load(Ordering::SeqCst), 2);
+    }
+    let readiness = store.readiness(at((ROUNDS + 1) * 15_000));
+    assert_eq!(
+        (readiness.nodes_known, readiness.pods_served),
+        (NODES, 2 * NODES)
+    );
+}

@@ -1,0 +1,20 @@
+//! The public face of the crate: samples and pods in, publications and sentences out.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail by panicking"
+)]
+
+mod binding;
+mod concurrency;
+mod explain;
+mod follow;
+mod metrics;
+mod nodes;
+mod pods;
+mod properties;
+mod readiness;
+mod staleness;
+mod world;

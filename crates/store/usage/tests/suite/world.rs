@@ -1,0 +1,275 @@
+//! A store under test, what it published last, and short ways to say what kubelets and the API tell it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kubevitals_model::{
+    Bytes, BytesSample, ContainerKeyRef, ContainerSample, CoreNanos, CpuSample, CpuUsage, Labels,
+    NodeBatch, NodeName, NodeSample, PodKeyRef, Timestamp, Usage,
+};
+use kubevitals_usage::{
+    ExtraResources, Ingested, NodeView, PodUsage, Publish, UsageConfig, UsageStore,
+};
+use kubevitals_watch::{Identity, PodBrief, PodPhase, ResourceVersion, Uid};
+
+/// A time that is not near the epoch.
+const BEGIN: i64 = 1_700_000_000_000;
+
+/// A second of one core.
+pub(crate) const CORE_SECOND: u64 = 1_000_000_000;
+
+/// What was last published of a node.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) labels: Labels,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) pods: Vec<PodUsage>,
+    pub(crate) published: Timestamp,
+}
+
+/// Keeps the last publication of each node.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    nodes: Mutex<BTreeMap<String, Seen>>,
+    publications: Mutex<u32>,
+}
+
+pub(crate) struct World {
+    pub(crate) store: UsageStore,
+    pub(crate) recorder: Arc<Recorder>,
+}
+
+/// A container in an answer of a kubelet.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    pod: String,
+    container: String,
+    pub(crate) sample: ContainerSample,
+}
+
+/// What is served of a container: millicores, the window in milliseconds, and when it ended.
+pub(crate) type Served = (u64, u64, i64);
+
+impl Publish for Recorder {
+    fn publish(&self, view: &NodeView<'_>) {
+        let is_sorted = view.pods.is_sorted_by(|one, two| one.key < two.key);
+        assert!(is_sorted, "pods come by namespace and name");
+        for pod in view.pods {
+            assert!(!pod.containers.is_empty(), "{} has no container", pod.key);
+            assert!(pod.containers.is_sorted_by(|one, two| one.name < two.name));
+        }
+        *self.publications.lock().unwrap() += 1;
+        let seen = Seen {
+            labels: view.labels.clone(),
+            usage: view.usage.copied(),
+            pods: view.pods.to_vec(),
+            published: view.published,
+        };
+        let mut nodes = self.nodes.lock().unwrap();
+        nodes.insert(view.node.as_str().to_owned(), seen);
+    }
+
+    fn withdraw(&self, node: &NodeName) {
+        let known = self.nodes.lock().unwrap().remove(node.as_str());
+        assert!(known.is_some(), "{node} was never published");
+    }
+}
+
+impl Recorder {
+    pub(crate) fn node(&self, name: &str) -> Option<Seen> {
+        self.nodes.lock().unwrap().get(name).cloned()
+    }
+
+    pub(crate) fn publications(&self) -> u32 {
+        *self.publications.lock().unwrap()
+    }
+}
+
+impl World {
+    /// A store with a resolution of 15 s and the node `n1`, on which nothing runs.
+    pub(crate) fn new() -> Self {
+        let mut config = UsageConfig::new(Duration::from_secs(15));
+        config.extra = ExtraResources {
+            swap: true,
+            ephemeral_storage: true,
+        };
+        let recorder = Arc::new(Recorder::default());
+        let publish: Arc<Recorder> = Arc::clone(&recorder);
+        let store = UsageStore::new(config, publish);
+        let world = Self { store, recorder };
+        world.node("n1");
+        world
+    }
+
+    /// As [`World::new`], with the pod `default/web-0` running on `n1`.
+    pub(crate) fn with_pod() -> Self {
+        let world = Self::new();
+        world.pod("n1", "default/web-0");
+        world
+    }
+
+    pub(crate) fn node(&self, name: &str) {
+        self.store
+            .node_applied(&NodeName::new(name), &Labels::default(), &uid(name));
+        self.store.flush(at(0));
+    }
+
+    pub(crate) fn pod(&self, node: &str, key: &str) -> Arc<PodBrief> {
+        let pod = Arc::new(pod(node, key));
+        self.store.pod_applied(&pod);
+        self.store.flush(at(0));
+        pod
+    }
+
+    /// What the kubelet of `n1` says is taken in.
+    pub(crate) fn scrape(&self, now: i64, rows: &[Row]) -> Ingested {
+        self.store.ingest("n1", &batch(rows), at(now))
+    }
+
+    pub(crate) fn fail(&self, now: i64, why: &str) {
+        let next = Some(at(now + 15_000));
+        self.store.scrape_failed("n1", why.into(), next, at(now));
+    }
+
+    /// What is served of a container of `default/web-0` on `n1`.
+    pub(crate) fn served(&self, container: &str) -> Option<Served> {
+        self.served_of("default/web-0", container)
+    }
+
+    pub(crate) fn served_of(&self, pod: &str, container: &str) -> Option<Served> {
+        self.usage(pod, container).map(as_served)
+    }
+
+    pub(crate) fn usage(&self, pod: &str, container: &str) -> Option<Usage> {
+        let seen = self.recorder.node("n1").unwrap();
+        let pod = seen.pods.iter().find(|own| own.key.to_string() == pod)?;
+        let mut containers = pod.containers.iter();
+        let found = containers.find(|own| *own.name == *container)?;
+        Some(found.usage)
+    }
+
+    /// What is served of `n1` itself.
+    pub(crate) fn served_node(&self) -> Option<Served> {
+        self.recorder.node("n1").unwrap().usage.map(as_served)
+    }
+
+    /// The pods that are served on `n1`.
+    pub(crate) fn pods(&self) -> Vec<String> {
+        let seen = self.recorder.node("n1").unwrap();
+        seen.pods.iter().map(|pod| pod.key.to_string()).collect()
+    }
+
+    pub(crate) fn explain(&self, now: i64) -> String {
+        let pod = PodKeyRef {
+            namespace: "default",
+            name: "web-0",
+        };
+        self.store.explain_pod(pod, at(now)).to_string()
+    }
+}
+
+/// So many milliseconds after the beginning.
+pub(crate) fn at(millis: i64) -> Timestamp {
+    Timestamp::from_unix_millis(BEGIN + millis)
+}
+
+pub(crate) fn uid(text: &str) -> Uid {
+    Uid::from(text)
+}
+
+/// A running pod, named as `namespace/name`.
+pub(crate) fn pod(node: &str, key: &str) -> PodBrief {
+    let (namespace, name) = key.split_once('/').unwrap();
+    PodBrief {
+        identity: Identity {
+            namespace: namespace.into(),
+            name: name.into(),
+            uid: uid(key),
+            resource_version: ResourceVersion::from("1"),
+        },
+        labels: Labels::default(),
+        node: (!node.is_empty()).then(|| node.into()),
+        phase: PodPhase::Running,
+    }
+}
+
+/// A container of `default/web-0` with 1 MiB of memory, whose CPU counter stood at `total` when it was read.
+pub(crate) fn row(container: &str, millis: i64, total: u64) -> Row {
+    row_of("default/web-0", container, millis, total)
+}
+
+pub(crate) fn row_of(pod: &str, container: &str, millis: i64, total: u64) -> Row {
+    let sample = ContainerSample {
+        cpu: cpu(millis, total),
+        memory: bytes(millis, 1 << 20),
+        ..ContainerSample::default()
+    };
+    Row {
+        pod: pod.to_owned(),
+        container: container.to_owned(),
+        sample,
+    }
+}
+
+impl Row {
+    pub(crate) fn started(mut self, millis: i64) -> Self {
+        self.sample.started = Some(at(millis));
+        self
+    }
+
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut ContainerSample)) -> Self {
+        change(&mut self.sample);
+        self
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "parts of samples are optional")]
+pub(crate) fn cpu(millis: i64, total: u64) -> Option<CpuSample> {
+    Some(CpuSample {
+        at: at(millis),
+        total: CoreNanos::new(total),
+    })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "parts of samples are optional")]
+pub(crate) fn bytes(millis: i64, count: u64) -> Option<BytesSample> {
+    Some(BytesSample {
+        at: at(millis),
+        bytes: Bytes::new(count),
+    })
+}
+
+pub(crate) fn millicores(millicores: u64) -> CpuUsage {
+    CpuUsage::from_nanocores(millicores * 1_000_000)
+}
+
+pub(crate) fn batch(rows: &[Row]) -> NodeBatch {
+    let mut batch = NodeBatch::default();
+    for row in rows {
+        let (namespace, name) = row.pod.split_once('/').unwrap();
+        let pod = PodKeyRef { namespace, name };
+        let container = &row.container;
+        batch.push(ContainerKeyRef { pod, container }, row.sample);
+    }
+    batch
+}
+
+/// What a kubelet says of its node: 1 GiB of memory, and a CPU counter.
+pub(crate) fn of_node(millis: i64, total: u64) -> NodeBatch {
+    let mut batch = NodeBatch::default();
+    batch.node = NodeSample {
+        cpu: cpu(millis, total),
+        memory: bytes(millis, 1 << 30),
+        ..NodeSample::default()
+    };
+    batch
+}
+
+fn as_served(usage: Usage) -> Served {
+    (
+        usage.cpu.nanocores() / 1_000_000,
+        u64::try_from(usage.window.as_millis()).unwrap(),
+        usage.timestamp.unix_millis() - BEGIN,
+    )
+}

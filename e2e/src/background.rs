@@ -1,0 +1,115 @@
+//! Programs that run beside a test.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use crate::error::{E2eError, tail};
+
+/// What is shown of a program's output in an error.
+const MOST_OUTPUT: usize = 2 << 10;
+
+/// A program that ends with the test that started it, however that ends.
+#[derive(Debug)]
+pub struct Background {
+    name: String,
+    child: Child,
+    output: PathBuf,
+}
+
+impl Background {
+    /// Starts a program; its output goes to a file. The kernel ends it with the thread that calls this, so that also a test
+    /// process that is killed leaves none behind.
+    pub fn start(program: &Path, arguments: &[String], output: &Path) -> Result<Self, E2eError> {
+        let failed = |source| E2eError::Program {
+            program: program.display().to_string(),
+            source,
+        };
+        let file = File::create(output).map_err(|source| E2eError::Write {
+            path: output.to_owned(),
+            source,
+        })?;
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().map_err(failed)?)
+            .stderr(file)
+            .spawn()
+            .map_err(failed)?;
+        Ok(Self {
+            name: program
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            child,
+            output: output.to_owned(),
+        })
+    }
+
+    /// The last lines of what it wrote.
+    pub fn output(&self) -> String {
+        match std::fs::read(&self.output) {
+            Ok(bytes) => tail(&String::from_utf8_lossy(&bytes), MOST_OUTPUT),
+            Err(error) => format!("its output cannot be read: {error}"),
+        }
+    }
+
+    /// An error with its last words, if it has ended.
+    pub fn must_run(&mut self) -> Result<(), E2eError> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(self.ended(status)),
+            Err(source) => Err(E2eError::Program {
+                program: self.name.clone(),
+                source,
+            }),
+        }
+    }
+
+    fn ended(&self, status: ExitStatus) -> E2eError {
+        E2eError::Failed {
+            command: self.name.clone(),
+            status: status.to_string(),
+            stderr: self.output(),
+        }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // Errors mean that it has ended already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_ended_says_its_last_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("sh.log");
+        let arguments = ["-c".to_owned(), "echo no port is free; exit 7".to_owned()];
+        let mut program = Background::start(Path::new("/bin/sh"), &arguments, &output).unwrap();
+        program.child.wait().unwrap();
+        let error = program.must_run().unwrap_err().to_string();
+        assert_eq!(error, "sh ended with exit status: 7: no port is free\n");
+    }
+
+    #[test]
+    fn a_program_that_runs_is_ended_with_its_handle() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("sleep.log");
+        let mut program =
+            Background::start(Path::new("/bin/sleep"), &["600".to_owned()], &output).unwrap();
+        program.must_run().unwrap();
+        let id = program.child.id();
+        drop(program);
+        assert!(!Path::new(&format!("/proc/{id}")).exists());
+    }
+}

@@ -1,0 +1,183 @@
+//! What can go wrong between a test and its cluster.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kubevitals_tls::TlsError;
+
+/// What can go wrong between a test and its cluster.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum E2eError {
+    /// The test was started without a cluster.
+    #[error(
+        "{variable} is not set: these tests need a real cluster, run them with `cargo xtask e2e`"
+    )]
+    NoCluster {
+        /// The variable that names the cluster.
+        variable: &'static str,
+    },
+    /// The description of the cluster cannot be read.
+    #[error("cannot read the description of the cluster in {}", path.display())]
+    Description {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The description of the cluster says something else than expected.
+    #[error("the description of the cluster in {} is not understood", path.display())]
+    DescriptionFormat {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The cluster's kubeconfig cannot be used.
+    #[error("cannot use the kubeconfig {}", path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A request to the API server failed.
+    #[error("{doing} failed")]
+    Api {
+        /// What was asked for.
+        doing: String,
+        /// Why.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// A manifest lacks what every manifest has.
+    #[error("the manifest has no {missing}: {manifest}")]
+    Manifest {
+        /// The field.
+        missing: &'static str,
+        /// The manifest, cut.
+        manifest: String,
+    },
+    /// The wait for a state of an object took too long.
+    #[error("{what} was not as expected after {waited:?}; last seen: {last_seen}")]
+    Deadline {
+        /// Of what a state was awaited.
+        what: String,
+        /// How long.
+        waited: Duration,
+        /// What was seen last, cut.
+        last_seen: String,
+    },
+    /// A program was not fetched for this run.
+    #[error(
+        "there is no {name}: neither the cluster's description nor {variable} says where it is"
+    )]
+    NoProgram {
+        /// Which.
+        name: String,
+        /// The variable that would name it.
+        variable: String,
+    },
+    /// A program could not be run.
+    #[error("cannot run {program}")]
+    Program {
+        /// Which.
+        program: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A program ended badly.
+    #[error("{command} ended with {status}: {stderr}")]
+    Failed {
+        /// The program and its arguments.
+        command: String,
+        /// How it ended.
+        status: String,
+        /// What it said, cut.
+        stderr: String,
+    },
+    /// A peer could not be reached over TLS.
+    #[error("GET {url} failed: {reason}")]
+    Get {
+        /// What was asked for.
+        url: String,
+        /// Why, with all causes.
+        reason: String,
+    },
+    /// A TLS configuration could not be made.
+    #[error("cannot set up TLS")]
+    Tls(#[from] TlsError),
+    /// A certificate could not be made.
+    #[error("cannot make a certificate")]
+    Certificate(#[from] rcgen::Error),
+    /// A file of a test could not be written.
+    #[error("cannot write {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A body of metrics has what the parser refuses.
+    #[error("the metrics of the kubelet cannot be read: {first}")]
+    Metrics {
+        /// The first problem.
+        first: String,
+    },
+}
+
+impl E2eError {
+    /// Names what was asked of the API server; for `map_err`.
+    pub(crate) fn api(doing: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Api {
+            doing,
+            source: Box::new(source),
+        }
+    }
+}
+
+/// The end of a text that may be long: the last lines say what happened.
+pub(crate) fn tail(text: &str, most_bytes: usize) -> String {
+    if text.len() <= most_bytes {
+        return text.to_owned();
+    }
+    let start = text.ceil_char_boundary(text.len() - most_bytes);
+    let kept = text.get(start..).unwrap_or_default();
+    // A line that was cut in the middle misleads.
+    let kept = kept.split_once('\n').map_or(kept, |(_, whole)| whole);
+    format!("… ({} bytes before)\n{kept}", text.len() - kept.len())
+}
+
+/// The beginning of a text that may be long.
+pub(crate) fn head(text: &str, most_bytes: usize) -> String {
+    if text.len() <= most_bytes {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(most_bytes);
+    let kept = text.get(..end).unwrap_or_default();
+    format!("{kept} … ({} bytes more)", text.len() - kept.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_keeps_the_last_whole_lines() {
+        assert_eq!(tail("one\ntwo\n", 100), "one\ntwo\n");
+        assert_eq!(tail("one\ntwo\nthree\n", 10), "… (8 bytes before)\nthree\n");
+        assert_eq!(tail("ééééé", 3), "… (8 bytes before)\né");
+    }
+
+    #[test]
+    fn a_head_keeps_whole_characters() {
+        assert_eq!(head("short", 5), "short");
+        assert_eq!(head("ééé", 3), "é … (4 bytes more)");
+    }
+}

@@ -1,0 +1,152 @@
+//! The real kubelet, over verified TLS.
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper_util::rt::TokioIo;
+use kubevitals_tls::{Alpn, ClientOptions, ClientTls, PeerNames, PemSource, TrustRoots};
+use rustls_pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::access::Access;
+use crate::cluster::Cluster;
+use crate::error::E2eError;
+use crate::usage::ResourceMetrics;
+use crate::wait::DEADLINE;
+
+/// The largest answer that is read.
+const MOST_BODY: usize = 32 << 20;
+
+/// How often a kubelet is asked for something that it cannot announce.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// The cluster's kubelet, as a client with a token or none sees it.
+#[derive(Debug, Clone)]
+pub struct Kubelet {
+    address: SocketAddr,
+    tls: ClientTls,
+    access: Option<Access>,
+}
+
+/// An answer of a kubelet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Kubelet {
+    /// The kubelet of the cluster's node, whose certificate must be signed by the cluster's authority for the node. Without
+    /// `access` no token is sent.
+    pub fn of(cluster: &Cluster, access: Option<&Access>) -> Result<Self, E2eError> {
+        let authority = PemSource::File(cluster.authority().to_owned());
+        let roots = TrustRoots::load("kubelets", vec![authority], SystemTime::now())?;
+        let options = ClientOptions {
+            alpn: vec![Alpn::Http11],
+            ..ClientOptions::default()
+        };
+        let address = cluster.kubelet_address();
+        let names = PeerNames::new([cluster.node_name(), &address.ip().to_string()])?;
+        Ok(Self {
+            address,
+            tls: ClientTls::trusting(roots, &options)?.for_peer(names),
+            access: access.cloned(),
+        })
+    }
+
+    /// Asks once, on a connection of its own.
+    pub async fn get(&self, path: &str) -> Result<Answer, E2eError> {
+        let url = format!("https://{}{path}", self.address);
+        let failed = |reason| E2eError::Get {
+            url: url.clone(),
+            reason,
+        };
+        match tokio::time::timeout(DEADLINE, self.exchange(&url)).await {
+            Ok(answer) => answer.map_err(|error| failed(causes(&*error))),
+            Err(_) => Err(failed(format!("no answer after {DEADLINE:?}"))),
+        }
+    }
+
+    /// What it says of the usage of its containers.
+    pub async fn resource_metrics(&self) -> Result<ResourceMetrics, E2eError> {
+        let answer = self.get("/metrics/resource").await?;
+        if answer.status != StatusCode::OK {
+            let body = String::from_utf8_lossy(&answer.body);
+            return Err(E2eError::Get {
+                url: format!("https://{}/metrics/resource", self.address),
+                reason: format!("{}: {body}", answer.status),
+            });
+        }
+        ResourceMetrics::parse(&answer.body)
+    }
+
+    /// Asks for usage again and again until `wanted` finds what it looks for: a kubelet has no way to say when it takes its
+    /// next sample, which is every ten seconds or so.
+    pub async fn watch_metrics<T>(
+        &self,
+        what: &str,
+        mut wanted: impl FnMut(&ResourceMetrics) -> Option<T>,
+    ) -> Result<T, E2eError> {
+        let mut ticks = tokio::time::interval(EVERY);
+        let found = async {
+            loop {
+                ticks.tick().await;
+                if let Some(found) = wanted(&self.resource_metrics().await?) {
+                    return Ok(found);
+                }
+            }
+        };
+        match tokio::time::timeout(DEADLINE, found).await {
+            Ok(found) => found,
+            Err(_) => Err(E2eError::Deadline {
+                what: format!("{what} on /metrics/resource"),
+                waited: DEADLINE,
+                last_seen: format!("{:?}", self.resource_metrics().await?),
+            }),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        url: &str,
+    ) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>> {
+        let tcp = TcpStream::connect(self.address).await?;
+        let name = ServerName::IpAddress(self.address.ip().into());
+        let stream = TlsConnector::from(self.tls.config())
+            .connect(name, tcp)
+            .await?;
+        let mut request = Request::get(url).header("host", self.address.to_string());
+        if let (Some(access), Some(_)) = (&self.access, self.tls.verified()) {
+            request = request.header("authorization", format!("Bearer {}", access.token()));
+        }
+        let request = request.body(Empty::<Bytes>::new())?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let connection = tokio::spawn(connection);
+        let response = sender.send_request(request).await?;
+        let status = response.status();
+        #[expect(clippy::disallowed_methods, reason = "limited")]
+        let body = Limited::new(response.into_body(), MOST_BODY)
+            .collect()
+            .await?;
+        connection.abort();
+        Ok(Answer {
+            status,
+            body: body.to_bytes(),
+        })
+    }
+}
+
+/// An error with all its causes, in one line.
+fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+    std::iter::successors(Some(error), |error| error.source())
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}

@@ -1,0 +1,124 @@
+//! Waiting for states of objects, on watch events.
+
+use std::fmt::Debug;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::watch_object;
+use kube::{Api, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::error::{E2eError, head};
+
+/// How long anything may take that a test waits for. Generous: a machine that is busy is no finding.
+pub const DEADLINE: Duration = Duration::from_mins(2);
+
+/// What is kept of an object in an error.
+const MOST_SEEN: usize = 4 << 10;
+
+/// Watches one object until it is as wanted; `None` is an object that is not there. Errors of the watch, such as a server
+/// that restarts, are waited out.
+pub(crate) async fn wait_for<K>(
+    api: Api<K>,
+    name: &str,
+    deadline: Duration,
+    is_wanted: impl Fn(Option<&K>) -> bool,
+) -> Result<Option<K>, E2eError>
+where
+    K: Clone + Debug + DeserializeOwned + Resource + Send + Serialize + 'static,
+{
+    let mut last_seen = "nothing yet".to_owned();
+    let mut states = pin!(watch_object(api, name).default_backoff());
+    let seen = async {
+        while let Some(state) = states.next().await {
+            match state {
+                Ok(object) if is_wanted(object.as_ref()) => return Some(object),
+                Ok(Some(object)) => last_seen = shown(&object),
+                Ok(None) => "no such object".clone_into(&mut last_seen),
+                Err(error) => last_seen = format!("{last_seen}; then the watch failed: {error}"),
+            }
+            last_seen = head(&last_seen, MOST_SEEN);
+        }
+        None
+    };
+    match tokio::time::timeout(deadline, seen).await {
+        Ok(Some(object)) => Ok(object),
+        Ok(None) | Err(_) => Err(E2eError::Deadline {
+            what: name.to_owned(),
+            waited: deadline,
+            last_seen,
+        }),
+    }
+}
+
+/// Whether a pod is ready; for waits.
+pub fn is_ready(pod: Option<&Pod>) -> bool {
+    has_condition(pod, "Ready")
+}
+
+/// Whether a pod is in a phase; for waits.
+pub fn phase_is(phase: &str) -> impl Fn(Option<&Pod>) -> bool {
+    move |pod| {
+        let status = pod.and_then(|pod| pod.status.as_ref());
+        status.and_then(|status| status.phase.as_deref()) == Some(phase)
+    }
+}
+
+/// Whether an object of any kind has a condition of this type that is true; for waits.
+pub fn has_condition<K: Serialize>(object: Option<&K>, kind: &str) -> bool {
+    let Some(Ok(object)) = object.map(serde_json::to_value) else {
+        return false;
+    };
+    let conditions = object
+        .pointer("/status/conditions")
+        .and_then(Value::as_array);
+    conditions.is_some_and(|conditions| {
+        conditions
+            .iter()
+            .any(|condition| condition["type"] == kind && condition["status"] == "True")
+    })
+}
+
+/// What people look at: the status. Without one, all of it.
+fn shown<K: Serialize>(object: &K) -> String {
+    match serde_json::to_value(object) {
+        Ok(value) => match value.get("status") {
+            Some(status) => status.to_string(),
+            None => value.to_string(),
+        },
+        Err(error) => format!("an object that cannot be shown: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(status: &Value) -> Pod {
+        serde_json::from_value(serde_json::json!({"metadata": {}, "status": status})).unwrap()
+    }
+
+    #[test]
+    fn conditions_are_found_by_type_and_status() {
+        let ready = pod(&serde_json::json!({"conditions": [{"type": "Ready", "status": "True"}]}));
+        let unready =
+            pod(&serde_json::json!({"conditions": [{"type": "Ready", "status": "False"}]}));
+        assert!(is_ready(Some(&ready)));
+        assert!(!is_ready(Some(&unready)));
+        assert!(!is_ready(None));
+        assert!(!has_condition(Some(&ready), "Initialized"));
+    }
+
+    #[test]
+    fn phases_are_told_apart() {
+        let running = pod(&serde_json::json!({"phase": "Running"}));
+        assert!(phase_is("Running")(Some(&running)));
+        assert!(!phase_is("Pending")(Some(&running)));
+        assert!(!phase_is("Running")(None));
+    }
+}

@@ -1,0 +1,41 @@
+//! What must hold on a real control plane and a real node. Run it with `cargo xtask e2e`.
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking; what it says is captured, and shown if it fails"
+)]
+
+mod apiserver_restart;
+mod kubelet_facts;
+mod metrics_server;
+mod pod_life;
+mod server;
+mod server_beside_metrics_server;
+mod usage;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use kubevitals_e2e::DEADLINE;
+
+/// Waits for what an event must bring, as long as anything may take.
+async fn in_time<T>(what: &str, event: impl Future<Output = T>) -> T {
+    let seen = tokio::time::timeout(DEADLINE, event).await;
+    seen.unwrap_or_else(|_| panic!("{what}: nothing after {DEADLINE:?}"))
+}
+
+/// Asserts that a measured value is within a tenth of the truth.
+#[track_caller]
+fn assert_within_a_tenth(what: &str, measured: u64, truth: u64, context: &dyn Debug) {
+    let tolerated = truth / 10;
+    println!("{what}: {measured} for {truth}");
+    assert!(
+        measured.abs_diff(truth) <= tolerated,
+        "{what}: {measured} is not {truth} ± {tolerated}; {context:?}"
+    );
+}
+
+/// Long enough for a moment in which others had the processor not to count for much.
+const SHORTEST_WINDOW: Duration = Duration::from_secs(10);

@@ -1,0 +1,163 @@
+//! Our server and metrics-server on the same node at the same time: what both say must be the same.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kubevitals_e2e::{Burner, Cluster, MetricsApiServer, MetricsServer, TestNamespace, is_ready};
+use kubevitals_model::{GoDuration, Quantity, Scale, Timestamp};
+use serde_json::Value;
+
+use crate::in_time;
+
+const EVERY: Duration = Duration::from_millis(500);
+
+/// Kubelets sample every 10 s to 15 s, and both are asked at the same time.
+const ONE_SAMPLE: Duration = Duration::from_secs(15);
+
+/// The longest window that one sample more or less explains: kubelets sample every 10 s to 15 s.
+const LONGEST_WINDOW: Duration = Duration::from_secs(45);
+
+/// What one server says, by version of the API: metrics-server has `v1beta1`, ours `v1`.
+async fn ask(namespace: &TestNamespace, version: &str, rest: &str) -> Option<Value> {
+    let path = format!("/apis/metrics.k8s.io/{version}/{rest}");
+    let answer = namespace.kubectl(&["get", "--raw", &path]).await;
+    let text = answer
+        .inspect_err(|error| println!("{path}: {error}"))
+        .ok()?;
+    Some(serde_json::from_str(&text).unwrap())
+}
+
+/// Asks both until both know it, and their answers are no more than a sample apart.
+async fn both(namespace: &TestNamespace, rest: &str) -> (Value, Value) {
+    let mut ticks = tokio::time::interval(EVERY);
+    in_time("answers of both", async {
+        loop {
+            ticks.tick().await;
+            let ours = ask(namespace, "v1", rest).await;
+            let theirs = ask(namespace, "v1beta1", rest).await;
+            let (Some(ours), Some(theirs)) = (ours, theirs) else {
+                continue;
+            };
+            let apart = apart(&ours, &theirs);
+            println!("{rest}: {apart:?} apart");
+            if apart <= ONE_SAMPLE {
+                return (ours, theirs);
+            }
+        }
+    })
+    .await
+}
+
+/// How far apart two answers were measured.
+fn apart(ours: &Value, theirs: &Value) -> Duration {
+    let at =
+        |object: &Value| -> Timestamp { object["timestamp"].as_str().unwrap().parse().unwrap() };
+    let (ours, theirs) = (at(ours), at(theirs));
+    let later = ours.max(theirs);
+    later.since(ours.min(theirs)).unwrap_or_default()
+}
+
+/// Compares one object of both, field by field, and leaves out what each may say in its own way.
+fn agree(ours: &Value, theirs: &Value) {
+    for field in ["name", "namespace", "labels"] {
+        assert_eq!(ours["metadata"][field], theirs["metadata"][field]);
+    }
+    assert_eq!(ours["kind"], theirs["kind"]);
+    for object in [ours, theirs] {
+        let window: GoDuration = object["window"].as_str().unwrap().parse().unwrap();
+        let window = Duration::try_from(window).unwrap();
+        assert!(
+            window > Duration::ZERO && window <= LONGEST_WINDOW,
+            "{object}"
+        );
+    }
+    let (ours, theirs) = (usages(ours), usages(theirs));
+    assert_eq!(
+        ours.keys().collect::<Vec<_>>(),
+        theirs.keys().collect::<Vec<_>>()
+    );
+    for (name, usage) in &ours {
+        let theirs = &theirs[name];
+        near(
+            "bytes",
+            bytes(&usage["memory"]),
+            bytes(&theirs["memory"]),
+            name,
+        );
+        let (ours, theirs) = (nanocores(&usage["cpu"]), nanocores(&theirs["cpu"]));
+        near("nanocores", ours, theirs, name);
+    }
+}
+
+/// The usage of each container, or of the node under the empty name.
+fn usages(object: &Value) -> BTreeMap<String, Value> {
+    let Some(containers) = object["containers"].as_array() else {
+        return BTreeMap::from([(String::new(), object["usage"].clone())]);
+    };
+    let named = containers.iter().map(|container| {
+        let name = container["name"].as_str().unwrap().to_owned();
+        (name, container["usage"].clone())
+    });
+    named.collect()
+}
+
+/// What is used evenly is the same a sample later.
+fn near(unit: &str, ours: i64, theirs: i64, of: &str) {
+    let tolerated = ours.max(theirs) / 10;
+    println!("{of}: {ours} and {theirs} {unit}");
+    assert!(
+        (ours - theirs).abs() <= tolerated,
+        "{of}: {ours} and {theirs} {unit}"
+    );
+}
+
+fn bytes(memory: &Value) -> i64 {
+    let quantity: Quantity = memory.as_str().unwrap().parse().unwrap();
+    quantity.value().unwrap()
+}
+
+fn nanocores(cpu: &Value) -> i64 {
+    let quantity: Quantity = cpu.as_str().unwrap().parse().unwrap();
+    quantity.scaled_value(Scale::Nano).unwrap()
+}
+
+#[tokio::test]
+async fn every_field_agrees_with_metrics_server() -> anyhow::Result<()> {
+    let cluster = Cluster::from_env().await?;
+    let _turn = cluster.shared().await;
+    let namespace = cluster.namespace("server-peer").await?;
+    let burner = Burner::new("burner")
+        .cpu_millicores(200)
+        .memory_mebibytes(32);
+    namespace.apply(&burner.pod()).await?;
+    namespace.wait_for::<Pod>("burner", is_ready).await?;
+    let mut theirs = MetricsServer::start(&namespace).await?;
+    let mut ours = MetricsApiServer::start_beside(&theirs, &namespace).await?;
+
+    let pod = format!("namespaces/{}/pods/burner", namespace.name());
+    for _ in 0..2 {
+        let (from_us, from_them) = both(&namespace, &pod).await;
+        agree(&from_us, &from_them);
+    }
+    let list = format!("namespaces/{}/pods", namespace.name());
+    for version in ["v1", "v1beta1"] {
+        let list = ask(&namespace, version, &list).await.expect("a list");
+        assert_eq!(list["kind"], "PodMetricsList");
+        assert_eq!(list["items"].as_array().map(Vec::len), Some(1), "{list}");
+        assert_eq!(list["items"][0].get("kind"), None);
+    }
+    let node = format!("nodes/{}", cluster.node_name());
+    let (from_us, from_them) = both(&namespace, &node).await;
+    for field in ["name", "labels"] {
+        assert_eq!(from_us["metadata"][field], from_them["metadata"][field]);
+    }
+    let memory = |of: &Value| bytes(&of["usage"]["memory"]);
+    near("bytes", memory(&from_us), memory(&from_them), "the node");
+
+    ours.must_run()?;
+    theirs.must_run()?;
+    ours.stop(&namespace).await?;
+    theirs.stop(&namespace).await?;
+    Ok(namespace.finish().await?)
+}

@@ -1,0 +1,72 @@
+//! What strangers send to the API server before anybody knows who they are.
+
+use http::{Method, Uri};
+use kubevitals_apiserver::{RequestInfo, Target, parse_accept};
+
+/// What requests are made of.
+pub(crate) const REQUEST_TOKENS: &[&[u8]] = &[
+    b"/apis/",
+    b"/namespaces/",
+    b"pods",
+    b"status",
+    b"%2F",
+    b"%",
+    b"//",
+    b"?",
+    b"watch=1",
+    b"&fieldSelector=metadata.name%3D",
+    b"\\,",
+    b"\n",
+    b"application/json",
+    b"application/*",
+    b"*/*",
+    b";as=Table;v=v1;g=meta.k8s.io",
+    b";q=0.5",
+    b";stream=watch",
+    b",",
+    b"=",
+];
+
+/// A line with a path and a query, and a line with an `Accept` header.
+///
+/// # Panics
+///
+/// If a resource is read from a path that names none, or the ranges of the header are not in order.
+pub fn api_request(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let (uri, accept) = text.split_once('\n').unwrap_or((text, ""));
+    for range in parse_accept(accept) {
+        assert!(!range.subtype.is_empty() && !range.subtype.contains(['/', ',', ';']));
+        assert!(!range.weight.is_nan());
+        assert!(range.matches(range.kind, range.subtype));
+    }
+    let Ok(uri) = uri.parse::<Uri>() else {
+        return;
+    };
+    for method in [Method::GET, Method::DELETE, Method::OPTIONS] {
+        let Ok(info) = RequestInfo::read(&method, &uri) else {
+            continue;
+        };
+        match &info.target {
+            Target::Path => assert_eq!(info.verb, method.as_str().to_ascii_lowercase()),
+            Target::Resource(target) => {
+                assert!(target.parts > 0 && info.path.trim_matches('/').starts_with("apis/"));
+                for text in [
+                    &target.group,
+                    &target.version,
+                    &target.resource,
+                    &target.subresource,
+                ] {
+                    assert!(!text.contains('/'), "{info:?}");
+                }
+                // One object is asked for by the verb of one, many by the verb of many: rules rely on it.
+                if method == Method::GET && target.parts <= 2 {
+                    assert_eq!(info.verb == "get", target.parts == 2, "{info:?}");
+                }
+            }
+        }
+        let _ = info.attempt();
+    }
+}

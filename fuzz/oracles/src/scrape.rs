@@ -1,0 +1,171 @@
+//! What kubelets answer.
+
+use std::collections::BTreeMap;
+
+use kubevitals_model::{Bytes, BytesSample, CoreNanos, CpuSample, NodeBatch, Timestamp};
+use kubevitals_promtext::{Item, Sample, parse};
+use kubevitals_scrape::{Decoder, Reading, Take, decode, decode_summary};
+use serde_json::Value;
+
+/// What `/metrics/resource` is made of.
+pub(crate) const METRICS_TOKENS: &[&[u8]] = &[
+    b"\n",
+    b" ",
+    b"{",
+    b"}",
+    b",",
+    b"\"",
+    b"container_cpu_usage_seconds_total",
+    b"container_memory_working_set_bytes",
+    b"container_start_time_seconds",
+    b"container_swap_usage_bytes",
+    b"node_cpu_usage_seconds_total 1 5\n",
+    b"node_memory_working_set_bytes 1\n",
+    b"container=\"a\"",
+    b"namespace=\"n\"",
+    b"pod=\"p\"",
+    b"pod=\"p\\\\q\"",
+    b"{container=\"a\",namespace=\"n\",pod=\"p\"} 1 5\n",
+    b"{container=\"b\",namespace=\"n\",pod=\"p\"} 2 6\n",
+    b"NaN",
+    b"-1",
+    b"1e300",
+    b"+Inf",
+    b"-62135596800000",
+    b"resource_scrape_error 1\n",
+    b"\xff",
+];
+
+/// What `/stats/summary` is made of.
+pub(crate) const SUMMARY_TOKENS: &[&[u8]] = &[
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"\"",
+    b"null",
+    b"-1",
+    b"1e400",
+    b"18446744073709551616",
+    b"\"node\":{",
+    b"\"pods\":[",
+    b"\"podRef\":{\"name\":\"p\",\"namespace\":\"n\"}",
+    b"\"containers\":[",
+    b"\"name\":\"c\"",
+    b"\"cpu\":{",
+    b"\"time\":\"2026-11-15T20:11:21Z\"",
+    b"\"usageNanoCores\":1",
+    b"\"usageCoreNanoSeconds\":1",
+    b"\"memory\":{\"workingSetBytes\":1}",
+    b"\"rootfs\":{\"usedBytes\":1}",
+    b"\\u0000",
+    b"\xff",
+];
+
+const MOST: usize = 8;
+const ASKED: Timestamp = Timestamp::from_unix_millis(1_794_773_490_000);
+const READING: Reading = Reading {
+    asked: ASKED,
+    is_complete: true,
+    max_containers: MOST,
+};
+
+type Key = (String, String, String);
+
+/// What is read is what a slow and plain reader of all lines finds, whether the decoder is new or was used before.
+///
+/// # Panics
+///
+/// If that does not hold.
+pub fn metrics_resource(body: &[u8]) {
+    let (mut batch, mut decoder) = (NodeBatch::default(), Decoder::default());
+    let report = decode(body, READING, &mut batch, &mut decoder);
+    let again = decode(body, READING, &mut batch, &mut decoder);
+    assert_eq!(report, again, "a decoder that was used reads the same");
+    assert!(batch.len() <= MOST);
+
+    let mut cpu: BTreeMap<Key, CpuSample> = BTreeMap::new();
+    let mut memory: BTreeMap<Key, BytesSample> = BTreeMap::new();
+    let mut errors = 0;
+    parse(body, |item| match item {
+        Item::Sample(sample) => {
+            let (Some(key), Some(at)) = (key(&sample), at(&sample)) else {
+                return;
+            };
+            if sample.name == "container_cpu_usage_seconds_total" {
+                if let Ok(total) = CoreNanos::from_seconds(sample.value) {
+                    cpu.insert(key, CpuSample { at, total });
+                }
+            } else if sample.name == "container_memory_working_set_bytes"
+                && let Ok(bytes) = Bytes::from_f64(sample.value)
+            {
+                memory.insert(key, BytesSample { at, bytes });
+            }
+        }
+        Item::Error(_) => errors += 1,
+        _ => {}
+    });
+    let malformed = report.rejected(kubevitals_scrape::Rejection::Malformed);
+    assert!(malformed <= errors, "no more lines are bad than there are");
+    let is_all = report.rejected(kubevitals_scrape::Rejection::TooMany) == 0;
+    let mut seen = Vec::new();
+    for (found, sample) in batch.containers() {
+        let key = (
+            found.pod.namespace.to_owned(),
+            found.pod.name.to_owned(),
+            found.container.to_owned(),
+        );
+        assert_eq!(sample.cpu, cpu.remove(&key), "{key:?}");
+        assert_eq!(sample.memory, memory.remove(&key), "{key:?}");
+        assert!(!seen.contains(&key), "{key:?} has one row");
+        seen.push(key);
+    }
+    if is_all {
+        assert!(cpu.is_empty() && memory.is_empty(), "{cpu:?} {memory:?}");
+    }
+}
+
+/// No bytes make the reader panic; what it takes is bounded and is what a generic reading finds; and extras change nothing
+/// that was there.
+///
+/// # Panics
+///
+/// If that does not hold.
+pub fn stats_summary(body: &[u8]) {
+    let (mut batch, mut decoder) = (NodeBatch::default(), Decoder::default());
+    let Ok(report) = decode_summary(body, Take::Everything, READING, &mut batch, &mut decoder)
+    else {
+        return;
+    };
+    assert!(batch.len() <= MOST);
+    if let Ok(value) = serde_json::from_slice::<Value>(body) {
+        let said = value.pointer("/node/cpu/usageCoreNanoSeconds");
+        if let Some(cpu) = batch.node.cpu {
+            assert_eq!(Some(cpu.total.get()), said.and_then(Value::as_u64));
+        }
+    }
+    let before = batch.clone();
+    let extras = decode_summary(body, Take::Extras, READING, &mut batch, &mut decoder);
+    assert!(extras.is_ok(), "what is read once is read again");
+    assert_eq!(batch, before, "extras that were there already");
+    let again = decode_summary(body, Take::Everything, READING, &mut batch, &mut decoder);
+    assert_eq!(again.ok(), Some(report));
+}
+
+fn key(sample: &Sample<'_, '_>) -> Option<Key> {
+    let label = |name| {
+        let value = sample.label(name)?.value().into_owned();
+        (!value.is_empty()).then_some(value)
+    };
+    Some((label("namespace")?, label("pod")?, label("container")?))
+}
+
+fn at(sample: &Sample<'_, '_>) -> Option<Timestamp> {
+    match sample.timestamp_ms {
+        None => Some(ASKED),
+        Some(..=0) => None,
+        Some(at) => Some(Timestamp::from_unix_millis(at)),
+    }
+}

@@ -1,0 +1,127 @@
+//! `cargo xtask bench`: builds a benchmark as released, and becomes it.
+
+use std::os::unix::process::CommandExt;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::fetch::{self, Program};
+use crate::step::{self, cargo, shown};
+
+/// Which benchmark to run, and how
+#[derive(Debug, Args)]
+pub(crate) struct BenchFlags {
+    /// The benchmark; without one, all are listed
+    name: Option<String>,
+    /// The benchmark's own flags, such as --quick; --help shows them
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "FLAGS"
+    )]
+    flags: Vec<String>,
+}
+
+/// Where the benchmark finds metrics-server.
+const METRICS_SERVER_VARIABLE: &str = "KUBEVITALS_METRICS_SERVER";
+
+/// A benchmark: the program `bench-NAME` of the package `kubevitals-bench`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Bench {
+    name: &'static str,
+    about: &'static str,
+    /// Whether it starts our own program, for the simulated cluster.
+    needs_program: bool,
+}
+
+const BENCHES: [Bench; 6] = [
+    Bench {
+        name: "promtext",
+        about: "the text format: kubelet bodies parsed and encoded, next to prometheus-parse and Go",
+        needs_program: false,
+    },
+    Bench {
+        name: "watch",
+        about: "watched pods decoded, next to kube with k8s-openapi and Go's client-go",
+        needs_program: false,
+    },
+    Bench {
+        name: "watch-heap",
+        about: "what watched pods keep on the heap, next to the same",
+        needs_program: false,
+    },
+    Bench {
+        name: "usage",
+        about: "the store of samples: time and heap of a container",
+        needs_program: false,
+    },
+    Bench {
+        name: "metrics-api",
+        about: "lists and publications without a network, and what they keep on the heap",
+        needs_program: false,
+    },
+    Bench {
+        name: "server",
+        about: "metrics.k8s.io on a simulated cluster under load: ours and metrics-server",
+        needs_program: true,
+    },
+];
+
+pub(crate) fn run(flags: &BenchFlags) -> Result<()> {
+    let Some(name) = &flags.name else {
+        print_all();
+        return Ok(());
+    };
+    let Some(bench) = BENCHES.iter().find(|bench| bench.name == name) else {
+        let known: Vec<&str> = BENCHES.iter().map(|bench| bench.name).collect();
+        bail!("no benchmark `{name}`; there are: {}", known.join(", "));
+    };
+    if bench.needs_program {
+        step::run(cargo().args(["build", "--release", "--locked", "--package=kubevitals"]))?;
+    }
+    let mut command = cargo();
+    // Whoever names another one is not made to wait for this one.
+    if bench.needs_program && std::env::var_os(METRICS_SERVER_VARIABLE).is_none() {
+        let peer = fetch::program(Program::MetricsServer)?;
+        command.env(METRICS_SERVER_VARIABLE, peer);
+    }
+    command
+        .args([
+            "run",
+            "--release",
+            "--locked",
+            "--quiet",
+            "--package=kubevitals-bench",
+        ])
+        .arg(format!("--bin=bench-{}", bench.name))
+        .arg("--")
+        .args(&flags.flags);
+    // Cargo becomes the program in turn: signals that are sent to us reach it.
+    let error = command.exec();
+    Err(error).with_context(|| format!("cannot start {}", shown(&command)))
+}
+
+fn print_all() {
+    println!("cargo xtask bench NAME [--quick]\n");
+    for Bench { name, about, .. } in BENCHES {
+        println!("  {name:<12} {about}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_that_of_the_package() {
+        let manifest = std::fs::read_to_string(step::root().join("bench/Cargo.toml")).unwrap();
+        let mut programs: Vec<&str> = manifest
+            .lines()
+            .filter_map(|line| line.strip_prefix("name = \"bench-")?.strip_suffix('"'))
+            .collect();
+        let mut listed: Vec<&str> = BENCHES.iter().map(|bench| bench.name).collect();
+        programs.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(listed, programs);
+    }
+}
