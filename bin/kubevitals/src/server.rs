@@ -14,7 +14,7 @@ mod flags;
 mod serving;
 
 use std::io::Write;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
 pub use flags::ServerFlags;
@@ -25,8 +25,8 @@ use kubevitals_scrape::{RESOURCE_METRICS_PATH, ScrapeConfig, ScrapeMetrics, Scra
 use kubevitals_tls::{Periodic, refresh_loop};
 use kubevitals_usage::{UsageStore, follow_nodes, follow_pods};
 use kubevitals_watch::{
-    KubeTransport, Node, PodBrief, PodPhase, Server as WatchServer, Stream, StreamSpec, Update,
-    WatchMetrics, What,
+    KubeTransport, Node, PodBrief, PodPhase, Server as WatchServer, Stream, StreamSpec,
+    Subscription, Update, WatchMetrics, What,
 };
 use tokio::task::JoinSet;
 
@@ -97,6 +97,9 @@ impl Server {
 
         let streams = Streams::start(&cluster, &settings, &watch_metrics)?;
         checks::register_inherited(&context.health)?;
+        let mut tasks = JoinSet::new();
+        // Before the first scrape: the store takes no word of a node that it does not know.
+        follow(&mut tasks, &streams, &store, &clock);
         let receiver = Arc::new(IntoStore {
             store: Arc::clone(&store),
             clock: clock.clone(),
@@ -110,6 +113,7 @@ impl Server {
         )
         .map_err(RunError::runtime)?;
         let scraper = Arc::new(scraper);
+        tasks.spawn(nudge(streams.pods.subscribe(), Arc::downgrade(&scraper)));
         scraper
             .add_livez(&context.health)
             .map_err(RunError::runtime)?;
@@ -139,7 +143,6 @@ impl Server {
         );
         out.write_all(told.as_bytes()).map_err(RunError::runtime)?;
 
-        let mut tasks = JoinSet::new();
         tasks.spawn(refresh_loop(
             refreshed,
             Periodic::new(REFRESH_EVERY, ended(shutdown.clone())),
@@ -147,7 +150,6 @@ impl Server {
         if let Some(bundle) = bundle {
             tasks.spawn(bundle.run());
         }
-        follow(&mut tasks, &streams, &store, &scraper, &clock);
         server.serve(ended(shutdown.clone())).await;
 
         shutdown.requested().await;
@@ -202,13 +204,7 @@ fn scraping(settings: &Settings, kubelets: KubeletAccess, clock: WallClock) -> S
 }
 
 /// Keeps the store in step with the cluster.
-fn follow(
-    tasks: &mut JoinSet<()>,
-    streams: &Streams,
-    store: &Arc<UsageStore>,
-    scraper: &Arc<Scraper>,
-    clock: &WallClock,
-) {
+fn follow(tasks: &mut JoinSet<()>, streams: &Streams, store: &Arc<UsageStore>, clock: &WallClock) {
     let of = || (Arc::clone(store), clock.clone());
     let (into, now) = of();
     let nodes = streams.nodes.subscribe();
@@ -224,22 +220,22 @@ fn follow(
             into.expire(now.now());
         }
     });
-    let mut pods = streams.pods.subscribe();
-    let scraper = Arc::downgrade(scraper);
-    tasks.spawn(async move {
-        while let Some(update) = pods.next().await {
-            let Update::Change(change) = update else {
-                continue;
-            };
-            let Some(node) = node_of_new_runner(&change.what) else {
-                continue;
-            };
-            let Some(scraper) = scraper.upgrade() else {
-                return;
-            };
-            scraper.nudge(node);
-        }
-    });
+}
+
+/// Has a node scraped soon after a pod began to run on it.
+async fn nudge(mut pods: Subscription<PodBrief>, scraper: Weak<Scraper>) {
+    while let Some(update) = pods.next().await {
+        let Update::Change(change) = update else {
+            continue;
+        };
+        let Some(node) = node_of_new_runner(&change.what) else {
+            continue;
+        };
+        let Some(scraper) = scraper.upgrade() else {
+            return;
+        };
+        scraper.nudge(node);
+    }
 }
 
 /// The node of a pod that has just begun to run: its kubelet has something new to say.
