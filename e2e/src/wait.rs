@@ -30,7 +30,8 @@ pub(crate) async fn wait_for<K>(
     is_wanted: impl Fn(Option<&K>) -> bool,
 ) -> Result<Option<K>, E2eError>
 where
-    K: Clone + Debug + DeserializeOwned + Resource + Send + Serialize + 'static,
+    K: Clone + Debug + DeserializeOwned + Send + Serialize + 'static,
+    K: Resource<DynamicType = ()>,
 {
     let mut last_seen = "nothing yet".to_owned();
     let mut states = pin!(watch_object(api, name).default_backoff());
@@ -49,7 +50,7 @@ where
     match tokio::time::timeout(deadline, seen).await {
         Ok(Some(object)) => Ok(object),
         Ok(None) | Err(_) => Err(E2eError::Deadline {
-            what: name.to_owned(),
+            what: format!("{} {name}", K::kind(&())),
             waited: deadline,
             last_seen,
         }),
