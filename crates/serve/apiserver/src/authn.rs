@@ -31,10 +31,12 @@ pub(crate) struct Authenticator {
     metrics: ApiServerMetrics,
 }
 
-/// Somebody, and how they were recognised.
+/// Somebody.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     pub(crate) user: UserInfo,
+    /// Whether nobody vouches for the sender. A front proxy that speaks for `system:anonymous` is known itself, and its
+    /// connection serves others too.
     pub(crate) is_anonymous: bool,
 }
 
@@ -122,10 +124,11 @@ impl Authenticator {
 
     /// Why an anonymous request must wait: it may be the front proxy's, which cannot be recognised yet.
     pub(crate) fn not_yet(&self) -> Option<Failure> {
-        self.trust.waits_for().map(|reason| {
-            Failure::unavailable(format!(
-                "the server does not know yet whom to trust: {reason}"
-            ))
+        // The reason may name addresses: that is for the log and for readiness.
+        self.trust.waits().then(|| {
+            Failure::unavailable(
+                "the server could not find out yet whom to trust; /readyz and its log say why",
+            )
         })
     }
 }
@@ -137,8 +140,8 @@ impl Identity {
             user.groups.push(AUTHENTICATED.to_owned());
         }
         Self {
-            is_anonymous: user.name == ANONYMOUS,
             user,
+            is_anonymous: false,
         }
     }
 

@@ -14,10 +14,9 @@ use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 
-use self::guard::Guarded;
-pub(crate) use self::guard::Slot;
+use self::guard::{Guarded, Slot};
 use crate::authn::{Authenticator, Peer, TrustStatus};
 use crate::authz::{Authorizer, impersonate};
 use crate::body::Body;
@@ -188,7 +187,7 @@ impl Handler {
             .unwrap_or(identity.user);
         // Probes must be answered above all when much is going on.
         if !open {
-            work.slot = self.slot(&info, &user)?;
+            work.slot = Some(self.slot(&info, &user)?);
         }
         self.authorizer.authorize(&user, attempt).await?;
 
@@ -202,19 +201,17 @@ impl Handler {
     }
 
     /// A place among those that are served; the privileged need none.
-    fn slot(
-        &self,
-        info: &RequestInfo,
-        user: &crate::review::UserInfo,
-    ) -> Result<Option<OwnedSemaphorePermit>, Failure> {
-        let (places, what) = if info.verb == "watch" {
+    fn slot(&self, info: &RequestInfo, user: &crate::review::UserInfo) -> Result<Slot, Failure> {
+        let is_watch = info.verb == "watch";
+        let (places, what) = if is_watch {
             (&self.watches, "watches")
         } else {
             (&self.in_flight, "requests")
         };
+        let taken = |permit| Slot::new(permit, self.metrics.in_flight(is_watch));
         match Arc::clone(places).try_acquire_owned() {
-            Ok(place) => Ok(Some(place)),
-            Err(_) if self.authorizer.is_privileged(user) => Ok(None),
+            Ok(place) => Ok(taken(Some(place))),
+            Err(_) if self.authorizer.is_privileged(user) => Ok(taken(None)),
             Err(_) => {
                 self.metrics.dropped();
                 Err(Failure::too_many(
@@ -277,13 +274,11 @@ impl Handler {
             .headers
             .entry(CACHE_CONTROL)
             .or_insert(HeaderValue::from_static("no-cache, private"));
-        let gauge = self.metrics.in_flight(answer.watch.is_some());
-        let slot = Slot::new(work.slot, gauge);
         let guarded = match answer.watch {
-            None => Guarded::answer(body, slot, work.recorder, connection, deadline),
+            None => Guarded::answer(body, work.slot, work.recorder, connection, deadline),
             Some(longest) => Guarded::watch(
                 body,
-                slot,
+                work.slot,
                 work.recorder,
                 connection,
                 longest,
@@ -297,7 +292,7 @@ impl Handler {
 /// What a request holds while it is worked on.
 struct Work {
     recorder: Recorder,
-    slot: Option<OwnedSemaphorePermit>,
+    slot: Option<Slot>,
     /// Whether the connection shall end with this request.
     close: bool,
     /// Whether only the head of the answer is wanted.

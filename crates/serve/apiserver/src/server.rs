@@ -28,6 +28,8 @@ use crate::metrics::ApiServerMetrics;
 
 /// How long accepting rests after a failure such as "too many open files".
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// How often connections that rest are asked to leave while there is no room.
+const ROOM_EVERY: Duration = Duration::from_secs(1);
 /// How often certificates are looked at.
 const REFRESH_EVERY: Duration = Duration::from_mins(1);
 
@@ -143,6 +145,11 @@ impl ApiServer {
                     continue;
                 }
                 accepted = accept(&self.listener), if connections.len() < self.most => accepted,
+                // Those that were busy when they were asked may rest by now.
+                () = tokio::time::sleep(ROOM_EVERY), if connections.len() >= self.most => {
+                    closing.send_modify(Closing::make_room);
+                    continue;
+                }
             };
             match accepted {
                 Ok((stream, _peer)) => {

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwap;
 use kubevitals_telemetry::Status;
 use kubevitals_tls::{ClientAuthority, PemSource, TrustRoots};
+use rustls::RootCertStore;
 
 use super::front_proxy::FrontProxy;
 use crate::config::{AuthenticationConfig, FrontProxyConfig, Lookup, RequestHeaders};
@@ -43,12 +44,13 @@ struct Configured {
     front_proxy: Option<FrontProxyConfig>,
 }
 
-/// What the roots of the configuration and the contents of the ConfigMap were, to notice changes.
-type Seen = (
-    Option<usize>,
-    Option<usize>,
-    Option<BTreeMap<String, String>>,
-);
+/// What the trust was made from, to notice changes. Roots that were reloaded are other ones; they are kept here, so that
+/// none can take the place of another unnoticed.
+struct Seen {
+    client: Option<Arc<RootCertStore>>,
+    front_proxy: Option<Arc<RootCertStore>>,
+    data: Option<BTreeMap<String, String>>,
+}
 
 impl Trust {
     pub(crate) fn client_authority(&self) -> Option<&ClientAuthority> {
@@ -95,8 +97,8 @@ impl TrustStatus {
         self.inner.current.load_full()
     }
 
-    pub(crate) fn waits_for(&self) -> Option<String> {
-        (**self.inner.waits_for.load()).clone()
+    pub(crate) fn waits(&self) -> bool {
+        self.inner.waits_for.load().is_some()
     }
 }
 
@@ -128,13 +130,23 @@ impl Configured {
         self.client.is_none() || self.front_proxy.is_none()
     }
 
-    /// Reloaded roots are other allocations.
-    fn fingerprint(&self) -> (Option<usize>, Option<usize>) {
-        let address = |roots: &Arc<TrustRoots>| Arc::as_ptr(&roots.current()).addr();
-        (
-            self.client.as_ref().map(address),
-            self.front_proxy.as_ref().map(|proxy| address(&proxy.ca)),
-        )
+    fn seen(&self, data: Option<&BTreeMap<String, String>>) -> Seen {
+        Seen {
+            client: self.client.as_ref().map(|roots| roots.current()),
+            front_proxy: self.front_proxy.as_ref().map(|proxy| proxy.ca.current()),
+            data: data.cloned(),
+        }
+    }
+}
+
+impl PartialEq for Seen {
+    fn eq(&self, other: &Self) -> bool {
+        let same = |one: &Option<Arc<RootCertStore>>, two: &Option<Arc<RootCertStore>>| {
+            one.as_ref().map(Arc::as_ptr) == two.as_ref().map(Arc::as_ptr)
+        };
+        same(&self.client, &other.client)
+            && same(&self.front_proxy, &other.front_proxy)
+            && self.data == other.data
     }
 }
 
@@ -149,7 +161,6 @@ pub(crate) async fn lookup_loop(
         .as_ref()
         .map_or(RETRY * 10, |lookup| lookup.every.max(RETRY));
     let mut failing: Option<String> = None;
-    let mut data: Option<BTreeMap<String, String>> = None;
     let mut seen: Option<Seen> = None;
     loop {
         let found = match &lookup {
@@ -164,24 +175,20 @@ pub(crate) async fn lookup_loop(
             }
             _ => Ok(None),
         };
-        let outcome = found.and_then(|found| {
-            if found.is_some() {
-                data = found;
+        let (found, problem) = match found {
+            Ok(found) => (found, None),
+            Err(reason) => (None, Some(reason)),
+        };
+        let outcome = match problem {
+            Some(reason) if seen.is_none() => Err(reason),
+            problem => {
+                // Files may have changed even if the ConfigMap cannot be read.
+                let known = seen.as_ref().and_then(|seen| seen.data.as_ref());
+                let now = inner.configured.seen(found.as_ref().or(known));
+                let renewed = renew(inner, &mut seen, now);
+                problem.map_or(renewed, Err)
             }
-            let (client, proxy) = inner.configured.fingerprint();
-            let now = (client, proxy, data.clone());
-            if seen.as_ref() == Some(&now) {
-                return Ok(());
-            }
-            let trust = inner
-                .configured
-                .trust(data.as_ref())
-                .map_err(|error| describe(&error))?;
-            inner.current.store(Arc::new(trust));
-            seen = Some(now);
-            tracing::info!("who may speak for others and who signs client certificates is known");
-            Ok(())
-        });
+        };
         let pause = match outcome {
             Ok(()) => {
                 if failing.take().is_some() {
@@ -203,6 +210,21 @@ pub(crate) async fn lookup_loop(
         };
         tokio::time::sleep(pause).await;
     }
+}
+
+/// Puts another trust in force, if what it is made from has changed.
+fn renew(inner: &Inner, seen: &mut Option<Seen>, now: Seen) -> Result<(), String> {
+    if seen.as_ref() == Some(&now) {
+        return Ok(());
+    }
+    let trust = inner
+        .configured
+        .trust(now.data.as_ref())
+        .map_err(|error| describe(&error))?;
+    inner.current.store(Arc::new(trust));
+    *seen = Some(now);
+    tracing::info!("who may speak for others and who signs client certificates is known");
+    Ok(())
 }
 
 fn authority(
@@ -249,20 +271,128 @@ fn describe(error: &ApiServerError) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
+    use crate::review::{AuthenticationSource, Pending, ReviewError};
+
+    type Data = BTreeMap<String, String>;
+
+    /// Gives what it was told to.
+    struct Told(Mutex<Result<Option<Data>, &'static str>>);
+
+    impl AuthenticationSource for Told {
+        fn authentication(&self) -> Pending<'_, Option<Data>> {
+            let told = self.0.lock().unwrap().clone();
+            Box::pin(async move {
+                told.map_err(|problem| ReviewError {
+                    what: "cannot get configmap",
+                    problem: problem.to_owned(),
+                })
+            })
+        }
+    }
+
+    fn data(entries: &[(&str, &str)]) -> Data {
+        entries
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    fn ca() -> String {
+        let own = rcgen::generate_simple_self_signed([String::from("ca")]).unwrap();
+        own.cert.pem()
+    }
+
+    fn config(lookup: Option<Lookup>) -> AuthenticationConfig {
+        AuthenticationConfig {
+            tokens: None,
+            token_ttl: Duration::ZERO,
+            client_ca: None,
+            front_proxy: None,
+            lookup,
+            anonymous: true,
+        }
+    }
 
     #[test]
     fn lists_of_the_config_map_are_json() {
-        let data = [
+        let headers = request_headers(&data(&[
             ("requestheader-username-headers", r#"["X-Remote-User"]"#),
             ("requestheader-allowed-names", r#"["front-proxy-client"]"#),
             ("requestheader-group-headers", "nonsense"),
-        ]
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .into();
-        let headers = request_headers(&data);
+        ]));
         assert_eq!(headers.username, ["X-Remote-User"]);
         assert_eq!(headers.allowed_names, ["front-proxy-client"]);
         assert!(headers.group.is_empty() && headers.uid.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_known_stays_in_force() {
+        let source = Arc::new(Told(Mutex::new(Err("connection refused"))));
+        let lookup = Lookup::new(Arc::<Told>::clone(&source));
+        let status = TrustStatus::new(&config(Some(lookup))).unwrap();
+        let lookup = Lookup::new(Arc::<Told>::clone(&source));
+        let metrics = ApiServerMetrics::unregistered();
+        let task = tokio::spawn(lookup_loop(status.clone(), Some(lookup), metrics));
+        let tell = async |told| {
+            *source.0.lock().unwrap() = told;
+            tokio::time::sleep(Duration::from_secs(11)).await;
+        };
+        tell(Err("connection refused")).await;
+        let Status::WarmingUp(reason) = status.status() else {
+            panic!("{:?}", status.status())
+        };
+        assert_eq!(reason, "cannot get configmap: connection refused");
+        tell(Ok(None)).await;
+        assert!(status.waits(), "there is no such ConfigMap");
+        tell(Ok(Some(data(&[("client-ca-file", "rubbish")])))).await;
+        assert!(status.waits());
+
+        let good = data(&[
+            ("client-ca-file", &ca()),
+            ("requestheader-client-ca-file", &ca()),
+        ]);
+        tell(Ok(Some(good.clone()))).await;
+        assert_eq!(status.status(), Status::Ok);
+        let known = status.current();
+        assert!(known.client_authority().is_some() && known.front_proxy().is_some());
+
+        for worse in [
+            Err("down"),
+            Ok(None),
+            Ok(Some(data(&[("client-ca-file", "rubbish")]))),
+        ] {
+            tell(worse).await;
+            assert!(Arc::ptr_eq(&known, &status.current()));
+            assert_eq!(status.status(), Status::Ok);
+        }
+        tell(Ok(Some(good))).await;
+        assert!(
+            Arc::ptr_eq(&known, &status.current()),
+            "nothing has changed"
+        );
+        tell(Ok(Some(data(&[("client-ca-file", &ca())])))).await;
+        assert!(
+            status.current().front_proxy().is_none(),
+            "a rotation is followed"
+        );
+        task.abort();
+    }
+
+    #[test]
+    fn who_tolerates_failures_does_not_wait() {
+        let source = Arc::new(Told(Mutex::new(Ok(None))));
+        let mut lookup = Lookup::new(source);
+        lookup.tolerate_failure = true;
+        assert_eq!(
+            TrustStatus::new(&config(Some(lookup))).unwrap().status(),
+            Status::Ok
+        );
+        assert_eq!(
+            TrustStatus::new(&config(None)).unwrap().status(),
+            Status::Ok
+        );
     }
 }

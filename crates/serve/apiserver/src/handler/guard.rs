@@ -22,7 +22,7 @@ const SMALL: u64 = 64 * 1024;
 
 /// A place among the requests that are served. It is given back at the end of the answer, or at its deadline, whichever
 /// comes first: who reads slowly must not keep others out.
-pub(crate) struct Slot(Arc<Mutex<Option<Held>>>);
+pub(super) struct Slot(Arc<Mutex<Option<Held>>>);
 
 struct Held {
     _permit: Option<OwnedSemaphorePermit>,
@@ -37,7 +37,7 @@ pub(super) struct Guarded {
     connection: Arc<Connection>,
     is_watch: bool,
     release: Option<AbortHandle>,
-    _slot: Slot,
+    _slot: Option<Slot>,
     _recorder: Recorder,
 }
 
@@ -79,25 +79,22 @@ impl Guarded {
     /// An answer that must be taken by `deadline`.
     pub(super) fn answer(
         body: Body,
-        slot: Slot,
+        slot: Option<Slot>,
         recorder: Recorder,
         connection: Arc<Connection>,
         deadline: Instant,
     ) -> Self {
         connection.activity.begin(false);
         // A body that nobody reads is never polled, so that somebody else must look at the clock.
-        let release = body
-            .size_hint()
-            .exact()
-            .is_none_or(|size| size > SMALL)
-            .then(|| {
-                let held = Arc::clone(&slot.0);
-                let timer = tokio::spawn(async move {
-                    tokio::time::sleep_until(deadline).await;
-                    Slot::give_back(&held);
-                });
-                timer.abort_handle()
+        let is_large = body.size_hint().exact().is_none_or(|size| size > SMALL);
+        let release = slot.as_ref().filter(|_| is_large).map(|slot| {
+            let held = Arc::clone(&slot.0);
+            let timer = tokio::spawn(async move {
+                tokio::time::sleep_until(deadline).await;
+                Slot::give_back(&held);
             });
+            timer.abort_handle()
+        });
         Self {
             body,
             end: End::Deadline(deadline, None),
@@ -112,7 +109,7 @@ impl Guarded {
     /// A watch that lasts for so long at most, and ends when the server does.
     pub(super) fn watch(
         body: Body,
-        slot: Slot,
+        slot: Option<Slot>,
         recorder: Recorder,
         connection: Arc<Connection>,
         longest: Duration,

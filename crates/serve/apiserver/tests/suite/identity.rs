@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::client::Client;
+use crate::client::{Answer, Client};
 use crate::support::{Authority, Running};
 
 const WIDGETS: &str = "/apis/example.dev/v1/widgets";
@@ -50,6 +50,16 @@ async fn the_front_proxy_speaks_for_others() {
         .with("x-remote-user", "reader");
     assert_eq!(refused_user(&two).await, "ada");
     assert_eq!(proxy.get(WIDGETS).await.code, 401);
+    // Who speaks for strangers is none: the connection is everybody's.
+    let stranger = proxy.with("x-remote-user", "system:anonymous");
+    let mut open = stranger.connect().await;
+    for _ in 0..20 {
+        let request = stranger.request(http::Method::GET, WIDGETS);
+        assert_eq!(
+            Answer::read(open.send(request).await.unwrap()).await.code,
+            403
+        );
+    }
     server.stop().await;
 }
 
