@@ -38,7 +38,7 @@ pub(super) struct MetricsFlags {
     #[arg(long, value_name = "DURATION", default_value = "60s")]
     pub(super) metric_resolution: GoDuration,
 
-    /// How long a measurement is served when no newer one comes [default: 3 × --metric-resolution]
+    /// How long a measurement is served when no newer one comes [default: 3 × --metric-resolution, 30s at least]
     #[arg(long, value_name = "DURATION")]
     pub(super) staleness: Option<GoDuration>,
 
