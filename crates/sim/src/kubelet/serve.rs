@@ -1,6 +1,5 @@
 //! Listening, and one task for each connection.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -43,6 +42,11 @@ pub(crate) struct Shared {
     pub(crate) connections: Arc<Semaphore>,
     pub(crate) stopped: watch::Receiver<bool>,
 }
+
+/// Why a request that a fault was holding gets no answer.
+#[derive(Debug, thiserror::Error)]
+#[error("the fleet ended while a fault was holding the request")]
+struct FleetEnded;
 
 /// Whom a listener speaks for.
 #[derive(Debug, Clone, Copy)]
@@ -144,10 +148,7 @@ async fn serve(stream: TcpStream, index: usize, shared: Arc<Shared>) -> io::Resu
         service_fn(move |request: Request<Incoming>| {
             let (shared, certificates) = (Arc::clone(&shared), Arc::clone(&certificates));
             let switch = Arc::clone(&switch);
-            async move {
-                let response = respond(request, index, &shared, &certificates, &switch).await;
-                Ok::<_, Infallible>(response)
-            }
+            async move { respond(request, index, &shared, &certificates, &switch).await }
         })
     };
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -168,21 +169,21 @@ async fn respond(
     shared: &Shared,
     certificates: &[CertificateDer<'static>],
     switch: &ResetSwitch,
-) -> Response<Payload> {
+) -> Result<Response<Payload>, FleetEnded> {
     let faults = shared.faults.at(index);
     for fault in &faults {
         match fault {
-            Fault::Slow(by) => pause(tokio::time::sleep(*by), shared).await,
-            Fault::Hang => pause(std::future::pending(), shared).await,
+            Fault::Slow(by) => pause(tokio::time::sleep(*by), shared).await?,
+            Fault::Hang => pause(std::future::pending(), shared).await?,
             Fault::Reset => {
                 switch.throw();
-                pause(std::future::pending(), shared).await;
+                pause(std::future::pending(), shared).await?;
             }
             _ => {}
         }
     }
     let Some(node) = shared.roster.nodes().get(index) else {
-        return Response::new(Payload::broken(None));
+        return Ok(Response::new(Payload::broken(None)));
     };
     let (parts, _) = request.into_parts();
     let state = NodeState {
@@ -192,21 +193,22 @@ async fn respond(
         view: node.view(),
     };
     let gatekeeper = &*shared.gatekeeper;
-    answer::answer(
+    Ok(answer::answer(
         &state,
         gatekeeper,
         &parts,
         certificates,
         shared.clock.now(),
         &faults,
-    )
+    ))
 }
 
-/// Waits, but not beyond the end of the fleet.
-async fn pause(wait: impl Future<Output = ()>, shared: &Shared) {
+/// Waits, but not beyond the end of the fleet: a request that was held then ends unanswered, since
+/// an answer would make a node that hangs look like one that was slow.
+async fn pause(wait: impl Future<Output = ()>, shared: &Shared) -> Result<(), FleetEnded> {
     let mut stopped = shared.stopped.clone();
     tokio::select! {
-        () = wait => {}
-        _ = stopped.wait_for(|stopped| *stopped) => {}
+        () = wait => Ok(()),
+        _ = stopped.wait_for(|stopped| *stopped) => Err(FleetEnded),
     }
 }
