@@ -71,7 +71,10 @@ fn all(flags: &TestFlags, steps: &mut Steps) -> Result<Totals> {
 
 fn tests(flags: &TestFlags) -> Result<Totals> {
     let mut test = cargo();
-    test.args(["test", "--locked", "--all-features", "--no-fail-fast"]);
+    test.args(["test", "--locked", "--all-features", "--no-fail-fast"])
+        // Clones that share a target folder take each other's tests for built, with the folder of their snapshots in
+        // them: it is said at run time instead.
+        .env("INSTA_WORKSPACE_ROOT", step::root());
     packages(&mut test, flags);
     if let Some(filter) = &flags.filter {
         test.args(["--", filter]);

@@ -19,8 +19,6 @@ pub(super) struct CompatFlags {
     #[arg(long, hide = true, value_name = "TEXT")]
     goaway_chance: Option<String>,
     #[arg(long, hide = true, value_name = "TEXT")]
-    http2_max_streams_per_connection: Option<String>,
-    #[arg(long, hide = true, value_name = "TEXT")]
     livez_grace_period: Option<String>,
     #[arg(long, hide = true, value_name = "TEXT")]
     log_flush_frequency: Option<String>,
@@ -69,11 +67,6 @@ impl CompatFlags {
                 "goaway-chance",
                 &self.goaway_chance,
                 "connections are only closed when the server ends",
-            ),
-            (
-                "http2-max-streams-per-connection",
-                &self.http2_max_streams_per_connection,
-                LIMITS,
             ),
             (
                 "livez-grace-period",

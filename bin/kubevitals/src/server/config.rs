@@ -1,6 +1,7 @@
 //! What the flags ask for, checked before anything is opened.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ pub(super) struct Serving {
     pub(super) certificate: Certificate,
     pub(super) tls: TlsPolicy,
     pub(super) http2: bool,
+    /// Requests at once on one HTTP/2 connection, if it was said.
+    pub(super) streams: Option<NonZeroU32>,
     pub(super) in_flight: usize,
     pub(super) request_timeout: Duration,
     pub(super) manage_apiservices: bool,
@@ -239,6 +242,7 @@ impl Serving {
             certificate,
             tls: tls_policy(flags)?,
             http2: !flags.disable_http2_serving,
+            streams: NonZeroU32::new(flags.http2_max_streams_per_connection),
             in_flight: flags.max_requests_inflight,
             request_timeout: positive("request-timeout", flags.request_timeout)?,
             manage_apiservices: flags.manage_apiservices,

@@ -146,6 +146,10 @@ pub(super) struct ServingFlags {
     #[arg(long)]
     pub(super) disable_http2_serving: bool,
 
+    /// Requests at once on one HTTP/2 connection; 0 leaves it to the server
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) http2_max_streams_per_connection: u32,
+
     /// Requests that are answered at the same time; others are told to come back
     #[arg(long, value_name = "N", default_value_t = 400)]
     pub(super) max_requests_inflight: usize,

@@ -55,6 +55,9 @@ pub(super) async fn configure(
     config.version = version();
     config.groups = groups;
     config.limits.in_flight = serving.in_flight;
+    if let Some(streams) = serving.streams {
+        config.limits.streams_per_connection = streams.get();
+    }
     config.limits.request_timeout = serving.request_timeout;
     Ok(Serving { config, bundle })
 }
