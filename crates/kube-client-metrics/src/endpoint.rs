@@ -12,7 +12,8 @@ pub struct Endpoint {
     resource: Box<str>,
     subresource: Box<str>,
     template: Box<str>,
-    hash: u64,
+    /// Of all texts but the template.
+    resource_hash: u64,
 }
 
 impl Endpoint {
@@ -40,17 +41,25 @@ impl Endpoint {
     pub fn template(&self) -> &str {
         &self.template
     }
+
+    pub(crate) fn resource_hash(&self) -> u64 {
+        self.resource_hash
+    }
+
+    /// Whether the two differ in their template at most.
+    pub(crate) fn same_resource(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+            || (self.resource_hash == other.resource_hash
+                && self.resource == other.resource
+                && self.subresource == other.subresource
+                && self.group == other.group
+                && self.version == other.version)
+    }
 }
 
 impl PartialEq for Endpoint {
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other)
-            || (self.hash == other.hash
-                && self.template == other.template
-                && self.group == other.group
-                && self.version == other.version
-                && self.resource == other.resource
-                && self.subresource == other.subresource)
+        self.same_resource(other) && self.template == other.template
     }
 }
 
@@ -58,6 +67,6 @@ impl Eq for Endpoint {}
 
 impl Hash for Endpoint {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
+        state.write_u64(self.resource_hash);
     }
 }

@@ -7,8 +7,12 @@ mod call;
 mod endpoint;
 mod error;
 pub mod hooks;
+#[cfg(feature = "prometheus")]
+pub mod prometheus;
 
 pub use call::{Call, Code, HttpMethod, Verb};
 pub use endpoint::Endpoint;
 pub use error::Error;
 pub use hooks::{Hooks, global, register};
+#[cfg(feature = "prometheus")]
+pub use prometheus::Registry;

@@ -37,6 +37,14 @@ macro_rules! bundle {
         }
 
         impl Hooks {
+            /// One adapter in the place of every hook; each clone of it must count in the same place.
+            pub fn all<A>(adapter: &A) -> Self
+            where
+                A: Clone $(+ $hook)*,
+            {
+                Self { $($field: Arc::new(adapter.clone()),)* }
+            }
+
             $(
                 #[doc = concat!("With this [`", stringify!($hook), "`] in place of the former.")]
                 #[must_use]

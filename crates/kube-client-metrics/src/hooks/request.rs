@@ -47,12 +47,16 @@ pub trait Streams: Send + Sync + 'static {
     /// A stream was answered with its head.
     fn opened(&self, call: &Call, kind: StreamKind);
 
+    /// A piece of the body arrived, which ended this many lines: events of a watch, lines of a log.
+    fn received(&self, call: &Call, kind: StreamKind, events: u64, bytes: u64);
+
     /// A stream ended. Not told of upgraded connections, which leave the client's sight.
     fn ended(&self, call: &Call, report: &StreamReport);
 }
 
 impl Streams for Nobody {
     fn opened(&self, _: &Call, _: StreamKind) {}
+    fn received(&self, _: &Call, _: StreamKind, _: u64, _: u64) {}
     fn ended(&self, _: &Call, _: &StreamReport) {}
 }
 
