@@ -1,0 +1,67 @@
+//! Buckets: client-go's where it has the family.
+
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+
+const LATENCY: [f64; 12] = [
+    0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
+];
+
+pub(crate) fn latency() -> Histogram {
+    Histogram::new(LATENCY)
+}
+
+/// As for requests, without the last.
+pub(crate) fn resolver() -> Histogram {
+    Histogram::new(LATENCY.into_iter().take(11))
+}
+
+/// 64 bytes to 16 MiB.
+pub(crate) fn size() -> Histogram {
+    Histogram::new([
+        64.0,
+        256.0,
+        512.0,
+        1024.0,
+        4096.0,
+        16_384.0,
+        65_536.0,
+        262_144.0,
+        1_048_576.0,
+        4_194_304.0,
+        16_777_216.0,
+    ])
+}
+
+/// Ten minutes to four years.
+pub(crate) fn certificate_age() -> Histogram {
+    Histogram::new([
+        600.0,
+        1800.0,
+        3600.0,
+        14_400.0,
+        86_400.0,
+        604_800.0,
+        2_592_000.0,
+        7_776_000.0,
+        15_552_000.0,
+        31_104_000.0,
+        124_416_000.0,
+    ])
+}
+
+/// Ten nanoseconds to ten seconds.
+pub(crate) fn queue() -> Histogram {
+    Histogram::new(exponential_buckets(10e-9, 10.0, 10))
+}
+
+/// A second to a day; API servers end watches after five to ten minutes, or as asked.
+pub(crate) fn stream() -> Histogram {
+    Histogram::new([
+        1.0, 5.0, 15.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14_400.0, 86_400.0,
+    ])
+}
+
+/// One object to a hundred thousand.
+pub(crate) fn items() -> Histogram {
+    Histogram::new(exponential_buckets(1.0, 10.0, 6))
+}
