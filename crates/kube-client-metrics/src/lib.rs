@@ -7,8 +7,11 @@ mod call;
 mod endpoint;
 mod error;
 pub mod hooks;
+pub mod lease;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
+#[cfg(feature = "runtime")]
+pub mod queue;
 
 pub use call::{Call, Code, HttpMethod, Verb};
 pub use endpoint::Endpoint;
