@@ -206,3 +206,6 @@ fn key_of<K: Resource>(object: &K) -> Key {
         namespace: meta.namespace.clone(),
     }
 }
+
+#[cfg(all(test, feature = "prometheus"))]
+mod tests;
