@@ -2,20 +2,36 @@
 //!
 //! - [`hooks`]: small traits that are told what happens; [`Hooks`] is one of each.
 //! - [`Call`]: what they are told about a request: nothing in it names an object, a namespace or a raw path.
+//! - [`queue`]: work queues of kube-runtime's controllers (feature `runtime`).
+//! - [`reflector`]: lists and watches.
+//! - [`lease`]: leader election.
 
+mod body;
 mod call;
+mod classifier;
+mod client;
 mod endpoint;
 mod error;
 pub mod hooks;
+mod layer;
 pub mod lease;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
 #[cfg(feature = "runtime")]
 pub mod queue;
+mod recording;
+pub mod reflector;
+mod request_info;
 
+pub use body::MeasuredBody;
 pub use call::{Call, Code, HttpMethod, Verb};
+pub use classifier::Classifier;
+pub use client::{builder, client};
 pub use endpoint::Endpoint;
 pub use error::Error;
 pub use hooks::{Hooks, global, register};
+pub use layer::{
+    Measured, MeasuredFuture, MeasuredRetry, MetricsLayer, RetryFuture, RetryMetricsLayer,
+};
 #[cfg(feature = "prometheus")]
 pub use prometheus::Registry;

@@ -101,6 +101,10 @@ impl Registry {
     }
 
     /// All series now, in the `OpenMetrics` text format.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "memory takes all that is written to it"
+    )]
     pub fn encode(&self) -> String {
         let mut root = prometheus_client::registry::Registry::default();
         root.register_collector(Box::new(self.clone()));

@@ -68,6 +68,8 @@ pub struct RequestReport {
     pub code: Code,
     /// Why it ended.
     pub outcome: Outcome,
+    /// How often it was sent; none if it was dropped before.
+    pub attempts: u32,
     /// From the call to the end of the body.
     pub duration: Duration,
     /// Bytes of the answer's body, decompressed.

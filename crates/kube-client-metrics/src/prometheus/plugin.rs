@@ -21,17 +21,25 @@ use crate::hooks::{
 /// client-go's families of exec plugins.
 #[derive(Debug)]
 pub(crate) struct Plugin {
-    /// What was told last; nothing is shown before that.
-    expiry: Mutex<Option<Option<SystemTime>>>,
+    expiry: Mutex<Expiry>,
     rotation_age: Family<Fixed<0>, Histogram>,
     calls: Family<NameAnd<Arc<str>>, Counter>,
     policy_calls: Family<Fixed<1>, Counter>,
 }
 
+/// What was told last about certificates.
+#[derive(Clone, Copy, Debug)]
+enum Expiry {
+    Untold,
+    /// There is none.
+    Never,
+    At(SystemTime),
+}
+
 impl Plugin {
     pub(crate) fn new() -> Self {
         Self {
-            expiry: Mutex::new(None),
+            expiry: Mutex::new(Expiry::Untold),
             rotation_age: Family::new(
                 Descriptor {
                     name: "rest_client_exec_plugin_certificate_rotation_age",
@@ -63,10 +71,12 @@ impl Plugin {
 
     pub(crate) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let expiry = *self.expiry.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(expiry) = expiry {
-            let ttl = ConstGauge::new(
-                expiry.map_or(f64::INFINITY, |at| seconds_until(at, SystemTime::now())),
-            );
+        let ttl = match expiry {
+            Expiry::Untold => None,
+            Expiry::Never => Some(f64::INFINITY),
+            Expiry::At(at) => Some(seconds_until(at, SystemTime::now())),
+        };
+        if let Some(ttl) = ttl.map(ConstGauge::new) {
             ttl.encode(encoder.encode_descriptor(
                 "rest_client_exec_plugin_ttl_seconds",
                 "Gauge of the shortest TTL (time-to-live) of the client certificate(s) managed by the auth exec plugin, \
@@ -87,7 +97,7 @@ impl ClientCertExpiry for Registry {
             .plugin()
             .expiry
             .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(expiry);
+            .unwrap_or_else(PoisonError::into_inner) = expiry.map_or(Expiry::Never, Expiry::At);
     }
 }
 

@@ -12,7 +12,7 @@ use prometheus_client::metrics::histogram::Histogram;
 
 use super::Registry;
 use super::buckets;
-use super::family::{Descriptor, Family};
+use super::family::{Descriptor, Family, Labels};
 use super::labels::{ByCode, ByEnd, ByHost, ByOutcome, ByResource, ByStream, Resource};
 use crate::hooks::{
     RateLimiterLatency, RequestEnd, RequestLatency, RequestReport, RequestResult, RequestRetry,
@@ -44,121 +44,50 @@ const BY_HOST: &[&str] = &["verb", "host"];
 const BY_RESOURCE: &[&str] = &["verb", "group", "version", "resource", "subresource"];
 const BY_STREAM: &[&str] = &["kind", "group", "version", "resource", "subresource"];
 
+const BY_END: &[&str] = &["kind", "group", "version", "resource", "subresource", "end"];
+const BY_OUTCOME: &[&str] = &[
+    "verb",
+    "group",
+    "version",
+    "resource",
+    "subresource",
+    "code",
+    "outcome",
+];
+
 impl Requests {
+    #[rustfmt::skip] // One family a line reads best.
     pub(crate) fn new() -> Self {
         Self {
-            latency: Family::new(
-                Descriptor {
-                    name: "rest_client_request_duration_seconds",
-                    help: "Request latency in seconds. Broken down by verb, and host",
-                    labels: BY_HOST,
-                },
-                buckets::latency,
-            ),
-            rate_limiter: Family::new(
-                Descriptor {
-                    name: "rest_client_rate_limiter_duration_seconds",
-                    help: "Client side rate limiter latency in seconds. Broken down by verb, and host",
-                    labels: BY_HOST,
-                },
-                buckets::latency,
-            ),
-            request_size: Family::new(
-                Descriptor {
-                    name: "rest_client_request_size_bytes",
-                    help: "Request size in bytes. Broken down by verb and host",
-                    labels: BY_HOST,
-                },
-                buckets::size,
-            ),
-            response_size: Family::new(
-                Descriptor {
-                    name: "rest_client_response_size_bytes",
-                    help: "Response size in bytes. Broken down by verb and host",
-                    labels: BY_HOST,
-                },
-                buckets::size,
-            ),
-            results: Family::new(
-                Descriptor {
-                    name: "rest_client_requests",
-                    help: "Number of HTTP requests, partitioned by status code, method, and host",
-                    labels: &["code", "method", "host"],
-                },
-                Counter::default,
-            ),
-            retries: Family::new(
-                Descriptor {
-                    name: "rest_client_request_retries",
-                    help: "Number of request retries, partitioned by status code, verb, and host",
-                    labels: &["code", "verb", "host"],
-                },
-                Counter::default,
-            ),
-            ended: Family::new(
-                Descriptor {
-                    name: "kube_client_requests",
-                    help: "Logical requests that ended, with the code of the last attempt",
-                    labels: &[
-                        "verb",
-                        "group",
-                        "version",
-                        "resource",
-                        "subresource",
-                        "code",
-                        "outcome",
-                    ],
-                },
-                Counter::default,
-            ),
-            durations: Family::new(
-                Descriptor {
-                    name: "kube_client_request_duration_seconds",
-                    help: "Logical requests from the call to the end of the body, all attempts included",
-                    labels: BY_RESOURCE,
-                },
-                buckets::latency,
-            ),
-            streams: Family::new(
-                Descriptor {
-                    name: "kube_client_streams",
-                    help: "Watches, followed logs and upgraded connections that were opened",
-                    labels: BY_STREAM,
-                },
-                Counter::default,
-            ),
-            streams_open: Family::new(
-                Descriptor {
-                    name: "kube_client_streams_open",
-                    help: "Watches and followed logs that are open",
-                    labels: BY_STREAM,
-                },
-                Gauge::default,
-            ),
-            stream_events: Family::new(
-                Descriptor {
-                    name: "kube_client_stream_events",
-                    help: "Events of watches and lines of followed logs that arrived",
-                    labels: BY_STREAM,
-                },
-                Counter::default,
-            ),
-            stream_bytes: Family::new(
-                Descriptor {
-                    name: "kube_client_stream_received_bytes",
-                    help: "Bytes of watches and followed logs that arrived, decompressed",
-                    labels: BY_STREAM,
-                },
-                Counter::default,
-            ),
-            stream_durations: Family::new(
-                Descriptor {
-                    name: "kube_client_stream_duration_seconds",
-                    help: "How long watches and followed logs lasted, by who ended them",
-                    labels: &["kind", "group", "version", "resource", "subresource", "end"],
-                },
-                buckets::stream,
-            ),
+            latency: family("rest_client_request_duration_seconds",
+                "Request latency in seconds. Broken down by verb, and host", BY_HOST, buckets::latency),
+            rate_limiter: family("rest_client_rate_limiter_duration_seconds",
+                "Client side rate limiter latency in seconds. Broken down by verb, and host", BY_HOST, buckets::latency),
+            request_size: family("rest_client_request_size_bytes",
+                "Request size in bytes. Broken down by verb and host", BY_HOST, buckets::size),
+            response_size: family("rest_client_response_size_bytes",
+                "Response size in bytes. Broken down by verb and host", BY_HOST, buckets::size),
+            results: family("rest_client_requests",
+                "Number of HTTP requests, partitioned by status code, method, and host",
+                &["code", "method", "host"], Counter::default),
+            retries: family("rest_client_request_retries",
+                "Number of request retries, partitioned by status code, verb, and host",
+                &["code", "verb", "host"], Counter::default),
+            ended: family("kube_client_requests",
+                "Logical requests that ended, with the code of the last attempt", BY_OUTCOME, Counter::default),
+            durations: family("kube_client_request_duration_seconds",
+                "Logical requests from the call to the end of the body, all attempts included",
+                BY_RESOURCE, buckets::latency),
+            streams: family("kube_client_streams",
+                "Watches, followed logs and upgraded connections that were opened", BY_STREAM, Counter::default),
+            streams_open: family("kube_client_streams_open",
+                "Watches and followed logs that are open", BY_STREAM, Gauge::default),
+            stream_events: family("kube_client_stream_events",
+                "Events of watches and lines of followed logs that arrived", BY_STREAM, Counter::default),
+            stream_bytes: family("kube_client_stream_received_bytes",
+                "Bytes of watches and followed logs that arrived, decompressed", BY_STREAM, Counter::default),
+            stream_durations: family("kube_client_stream_duration_seconds",
+                "How long watches and followed logs lasted, by who ended them", BY_END, buckets::stream),
         }
     }
 
@@ -290,6 +219,15 @@ impl Streams for Registry {
             .stream_durations
             .with(&labels, |m| m.observe(report.duration.as_secs_f64()));
     }
+}
+
+fn family<K: Labels, M>(
+    name: &'static str,
+    help: &'static str,
+    labels: &'static [&'static str],
+    make: fn() -> M,
+) -> Family<K, M> {
+    Family::new(Descriptor { name, help, labels }, make)
 }
 
 #[expect(
