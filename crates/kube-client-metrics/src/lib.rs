@@ -5,11 +5,16 @@
 //! - [`queue`]: work queues of kube-runtime's controllers (feature `runtime`).
 //! - [`reflector`]: lists and watches.
 //! - [`lease`]: leader election.
+//! - [`credentials`]: exec plugins and client certificates.
+//! - `connect`: names and connections (feature `connect`).
 
 mod body;
 mod call;
 mod classifier;
 mod client;
+#[cfg(feature = "connect")]
+pub mod connect;
+pub mod credentials;
 mod endpoint;
 mod error;
 pub mod hooks;

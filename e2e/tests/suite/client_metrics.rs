@@ -9,15 +9,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use http::{Method, Uri};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::watcher;
-use kube_client_metrics::Registry;
-use kube_client_metrics::hooks::{CaReload, ExecCallStatus, Hooks, TransportCacheGc, TransportCreate};
+use kube_client_metrics::hooks::{
+    CaReload, ExecCallStatus, Hooks, TransportCacheGc, TransportCreate,
+};
 use kube_client_metrics::lease::{Election, Elector};
 use kube_client_metrics::queue::{Action, Controller};
+use kube_client_metrics::{Classifier, Code, Registry};
 use kubevitals_e2e::{
     Access, Background, Cluster, E2eError, Exposition, MetricsApiServer, MetricsServer, Shape,
     TestNamespace,
@@ -39,9 +42,15 @@ const CLAIMED: [&str; 3] = ["rest_client_", "workqueue_", "leader_election_"];
 
 /// What no program of Go shows here, and why.
 const NOT_SHOWN: [(&str, &str); 3] = [
-    ("rest_client_dns_resolution_duration_seconds", "component-base declares it and does not register it"),
+    (
+        "rest_client_dns_resolution_duration_seconds",
+        "component-base declares it and does not register it",
+    ),
     ("rest_client_request_retries_total", "nothing was retried"),
-    ("leader_election_slowpath_total", "no renewal took the slow path"),
+    (
+        "leader_election_slowpath_total",
+        "no renewal took the slow path",
+    ),
 ];
 
 fn claimed(exposition: &Exposition) -> BTreeMap<&str, &Shape> {
@@ -78,7 +87,10 @@ fn controller_manager(
     namespace: &TestNamespace,
     kubeconfig: &PathBuf,
 ) -> Result<(Background, SocketAddr), E2eError> {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let kubeconfig = kubeconfig.display();
     let folder = namespace.folder();
     let arguments = [
@@ -133,7 +145,11 @@ async fn use_clients(namespace: &TestNamespace, kubeconfig: &PathBuf, registry: 
         Arc::new(()),
     );
     // Every namespace has the one with the cluster's authority.
-    let reconciled = in_time("two reconciliations", controller.take(2).collect::<Vec<_>>()).await;
+    let reconciled = in_time(
+        "two reconciliations",
+        controller.take(2).collect::<Vec<_>>(),
+    )
+    .await;
     assert!(reconciled.iter().all(Result::is_ok), "{reconciled:?}");
 
     let election = Election::new(namespace.name(), "ours", "e2e");
@@ -144,13 +160,20 @@ async fn use_clients(namespace: &TestNamespace, kubeconfig: &PathBuf, registry: 
 
 /// What a short test cannot bring about, told to the hooks by hand.
 fn tell_the_rest(hooks: &Hooks) {
+    let call = Classifier::new("host").call(&Method::GET, &Uri::from_static("/api/v1/pods"));
+    hooks.rate_limiter_latency.observe(&call, EVERY);
+    hooks.request_retry.increment(&call, Code::Error);
     hooks.resolver_latency.observe("host", EVERY);
     hooks.transport_cache_entries.observe(1);
     hooks.transport_create_calls.increment(TransportCreate::Hit);
     hooks.transport_ca_reloads.increment(CaReload::Unchanged);
     hooks.transport_cert_rotation_gc_calls.increment();
-    hooks.transport_cache_gc_calls.increment(TransportCacheGc::Deleted);
-    hooks.exec_plugin_calls.increment(0, ExecCallStatus::NoError);
+    hooks
+        .transport_cache_gc_calls
+        .increment(TransportCacheGc::Deleted);
+    hooks
+        .exec_plugin_calls
+        .increment(0, ExecCallStatus::NoError);
     hooks.client_cert_expiry.set(None);
     hooks.client_cert_rotation_age.observe(EVERY);
     hooks.leader_election.slowpath_exercised("ours");
@@ -162,7 +185,9 @@ async fn what_claims_a_name_of_client_go_has_its_type_labels_and_buckets() -> an
     let _turn = cluster.shared().await;
     let namespace = cluster.namespace("client-metrics").await?;
     let reader = namespace.access("metrics-reader", &[]).await?;
-    reader.bind_everywhere(&namespace, "system:monitoring").await?;
+    reader
+        .bind_everywhere(&namespace, "system:monitoring")
+        .await?;
     let manager = namespace.access("manager", &[]).await?;
     manager.bind_everywhere(&namespace, "cluster-admin").await?;
     let kubeconfig = exec_kubeconfig(&namespace, &manager)?;
@@ -172,10 +197,22 @@ async fn what_claims_a_name_of_client_go_has_its_type_labels_and_buckets() -> an
     let node = cluster.node_address();
     let requests = "rest_client_requests_total";
     let go = [
-        ("kube-scheduler", shown((node, SCHEDULER_PORT).into(), &reader, requests).await),
-        ("kube-controller-manager", shown((node, CONTROLLER_MANAGER_PORT).into(), &reader, requests).await),
-        ("metrics-server", shown(peer.api().listen(), &reader, requests).await),
-        ("a controller manager that is elected", shown(address, &reader, "leader_election_master_status").await),
+        (
+            "kube-scheduler",
+            shown((node, SCHEDULER_PORT).into(), &reader, requests).await,
+        ),
+        (
+            "kube-controller-manager",
+            shown((node, CONTROLLER_MANAGER_PORT).into(), &reader, requests).await,
+        ),
+        (
+            "metrics-server",
+            shown(peer.api().listen(), &reader, requests).await,
+        ),
+        (
+            "a controller manager that is elected",
+            shown(address, &reader, "leader_election_master_status").await,
+        ),
     ];
     process.must_run()?;
     peer.stop(&namespace).await?;
@@ -183,8 +220,16 @@ async fn what_claims_a_name_of_client_go_has_its_type_labels_and_buckets() -> an
     let registry = Registry::new();
     use_clients(&namespace, &kubeconfig, &registry).await;
     let used = Exposition::parse(&Format::Prometheus.render(&registry.encode()))?;
-    for family in [requests, "rest_client_request_duration_seconds", "workqueue_adds_total", "leader_election_master_status"] {
-        assert!(used.families.contains_key(family), "{family} is not there after real use");
+    for family in [
+        requests,
+        "rest_client_request_duration_seconds",
+        "workqueue_adds_total",
+        "leader_election_master_status",
+    ] {
+        assert!(
+            used.families.contains_key(family),
+            "{family} is not there after real use"
+        );
     }
     tell_the_rest(&registry.hooks());
     let ours = Exposition::parse(&Format::Prometheus.render(&registry.encode()))?;
@@ -218,7 +263,9 @@ async fn our_server_shows_what_its_clients_do() -> anyhow::Result<()> {
     let _turn = cluster.shared().await;
     let namespace = cluster.namespace("server-client-metrics").await?;
     let reader = namespace.access("metrics-reader", &[]).await?;
-    reader.bind_everywhere(&namespace, "system:monitoring").await?;
+    reader
+        .bind_everywhere(&namespace, "system:monitoring")
+        .await?;
     let server = MetricsApiServer::start(&namespace).await?;
     let shown = shown(server.api().listen(), &reader, "rest_client_requests_total").await;
     let scheduler: SocketAddr = (cluster.node_address(), SCHEDULER_PORT).into();
@@ -231,8 +278,16 @@ async fn our_server_shows_what_its_clients_do() -> anyhow::Result<()> {
         }
     }
     assert!(compared >= 4, "only {compared} families are in both");
-    for family in ["kube_client_requests_total", "kube_client_streams_open", "kube_client_reflector_watches_total"] {
-        assert!(shown.families.contains_key(family), "{family}: {:?}", shown.families.keys());
+    for family in [
+        "kube_client_requests_total",
+        "kube_client_streams_open",
+        "kube_client_reflector_watches_total",
+    ] {
+        assert!(
+            shown.families.contains_key(family),
+            "{family}: {:?}",
+            shown.families.keys()
+        );
     }
     server.stop(&namespace).await?;
     Ok(namespace.finish().await?)

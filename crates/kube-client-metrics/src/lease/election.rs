@@ -34,7 +34,10 @@ pub enum LeaseError {
         lease: String,
     },
     /// Leases are written in seconds.
-    #[error("lease duration {given:?} is not a number of whole seconds from 1 to {}", i32::MAX)]
+    #[error(
+        "lease duration {given:?} is not a number of whole seconds from 1 to {}",
+        i32::MAX
+    )]
     LeaseDuration {
         /// What was given.
         given: Duration,
@@ -48,7 +51,9 @@ pub enum LeaseError {
         lease: Duration,
     },
     /// There would be no second attempt.
-    #[error("retry period {retry:?} is zero, or {JITTER} of it do not fit into the renew deadline {deadline:?}")]
+    #[error(
+        "retry period {retry:?} is zero, or {JITTER} of it do not fit into the renew deadline {deadline:?}"
+    )]
     RetryPeriod {
         /// What was given.
         retry: Duration,
@@ -81,11 +86,8 @@ impl Election {
                 lease: self.name.clone(),
             });
         }
-        let (lease, deadline, retry) = (
-            self.lease_duration,
-            self.renew_deadline,
-            self.retry_period,
-        );
+        let (lease, deadline, retry) =
+            (self.lease_duration, self.renew_deadline, self.retry_period);
         let seconds = i32::try_from(lease.as_secs())
             .ok()
             .filter(|seconds| *seconds > 0 && lease.subsec_nanos() == 0)
@@ -101,7 +103,8 @@ impl Election {
 
     /// The wait before the next attempt to get the lease: longer by chance, so that candidates do not come at once.
     pub(super) fn jittered_retry(&self, chance: f64) -> Duration {
-        self.retry_period.mul_f64(1.0 + JITTER * chance.clamp(0.0, 1.0))
+        self.retry_period
+            .mul_f64(1.0 + JITTER * chance.clamp(0.0, 1.0))
     }
 }
 

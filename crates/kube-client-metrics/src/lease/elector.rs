@@ -231,7 +231,10 @@ impl Elector {
     /// Writes a lease that is ours. It counts from before the request: nobody can have seen it earlier.
     async fn write(&mut self, lease: &Lease, now: Instant) -> Result<(), kube::Error> {
         let params = PostParams::default();
-        let lease = self.api.replace(&self.election.name, &params, lease).await?;
+        let lease = self
+            .api
+            .replace(&self.election.name, &params, lease)
+            .await?;
         self.observed = Some(Observed { lease, since: now });
         Ok(())
     }

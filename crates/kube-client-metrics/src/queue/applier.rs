@@ -17,7 +17,8 @@ use super::ledger::Key;
 use super::{Action, Closing, Shared, Work, Workqueue, key_of};
 
 /// What an applier tells of each reconciliation.
-pub(super) type Reconciled<K, E, Q> = Result<(ObjectRef<K>, controller::Action), controller::Error<E, Q>>;
+pub(super) type Reconciled<K, E, Q> =
+    Result<(ObjectRef<K>, controller::Action), controller::Error<E, Q>>;
 
 /// A reconciler's future, and the work that it is.
 struct Reconciling<F> {
@@ -126,7 +127,10 @@ where
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let result = ready!(Pin::new(&mut self.future).try_poll(context));
-        let work = self.work.take().expect("a future is not polled after its end");
+        let work = self
+            .work
+            .take()
+            .expect("a future is not polled after its end");
         Poll::Ready(work.settle(result))
     }
 }

@@ -134,7 +134,10 @@ where
         Child: Clone + Resource + DeserializeOwned + Debug + Send + 'static,
         Child::DynamicType: Debug + Eq + Hash + Clone,
     {
-        #[expect(deprecated, reason = "nothing else makes an Api of metadata from an Api of objects")]
+        #[expect(
+            deprecated,
+            reason = "nothing else makes an Api of metadata from an Api of objects"
+        )]
         let children = kube::runtime::metadata_watcher(api, config).touched_objects();
         let triggers = trigger_owners(children, self.dyntype.clone(), dyntype);
         self.triggers.push(triggers.boxed());
@@ -207,7 +210,8 @@ where
         mut self,
         trigger: impl Stream<Item = ObjectRef<K>> + Send + 'static,
     ) -> Self {
-        self.triggers.push(trigger.map(|named| Ok(named.into())).boxed());
+        self.triggers
+            .push(trigger.map(|named| Ok(named.into())).boxed());
         self
     }
 

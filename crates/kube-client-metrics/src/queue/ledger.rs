@@ -147,9 +147,10 @@ impl Ledger {
     pub(super) fn tell_unfinished(&self, now: Instant) {
         let ages = self.running.values();
         let ages = ages.map(|since| now.saturating_duration_since(*since));
-        let (total, longest) = ages.fold((Duration::ZERO, Duration::ZERO), |(total, longest), age| {
-            (total.saturating_add(age), longest.max(age))
-        });
+        let (total, longest) = ages
+            .fold((Duration::ZERO, Duration::ZERO), |(total, longest), age| {
+                (total.saturating_add(age), longest.max(age))
+            });
         self.metrics.in_progress(total, longest);
     }
 

@@ -58,8 +58,10 @@ impl Reflector {
             let client = client.clone();
             async move { client.send(request).await }
         });
+        // Of a call nothing is told here, so its host does not matter.
+        let layer = MetricsLayer::new(hooks, Classifier::new(""));
         ClientBuilder::new(service, namespace)
-            .with_layer(&MetricsLayer::new(hooks, Classifier::default()))
+            .with_layer(&layer)
             .with_valid_until(valid_until)
             .build()
     }
@@ -71,6 +73,9 @@ impl Streams for Watches {
             self.0.watch_started();
         }
     }
+
+    /// Told in sum when it ends.
+    fn received(&self, _: &Call, _: StreamKind, _: u64, _: u64) {}
 
     fn ended(&self, _: &Call, report: &StreamReport) {
         if report.kind == StreamKind::Watch {

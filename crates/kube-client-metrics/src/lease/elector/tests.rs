@@ -109,7 +109,10 @@ impl Recorder {
 
 fn answer(status: StatusCode, lease: &Lease) -> Response<Body> {
     let body = serde_json::to_vec(lease).unwrap();
-    Response::builder().status(status).body(Body::from(body)).unwrap()
+    Response::builder()
+        .status(status)
+        .body(Body::from(body))
+        .unwrap()
 }
 
 fn refusal(status: StatusCode) -> Response<Body> {
@@ -119,7 +122,10 @@ fn refusal(status: StatusCode) -> Response<Body> {
         "code": status.as_u16(),
     });
     let body = body.to_string().into_bytes();
-    Response::builder().status(status).body(Body::from(body)).unwrap()
+    Response::builder()
+        .status(status)
+        .body(Body::from(body))
+        .unwrap()
 }
 
 fn candidate(cluster: &Cluster, identity: &str) -> (Elector, Recorder) {
