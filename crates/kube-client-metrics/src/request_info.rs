@@ -344,6 +344,3 @@ fn is_group(text: &str) -> bool {
                     .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
         })
 }
-
-#[cfg(test)]
-mod tests;
