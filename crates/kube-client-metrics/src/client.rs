@@ -10,6 +10,7 @@ use kube::{Client, Config};
 use tower::retry::Policy;
 use tower::{BoxError, Service};
 
+use crate::credentials;
 use crate::{Classifier, Error, Hooks, MeasuredBody, MetricsLayer};
 
 /// A client as [`Client::try_from`] makes it, that tells these hooks what it does.
@@ -25,7 +26,12 @@ use crate::{Classifier, Error, Hooks, MeasuredBody, MetricsLayer};
 /// # }
 /// ```
 pub fn client(config: Config, hooks: impl Into<Hooks>) -> Result<Client, Error> {
-    Ok(builder(config, hooks.into())?.build())
+    let hooks = hooks.into();
+    let client = builder(config, hooks.clone())?.build();
+    if let Some(expiry) = *client.valid_until() {
+        hooks.client_cert_expiry.set(Some(expiry.into()));
+    }
+    Ok(client)
 }
 
 /// What [`client`] builds, for who puts layers of their own around it.
@@ -48,11 +54,14 @@ pub fn builder(
     Error,
 > {
     let host = host_of(&config.cluster_url)?;
-    let layer = MetricsLayer::new(hooks, Classifier::new(host.as_str()));
+    let layer = MetricsLayer::new(hooks.clone(), Classifier::new(host.as_str()));
     let retry = Retry(config.default_retry.then(RetryPolicy::server_retry));
     // Inside, no layer could tell an attempt from another.
     config.default_retry = false;
-    let stack = ClientBuilder::try_from(config).map_err(|source| Error::Client {
+    let has_plugin = config.auth_info.exec.is_some();
+    let stack = ClientBuilder::try_from(config);
+    credentials::tell_built(has_plugin, &stack, &hooks);
+    let stack = stack.map_err(|source| Error::Client {
         host,
         source: Box::new(source),
     })?;

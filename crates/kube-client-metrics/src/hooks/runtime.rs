@@ -49,6 +49,9 @@ pub trait WorkqueueMetrics: Send + Sync + 'static {
     /// An item will come back later or after a failure.
     fn retried(&self);
 
+    /// So many items that waited are dropped because their queue has ended: so much less deep.
+    fn abandoned(&self, items: u64);
+
     /// How long all items that are worked on have been worked on together, and the longest of them.
     fn in_progress(&self, unfinished: Duration, longest: Duration);
 }
@@ -90,6 +93,7 @@ impl WorkqueueMetrics for Nobody {
     fn taken(&self, _: Duration) {}
     fn done(&self, _: Duration) {}
     fn retried(&self) {}
+    fn abandoned(&self, _: u64) {}
     fn in_progress(&self, _: Duration, _: Duration) {}
 }
 

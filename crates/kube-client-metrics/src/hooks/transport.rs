@@ -10,7 +10,7 @@ hook! {
 }
 
 hook! {
-    /// Each connection that was dialled, from after the name to the end of the TLS handshake. client-go has no such hook.
+    /// Each connection that was dialled, the name and the TLS handshake included. client-go has no such hook.
     ConnectLatency::observe(host: &str, outcome: ConnectOutcome, latency: Duration)
 }
 

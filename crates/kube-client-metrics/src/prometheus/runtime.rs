@@ -166,6 +166,10 @@ impl WorkqueueMetrics for Queue {
         self.retries.inc();
     }
 
+    fn abandoned(&self, items: u64) {
+        self.depth.dec_by(i64::try_from(items).unwrap_or(i64::MAX));
+    }
+
     fn in_progress(&self, unfinished: Duration, longest: Duration) {
         self.unfinished.set(unfinished.as_secs_f64());
         self.longest.set(longest.as_secs_f64());

@@ -15,5 +15,7 @@ mod families;
 mod global;
 mod requests;
 mod retries;
+#[cfg(all(feature = "lease", feature = "runtime"))]
+mod runtime;
 mod sim;
 mod streams;
