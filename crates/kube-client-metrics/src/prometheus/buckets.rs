@@ -1,6 +1,6 @@
 //! Buckets: client-go's where it has the family.
 
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::histogram::Histogram;
 
 const LATENCY: [f64; 12] = [
     0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
@@ -51,7 +51,7 @@ pub(crate) fn certificate_age() -> Histogram {
 
 /// Ten nanoseconds to ten seconds.
 pub(crate) fn queue() -> Histogram {
-    Histogram::new(exponential_buckets(10e-9, 10.0, 10))
+    Histogram::new(decades(10e-9).take(10))
 }
 
 /// A second to a day; API servers end watches after five to ten minutes, or as asked.
@@ -63,5 +63,11 @@ pub(crate) fn stream() -> Histogram {
 
 /// One object to a hundred thousand.
 pub(crate) fn items() -> Histogram {
-    Histogram::new(exponential_buckets(1.0, 10.0, 6))
+    Histogram::new(decades(1.0).take(6))
+}
+
+/// Each ten times the one before, multiplied step by step as Go does: a power would differ in the last digit, and so would
+/// the label.
+fn decades(first: f64) -> impl Iterator<Item = f64> {
+    std::iter::successors(Some(first), |bound| Some(bound * 10.0))
 }

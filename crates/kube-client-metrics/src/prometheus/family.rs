@@ -84,8 +84,11 @@ impl<K: Labels, M: EncodeMetric + TypedMetric> Family<K, M> {
             .collect();
         rows.sort_unstable_by(|(left, _), (right, _)| left.cmp(right));
         let Descriptor { name, help, labels } = self.descriptor;
-        let mut encoder = encoder.encode_descriptor(name, help, None, M::TYPE)?;
+        let mut encoder = encoder.encode_descriptor(name, &format!("{help}."), None, M::TYPE)?;
         for (values, metric) in rows {
+            if labels.is_empty() {
+                return metric.encode(encoder);
+            }
             let pairs: Vec<(&str, &str)> = labels.iter().copied().zip(values).collect();
             metric.encode(encoder.encode_family(&pairs)?)?;
         }

@@ -80,7 +80,7 @@ impl Plugin {
             ttl.encode(encoder.encode_descriptor(
                 "rest_client_exec_plugin_ttl_seconds",
                 "Gauge of the shortest TTL (time-to-live) of the client certificate(s) managed by the auth exec plugin, \
-                 negative if already expired, +INF if there is none",
+                 negative if already expired, +INF if there is none.",
                 None,
                 ttl.metric_type(),
             )?)?;

@@ -17,11 +17,11 @@ use tower::{Layer, Service, ServiceExt};
 
 /// What the hooks were told, a line for each.
 #[derive(Clone, Debug, Default)]
-pub struct Told(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
 
 /// What a body does, frame by frame.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub(crate) enum Step {
     Data(&'static str),
     /// Takes so long.
     Wait(Duration),
@@ -32,17 +32,17 @@ pub enum Step {
 
 /// A body that goes by a script.
 #[derive(Debug)]
-pub struct Script {
+pub(crate) struct Script {
     steps: VecDeque<Step>,
     wait: Option<Pin<Box<tokio::time::Sleep>>>,
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("broken off")]
-pub struct Broken;
+pub(crate) struct Broken;
 
 impl Told {
-    pub fn take(&self) -> Vec<String> {
+    pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
@@ -50,7 +50,7 @@ impl Told {
         self.0.lock().unwrap().push(line);
     }
 
-    pub fn hooks(&self) -> Hooks {
+    pub(crate) fn hooks(&self) -> Hooks {
         let note = |what: &'static str| {
             let told = self.clone();
             move |call: &Call, value: String| {
@@ -107,18 +107,18 @@ impl Streams for Told {
 }
 
 impl Script {
-    pub fn new(steps: impl IntoIterator<Item = Step>) -> Self {
+    pub(crate) fn new(steps: impl IntoIterator<Item = Step>) -> Self {
         Self {
             steps: steps.into_iter().collect(),
             wait: None,
         }
     }
 
-    pub fn text(text: &'static str) -> Self {
+    pub(crate) fn text(text: &'static str) -> Self {
         Self::new([Step::Data(text)])
     }
 
-    pub fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self::new([])
     }
 }
@@ -155,7 +155,7 @@ impl Body for Script {
 }
 
 /// A measured service in front of a function.
-pub fn measured<F, A>(
+pub(crate) fn measured<F, A>(
     told: &Told,
     answer: F,
 ) -> Measured<impl Service<Request<String>, Response = Response<Script>, Error = Broken>>
@@ -167,20 +167,20 @@ where
     layer.layer(tower::service_fn(answer))
 }
 
-pub fn request(method: &str, uri: &str) -> Request<String> {
+pub(crate) fn request(method: &str, uri: &str) -> Request<String> {
     let body = if method == "POST" { "0123456789" } else { "" };
     let builder = Request::builder().method(method).uri(uri);
     builder.body(body.to_owned()).unwrap()
 }
 
-pub fn answer(status: u16, body: Script) -> Response<Script> {
+pub(crate) fn answer(status: u16, body: Script) -> Response<Script> {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(status).unwrap();
     response
 }
 
 /// Sends a request and reads its answer to the end, whatever it is.
-pub async fn exchange<S, R>(service: S, request: Request<String>) -> Option<Response<()>>
+pub(crate) async fn exchange<S, R>(service: S, request: Request<String>) -> Option<Response<()>>
 where
     S: Service<Request<String>, Response = Response<R>>,
     S::Error: std::fmt::Debug,
@@ -193,9 +193,11 @@ where
 }
 
 /// The next frame of a body.
-pub async fn frame<R: Body + Unpin>(body: &mut R) -> Option<Result<Frame<R::Data>, R::Error>> {
+pub(crate) async fn frame<R: Body + Unpin>(
+    body: &mut R,
+) -> Option<Result<Frame<R::Data>, R::Error>> {
     std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await
 }
 
 /// What cannot fail.
-pub type Sure<T> = Result<T, Infallible>;
+pub(crate) type Sure<T> = Result<T, Infallible>;

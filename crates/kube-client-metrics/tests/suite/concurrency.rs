@@ -52,7 +52,7 @@ where
     }
     let Ok(response) = future.await else { return };
     let mut body = response.into_body();
-    let frames = if fate % 2 == 0 { 1 } else { 5 };
+    let frames = if fate.is_multiple_of(2) { 1 } else { 5 };
     for _ in 0..frames {
         if frame(&mut body).await.is_none() {
             break;

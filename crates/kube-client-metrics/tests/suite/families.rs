@@ -14,7 +14,7 @@ use tower::Layer;
 use crate::bed::{Broken, Script, answer, exchange, request};
 
 /// The sum of all series of a name that have these labels.
-pub fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> usize {
+pub(crate) fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> usize {
     let wanted: Vec<String> = labels.iter().map(|(k, v)| format!("{k}=\"{v}\"")).collect();
     text.lines()
         .filter(|line| line.split(['{', ' ']).next() == Some(name))
