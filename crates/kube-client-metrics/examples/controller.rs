@@ -68,5 +68,7 @@ pub async fn run(config: kube::Config) -> Result<String, Box<dyn Error>> {
             tracing::info!(%error, "not reconciled");
         }
     }
+    // With the controller goes its queue: nothing waits in it any more.
+    drop(reconciliations);
     Ok(registry.encode())
 }
