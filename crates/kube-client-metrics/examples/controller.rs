@@ -6,6 +6,8 @@
 //!
 //! It looks at every ConfigMap of the current context's namespace a few times and prints what a dashboard would be given.
 
+#![expect(clippy::print_stdout, reason = "it is what the example is for")]
+
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,13 +42,20 @@ fn try_again(_: Arc<ConfigMap>, _: &NoData, _: Arc<()>) -> Action {
     Action::requeue(Duration::from_millis(100))
 }
 
+#[tokio::main]
+#[cfg_attr(test, expect(dead_code, reason = "a test calls `run`"))]
+async fn main() -> Result<(), Box<dyn Error>> {
+    println!("{}", run(kube::Config::infer().await?).await?);
+    Ok(())
+}
+
 /// Runs the controller until it has seen enough; gives its metrics.
 pub async fn run(config: kube::Config) -> Result<String, Box<dyn Error>> {
     let registry = Registry::new();
     let hooks = registry.hooks();
     let client = kube_client_metrics::client(config, &registry)?;
 
-    // The watches of the controller are told as those of the reflector `configmaps`.
+    // The controller tells of its lists by itself; its watches are seen in its requests.
     let reflector = Reflector::new("configmaps", &hooks);
     let maps: Api<ConfigMap> = Api::default_namespaced(reflector.client(&client));
     let controller = Controller::new("configmaps", &hooks, maps, watcher::Config::default());
@@ -59,17 +68,7 @@ pub async fn run(config: kube::Config) -> Result<String, Box<dyn Error>> {
             tracing::info!(%error, "not reconciled");
         }
     }
+    // With the controller goes its queue: nothing waits in it any more.
+    drop(reconciliations);
     Ok(registry.encode())
-}
-
-#[expect(
-    clippy::allow_attributes,
-    reason = "whether it is used depends on who compiles this file"
-)]
-#[allow(dead_code, reason = "a test calls `run` alone")]
-#[expect(clippy::print_stdout, reason = "that is what it is for")]
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
-    println!("{}", run(kube::Config::infer().await?).await?);
-    Ok(())
 }

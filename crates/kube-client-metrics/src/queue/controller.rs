@@ -23,6 +23,7 @@ use tracing::Instrument as _;
 use super::applier::Reconciled;
 use super::{Action, Workqueue};
 use crate::hooks::Hooks;
+use crate::reflector::Reflector;
 
 type Triggers<K> = SelectAll<BoxStream<'static, Result<ReconcileRequest<K>, watcher::Error>>>;
 
@@ -52,7 +53,8 @@ where
     K: Clone + Resource + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone,
 {
-    /// A controller of the objects that `api` has, with a queue of this name.
+    /// A controller of the objects that `api` has, with a queue of this name. Its lists are told as those of the
+    /// [reflector](crate::reflector) of this name, and its watches too if the client of `api` is that reflector's.
     pub fn new(name: &str, hooks: &Hooks, api: Api<K>, config: watcher::Config) -> Self
     where
         K::DynamicType: Default,
@@ -70,7 +72,8 @@ where
     ) -> Self {
         let writer = Writer::new(dyntype.clone());
         let store = writer.as_reader();
-        let objects = reflector(writer, watcher(api, config)).applied_objects();
+        let observed = Reflector::new(name, hooks).observe(watcher(api, config));
+        let objects = reflector(writer, observed).applied_objects();
         Self::triggered_by(
             Workqueue::new(name, hooks),
             trigger_self(objects, dyntype.clone()),

@@ -59,6 +59,8 @@ async fn the_example_of_a_controller_shows_its_queue_lists_and_watches() {
         "kube_client_reflector_watches_total{name=\"configmaps\"}",
     );
     assert!(watches >= 1.0, "{text}");
+    let lists = "kube_client_reflector_list_items_sum{name=\"configmaps\"}";
+    assert!(value(&text, lists) >= 2.0, "{text}");
     assert!(
         text.contains("rest_client_requests_total{code=\"200\",method=\"GET\""),
         "{text}"
