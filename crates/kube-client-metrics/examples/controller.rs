@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Runs the controller until it has seen enough; gives its metrics.
-pub async fn run(config: kube::Config) -> Result<String, Box<dyn Error>> {
+pub(crate) async fn run(config: kube::Config) -> Result<String, Box<dyn Error>> {
     let registry = Registry::new();
     let hooks = registry.hooks();
     let client = kube_client_metrics::client(config, &registry)?;

@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Lists pods, looks for one that is not there, and says what was told.
-pub async fn run(config: kube::Config) -> Result<String, Box<dyn std::error::Error>> {
+pub(crate) async fn run(config: kube::Config) -> Result<String, Box<dyn std::error::Error>> {
     let ledger = Ledger::default();
     let (refused, counted) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(0)));
     let (refusals, bytes) = (Arc::clone(&refused), Arc::clone(&counted));

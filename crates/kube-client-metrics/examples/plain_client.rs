@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Lists pods, looks for one that is not there, and says what was counted.
-pub async fn run(config: kube::Config) -> Result<String, Box<dyn std::error::Error>> {
+pub(crate) async fn run(config: kube::Config) -> Result<String, Box<dyn std::error::Error>> {
     let registry = kube_client_metrics::Registry::new();
     // The one line.
     let client = kube_client_metrics::client(config, &registry)?;

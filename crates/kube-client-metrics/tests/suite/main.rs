@@ -3,7 +3,6 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::indexing_slicing,
     clippy::panic,
     reason = "helpers of tests fail by panicking"
 )]
