@@ -27,7 +27,7 @@ use crate::{Classifier, Error, Hooks, MeasuredBody, MetricsLayer};
 /// ```
 pub fn client(config: Config, hooks: impl Into<Hooks>) -> Result<Client, Error> {
     let hooks = hooks.into();
-    let client = builder(config, hooks.clone())?.build();
+    let client = builder(config, &hooks)?.build();
     if let Some(expiry) = *client.valid_until() {
         hooks.client_cert_expiry.set(Some(expiry.into()));
     }
@@ -41,7 +41,7 @@ pub fn client(config: Config, hooks: impl Into<Hooks>) -> Result<Client, Error> 
 )]
 pub fn builder(
     mut config: Config,
-    hooks: Hooks,
+    hooks: &Hooks,
 ) -> Result<
     ClientBuilder<
         impl Service<
@@ -49,7 +49,8 @@ pub fn builder(
             Response = Response<MeasuredBody<Box<DynBody>>>,
             Error = BoxError,
             Future: Send,
-        > + Send,
+        > + Send
+        + use<>,
     >,
     Error,
 > {
@@ -60,7 +61,7 @@ pub fn builder(
     config.default_retry = false;
     let has_plugin = config.auth_info.exec.is_some();
     let stack = ClientBuilder::try_from(config);
-    credentials::tell_built(has_plugin, &stack, &hooks);
+    credentials::tell_built(has_plugin, &stack, hooks);
     let stack = stack.map_err(|source| Error::Client {
         host,
         source: Box::new(source),

@@ -13,10 +13,10 @@ use crate::request_info::{KnownPath, LegacyVerb, PathForm, ResourcePath, Target}
 /// version or a resource, and what comes after the bound was reached, is `other`.
 #[derive(Debug)]
 pub struct Endpoint {
-    group: Box<str>,
-    version: Box<str>,
-    resource: Box<str>,
-    subresource: Box<str>,
+    pub(crate) group: Arc<str>,
+    pub(crate) version: Arc<str>,
+    pub(crate) resource: Arc<str>,
+    pub(crate) subresource: Arc<str>,
     template: Box<str>,
     /// Of all texts but the template.
     resource_hash: u64,

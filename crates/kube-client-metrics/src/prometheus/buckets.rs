@@ -1,73 +1,33 @@
-//! Buckets: client-go's where it has the family.
+//! Histograms, by what they measure.
 
 use prometheus_client::metrics::histogram::Histogram;
 
-const LATENCY: [f64; 12] = [
-    0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
-];
+use crate::bounds;
 
 pub(crate) fn latency() -> Histogram {
-    Histogram::new(LATENCY)
+    Histogram::new(bounds::LATENCY)
 }
 
-/// As for requests, without the last.
 pub(crate) fn resolver() -> Histogram {
-    Histogram::new(LATENCY.into_iter().take(11))
+    Histogram::new(bounds::RESOLVER)
 }
 
-/// 64 bytes to 16 MiB.
 pub(crate) fn size() -> Histogram {
-    Histogram::new([
-        64.0,
-        256.0,
-        512.0,
-        1024.0,
-        4096.0,
-        16_384.0,
-        65_536.0,
-        262_144.0,
-        1_048_576.0,
-        4_194_304.0,
-        16_777_216.0,
-    ])
+    Histogram::new(bounds::SIZE)
 }
 
-/// Ten minutes to four years.
 pub(crate) fn certificate_age() -> Histogram {
-    Histogram::new([
-        600.0,
-        1800.0,
-        3600.0,
-        14_400.0,
-        86_400.0,
-        604_800.0,
-        2_592_000.0,
-        7_776_000.0,
-        15_552_000.0,
-        31_104_000.0,
-        124_416_000.0,
-    ])
+    Histogram::new(bounds::CERTIFICATE_AGE)
 }
 
-/// Ten nanoseconds to ten seconds.
 pub(crate) fn queue() -> Histogram {
-    Histogram::new(decades(10e-9).take(10))
+    Histogram::new(bounds::queue())
 }
 
-/// A second to a day; API servers end watches after five to ten minutes, or as asked.
 pub(crate) fn stream() -> Histogram {
-    Histogram::new([
-        1.0, 5.0, 15.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14_400.0, 86_400.0,
-    ])
+    Histogram::new(bounds::STREAM)
 }
 
-/// One object to a hundred thousand.
 pub(crate) fn items() -> Histogram {
-    Histogram::new(decades(1.0).take(6))
-}
-
-/// Each ten times the one before, multiplied step by step as Go does: a power would differ in the last digit, and so would
-/// the label.
-fn decades(first: f64) -> impl Iterator<Item = f64> {
-    std::iter::successors(Some(first), |bound| Some(bound * 10.0))
+    Histogram::new(bounds::items())
 }

@@ -23,7 +23,7 @@ pub(crate) fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> usize {
         .sum()
 }
 
-fn tell_everything(hooks: &Hooks) {
+pub(crate) async fn tell_everything(hooks: &Hooks) {
     let call = Classifier::new("cluster:6443").call(
         &Method::GET,
         &"/apis/apps/v1/namespaces/space/deployments/object/scale"
@@ -74,21 +74,21 @@ fn tell_everything(hooks: &Hooks) {
     reflector.watch_started();
     reflector.watch_finished(Duration::ZERO, 0, true);
     reflector.last_resource_version(77);
-}
-
-/// To be read beside `k8s.io/component-base/metrics/prometheus`.
-#[tokio::test(start_paused = true)]
-async fn names_types_labels_and_buckets() {
-    let registry = Registry::new();
-    tell_everything(&registry.hooks());
     // What ends is told by the layer alone.
-    let layer = MetricsLayer::new(&registry, Classifier::new("cluster:6443"));
+    let layer = MetricsLayer::new(hooks.clone(), Classifier::new("cluster:6443"));
     for uri in ["/api/v1/pods", "/api/v1/pods?watch=true"] {
         let service = layer.layer(tower::service_fn(async |_| {
             Ok::<_, Broken>(answer(200, Script::text("{}\n")))
         }));
         exchange(service, request("GET", uri)).await;
     }
+}
+
+/// To be read beside `k8s.io/component-base/metrics/prometheus`.
+#[tokio::test(start_paused = true)]
+async fn names_types_labels_and_buckets() {
+    let registry = Registry::new();
+    tell_everything(&registry.hooks()).await;
     insta::assert_snapshot!(registry.encode());
 }
 

@@ -13,6 +13,8 @@ mod classify;
 mod concurrency;
 mod families;
 mod global;
+#[cfg(feature = "opentelemetry")]
+mod otel;
 mod requests;
 mod retries;
 #[cfg(all(feature = "lease", feature = "runtime"))]
