@@ -1,12 +1,19 @@
 //! A controller, its lists and watches, and candidates for a lease, on the simulated cluster.
 
+use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::Api;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::watcher;
 use kube_client_metrics::Registry;
 use kube_client_metrics::lease::{Election, Elector};
+use kube_client_metrics::queue::{Action, Controller};
 use kubevitals_sim::api::{SimApi, SimApiConfig, SimApiHandle};
 use kubevitals_sim::objects::Resource;
 use serde_json::json;
@@ -109,5 +116,70 @@ async fn a_lease_goes_from_one_candidate_to_the_next() {
     assert!(!leads(&first_metrics) && leads(&second_metrics));
     drop(second);
     assert!(!leads(&second_metrics));
+    sim.shutdown().await;
+}
+
+#[tokio::test]
+async fn owned_and_related_objects_trigger_and_the_queue_ends_when_asked() {
+    let sim = SimApi::start(SimApiConfig::default()).await.unwrap();
+    let map = json!({"metadata": {"name": "it", "namespace": "default"}, "data": {}});
+    sim.writer().create(Resource::ConfigMaps, map).unwrap();
+    let registry = Registry::new();
+    let client = kube_client_metrics::client(config(&sim).await, &registry).unwrap();
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let uid = maps.get("it").await.unwrap().metadata.uid.unwrap();
+    let selected = watcher::Config::default().fields("metadata.name=it");
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let (seen, mut reconciled) = tokio::sync::mpsc::channel(100);
+    let controller = Controller::new("it", &registry.hooks(), maps, selected)
+        .owns(
+            Api::<Pod>::default_namespaced(client.clone()),
+            watcher::Config::default(),
+        )
+        .watches(
+            Api::<Service>::default_namespaced(client),
+            watcher::Config::default(),
+            |_: Service| [ObjectRef::new("it").within("default")],
+        )
+        .graceful_shutdown_on(async {
+            let _ = stopped.await;
+        });
+    let running = tokio::spawn(
+        controller
+            .run(
+                move |_: Arc<ConfigMap>, _| {
+                    let seen = seen.clone();
+                    async move {
+                        seen.send(()).await.unwrap();
+                        Ok::<_, Infallible>(Action::await_change())
+                    }
+                },
+                |_, _, _| Action::await_change(),
+                Arc::new(()),
+            )
+            .for_each(|_| std::future::ready(())),
+    );
+    let mut next = async || timeout(DEADLINE, reconciled.recv()).await.unwrap().unwrap();
+    next().await;
+    let pod = json!({
+        "metadata": {"name": "owned", "namespace": "default", "ownerReferences": [
+            {"apiVersion": "v1", "kind": "ConfigMap", "name": "it", "uid": uid},
+        ]},
+        "spec": {"nodeName": "node", "containers": [{"name": "web", "image": "web:1"}]},
+    });
+    sim.writer().create(Resource::Pods, pod).unwrap();
+    next().await;
+    let service = json!({"metadata": {"name": "related", "namespace": "default"}, "spec": {}});
+    sim.writer().create(Resource::Services, service).unwrap();
+    next().await;
+    stop.send(()).unwrap();
+    timeout(DEADLINE, running).await.unwrap().unwrap();
+    let text = registry.encode();
+    assert!(
+        value(&text, "workqueue_adds_total{name=\"it\"}") >= 3.0,
+        "{text}"
+    );
+    assert!(value(&text, "workqueue_depth{name=\"it\"}").abs() < f64::EPSILON);
+    assert!(value(&text, "workqueue_retries_total{name=\"it\"}").abs() < f64::EPSILON);
     sim.shutdown().await;
 }
