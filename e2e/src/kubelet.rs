@@ -63,14 +63,10 @@ impl Kubelet {
     /// Asks once, on a connection of its own.
     pub async fn get(&self, path: &str) -> Result<Answer, E2eError> {
         let url = format!("https://{}{path}", self.address);
-        let failed = |reason| E2eError::Get {
-            url: url.clone(),
-            reason,
-        };
-        match tokio::time::timeout(DEADLINE, self.exchange(&url)).await {
-            Ok(answer) => answer.map_err(|error| failed(causes(&*error))),
-            Err(_) => Err(failed(format!("no answer after {DEADLINE:?}"))),
-        }
+        let token = self.access.as_ref().map(Access::token);
+        // Never to someone who may be anybody.
+        let token = token.filter(|_| self.tls.verified().is_some());
+        get_once(self.address, &self.tls, token, &url).await
     }
 
     /// What it says of the usage of its containers.
@@ -111,36 +107,53 @@ impl Kubelet {
             }),
         }
     }
+}
 
-    async fn exchange(
-        &self,
-        url: &str,
-    ) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>> {
-        let tcp = TcpStream::connect(self.address).await?;
-        let name = ServerName::IpAddress(self.address.ip().into());
-        let stream = TlsConnector::from(self.tls.config())
-            .connect(name, tcp)
-            .await?;
-        let mut request = Request::get(url).header("host", self.address.to_string());
-        if let (Some(access), Some(_)) = (&self.access, self.tls.verified()) {
-            request = request.header("authorization", format!("Bearer {}", access.token()));
-        }
-        let request = request.body(Empty::<Bytes>::new())?;
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        let connection = tokio::spawn(connection);
-        let response = sender.send_request(request).await?;
-        let status = response.status();
-        #[expect(clippy::disallowed_methods, reason = "limited")]
-        let body = Limited::new(response.into_body(), MOST_BODY)
-            .collect()
-            .await?;
-        connection.abort();
-        Ok(Answer {
-            status,
-            body: body.to_bytes(),
-        })
+/// Asks a server once, on a connection of its own.
+pub(crate) async fn get_once(
+    address: SocketAddr,
+    tls: &ClientTls,
+    token: Option<&str>,
+    url: &str,
+) -> Result<Answer, E2eError> {
+    let failed = |reason| E2eError::Get {
+        url: url.to_owned(),
+        reason,
+    };
+    match tokio::time::timeout(DEADLINE, exchange(address, tls, token, url)).await {
+        Ok(answer) => answer.map_err(|error| failed(causes(&*error))),
+        Err(_) => Err(failed(format!("no answer after {DEADLINE:?}"))),
     }
+}
+
+async fn exchange(
+    address: SocketAddr,
+    tls: &ClientTls,
+    token: Option<&str>,
+    url: &str,
+) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>> {
+    let tcp = TcpStream::connect(address).await?;
+    let name = ServerName::IpAddress(address.ip().into());
+    let stream = TlsConnector::from(tls.config()).connect(name, tcp).await?;
+    let mut request = Request::get(url).header("host", address.to_string());
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let request = request.body(Empty::<Bytes>::new())?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let response = sender.send_request(request).await?;
+    let status = response.status();
+    #[expect(clippy::disallowed_methods, reason = "limited")]
+    let body = Limited::new(response.into_body(), MOST_BODY)
+        .collect()
+        .await?;
+    connection.abort();
+    Ok(Answer {
+        status,
+        body: body.to_bytes(),
+    })
 }
 
 /// An error with all its causes, in one line.

@@ -26,6 +26,7 @@
 //! | pods that use a stated CPU and hold a stated memory | [`Burner`] |
 //! | who may do what | [`Access`] |
 //! | a kubelet over verified TLS, and what it says of usage | [`Kubelet`], [`ResourceMetrics`] |
+//! | the metrics that a program exposes of itself, as far as their shape goes | [`Exposition`] |
 //! | an API behind an `APIService` | [`AggregatedApi`], [`MetricsServer`]; ours: [`MetricsApiServer`] |
 //!
 //! **Failing.** A test that panics or returns early never reaches [`TestNamespace::finish`]; the namespace then prints what
@@ -43,6 +44,7 @@ mod background;
 mod burner;
 mod cluster;
 mod error;
+mod exposition;
 mod kubelet;
 mod metrics_server;
 mod namespace;
@@ -58,6 +60,7 @@ pub use background::Background;
 pub use burner::Burner;
 pub use cluster::{CLUSTER_VARIABLE, Cluster, Exclusive, KubectlOutput, Shared, Stop};
 pub use error::E2eError;
+pub use exposition::{Exposition, Shape};
 pub use kubelet::{Answer, Kubelet};
 pub use metrics_server::MetricsServer;
 pub use namespace::TestNamespace;

@@ -45,6 +45,11 @@ impl MetricsApiServer {
         Self::start_as(namespace, api, &["v1"]).await
     }
 
+    /// The API that it serves.
+    pub fn api(&self) -> &AggregatedApi {
+        &self.api
+    }
+
     /// An error with its last words, if it has ended.
     pub fn must_run(&mut self) -> Result<(), E2eError> {
         self.process.must_run()

@@ -34,7 +34,7 @@ struct Bench {
     needs_program: bool,
 }
 
-const BENCHES: [Bench; 6] = [
+const BENCHES: [Bench; 7] = [
     Bench {
         name: "promtext",
         about: "the text format: kubelet bodies parsed and encoded, next to prometheus-parse and Go",
@@ -58,6 +58,11 @@ const BENCHES: [Bench; 6] = [
     Bench {
         name: "metrics-api",
         about: "lists and publications without a network, and what they keep on the heap",
+        needs_program: false,
+    },
+    Bench {
+        name: "client-metrics",
+        about: "what measuring a request costs: the same requests with and without the layer",
         needs_program: false,
     },
     Bench {
@@ -104,7 +109,7 @@ pub(crate) fn run(flags: &BenchFlags) -> Result<()> {
 fn print_all() {
     println!("cargo xtask bench NAME [--quick]\n");
     for Bench { name, about, .. } in BENCHES {
-        println!("  {name:<12} {about}");
+        println!("  {name:<14} {about}");
     }
 }
 

@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
 pub use flags::ServerFlags;
+use kube_client_metrics::{Hooks, Registry as ClientMetrics};
 use kubevitals_apiserver::{ApiServer, ApiServerMetrics, ServerTelemetry};
 use kubevitals_cli::{InvalidSetting, RunError, Shutdown};
 use kubevitals_metrics_api::MetricsApi;
@@ -94,8 +95,13 @@ impl Server {
         store.metrics().register(metrics.root());
         api.register(metrics);
         let served = ApiServerMetrics::register(metrics);
+        let client_metrics = ClientMetrics::new();
+        metrics
+            .root()
+            .register_collector(Box::new(client_metrics.clone()));
+        let hooks = client_metrics.hooks();
 
-        let streams = Streams::start(&cluster, &settings, &watch_metrics)?;
+        let streams = Streams::start(&cluster, &settings, &watch_metrics, &hooks)?;
         checks::register_inherited(&context.health)?;
         let mut tasks = JoinSet::new();
         // Before the first scrape: the store takes no word of a node that it does not know.
@@ -130,7 +136,7 @@ impl Server {
             profiling,
         };
         let mut serving =
-            serving::configure(&settings, &cluster, telemetry, vec![api.group()]).await?;
+            serving::configure(&settings, &cluster, &hooks, telemetry, vec![api.group()]).await?;
         let bundle = serving.bundle.take();
         let server = ApiServer::bind(serving.config)
             .await
@@ -170,9 +176,11 @@ impl Streams {
         cluster: &kube::Config,
         settings: &Settings,
         metrics: &WatchMetrics,
+        hooks: &Hooks,
     ) -> Result<Self, RunError> {
-        let transport = KubeTransport::new(cluster.clone()).map_err(RunError::runtime)?;
-        let server = WatchServer::new(transport);
+        let transport = KubeTransport::measured(cluster.clone(), hooks);
+        let transport = transport.map_err(RunError::runtime)?;
+        let server = WatchServer::measured(transport, hooks.clone());
         let mut nodes = StreamSpec::<Node>::new("nodes").keep_annotations([RESOURCE_METRICS_PATH]);
         if let Some(selector) = &settings.node_selector {
             nodes = nodes.labels(selector);

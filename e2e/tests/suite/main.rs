@@ -8,6 +8,7 @@
 )]
 
 mod apiserver_restart;
+mod client_metrics;
 mod kubelet_facts;
 mod metrics_server;
 mod pod_life;

@@ -12,6 +12,8 @@
 mod apiserver;
 #[cfg(feature = "cli")]
 mod cli;
+#[cfg(feature = "kube-client-metrics")]
+mod kube_client_metrics;
 #[cfg(feature = "model")]
 mod model;
 #[cfg(feature = "promtext")]
@@ -31,6 +33,8 @@ mod watch;
 pub use apiserver::api_request;
 #[cfg(feature = "cli")]
 pub use cli::config_file;
+#[cfg(feature = "kube-client-metrics")]
+pub use kube_client_metrics::client_request;
 #[cfg(feature = "model")]
 pub use model::{duration, quantity, timestamp};
 #[cfg(feature = "promtext")]
@@ -70,6 +74,12 @@ pub const TARGETS: &[Target] = &[
         name: "api_request",
         oracle: api_request,
         tokens: apiserver::REQUEST_TOKENS,
+    },
+    #[cfg(feature = "kube-client-metrics")]
+    Target {
+        name: "client_request",
+        oracle: client_request,
+        tokens: kube_client_metrics::TOKENS,
     },
     #[cfg(feature = "cli")]
     Target {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use kube_client_metrics::Hooks;
 use kubevitals_apiserver::{
     ApiGroup, AuthenticationConfig, AuthorizationConfig, CaBundleWriter, FrontProxyConfig,
     KubeReviewer, Lookup, ServerConfig, ServerTelemetry, ServingCertificate, VersionInfo,
@@ -31,6 +32,7 @@ pub(super) struct Serving {
 pub(super) async fn configure(
     settings: &Settings,
     cluster: &kube::Config,
+    hooks: &Hooks,
     telemetry: ServerTelemetry,
     groups: Vec<ApiGroup>,
 ) -> Result<Serving, RunError> {
@@ -38,15 +40,15 @@ pub(super) async fn configure(
     let now = SystemTime::now();
     let certificate = certificate(&serving.certificate, now)?;
     let bundle = if serving.manage_apiservices {
-        bundle_writer(serving, cluster, &certificate)?
+        bundle_writer(serving, cluster, hooks, &certificate)?
     } else {
         None
     };
     let mut config = ServerConfig::new(
         serving.address,
         certificate,
-        authentication(settings, cluster, now).await?,
-        authorization(settings, cluster).await?,
+        authentication(settings, cluster, hooks, now).await?,
+        authorization(settings, cluster, hooks).await?,
         telemetry,
     );
     config.tls = serving.tls.clone();
@@ -66,6 +68,7 @@ pub(super) async fn configure(
 fn bundle_writer(
     serving: &super::config::Serving,
     cluster: &kube::Config,
+    hooks: &Hooks,
     certificate: &ServingCertificate,
 ) -> Result<Option<CaBundleWriter>, RunError> {
     let Certificate::SelfSigned {
@@ -75,7 +78,7 @@ fn bundle_writer(
         return Ok(None);
     };
     let names = API_SERVICES.map(str::to_owned).into();
-    let writer = CaBundleWriter::new(client(cluster.clone())?, certificate.clone(), names);
+    let writer = CaBundleWriter::new(client(cluster.clone(), hooks)?, certificate.clone(), names);
     Ok(Some(writer.of_service(namespace, service)))
 }
 
@@ -99,6 +102,7 @@ fn certificate(wanted: &Certificate, now: SystemTime) -> Result<ServingCertifica
 async fn authentication(
     settings: &Settings,
     cluster: &kube::Config,
+    hooks: &Hooks,
     now: SystemTime,
 ) -> Result<AuthenticationConfig, RunError> {
     let flags = &settings.authentication;
@@ -106,6 +110,7 @@ async fn authentication(
         "authentication-kubeconfig",
         flags.kubeconfig.as_ref(),
         cluster,
+        hooks,
     )
     .await?;
     let mut config = AuthenticationConfig::delegated(&reviewer);
@@ -133,12 +138,14 @@ async fn authentication(
 async fn authorization(
     settings: &Settings,
     cluster: &kube::Config,
+    hooks: &Hooks,
 ) -> Result<AuthorizationConfig, RunError> {
     let flags = &settings.authorization;
     let reviewer = reviewer(
         "authorization-kubeconfig",
         flags.kubeconfig.as_ref(),
         cluster,
+        hooks,
     )
     .await?;
     let mut config = AuthorizationConfig::delegated(reviewer);
@@ -155,16 +162,17 @@ async fn reviewer(
     flag: &'static str,
     kubeconfig: Option<&PathBuf>,
     cluster: &kube::Config,
+    hooks: &Hooks,
 ) -> Result<Arc<KubeReviewer>, RunError> {
     let config = match kubeconfig {
         Some(file) => cluster::load(flag, Some(file)).await?,
         None => cluster.clone(),
     };
-    Ok(Arc::new(KubeReviewer::new(client(config)?)))
+    Ok(Arc::new(KubeReviewer::new(client(config, hooks)?)))
 }
 
-fn client(config: kube::Config) -> Result<kube::Client, RunError> {
-    kube::Client::try_from(config).map_err(RunError::runtime)
+fn client(config: kube::Config, hooks: &Hooks) -> Result<kube::Client, RunError> {
+    kube_client_metrics::client(config, hooks.clone()).map_err(RunError::runtime)
 }
 
 fn version() -> VersionInfo {

@@ -211,6 +211,11 @@ async fn it_serves_every_pod_and_node_after_its_first_scrapes() {
         "metrics_server_manager_tick_duration_seconds_bucket{",
         "metrics_server_storage_points{type=\"container\"}",
         "metrics_server_api_metric_freshness_seconds_bucket{",
+        "rest_client_requests_total{code=\"200\",host=\"127.0.0.1:",
+        "rest_client_request_duration_seconds_bucket{",
+        "kube_client_streams_open{",
+        "kube_client_reflector_lists_total{name=\"nodes\"}",
+        "kube_client_reflector_watches_total{name=\"pods\"}",
         "apiserver_request_duration_seconds_bucket{",
         "kubevitals_watch_",
     ] {

@@ -14,6 +14,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube_client_metrics::reflector::{Listing, Reflector, Watching};
 use kubevitals_model::Timestamp;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -46,6 +47,7 @@ pub(crate) struct Engine<K: Kind> {
     server: Arc<Shared>,
     spec: StreamSpec<K>,
     decoder: Decoder,
+    reflector: Reflector,
     backoff: Backoff,
     /// Where the next watch begins; none if a list must come first.
     resume: Option<ResourceVersion>,
@@ -63,6 +65,10 @@ struct Session<K> {
     timeout: Duration,
     /// What a streaming list has brought so far; none once it is complete, or if it is a plain watch.
     initial: Option<View<K>>,
+    /// That list, to be told when it is complete.
+    listing: Option<Listing>,
+    /// The watch, told of when it ends.
+    watching: Watching,
     opened: Instant,
     /// Since when it has been a watch.
     live: Option<Instant>,
@@ -90,6 +96,7 @@ impl<K: Kind> Engine<K> {
             ..
         } = spec.options;
         Self {
+            reflector: server.reflector(spec.name),
             hub,
             server,
             spec,
@@ -135,14 +142,15 @@ impl<K: Kind> Engine<K> {
     async fn open_watch(&mut self) -> Result<Session<K>, Ended> {
         let shortest = self.spec.options.watch_timeout;
         let timeout = shortest + self.backoff.random().up_to(shortest);
+        let is_plain = self.resume.is_some();
         let target = match &self.resume {
             Some(version) => self.spec.watch(version, timeout),
             None => self.spec.streaming_list(timeout),
         };
+        let listing = (!is_plain).then(|| self.reflector.list());
         let body = self.open(&target, StreamSpec::<K>::accept(false)).await?;
         let now = Instant::now();
         self.hub.lock().record.connected(now);
-        let is_plain = self.resume.is_some();
         if is_plain {
             self.log_recovery();
         }
@@ -151,6 +159,8 @@ impl<K: Kind> Engine<K> {
             lines: Lines::new(self.spec.options.max_event_bytes),
             timeout,
             initial: (!is_plain).then(View::default),
+            listing,
+            watching: self.reflector.watch(),
             opened: now,
             live: is_plain.then_some(now),
             garbage: 0,
@@ -180,6 +190,7 @@ impl<K: Kind> Engine<K> {
             let received = (self.spec.options.clock)();
             self.hub.lock().record.received(data.len(), Instant::now());
             let batch = self.read(session, &data);
+            session.watching.received(batch.items.len() as u64);
             self.absorb(session, batch.items, received);
             if let Some(version) = batch.version {
                 self.advance(version);
@@ -262,14 +273,17 @@ impl<K: Kind> Engine<K> {
                 session.initial = Some(list);
                 return;
             }
-            self.take_over(list, received);
+            self.take_over(list, session.listing.take(), received);
             session.live = Some(Instant::now());
         }
         self.hub.apply(items, received);
     }
 
-    fn take_over(&mut self, list: View<K>, received: Timestamp) {
+    fn take_over(&mut self, list: View<K>, listing: Option<Listing>, received: Timestamp) {
         let objects = list.len();
+        if let Some(listing) = listing {
+            listing.complete(objects as u64);
+        }
         self.hub.replace(list, received, Instant::now());
         tracing::debug!(stream = self.spec.name, objects, "list taken over");
         self.log_recovery();
@@ -277,6 +291,7 @@ impl<K: Kind> Engine<K> {
 
     fn advance(&mut self, version: ResourceVersion) {
         self.stuck = 0;
+        self.reflector.seen(&version.to_string());
         self.hub.lock().record.resource_version = Some(version.clone());
         self.resume = Some(version);
     }

@@ -59,7 +59,7 @@ pub enum TransportError {
 pub enum WatchError {
     /// The client cannot be built from its configuration.
     #[error("Kubernetes client cannot be built: {0}")]
-    Client(#[source] Box<kube::Error>),
+    Client(#[source] Box<kube_client_metrics::Error>),
 }
 
 impl DecodeError {

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use kube_client_metrics::Hooks;
+use kube_client_metrics::reflector::Reflector;
 use tokio::time::Instant;
 
 use crate::kind::{Decoder, Kind};
@@ -24,16 +26,23 @@ pub struct Server {
 pub(crate) struct Shared {
     transport: Box<dyn Transport>,
     interner: Interner,
+    hooks: Hooks,
     refused_streaming_lists: Mutex<Option<Instant>>,
 }
 
 impl Server {
     /// The server that a transport reaches.
     pub fn new(transport: impl Transport) -> Self {
+        Self::measured(transport, Hooks::default())
+    }
+
+    /// The same, with the lists and watches of its streams told to `hooks`, by the names of the streams.
+    pub fn measured(transport: impl Transport, hooks: Hooks) -> Self {
         Self {
             shared: Arc::new(Shared {
                 transport: Box::new(transport),
                 interner: Interner::new(),
+                hooks,
                 refused_streaming_lists: Mutex::new(None),
             }),
         }
@@ -55,6 +64,10 @@ impl Server {
 impl Shared {
     pub(crate) fn transport(&self) -> &dyn Transport {
         &*self.transport
+    }
+
+    pub(crate) fn reflector(&self, name: &str) -> Reflector {
+        Reflector::new(name, &self.hooks)
     }
 
     pub(crate) fn streams_lists(&self) -> bool {

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING};
 use http::{HeaderValue, Request, Response};
 use http_body::{Body, Frame};
+use kube_client_metrics::Hooks;
 
 use crate::error::{TransportError, WatchError};
 
@@ -40,11 +41,16 @@ impl KubeTransport {
     /// A client for this configuration, without what would get in the way of a watch: kube's own retries, which wait
     /// for minutes where the engine wants to know, and its read timeout, which ends watches that have nothing to say.
     /// Must be called on a runtime.
-    pub fn new(mut config: kube::Config) -> Result<Self, WatchError> {
+    pub fn new(config: kube::Config) -> Result<Self, WatchError> {
+        Self::measured(config, &Hooks::default())
+    }
+
+    /// The same, with its requests told to `hooks`.
+    pub fn measured(mut config: kube::Config, hooks: &Hooks) -> Result<Self, WatchError> {
         config.default_retry = false;
         config.read_timeout = None;
-        let client =
-            kube::Client::try_from(config).map_err(|error| WatchError::Client(error.into()))?;
+        let client = kube_client_metrics::client(config, hooks.clone())
+            .map_err(|error| WatchError::Client(error.into()))?;
         Ok(Self { client })
     }
 

@@ -30,6 +30,7 @@ impl<K: Kind> Engine<K> {
     /// Lists in pages and takes the list over; gives its version.
     pub(super) async fn list_pages(&mut self) -> Result<ResourceVersion, Ended> {
         let mut size = self.spec.options.page_size;
+        let listing = self.reflector.list();
         let mut beginnings = 1;
         let mut list = View::default();
         let mut next = String::new();
@@ -57,7 +58,7 @@ impl<K: Kind> Engine<K> {
             next = page.next;
             if next.is_empty() {
                 let received = (self.spec.options.clock)();
-                self.take_over(list, received);
+                self.take_over(list, Some(listing), received);
                 return Ok(page.resource_version);
             }
         }

@@ -1,0 +1,63 @@
+//! Where the buckets of histograms end: client-go's where it has the family.
+
+/// Seconds of requests.
+pub(crate) const LATENCY: [f64; 12] = [
+    0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
+];
+
+/// Seconds of names: as of requests, without the last.
+pub(crate) const RESOLVER: [f64; 11] =
+    [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0];
+
+/// 64 bytes to 16 MiB.
+pub(crate) const SIZE: [f64; 11] = [
+    64.0,
+    256.0,
+    512.0,
+    1024.0,
+    4096.0,
+    16_384.0,
+    65_536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+    16_777_216.0,
+];
+
+/// Ten minutes to four years.
+pub(crate) const CERTIFICATE_AGE: [f64; 11] = [
+    600.0,
+    1800.0,
+    3600.0,
+    14_400.0,
+    86_400.0,
+    604_800.0,
+    2_592_000.0,
+    7_776_000.0,
+    15_552_000.0,
+    31_104_000.0,
+    124_416_000.0,
+];
+
+/// A second to a day; API servers end watches after five to ten minutes, or as asked.
+pub(crate) const STREAM: [f64; 11] = [
+    1.0, 5.0, 15.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14_400.0, 86_400.0,
+];
+
+/// Ten nanoseconds to ten seconds.
+pub(crate) fn queue() -> Vec<f64> {
+    decades(10e-9, 10)
+}
+
+/// One object to a hundred thousand.
+pub(crate) fn items() -> Vec<f64> {
+    decades(1.0, 6)
+}
+
+/// Each ten times the one before, multiplied step by step as Go does: a power would differ in the last digit, and so would
+/// the label.
+fn decades(first: f64, count: usize) -> Vec<f64> {
+    std::iter::successors(Some(first), |bound| Some(bound * 10.0))
+        .take(count)
+        .collect()
+}

@@ -1,0 +1,164 @@
+//! From a configuration to a client that is measured.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use http::{Request, Response, Uri};
+use kube::client::retry::RetryPolicy;
+use kube::client::{Body, ClientBuilder, DynBody};
+use kube::{Client, Config};
+use tower::retry::Policy;
+use tower::{BoxError, Service};
+
+use crate::credentials;
+use crate::{Classifier, Error, Hooks, MeasuredBody, MetricsLayer};
+
+/// A client as [`Client::try_from`] makes it, that tells these hooks what it does.
+///
+/// It takes the configuration because nothing else knows the server's host. Requests are tried again as kube does, or
+/// not at all if `config.default_retry` is off; either way each attempt is counted.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let registry = kube_client_metrics::Registry::new();
+/// let client = kube_client_metrics::client(kube::Config::infer().await?, &registry)?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn client(config: Config, hooks: impl Into<Hooks>) -> Result<Client, Error> {
+    let hooks = hooks.into();
+    let client = builder(config, &hooks)?.build();
+    if let Some(expiry) = *client.valid_until() {
+        hooks.client_cert_expiry.set(Some(expiry.into()));
+    }
+    Ok(client)
+}
+
+/// What [`client`] builds, for who puts layers of their own around it.
+#[expect(
+    clippy::type_complexity,
+    reason = "an opaque type cannot be given a name"
+)]
+pub fn builder(
+    mut config: Config,
+    hooks: &Hooks,
+) -> Result<
+    ClientBuilder<
+        impl Service<
+            Request<Body>,
+            Response = Response<MeasuredBody<Box<DynBody>>>,
+            Error = BoxError,
+            Future: Send,
+        > + Send
+        + use<>,
+    >,
+    Error,
+> {
+    let host = host_of(&config.cluster_url)?;
+    let layer = MetricsLayer::new(hooks.clone(), Classifier::new(host.as_str()));
+    let retry = Retry(config.default_retry.then(RetryPolicy::server_retry));
+    // Inside, no layer could tell an attempt from another.
+    config.default_retry = false;
+    let has_plugin = config.auth_info.exec.is_some();
+    let stack = ClientBuilder::try_from(config);
+    credentials::tell_built(has_plugin, &stack, hooks);
+    let stack = stack.map_err(|source| Error::Client {
+        host,
+        source: Box::new(source),
+    })?;
+    Ok(stack
+        .with_layer(&tower::layer::layer_fn(Shared::new))
+        .with_layer(&layer.with_retry(retry)))
+}
+
+/// kube's policy, or none.
+#[derive(Clone)]
+struct Retry(Option<RetryPolicy>);
+
+/// kube's stack, for the attempts of all requests.
+///
+/// A service that is called again needs a handle of its own on what it calls, and kube's boxed stack cannot be cloned.
+/// `tower::buffer` would do with a task and a message for each request. A lock does here, because no service of kube's
+/// stack ever makes a caller wait in `poll_ready`, so no caller's waker is lost to another's.
+struct Shared<S>(Arc<Mutex<S>>);
+
+impl<S> Shared<S> {
+    fn new(inner: S) -> Self {
+        Self(Arc::new(Mutex::new(inner)))
+    }
+}
+
+impl<S> Clone for Shared<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S: Service<Q>, Q> Service<Q> for Shared<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Q) -> S::Future {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.call(request)
+    }
+}
+
+impl<R> Policy<Request<Body>, Response<R>, BoxError> for Retry {
+    type Future = <RetryPolicy as Policy<Request<Body>, Response<R>, BoxError>>::Future;
+
+    fn retry(
+        &mut self,
+        request: &mut Request<Body>,
+        result: &mut Result<Response<R>, BoxError>,
+    ) -> Option<Self::Future> {
+        self.0.as_mut()?.retry(request, result)
+    }
+
+    fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
+        let policy = self.0.as_mut()?;
+        <RetryPolicy as Policy<Request<Body>, Response<R>, BoxError>>::clone_request(
+            policy, request,
+        )
+    }
+}
+
+/// The host as client-go labels it: with the port if the URL has one, and never with a password.
+fn host_of(url: &Uri) -> Result<String, Error> {
+    let authority = url
+        .authority()
+        .ok_or_else(|| Error::NoHost { url: url.clone() })?;
+    let text = authority.as_str();
+    Ok(text
+        .rsplit_once('@')
+        .map_or(text, |(_, host)| host)
+        .to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_keeps_its_port_and_loses_its_password() {
+        for (url, host) in [
+            ("https://10.0.0.1:6443/k8s/clusters/c-1", "10.0.0.1:6443"),
+            ("https://cluster.example", "cluster.example"),
+            ("https://user:secret@[::1]:6443", "[::1]:6443"),
+        ] {
+            assert_eq!(host_of(&url.parse().unwrap()).unwrap(), host);
+        }
+    }
+
+    #[test]
+    fn a_url_without_a_host_is_named() {
+        let error = host_of(&"/only/a/path".parse().unwrap()).unwrap_err();
+        assert_eq!(error.to_string(), "cluster_url /only/a/path has no host");
+    }
+}

@@ -1,0 +1,226 @@
+//! Exec plugins and the client certificates that they give.
+//!
+//! kube runs exec plugins inside: while a client is built, once for each part of it that needs credentials, and again when a
+//! token has expired. What can be seen from outside is told: [`client`](crate::client()) tells how the building went, as one
+//! call, and when the certificate expires ([`kube::Client::valid_until`]). Renewals of tokens that succeed cannot be seen; one that
+//! fails is the error of the request that needed it, and [`call_of`] says which call it was.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use kube::client::AuthError;
+
+use crate::hooks::{ExecCallStatus, Hooks};
+
+/// What is told of a call that did not come to an exit code, as in client-go.
+const FAILED: i32 = 1;
+
+/// The client certificates of a process: which expires first, and how old each was when it was replaced.
+///
+/// Clones share them. client-go keeps the same list of all its exec plugins.
+#[derive(Clone)]
+pub struct Certificates {
+    shared: Arc<Shared>,
+}
+
+/// One certificate and those that replace it. Dropped, it is no longer looked at.
+pub struct Certificate {
+    shared: Arc<Shared>,
+    id: u64,
+}
+
+struct Shared {
+    hooks: Hooks,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    next: u64,
+    validity: HashMap<u64, Validity>,
+}
+
+#[derive(Clone, Copy)]
+struct Validity {
+    from: SystemTime,
+    until: SystemTime,
+}
+
+impl Certificates {
+    /// None yet.
+    pub fn new(hooks: &Hooks) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                hooks: hooks.clone(),
+                known: Mutex::default(),
+            }),
+        }
+    }
+
+    /// A certificate of this validity is in use.
+    #[must_use = "a certificate that is dropped is no longer looked at"]
+    pub fn add(&self, not_before: SystemTime, not_after: SystemTime) -> Certificate {
+        let id = self.shared.change(|known| {
+            let id = known.next;
+            known.next += 1;
+            let validity = Validity {
+                from: not_before,
+                until: not_after,
+            };
+            known.validity.insert(id, validity);
+            id
+        });
+        Certificate {
+            shared: Arc::clone(&self.shared),
+            id,
+        }
+    }
+}
+
+impl Certificate {
+    /// One of this validity takes its place, now.
+    pub fn replace(&self, not_before: SystemTime, not_after: SystemTime, now: SystemTime) {
+        let validity = Validity {
+            from: not_before,
+            until: not_after,
+        };
+        let before = self
+            .shared
+            .change(|known| known.validity.insert(self.id, validity));
+        if let Some(before) = before {
+            // A clock that was set back makes no age.
+            let age = now.duration_since(before.from).unwrap_or_default();
+            self.shared.hooks.client_cert_rotation_age.observe(age);
+        }
+    }
+}
+
+impl Drop for Certificate {
+    fn drop(&mut self) {
+        self.shared.change(|known| known.validity.remove(&self.id));
+    }
+}
+
+impl Shared {
+    /// Changes what is known, and tells which certificate now expires first.
+    fn change<T>(&self, change: impl FnOnce(&mut Known) -> T) -> T {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = change(&mut known);
+        let first = known.validity.values().map(|validity| validity.until).min();
+        // Under the lock: what is told last must be what is so.
+        self.hooks.client_cert_expiry.set(first);
+        changed
+    }
+}
+
+/// Which call of an exec plugin an error comes from, if it comes from one: its exit code and what happened.
+///
+/// Takes the error of a client's request, or of its building, with all its causes.
+pub fn call_of(error: &(dyn Error + 'static)) -> Option<(i32, ExecCallStatus)> {
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    match causes.find_map(auth_error)? {
+        AuthError::AuthExecRun { out, .. } => Some((
+            out.status.code().unwrap_or(FAILED),
+            ExecCallStatus::PluginExecutionError,
+        )),
+        // For client-go, what cannot be started is not there.
+        AuthError::AuthExecStart(_) => Some((FAILED, ExecCallStatus::PluginNotFoundError)),
+        AuthError::AuthExecParse(_)
+        | AuthError::AuthExecSerialize(_)
+        | AuthError::ExecPluginFailed
+        | AuthError::ExecMissingClusterInfo
+        | AuthError::MissingCommand => Some((FAILED, ExecCallStatus::ClientInternalError)),
+        _ => None,
+    }
+}
+
+fn auth_error<'e>(cause: &'e (dyn Error + 'static)) -> Option<&'e AuthError> {
+    if let Some(kube::Error::Auth(error)) = cause.downcast_ref() {
+        return Some(error);
+    }
+    cause.downcast_ref()
+}
+
+/// Tells how the building of a client with an exec plugin went.
+pub(crate) fn tell_built<T>(has_plugin: bool, result: &Result<T, kube::Error>, hooks: &Hooks) {
+    if !has_plugin {
+        return;
+    }
+    match result {
+        Ok(_) => hooks
+            .exec_plugin_calls
+            .increment(0, ExecCallStatus::NoError),
+        Err(error) => {
+            if let Some((code, status)) = call_of(error) {
+                hooks.exec_plugin_calls.increment(code, status);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificate")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::time::Duration;
+
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    #[test]
+    fn the_certificate_that_expires_first_counts_and_a_replaced_one_has_an_age() {
+        let told = Arc::new(Mutex::new((None, Vec::new())));
+        let (expiry, ages) = (Arc::clone(&told), Arc::clone(&told));
+        let hooks = Hooks::default()
+            .with_client_cert_expiry(move |at: Option<SystemTime>| expiry.lock().unwrap().0 = at)
+            .with_client_cert_rotation_age(move |age| ages.lock().unwrap().1.push(age));
+        let certificates = Certificates::new(&hooks);
+        let start = SystemTime::UNIX_EPOCH;
+        let first = certificates.add(start, start + 2 * HOUR);
+        let second = certificates.add(start, start + HOUR);
+        assert_eq!(told.lock().unwrap().0, Some(start + HOUR));
+        second.replace(start + HOUR, start + 9 * HOUR, start + HOUR);
+        assert_eq!(told.lock().unwrap().0, Some(start + 2 * HOUR));
+        // The clock was set back.
+        second.replace(start + HOUR, start + 9 * HOUR, start);
+        assert_eq!(told.lock().unwrap().1, [HOUR, Duration::ZERO]);
+        drop(first);
+        assert_eq!(told.lock().unwrap().0, Some(start + 9 * HOUR));
+        drop(second);
+        assert_eq!(told.lock().unwrap().0, None);
+    }
+
+    #[test]
+    fn errors_say_which_call_they_come_from() {
+        let call = |error: AuthError| call_of(&kube::Error::Auth(error));
+        for kind in [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied] {
+            assert_eq!(
+                call(AuthError::AuthExecStart(kind.into())),
+                Some((1, ExecCallStatus::PluginNotFoundError))
+            );
+        }
+        assert_eq!(
+            call_of(&AuthError::ExecPluginFailed),
+            Some((1, ExecCallStatus::ClientInternalError))
+        );
+        assert_eq!(call(AuthError::UnrefreshableTokenResponse), None);
+        assert_eq!(call_of(&io::Error::other("else")), None);
+    }
+}

@@ -1,0 +1,224 @@
+//! What is asked for, interned: a request after the first for an endpoint allocates nothing.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use hashbrown::{Equivalent, HashMap};
+
+use crate::request_info::{KnownPath, LegacyVerb, PathForm, ResourcePath, Target};
+
+/// A resource or another path of the API server, with its URL template.
+///
+/// All texts come from a bounded set, and none is a name, a namespace or a raw path: what does not look like a group, a
+/// version or a resource, and what comes after the bound was reached, is `other`.
+#[derive(Debug)]
+pub struct Endpoint {
+    pub(crate) group: Arc<str>,
+    pub(crate) version: Arc<str>,
+    pub(crate) resource: Arc<str>,
+    pub(crate) subresource: Arc<str>,
+    template: Box<str>,
+    /// Of all texts but the template.
+    resource_hash: u64,
+}
+
+/// The endpoints that were seen, up to a limit.
+#[derive(Debug)]
+pub(crate) struct Endpoints {
+    limit: usize,
+    /// In the order of [`KnownPath::ALL`].
+    paths: Vec<Arc<Endpoint>>,
+    other: Arc<Endpoint>,
+    seen: RwLock<HashMap<Key, Arc<Endpoint>>>,
+}
+
+/// A [`ResourcePath`] that owns its texts.
+#[derive(Debug, PartialEq, Eq)]
+struct Key {
+    endpoint: Arc<Endpoint>,
+    form: PathForm,
+}
+
+impl Endpoint {
+    /// The API group; empty for the core group and for what is no resource.
+    pub fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// The version; empty for what is no resource.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The resource in plural; empty for what is no resource.
+    pub fn resource(&self) -> &str {
+        &self.resource
+    }
+
+    /// The subresource, or empty.
+    pub fn subresource(&self) -> &str {
+        &self.subresource
+    }
+
+    /// The path with `{namespace}` and `{name}` in place of names, and without the query.
+    ///
+    /// client-go's `finalURLTemplate` goes by the number of parts and so takes the name of a node for a namespace
+    /// (`/api/v1/nodes/{namespace}/proxy`), and leaves what follows `proxy` as it is. This one knows better.
+    pub fn template(&self) -> &str {
+        &self.template
+    }
+
+    pub(crate) fn resource_hash(&self) -> u64 {
+        self.resource_hash
+    }
+
+    /// Whether the two differ in their template at most.
+    pub(crate) fn same_resource(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+            || (self.resource_hash == other.resource_hash
+                && self.resource == other.resource
+                && self.subresource == other.subresource
+                && self.group == other.group
+                && self.version == other.version)
+    }
+
+    fn new(texts: [&str; 4], template: &str) -> Self {
+        let [group, version, resource, subresource] = texts;
+        // Not seeded: endpoints of two clients that count in one place are equal if their texts are.
+        let mut hasher = DefaultHasher::new();
+        texts.hash(&mut hasher);
+        Self {
+            group: group.into(),
+            version: version.into(),
+            resource: resource.into(),
+            subresource: subresource.into(),
+            template: template.into(),
+            resource_hash: hasher.finish(),
+        }
+    }
+}
+
+impl PartialEq for Endpoint {
+    fn eq(&self, other: &Self) -> bool {
+        self.same_resource(other) && self.template == other.template
+    }
+}
+
+impl Eq for Endpoint {}
+
+impl Hash for Endpoint {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.resource_hash);
+    }
+}
+
+impl Endpoints {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            paths: KnownPath::ALL
+                .into_iter()
+                .map(|path| Arc::new(Endpoint::new([""; 4], path.template())))
+                .collect(),
+            other: Arc::new(Endpoint::new(
+                ["other", "other", "other", ""],
+                KnownPath::Prefix.template(),
+            )),
+            seen: RwLock::new(HashMap::new()),
+        }
+    }
+
+    /// The endpoint of a target. Allocates only when it is new.
+    pub(crate) fn get(&self, target: &Target<'_>) -> Arc<Endpoint> {
+        match target {
+            Target::Resource(path) => self.get_resource(path),
+            Target::Path(path) => Arc::clone(self.paths.get(*path as usize).unwrap_or(&self.other)),
+            Target::Malformed => Arc::clone(&self.other),
+        }
+    }
+
+    fn get_resource(&self, path: &ResourcePath<'_>) -> Arc<Endpoint> {
+        {
+            let seen = self.seen.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(endpoint) = seen.get(path) {
+                return Arc::clone(endpoint);
+            }
+            if seen.len() >= self.limit {
+                return Arc::clone(&self.other);
+            }
+        }
+        let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
+        // Another may have been faster.
+        if let Some(endpoint) = seen.get(path) {
+            return Arc::clone(endpoint);
+        }
+        if seen.len() >= self.limit {
+            return Arc::clone(&self.other);
+        }
+        let endpoint = Arc::new(Endpoint::new(
+            [path.group, path.version, path.resource, path.subresource],
+            &template(path),
+        ));
+        let key = Key {
+            endpoint: Arc::clone(&endpoint),
+            form: path.form,
+        };
+        seen.insert(key, Arc::clone(&endpoint));
+        endpoint
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Endpoint {
+            group,
+            version,
+            resource,
+            subresource,
+            ..
+        } = &*self.endpoint;
+        ResourcePath {
+            group,
+            version,
+            resource,
+            subresource,
+            form: self.form,
+        }
+        .hash(state);
+    }
+}
+
+impl Equivalent<Key> for ResourcePath<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        self.form == key.form
+            && *self.resource == *key.endpoint.resource
+            && *self.subresource == *key.endpoint.subresource
+            && *self.group == *key.endpoint.group
+            && *self.version == *key.endpoint.version
+    }
+}
+
+fn template(path: &ResourcePath<'_>) -> String {
+    let mut template = match path.group {
+        "" => format!("/api/{}", path.version),
+        group => format!("/apis/{group}/{}", path.version),
+    };
+    template.push_str(match path.form.prefix {
+        Some(LegacyVerb::Watch) => "/watch",
+        Some(LegacyVerb::Proxy) => "/proxy",
+        None => "",
+    });
+    if path.form.namespaced {
+        template.push_str("/namespaces/{namespace}");
+    }
+    template.push('/');
+    template.push_str(path.resource);
+    if path.form.named {
+        template.push_str("/{name}");
+    }
+    if !path.subresource.is_empty() {
+        template.push('/');
+        template.push_str(path.subresource);
+    }
+    template
+}

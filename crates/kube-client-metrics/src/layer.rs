@@ -1,0 +1,158 @@
+//! The layers: one that measures, and one that measures and tries again.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use tower::{Layer, Service};
+
+use crate::body::MeasuredBody;
+use crate::recording::{Meter, Recording};
+use crate::{Classifier, Code, Hooks};
+
+mod retry;
+
+pub use retry::{MeasuredRetry, RetryFuture, RetryMetricsLayer};
+
+/// Measures the requests that pass, for who builds a client's stack by hand.
+///
+/// Its place is outside of kube's `base_uri_layer`, where paths are still those of the API, and of the decompression.
+/// Each request that passes is one request of one attempt: what is tried again further inside looks like one long
+/// attempt. To tell attempts apart, let this layer [try again](Self::with_retry) instead.
+///
+/// ```
+/// # fn example(config: kube::Config) -> Result<(), Box<dyn std::error::Error>> {
+/// use kube::client::ClientBuilder;
+/// use kube_client_metrics::{Classifier, MetricsLayer, Registry};
+///
+/// let registry = Registry::new();
+/// let layer = MetricsLayer::new(&registry, Classifier::new("cluster.example:6443"));
+/// let client = ClientBuilder::try_from(config)?.with_layer(&layer).build();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct MetricsLayer {
+    meter: Arc<Meter>,
+}
+
+/// The service of a [`MetricsLayer`].
+#[derive(Clone, Debug)]
+pub struct Measured<S> {
+    inner: S,
+    meter: Arc<Meter>,
+}
+
+pin_project! {
+    /// The answer of a [`Measured`] service. To drop it early is to cancel the request.
+    #[derive(Debug)]
+    pub struct MeasuredFuture<F> {
+        #[pin]
+        inner: F,
+        // Taken when the answer goes out.
+        recording: Option<Recording>,
+    }
+}
+
+impl MetricsLayer {
+    /// Tells these hooks about requests to the classifier's host.
+    pub fn new(hooks: impl Into<Hooks>, classifier: Classifier) -> Self {
+        Self {
+            meter: Arc::new(Meter {
+                hooks: hooks.into(),
+                classifier,
+            }),
+        }
+    }
+
+    /// The same, and it tries again as the policy says, so that attempts and requests are told apart.
+    ///
+    /// The service that it goes around should not try again itself; for kube's own stack that is
+    /// `config.default_retry = false`.
+    pub fn with_retry<P>(self, policy: P) -> RetryMetricsLayer<P> {
+        RetryMetricsLayer::new(self.meter, policy)
+    }
+}
+
+impl<S> Layer<S> for MetricsLayer {
+    type Service = Measured<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Measured {
+            inner,
+            meter: Arc::clone(&self.meter),
+        }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for Measured<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    B: Body,
+    R: Body<Data = Bytes>,
+{
+    type Response = Response<MeasuredBody<R>>;
+    type Error = S::Error;
+    type Future = MeasuredFuture<S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let mut recording = Recording::begin(&self.meter, &request);
+        recording.sent(request.body().size_hint().exact());
+        MeasuredFuture {
+            inner: self.inner.call(request),
+            recording: Some(recording),
+        }
+    }
+}
+
+impl<F, R, E> Future for MeasuredFuture<F>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    R: Body<Data = Bytes>,
+{
+    type Output = Result<Response<MeasuredBody<R>>, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let result = ready!(this.inner.poll(context));
+        let mut recording = this
+            .recording
+            .take()
+            .expect("a future is not polled after it was ready");
+        recording.answered(code_of(&result));
+        Poll::Ready(deliver(result, recording))
+    }
+}
+
+fn code_of<R, E>(result: &Result<Response<R>, E>) -> Code {
+    result
+        .as_ref()
+        .map_or(Code::Error, |response| Code::Status(response.status()))
+}
+
+/// Hands an answer out with its recording in the body. All else of it stays as it is, extensions above all: an upgraded
+/// connection is taken from there.
+fn deliver<R: Body, E>(
+    result: Result<Response<R>, E>,
+    mut recording: Recording,
+) -> Result<Response<MeasuredBody<R>>, E> {
+    match result {
+        Ok(response) => {
+            recording.head(response.status());
+            Ok(response.map(|body| MeasuredBody::new(body, recording)))
+        }
+        Err(error) => {
+            recording.failed();
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Connections, exec plugins and client certificates.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, ObservableGauge};
+
+use super::{OpenTelemetry, counter, gauge, seconds};
+use crate::bounds;
+use crate::hooks::{
+    CaReload, ClientCertExpiry, ClientCertRotationAge, ConnectLatency, ConnectOutcome,
+    ExecCallStatus, ExecPluginCalls, ExecPluginPolicyCalls, PolicyVerdict, ResolverLatency,
+    TransportCaReloads, TransportCacheEntries, TransportCacheGc, TransportCacheGcCalls,
+    TransportCertRotationGcCalls, TransportCreate, TransportCreateCalls,
+};
+
+#[derive(Debug)]
+pub(super) struct Transport {
+    resolver: Histogram<f64>,
+    connect: Histogram<f64>,
+    cache_entries: Gauge<u64>,
+    create_calls: Counter<u64>,
+    ca_reloads: Counter<u64>,
+    cert_rotation_gc_calls: Counter<u64>,
+    cache_gc_calls: Counter<u64>,
+    exec_calls: Counter<u64>,
+    exec_policy_calls: Counter<u64>,
+    rotation_age: Histogram<f64>,
+    expiry: Arc<Mutex<Option<SystemTime>>>,
+    /// Kept so that it goes on being asked.
+    _ttl: ObservableGauge<f64>,
+}
+
+impl Transport {
+    pub(super) fn new(meter: &Meter) -> Self {
+        let expiry: Arc<Mutex<Option<SystemTime>>> = Arc::default();
+        let asked = Arc::clone(&expiry);
+        let ttl = meter.f64_observable_gauge("rest_client_exec_plugin_ttl");
+        Self {
+            resolver: seconds(
+                meter,
+                "rest_client_dns_resolution_duration",
+                &bounds::RESOLVER,
+            ),
+            connect: seconds(meter, "kube_client_connect_duration", &bounds::LATENCY),
+            cache_entries: gauge(meter, "rest_client_transport_cache_entries"),
+            create_calls: counter(meter, "rest_client_transport_create_calls"),
+            ca_reloads: counter(meter, "rest_client_transport_ca_reload"),
+            cert_rotation_gc_calls: counter(meter, "rest_client_transport_cert_rotation_gc_calls"),
+            cache_gc_calls: counter(meter, "rest_client_transport_cache_gc_calls"),
+            exec_calls: counter(meter, "rest_client_exec_plugin_call"),
+            exec_policy_calls: counter(meter, "kube_client_exec_plugin_policy_calls"),
+            // client-go's name has no unit, so the instrument has none either.
+            rotation_age: meter
+                .f64_histogram("rest_client_exec_plugin_certificate_rotation_age")
+                .with_boundaries(bounds::CERTIFICATE_AGE.to_vec())
+                .build(),
+            expiry,
+            _ttl: ttl
+                .with_unit("s")
+                .with_callback(move |observer| {
+                    let expiry = *asked.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let Some(at) = expiry {
+                        observer.observe(seconds_until(at, SystemTime::now()), &[]);
+                    }
+                })
+                .build(),
+        }
+    }
+}
+
+impl OpenTelemetry {
+    fn transport(&self) -> &Transport {
+        &self.instruments.transport
+    }
+}
+
+impl ResolverLatency for OpenTelemetry {
+    fn observe(&self, host: &str, latency: Duration) {
+        let host = KeyValue::new("host", host.to_owned());
+        let instrument = &self.transport().resolver;
+        instrument.record(latency.as_secs_f64(), &[host]);
+    }
+}
+
+impl ConnectLatency for OpenTelemetry {
+    fn observe(&self, host: &str, outcome: ConnectOutcome, latency: Duration) {
+        let host = KeyValue::new("host", host.to_owned());
+        let outcome = KeyValue::new("outcome", outcome.as_str());
+        let instrument = &self.transport().connect;
+        instrument.record(latency.as_secs_f64(), &[host, outcome]);
+    }
+}
+
+impl TransportCacheEntries for OpenTelemetry {
+    fn observe(&self, entries: u64) {
+        self.transport().cache_entries.record(entries, &[]);
+    }
+}
+
+impl TransportCreateCalls for OpenTelemetry {
+    fn increment(&self, result: TransportCreate) {
+        let result = KeyValue::new("result", result.as_str());
+        self.transport().create_calls.add(1, &[result]);
+    }
+}
+
+impl TransportCaReloads for OpenTelemetry {
+    fn increment(&self, reload: CaReload) {
+        let result = KeyValue::new("result", reload.result());
+        let reason = KeyValue::new("reason", reload.reason());
+        self.transport().ca_reloads.add(1, &[result, reason]);
+    }
+}
+
+impl TransportCertRotationGcCalls for OpenTelemetry {
+    fn increment(&self) {
+        self.transport().cert_rotation_gc_calls.add(1, &[]);
+    }
+}
+
+impl TransportCacheGcCalls for OpenTelemetry {
+    fn increment(&self, result: TransportCacheGc) {
+        let result = KeyValue::new("result", result.as_str());
+        self.transport().cache_gc_calls.add(1, &[result]);
+    }
+}
+
+impl ExecPluginCalls for OpenTelemetry {
+    fn increment(&self, exit_code: i32, status: ExecCallStatus) {
+        let code = KeyValue::new("code", exit_code.to_string());
+        let status = KeyValue::new("call_status", status.as_str());
+        self.transport().exec_calls.add(1, &[code, status]);
+    }
+}
+
+impl ExecPluginPolicyCalls for OpenTelemetry {
+    fn increment(&self, verdict: PolicyVerdict) {
+        let verdict = KeyValue::new("verdict", verdict.as_str());
+        self.transport().exec_policy_calls.add(1, &[verdict]);
+    }
+}
+
+impl ClientCertExpiry for OpenTelemetry {
+    fn set(&self, expiry: Option<SystemTime>) {
+        let known = &self.transport().expiry;
+        *known.lock().unwrap_or_else(PoisonError::into_inner) = expiry;
+    }
+}
+
+impl ClientCertRotationAge for OpenTelemetry {
+    fn observe(&self, age: Duration) {
+        self.transport().rotation_age.record(age.as_secs_f64(), &[]);
+    }
+}
+
+fn seconds_until(at: SystemTime, now: SystemTime) -> f64 {
+    match at.duration_since(now) {
+        Ok(left) => left.as_secs_f64(),
+        Err(past) => -past.duration().as_secs_f64(),
+    }
+}

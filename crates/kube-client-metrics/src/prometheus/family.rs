@@ -1,0 +1,105 @@
+//! A family of series that are found without an allocation.
+//!
+//! `prometheus-client` has families too. These differ in what the path of a request needs: a series is found by
+//! borrowed label values, with a fast hash, and a family is shared without being registered first.
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::{PoisonError, RwLock};
+
+use hashbrown::{Equivalent, HashMap};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::TypedMetric;
+
+/// What a family is called, and its labels in the order of their values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Descriptor {
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) labels: &'static [&'static str],
+}
+
+/// The label values of one series.
+pub(crate) trait Labels: Eq + Hash + fmt::Debug + Send + Sync + 'static {
+    /// The values, in the order of the family's labels.
+    fn values(&self) -> Vec<&str>;
+}
+
+/// The series of one name.
+pub(crate) struct Family<K, M> {
+    descriptor: Descriptor,
+    series: RwLock<HashMap<K, M>>,
+    make: fn() -> M,
+}
+
+impl<K: Labels, M> Family<K, M> {
+    pub(crate) fn new(descriptor: Descriptor, make: fn() -> M) -> Self {
+        Self {
+            descriptor,
+            series: RwLock::new(HashMap::new()),
+            make,
+        }
+    }
+
+    /// Does something with the series of these labels, which is made if there is none yet.
+    pub(crate) fn with<'k, Q>(&self, labels: &'k Q, use_it: impl FnOnce(&M))
+    where
+        Q: Hash + Equivalent<K>,
+        K: From<&'k Q>,
+    {
+        {
+            let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(metric) = series.get(labels) {
+                return use_it(metric);
+            }
+        }
+        let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        use_it(series.entry(labels.into()).or_insert_with(self.make));
+    }
+}
+
+impl<K: Labels, M: Clone> Family<K, M> {
+    /// The series of these labels, for who keeps it.
+    pub(crate) fn get<'k, Q>(&self, labels: &'k Q) -> M
+    where
+        Q: Hash + Equivalent<K>,
+        K: From<&'k Q>,
+    {
+        let mut found = None;
+        self.with(labels, |metric| found = Some(metric.clone()));
+        found.expect("`with` calls exactly once")
+    }
+}
+
+impl<K: Labels, M: EncodeMetric + TypedMetric> Family<K, M> {
+    /// Writes all series in the order of their labels; nothing while there is none.
+    pub(crate) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
+        if series.is_empty() {
+            return Ok(());
+        }
+        let mut rows: Vec<(Vec<&str>, &M)> = series
+            .iter()
+            .map(|(labels, metric)| (labels.values(), metric))
+            .collect();
+        rows.sort_unstable_by(|(left, _), (right, _)| left.cmp(right));
+        let Descriptor { name, help, labels } = self.descriptor;
+        let mut encoder = encoder.encode_descriptor(name, &format!("{help}."), None, M::TYPE)?;
+        for (values, metric) in rows {
+            if labels.is_empty() {
+                return metric.encode(encoder);
+            }
+            let pairs: Vec<(&str, &str)> = labels.iter().copied().zip(values).collect();
+            metric.encode(encoder.encode_family(&pairs)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl<K, M> fmt::Debug for Family<K, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Family")
+            .field(&self.descriptor.name)
+            .finish()
+    }
+}

@@ -1,0 +1,239 @@
+//! Requests, attempts and streams.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+use std::time::Duration;
+
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+
+use super::Registry;
+use super::buckets;
+use super::family::{Descriptor, Family, Labels};
+use super::labels::{ByCode, ByEnd, ByHost, ByOutcome, ByResource, ByStream, Resource};
+use crate::hooks::{
+    RateLimiterLatency, RequestEnd, RequestLatency, RequestReport, RequestResult, RequestRetry,
+    RequestSize, ResponseSize, StreamKind, StreamReport, Streams,
+};
+use crate::{Call, Code, Endpoint};
+
+type Resources<M> = Family<ByResource<Arc<Endpoint>>, M>;
+
+/// client-go's families, and ours by Kubernetes verb and resource.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    latency: Family<ByHost<Arc<str>>, Histogram>,
+    rate_limiter: Family<ByHost<Arc<str>>, Histogram>,
+    request_size: Family<ByHost<Arc<str>>, Histogram>,
+    response_size: Family<ByHost<Arc<str>>, Histogram>,
+    results: Family<ByCode<Arc<str>>, Counter>,
+    retries: Family<ByCode<Arc<str>>, Counter>,
+    ended: Family<ByOutcome<Arc<Endpoint>>, Counter>,
+    durations: Resources<Histogram>,
+    streams: Family<ByStream<Arc<Endpoint>>, Counter>,
+    streams_open: Family<ByStream<Arc<Endpoint>>, Gauge<i64, AtomicI64>>,
+    stream_events: Family<ByStream<Arc<Endpoint>>, Counter>,
+    stream_bytes: Family<ByStream<Arc<Endpoint>>, Counter>,
+    stream_durations: Family<ByEnd<Arc<Endpoint>>, Histogram>,
+}
+
+const BY_HOST: &[&str] = &["verb", "host"];
+const BY_RESOURCE: &[&str] = &["verb", "group", "version", "resource", "subresource"];
+const BY_STREAM: &[&str] = &["kind", "group", "version", "resource", "subresource"];
+
+const BY_END: &[&str] = &["kind", "group", "version", "resource", "subresource", "end"];
+const BY_OUTCOME: &[&str] = &[
+    "verb",
+    "group",
+    "version",
+    "resource",
+    "subresource",
+    "code",
+    "outcome",
+];
+
+impl Requests {
+    #[rustfmt::skip] // One family a line reads best.
+    pub(crate) fn new() -> Self {
+        Self {
+            latency: family("rest_client_request_duration_seconds",
+                "Request latency in seconds. Broken down by verb, and host", BY_HOST, buckets::latency),
+            rate_limiter: family("rest_client_rate_limiter_duration_seconds",
+                "Client side rate limiter latency in seconds. Broken down by verb, and host", BY_HOST, buckets::latency),
+            request_size: family("rest_client_request_size_bytes",
+                "Request size in bytes. Broken down by verb and host", BY_HOST, buckets::size),
+            response_size: family("rest_client_response_size_bytes",
+                "Response size in bytes. Broken down by verb and host", BY_HOST, buckets::size),
+            results: family("rest_client_requests",
+                "Number of HTTP requests, partitioned by status code, method, and host",
+                &["code", "method", "host"], Counter::default),
+            retries: family("rest_client_request_retries",
+                "Number of request retries, partitioned by status code, verb, and host",
+                &["code", "verb", "host"], Counter::default),
+            ended: family("kube_client_requests",
+                "Logical requests that ended, with the code of the last attempt", BY_OUTCOME, Counter::default),
+            durations: family("kube_client_request_duration_seconds",
+                "Logical requests from the call to the end of the body, all attempts included",
+                BY_RESOURCE, buckets::latency),
+            streams: family("kube_client_streams",
+                "Watches, followed logs and upgraded connections that were opened", BY_STREAM, Counter::default),
+            streams_open: family("kube_client_streams_open",
+                "Watches and followed logs that are open", BY_STREAM, Gauge::default),
+            stream_events: family("kube_client_stream_events",
+                "Events of watches and lines of followed logs that arrived", BY_STREAM, Counter::default),
+            stream_bytes: family("kube_client_stream_received_bytes",
+                "Bytes of watches and followed logs that arrived, decompressed", BY_STREAM, Counter::default),
+            stream_durations: family("kube_client_stream_duration_seconds",
+                "How long watches and followed logs lasted, by who ended them", BY_END, buckets::stream),
+        }
+    }
+
+    pub(crate) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        self.latency.encode(encoder)?;
+        self.rate_limiter.encode(encoder)?;
+        self.request_size.encode(encoder)?;
+        self.response_size.encode(encoder)?;
+        self.results.encode(encoder)?;
+        self.retries.encode(encoder)?;
+        self.ended.encode(encoder)?;
+        self.durations.encode(encoder)?;
+        self.streams.encode(encoder)?;
+        self.streams_open.encode(encoder)?;
+        self.stream_events.encode(encoder)?;
+        self.stream_bytes.encode(encoder)?;
+        self.stream_durations.encode(encoder)
+    }
+}
+
+impl RequestLatency for Registry {
+    fn observe(&self, call: &Call, latency: Duration) {
+        self.requests()
+            .latency
+            .with(&ByHost::of(call), |m| m.observe(latency.as_secs_f64()));
+    }
+}
+
+impl RateLimiterLatency for Registry {
+    fn observe(&self, call: &Call, waited: Duration) {
+        self.requests()
+            .rate_limiter
+            .with(&ByHost::of(call), |m| m.observe(waited.as_secs_f64()));
+    }
+}
+
+impl RequestSize for Registry {
+    fn observe(&self, call: &Call, bytes: u64) {
+        self.requests()
+            .request_size
+            .with(&ByHost::of(call), |m| m.observe(float(bytes)));
+    }
+}
+
+impl ResponseSize for Registry {
+    fn observe(&self, call: &Call, bytes: u64) {
+        self.requests()
+            .response_size
+            .with(&ByHost::of(call), |m| m.observe(float(bytes)));
+    }
+}
+
+impl RequestResult for Registry {
+    fn increment(&self, call: &Call, code: Code) {
+        self.requests().results.with(&ByCode::of(call, code), |m| {
+            m.inc();
+        });
+    }
+}
+
+impl RequestRetry for Registry {
+    fn increment(&self, call: &Call, code: Code) {
+        self.requests().retries.with(&ByCode::of(call, code), |m| {
+            m.inc();
+        });
+    }
+}
+
+impl RequestEnd for Registry {
+    fn observe(&self, call: &Call, report: &RequestReport) {
+        let labels = ByOutcome {
+            verb: call.verb,
+            resource: Resource::of(call),
+            code: report.code,
+            outcome: report.outcome,
+        };
+        self.requests().ended.with(&labels, |m| {
+            m.inc();
+        });
+        let labels = ByResource {
+            verb: call.verb,
+            resource: Resource::of(call),
+        };
+        self.requests()
+            .durations
+            .with(&labels, |m| m.observe(report.duration.as_secs_f64()));
+    }
+}
+
+impl Streams for Registry {
+    fn opened(&self, call: &Call, kind: StreamKind) {
+        let resource = Resource::of(call);
+        let labels = ByStream { kind, resource };
+        self.requests().streams.with(&labels, |m| {
+            m.inc();
+        });
+        if kind != StreamKind::Upgrade {
+            self.requests().streams_open.with(&labels, |m| {
+                m.inc();
+            });
+        }
+    }
+
+    fn received(&self, call: &Call, kind: StreamKind, events: u64, bytes: u64) {
+        let resource = Resource::of(call);
+        let labels = ByStream { kind, resource };
+        self.requests().stream_events.with(&labels, |m| {
+            m.inc_by(events);
+        });
+        self.requests().stream_bytes.with(&labels, |m| {
+            m.inc_by(bytes);
+        });
+    }
+
+    fn ended(&self, call: &Call, report: &StreamReport) {
+        let labels = ByStream {
+            kind: report.kind,
+            resource: Resource::of(call),
+        };
+        self.requests().streams_open.with(&labels, |m| {
+            m.dec();
+        });
+        let labels = ByEnd {
+            kind: report.kind,
+            resource: Resource::of(call),
+            end: report.end,
+        };
+        self.requests()
+            .stream_durations
+            .with(&labels, |m| m.observe(report.duration.as_secs_f64()));
+    }
+}
+
+fn family<K: Labels, M>(
+    name: &'static str,
+    help: &'static str,
+    labels: &'static [&'static str],
+    make: fn() -> M,
+) -> Family<K, M> {
+    Family::new(Descriptor { name, help, labels }, make)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a body of more than 2^53 bytes is counted a little wrong"
+)]
+fn float(bytes: u64) -> f64 {
+    bytes as f64
+}

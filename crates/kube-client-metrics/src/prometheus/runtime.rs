@@ -1,0 +1,261 @@
+//! Reflectors, work queues and leader election.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::time::Duration;
+
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+
+use super::Registry;
+use super::buckets;
+use super::family::{Descriptor, Family};
+use super::labels::Name;
+use crate::hooks::{
+    LeaderElection, ReflectorMetrics, ReflectorProvider, WorkqueueMetrics, WorkqueueProvider,
+};
+
+type Named<M> = Family<Name<Arc<str>>, M>;
+type Seconds = Gauge<f64, AtomicU64>;
+
+/// client-go's families of work queues and leader election; ours of reflectors, for which client-go has none today.
+#[derive(Debug)]
+pub(crate) struct Runtime {
+    queue_depth: Named<Gauge<i64, AtomicI64>>,
+    queue_adds: Named<Counter>,
+    queue_duration: Named<Histogram>,
+    queue_work_duration: Named<Histogram>,
+    queue_unfinished: Named<Seconds>,
+    queue_longest: Named<Seconds>,
+    queue_retries: Named<Counter>,
+    leader_status: Named<Gauge<i64, AtomicI64>>,
+    leader_slowpath: Named<Counter>,
+    lists: Named<Counter>,
+    list_duration: Named<Histogram>,
+    list_items: Named<Histogram>,
+    watches: Named<Counter>,
+    short_watches: Named<Counter>,
+    watch_duration: Named<Histogram>,
+    watch_items: Named<Histogram>,
+    resource_version: Named<Gauge<u64, AtomicU64>>,
+}
+
+/// The series of one queue, found once.
+#[derive(Debug)]
+struct Queue {
+    depth: Gauge<i64, AtomicI64>,
+    adds: Counter,
+    duration: Histogram,
+    work_duration: Histogram,
+    unfinished: Seconds,
+    longest: Seconds,
+    retries: Counter,
+}
+
+/// The series of one reflector; each appears when it is first needed.
+#[derive(Debug)]
+struct Reflector {
+    registry: Registry,
+    name: Arc<str>,
+}
+
+fn named<M>(name: &'static str, help: &'static str, make: fn() -> M) -> Named<M> {
+    Family::new(
+        Descriptor {
+            name,
+            help,
+            labels: &["name"],
+        },
+        make,
+    )
+}
+
+impl Runtime {
+    #[rustfmt::skip] // One family a line reads best.
+    pub(crate) fn new() -> Self {
+        Self {
+            queue_depth: named("workqueue_depth", "Current depth of workqueue", Gauge::default),
+            queue_adds: named("workqueue_adds", "Total number of adds handled by workqueue", Counter::default),
+            queue_duration: named("workqueue_queue_duration_seconds",
+                "How long in seconds an item stays in workqueue before being requested", buckets::queue),
+            queue_work_duration: named("workqueue_work_duration_seconds",
+                "How long in seconds processing an item from workqueue takes", buckets::queue),
+            queue_unfinished: named("workqueue_unfinished_work_seconds",
+                "How many seconds of work has been done that is in progress and hasn't been observed by work_duration. \
+                 Large values indicate stuck threads", Gauge::default),
+            queue_longest: named("workqueue_longest_running_processor_seconds",
+                "How many seconds has the longest running processor for workqueue been running", Gauge::default),
+            queue_retries: named("workqueue_retries", "Total number of retries handled by workqueue", Counter::default),
+            leader_status: named("leader_election_master_status",
+                "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates \
+                 master. 'name' is the string used to identify the lease", Gauge::default),
+            leader_slowpath: named("leader_election_slowpath",
+                "Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify \
+                 the lease", Counter::default),
+            lists: named("kube_client_reflector_lists", "Lists that began", Counter::default),
+            list_duration: named("kube_client_reflector_list_duration_seconds",
+                "How long lists took until they were complete", buckets::latency),
+            list_items: named("kube_client_reflector_list_items", "Objects in a list", buckets::items),
+            watches: named("kube_client_reflector_watches", "Watches that began", Counter::default),
+            short_watches: named("kube_client_reflector_short_watches",
+                "Watches that ended in under a second and brought nothing", Counter::default),
+            watch_duration: named("kube_client_reflector_watch_duration_seconds",
+                "How long watches lasted", buckets::stream),
+            watch_items: named("kube_client_reflector_watch_items", "Events in a watch", buckets::items),
+            resource_version: named("kube_client_reflector_last_resource_version",
+                "The last resource version that was seen", Gauge::default),
+        }
+    }
+
+    pub(crate) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        self.queue_depth.encode(encoder)?;
+        self.queue_adds.encode(encoder)?;
+        self.queue_duration.encode(encoder)?;
+        self.queue_work_duration.encode(encoder)?;
+        self.queue_unfinished.encode(encoder)?;
+        self.queue_longest.encode(encoder)?;
+        self.queue_retries.encode(encoder)?;
+        self.leader_status.encode(encoder)?;
+        self.leader_slowpath.encode(encoder)?;
+        self.lists.encode(encoder)?;
+        self.list_duration.encode(encoder)?;
+        self.list_items.encode(encoder)?;
+        self.watches.encode(encoder)?;
+        self.short_watches.encode(encoder)?;
+        self.watch_duration.encode(encoder)?;
+        self.watch_items.encode(encoder)?;
+        self.resource_version.encode(encoder)
+    }
+}
+
+impl WorkqueueProvider for Registry {
+    /// All series of the queue exist from here on, as those of a named queue do in client-go.
+    fn queue(&self, name: &str) -> Arc<dyn WorkqueueMetrics> {
+        let runtime = self.runtime();
+        Arc::new(Queue {
+            depth: runtime.queue_depth.get(&Name(name)),
+            adds: runtime.queue_adds.get(&Name(name)),
+            duration: runtime.queue_duration.get(&Name(name)),
+            work_duration: runtime.queue_work_duration.get(&Name(name)),
+            unfinished: runtime.queue_unfinished.get(&Name(name)),
+            longest: runtime.queue_longest.get(&Name(name)),
+            retries: runtime.queue_retries.get(&Name(name)),
+        })
+    }
+}
+
+impl WorkqueueMetrics for Queue {
+    fn added(&self) {
+        self.adds.inc();
+        self.depth.inc();
+    }
+
+    fn taken(&self, waited: Duration) {
+        self.depth.dec();
+        self.duration.observe(waited.as_secs_f64());
+    }
+
+    fn done(&self, worked: Duration) {
+        self.work_duration.observe(worked.as_secs_f64());
+    }
+
+    fn retried(&self) {
+        self.retries.inc();
+    }
+
+    fn abandoned(&self, items: u64) {
+        self.depth.dec_by(i64::try_from(items).unwrap_or(i64::MAX));
+    }
+
+    fn in_progress(&self, unfinished: Duration, longest: Duration) {
+        self.unfinished.set(unfinished.as_secs_f64());
+        self.longest.set(longest.as_secs_f64());
+    }
+}
+
+impl LeaderElection for Registry {
+    fn on(&self, name: &str) {
+        self.runtime().leader_status.with(&Name(name), |m| {
+            m.set(1);
+        });
+    }
+
+    fn off(&self, name: &str) {
+        self.runtime().leader_status.with(&Name(name), |m| {
+            m.set(0);
+        });
+    }
+
+    fn slowpath_exercised(&self, name: &str) {
+        self.runtime().leader_slowpath.with(&Name(name), |m| {
+            m.inc();
+        });
+    }
+}
+
+impl ReflectorProvider for Registry {
+    fn reflector(&self, name: &str) -> Arc<dyn ReflectorMetrics> {
+        Arc::new(Reflector {
+            registry: self.clone(),
+            name: name.into(),
+        })
+    }
+}
+
+impl ReflectorMetrics for Reflector {
+    fn list_started(&self) {
+        self.registry.runtime().lists.with(&Name(&*self.name), |m| {
+            m.inc();
+        });
+    }
+
+    fn list_finished(&self, duration: Duration, items: u64) {
+        let (runtime, name) = (self.registry.runtime(), Name(&*self.name));
+        runtime
+            .list_duration
+            .with(&name, |m| m.observe(duration.as_secs_f64()));
+        runtime.list_items.with(&name, |m| m.observe(float(items)));
+    }
+
+    fn watch_started(&self) {
+        self.registry
+            .runtime()
+            .watches
+            .with(&Name(&*self.name), |m| {
+                m.inc();
+            });
+    }
+
+    fn watch_finished(&self, duration: Duration, items: u64, short: bool) {
+        let (runtime, name) = (self.registry.runtime(), Name(&*self.name));
+        runtime
+            .watch_duration
+            .with(&name, |m| m.observe(duration.as_secs_f64()));
+        runtime.watch_items.with(&name, |m| m.observe(float(items)));
+        if short {
+            runtime.short_watches.with(&name, |m| {
+                m.inc();
+            });
+        }
+    }
+
+    fn last_resource_version(&self, version: u64) {
+        self.registry
+            .runtime()
+            .resource_version
+            .with(&Name(&*self.name), |m| {
+                m.set(version);
+            });
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "more than 2^53 objects are counted a little wrong"
+)]
+fn float(items: u64) -> f64 {
+    items as f64
+}

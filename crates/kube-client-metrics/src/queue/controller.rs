@@ -1,0 +1,273 @@
+//! kube's `Controller`, as far as it hides what the metrics need.
+
+use std::fmt::{self, Debug};
+use std::hash::Hash;
+use std::sync::Arc;
+
+use futures_util::future::{self, BoxFuture};
+use futures_util::stream::{self, BoxStream, SelectAll};
+use futures_util::{FutureExt as _, Stream, StreamExt as _, TryFuture, TryFutureExt};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::controller::{
+    Config, ReconcileReason, ReconcileRequest, trigger_owners, trigger_self, trigger_with,
+};
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{ObjectRef, Store, reflector};
+use kube::runtime::utils::{Backoff, CancelableJoinHandle, StreamBackoff};
+use kube::runtime::watcher::{self, DefaultBackoff, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tokio::runtime::Handle;
+use tracing::Instrument as _;
+
+use super::applier::Reconciled;
+use super::{Action, Workqueue};
+use crate::hooks::Hooks;
+use crate::reflector::Reflector;
+
+type Triggers<K> = SelectAll<BoxStream<'static, Result<ReconcileRequest<K>, watcher::Error>>>;
+
+/// A controller whose queue is measured: kube's [`Controller`](kube::runtime::Controller), with a name.
+///
+/// What it offers behaves as kube's does: each reconciliation is a task of its own, and none of an object begins before
+/// the last one of it has ended. [`Controller::triggered_by`] stands for the constructors from streams, which are
+/// unstable in kube. Signals are left to the program: give [`Controller::graceful_shutdown_on`] a future that ends with one,
+/// and drop the stream to end at once.
+#[must_use = "a controller does nothing until it is run and its stream is polled"]
+pub struct Controller<K>
+where
+    K: Clone + Resource + Debug + 'static,
+    K::DynamicType: Eq + Hash,
+{
+    queue: Workqueue,
+    triggers: Triggers<K>,
+    backoff: Box<dyn Backoff + Send>,
+    shutdown: Vec<BoxFuture<'static, ()>>,
+    dyntype: K::DynamicType,
+    store: Store<K>,
+    config: Config,
+}
+
+impl<K> Controller<K>
+where
+    K: Clone + Resource + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    /// A controller of the objects that `api` has, with a queue of this name. Its lists are told as those of the
+    /// [reflector](crate::reflector) of this name, and its watches too if the client of `api` is that reflector's.
+    pub fn new(name: &str, hooks: &Hooks, api: Api<K>, config: watcher::Config) -> Self
+    where
+        K::DynamicType: Default,
+    {
+        Self::new_with(name, hooks, api, config, K::DynamicType::default())
+    }
+
+    /// The same for a type that is known only at run time.
+    pub fn new_with(
+        name: &str,
+        hooks: &Hooks,
+        api: Api<K>,
+        config: watcher::Config,
+        dyntype: K::DynamicType,
+    ) -> Self {
+        let writer = Writer::new(dyntype.clone());
+        let store = writer.as_reader();
+        let observed = Reflector::new(name, hooks).observe(watcher(api, config));
+        let objects = reflector(writer, observed).applied_objects();
+        Self::triggered_by(
+            Workqueue::new(name, hooks),
+            trigger_self(objects, dyntype.clone()),
+            store,
+            dyntype,
+        )
+    }
+
+    /// A controller of the objects in `store`, whoever keeps it, that looks at what `triggers` names.
+    pub fn triggered_by(
+        queue: Workqueue,
+        triggers: impl Stream<Item = Result<ReconcileRequest<K>, watcher::Error>> + Send + 'static,
+        store: Store<K>,
+        dyntype: K::DynamicType,
+    ) -> Self {
+        Self {
+            queue,
+            triggers: SelectAll::from_iter([triggers.boxed()]),
+            backoff: Box::<DefaultBackoff>::default(),
+            // One that never ends, because a selection of nothing is refused.
+            shutdown: vec![future::pending().boxed()],
+            dyntype,
+            store,
+            config: Config::default(),
+        }
+    }
+
+    /// With this debounce time and concurrency.
+    pub fn with_config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// With these waits after errors of the watches.
+    pub fn trigger_backoff(mut self, backoff: impl Backoff + 'static) -> Self {
+        self.backoff = Box::new(backoff);
+        self
+    }
+
+    /// The objects, as last seen.
+    pub fn store(&self) -> Store<K> {
+        self.store.clone()
+    }
+
+    /// Also looks at an object when one that it owns changes.
+    pub fn owns<Child>(self, api: Api<Child>, config: watcher::Config) -> Self
+    where
+        Child: Clone + Resource<DynamicType = ()> + DeserializeOwned + Debug + Send + 'static,
+    {
+        self.owns_with(api, (), config)
+    }
+
+    /// The same for a type that is known only at run time.
+    pub fn owns_with<Child>(
+        mut self,
+        api: Api<Child>,
+        dyntype: Child::DynamicType,
+        config: watcher::Config,
+    ) -> Self
+    where
+        Child: Clone + Resource + DeserializeOwned + Debug + Send + 'static,
+        Child::DynamicType: Debug + Eq + Hash + Clone,
+    {
+        #[expect(
+            deprecated,
+            reason = "nothing else makes an Api of metadata from an Api of objects"
+        )]
+        let children = kube::runtime::metadata_watcher(api, config).touched_objects();
+        let triggers = trigger_owners(children, self.dyntype.clone(), dyntype);
+        self.triggers.push(triggers.boxed());
+        self
+    }
+
+    /// Also looks at the objects that `mapper` names when one of another kind changes.
+    pub fn watches<Other, I>(
+        self,
+        api: Api<Other>,
+        config: watcher::Config,
+        mapper: impl Fn(Other) -> I + Sync + Send + 'static,
+    ) -> Self
+    where
+        Other: Clone + Resource + DeserializeOwned + Debug + Send + 'static,
+        Other::DynamicType: Default + Debug + Clone + Eq + Hash,
+        I: 'static + IntoIterator<Item = ObjectRef<K>>,
+        I::IntoIter: Send,
+    {
+        self.watches_with(api, Other::DynamicType::default(), config, mapper)
+    }
+
+    /// The same for a type that is known only at run time.
+    pub fn watches_with<Other, I>(
+        mut self,
+        api: Api<Other>,
+        dyntype: Other::DynamicType,
+        config: watcher::Config,
+        mapper: impl Fn(Other) -> I + Sync + Send + 'static,
+    ) -> Self
+    where
+        Other: Clone + Resource + DeserializeOwned + Debug + Send + 'static,
+        Other::DynamicType: Debug + Clone + Eq + Hash,
+        I: 'static + IntoIterator<Item = ObjectRef<K>>,
+        I::IntoIter: Send,
+    {
+        let others = watcher(api, config).touched_objects();
+        let triggers = trigger_with(others, move |other: Other| {
+            let because = Box::new(ObjectRef::from_obj_with(&other, dyntype.clone()).erase());
+            let named = mapper(other).into_iter();
+            named.map(move |obj_ref| ReconcileRequest {
+                obj_ref,
+                reason: ReconcileReason::RelatedObjectUpdated {
+                    obj_ref: because.clone(),
+                },
+            })
+        });
+        self.triggers.push(triggers.boxed());
+        self
+    }
+
+    /// Also looks at all objects whenever `trigger` yields.
+    pub fn reconcile_all_on(mut self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
+        let (store, dyntype) = (self.store(), self.dyntype.clone());
+        let triggers = trigger.flat_map(move |()| {
+            let dyntype = dyntype.clone();
+            stream::iter(store.state()).map(move |object| {
+                Ok(ReconcileRequest {
+                    obj_ref: ObjectRef::from_obj_with(&*object, dyntype.clone()),
+                    reason: ReconcileReason::BulkReconcile,
+                })
+            })
+        });
+        self.triggers.push(triggers.boxed());
+        self
+    }
+
+    /// Also looks at the objects that `trigger` names.
+    pub fn reconcile_on(
+        mut self,
+        trigger: impl Stream<Item = ObjectRef<K>> + Send + 'static,
+    ) -> Self {
+        self.triggers
+            .push(trigger.map(|named| Ok(named.into())).boxed());
+        self
+    }
+
+    /// Begins no further work once `trigger` has ended. The stream ends when the work at hand is done.
+    pub fn graceful_shutdown_on(
+        mut self,
+        trigger: impl Future<Output = ()> + Send + Sync + 'static,
+    ) -> Self {
+        self.shutdown.push(trigger.boxed());
+        self
+    }
+
+    /// The stream that does the work while it is polled, on a runtime of tokio.
+    pub fn run<ReconcilerFut, Ctx, A>(
+        self,
+        mut reconciler: impl FnMut(Arc<K>, Arc<Ctx>) -> ReconcilerFut,
+        error_policy: impl Fn(Arc<K>, &ReconcilerFut::Error, Arc<Ctx>) -> A,
+        context: Arc<Ctx>,
+    ) -> impl Stream<Item = Reconciled<K, ReconcilerFut::Error, watcher::Error>>
+    where
+        K::DynamicType: Debug + Unpin,
+        ReconcilerFut: TryFuture + Send + 'static,
+        ReconcilerFut::Ok: Into<Action>,
+        ReconcilerFut::Error: std::error::Error + Send + 'static,
+        A: Into<Action>,
+    {
+        let triggers = StreamBackoff::new(self.triggers, self.backoff);
+        let triggers = triggers.take_until(future::select_all(self.shutdown));
+        self.queue.drive(
+            move |object, context, work| {
+                let reconciliation = TryFutureExt::into_future(reconciler(object, context));
+                // The work goes with the task: it ends when the task does, not when somebody looks.
+                let task = async move { work.settle(reconciliation.await) };
+                CancelableJoinHandle::spawn(task.in_current_span(), &Handle::current())
+            },
+            error_policy,
+            context,
+            self.store,
+            triggers,
+            self.config,
+        )
+    }
+}
+
+impl<K> Debug for Controller<K>
+where
+    K: Clone + Resource + Debug + 'static,
+    K::DynamicType: Eq + Hash,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller")
+            .field("queue", &self.queue)
+            .field("triggers", &self.triggers.len())
+            .finish_non_exhaustive()
+    }
+}

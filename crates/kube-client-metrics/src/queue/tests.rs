@@ -1,0 +1,298 @@
+//! kube's applier over streams in memory, with stepped time.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::pin::pin;
+
+use futures_util::stream::{self, BoxStream};
+use futures_util::{Stream, StreamExt as _};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::ObjectMeta;
+use kube::runtime::controller::{self, Config};
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher::Event;
+use tokio::sync::mpsc;
+use tokio::time::{advance, timeout};
+
+use super::*;
+use crate::Registry;
+
+const SECOND: Duration = Duration::from_secs(1);
+const BETWEEN: Duration = Duration::from_millis(100);
+
+type Trigger = Result<ObjectRef<ConfigMap>, Infallible>;
+
+/// A queue, what goes into it, and what its metrics say.
+struct Rig {
+    registry: Registry,
+    queue: Workqueue,
+    writer: Writer<ConfigMap>,
+    triggers: mpsc::Sender<Trigger>,
+    triggered: BoxStream<'static, Trigger>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("not today")]
+struct NotToday;
+
+impl Rig {
+    fn new(objects: &[&str]) -> Self {
+        let registry = Registry::new();
+        let mut writer = Writer::new(());
+        writer.apply_watcher_event(&Event::Init);
+        for name in objects {
+            writer.apply_watcher_event(&Event::InitApply(object(name)));
+        }
+        writer.apply_watcher_event(&Event::InitDone);
+        let (triggers, mut triggered) = mpsc::channel(100);
+        let triggered = stream::poll_fn(move |context| triggered.poll_recv(context)).boxed();
+        Self {
+            queue: Workqueue::new("q", &registry.hooks()),
+            registry,
+            writer,
+            triggers,
+            triggered,
+        }
+    }
+
+    fn store(&self) -> Store<ConfigMap> {
+        self.writer.as_reader()
+    }
+}
+
+fn object(name: &str) -> ConfigMap {
+    ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some("default".to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..ConfigMap::default()
+    }
+}
+
+fn trigger(triggers: &mpsc::Sender<Trigger>, name: &str) {
+    let named = ObjectRef::new(name).within("default");
+    triggers.try_send(Ok(named)).unwrap();
+}
+
+/// The samples of the queue, by family.
+fn samples(registry: &Registry) -> HashMap<String, f64> {
+    let text = registry.encode();
+    let lines = text.lines().filter(|line| line.contains("{name=\"q\"}"));
+    lines
+        .map(|line| {
+            let (name, value) = line.split_once("{name=\"q\"} ").unwrap();
+            let name = name.trim_start_matches("workqueue_").to_owned();
+            (name, value.parse().unwrap())
+        })
+        .collect()
+}
+
+#[track_caller]
+fn assert_samples(registry: &Registry, wanted: &[(&str, f64)]) {
+    let samples = samples(registry);
+    for (name, value) in wanted {
+        let found = samples.get(*name);
+        assert!(
+            found.is_some_and(|found| (found - value).abs() < 0.01),
+            "{name} is {found:?}, not {value}: {samples:?}"
+        );
+    }
+}
+
+/// Lets everything happen that can happen in this time, one step of the clock after another.
+async fn pass(stream: &mut (impl Stream + Unpin), time: Duration) {
+    let _ = timeout(time, async { while stream.next().await.is_some() {} }).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn triggers_delays_and_limits_give_the_numbers_of_client_go() {
+    let rig = Rig::new(&["a", "b"]);
+    let store = rig.store();
+    let stream = rig.queue.applier(
+        |_: Arc<ConfigMap>, _: Arc<()>| {
+            Box::pin(async {
+                tokio::time::sleep(4 * SECOND).await;
+                Ok::<_, Infallible>(Action::requeue(10 * SECOND))
+            })
+        },
+        |_, _, _| Action::await_change(),
+        Arc::new(()),
+        store,
+        rig.triggered,
+        Config::default().concurrency(1),
+    );
+    let mut stream = pin!(stream);
+    for name in ["a", "b", "b", "a"] {
+        trigger(&rig.triggers, name);
+    }
+    // One of the two is worked on, the other waits; each was asked for twice before. Unfinished work is told every half
+    // second: it is looked at between.
+    pass(&mut stream, SECOND + BETWEEN).await;
+    assert_samples(&rig.registry, &[("adds_total", 2.0), ("depth", 1.0)]);
+    pass(&mut stream, 2 * SECOND).await;
+    assert_samples(
+        &rig.registry,
+        &[
+            ("unfinished_work_seconds", 3.0),
+            ("longest_running_processor_seconds", 3.0),
+            ("queue_duration_seconds_count", 1.0),
+        ],
+    );
+    // Both are done at 8 s, and due again at 14 s and 18 s.
+    pass(&mut stream, 7 * SECOND).await;
+    assert_samples(
+        &rig.registry,
+        &[
+            ("adds_total", 2.0),
+            ("depth", 0.0),
+            ("retries_total", 2.0),
+            ("work_duration_seconds_count", 2.0),
+            ("work_duration_seconds_sum", 8.0),
+            ("queue_duration_seconds_sum", 4.0),
+            ("unfinished_work_seconds", 0.0),
+            ("longest_running_processor_seconds", 0.0),
+        ],
+    );
+    // At 14 s the first is worked on until 18 s, when the second is due.
+    pass(&mut stream, 6 * SECOND).await;
+    assert_samples(&rig.registry, &[("adds_total", 3.0), ("depth", 0.0)]);
+    // A trigger meanwhile waits for the end of the work.
+    trigger(&rig.triggers, "a");
+    trigger(&rig.triggers, "b");
+    pass(&mut stream, SECOND).await;
+    assert_samples(&rig.registry, &[("adds_total", 5.0), ("depth", 2.0)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_put_off_and_is_held_back_waits() {
+    let rig = Rig::new(&["quick", "slow"]);
+    let store = rig.store();
+    let stream = rig.queue.applier(
+        |object: Arc<ConfigMap>, _: Arc<()>| {
+            Box::pin(async move {
+                if object.metadata.name.as_deref() == Some("slow") {
+                    tokio::time::sleep(100 * SECOND).await;
+                }
+                Ok::<_, Infallible>(Action::requeue(5 * SECOND))
+            })
+        },
+        |_, _, _| Action::await_change(),
+        Arc::new(()),
+        store,
+        rig.triggered,
+        Config::default().concurrency(1),
+    );
+    let mut stream = pin!(stream);
+    trigger(&rig.triggers, "quick");
+    pass(&mut stream, SECOND).await;
+    trigger(&rig.triggers, "slow");
+    pass(&mut stream, 3 * SECOND).await;
+    assert_samples(&rig.registry, &[("adds_total", 2.0), ("depth", 0.0)]);
+    // Its delay ends at 5 s, but the only worker is busy.
+    pass(&mut stream, 3 * SECOND).await;
+    assert_samples(&rig.registry, &[("adds_total", 3.0), ("depth", 1.0)]);
+    pass(&mut stream, 95 * SECOND).await;
+    let waited = samples(&rig.registry)["queue_duration_seconds_sum"];
+    assert!((waited - 96.0).abs() < 0.1, "{waited}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_retries_and_kubes_own_action_is_understood() {
+    let rig = Rig::new(&["a"]);
+    let store = rig.store();
+    let stream = rig.queue.applier(
+        |_: Arc<ConfigMap>, _: Arc<()>| Box::pin(async { Err::<controller::Action, _>(NotToday) }),
+        |_, _, _| controller::Action::requeue(SECOND),
+        Arc::new(()),
+        store,
+        rig.triggered,
+        Config::default(),
+    );
+    let mut stream = pin!(stream);
+    trigger(&rig.triggers, "a");
+    pass(&mut stream, Duration::from_millis(3_500)).await;
+    assert_samples(
+        &rig.registry,
+        &[
+            ("retries_total", 4.0),
+            ("adds_total", 4.0),
+            ("depth", 0.0),
+            ("work_duration_seconds_count", 4.0),
+        ],
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_gone_is_taken_and_done() {
+    let rig = Rig::new(&[]);
+    let store = rig.store();
+    let stream = rig.queue.applier(
+        |_: Arc<ConfigMap>, _: Arc<()>| {
+            Box::pin(async { Ok::<_, Infallible>(Action::await_change()) })
+        },
+        |_, _, _| Action::await_change(),
+        Arc::new(()),
+        store,
+        rig.triggered,
+        Config::default(),
+    );
+    let mut stream = pin!(stream);
+    trigger(&rig.triggers, "a");
+    assert!(matches!(
+        stream.next().await,
+        Some(Err(controller::Error::ObjectNotFound(_)))
+    ));
+    assert_samples(
+        &rig.registry,
+        &[
+            ("adds_total", 1.0),
+            ("depth", 0.0),
+            ("work_duration_seconds_count", 1.0),
+        ],
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_is_dropped_is_empty_and_its_work_ended() {
+    let rig = Rig::new(&["a", "b"]);
+    let store = rig.store();
+    let mut stream = Box::pin(rig.queue.applier(
+        |_: Arc<ConfigMap>, _: Arc<()>| {
+            Box::pin(std::future::pending::<Result<Action, Infallible>>())
+        },
+        |_, _, _| Action::await_change(),
+        Arc::new(()),
+        store,
+        rig.triggered,
+        Config::default().concurrency(1),
+    ));
+    trigger(&rig.triggers, "a");
+    trigger(&rig.triggers, "b");
+    pass(&mut stream, 2 * SECOND + BETWEEN).await;
+    assert_samples(
+        &rig.registry,
+        &[("depth", 1.0), ("unfinished_work_seconds", 2.0)],
+    );
+    drop(stream);
+    // The task that tells is woken, and ends.
+    advance(SECOND).await;
+    tokio::task::yield_now().await;
+    assert_samples(
+        &rig.registry,
+        &[
+            ("depth", 0.0),
+            ("unfinished_work_seconds", 0.0),
+            ("work_duration_seconds_count", 1.0),
+            ("work_duration_seconds_sum", 2.1),
+        ],
+    );
+}
+
+#[test]
+fn a_controller_may_go_to_another_thread() {
+    fn assert_send<T: Send>(_: impl FnOnce() -> T) {}
+    assert_send(|| -> Controller<ConfigMap> { unreachable!("only its type is looked at") });
+}

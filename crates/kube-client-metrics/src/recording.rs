@@ -1,0 +1,226 @@
+//! One logical request from the call to the end of its body, whoever drops what in between.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::UPGRADE;
+use http::{Request, StatusCode};
+use tokio::time::Instant;
+
+use crate::hooks::{Outcome, RequestReport, StreamEnd, StreamKind, StreamReport};
+use crate::request_info::is_set;
+use crate::{Call, Classifier, Code, Hooks, Verb};
+
+/// What a layer measures with, shared by its requests.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    pub(crate) hooks: Hooks,
+    pub(crate) classifier: Classifier,
+}
+
+/// A request while it lasts. Reports once: when it ends, or when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    meter: Arc<Meter>,
+    call: Call,
+    expects: Option<StreamKind>,
+    started: Instant,
+    attempts: u32,
+    phase: Phase,
+    bytes: u64,
+    events: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Between attempts, or before the first.
+    Idle(Code),
+    /// Waiting for the head of an answer.
+    Waiting {
+        sent: Option<u64>,
+    },
+    /// Reading a body.
+    Body(StatusCode),
+    /// Reading a stream.
+    Stream {
+        kind: StreamKind,
+        opened: Instant,
+    },
+    Over,
+}
+
+/// How a body came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyEnd {
+    Complete,
+    Broken,
+    Dropped,
+}
+
+impl Recording {
+    pub(crate) fn begin<B>(meter: &Arc<Meter>, request: &Request<B>) -> Self {
+        let call = meter.classifier.call(request.method(), request.uri());
+        Self {
+            expects: expected_stream(&call, request),
+            meter: Arc::clone(meter),
+            call,
+            started: Instant::now(),
+            attempts: 0,
+            phase: Phase::Idle(Code::Error),
+            bytes: 0,
+            events: 0,
+        }
+    }
+
+    /// An attempt goes out with a body of this size, where it is known.
+    pub(crate) fn sent(&mut self, size: Option<u64>) {
+        self.attempts = self.attempts.saturating_add(1);
+        self.phase = Phase::Waiting { sent: size };
+    }
+
+    /// An attempt was answered, or will not be.
+    pub(crate) fn answered(&mut self, code: Code) {
+        let Phase::Waiting { sent } = self.phase else {
+            return;
+        };
+        let Meter { hooks, .. } = &*self.meter;
+        if let Some(bytes) = sent {
+            hooks.request_size.observe(&self.call, bytes);
+        }
+        hooks.request_result.increment(&self.call, code);
+        if self.attempts > 1 {
+            hooks.request_retry.increment(&self.call, code);
+        }
+        self.phase = Phase::Idle(code);
+    }
+
+    /// No attempt follows: the caller gets this answer, and reads its body.
+    pub(crate) fn head(&mut self, status: StatusCode) {
+        let stream = match self.expects {
+            Some(StreamKind::Upgrade) => status == StatusCode::SWITCHING_PROTOCOLS,
+            Some(StreamKind::Watch | StreamKind::Log) => status.is_success(),
+            None => false,
+        };
+        match self.expects {
+            Some(kind) if stream => {
+                self.meter.hooks.streams.opened(&self.call, kind);
+                self.phase = match kind {
+                    // The connection belongs to another protocol now, and leaves through the response's extensions.
+                    StreamKind::Upgrade => Phase::Over,
+                    StreamKind::Watch | StreamKind::Log => Phase::Stream {
+                        kind,
+                        opened: Instant::now(),
+                    },
+                };
+            }
+            _ => self.phase = Phase::Body(status),
+        }
+    }
+
+    /// No attempt follows, and there is no answer.
+    pub(crate) fn failed(&mut self) {
+        self.end_request(Code::Error, Outcome::Failed);
+    }
+
+    /// A piece of the body.
+    pub(crate) fn received(&mut self, piece: &[u8]) {
+        let bytes = piece.len() as u64;
+        self.bytes = self.bytes.saturating_add(bytes);
+        if let Phase::Stream { kind, .. } = self.phase {
+            let events = memchr::memchr_iter(b'\n', piece).count() as u64;
+            self.events = self.events.saturating_add(events);
+            let streams = &self.meter.hooks.streams;
+            streams.received(&self.call, kind, events, bytes);
+        }
+    }
+
+    /// The body came to its end. Later calls change nothing.
+    pub(crate) fn ended(&mut self, how: BodyEnd) {
+        match self.phase {
+            Phase::Body(status) => self.end_body(status, how),
+            Phase::Stream { kind, opened } => self.end_stream(kind, opened.elapsed(), how),
+            Phase::Idle(_) | Phase::Waiting { .. } | Phase::Over => {}
+        }
+    }
+
+    fn end_body(&mut self, status: StatusCode, how: BodyEnd) {
+        // As client-go: an empty body is a size only where success was meant to be empty.
+        if how == BodyEnd::Complete
+            && self.expects.is_none()
+            && (status.is_success() || self.bytes > 0)
+        {
+            let hooks = &self.meter.hooks;
+            hooks.response_size.observe(&self.call, self.bytes);
+        }
+        let outcome = match how {
+            BodyEnd::Complete => Outcome::Completed,
+            BodyEnd::Broken => Outcome::Failed,
+            BodyEnd::Dropped => Outcome::Cancelled,
+        };
+        self.end_request(Code::Status(status), outcome);
+    }
+
+    fn end_request(&mut self, code: Code, outcome: Outcome) {
+        let duration = self.started.elapsed();
+        let hooks = &self.meter.hooks;
+        // client-go times neither watches nor streams nor upgrades with its requests, refused ones included.
+        if self.expects.is_none() {
+            hooks.request_latency.observe(&self.call, duration);
+        }
+        let report = RequestReport {
+            code,
+            outcome,
+            attempts: self.attempts,
+            duration,
+            bytes: self.bytes,
+        };
+        hooks.request_end.observe(&self.call, &report);
+        self.phase = Phase::Over;
+    }
+
+    fn end_stream(&mut self, kind: StreamKind, duration: Duration, how: BodyEnd) {
+        let report = StreamReport {
+            kind,
+            end: match how {
+                BodyEnd::Complete => StreamEnd::Server,
+                BodyEnd::Broken => StreamEnd::Error,
+                BodyEnd::Dropped => StreamEnd::Client,
+            },
+            duration,
+            events: self.events,
+            bytes: self.bytes,
+        };
+        self.meter.hooks.streams.ended(&self.call, &report);
+        self.phase = Phase::Over;
+    }
+}
+
+impl Drop for Recording {
+    /// What was not told to have ended was cancelled.
+    fn drop(&mut self) {
+        if let Phase::Waiting { .. } = self.phase {
+            self.answered(Code::Error);
+        }
+        match self.phase {
+            Phase::Idle(code) => self.end_request(code, Outcome::Cancelled),
+            Phase::Body(_) | Phase::Stream { .. } => self.ended(BodyEnd::Dropped),
+            Phase::Waiting { .. } | Phase::Over => {}
+        }
+    }
+}
+
+/// What the answer will be if it is not refused.
+fn expected_stream<B>(call: &Call, request: &Request<B>) -> Option<StreamKind> {
+    if request.headers().contains_key(UPGRADE) {
+        return Some(StreamKind::Upgrade);
+    }
+    if call.verb == Verb::Watch {
+        return Some(StreamKind::Watch);
+    }
+    // kube notes which of its methods made a request; one of them streams logs without following them.
+    let streamed = || {
+        is_set(request.uri().query(), "follow")
+            || request.extensions().get::<&'static str>() == Some(&"log_stream")
+    };
+    (call.endpoint.subresource() == "log" && streamed()).then_some(StreamKind::Log)
+}

@@ -1,0 +1,92 @@
+//! A request of a known series allocates nothing. A program of its own, since the allocator counts every thread.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use std::alloc::System;
+use std::convert::Infallible;
+use std::future::{Future, Ready, ready};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use http_body::Body;
+use http_body_util::Full;
+use kube_client_metrics::{Classifier, MetricsLayer, Registry};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tower::retry::Policy;
+use tower::{Layer, Service};
+
+#[global_allocator]
+static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const PATHS: [&str; 4] = [
+    "/api/v1/namespaces/space/pods/object",
+    "/apis/apps/v1/deployments?limit=500",
+    "/api/v1/pods?watch=true",
+    "/healthz",
+];
+
+/// Never tries again, and keeps no spare.
+#[derive(Clone)]
+struct Never;
+
+impl<Q, R, E> Policy<Q, R, E> for Never {
+    type Future = Ready<()>;
+
+    fn retry(&mut self, _: &mut Q, _: &mut Result<R, E>) -> Option<Ready<()>> {
+        None
+    }
+
+    fn clone_request(&mut self, _: &Q) -> Option<Q> {
+        None
+    }
+}
+
+fn ask<S, B>(service: &mut S, uri: &Uri)
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<B>>,
+    S::Error: std::fmt::Debug,
+    B: Body,
+{
+    let mut context = Context::from_waker(Waker::noop());
+    let mut request = Request::new(Full::new(Bytes::from_static(b"body")));
+    request.uri_mut().clone_from(uri);
+    let Poll::Ready(Ok(response)) = pin!(service.call(request)).poll(&mut context) else {
+        return;
+    };
+    let mut body = pin!(response.into_body());
+    while let Poll::Ready(Some(_)) = body.as_mut().poll_frame(&mut context) {}
+}
+
+fn answer(_: Request<Full<Bytes>>) -> Ready<Result<Response<Full<Bytes>>, Infallible>> {
+    ready(Ok(Response::new(Full::new(Bytes::from_static(b"{}\n")))))
+}
+
+#[test]
+fn a_request_of_a_known_series_allocates_nothing() {
+    let registry = Registry::new();
+    let layer = MetricsLayer::new(&registry, Classifier::new("cluster.example:6443"));
+    let mut once = layer.layer(tower::service_fn(answer));
+    let mut again = layer.with_retry(Never).layer(tower::service_fn(answer));
+    let uris: Vec<Uri> = PATHS.iter().map(|path| Uri::from_static(path)).collect();
+    let mut all = || {
+        for uri in &uris {
+            ask(&mut once, uri);
+            ask(&mut again, uri);
+        }
+    };
+    all();
+    let region = Region::new(COUNTING);
+    for _ in 0..1_000 {
+        all();
+    }
+    let change = region.change();
+    assert_eq!(
+        (change.allocations, change.reallocations),
+        (0, 0),
+        "{change:?}"
+    );
+    let text = registry.encode();
+    assert!(text.contains("kube_client_streams_total{kind=\"watch\",group=\"\",version=\"v1\",resource=\"pods\",subresource=\"\"} 2002"), "{text}");
+}

@@ -1,0 +1,185 @@
+//! A controller, its lists and watches, and candidates for a lease, on the simulated cluster.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use kube::Api;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::watcher;
+use kube_client_metrics::Registry;
+use kube_client_metrics::lease::{Election, Elector};
+use kube_client_metrics::queue::{Action, Controller};
+use kubevitals_sim::api::{SimApi, SimApiConfig, SimApiHandle};
+use kubevitals_sim::objects::Resource;
+use serde_json::json;
+use tokio::time::timeout;
+
+#[path = "../../examples/controller.rs"]
+mod controller;
+
+/// Longer than anything takes on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+async fn config(sim: &SimApiHandle) -> kube::Config {
+    let config = Kubeconfig::from_yaml(&sim.kubeconfig()).unwrap();
+    let options = KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(config, &options);
+    config.await.unwrap()
+}
+
+/// The value of a series in the text of a registry.
+fn value(text: &str, series: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(series));
+    let value = line.unwrap_or_else(|| panic!("no {series} in:\n{text}"));
+    value.trim().parse().unwrap()
+}
+
+#[tokio::test]
+async fn the_example_of_a_controller_shows_its_queue_lists_and_watches() {
+    let sim = SimApi::start(SimApiConfig::default()).await.unwrap();
+    for (name, data) in [("full", json!({"key": "value"})), ("empty", json!(null))] {
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": "default"}, "data": data,
+        });
+        sim.writer().create(Resource::ConfigMaps, map).unwrap();
+    }
+    let ran = timeout(DEADLINE, controller::run(config(&sim).await)).await;
+    let text = ran.unwrap().unwrap();
+    let queue = |family: &str| value(&text, &format!("workqueue_{family}{{name=\"configmaps\"}}"));
+    // The last of them may just have been taken when the tenth result came.
+    let done = queue("work_duration_seconds_count");
+    assert!(done >= 10.0, "{text}");
+    let taken = queue("queue_duration_seconds_count");
+    assert!(taken >= done, "{text}");
+    assert!(queue("adds_total") >= taken, "{text}");
+    assert!(queue("retries_total") >= 8.0, "{text}");
+    // The queue went with the controller.
+    assert!(queue("depth").abs() < f64::EPSILON, "{text}");
+    let watches = value(
+        &text,
+        "kube_client_reflector_watches_total{name=\"configmaps\"}",
+    );
+    assert!(watches >= 1.0, "{text}");
+    let lists = "kube_client_reflector_list_items_sum{name=\"configmaps\"}";
+    assert!(value(&text, lists) >= 2.0, "{text}");
+    assert!(
+        text.contains("rest_client_requests_total{code=\"200\",method=\"GET\""),
+        "{text}"
+    );
+    sim.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_lease_goes_from_one_candidate_to_the_next() {
+    let sim = SimApi::start(SimApiConfig::default()).await.unwrap();
+    let registry = Registry::new();
+    let client = kube_client_metrics::client(config(&sim).await, &registry).unwrap();
+    let candidate = |identity: &str, name: &str| {
+        // Each has a series of its own here; in life they are processes.
+        let hooks = Registry::new();
+        let election = Election::new("default", name, identity);
+        let elector = Elector::new(client.clone(), election, &hooks.hooks()).unwrap();
+        (elector, hooks)
+    };
+    let leads = |registry: &Registry| {
+        let status = value(
+            &registry.encode(),
+            "leader_election_master_status{name=\"it\"}",
+        );
+        status > 0.5
+    };
+    let (mut first, first_metrics) = candidate("first", "it");
+    let (mut second, second_metrics) = candidate("second", "it");
+    timeout(DEADLINE, first.acquire()).await.unwrap();
+    assert!(leads(&first_metrics) && !leads(&second_metrics));
+
+    // The second waits while the first holds; it is let in as soon as the first gives it back.
+    let waiting = tokio::spawn(async move {
+        second.acquire().await;
+        second
+    });
+    let leases: Api<Lease> = Api::default_namespaced(client.clone());
+    let holder = async || {
+        let lease = leases.get("it").await.unwrap();
+        lease.spec.unwrap().holder_identity
+    };
+    assert_eq!(holder().await.as_deref(), Some("first"));
+    timeout(DEADLINE, first.release()).await.unwrap();
+    let second = timeout(DEADLINE, waiting).await.unwrap().unwrap();
+    assert_eq!(holder().await.as_deref(), Some("second"));
+    assert!(!leads(&first_metrics) && leads(&second_metrics));
+    drop(second);
+    assert!(!leads(&second_metrics));
+    sim.shutdown().await;
+}
+
+#[tokio::test]
+async fn owned_and_related_objects_trigger_and_the_queue_ends_when_asked() {
+    let sim = SimApi::start(SimApiConfig::default()).await.unwrap();
+    let map = json!({"metadata": {"name": "it", "namespace": "default"}, "data": {}});
+    sim.writer().create(Resource::ConfigMaps, map).unwrap();
+    let registry = Registry::new();
+    let client = kube_client_metrics::client(config(&sim).await, &registry).unwrap();
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let uid = maps.get("it").await.unwrap().metadata.uid.unwrap();
+    let selected = watcher::Config::default().fields("metadata.name=it");
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let (seen, mut reconciled) = tokio::sync::mpsc::channel(100);
+    let controller = Controller::new("it", &registry.hooks(), maps, selected)
+        .owns(
+            Api::<Pod>::default_namespaced(client.clone()),
+            watcher::Config::default(),
+        )
+        .watches(
+            Api::<Service>::default_namespaced(client),
+            watcher::Config::default(),
+            |_: Service| [ObjectRef::new("it").within("default")],
+        )
+        .graceful_shutdown_on(async {
+            let _ = stopped.await;
+        });
+    let running = tokio::spawn(
+        controller
+            .run(
+                move |_: Arc<ConfigMap>, _| {
+                    let seen = seen.clone();
+                    async move {
+                        seen.send(()).await.unwrap();
+                        Ok::<_, Infallible>(Action::await_change())
+                    }
+                },
+                |_, _, _| Action::await_change(),
+                Arc::new(()),
+            )
+            .for_each(|_| std::future::ready(())),
+    );
+    let mut next = async || timeout(DEADLINE, reconciled.recv()).await.unwrap().unwrap();
+    next().await;
+    let pod = json!({
+        "metadata": {"name": "owned", "namespace": "default", "ownerReferences": [
+            {"apiVersion": "v1", "kind": "ConfigMap", "name": "it", "uid": uid},
+        ]},
+        "spec": {"nodeName": "node", "containers": [{"name": "web", "image": "web:1"}]},
+    });
+    sim.writer().create(Resource::Pods, pod).unwrap();
+    next().await;
+    let service = json!({"metadata": {"name": "related", "namespace": "default"}, "spec": {}});
+    sim.writer().create(Resource::Services, service).unwrap();
+    next().await;
+    stop.send(()).unwrap();
+    timeout(DEADLINE, running).await.unwrap().unwrap();
+    let text = registry.encode();
+    assert!(
+        value(&text, "workqueue_adds_total{name=\"it\"}") >= 3.0,
+        "{text}"
+    );
+    assert!(value(&text, "workqueue_depth{name=\"it\"}").abs() < f64::EPSILON);
+    assert!(value(&text, "workqueue_retries_total{name=\"it\"}").abs() < f64::EPSILON);
+    sim.shutdown().await;
+}

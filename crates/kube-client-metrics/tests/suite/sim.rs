@@ -1,0 +1,215 @@
+//! Whole clients over real sockets, against the simulated cluster.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams, WatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use kube_client_metrics::Registry;
+use kubevitals_sim::api::{Effect, Extent, RequestFault, SimApi, SimApiConfig, SimApiHandle};
+use kubevitals_sim::objects::Resource;
+use serde_json::json;
+
+use crate::families::sum;
+
+#[path = "../../examples/custom_adapter.rs"]
+mod custom_adapter;
+#[path = "../../examples/plain_client.rs"]
+mod plain_client;
+
+async fn start() -> (SimApiHandle, Config) {
+    let api = SimApi::start(SimApiConfig::default()).await.unwrap();
+    for name in ["a", "b"] {
+        let pod = json!({
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"nodeName": "node", "containers": [{"name": "web", "image": "web:1"}]},
+        });
+        api.writer().create(Resource::Pods, pod).unwrap();
+    }
+    let kubeconfig = Kubeconfig::from_yaml(&api.kubeconfig()).unwrap();
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    (api, config.unwrap())
+}
+
+fn client(config: &Config, registry: &Registry) -> Client {
+    kube_client_metrics::client(config.clone(), registry).unwrap()
+}
+
+#[tokio::test]
+async fn requests_of_a_real_client_are_counted_under_its_host() {
+    let (api, config) = start().await;
+    let registry = Registry::new();
+    let pods: Api<Pod> = Api::namespaced(client(&config, &registry), "default");
+    assert_eq!(
+        pods.list(&ListParams::default()).await.unwrap().items.len(),
+        2
+    );
+    assert!(pods.get_opt("nobody").await.unwrap().is_none());
+    let text = registry.encode();
+    let host = api.address().to_string();
+    let with = |code| [("code", code), ("method", "GET"), ("host", host.as_str())];
+    assert_eq!(
+        sum(&text, "rest_client_requests_total", &with("200")),
+        1,
+        "{text}"
+    );
+    assert_eq!(sum(&text, "rest_client_requests_total", &with("404")), 1);
+    assert_eq!(
+        sum(
+            &text,
+            "rest_client_request_duration_seconds_count",
+            &[("verb", "GET")]
+        ),
+        2
+    );
+    assert_eq!(sum(&text, "rest_client_response_size_bytes_count", &[]), 2);
+    assert_eq!(
+        sum(
+            &text,
+            "kube_client_requests_total",
+            &[("verb", "list"), ("resource", "pods")]
+        ),
+        1
+    );
+    assert!(!text.contains("nobody"), "a name became a label");
+    api.shutdown().await;
+}
+
+#[tokio::test]
+async fn retries_inside_kube_are_counted() {
+    let (api, config) = start().await;
+    let registry = Registry::new();
+    let fault = RequestFault::always(Effect::Unavailable).on_verb("list");
+    api.inject(fault.to(Extent::Next(2)));
+    let pods: Api<Pod> = Api::all(client(&config, &registry));
+    assert_eq!(
+        pods.list(&ListParams::default()).await.unwrap().items.len(),
+        2
+    );
+    let text = registry.encode();
+    assert_eq!(
+        sum(&text, "rest_client_requests_total", &[("code", "503")]),
+        2,
+        "{text}"
+    );
+    assert_eq!(
+        sum(&text, "rest_client_requests_total", &[("code", "200")]),
+        1
+    );
+    assert_eq!(
+        sum(
+            &text,
+            "rest_client_request_retries_total",
+            &[("code", "503")]
+        ),
+        1
+    );
+    assert_eq!(
+        sum(
+            &text,
+            "rest_client_request_retries_total",
+            &[("code", "200")]
+        ),
+        1
+    );
+    assert_eq!(
+        sum(
+            &text,
+            "kube_client_requests_total",
+            &[("outcome", "completed")]
+        ),
+        1
+    );
+    api.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_retry_does_not_retry() {
+    let (api, mut config) = start().await;
+    config.default_retry = false;
+    let registry = Registry::new();
+    api.inject(RequestFault::always(Effect::Unavailable).to(Extent::Next(1)));
+    let pods: Api<Pod> = Api::all(client(&config, &registry));
+    assert!(pods.list(&ListParams::default()).await.is_err());
+    let text = registry.encode();
+    assert_eq!(sum(&text, "rest_client_requests_total", &[]), 1, "{text}");
+    assert_eq!(sum(&text, "rest_client_request_retries_total", &[]), 0);
+    api.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_watch_of_a_real_client_is_a_stream() {
+    use futures_util::StreamExt;
+
+    let (api, config) = start().await;
+    let registry = Registry::new();
+    let pods: Api<Pod> = Api::all(client(&config, &registry));
+    {
+        let events = pods.watch(&WatchParams::default(), "0").await.unwrap();
+        let mut events = std::pin::pin!(events);
+        let first = tokio::time::timeout(Duration::from_secs(30), events.next());
+        first.await.unwrap().unwrap().unwrap();
+        let open = [("kind", "watch"), ("resource", "pods")];
+        assert_eq!(
+            sum(&registry.encode(), "kube_client_streams_open", &open),
+            1
+        );
+    }
+    let text = registry.encode();
+    assert_eq!(sum(&text, "kube_client_streams_open", &[]), 0);
+    assert!(
+        sum(&text, "kube_client_stream_events_total", &[]) >= 1,
+        "{text}"
+    );
+    assert_eq!(
+        sum(
+            &text,
+            "kube_client_stream_duration_seconds_count",
+            &[("end", "client")]
+        ),
+        1
+    );
+    assert_eq!(
+        sum(&text, "rest_client_request_duration_seconds_count", &[]),
+        0
+    );
+    api.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_is_an_error() {
+    let (api, config) = start().await;
+    api.shutdown().await;
+    let registry = Registry::new();
+    let pods: Api<Pod> = Api::all(client(&config, &registry));
+    assert!(pods.list(&ListParams::default()).await.is_err());
+    let text = registry.encode();
+    assert_eq!(
+        sum(&text, "rest_client_requests_total", &[("code", "<error>")]),
+        1,
+        "{text}"
+    );
+    assert_eq!(
+        sum(
+            &text,
+            "kube_client_requests_total",
+            &[("outcome", "failed")]
+        ),
+        1
+    );
+}
+
+#[tokio::test]
+async fn the_examples_run() {
+    let (api, config) = start().await;
+    let text = plain_client::run(config.clone()).await.unwrap();
+    assert!(
+        text.contains("rest_client_requests_total{code=\"200\",method=\"GET\",host="),
+        "{text}"
+    );
+    let report = custom_adapter::run(config).await.unwrap();
+    assert!(report.contains("list /api/v1/pods"), "{report}");
+    api.shutdown().await;
+}

@@ -1,0 +1,303 @@
+//! The metrics of our Kubernetes clients beside those of real Go programs: what claims a name of client-go must have its type,
+//! its labels and its buckets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use http::{Method, Uri};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::ListParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::watcher;
+use kube_client_metrics::hooks::{
+    CaReload, ExecCallStatus, Hooks, TransportCacheGc, TransportCreate,
+};
+use kube_client_metrics::lease::{Election, Elector};
+use kube_client_metrics::queue::{Action, Controller};
+use kube_client_metrics::{Classifier, Code, Registry};
+use kubevitals_e2e::{
+    Access, Background, Cluster, E2eError, Exposition, MetricsApiServer, MetricsServer, Shape,
+    TestNamespace,
+};
+use kubevitals_telemetry::exposition::Format;
+use serde_json::json;
+
+use crate::in_time;
+
+/// How often a program is asked while it starts.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// Where the cluster's own programs expose their metrics.
+const SCHEDULER_PORT: u16 = 10259;
+const CONTROLLER_MANAGER_PORT: u16 = 10257;
+
+/// What comes from client-go, by the beginning of its name.
+const CLAIMED: [&str; 3] = ["rest_client_", "workqueue_", "leader_election_"];
+
+/// What programs of Go show only under conditions that a short test does not bring about. It is compared if it is there.
+const NOT_SHOWN: [(&str, &str); 5] = [
+    (
+        "rest_client_transport_ca_reload_total",
+        "a CA file is looked at every few minutes",
+    ),
+    (
+        "rest_client_transport_cache_gc_calls_total",
+        "no transport was dropped",
+    ),
+    (
+        "rest_client_dns_resolution_duration_seconds",
+        "component-base declares it and does not register it",
+    ),
+    ("rest_client_request_retries_total", "nothing was retried"),
+    (
+        "leader_election_slowpath_total",
+        "no renewal took the slow path",
+    ),
+];
+
+fn claimed(exposition: &Exposition) -> BTreeMap<&str, &Shape> {
+    let families = exposition.families.iter();
+    families
+        .map(|(name, shape)| (name.as_str(), shape))
+        .filter(|(name, _)| CLAIMED.iter().any(|prefix| name.starts_with(prefix)))
+        .collect()
+}
+
+/// A kubeconfig whose user is made known by an exec plugin: a program that prints a token.
+fn exec_kubeconfig(namespace: &TestNamespace, access: &Access) -> Result<PathBuf, E2eError> {
+    let credential = json!({
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": access.token()},
+    });
+    let credential = namespace.write("credential.json", &credential.to_string())?;
+    let plain = access.kubeconfig(namespace)?;
+    let mut config = Kubeconfig::read_from(&plain).unwrap();
+    let user = json!({"exec": {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "cat",
+        "args": [credential],
+        "interactiveMode": "Never",
+    }});
+    config.auth_infos[0].auth_info = Some(serde_json::from_value(user).unwrap());
+    namespace.write("exec.kubeconfig", &serde_json::to_string(&config).unwrap())
+}
+
+/// A further controller manager of Kubernetes, that stands for a lease and knows itself by an exec plugin. Its one controller
+/// does what that of the cluster does too, so it changes nothing.
+fn controller_manager(
+    namespace: &TestNamespace,
+    kubeconfig: &PathBuf,
+) -> Result<(Background, SocketAddr), E2eError> {
+    let address = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let kubeconfig = kubeconfig.display();
+    let folder = namespace.folder();
+    let arguments = [
+        format!("--kubeconfig={kubeconfig}"),
+        format!("--authentication-kubeconfig={kubeconfig}"),
+        format!("--authorization-kubeconfig={kubeconfig}"),
+        format!("--bind-address={}", address.ip()),
+        format!("--secure-port={}", address.port()),
+        format!("--cert-dir={}", folder.join("controller-manager").display()),
+        "--controllers=ttl-after-finished-controller".to_owned(),
+        "--leader-elect=true".to_owned(),
+        "--leader-elect-resource-name=client-metrics".to_owned(),
+        format!("--leader-elect-resource-namespace={}", namespace.name()),
+    ];
+    let program = namespace.cluster().program("kube-controller-manager")?;
+    let process = Background::start(&program, &arguments, &folder.join("controller-manager.log"))?;
+    Ok((process, address))
+}
+
+/// Asks until a program shows a family.
+async fn shown(address: SocketAddr, access: &Access, family: &str) -> Exposition {
+    let mut ticks = tokio::time::interval(EVERY);
+    in_time(&format!("{family} of {address}"), async {
+        loop {
+            ticks.tick().await;
+            match Exposition::of(address, access).await {
+                Ok(exposition) if exposition.families.contains_key(family) => return exposition,
+                Ok(_) => println!("{address} does not show {family} yet"),
+                Err(error) => println!("{address} does not answer yet: {error}"),
+            }
+        }
+    })
+    .await
+}
+
+/// What our clients count in real use: requests, a controller and an elector.
+async fn use_clients(namespace: &TestNamespace, kubeconfig: &PathBuf, registry: &Registry) {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+    let options = KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .unwrap();
+    let client = kube_client_metrics::client(config, registry).unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace.name());
+    maps.list(&ListParams::default()).await.unwrap();
+    assert!(maps.get_opt("none").await.unwrap().is_none());
+
+    let hooks = registry.hooks();
+    let controller = Controller::new("configmaps", &hooks, maps, watcher::Config::default()).run(
+        |_, _| async { Ok::<_, Infallible>(Action::requeue(Duration::from_millis(1))) },
+        |_, _, _| Action::await_change(),
+        Arc::new(()),
+    );
+    // Every namespace has the one with the cluster's authority.
+    let reconciled = in_time(
+        "two reconciliations",
+        controller.take(2).collect::<Vec<_>>(),
+    )
+    .await;
+    assert!(reconciled.iter().all(Result::is_ok), "{reconciled:?}");
+
+    let election = Election::new(namespace.name(), "ours", "e2e");
+    let mut elector = Elector::new(client, election, &hooks).unwrap();
+    in_time("our lease", elector.acquire()).await;
+    elector.release().await;
+}
+
+/// What a short test cannot bring about, told to the hooks by hand.
+fn tell_the_rest(hooks: &Hooks) {
+    let call = Classifier::new("host").call(&Method::GET, &Uri::from_static("/api/v1/pods"));
+    hooks.rate_limiter_latency.observe(&call, EVERY);
+    hooks.request_retry.increment(&call, Code::Error);
+    hooks.resolver_latency.observe("host", EVERY);
+    hooks.transport_cache_entries.observe(1);
+    hooks.transport_create_calls.increment(TransportCreate::Hit);
+    hooks.transport_ca_reloads.increment(CaReload::Unchanged);
+    hooks.transport_cert_rotation_gc_calls.increment();
+    hooks
+        .transport_cache_gc_calls
+        .increment(TransportCacheGc::Deleted);
+    hooks
+        .exec_plugin_calls
+        .increment(0, ExecCallStatus::NoError);
+    hooks.client_cert_expiry.set(None);
+    hooks.client_cert_rotation_age.observe(EVERY);
+    hooks.leader_election.slowpath_exercised("ours");
+}
+
+#[tokio::test]
+async fn what_claims_a_name_of_client_go_has_its_type_labels_and_buckets() -> anyhow::Result<()> {
+    let cluster = Cluster::from_env().await?;
+    let _turn = cluster.shared().await;
+    let namespace = cluster.namespace("client-metrics").await?;
+    let reader = namespace.access("metrics-reader", &[]).await?;
+    reader
+        .bind_everywhere(&namespace, "system:monitoring")
+        .await?;
+    let manager = namespace.access("manager", &[]).await?;
+    manager.bind_everywhere(&namespace, "cluster-admin").await?;
+    let kubeconfig = exec_kubeconfig(&namespace, &manager)?;
+
+    let (mut process, address) = controller_manager(&namespace, &kubeconfig)?;
+    let peer = MetricsServer::start(&namespace).await?;
+    let node = cluster.node_address();
+    let requests = "rest_client_requests_total";
+    let go = [
+        (
+            "kube-scheduler",
+            shown((node, SCHEDULER_PORT).into(), &reader, requests).await,
+        ),
+        (
+            "kube-controller-manager",
+            shown((node, CONTROLLER_MANAGER_PORT).into(), &reader, requests).await,
+        ),
+        (
+            "metrics-server",
+            shown(peer.api().listen(), &reader, requests).await,
+        ),
+        (
+            "a controller manager that is elected",
+            shown(address, &reader, "leader_election_master_status").await,
+        ),
+    ];
+    process.must_run()?;
+    peer.stop(&namespace).await?;
+
+    let registry = Registry::new();
+    use_clients(&namespace, &kubeconfig, &registry).await;
+    let used = Exposition::parse(&Format::Prometheus.render(&registry.encode()))?;
+    for family in [
+        requests,
+        "rest_client_request_duration_seconds",
+        "rest_client_exec_plugin_call_total",
+        "workqueue_adds_total",
+        "leader_election_master_status",
+    ] {
+        assert!(
+            used.families.contains_key(family),
+            "{family} is not there after real use"
+        );
+    }
+    tell_the_rest(&registry.hooks());
+    let ours = Exposition::parse(&Format::Prometheus.render(&registry.encode()))?;
+
+    let mut compared = BTreeSet::new();
+    for (name, shape) in claimed(&ours) {
+        for (program, theirs) in &go {
+            let Some(theirs) = theirs.families.get(name) else {
+                continue;
+            };
+            println!("{name}: as in {program}");
+            assert_eq!(shape, theirs, "{name}: ours, and that of {program}");
+            compared.insert(name.to_owned());
+        }
+    }
+    let claims: BTreeSet<String> = claimed(&ours).into_keys().map(str::to_owned).collect();
+    let left: Vec<&String> = claims.difference(&compared).collect();
+    println!("compared {compared:?}; not shown by any program: {left:?}");
+    for name in left {
+        assert!(
+            NOT_SHOWN.iter().any(|(known, _)| known == name),
+            "{name} is compared with nothing"
+        );
+    }
+    Ok(namespace.finish().await?)
+}
+
+#[tokio::test]
+async fn our_server_shows_what_its_clients_do() -> anyhow::Result<()> {
+    let cluster = Cluster::from_env().await?;
+    let _turn = cluster.shared().await;
+    let namespace = cluster.namespace("server-client-metrics").await?;
+    let reader = namespace.access("metrics-reader", &[]).await?;
+    reader
+        .bind_everywhere(&namespace, "system:monitoring")
+        .await?;
+    let server = MetricsApiServer::start(&namespace).await?;
+    let shown = shown(server.api().listen(), &reader, "rest_client_requests_total").await;
+    let scheduler: SocketAddr = (cluster.node_address(), SCHEDULER_PORT).into();
+    let scheduler = Exposition::of(scheduler, &reader).await?;
+    let mut compared = 0;
+    for (name, shape) in claimed(&shown) {
+        if let Some(theirs) = scheduler.families.get(name) {
+            assert_eq!(shape, theirs, "{name}");
+            compared += 1;
+        }
+    }
+    assert!(compared >= 4, "only {compared} families are in both");
+    for family in [
+        "kube_client_requests_total",
+        "kube_client_streams_open",
+        "kube_client_reflector_watches_total",
+    ] {
+        assert!(
+            shown.families.contains_key(family),
+            "{family}: {:?}",
+            shown.families.keys()
+        );
+    }
+    server.stop(&namespace).await?;
+    Ok(namespace.finish().await?)
+}
