@@ -32,38 +32,58 @@ struct Bench {
     about: &'static str,
     /// Whether it starts our own program, for the simulated cluster.
     needs_program: bool,
+    /// How it is built: as released, or so with line numbers for who reads profiles.
+    profile: &'static str,
 }
 
-const BENCHES: [Bench; 6] = [
+/// As users get it.
+const RELEASE: &str = "release";
+
+/// The same code with line numbers.
+const PROFILING: &str = "profiling";
+
+const BENCHES: [Bench; 7] = [
     Bench {
         name: "promtext",
         about: "the text format: kubelet bodies parsed and encoded, next to prometheus-parse and Go",
         needs_program: false,
+        profile: RELEASE,
     },
     Bench {
         name: "watch",
         about: "watched pods decoded, next to kube with k8s-openapi and Go's client-go",
         needs_program: false,
+        profile: RELEASE,
     },
     Bench {
         name: "watch-heap",
         about: "what watched pods keep on the heap, next to the same",
         needs_program: false,
+        profile: RELEASE,
     },
     Bench {
         name: "usage",
         about: "the store of samples: time and heap of a container",
         needs_program: false,
+        profile: RELEASE,
     },
     Bench {
         name: "metrics-api",
         about: "lists and publications without a network, and what they keep on the heap",
         needs_program: false,
+        profile: RELEASE,
+    },
+    Bench {
+        name: "instructions",
+        about: "instructions of the hot paths, beside their record (needs valgrind)",
+        needs_program: false,
+        profile: PROFILING,
     },
     Bench {
         name: "server",
         about: "metrics.k8s.io on a simulated cluster under load: ours and metrics-server",
         needs_program: true,
+        profile: RELEASE,
     },
 ];
 
@@ -86,13 +106,8 @@ pub(crate) fn run(flags: &BenchFlags) -> Result<()> {
         command.env(METRICS_SERVER_VARIABLE, peer);
     }
     command
-        .args([
-            "run",
-            "--release",
-            "--locked",
-            "--quiet",
-            "--package=kubevitals-bench",
-        ])
+        .args(["run", "--locked", "--quiet", "--package=kubevitals-bench"])
+        .arg(format!("--profile={}", bench.profile))
         .arg(format!("--bin=bench-{}", bench.name))
         .arg("--")
         .args(&flags.flags);
