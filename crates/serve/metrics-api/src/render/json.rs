@@ -242,12 +242,15 @@ fn key_and_value(entry: &[u8]) -> (&[u8], Value<'_>) {
 /// Whether all bytes stand for themselves. Eight at a time: most texts are names of some ten to thirty bytes.
 #[inline]
 fn is_plain(text: &[u8]) -> bool {
-    let (words, rest) = text.as_chunks::<8>();
-    let mut suspicious = 0;
-    for word in words {
+    let Some(last) = text.last_chunk::<8>() else {
+        return text.iter().all(|byte| is_plain_byte(*byte));
+    };
+    // The last eight overlap with those before.
+    let mut suspicious = suspects(u64::from_le_bytes(*last));
+    for word in text.as_chunks::<8>().0 {
         suspicious |= suspects(u64::from_le_bytes(*word));
     }
-    suspicious == 0 && rest.iter().all(|byte| is_plain_byte(*byte))
+    suspicious == 0
 }
 
 /// All but controls, what JSON or HTML give a meaning, and the first byte of the two line separators that JavaScript
