@@ -159,36 +159,32 @@ impl<'a> Cursor<'a> {
         let mut count = 0;
         let mut seen = SeenNames::default();
         loop {
-            let same = labels.get_mut(count).filter(|_| count < known);
-            if let Some(label) = same
-                && self.take_same_label(label.name.as_str())
-            {
-                (label.raw, label.escaped) = self.label_value()?;
-            } else {
-                if known > 0 {
-                    // From here on names are looked at one by one.
-                    known = 0;
-                    seen.add(labels, count);
-                }
-                if !self.next_is(class::LABEL_START) {
-                    self.skip_blanks();
-                    if self.peek() == Some(b'}') {
-                        break;
+            let same = labels.get(count).filter(|_| count < known);
+            let name = match same.map(|label| label.name) {
+                Some(name) if self.take_same_label(name.as_str()) => name,
+                _ => {
+                    if known > 0 {
+                        // From here on names are looked at one by one.
+                        known = 0;
+                        seen.add(labels, count);
                     }
+                    if !self.next_is(class::LABEL_START) {
+                        self.skip_blanks();
+                        if self.peek() == Some(b'}') {
+                            break;
+                        }
+                    }
+                    let name = self.label_name()?;
+                    if seen.maybe(name) && seen_before(labels, count, name) {
+                        return Err(self.back(name.len(), Reason::DuplicateLabelName));
+                    }
+                    self.take(b'=', Reason::MissingEquals)?;
+                    self.take(b'"', Reason::MissingQuote)?;
+                    LabelName::trusted(name)
                 }
-                let name = self.label_name()?;
-                if seen.maybe(name) && seen_before(labels, count, name) {
-                    return Err(self.back(name.len(), Reason::DuplicateLabelName));
-                }
-                self.take(b'=', Reason::MissingEquals)?;
-                self.take(b'"', Reason::MissingQuote)?;
-                let (raw, escaped) = self.label_value()?;
-                *labels.get_mut(count).ok_or(Reason::TooManyLabels)? = Label {
-                    name: LabelName::trusted(name),
-                    raw,
-                    escaped,
-                };
-            }
+            };
+            let (raw, escaped) = self.label_value()?;
+            *labels.get_mut(count).ok_or(Reason::TooManyLabels)? = Label { name, raw, escaped };
             count += 1;
             if !matches!(self.peek(), Some(b',' | b'}')) {
                 self.skip_blanks();
@@ -318,14 +314,15 @@ impl<'a> Cursor<'a> {
         let start = self.at;
         let mut escaped = false;
         loop {
-            if let Some(chunk) = swar::load(self.bytes, self.at) {
-                let marks =
-                    swar::mark(chunk, b'"') | swar::mark(chunk, b'\\') | swar::mark(chunk, b'\n');
-                if marks == 0 {
-                    self.at += 8;
-                    continue;
-                }
+            let rest = self.bytes.get(self.at..).unwrap_or_default();
+            for chunk in rest.as_chunks::<8>().0 {
+                let chunk = u64::from_le_bytes(*chunk);
+                // Of what is not larger than a quote, names have nothing: newline and quote are found in one step.
+                let marks = swar::mark_below(chunk, b'"' + 1) | swar::mark(chunk, b'\\');
                 self.at += swar::first_marked(marks);
+                if marks != 0 {
+                    break;
+                }
             }
             match self.peek() {
                 Some(b'"') => {
@@ -345,7 +342,7 @@ impl<'a> Cursor<'a> {
                     self.at = start - 1;
                     return Err(Reason::UnterminatedLabelValue);
                 }
-                // Within eight bytes of the end of the text: byte by byte.
+                // A blank or a control character; or within eight bytes of the end of the text.
                 Some(_) => self.at += 1,
             }
         }
