@@ -206,6 +206,19 @@ const VARINT: u8 = 0;
 /// The tag of a list's items.
 pub(crate) const ITEMS: u8 = tag(2, LEN);
 const EMPTY_TEXT: usize = 2;
+/// What stands between the name and the namespace: no beginning of a generated name.
+pub(crate) const NO_GENERATED_NAME: [u8; 2] = [tag(2, LEN), 0];
+/// What stands between the namespace and the creation: no link, no identity, no version, and no generation.
+pub(crate) const NO_LINK_TO_GENERATION: [u8; 8] = [
+    tag(4, LEN),
+    0,
+    tag(5, LEN),
+    0,
+    tag(6, LEN),
+    0,
+    tag(7, VARINT),
+    0,
+];
 
 pub(crate) const fn tag(field: u8, wire_type: u8) -> u8 {
     field << 3 | wire_type
@@ -230,20 +243,9 @@ fn put_unmeasured(out: &mut Vec<u8>) {
 
 fn put_meta(out: &mut Vec<u8>, meta: Meta<'_>) -> Written {
     put_text(out, tag(1, LEN), meta.name.as_bytes());
-    // The beginning of a generated name.
-    out.extend_from_slice(&[tag(2, LEN), 0]);
+    out.extend_from_slice(&NO_GENERATED_NAME);
     put_text(out, tag(3, LEN), meta.namespace.as_bytes());
-    // The link, the identity, the version, and the generation.
-    out.extend_from_slice(&[
-        tag(4, LEN),
-        0,
-        tag(5, LEN),
-        0,
-        tag(6, LEN),
-        0,
-        tag(7, VARINT),
-        0,
-    ]);
+    out.extend_from_slice(&NO_LINK_TO_GENERATION);
     let start = out.len();
     put_time(out, tag(8, LEN), meta.created);
     let end = out.len();
