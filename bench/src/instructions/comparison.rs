@@ -156,7 +156,7 @@ mod tests {
         insta::assert_snapshot!(comparison.render(Style::Plain), @"
         path      recorded        now  change  for
         parse      100,000     97,000  -3.0 %  one parse
-        publish      2,000      2,041  +2.1 %  one publish
+        publish      2,000      2,041  +2.0 %  one publish
         list     7,654,321  7,700,000  +0.6 %  one list
         select                     12     new  one select
         ");
