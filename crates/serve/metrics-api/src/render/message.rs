@@ -206,3 +206,27 @@ pub(crate) fn amounts(message: &[u8], field: u64) -> impl Iterator<Item = (&str,
         (name, amount)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::proto::put_text;
+    use super::*;
+
+    #[test]
+    fn a_pair_is_found_whatever_its_lengths() {
+        for (key, value) in [(0, 0), (1, 127), (127, 1), (128, 3), (3, 128), (300, 300)] {
+            let (key, value) = (vec![b'k'; key], vec![b'v'; value]);
+            let mut entry = Vec::new();
+            put_text(&mut entry, KEY, &key);
+            put_text(&mut entry, VALUE, &value);
+            assert_eq!(key_and_value(&entry), (key.as_slice(), value.as_slice()));
+            let mut quantity_of_key = Vec::new();
+            put_text(&mut quantity_of_key, KEY, &key);
+            assert_eq!(quantity(&quantity_of_key), key);
+        }
+        // Cut short there is nothing to rely on, but it is no panic.
+        for cut in [&b""[..], b"\x0a", b"\x0a\x05k", b"\x0a\x01k\x12\x09v"] {
+            let _ = (key_and_value(cut), quantity(cut));
+        }
+    }
+}

@@ -364,3 +364,21 @@ const fn varint_len(value: u64) -> usize {
     let bits = 64 - (value | 1).leading_zeros();
     bits.div_ceil(7) as usize
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_that_is_put_in_afterwards_is_the_one_that_was_known_before() {
+        for len in [0, 1, 127, 128, 129, 16_383, 16_384, 2_097_152] {
+            let content: Vec<u8> = (0..len).map(|n| (n % 251) as u8).collect();
+            let mut expected = b"before".to_vec();
+            put_text(&mut expected, ITEMS, &content);
+            let mut out = b"before".to_vec();
+            let moved = put_block(&mut out, ITEMS, |out| out.extend_from_slice(&content));
+            assert_eq!(moved, varint_len(len as u64) - 1, "{len}");
+            assert!(out == expected, "{len}");
+        }
+    }
+}
