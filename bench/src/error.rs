@@ -98,6 +98,17 @@ pub enum BenchError {
     /// A result could not be made into JSON.
     #[error("cannot write the result as JSON")]
     Json(#[from] serde_json::Error),
+    /// The counter of instructions is not there.
+    #[error(
+        "valgrind is not installed; get it with `apt-get install valgrind` or `dnf install valgrind`"
+    )]
+    NoValgrind,
+    /// The counter of instructions failed, or wrote something that is not understood.
+    #[error("callgrind did not count: {problem}")]
+    Callgrind {
+        /// What is wrong.
+        problem: String,
+    },
     /// There is nothing to measure.
     #[error("nothing to measure: {0}")]
     NoContender(String),

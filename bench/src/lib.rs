@@ -8,6 +8,7 @@
 //! - [`sim`] runs the simulated cluster in a process of its own;
 //! - [`load`] applies an open-loop load over [`https`], so that a slow server is not asked less;
 //! - [`measure`] repeats in turns and shows how quiet the machine was;
+//! - [`instructions`] counts what a hot path takes, and compares it with a record;
 //! - [`timing`] is a loop for what is measured in the benchmark itself;
 //! - [`table`] and [`result`] tell what came out, to a person and to a file.
 //!
@@ -19,6 +20,7 @@ pub mod flags;
 pub mod go;
 pub mod histogram;
 pub mod https;
+pub mod instructions;
 pub mod jobs;
 pub mod kubeconfig;
 pub mod load;

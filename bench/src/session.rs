@@ -117,8 +117,10 @@ async fn interrupted() {
     }
 }
 
+/// The folder `bench` of the source tree.
+///
 /// Asked of the cargo that runs us: clones that share a target folder share this program too.
-fn source_folder() -> PathBuf {
+pub fn source_folder() -> PathBuf {
     let asked = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     asked.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf())
 }

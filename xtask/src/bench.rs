@@ -25,6 +25,12 @@ pub(crate) struct BenchFlags {
 /// Where the benchmark finds metrics-server.
 const METRICS_SERVER_VARIABLE: &str = "KUBEVITALS_METRICS_SERVER";
 
+/// Where it finds the programs of a real control plane, and which they are.
+const REAL_PROGRAMS: [(&str, Program); 2] = [
+    ("KUBEVITALS_ETCD", Program::Etcd),
+    ("KUBEVITALS_KUBE_APISERVER", Program::KubeApiserver),
+];
+
 /// A benchmark: the program `bench-NAME` of the package `kubevitals-bench`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bench {
@@ -32,43 +38,82 @@ struct Bench {
     about: &'static str,
     /// Whether it starts our own program, for the simulated cluster.
     needs_program: bool,
+    /// How it is built: as released, or so with line numbers for who reads profiles.
+    profile: &'static str,
 }
 
-const BENCHES: [Bench; 7] = [
+/// As users get it.
+const RELEASE: &str = "release";
+
+/// The same code with line numbers.
+const PROFILING: &str = "profiling";
+
+const BENCHES: [Bench; 11] = [
     Bench {
         name: "promtext",
         about: "the text format: kubelet bodies parsed and encoded, next to prometheus-parse and Go",
         needs_program: false,
+        profile: RELEASE,
     },
     Bench {
         name: "watch",
         about: "watched pods decoded, next to kube with k8s-openapi and Go's client-go",
         needs_program: false,
+        profile: RELEASE,
     },
     Bench {
         name: "watch-heap",
         about: "what watched pods keep on the heap, next to the same",
         needs_program: false,
+        profile: RELEASE,
     },
     Bench {
         name: "usage",
         about: "the store of samples: time and heap of a container",
         needs_program: false,
+        profile: RELEASE,
     },
     Bench {
         name: "metrics-api",
         about: "lists and publications without a network, and what they keep on the heap",
         needs_program: false,
+        profile: RELEASE,
+    },
+    Bench {
+        name: "instructions",
+        about: "instructions of the hot paths, beside their record (needs valgrind)",
+        needs_program: false,
+        profile: PROFILING,
     },
     Bench {
         name: "client-metrics",
         about: "what measuring a request costs: the same requests with and without the layer",
         needs_program: false,
+        profile: RELEASE,
     },
     Bench {
         name: "server",
         about: "metrics.k8s.io on a simulated cluster under load: ours and metrics-server",
         needs_program: true,
+        profile: RELEASE,
+    },
+    Bench {
+        name: "growth",
+        about: "what grows with the cluster, from 10 to 5,000 nodes: a picture, and what a node and a pod cost",
+        needs_program: true,
+        profile: RELEASE,
+    },
+    Bench {
+        name: "load",
+        about: "the server while 200 ask for everything at once and half of them read slowly",
+        needs_program: true,
+        profile: RELEASE,
+    },
+    Bench {
+        name: "soak",
+        about: "the server while pods come and go and every node is replaced: does its memory stay flat?",
+        needs_program: true,
+        profile: RELEASE,
     },
 ];
 
@@ -90,20 +135,29 @@ pub(crate) fn run(flags: &BenchFlags) -> Result<()> {
         let peer = fetch::program(Program::MetricsServer)?;
         command.env(METRICS_SERVER_VARIABLE, peer);
     }
+    if wants_real_bed(&flags.flags) {
+        for (variable, program) in REAL_PROGRAMS {
+            if std::env::var_os(variable).is_none() {
+                command.env(variable, fetch::program(program)?);
+            }
+        }
+    }
     command
-        .args([
-            "run",
-            "--release",
-            "--locked",
-            "--quiet",
-            "--package=kubevitals-bench",
-        ])
+        .args(["run", "--locked", "--quiet", "--package=kubevitals-bench"])
+        .arg(format!("--profile={}", bench.profile))
         .arg(format!("--bin=bench-{}", bench.name))
         .arg("--")
         .args(&flags.flags);
     // Cargo becomes the program in turn: signals that are sent to us reach it.
     let error = command.exec();
     Err(error).with_context(|| format!("cannot start {}", shown(&command)))
+}
+
+/// Whether a benchmark is asked to put servers before a real API server.
+fn wants_real_bed(flags: &[String]) -> bool {
+    let pairs = flags.windows(2);
+    flags.iter().any(|flag| flag == "--bed=real")
+        || pairs.into_iter().any(|pair| pair == ["--bed", "real"])
 }
 
 fn print_all() {
@@ -116,6 +170,16 @@ fn print_all() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_real_bed_is_asked_for_in_one_word_or_two() {
+        let wants = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            wants_real_bed(&words)
+        };
+        assert!(wants(&["--bed=real"]) && wants(&["--quick", "--bed", "real"]));
+        assert!(!wants(&["--bed=sim"]) && !wants(&["--bed"]) && !wants(&["real"]));
+    }
 
     #[test]
     fn the_list_is_that_of_the_package() {

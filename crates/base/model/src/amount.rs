@@ -12,7 +12,7 @@
 use std::fmt::{self, Write};
 
 use crate::error::ModelError;
-use crate::text::{Text, decimal_digits};
+use crate::text::Text;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -89,11 +89,6 @@ impl CpuUsage {
         self.canonical().write_to(out);
     }
 
-    /// How many bytes [`CpuUsage::write_to`] appends: formats with a length in front need it first.
-    pub fn text_len(self) -> usize {
-        self.canonical().len()
-    }
-
     fn canonical(self) -> Canonical {
         const SUFFIXES: [&str; 6] = ["u", "m", "", "k", "M", "G"];
         let mut canonical = Canonical {
@@ -147,11 +142,6 @@ impl Bytes {
         self.canonical().write_to(out);
     }
 
-    /// How many bytes [`Bytes::write_to`] appends: formats with a length in front need it first.
-    pub fn text_len(self) -> usize {
-        self.canonical().len()
-    }
-
     fn canonical(self) -> Canonical {
         match self.0 {
             // Below 1024 Kubernetes prints decimally, and 1000 is the one such number with a shorter form.
@@ -198,10 +188,6 @@ impl Canonical {
     fn write_to(self, out: &mut Vec<u8>) {
         out.extend_from_slice(itoa::Buffer::new().format(self.mantissa).as_bytes());
         out.extend_from_slice(self.suffix.as_bytes());
-    }
-
-    fn len(self) -> usize {
-        decimal_digits(self.mantissa) + self.suffix.len()
     }
 
     fn pad(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

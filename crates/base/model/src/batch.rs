@@ -78,18 +78,22 @@ impl NodeBatch {
         self.rows.iter().map(|row| (self.key(row), &row.sample))
     }
 
+    #[inline]
     fn key(&self, row: &Row) -> ContainerKeyRef<'_> {
-        let text = |from: u32, to: u32| {
-            let range = from as usize..to as usize;
-            self.names.get(range).unwrap_or_default()
-        };
+        let (namespace, name, container) = self.texts(row).unwrap_or_default();
         ContainerKeyRef {
-            pod: PodKeyRef {
-                namespace: text(row.namespace, row.pod),
-                name: text(row.pod, row.container),
-            },
-            container: text(row.container, row.end),
+            pod: PodKeyRef { namespace, name },
+            container,
         }
+    }
+
+    /// They lie one after the other: each border is looked at once.
+    #[inline]
+    fn texts(&self, row: &Row) -> Option<(&str, &str, &str)> {
+        let names = self.names.get(row.namespace as usize..row.end as usize)?;
+        let (namespace, names) = names.split_at_checked((row.pod - row.namespace) as usize)?;
+        let (pod, container) = names.split_at_checked((row.container - row.pod) as usize)?;
+        Some((namespace, pod, container))
     }
 }
 

@@ -164,6 +164,11 @@ fn push_decimal(out: &mut Printed, value: u64, places: usize, unit: &str) -> fmt
     let mut fraction = value % scale;
     if fraction != 0 {
         let mut width = places;
+        // Most are of whole milliseconds, though counted in nanoseconds.
+        while fraction.is_multiple_of(1_000) {
+            fraction /= 1_000;
+            width -= 3;
+        }
         while fraction.is_multiple_of(10) {
             fraction /= 10;
             width -= 1;

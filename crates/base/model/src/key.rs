@@ -105,6 +105,11 @@ impl PodKey {
         &self.name
     }
 
+    /// Whether both share their strings: then they are equal, and nothing has to be compared.
+    pub fn is_same_allocation(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.name, &other.name) && Arc::ptr_eq(&self.namespace, &other.namespace)
+    }
+
     /// One of its containers.
     #[must_use]
     pub fn container(&self, container: impl Into<Arc<str>>) -> ContainerKey {

@@ -68,7 +68,7 @@ impl<const N: usize> Text<N> {
 }
 
 /// How many digits `number` has in decimal.
-pub(crate) fn decimal_digits(number: u64) -> usize {
+fn decimal_digits(number: u64) -> usize {
     const MOST: usize = 20;
     number
         .checked_ilog10()

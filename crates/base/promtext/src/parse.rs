@@ -158,6 +158,7 @@ pub fn parse_with<'a, V: Visitor<'a>>(body: &'a [u8], visitor: &mut V) -> Summar
             raw: "",
             escaped: false,
         }; MAX_LABELS],
+        known_labels: 0,
     };
     let mut rest = body;
     loop {
@@ -204,6 +205,14 @@ impl<'a> Sample<'a, '_> {
     #[inline]
     pub fn pick<const N: usize>(&self, names: [&str; N]) -> [Option<&Label<'a>>; N] {
         let mut found = [None; N];
+        // Mostly there are just these, in this order.
+        let in_order = |(label, name): (&Label<'a>, &str)| label.name.as_str() == name;
+        if self.labels.len() == N && self.labels.iter().zip(names).all(in_order) {
+            for (slot, label) in found.iter_mut().zip(self.labels) {
+                *slot = Some(label);
+            }
+            return found;
+        }
         for label in self.labels {
             for (slot, name) in found.iter_mut().zip(names) {
                 if label.name.as_str() == name {
@@ -254,6 +263,8 @@ struct Walk<'a, 'v, V> {
     /// comparing it is quicker than checking it byte by byte.
     run: Option<(&'a str, bool)>,
     labels: [Label<'a>; MAX_LABELS],
+    /// How many of them a line has had together: their names are valid and differ.
+    known_labels: usize,
 }
 
 impl<'a, V: Visitor<'a>> Walk<'a, '_, V> {
@@ -302,7 +313,10 @@ impl<'a, V: Visitor<'a>> Walk<'a, '_, V> {
             self.summary.skipped += 1;
             return Ok(());
         }
-        let count = cursor.labels(&mut self.labels)?;
+        // Of a line that is given up half-way nothing is known.
+        let known = std::mem::take(&mut self.known_labels);
+        let count = cursor.labels(&mut self.labels, known)?;
+        self.known_labels = count;
         let value = cursor.value()?;
         let timestamp_ms = cursor.timestamp()?;
         self.summary.samples += 1;

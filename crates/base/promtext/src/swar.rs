@@ -22,6 +22,14 @@ pub(crate) const fn mark(chunk: u64, byte: u8) -> u64 {
     difference.wrapping_sub(ONES) & !difference & HIGHS
 }
 
+/// Marks the bytes of `chunk` that are smaller than `bound`, which is ASCII, with their high bit.
+///
+/// Only the lowest mark is exact, as with [`mark`].
+#[inline]
+pub(crate) const fn mark_below(chunk: u64, bound: u8) -> u64 {
+    chunk.wrapping_sub(ONES * bound as u64) & !chunk & HIGHS
+}
+
 /// The position of the lowest marked byte, 8 if none is marked.
 #[inline]
 pub(crate) const fn first_marked(marks: u64) -> usize {
@@ -88,6 +96,23 @@ mod tests {
                 }
             }
             assert_eq!(mark(u64::from_le_bytes([byte ^ 0x55; 8]), byte), 0);
+        }
+    }
+
+    #[test]
+    fn the_lowest_mark_of_smaller_bytes_is_exact_for_every_byte_and_place() {
+        for bound in 1..0x80 {
+            for byte in 0..=u8::MAX {
+                for place in 0..8 {
+                    for filler in [bound - 1, bound, 0x7f, 0x80, 0xff] {
+                        let mut bytes = [filler; 8];
+                        bytes[place] = byte;
+                        let expected = bytes.iter().position(|b| *b < bound).unwrap_or(8);
+                        let marks = mark_below(u64::from_le_bytes(bytes), bound);
+                        assert_eq!(first_marked(marks), expected, "{bytes:?} {bound}");
+                    }
+                }
+            }
         }
     }
 

@@ -140,21 +140,25 @@ impl<'de> Json<'de> {
 
     fn skip_brackets(&mut self) -> Result<(), Error> {
         let mut depth = 0_usize;
-        while let Some(&byte) = self.input.get(self.at) {
+        let mut at = self.at;
+        while let Some(&byte) = self.input.get(at) {
             match byte {
                 b'"' => {
-                    let (end, _) = string_end(self.input, self.at + 1)
+                    let (end, _) = string_end(self.input, at + 1)
                         .ok_or_else(|| wrong("string without an end"))?;
-                    self.at = end;
+                    at = end;
                 }
                 b'{' | b'[' => depth += 1,
-                b'}' | b']' => depth -= 1,
+                b'}' | b']' => {
+                    depth -= 1;
+                    if depth == 0 {
+                        self.at = at + 1;
+                        return Ok(());
+                    }
+                }
                 _ => {}
             }
-            self.at += 1;
-            if depth == 0 {
-                return Ok(());
-            }
+            at += 1;
         }
         Err(wrong("brackets without an end"))
     }

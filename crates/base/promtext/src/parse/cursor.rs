@@ -140,36 +140,55 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes the labels, if there are any, and returns their number.
+    ///
+    /// `labels` holds those of an earlier line, of which the first `known` have valid names, no two the same. Series of
+    /// one family have the same names in the same order: comparing them is quicker than checking them again.
     #[inline]
-    pub(super) fn labels(&mut self, labels: &mut [Label<'a>; MAX_LABELS]) -> Result<usize, Reason> {
-        self.skip_blanks();
+    pub(super) fn labels(
+        &mut self,
+        labels: &mut [Label<'a>; MAX_LABELS],
+        mut known: usize,
+    ) -> Result<usize, Reason> {
         if self.peek() != Some(b'{') {
-            return Ok(0);
+            self.skip_blanks();
+            if self.peek() != Some(b'{') {
+                return Ok(0);
+            }
         }
         self.at += 1;
         let mut count = 0;
         let mut seen = SeenNames::default();
         loop {
-            if !self.next_is(class::LABEL_START) {
-                self.skip_blanks();
-                if self.peek() == Some(b'}') {
-                    break;
+            let same = labels.get(count).filter(|_| count < known);
+            let name = match same.map(|label| label.name) {
+                Some(name) if self.take_same_label(name.as_str()) => name,
+                _ => {
+                    if known > 0 {
+                        // From here on names are looked at one by one.
+                        known = 0;
+                        seen.add(labels, count);
+                    }
+                    if !self.next_is(class::LABEL_START) {
+                        self.skip_blanks();
+                        if self.peek() == Some(b'}') {
+                            break;
+                        }
+                    }
+                    let name = self.label_name()?;
+                    if seen.maybe(name) && seen_before(labels, count, name) {
+                        return Err(self.back(name.len(), Reason::DuplicateLabelName));
+                    }
+                    self.take(b'=', Reason::MissingEquals)?;
+                    self.take(b'"', Reason::MissingQuote)?;
+                    LabelName::trusted(name)
                 }
-            }
-            let name = self.label_name()?;
-            if seen.maybe(name) && seen_before(labels, count, name) {
-                return Err(self.back(name.len(), Reason::DuplicateLabelName));
-            }
-            self.take(b'=', Reason::MissingEquals)?;
-            self.take(b'"', Reason::MissingQuote)?;
-            let (raw, escaped) = self.label_value()?;
-            *labels.get_mut(count).ok_or(Reason::TooManyLabels)? = Label {
-                name: LabelName::trusted(name),
-                raw,
-                escaped,
             };
+            let (raw, escaped) = self.label_value()?;
+            *labels.get_mut(count).ok_or(Reason::TooManyLabels)? = Label { name, raw, escaped };
             count += 1;
-            self.skip_blanks();
+            if !matches!(self.peek(), Some(b',' | b'}')) {
+                self.skip_blanks();
+            }
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b'}') => break,
@@ -179,6 +198,18 @@ impl<'a> Cursor<'a> {
         }
         self.at += 1;
         Ok(count)
+    }
+
+    /// Takes the label name `name` if it stands here, with the equals sign and the quote that must follow.
+    #[inline]
+    fn take_same_label(&mut self, name: &str) -> bool {
+        let end = self.at + name.len();
+        let same = self.bytes.get(self.at..end) == Some(name.as_bytes())
+            && self.bytes.get(end..end + 2) == Some(b"=\"");
+        if same {
+            self.at = end + 2;
+        }
+        same
     }
 
     /// Takes a label name.
@@ -283,14 +314,15 @@ impl<'a> Cursor<'a> {
         let start = self.at;
         let mut escaped = false;
         loop {
-            if let Some(chunk) = swar::load(self.bytes, self.at) {
-                let marks =
-                    swar::mark(chunk, b'"') | swar::mark(chunk, b'\\') | swar::mark(chunk, b'\n');
-                if marks == 0 {
-                    self.at += 8;
-                    continue;
-                }
+            let rest = self.bytes.get(self.at..).unwrap_or_default();
+            for chunk in rest.as_chunks::<8>().0 {
+                let chunk = u64::from_le_bytes(*chunk);
+                // Of what is not larger than a quote, names have nothing: newline and quote are found in one step.
+                let marks = swar::mark_below(chunk, b'"' + 1) | swar::mark(chunk, b'\\');
                 self.at += swar::first_marked(marks);
+                if marks != 0 {
+                    break;
+                }
             }
             match self.peek() {
                 Some(b'"') => {
@@ -310,7 +342,7 @@ impl<'a> Cursor<'a> {
                     self.at = start - 1;
                     return Err(Reason::UnterminatedLabelValue);
                 }
-                // Within eight bytes of the end of the text: byte by byte.
+                // A blank or a control character; or within eight bytes of the end of the text.
                 Some(_) => self.at += 1,
             }
         }
@@ -414,6 +446,14 @@ impl<'a> Cursor<'a> {
 struct SeenNames(u64);
 
 impl SeenNames {
+    /// Adds names that are known to differ.
+    #[cold]
+    fn add(&mut self, labels: &[Label<'_>; MAX_LABELS], count: usize) {
+        for label in labels.iter().take(count) {
+            self.maybe(label.name.as_str());
+        }
+    }
+
     /// Adds a name; false if it was surely not there.
     #[inline]
     fn maybe(&mut self, name: &str) -> bool {

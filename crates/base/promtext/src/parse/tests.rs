@@ -108,6 +108,51 @@ fn as_many_labels_as_fit_are_taken() {
     assert_eq!(counts, [(MAX_LABELS, Some("63"))]);
 }
 
+/// Names that stand where they stood on the line before are not checked again; others are.
+#[test]
+fn a_duplicate_is_found_whatever_the_lines_before_had() {
+    let body = br#"a{b="1",c="2"} 1
+a{b="1",c="2",b="3"} 1
+a{b="1",c="2"} 1
+a{b="1",b="2"} 1
+a{b="1",c="2"} 1
+a{c="1",b="2",c="3"} 1
+a{b="1",c="2"} 1
+a{c="1",-
+a{c="1",c="2"} 1
+a{b="1",c="2"} x
+a{c="1" ,b = "2", c="3"} 1
+"#;
+    let found: Vec<(usize, Reason)> = errors(body).iter().map(|e| (e.line, e.reason)).collect();
+    assert_eq!(
+        found,
+        [
+            (2, Reason::DuplicateLabelName),
+            (4, Reason::DuplicateLabelName),
+            (6, Reason::DuplicateLabelName),
+            (8, Reason::InvalidLabelName),
+            (9, Reason::DuplicateLabelName),
+            (10, Reason::InvalidValue),
+            (11, Reason::DuplicateLabelName),
+        ]
+    );
+}
+
+#[test]
+fn labels_of_one_line_are_not_those_of_the_next() {
+    let body = b"a{b=\"1\",c=\"2 !\"} 1\na{b=\"3\"} 1\na{b=\"4\",cc=\"\\n\"} 1\na 1\na{c=\"5\",b=\"6\",} 1\n";
+    let mut seen = Vec::new();
+    parse(body, |item| {
+        let Item::Sample(sample) = item else {
+            panic!("{item:?}")
+        };
+        let labels = sample.labels.iter();
+        let labels = labels.map(|label| format!("{}={}", label.name.as_str(), label.raw));
+        seen.push(labels.collect::<Vec<_>>().join(" "));
+    });
+    assert_eq!(seen, ["b=1 c=2 !", "b=3", "b=4 cc=\\n", "", "c=5 b=6"]);
+}
+
 #[test]
 fn invalid_text_costs_its_own_line_only() {
     let body = b"a 1\n\xffb 2\nc 3\n\xc3\x28\n\xf0\x9f\nd{e=\"\xc3\xbc\"} 4\n\xff";

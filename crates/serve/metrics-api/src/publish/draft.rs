@@ -1,9 +1,10 @@
 //! A node as it is rendered, before it takes effect.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use kubevitals_model::{Labels, Timestamp};
+use kubevitals_model::{Labels, PodKey, Timestamp};
 use kubevitals_usage::{NodeView, PodUsage};
 
 use crate::catalog::{Counted, NodeEntry, OwnPiece, PodPiece, PodSlot};
@@ -32,23 +33,21 @@ impl Draft {
         let mut known = before.map_or(&[][..], |before| &before.pods).iter();
         let mut known_at = 0;
         let mut next = known.next();
-        let mut last = None;
-        let unsorted = !view.pods.is_sorted_by(|a, b| a.key <= b.key);
         let mut sorted: Vec<&PodUsage> = view.pods.iter().collect();
-        if unsorted {
+        if !view.pods.is_sorted_by(|a, b| a.key < b.key) {
             sorted.sort_by(|a, b| a.key.cmp(&b.key));
+            // The same pod twice would be two items of one name.
+            sorted.dedup_by(|a, b| a.key == b.key);
         }
         for pod in sorted {
-            // The same pod twice would be two items of one name.
-            if last.replace(&pod.key) == Some(&pod.key) {
-                continue;
-            }
-            while let Some(piece) = next.filter(|piece| piece.slot.key < pod.key) {
+            let mut order = next.map(|piece| order_of(&piece.slot.key, &pod.key));
+            while let (Some(piece), Some(Ordering::Less)) = (next, order) {
                 draft.removed.push(Arc::clone(&piece.slot));
                 next = known.next();
                 known_at += 1;
+                order = next.map(|piece| order_of(&piece.slot.key, &pod.key));
             }
-            let same = next.filter(|piece| piece.slot.key == pod.key);
+            let same = next.filter(|_| order == Some(Ordering::Equal));
             let own = same.filter(|piece| same_labels(&piece.slot.labels, &pod.labels));
             let old = own
                 .and_then(|_| before?.pod_at(known_at))
@@ -122,8 +121,8 @@ impl Draft {
         let unchanged = old.filter(|(item, _)| self.unchanged(start, item, &written));
         let at = u32::try_from(self.pods.len()).unwrap_or(u32::MAX);
         let slot = if let Some(slot) = slot {
-            if slot.hint.load(Ordering::Relaxed) != at {
-                slot.hint.store(at, Ordering::Relaxed);
+            if slot.hint.load(Relaxed) != at {
+                slot.hint.store(at, Relaxed);
             }
             Arc::clone(slot)
         } else {
@@ -196,8 +195,8 @@ impl Draft {
         }
         // A new slot is numbered with its first message, before anybody can see it.
         for piece in &self.pods {
-            if piece.slot.born.load(Ordering::Relaxed) == 0 {
-                piece.slot.born.store(piece.since, Ordering::Relaxed);
+            if piece.slot.born.load(Relaxed) == 0 {
+                piece.slot.born.store(piece.since, Relaxed);
             }
         }
         let labels = match before {
@@ -217,6 +216,15 @@ impl Draft {
             counted: Counted::new(bytes, alive),
         };
         (self.added, self.removed, entry)
+    }
+}
+
+/// A pod mostly has the very name that it had before.
+fn order_of(a: &PodKey, b: &PodKey) -> Ordering {
+    if a.is_same_allocation(b) {
+        Ordering::Equal
+    } else {
+        a.cmp(b)
     }
 }
 

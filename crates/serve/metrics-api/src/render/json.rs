@@ -5,7 +5,8 @@
 
 use kubevitals_model::{GoDuration, Timestamp};
 
-use super::message::{Fields, Object, Value, quantity};
+use super::message::{Fields, Object, Value, key_and_value, quantity};
+use super::proto::{NO_GENERATED_NAME, NO_LINK_TO_GENERATION};
 use super::{Kind, TypeMeta};
 
 /// How many times are remembered: more than there are seconds between two publications of a node.
@@ -85,7 +86,14 @@ impl Writer {
         let start = out.len();
         // The map that is open: objects have labels, bookmarks annotations, none has both.
         let mut map = 0;
-        for (number, value) in Fields::new(metadata) {
+        let mut fields = Fields::new(metadata);
+        while let Some((number, value)) = fields.next() {
+            // What is empty in all objects is not looked at one by one.
+            match number {
+                1 => fields.pass(&NO_GENERATED_NAME),
+                3 if resource_version.is_empty() => fields.pass(&NO_LINK_TO_GENERATION),
+                _ => {}
+            }
             let Value::Bytes(bytes) = value else {
                 continue;
             };
@@ -199,7 +207,7 @@ fn put_entry<const N: usize>(out: &mut Vec<u8>, before: &[u8; N], entry: &[u8]) 
     out.extend_from_slice(before);
     put_inside(out, key);
     out.extend_from_slice(b"\":\"");
-    put_inside(out, value.bytes().unwrap_or_default());
+    put_inside(out, value);
     out.push(b'"');
 }
 
@@ -230,24 +238,19 @@ fn put_amounts(out: &mut Vec<u8>, entries: Fields<'_>) {
     }
 }
 
-/// The key and the value of a map's entry.
-#[inline]
-fn key_and_value(entry: &[u8]) -> (&[u8], Value<'_>) {
-    let mut fields = Fields::new(entry);
-    let key = fields.next().and_then(|(_, key)| key.bytes());
-    let value = fields.next().map_or(Value::Number(0), |(_, value)| value);
-    (key.unwrap_or_default(), value)
-}
-
 /// Whether all bytes stand for themselves. Eight at a time: most texts are names of some ten to thirty bytes.
 #[inline]
 fn is_plain(text: &[u8]) -> bool {
-    let (words, rest) = text.as_chunks::<8>();
-    let mut suspicious = 0;
-    for word in words {
+    let exactly = || text.iter().all(|byte| is_plain_byte(*byte));
+    let Some(last) = text.last_chunk::<8>() else {
+        return exactly();
+    };
+    // The last eight overlap with those before.
+    let mut suspicious = suspects(u64::from_le_bytes(*last));
+    for word in text.as_chunks::<8>().0 {
         suspicious |= suspects(u64::from_le_bytes(*word));
     }
-    suspicious == 0 && rest.iter().all(|byte| is_plain_byte(*byte))
+    suspicious == 0 || exactly()
 }
 
 /// All but controls, what JSON or HTML give a meaning, and the first byte of the two line separators that JavaScript
@@ -257,17 +260,18 @@ fn is_plain_byte(byte: u8) -> bool {
     byte >= 0x20 && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xe2)
 }
 
-/// Not zero if one of eight bytes may need an escape. Carries between bytes, and bytes beyond ASCII, can raise a false
-/// alarm, never hide a true one.
+/// Not zero if one of eight bytes may need an escape. Carries between bytes, bytes beyond ASCII, and what is smaller than
+/// an apostrophe, such as a blank, can raise a false alarm, never hide a true one.
 #[inline]
 fn suspects(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
-    let below = |word: u64, bound: u64| word.wrapping_sub(ONES * bound) & !word;
+    let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word;
     let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
     // `<` and `>` differ in one bit alone, so that one test finds both.
     let angle = below((word & !(ONES * 2)) ^ (ONES * u64::from(b'<')), 1);
-    (below(word, 0x20) | equal(b'"') | equal(b'\\') | equal(b'&') | angle | word) & HIGH
+    // Controls, quotation marks and ampersands are smaller than all that names are made of.
+    (below(word, b'\'') | equal(b'\\') | angle | word) & HIGH
 }
 
 #[cold]

@@ -1,6 +1,12 @@
 //! Reading protobuf messages that this crate wrote itself. Nothing here panics on others, but nothing is promised of
 //! what comes out.
 
+use super::proto::{LEN, tag};
+
+/// The tags of a map's entry; a quantity has its text where an entry has its key.
+const KEY: u8 = tag(1, LEN);
+const VALUE: u8 = tag(2, LEN);
+
 /// The fields of a message, one after the other.
 #[derive(Clone)]
 pub(crate) struct Fields<'a> {
@@ -34,6 +40,14 @@ impl<'a> Fields<'a> {
     /// What has not been read yet.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
+    }
+
+    /// Passes over what stands next if it is this.
+    #[inline]
+    pub(crate) fn pass(&mut self, expected: &[u8]) {
+        if let Some(rest) = self.rest.strip_prefix(expected) {
+            self.rest = rest;
+        }
     }
 
     #[inline]
@@ -141,11 +155,37 @@ pub(crate) fn message_of(item: &[u8]) -> &[u8] {
 
 /// The text of a quantity.
 #[inline]
-pub(crate) fn quantity(value: Value<'_>) -> &[u8] {
-    Fields::new(value.bytes().unwrap_or_default())
-        .next()
-        .and_then(|(_, text)| text.bytes())
-        .unwrap_or_default()
+pub(crate) fn quantity(value: &[u8]) -> &[u8] {
+    match value {
+        [KEY, len @ ..0x80, text @ ..] if usize::from(*len) == text.len() => text,
+        _ => Fields::new(value)
+            .next()
+            .and_then(|(_, text)| text.bytes())
+            .unwrap_or_default(),
+    }
+}
+
+/// The key and the value of a map's entry.
+#[inline]
+pub(crate) fn key_and_value(entry: &[u8]) -> (&[u8], &[u8]) {
+    short_pair(entry).unwrap_or_else(|| {
+        let mut fields = Fields::new(entry);
+        let mut next = || fields.next().and_then(|(_, value)| value.bytes());
+        (next().unwrap_or_default(), next().unwrap_or_default())
+    })
+}
+
+/// The same where lengths take one byte, as they nearly always do.
+#[inline]
+fn short_pair(entry: &[u8]) -> Option<(&[u8], &[u8])> {
+    let [KEY, len @ ..0x80, rest @ ..] = entry else {
+        return None;
+    };
+    let (key, rest) = rest.split_at_checked(usize::from(*len))?;
+    match rest {
+        [VALUE, len @ ..0x80, value @ ..] if usize::from(*len) == value.len() => Some((key, value)),
+        _ => None,
+    }
 }
 
 /// The names and texts of amounts: the entries of a map from name to quantity that are numbered `field`.
@@ -156,10 +196,37 @@ pub(crate) fn amounts(message: &[u8], field: u64) -> impl Iterator<Item = (&str,
         for (number, value) in Fields::new(entry.bytes().unwrap_or_default()) {
             match number {
                 1 => name = value.text(),
-                2 => amount = str::from_utf8(quantity(value)).unwrap_or_default(),
+                2 => {
+                    let text = quantity(value.bytes().unwrap_or_default());
+                    amount = str::from_utf8(text).unwrap_or_default();
+                }
                 _ => {}
             }
         }
         (name, amount)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::proto::put_text;
+    use super::*;
+
+    #[test]
+    fn a_pair_is_found_whatever_its_lengths() {
+        for (key, value) in [(0, 0), (1, 127), (127, 1), (128, 3), (3, 128), (300, 300)] {
+            let (key, value) = (vec![b'k'; key], vec![b'v'; value]);
+            let mut entry = Vec::new();
+            put_text(&mut entry, KEY, &key);
+            put_text(&mut entry, VALUE, &value);
+            assert_eq!(key_and_value(&entry), (key.as_slice(), value.as_slice()));
+            let mut quantity_of_key = Vec::new();
+            put_text(&mut quantity_of_key, KEY, &key);
+            assert_eq!(quantity(&quantity_of_key), key);
+        }
+        // Cut short there is nothing to rely on, but it is no panic.
+        for cut in [&b""[..], b"\x0a", b"\x0a\x05k", b"\x0a\x01k\x12\x09v"] {
+            let _ = (key_and_value(cut), quantity(cut));
+        }
+    }
 }

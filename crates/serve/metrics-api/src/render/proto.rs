@@ -1,6 +1,8 @@
 //! Protobuf as Go's generated code of Kubernetes writes it, byte by byte: fields in the order of their numbers, empty
 //! strings and zeros written out, maps in the order of their keys.
 
+use std::ops::Range;
+
 use kubevitals_model::{GoDuration, Labels, Timestamp, Usage};
 use kubevitals_usage::ContainerUsage;
 
@@ -20,18 +22,28 @@ pub(crate) struct Meta<'a> {
 }
 
 /// Where the seconds of the creation are in what was written: that one may compare without them.
+#[derive(Default)]
 pub(crate) struct Written {
-    pub(crate) seconds: std::ops::Range<usize>,
+    pub(crate) seconds: Range<usize>,
+}
+
+impl Written {
+    fn moved_by(self, bytes: usize) -> Self {
+        let Range { start, end } = self.seconds;
+        Self {
+            seconds: start + bytes..end + bytes,
+        }
+    }
 }
 
 /// Appends the item of a node to a buffer.
 pub(crate) fn node_item(out: &mut Vec<u8>, meta: Meta<'_>, usage: &Usage) -> Written {
-    let head = head_len(meta, usage);
-    let amounts = amounts_len(usage);
-    put_tag_and_len(out, ITEMS, head + amounts);
-    let written = put_head(out, meta, usage);
-    put_amounts(out, tag(4, LEN), usage);
-    written
+    let mut written = Written::default();
+    let moved = put_block(out, ITEMS, |out| {
+        written = put_head(out, meta, usage);
+        put_amounts(out, tag(4, LEN), usage);
+    });
+    written.moved_by(moved)
 }
 
 /// Appends the item of a pod to a buffer. Time and window are those of `oldest`.
@@ -41,20 +53,17 @@ pub(crate) fn pod_item(
     oldest: &Usage,
     containers: &[ContainerUsage],
 ) -> Written {
-    let own =
-        |container: &ContainerUsage| text_len(&container.name) + amounts_len(&container.usage);
-    let all: usize = containers
-        .iter()
-        .map(|container| block_len(own(container)))
-        .sum();
-    put_tag_and_len(out, ITEMS, head_len(meta, oldest) + all);
-    let written = put_head(out, meta, oldest);
-    for container in containers {
-        put_tag_and_len(out, tag(4, LEN), own(container));
-        put_text(out, tag(1, LEN), container.name.as_bytes());
-        put_amounts(out, tag(2, LEN), &container.usage);
-    }
-    written
+    let mut written = Written::default();
+    let moved = put_block(out, ITEMS, |out| {
+        written = put_head(out, meta, oldest);
+        for container in containers {
+            put_block(out, tag(4, LEN), |out| {
+                put_text(out, tag(1, LEN), container.name.as_bytes());
+                put_amounts(out, tag(2, LEN), &container.usage);
+            });
+        }
+    });
+    written.moved_by(moved)
 }
 
 /// Appends everything of a body that comes before an object of `raw` bytes: the magic bytes and the start of a
@@ -185,8 +194,9 @@ pub(crate) fn put_event(out: &mut Vec<u8>, event: &str, kind: TypeMeta, object: 
 /// The message of an object that is gone: of it only the metadata is left.
 pub(crate) fn departed(meta: Meta<'_>) -> Vec<u8> {
     let mut out = Vec::new();
-    put_tag_and_len(&mut out, tag(1, LEN), meta_len(meta));
-    put_meta(&mut out, meta);
+    put_block(&mut out, tag(1, LEN), |out| {
+        put_meta(out, meta);
+    });
     put_unmeasured(&mut out);
     out
 }
@@ -196,26 +206,33 @@ const VARINT: u8 = 0;
 /// The tag of a list's items.
 pub(crate) const ITEMS: u8 = tag(2, LEN);
 const EMPTY_TEXT: usize = 2;
+/// What stands between the name and the namespace: no beginning of a generated name.
+pub(crate) const NO_GENERATED_NAME: [u8; 2] = [tag(2, LEN), 0];
+/// What stands between the namespace and the creation: no link, no identity, no version, and no generation.
+pub(crate) const NO_LINK_TO_GENERATION: [u8; 8] = [
+    tag(4, LEN),
+    0,
+    tag(5, LEN),
+    0,
+    tag(6, LEN),
+    0,
+    tag(7, VARINT),
+    0,
+];
 
 pub(crate) const fn tag(field: u8, wire_type: u8) -> u8 {
     field << 3 | wire_type
 }
 
-fn head_len(meta: Meta<'_>, usage: &Usage) -> usize {
-    block_len(meta_len(meta))
-        + block_len(time_len(usage.timestamp))
-        + block_len(1 + varint_len(window(usage)))
-}
-
 fn put_head(out: &mut Vec<u8>, meta: Meta<'_>, usage: &Usage) -> Written {
-    put_tag_and_len(out, tag(1, LEN), meta_len(meta));
-    let written = put_meta(out, meta);
+    let mut written = Written::default();
+    let moved = put_block(out, tag(1, LEN), |out| written = put_meta(out, meta));
     put_time(out, tag(2, LEN), usage.timestamp);
-    let window = window(usage);
-    put_tag_and_len(out, tag(3, LEN), 1 + varint_len(window));
-    out.push(tag(1, VARINT));
-    put_varint(out, window);
-    written
+    put_block(out, tag(3, LEN), |out| {
+        out.push(tag(1, VARINT));
+        put_varint(out, window(usage));
+    });
+    written.moved_by(moved)
 }
 
 /// No time, and an empty window.
@@ -224,35 +241,19 @@ fn put_unmeasured(out: &mut Vec<u8>) {
     put_text(out, tag(3, LEN), &[tag(1, VARINT), 0]);
 }
 
-fn meta_len(meta: Meta<'_>) -> usize {
-    let labels: usize = meta
-        .labels
-        .iter()
-        .map(|(key, value)| block_len(text_len(key) + text_len(value)))
-        .sum();
-    text_len(meta.name)
-        + text_len(meta.namespace)
-        // The name's beginning, the link, the identity, the version, and the generation.
-        + 5 * EMPTY_TEXT
-        + block_len(time_len(meta.created))
-        + labels
-}
-
 fn put_meta(out: &mut Vec<u8>, meta: Meta<'_>) -> Written {
     put_text(out, tag(1, LEN), meta.name.as_bytes());
-    put_text(out, tag(2, LEN), b"");
+    out.extend_from_slice(&NO_GENERATED_NAME);
     put_text(out, tag(3, LEN), meta.namespace.as_bytes());
-    put_text(out, tag(4, LEN), b"");
-    put_text(out, tag(5, LEN), b"");
-    put_text(out, tag(6, LEN), b"");
-    out.extend_from_slice(&[tag(7, VARINT), 0]);
+    out.extend_from_slice(&NO_LINK_TO_GENERATION);
     let start = out.len();
     put_time(out, tag(8, LEN), meta.created);
     let end = out.len();
     for (key, value) in meta.labels.iter() {
-        put_tag_and_len(out, tag(11, LEN), text_len(key) + text_len(value));
-        put_text(out, tag(1, LEN), key.as_bytes());
-        put_text(out, tag(2, LEN), value.as_bytes());
+        put_block(out, tag(11, LEN), |out| {
+            put_text(out, tag(1, LEN), key.as_bytes());
+            put_text(out, tag(2, LEN), value.as_bytes());
+        });
     }
     Written {
         seconds: start..end,
@@ -261,14 +262,11 @@ fn put_meta(out: &mut Vec<u8>, meta: Meta<'_>) -> Written {
 
 /// Whole seconds: Kubernetes leaves out fractions here, since its JSON has none.
 fn put_time(out: &mut Vec<u8>, tag_of: u8, time: Timestamp) {
-    put_tag_and_len(out, tag_of, time_len(time));
-    out.push(tag(1, VARINT));
-    put_varint(out, time.unix_seconds().cast_unsigned());
-    out.extend_from_slice(&[tag(2, VARINT), 0]);
-}
-
-fn time_len(time: Timestamp) -> usize {
-    1 + varint_len(time.unix_seconds().cast_unsigned()) + 2
+    put_block(out, tag_of, |out| {
+        out.push(tag(1, VARINT));
+        put_varint(out, time.unix_seconds().cast_unsigned());
+        out.extend_from_slice(&[tag(2, VARINT), 0]);
+    });
 }
 
 fn window(usage: &Usage) -> u64 {
@@ -277,55 +275,29 @@ fn window(usage: &Usage) -> u64 {
         .cast_unsigned()
 }
 
-/// The amounts in the order of their names, with the length of each one's text.
-fn amounts(usage: &Usage) -> impl Iterator<Item = (&'static str, Amount)> {
-    let bytes = |name, amount: Option<_>| amount.map(|amount| (name, Amount::Bytes(amount)));
-    [
-        Some(("cpu", Amount::Cpu(usage.cpu))),
-        bytes("ephemeral-storage", usage.ephemeral_storage),
-        bytes("memory", Some(usage.memory)),
-        bytes("swap", usage.swap),
-    ]
-    .into_iter()
-    .flatten()
-}
-
-#[derive(Clone, Copy)]
-enum Amount {
-    Cpu(kubevitals_model::CpuUsage),
-    Bytes(kubevitals_model::Bytes),
-}
-
-impl Amount {
-    fn len(self) -> usize {
-        match self {
-            Self::Cpu(cpu) => cpu.text_len(),
-            Self::Bytes(bytes) => bytes.text_len(),
-        }
-    }
-}
-
-fn amount_len(name: &str, amount: Amount) -> usize {
-    text_len(name) + block_len(block_len(amount.len()))
-}
-
-fn amounts_len(usage: &Usage) -> usize {
-    amounts(usage)
-        .map(|(name, amount)| block_len(amount_len(name, amount)))
-        .sum()
-}
-
+/// Appends the amounts in the order of their names.
 fn put_amounts(out: &mut Vec<u8>, tag_of: u8, usage: &Usage) {
-    for (name, amount) in amounts(usage) {
-        put_tag_and_len(out, tag_of, amount_len(name, amount));
-        put_text(out, tag(1, LEN), name.as_bytes());
-        put_tag_and_len(out, tag(2, LEN), block_len(amount.len()));
-        put_tag_and_len(out, tag(1, LEN), amount.len());
-        match amount {
-            Amount::Cpu(cpu) => cpu.write_to(out),
-            Amount::Bytes(bytes) => bytes.write_to(out),
-        }
+    put_amount(out, tag_of, "cpu", |out| usage.cpu.write_to(out));
+    if let Some(storage) = usage.ephemeral_storage {
+        put_amount(out, tag_of, "ephemeral-storage", |out| {
+            storage.write_to(out);
+        });
     }
+    put_amount(out, tag_of, "memory", |out| usage.memory.write_to(out));
+    if let Some(swap) = usage.swap {
+        put_amount(out, tag_of, "swap", |out| swap.write_to(out));
+    }
+}
+
+/// Appends the entry of a map from name to quantity.
+#[inline]
+fn put_amount(out: &mut Vec<u8>, tag_of: u8, name: &str, text: impl FnOnce(&mut Vec<u8>)) {
+    put_block(out, tag_of, |out| {
+        put_text(out, tag(1, LEN), name.as_bytes());
+        put_block(out, tag(2, LEN), |out| {
+            put_block(out, tag(1, LEN), text);
+        });
+    });
 }
 
 /// Tag, length and content; all tags here are below 16, so that they take one byte.
@@ -337,16 +309,49 @@ const fn text_len(text: &str) -> usize {
     block_len(text.len())
 }
 
+/// Appends tag, length and content of a block, and says how far the content had to be moved: its length is known once it
+/// is written, and mostly takes one byte.
+#[inline]
+fn put_block(out: &mut Vec<u8>, tag: u8, content: impl FnOnce(&mut Vec<u8>)) -> usize {
+    out.extend_from_slice(&[tag, 0]);
+    let start = out.len();
+    content(out);
+    let len = (out.len() - start) as u64;
+    let Some(first) = out.get_mut(start - 1) else {
+        return 0;
+    };
+    *first = (len & 0x7f) as u8;
+    if len < 0x80 {
+        return 0;
+    }
+    *first |= 0x80;
+    put_rest_of_len(out, start, len >> 7)
+}
+
+/// Puts what is left of a length between its first byte and the content, which begins at `start`.
+fn put_rest_of_len(out: &mut Vec<u8>, start: usize, rest: u64) -> usize {
+    let end = out.len();
+    put_varint(out, rest);
+    let more = out.len() - end;
+    if let Some(content) = out.get_mut(start..) {
+        content.rotate_right(more);
+    }
+    more
+}
+
+#[inline]
 pub(crate) fn put_text(out: &mut Vec<u8>, tag: u8, text: &[u8]) {
     put_tag_and_len(out, tag, text.len());
     out.extend_from_slice(text);
 }
 
+#[inline]
 pub(crate) fn put_tag_and_len(out: &mut Vec<u8>, tag: u8, len: usize) {
     out.push(tag);
     put_varint(out, len as u64);
 }
 
+#[inline]
 fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);
@@ -358,4 +363,22 @@ fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 const fn varint_len(value: u64) -> usize {
     let bits = 64 - (value | 1).leading_zeros();
     bits.div_ceil(7) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_that_is_put_in_afterwards_is_the_one_that_was_known_before() {
+        for len in [0_usize, 1, 127, 128, 129, 16_383, 16_384, 2_097_152] {
+            let content: Vec<u8> = (0..=250).cycle().take(len).collect();
+            let mut expected = b"before".to_vec();
+            put_text(&mut expected, ITEMS, &content);
+            let mut out = b"before".to_vec();
+            let moved = put_block(&mut out, ITEMS, |out| out.extend_from_slice(&content));
+            assert_eq!(moved, varint_len(len as u64) - 1, "{len}");
+            assert!(out == expected, "{len}");
+        }
+    }
 }

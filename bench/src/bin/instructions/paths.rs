@@ -1,0 +1,372 @@
+//! The hot paths: each is made ready without being counted, and then done some times over.
+
+use std::hint::black_box;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use http_body::Body as _;
+use kubevitals_apiserver::{ApiResource, Body, Encoding, Form, ListRequest, Shape};
+use kubevitals_bench::pods;
+use kubevitals_metrics_api::{Absence, Config, Explain, MetricsApi};
+use kubevitals_model::{LabelSelector, Labels, NodeBatch, NodeName, PodKey};
+use kubevitals_promtext::{Item, parse};
+use kubevitals_scrape::{Decoder, Reading, decode};
+use kubevitals_usage::{NodeView, PodUsage, Publish, UsageConfig, UsageStore};
+use kubevitals_watch::{Kind, Pod, PodBrief, Uid, decode_event};
+
+use crate::fixture::{Cluster, NODES, selector, time};
+
+/// Something that is done all the time.
+pub(crate) struct HotPath {
+    pub(crate) name: &'static str,
+    /// What is done once.
+    pub(crate) what: &'static str,
+    /// How often it is done while instructions are counted.
+    pub(crate) times: usize,
+    /// Makes everything ready to do it that many times.
+    pub(crate) prepare: fn(times: usize) -> Box<dyn FnMut(usize)>,
+}
+
+/// All of them, along the way of a sample.
+pub(crate) const PATHS: [HotPath; 12] = [
+    HotPath {
+        name: "parse",
+        what: "a kubelet's body of 30 pods of 2 containers, every value and label",
+        times: 20,
+        prepare: parse_bodies,
+    },
+    HotPath {
+        name: "decode",
+        what: "the same into a batch, what is served of it",
+        times: 20,
+        prepare: decode_bodies,
+    },
+    HotPath {
+        name: "store",
+        what: "a batch of new samples into the store, up to its publication",
+        times: 40,
+        prepare: store_new,
+    },
+    HotPath {
+        name: "store-repeated",
+        what: "a batch that the store knows already",
+        times: 40,
+        prepare: store_repeated,
+    },
+    HotPath {
+        name: "publish",
+        what: "a node of 30 pods rendered and put in place, all its values new",
+        times: 40,
+        prepare: publish_new,
+    },
+    HotPath {
+        name: "publish-churn",
+        what: "the same, one of its pods replaced by another",
+        times: 40,
+        prepare: publish_churn,
+    },
+    HotPath {
+        name: "scrape",
+        what: "a body decoded, stored and published: all that follows a scrape",
+        times: 40,
+        prepare: scrape,
+    },
+    HotPath {
+        name: "select",
+        what: "10 of 3,000 pods by a label, as protobuf",
+        times: 100,
+        prepare: select,
+    },
+    HotPath {
+        name: "list-json",
+        what: "all 3,000 pods as JSON",
+        times: 4,
+        prepare: list_json,
+    },
+    HotPath {
+        name: "list-protobuf",
+        what: "all 3,000 pods as protobuf",
+        times: 4,
+        prepare: list_protobuf,
+    },
+    HotPath {
+        name: "watch-brief",
+        what: "a watched pod decoded to what the server keeps of it",
+        times: 64,
+        prepare: watch::<PodBrief>,
+    },
+    HotPath {
+        name: "watch-pod",
+        what: "the same, with its containers and conditions",
+        times: 64,
+        prepare: watch::<Pod>,
+    },
+];
+
+/// A publisher that looks at what it is told and keeps nothing.
+struct Nobody;
+
+impl Publish for Nobody {
+    fn publish(&self, view: &NodeView<'_>) {
+        black_box(view);
+    }
+
+    fn withdraw(&self, _: &NodeName) {}
+}
+
+impl Explain for Nobody {
+    fn pod(&self, _: &str, _: &str) -> Absence {
+        Absence::Unknown
+    }
+
+    fn node(&self, _: &str) -> Absence {
+        Absence::Unknown
+    }
+}
+
+fn parse_bodies(times: usize) -> Box<dyn FnMut(usize)> {
+    let bodies = bodies(&Cluster::new(), times, 0);
+    Box::new(move |number| {
+        let mut sum = 0.0;
+        parse(&bodies[number], |item| {
+            if let Item::Sample(sample) = item {
+                sum += sample.value;
+                black_box(sample.labels);
+            }
+        });
+        black_box(sum);
+    })
+}
+
+fn decode_bodies(times: usize) -> Box<dyn FnMut(usize)> {
+    let bodies = bodies(&Cluster::new(), times, 0);
+    let mut decoding = Decoding::default();
+    // The buffers of a decoder are used again and again.
+    decoding.decode(&bodies[0], 0);
+    Box::new(move |number| {
+        black_box(decoding.decode(&bodies[number], 0));
+    })
+}
+
+fn store_new(times: usize) -> Box<dyn FnMut(usize)> {
+    let cluster = Cluster::new();
+    let store = store(&cluster, Arc::new(Nobody));
+    take_in(&store, &cluster, times, 0);
+    take_in(&store, &cluster, times, 1);
+    let batches = batches(&cluster, times, 2);
+    Box::new(move |number| {
+        let node = cluster.nodes[number].name.as_str();
+        black_box(store.ingest(node, &batches[number], time(2)));
+    })
+}
+
+fn store_repeated(times: usize) -> Box<dyn FnMut(usize)> {
+    let cluster = Cluster::new();
+    let store = store(&cluster, Arc::new(Nobody));
+    take_in(&store, &cluster, times, 0);
+    take_in(&store, &cluster, times, 1);
+    let batches = batches(&cluster, times, 1);
+    Box::new(move |number| {
+        let node = cluster.nodes[number].name.as_str();
+        black_box(store.ingest(node, &batches[number], time(2)));
+    })
+}
+
+fn publish_new(times: usize) -> Box<dyn FnMut(usize)> {
+    let cluster = Cluster::new();
+    let api = api(&cluster);
+    let views = views(&cluster, times, 1);
+    Box::new(move |number| publish(&api, &cluster, number, &views[number], 1))
+}
+
+fn publish_churn(times: usize) -> Box<dyn FnMut(usize)> {
+    let cluster = Cluster::new();
+    let api = api(&cluster);
+    let mut views = views(&cluster, times, 1);
+    for (number, pods) in views.iter_mut().enumerate() {
+        let at = number % pods.len();
+        let replaced = &mut pods[at];
+        let name = format!("{}x", replaced.key.name());
+        replaced.key = PodKey::new(Arc::clone(replaced.key.namespace()), name);
+        pods.sort_by(|a, b| a.key.cmp(&b.key));
+    }
+    Box::new(move |number| publish(&api, &cluster, number, &views[number], 1))
+}
+
+fn scrape(times: usize) -> Box<dyn FnMut(usize)> {
+    let cluster = Cluster::new();
+    let api = Arc::new(MetricsApi::new(config()));
+    let store = store(&cluster, api);
+    take_in(&store, &cluster, NODES, 0);
+    take_in(&store, &cluster, NODES, 1);
+    let bodies = bodies(&cluster, times, 2);
+    let mut decoding = Decoding::default();
+    decoding.decode(&bodies[0], 2);
+    Box::new(move |number| {
+        let node = cluster.nodes[number].name.as_str();
+        let batch = decoding.decode(&bodies[number], 2);
+        black_box(store.ingest(node, batch, time(2)));
+    })
+}
+
+fn select(times: usize) -> Box<dyn FnMut(usize)> {
+    let api = api(&Cluster::new());
+    let pods = pods_of(&api);
+    let selectors: Vec<LabelSelector> = (0..times)
+        .map(|app| LabelSelector::parse(&selector(app)).expect("a selector of our own making"))
+        .collect();
+    Box::new(move |number| {
+        black_box(list(&*pods, &selectors[number], Encoding::Protobuf));
+    })
+}
+
+fn list_json(times: usize) -> Box<dyn FnMut(usize)> {
+    list_all(times, Encoding::Json)
+}
+
+fn list_protobuf(times: usize) -> Box<dyn FnMut(usize)> {
+    list_all(times, Encoding::Protobuf)
+}
+
+/// Between two full lists something is published, so that each is the first of its version: an API each.
+fn list_all(times: usize, encoding: Encoding) -> Box<dyn FnMut(usize)> {
+    let cluster = Cluster::new();
+    let all: Vec<Arc<dyn ApiResource>> = (0..times).map(|_| pods_of(&api(&cluster))).collect();
+    Box::new(move |number| {
+        black_box(list(&*all[number], &LabelSelector::default(), encoding));
+    })
+}
+
+/// The pods that a stream sends again as they change: their labels and namespaces are known.
+fn watch<K: Kind>(times: usize) -> Box<dyn FnMut(usize)> {
+    let decoder = kubevitals_watch::Decoder::default();
+    let lines = pods::lines(times);
+    let read = move |line: &[u8]| decode_event::<K>(line, &decoder).expect("a watch event");
+    let known: Vec<_> = lines.iter().map(|line| read(line)).collect();
+    Box::new(move |number| {
+        black_box((read(&lines[number]), &known));
+    })
+}
+
+/// A decoder with the batch that it fills.
+#[derive(Default)]
+struct Decoding {
+    decoder: Decoder,
+    batch: NodeBatch,
+}
+
+impl Decoding {
+    fn decode(&mut self, body: &[u8], round: u32) -> &NodeBatch {
+        let reading = Reading {
+            asked: time(round),
+            is_complete: true,
+            max_containers: 10_000,
+        };
+        let report = decode(body, reading, &mut self.batch, &mut self.decoder);
+        assert!(report.used > 0 && report.rejected.iter().all(|count| *count == 0));
+        &self.batch
+    }
+}
+
+fn bodies(cluster: &Cluster, nodes: usize, round: u32) -> Vec<Vec<u8>> {
+    let nodes = cluster.nodes.iter().take(nodes);
+    nodes.map(|node| node.body(round)).collect()
+}
+
+fn batches(cluster: &Cluster, nodes: usize, round: u32) -> Vec<NodeBatch> {
+    let mut decoding = Decoding::default();
+    let bodies = bodies(cluster, nodes, round);
+    let batches = bodies
+        .iter()
+        .map(|body| decoding.decode(body, round).clone());
+    batches.collect()
+}
+
+fn views(cluster: &Cluster, nodes: usize, round: u32) -> Vec<Vec<PodUsage>> {
+    let nodes = cluster.nodes.iter().take(nodes);
+    nodes.map(|node| node.view(round)).collect()
+}
+
+fn store(cluster: &Cluster, publish: Arc<dyn Publish>) -> UsageStore {
+    let store = UsageStore::new(UsageConfig::new(Duration::from_secs(15)), publish);
+    for node in &cluster.nodes {
+        let name = node.name.as_str();
+        store.node_applied(&node.name, &Labels::default(), &Uid::from(name));
+    }
+    store.pods_replaced(&cluster.pods());
+    store.flush(time(0));
+    store
+}
+
+fn take_in(store: &UsageStore, cluster: &Cluster, nodes: usize, round: u32) {
+    for (node, batch) in cluster.nodes.iter().zip(batches(cluster, nodes, round)) {
+        let done = store.ingest(node.name.as_str(), &batch, time(round));
+        assert!(done.new_sample && done.held + done.foreign == 0, "{done:?}");
+    }
+}
+
+/// An API that serves a whole cluster.
+fn api(cluster: &Cluster) -> MetricsApi {
+    let api = MetricsApi::new(config());
+    for (number, pods) in views(cluster, NODES, 0).iter().enumerate() {
+        publish(&api, cluster, number, pods, 0);
+    }
+    api
+}
+
+fn config() -> Config {
+    Config {
+        // Versions have the same digits every time.
+        clock: || time(3),
+        ..Config::new(Arc::new(Nobody))
+    }
+}
+
+fn publish(api: &MetricsApi, cluster: &Cluster, number: usize, pods: &[PodUsage], round: u32) {
+    let node = &cluster.nodes[number];
+    api.publish(&NodeView {
+        node: &node.name,
+        labels: &Labels::default(),
+        usage: Some(&node.usage(round, number as u64)),
+        pods,
+        published: time(round),
+    });
+}
+
+fn pods_of(api: &MetricsApi) -> Arc<dyn ApiResource> {
+    let resources = api.group().resources;
+    let pods = resources
+        .into_iter()
+        .find(|resource| resource.facts().plural == "pods");
+    pods.expect("the API has pods")
+}
+
+/// How many bytes a list has.
+fn list(pods: &dyn ApiResource, labels: &LabelSelector, encoding: Encoding) -> usize {
+    let request = ListRequest {
+        version: "v1beta1",
+        namespace: None,
+        labels,
+        fields: &[],
+        form: Form {
+            encoding,
+            shape: Shape::Object,
+        },
+    };
+    let mut body = pods.list(&request).expect("nobody else reads");
+    let mut len = 0;
+    while let Some(piece) = next(&mut body) {
+        len += black_box(piece).len();
+    }
+    len
+}
+
+fn next(body: &mut Body) -> Option<bytes::Bytes> {
+    let mut context = Context::from_waker(Waker::noop());
+    match Pin::new(body).poll_frame(&mut context) {
+        Poll::Ready(frame) => frame?.ok()?.into_data().ok(),
+        Poll::Pending => None,
+    }
+}
