@@ -34,7 +34,7 @@ struct Bench {
     needs_program: bool,
 }
 
-const BENCHES: [Bench; 6] = [
+const BENCHES: [Bench; 9] = [
     Bench {
         name: "promtext",
         about: "the text format: kubelet bodies parsed and encoded, next to prometheus-parse and Go",
@@ -63,6 +63,21 @@ const BENCHES: [Bench; 6] = [
     Bench {
         name: "server",
         about: "metrics.k8s.io on a simulated cluster under load: ours and metrics-server",
+        needs_program: true,
+    },
+    Bench {
+        name: "growth",
+        about: "what grows with the cluster, from 10 to 5,000 nodes: a picture, and what a node and a pod cost",
+        needs_program: true,
+    },
+    Bench {
+        name: "load",
+        about: "the server while 200 ask for everything at once and half of them read slowly",
+        needs_program: true,
+    },
+    Bench {
+        name: "soak",
+        about: "the server while pods come and go and every node is replaced: does its memory stay flat?",
         needs_program: true,
     },
 ];

@@ -193,7 +193,7 @@ impl Bed {
 
     /// Waits until there are metrics of a node, of nearly every pod and of every pod. The last can hang on one container of
     /// thousands whose kubelet took no new sample between two scrapes, and then moves by a whole resolution.
-    async fn first_metrics(
+    pub async fn first_metrics(
         &self,
         running: &mut Running,
         client: &Client,

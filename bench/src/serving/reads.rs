@@ -9,6 +9,9 @@ use serde_json::Value;
 /// The API's root; both our peer and its clients speak this version.
 pub const API: &str = "/apis/metrics.k8s.io/v1beta1";
 
+/// All pods of the cluster.
+pub const API_PODS: &str = "/apis/metrics.k8s.io/v1beta1/pods";
+
 /// Each kind of read: its key, and what the table calls it.
 pub const KINDS: [(&str, &str); 4] = [
     (SELECTED, "pods of a workload, protobuf"),
