@@ -7,9 +7,11 @@ pub mod bed;
 pub mod phases;
 pub mod program;
 pub mod reads;
+pub mod real;
 pub mod report;
 pub mod told;
 
 pub use bed::Bed;
 pub use phases::Phases;
 pub use program::{ServerFlags, ServerProgram};
+pub use real::RealFlags;

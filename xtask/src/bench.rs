@@ -25,6 +25,12 @@ pub(crate) struct BenchFlags {
 /// Where the benchmark finds metrics-server.
 const METRICS_SERVER_VARIABLE: &str = "KUBEVITALS_METRICS_SERVER";
 
+/// Where it finds the programs of a real control plane, and which they are.
+const REAL_PROGRAMS: [(&str, Program); 2] = [
+    ("KUBEVITALS_ETCD", Program::Etcd),
+    ("KUBEVITALS_KUBE_APISERVER", Program::KubeApiserver),
+];
+
 /// A benchmark: the program `bench-NAME` of the package `kubevitals-bench`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bench {
@@ -100,6 +106,13 @@ pub(crate) fn run(flags: &BenchFlags) -> Result<()> {
         let peer = fetch::program(Program::MetricsServer)?;
         command.env(METRICS_SERVER_VARIABLE, peer);
     }
+    if wants_real_bed(&flags.flags) {
+        for (variable, program) in REAL_PROGRAMS {
+            if std::env::var_os(variable).is_none() {
+                command.env(variable, fetch::program(program)?);
+            }
+        }
+    }
     command
         .args([
             "run",
@@ -116,6 +129,13 @@ pub(crate) fn run(flags: &BenchFlags) -> Result<()> {
     Err(error).with_context(|| format!("cannot start {}", shown(&command)))
 }
 
+/// Whether a benchmark is asked to put servers before a real API server.
+fn wants_real_bed(flags: &[String]) -> bool {
+    let pairs = flags.windows(2);
+    flags.iter().any(|flag| flag == "--bed=real")
+        || pairs.into_iter().any(|pair| pair == ["--bed", "real"])
+}
+
 fn print_all() {
     println!("cargo xtask bench NAME [--quick]\n");
     for Bench { name, about, .. } in BENCHES {
@@ -126,6 +146,16 @@ fn print_all() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_real_bed_is_asked_for_in_one_word_or_two() {
+        let wants = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            wants_real_bed(&words)
+        };
+        assert!(wants(&["--bed=real"]) && wants(&["--quick", "--bed", "real"]));
+        assert!(!wants(&["--bed=sim"]) && !wants(&["--bed"]) && !wants(&["real"]));
+    }
 
     #[test]
     fn the_list_is_that_of_the_package() {

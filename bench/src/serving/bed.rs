@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 
 use super::program::ServerProgram;
 use super::reads;
+use super::real::{ControlPlane, RealFlags};
 use crate::BenchError;
 use crate::contender::Running;
 use crate::https::Client;
@@ -25,6 +26,8 @@ pub(super) const VICTIM: &str = "node-00000";
 pub struct Bed {
     /// The simulated cluster: all of it, or the kubelets of a real API server.
     pub sim: SimProcess,
+    /// The real API server, if there is one.
+    control_plane: Option<ControlPlane>,
     /// How large it is.
     pub size: SimSize,
     /// Namespace and label selector of each workload.
@@ -59,11 +62,19 @@ impl Bed {
         };
         Ok(Self {
             sim,
+            control_plane: None,
             size,
             workloads,
             victim_pod,
             scratch: scratch.to_owned(),
         })
+    }
+
+    /// The same with a real API server in front of the simulated kubelets, which has all their nodes and pods.
+    pub async fn with_control_plane(mut self, flags: &RealFlags) -> Result<Self, BenchError> {
+        let real = ControlPlane::start(flags, &self.sim, &self.scratch).await?;
+        self.control_plane = Some(real);
+        Ok(self)
     }
 
     /// Starts a server on the cluster, with these flags beside the usual ones, and says where it listens.
@@ -74,7 +85,10 @@ impl Bed {
         more: &[String],
     ) -> Result<(Running, SocketAddr), BenchError> {
         let address = free_address().await?;
-        let kubeconfig = self.sim.kubeconfig();
+        let kubeconfig = match &self.control_plane {
+            Some(real) => real.kubeconfig(),
+            None => self.sim.kubeconfig(),
+        };
         let mut contender = server.contender(address, kubeconfig, resolution, &self.scratch);
         contender.arguments.extend_from_slice(more);
         Ok((contender.start()?, address))
@@ -96,17 +110,23 @@ impl Bed {
 
     /// Processor time that the cluster has used.
     pub fn cpu(&self) -> Result<Duration, BenchError> {
-        self.sim.cpu()
+        match &self.control_plane {
+            Some(real) => Ok(self.sim.cpu()? + real.cpu()?),
+            None => self.sim.cpu(),
+        }
     }
 
     /// Ends the cluster.
     pub async fn stop(self) {
+        if let Some(real) = self.control_plane {
+            real.stop().await;
+        }
         self.sim.stop().await;
     }
 }
 
 /// A free port of loopback. Somebody could take it before the server does; it would then end, and say so.
-async fn free_address() -> Result<SocketAddr, BenchError> {
+pub(super) async fn free_address() -> Result<SocketAddr, BenchError> {
     let listener = TcpListener::bind("127.0.0.1:0").await;
     let address = listener.and_then(|listener| listener.local_addr());
     address.map_err(BenchError::file("listen on", "127.0.0.1"))

@@ -11,7 +11,9 @@ use kubevitals_bench::BenchError;
 use kubevitals_bench::campaign::Campaign;
 use kubevitals_bench::flags::RunFlags;
 use kubevitals_bench::measure::{Plan, Schedule};
-use kubevitals_bench::serving::{Bed, Phases, ServerFlags, ServerProgram, program, report};
+use kubevitals_bench::serving::{
+    Bed, Phases, RealFlags, ServerFlags, ServerProgram, program, report,
+};
 use kubevitals_bench::session::{self, Session, say};
 use kubevitals_bench::sim::SimSize;
 
@@ -27,6 +29,13 @@ struct Flags {
 
     #[command(flatten)]
     programs: ServerFlags,
+
+    #[command(flatten)]
+    real: RealFlags,
+
+    /// Whether servers read a simulated API server, or a real one that has the same nodes and pods
+    #[arg(long, value_enum, default_value_t = BedKind::Sim)]
+    bed: BedKind,
 
     /// A cluster to measure on, may be repeated
     /// [default: 100x70, 1000x30, 1000x30 behind the aggregation layer, 5000x30; with --quick 100x30]
@@ -86,10 +95,17 @@ enum Beside {
     Together,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum BedKind {
+    Sim,
+    Real,
+}
+
 /// A cluster and what is done on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Case {
     size: SimSize,
+    bed: BedKind,
     phases: Phases,
 }
 
@@ -99,6 +115,11 @@ fn main() -> ExitCode {
 }
 
 async fn run(flags: &Flags, session: &Session) -> Result<(), BenchError> {
+    if flags.aggregated && flags.bed == BedKind::Real {
+        let real =
+            "the aggregation layer is the simulated one: leave out --bed real or --aggregated";
+        return Err(BenchError::NoContender(real.to_owned()));
+    }
     if flags.aggregated && flags.schedule == Beside::Together {
         let both = "behind the aggregation layer there is one server at a time: leave out --schedule together";
         return Err(BenchError::NoContender(both.to_owned()));
@@ -138,7 +159,10 @@ async fn measure(flags: &Flags, case: Case, session: &Session) -> Result<(), Ben
             "a simulated cluster of {nodes} nodes with {pods_per_node} pods each"
         ));
         let program = flags.programs.kubevitals()?;
-        let bed = Bed::start(&program, size, &[], &session.scratch).await?;
+        let mut bed = Bed::start(&program, size, &[], &session.scratch).await?;
+        if case.bed == BedKind::Real {
+            bed = bed.with_control_plane(&flags.real).await?;
+        }
         let turns = flags.turns.unwrap_or(usize::MAX);
         let measured = campaign.run(turns, async |index, repeat| {
             let server = servers
@@ -199,7 +223,8 @@ fn cases(flags: &Flags) -> Vec<Case> {
             aggregated: phases.aggregated || aggregated,
             ..phases
         };
-        Case { size, phases }
+        let bed = flags.bed;
+        Case { size, bed, phases }
     };
     if let Some(nodes) = flags.nodes {
         return vec![case(SimSize::new(nodes, flags.pods_per_node), false)];
@@ -210,6 +235,10 @@ fn cases(flags: &Flags) -> Vec<Case> {
     }
     if flags.run.quick {
         return vec![case(SimSize::new(100, flags.pods_per_node), false)];
+    }
+    if flags.bed == BedKind::Real {
+        let sizes = [SimSize::new(100, 30), SimSize::new(1_000, 30)];
+        return sizes.map(|size| case(size, false)).to_vec();
     }
     let mut all = vec![
         case(SimSize::new(100, 70), false),
@@ -226,6 +255,9 @@ impl Case {
     /// What its result is called.
     fn name(&self) -> String {
         let mut name = format!("server.{}", self.size);
+        if self.bed == BedKind::Real {
+            name.push_str(".real");
+        }
         if self.phases.aggregated {
             name.push_str(".aggregated");
         }
@@ -266,6 +298,10 @@ mod tests {
         assert_eq!(names(&[]), all);
         assert_eq!(names(&["--size=7x5", "--gzip"]), ["server.7x5.gzip"]);
         assert_eq!(names(&["--schedule=together"]).len(), 3);
+        assert_eq!(
+            names(&["--bed=real"]),
+            ["server.100x30.real", "server.1000x30.real"]
+        );
     }
 
     #[test]
