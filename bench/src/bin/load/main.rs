@@ -170,7 +170,7 @@ impl Round {
         say(&format!("{}, with {}", server.name, self.name));
         let (mut running, address) = bed.serve(server, resolution, &limit).await?;
         let client = bed.client(address)?;
-        bed.first_metrics(&mut running, &client).await?;
+        bed.first_metrics(&mut running, &client, resolution).await?;
         let pause = async {
             sleep(resolution).await;
             Ok(())

@@ -310,7 +310,7 @@ fn every_node_can_be_replaced_and_its_pods_move_on() {
         let daemons = view
             .present
             .iter()
-            .filter(|pod| pod.name.starts_with("kube-proxy-"));
+            .filter(|pod| pod.name().starts_with("kube-proxy-"));
         assert_eq!(daemons.count(), usize::from(place >= 4), "{}", node.name());
     }
     assert!(pods.iter().all(|pod| pod["status"]["phase"] == "Running"));
