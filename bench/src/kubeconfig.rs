@@ -54,6 +54,9 @@ struct User {
     client_key_data: String,
 }
 
+/// Where a kubeconfig keeps its authority.
+const AUTHORITY: &str = "certificate-authority-data";
+
 impl Kubeconfig {
     /// Reads a file with one cluster and one user, everything embedded, as the simulated cluster writes it.
     pub fn read(path: &Path) -> Result<Self, BenchError> {
@@ -89,7 +92,6 @@ impl Kubeconfig {
                 pem: decoded(label, data)?.into(),
             })
         };
-        const AUTHORITY: &str = "certificate-authority-data";
         Ok(Self {
             server,
             authority: pem(AUTHORITY, &cluster.certificate_authority_data)?,

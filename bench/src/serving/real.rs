@@ -13,7 +13,7 @@ use clap::Args;
 use futures_util::{StreamExt, TryStreamExt};
 use http::{Method, StatusCode};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::bed::free_address;
 use crate::BenchError;
@@ -164,7 +164,9 @@ impl ControlPlane {
         let Some(mut created) = self.create(&path, &fresh(pod)).await? else {
             return Ok(());
         };
-        created["status"] = status.unwrap_or_default();
+        if let Value::Object(created) = &mut created {
+            created.insert("status".to_owned(), status.unwrap_or_default());
+        }
         let put = self.api.send(Method::PUT, &status_path, Some(&created));
         match put.await? {
             (StatusCode::OK, _) => Ok(()),
@@ -321,6 +323,8 @@ fn refused(path: &str, status: StatusCode, answer: &Value) -> BenchError {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

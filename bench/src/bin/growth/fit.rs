@@ -76,8 +76,15 @@ fn solve(matrix: [[f64; 3]; 3], right: [f64; 3]) -> Option<[f64; 3]> {
     Some(answer)
 }
 
-fn determinant([[a, b, c], [d, e, f], [g, h, i]]: [[f64; 3]; 3]) -> f64 {
-    a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)
+/// The first row times what the other two span.
+fn determinant([first, second, third]: [[f64; 3]; 3]) -> f64 {
+    let ([ax, ay, az], [bx, by, bz]) = (second, third);
+    let spanned = [ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx];
+    first
+        .iter()
+        .zip(spanned)
+        .map(|(one, other)| one * other)
+        .sum()
 }
 
 #[cfg(test)]
