@@ -54,6 +54,8 @@ pub struct Usage {
     /// The most resident memory since it was started, in bytes: what the kernel remembers, or a larger sample of the
     /// window. The kernel counts pages in batches for each processor, so that the two can differ by some.
     pub peak: u64,
+    /// The most of the window alone, as far as samples saw it, in bytes.
+    pub most: u64,
 }
 
 impl Contender {
@@ -185,6 +187,7 @@ impl Running {
             cpu: self.cpu()?.saturating_sub(before),
             steady: steady.map(|spread| spread.median).unwrap_or_default(),
             peak: samples.iter().copied().fold(memory.peak, u64::max),
+            most: samples.iter().copied().max().unwrap_or_default(),
         };
         Ok((done, usage))
     }

@@ -112,6 +112,9 @@ pub enum BenchError {
     /// There is nothing to measure.
     #[error("nothing to measure: {0}")]
     NoContender(String),
+    /// Something was measured that must not be.
+    #[error("not held: {0}")]
+    Missed(String),
     /// The user asked for the end.
     #[error("interrupted")]
     Interrupted,

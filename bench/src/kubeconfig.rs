@@ -18,6 +18,9 @@ pub struct Kubeconfig {
     /// Where the API server listens.
     pub server: SocketAddr,
     authority: PemSource,
+    authority_pem: Vec<u8>,
+    client_certificate_data: String,
+    client_key_data: String,
     identity: Arc<ReloadingKeyPair>,
 }
 
@@ -51,6 +54,9 @@ struct User {
     client_key_data: String,
 }
 
+/// Where a kubeconfig keeps its authority.
+const AUTHORITY: &str = "certificate-authority-data";
+
 impl Kubeconfig {
     /// Reads a file with one cluster and one user, everything embedded, as the simulated cluster writes it.
     pub fn read(path: &Path) -> Result<Self, BenchError> {
@@ -76,28 +82,54 @@ impl Kubeconfig {
                 cluster.server
             ))
         })?;
+        let decoded = |label, data: &str| {
+            let decoded = STANDARD.decode(data);
+            decoded.map_err(|error| unusable(format!("{label}: {error}")))
+        };
         let pem = |label, data: &str| {
-            let decoded = STANDARD
-                .decode(data)
-                .map_err(|error| unusable(format!("{label}: {error}")))?;
             Ok::<_, BenchError>(PemSource::Inline {
                 label,
-                pem: decoded.into(),
+                pem: decoded(label, data)?.into(),
             })
         };
         Ok(Self {
             server,
-            authority: pem(
-                "certificate-authority-data",
-                &cluster.certificate_authority_data,
-            )?,
+            authority: pem(AUTHORITY, &cluster.certificate_authority_data)?,
+            authority_pem: decoded(AUTHORITY, &cluster.certificate_authority_data)?,
             identity: ReloadingKeyPair::load(
                 "the client certificate",
                 pem("client-certificate-data", &user.client_certificate_data)?,
                 pem("client-key-data", &user.client_key_data)?,
                 SystemTime::now(),
             )?,
+            client_certificate_data: user.client_certificate_data,
+            client_key_data: user.client_key_data,
         })
+    }
+
+    /// The cluster's authority.
+    pub fn authority_pem(&self) -> &[u8] {
+        &self.authority_pem
+    }
+
+    /// A kubeconfig of the same user for another API server, whose authority is trusted beside that of this one.
+    pub fn for_another(&self, server: SocketAddr, authority: &[u8]) -> String {
+        let bundle = [&self.authority_pem, authority].concat();
+        serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "bench",
+            "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+            "clusters": [{"name": "bench", "cluster": {
+                "server": format!("https://{server}"),
+                "certificate-authority-data": STANDARD.encode(bundle),
+            }}],
+            "users": [{"name": "bench", "user": {
+                "client-certificate-data": self.client_certificate_data,
+                "client-key-data": self.client_key_data,
+            }}],
+        })
+        .to_string()
     }
 
     /// How to dial the API server.

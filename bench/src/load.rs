@@ -56,7 +56,7 @@ pub struct Arrival {
 pub struct KindResult {
     /// From when it was due to the last byte.
     pub total: Histogram,
-    /// From when it was due to the head of the answer.
+    /// From when it was due to the first byte of the body.
     pub first_byte: Histogram,
     /// Bytes of all bodies.
     pub bytes: u64,

@@ -19,18 +19,36 @@ pub struct Session {
     pub bench: PathBuf,
     /// For fixtures and logs; gone at the end unless the run fails.
     pub scratch: PathBuf,
+    /// Where results are kept.
+    pub results: PathBuf,
+    /// Whether it is a small run, whose results are kept apart.
+    pub quick: bool,
     /// When it began (RFC 3339).
     pub started: String,
     /// The machine.
     pub machine: Machine,
 }
 
-/// Runs a benchmark to its end, or to the first Ctrl-C. What it started is ended in every case: leaving drops it.
-///
-/// All of it runs on this thread: programs end with the thread that started them (see [`crate::contender`]).
+/// Runs a benchmark with one report to its end, as [`run_all`] does.
 pub fn run(
     flags: &RunFlags,
     bench: impl AsyncFnOnce(&Session) -> Result<Report, BenchError>,
+) -> ExitCode {
+    run_all(flags, async |session| {
+        let report = bench(session).await?;
+        session.show(&report);
+        let path = report.write(&session.results, &session.file_name(&report.bench))?;
+        say(&format!("every number is in {}", path.display()));
+        Ok(())
+    })
+}
+
+/// Runs a benchmark to its end, or to the first Ctrl-C. What it started is ended in every case: leaving drops it.
+///
+/// All of it runs on this thread: programs end with the thread that started them (see [`crate::contender`]).
+pub fn run_all(
+    flags: &RunFlags,
+    bench: impl AsyncFnOnce(&Session) -> Result<(), BenchError>,
 ) -> ExitCode {
     kubevitals_tls::install_crypto_provider();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -52,6 +70,23 @@ pub fn run(
     }
 }
 
+impl Session {
+    /// What the file of a result is called, without its ending.
+    pub fn file_name(&self, bench: &str) -> String {
+        if self.quick {
+            format!("{bench}.quick")
+        } else {
+            bench.to_owned()
+        }
+    }
+
+    /// Prints the table of a report.
+    pub fn show(&self, report: &Report) {
+        say("");
+        say(&table::render(report, Style::of_stdout()));
+    }
+}
+
 /// One line on the terminal: what is being done, or what is left out.
 pub fn say(line: &str) {
     // Nobody listens any more: the run goes on, the result is in the file.
@@ -60,15 +95,21 @@ pub fn say(line: &str) {
 
 async fn measured(
     flags: &RunFlags,
-    bench: impl AsyncFnOnce(&Session) -> Result<Report, BenchError>,
+    bench: impl AsyncFnOnce(&Session) -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
     let scratch = tempfile::Builder::new()
         .prefix("kubevitals-bench-")
         .tempdir();
     let scratch = scratch.map_err(BenchError::file("make", std::env::temp_dir()))?;
+    let bench_folder = source_folder();
     let session = Session {
-        bench: source_folder(),
         scratch: scratch.path().to_owned(),
+        results: flags
+            .results
+            .clone()
+            .unwrap_or_else(|| bench_folder.join("results")),
+        bench: bench_folder,
+        quick: flags.quick,
         started: jiff::Timestamp::now()
             .strftime("%Y-%m-%dT%H:%M:%SZ")
             .to_string(),
@@ -78,29 +119,12 @@ async fn measured(
         outcome = bench(&session) => outcome,
         () = interrupted() => Err(BenchError::Interrupted),
     };
-    let report = match outcome {
-        Ok(report) => report,
-        Err(error) => {
-            if !matches!(error, BenchError::Interrupted) {
-                say(&format!("logs are kept in {}", scratch.keep().display()));
-            }
-            return Err(error);
-        }
-    };
-    say("");
-    say(&table::render(&report, Style::of_stdout()));
-    let folder = flags
-        .results
-        .clone()
-        .unwrap_or_else(|| session.bench.join("results"));
-    let name = if flags.quick {
-        format!("{}.quick", report.bench)
-    } else {
-        report.bench.clone()
-    };
-    let path = report.write(&folder, &name)?;
-    say(&format!("every number is in {}", path.display()));
-    Ok(())
+    if let Err(error) = &outcome
+        && !matches!(error, BenchError::Interrupted)
+    {
+        say(&format!("logs are kept in {}", scratch.keep().display()));
+    }
+    outcome
 }
 
 async fn interrupted() {

@@ -1,7 +1,9 @@
 //! The simulated cluster in a process of its own, so that its cost is nobody else's.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -12,6 +14,7 @@ use crate::BenchError;
 use crate::contender::{Contender, Running};
 use crate::https::Client;
 use crate::kubeconfig::Kubeconfig;
+use crate::proc::Memory;
 
 /// Thousands of nodes take some seconds.
 const START: Duration = Duration::from_mins(2);
@@ -34,6 +37,11 @@ pub struct SimSize {
     pub containers_per_pod: u32,
 }
 
+/// Why a text is not a size.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("write NODESxPODS, such as 1000x30")]
+pub struct SimSizeError;
+
 /// A cluster that runs.
 #[derive(Debug)]
 pub struct SimProcess {
@@ -45,22 +53,64 @@ pub struct SimProcess {
     pub api: Client,
 }
 
+impl SimSize {
+    /// So many nodes with so many pods of two containers each.
+    pub const fn new(nodes: u32, pods_per_node: u32) -> Self {
+        Self {
+            nodes,
+            pods_per_node,
+            containers_per_pod: 2,
+        }
+    }
+
+    /// All pods.
+    pub fn pods(self) -> usize {
+        let pods = usize::try_from(self.nodes.saturating_mul(self.pods_per_node));
+        pods.unwrap_or(usize::MAX)
+    }
+}
+
+impl fmt::Display for SimSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}", self.nodes, self.pods_per_node)
+    }
+}
+
+impl FromStr for SimSize {
+    type Err = SimSizeError;
+
+    fn from_str(text: &str) -> Result<Self, SimSizeError> {
+        let (nodes, pods) = text.split_once(['x', '×']).ok_or(SimSizeError)?;
+        let number = |text: &str| text.parse().ok().filter(|number| *number > 0);
+        let size = number(nodes).zip(number(pods));
+        let (nodes, pods) = size.ok_or(SimSizeError)?;
+        Ok(Self::new(nodes, pods))
+    }
+}
+
 impl SimProcess {
-    /// Starts `kubevitals sim` and waits until it answers; everything it writes is in `folder`.
-    pub async fn start(program: &Path, size: SimSize, folder: &Path) -> Result<Self, BenchError> {
+    /// Starts `kubevitals sim` and waits until it answers; everything it writes is in `folder`. `more` are further flags.
+    pub async fn start(
+        program: &Path,
+        size: SimSize,
+        more: &[String],
+        folder: &Path,
+    ) -> Result<Self, BenchError> {
         let kubeconfig = folder.join("sim.kubeconfig");
         let flag = |name: &str, value: u32| format!("--{name}={value}");
+        let mut arguments = vec![
+            "sim".to_owned(),
+            flag("nodes", size.nodes),
+            flag("pods-per-node", size.pods_per_node),
+            flag("containers-per-pod", size.containers_per_pod),
+            format!("--write-kubeconfig={}", kubeconfig.display()),
+            "--admin-bind-address=127.0.0.1:0".to_owned(),
+        ];
+        arguments.extend_from_slice(more);
         let contender = Contender {
             name: "kubevitals sim".to_owned(),
             program: program.to_owned(),
-            arguments: vec![
-                "sim".to_owned(),
-                flag("nodes", size.nodes),
-                flag("pods-per-node", size.pods_per_node),
-                flag("containers-per-pod", size.containers_per_pod),
-                format!("--write-kubeconfig={}", kubeconfig.display()),
-                "--admin-bind-address=127.0.0.1:0".to_owned(),
-            ],
+            arguments,
             environment: Vec::new(),
             log: folder.join("sim.log"),
         };
@@ -92,9 +142,14 @@ impl SimProcess {
         &self.kubeconfig
     }
 
-    /// The process, for its own costs.
-    pub fn process(&mut self) -> &mut Running {
-        &mut self.running
+    /// Processor time that it has used.
+    pub fn cpu(&self) -> Result<Duration, BenchError> {
+        self.running.cpu()
+    }
+
+    /// Its memory now.
+    pub fn memory(&self) -> Result<Memory, BenchError> {
+        self.running.memory()
     }
 
     /// Switches faults on, as `--fault` names them, in place of those of an earlier call; none heals.
@@ -192,5 +247,20 @@ fn refused(path: &str, status: StatusCode, answer: &Value) -> BenchError {
     BenchError::Request {
         path: path.to_owned(),
         problem: format!("{status} {message}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_printed() {
+        let size: SimSize = "1000x30".parse().unwrap();
+        assert_eq!((size, size.pods()), (SimSize::new(1_000, 30), 30_000));
+        assert_eq!(size.to_string(), "1000x30");
+        for text in ["", "10", "x", "0x3", "3x0", "-1x2", "1x2x3"] {
+            assert_eq!(text.parse::<SimSize>(), Err(SimSizeError), "{text}");
+        }
     }
 }

@@ -39,6 +39,7 @@ impl Service for Slow {
         self.under_way.set(self.under_way.get() - 1);
         Ok(Answered {
             status: self.status,
+            head: self.takes / 4,
             first_byte: self.takes / 2,
             total: self.takes,
             bytes: 1_000,

@@ -47,6 +47,7 @@ impl Demo {
     /// Checks what the flags ask for.
     pub fn configure(flags: &DemoFlags) -> Result<Self, InvalidSetting> {
         let sim = SimFlags {
+            replace_nodes: ChurnRate::NONE,
             nodes: flags.nodes,
             pods_per_node: flags.pods_per_node,
             containers_per_pod: 2,

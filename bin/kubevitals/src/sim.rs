@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use kubevitals_cli::{InvalidSetting, RunError};
-use kubevitals_sim::api::SimApiConfig;
+use kubevitals_sim::api::{Rule, SimApiConfig};
 use kubevitals_sim::cluster::{ClusterError, Progress, SimCluster, SimClusterConfig};
 use kubevitals_sim::faults::FaultSpec;
 use kubevitals_sim::kubelet::Binding;
@@ -42,6 +42,10 @@ pub struct SimFlags {
     /// Pods that come and go on top: COUNT/s, COUNT/min or COUNT/h
     #[arg(long, value_name = "RATE", default_value = "0/s")]
     pub churn: ChurnRate,
+
+    /// Nodes that are replaced by new ones, the oldest first: COUNT/s, COUNT/min or COUNT/h
+    #[arg(long, value_name = "RATE", default_value = "0/s")]
+    pub replace_nodes: ChurnRate,
 
     /// What is wrong with which nodes: FAULT=1%, FAULT=3, FAULT=NODE or FAULT=all (may be repeated)
     ///
@@ -108,10 +112,12 @@ impl Sim {
                     pods_per_node: flags.pods_per_node,
                     containers_per_pod: flags.containers_per_pod,
                     churn: flags.churn,
+                    replacements: flags.replace_nodes,
                     ..WorkloadConfig::default()
                 },
                 api: SimApiConfig {
                     address: flags.api_bind_address,
+                    rules: vec![readers()],
                     ..SimApiConfig::default()
                 },
                 binding: Binding::Wildcard(flags.kubelet_port),
@@ -163,6 +169,18 @@ impl std::fmt::Debug for Sim {
         f.debug_struct("Sim")
             .field("nodes", &self.cluster.nodes)
             .finish_non_exhaustive()
+    }
+}
+
+/// Whoever acts as a member of this group may read metrics and nothing else, as a dashboard does.
+fn readers() -> Rule {
+    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect();
+    Rule {
+        groups: words(&["sim:readers"]),
+        verbs: words(&["get", "list", "watch"]),
+        api_groups: words(&["metrics.k8s.io"]),
+        resources: words(&["*"]),
+        ..Rule::default()
     }
 }
 

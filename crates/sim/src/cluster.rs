@@ -116,7 +116,13 @@ impl SimCluster {
         config.api.seed = config.seed;
         let api = SimApi::start(config.api).await?;
 
-        let roster = Roster::new(config.nodes, "node", seed);
+        // As many spares as nodes: a name comes back only after every other one was there.
+        let spares = if config.workload.replacements.is_none() {
+            0
+        } else {
+            config.nodes
+        };
+        let roster = Roster::with_spares(config.nodes, spares, "node", seed);
         let fleet = FleetConfig {
             binding: config.binding,
             authority: Some(api.kubelet_authority()?),

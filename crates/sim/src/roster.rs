@@ -1,6 +1,7 @@
 //! Which nodes there are and which pods each of them has: what workload and kubelets share.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use kubevitals_model::Timestamp;
@@ -19,10 +20,12 @@ const FIRST_ADDRESS: u32 = 0x7F01_0001;
 /// As many nodes have an address of their own: from 127.1.0.1 to the end of 127.0.0.0/8.
 pub const MAX_NODES: usize = 0x00FE_FFFE;
 
-/// All nodes of a simulated cluster.
+/// All nodes of a simulated cluster: those that are there, and those that may come in their place.
 #[derive(Debug)]
 pub struct Roster {
     nodes: Box<[Node]>,
+    /// How many are there at any time.
+    count: usize,
     seed: Seed,
 }
 
@@ -33,6 +36,7 @@ pub struct Node {
     ip: Ipv4Addr,
     /// Known as soon as the kubelets listen.
     address: OnceLock<SocketAddr>,
+    present: AtomicBool,
     pods: RwLock<NodePods>,
 }
 
@@ -57,20 +61,31 @@ pub struct NodeView {
 impl Roster {
     /// So many nodes, named `prefix-00000` and so on, with addresses from 127.1.0.1 on.
     pub fn new(count: usize, prefix: &str, seed: Seed) -> Arc<Self> {
-        let nodes = (0..count)
+        Self::with_spares(count, 0, prefix, seed)
+    }
+
+    /// The same with places for nodes that are not there yet, and replace others while the cluster runs.
+    pub fn with_spares(count: usize, spares: usize, prefix: &str, seed: Seed) -> Arc<Self> {
+        let nodes = (0..count.saturating_add(spares))
             .map(|index| Node {
                 name: format!("{prefix}-{index:05}").into(),
                 ip: loopback(index),
                 address: OnceLock::new(),
+                present: AtomicBool::new(index < count),
                 pods: RwLock::default(),
             })
             .collect();
-        Arc::new(Self { nodes, seed })
+        Arc::new(Self { nodes, count, seed })
     }
 
-    /// All nodes in the order of their names.
+    /// All nodes in the order of their names, those that are not there included.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    /// How many are there at any time.
+    pub fn count(&self) -> usize {
+        self.count
     }
 
     /// The node of this name.
@@ -107,6 +122,15 @@ impl Node {
             SocketAddr::V4(address) => *address.ip(),
             SocketAddr::V6(_) => self.ip,
         })
+    }
+
+    /// Whether it is there: others answer to nobody.
+    pub fn is_present(&self) -> bool {
+        self.present.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_present(&self, present: bool) {
+        self.present.store(present, Ordering::SeqCst);
     }
 
     /// Where its kubelet listens, once it does.

@@ -12,7 +12,8 @@
 //!
 //! * Nobody else's writes are looked at: a pod that a client creates is not scheduled, a Deployment
 //!   that a client scales does not follow. A pod that somebody removes is forgotten.
-//! * Pods are not resized in place, and do not move when their node fails.
+//! * Pods are not resized in place, and do not move when their node fails; when it is replaced they go with it, and their
+//!   owners make others.
 //! * `managedFields` are not written.
 
 use std::cmp::Reverse;
@@ -42,6 +43,7 @@ pub(crate) mod pod;
 mod population;
 mod records;
 pub(crate) mod render;
+mod replacing;
 mod running;
 mod startup;
 mod template;
@@ -72,6 +74,8 @@ pub struct WorkloadConfig {
     pub churn: ChurnRate,
     /// What lives the churning pods live.
     pub mix: Mix,
+    /// How many nodes are replaced by others per second on average, the oldest first. Needs a roster with spares.
+    pub replacements: ChurnRate,
     /// Whether nodes renew their leases every ten seconds.
     pub leases: bool,
     /// How long events last, in milliseconds. An hour in a real cluster.
@@ -94,8 +98,7 @@ pub struct Workload {
     recorder: Recorder,
     churn: churn::Churn,
     next_node: usize,
-    /// When the cluster was populated.
-    begun: Timestamp,
+    replacing: replacing::Replacing,
     /// Writes that the store refused.
     refused: u64,
 }
@@ -127,8 +130,9 @@ pub(crate) enum What {
     Reconcile(OwnerId),
     Expire(OwnerId),
     Arrival,
-    Lease(usize),
-    Heartbeat(usize),
+    Lease { index: usize, era: u32 },
+    Heartbeat { index: usize, era: u32 },
+    Replace,
 }
 
 /// The instant and the store of a transition.
@@ -147,6 +151,7 @@ impl Default for WorkloadConfig {
             namespaces: 10,
             churn: ChurnRate::NONE,
             mix: Mix::default(),
+            replacements: ChurnRate::NONE,
             leases: true,
             event_lifetime_millis: 600_000,
             max_events: 50_000,
@@ -172,7 +177,7 @@ impl Workload {
             pods: BTreeMap::new(),
             owners: BTreeMap::new(),
             next_node: 0,
-            begun: Timestamp::from_unix_millis(0),
+            replacing: replacing::Replacing::default(),
             refused: 0,
         }
     }
@@ -205,8 +210,9 @@ impl Workload {
                 What::Reconcile(id) => self.reconcile(id, moment),
                 What::Expire(id) => self.remove_owner(id, moment),
                 What::Arrival => self.arrive(moment),
-                What::Lease(index) => self.renew_lease(index, moment),
-                What::Heartbeat(index) => self.beat(index, moment),
+                What::Lease { index, era } => self.renew_lease(index, era, moment),
+                What::Heartbeat { index, era } => self.beat(index, era, moment),
+                What::Replace => self.replace_next(moment),
             }
         }
         true

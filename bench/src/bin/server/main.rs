@@ -3,42 +3,46 @@
 //! Each contender is started with metrics-server's flags, so that whatever takes them can be put beside it. The cluster
 //! and the load run in processes of their own.
 
-mod phases;
-mod reads;
-mod server;
-
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use kubevitals_bench::BenchError;
+use kubevitals_bench::campaign::Campaign;
 use kubevitals_bench::flags::RunFlags;
 use kubevitals_bench::measure::{Plan, Schedule};
-use kubevitals_bench::result::{Measured, Metric, Report};
+use kubevitals_bench::serving::{
+    Bed, Phases, RealFlags, ServerFlags, ServerProgram, program, report,
+};
 use kubevitals_bench::session::{self, Session, say};
-use kubevitals_bench::sim::{SimProcess, SimSize};
+use kubevitals_bench::sim::SimSize;
 
-use self::phases::Bed;
-use self::server::ServerProgram;
+/// Beyond this metrics-server is measured only if it is asked for: see `docs/benchmarks.md`.
+const MOST_NODES_OF_PEER: u32 = 2_000;
 
 /// Serve metrics.k8s.io on a simulated cluster under load
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask bench server")]
+#[command(name = "cargo xtask bench server", after_help = AFTER_HELP)]
 struct Flags {
     #[command(flatten)]
     run: RunFlags,
 
-    /// metrics-server's program
-    #[arg(long, value_name = "FILE", env = "KUBEVITALS_METRICS_SERVER")]
-    metrics_server: Option<PathBuf>,
+    #[command(flatten)]
+    programs: ServerFlags,
 
-    /// The program that simulates the cluster [default: kubevitals beside this program]
-    #[arg(long, value_name = "FILE")]
-    kubevitals: Option<PathBuf>,
+    #[command(flatten)]
+    real: RealFlags,
 
-    /// Nodes of the cluster [default: 1000, with --quick 100]
+    /// Whether servers read a simulated API server, or a real one that has the same nodes and pods
+    #[arg(long, value_enum, default_value_t = BedKind::Sim)]
+    bed: BedKind,
+
+    /// A cluster to measure on, may be repeated
+    /// [default: 100x70, 1000x30, 1000x30 behind the aggregation layer, 5000x30; with --quick 100x30]
+    #[arg(long = "size", value_name = "NODESxPODS", conflicts_with_all = ["nodes", "pods_per_node"])]
+    sizes: Vec<SimSize>,
+
+    /// Nodes of the cluster, another way to give one size
     #[arg(long, value_name = "N")]
     nodes: Option<u32>,
 
@@ -70,7 +74,20 @@ struct Flags {
     /// Let answers be compressed, as Go's clients do
     #[arg(long)]
     gzip: bool,
+
+    /// Keep the measurements that the result file holds already, and make those that are missing
+    #[arg(long)]
+    resume: bool,
+
+    /// Make at most this many turns of each size now; --resume makes the others
+    #[arg(long, value_name = "N")]
+    turns: Option<usize>,
 }
+
+const AFTER_HELP: &str = "A turn of both servers at 1000x30 takes about seven minutes, three turns of every size an hour \
+and a half. What was measured is kept after each turn.
+
+  cargo xtask bench server --size 1000x30 --repeats 3 --turns 1 --resume   one turn now, the others another time";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Beside {
@@ -78,171 +95,177 @@ enum Beside {
     Together,
 }
 
-/// The flags with all defaults in place.
-#[derive(Debug, Clone, Copy)]
-struct Settings {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum BedKind {
+    Sim,
+    Real,
+}
+
+/// A cluster and what is done on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Case {
     size: SimSize,
-    resolution: Duration,
-    duration: Duration,
-    plan: Plan,
-    aggregated: bool,
-    gzip: bool,
+    bed: BedKind,
+    phases: Phases,
 }
 
 fn main() -> ExitCode {
     let flags = Flags::parse();
-    session::run(&flags.run, async |session| run(&flags, session).await)
+    session::run_all(&flags.run, async |session| run(&flags, session).await)
 }
 
-async fn run(flags: &Flags, session: &Session) -> Result<Report, BenchError> {
-    let settings = Settings::new(flags);
-    let program = match &flags.kubevitals {
-        Some(program) => program.clone(),
-        None => beside_this_program("kubevitals")?,
-    };
-    let servers = ServerProgram::all(&program, flags.metrics_server.as_deref());
-    if settings.aggregated && settings.plan.schedule == Schedule::Together {
+async fn run(flags: &Flags, session: &Session) -> Result<(), BenchError> {
+    if flags.aggregated && flags.bed == BedKind::Real {
+        let real =
+            "the aggregation layer is the simulated one: leave out --bed real or --aggregated";
+        return Err(BenchError::NoContender(real.to_owned()));
+    }
+    if flags.aggregated && flags.schedule == Beside::Together {
         let both = "behind the aggregation layer there is one server at a time: leave out --schedule together";
         return Err(BenchError::NoContender(both.to_owned()));
     }
-    let SimSize {
-        nodes,
-        pods_per_node,
-        ..
-    } = settings.size;
-    say(&format!(
-        "a simulated cluster of {nodes} nodes with {pods_per_node} pods each"
-    ));
-    let sim = SimProcess::start(&program, settings.size, &session.scratch).await?;
-    let bed = Bed::new(sim, settings, session).await?;
-    let measured = settings
-        .plan
-        .run(servers.len(), async |index, repeat| {
+    for case in cases(flags) {
+        measure(flags, case, session).await?;
+    }
+    Ok(())
+}
+
+async fn measure(flags: &Flags, case: Case, session: &Session) -> Result<(), BenchError> {
+    let servers = contenders(flags, case)?;
+    let plan = plan(flags);
+    let report = report::begun(
+        "server",
+        session,
+        &servers,
+        report::parameters(case.size, &case.phases),
+        plan.schedule,
+        Phases::metrics(),
+    );
+    let name = session.file_name(&case.name());
+    let mut campaign = Campaign::begin(plan, report, &session.results, &name);
+    if flags.resume {
+        campaign = campaign.taken_up();
+    }
+    let size = case.size;
+    if campaign.left().is_empty() {
+        say(&format!("{size}: all was measured before"));
+    } else {
+        let SimSize {
+            nodes,
+            pods_per_node,
+            ..
+        } = size;
+        say(&format!(
+            "a simulated cluster of {nodes} nodes with {pods_per_node} pods each"
+        ));
+        let program = flags.programs.kubevitals()?;
+        let mut bed = Bed::start(&program, size, &[], &session.scratch).await?;
+        if case.bed == BedKind::Real {
+            bed = bed.with_control_plane(&flags.real).await?;
+        }
+        let turns = flags.turns.unwrap_or(usize::MAX);
+        let measured = campaign.run(turns, async |index, repeat| {
             let server = servers
                 .get(index)
-                .expect("the plan counts these very servers");
+                .expect("the campaign has these very servers");
+            let (name, number) = (server.name, repeat + 1);
+            say(&format!("{name}, measurement {number} of {}", plan.repeats));
+            let values = bed.measure(server, &case.phases).await?;
+            let took = values.get("took").copied().unwrap_or_default();
             say(&format!(
-                "{}, measurement {} of {}",
-                server.name,
-                repeat + 1,
-                settings.plan.repeats
+                "{name}, measurement {number}: done after {took:.0} s"
             ));
-            bed.measure(server, repeat).await
-        })
-        .await;
-    bed.stop().await;
-    let measured = measured?;
-    let contenders = servers
-        .iter()
-        .zip(measured)
-        .map(|(server, repeats)| Measured {
-            name: server.name.to_owned(),
-            repeats,
+            Ok(values)
         });
-    let versions = servers
-        .iter()
-        .map(|server| (server.name.to_owned(), server.version()));
-    let sim = (
-        "kubevitals sim".to_owned(),
-        env!("CARGO_PKG_VERSION").to_owned(),
-    );
-    Ok(Report {
-        bench: "server".to_owned(),
-        started: session.started.clone(),
-        machine: session.machine.clone(),
-        versions: versions.chain([sim]).collect(),
-        parameters: settings.parameters(),
-        schedule: settings.plan.schedule,
-        baseline: server::METRICS_SERVER.to_owned(),
-        metrics: metrics(),
-        contenders: contenders.collect(),
-    })
+        let measured = measured.await;
+        bed.stop().await;
+        measured?;
+    }
+    session.show(campaign.report());
+    say(&format!("every number is in {}", campaign.path().display()));
+    Ok(())
 }
 
-impl Settings {
-    fn new(flags: &Flags) -> Self {
-        let seconds = |wanted: Option<u64>, full, quick| {
-            Duration::from_secs(wanted.unwrap_or(flags.run.pick(full, quick)))
+/// The servers of a case: at sizes that the peer is not made for, ours alone.
+fn contenders(flags: &Flags, case: Case) -> Result<Vec<ServerProgram>, BenchError> {
+    let mut servers = flags.programs.servers()?;
+    if case.size.nodes > MOST_NODES_OF_PEER && flags.programs.only.is_none() {
+        servers.retain(|server| server.name == program::KUBEVITALS);
+    }
+    Ok(servers)
+}
+
+fn plan(flags: &Flags) -> Plan {
+    Plan {
+        schedule: match flags.schedule {
+            Beside::OneAfterOther => Schedule::OneAfterOther,
+            Beside::Together => Schedule::Together,
+        },
+        repeats: flags.run.repeats_or(3, 1),
+    }
+}
+
+fn cases(flags: &Flags) -> Vec<Case> {
+    let seconds = |wanted: Option<u64>, full, quick| {
+        Duration::from_secs(wanted.unwrap_or(flags.run.pick(full, quick)))
+    };
+    let resolution = seconds(flags.resolution, 15, 10);
+    let phases = Phases {
+        resolution,
+        duration: Phases::whole_scrapes(seconds(flags.duration, 60, 20), resolution),
+        aggregated: flags.aggregated,
+        gzip: flags.gzip,
+        lost_scrape: flags.schedule == Beside::OneAfterOther,
+    };
+    let case = |mut size: SimSize, aggregated| {
+        size.containers_per_pod = flags.containers_per_pod;
+        let phases = Phases {
+            aggregated: phases.aggregated || aggregated,
+            ..phases
         };
-        let resolution = seconds(flags.resolution, 15, 10);
-        Self {
-            size: SimSize {
-                nodes: flags.nodes.unwrap_or(flags.run.pick(1_000, 100)),
-                pods_per_node: flags.pods_per_node,
-                containers_per_pod: flags.containers_per_pod,
-            },
-            resolution,
-            duration: whole_scrapes(seconds(flags.duration, 60, 20), resolution),
-            plan: Plan {
-                schedule: match flags.schedule {
-                    Beside::OneAfterOther => Schedule::OneAfterOther,
-                    Beside::Together => Schedule::Together,
-                },
-                repeats: flags.run.repeats_or(3, 1),
-            },
-            aggregated: flags.aggregated,
-            gzip: flags.gzip,
-        }
+        let bed = flags.bed;
+        Case { size, bed, phases }
+    };
+    if let Some(nodes) = flags.nodes {
+        return vec![case(SimSize::new(nodes, flags.pods_per_node), false)];
     }
-
-    fn parameters(&self) -> BTreeMap<String, String> {
-        let pairs = [
-            ("nodes", self.size.nodes.to_string()),
-            ("pods-per-node", self.size.pods_per_node.to_string()),
-            (
-                "containers-per-pod",
-                self.size.containers_per_pod.to_string(),
-            ),
-            ("resolution-seconds", self.resolution.as_secs().to_string()),
-            ("duration-seconds", self.duration.as_secs().to_string()),
-            ("aggregated", self.aggregated.to_string()),
-            ("gzip", self.gzip.to_string()),
-        ];
-        pairs
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect()
+    if !flags.sizes.is_empty() {
+        let sizes = flags.sizes.iter();
+        return sizes.map(|size| case(*size, false)).collect();
     }
-}
-
-fn metrics() -> Vec<Metric> {
-    let mut metrics = vec![
-        Metric::seconds("cpu.load", "CPU, under load"),
-        Metric::seconds("cpu.scrape", "CPU, scraping only"),
-        Metric::bytes("rss.peak", "peak RSS"),
-        Metric::bytes("rss.load", "steady RSS, under load"),
-        Metric::bytes("rss.scrape", "steady RSS, scraping only"),
-        Metric::seconds("first.node", "first metrics after start"),
-        Metric::seconds("first.most", "metrics of 99 % of pods after start"),
-        Metric::seconds("first.all", "metrics of every pod after start"),
-        Metric::seconds("blind", "without metrics after a lost scrape"),
+    if flags.run.quick {
+        return vec![case(SimSize::new(100, flags.pods_per_node), false)];
+    }
+    if flags.bed == BedKind::Real {
+        let sizes = [SimSize::new(100, 30), SimSize::new(1_000, 30)];
+        return sizes.map(|size| case(size, false)).to_vec();
+    }
+    let mut all = vec![
+        case(SimSize::new(100, 70), false),
+        case(SimSize::new(1_000, 30), false),
+        case(SimSize::new(5_000, 30), false),
     ];
-    for (key, label) in reads::KINDS {
-        let key = |name: &str| format!("{key}.{name}");
-        metrics.extend([
-            Metric::seconds(&key("p50"), &format!("{label}, p50")),
-            Metric::seconds(&key("p99"), "  p99"),
-            Metric::seconds(&key("first_byte_p50"), "  first byte, p50"),
-            Metric::bytes(&key("bytes"), "  bytes on the wire"),
-            Metric::count(&key("count"), "  answered"),
-            Metric::count(&key("failed"), "  failed"),
-        ]);
+    if flags.schedule == Beside::OneAfterOther && !flags.aggregated {
+        all.insert(2, case(SimSize::new(1_000, 30), true));
     }
-    metrics
+    all
 }
 
-/// A window of whole resolutions: one that is cut at random holds a scrape more or less, which is chance and no cost.
-fn whole_scrapes(duration: Duration, resolution: Duration) -> Duration {
-    Duration::from_secs(
-        duration
-            .as_secs()
-            .next_multiple_of(resolution.as_secs().max(1)),
-    )
-}
-
-fn beside_this_program(name: &str) -> Result<PathBuf, BenchError> {
-    let program = std::env::current_exe().map_err(BenchError::file("find", "this program"))?;
-    Ok(program.with_file_name(name))
+impl Case {
+    /// What its result is called.
+    fn name(&self) -> String {
+        let mut name = format!("server.{}", self.size);
+        if self.bed == BedKind::Real {
+            name.push_str(".real");
+        }
+        if self.phases.aggregated {
+            name.push_str(".aggregated");
+        }
+        if self.phases.gzip {
+            name.push_str(".gzip");
+        }
+        name
+    }
 }
 
 #[cfg(test)]
@@ -251,40 +274,69 @@ mod tests {
 
     use super::*;
 
+    fn flags(words: &[&str]) -> Flags {
+        Flags::parse_from(["bench"].iter().chain(words))
+    }
+
+    fn names(words: &[&str]) -> Vec<String> {
+        cases(&flags(words)).iter().map(Case::name).collect()
+    }
+
     #[test]
     fn the_flags_are_sound() {
         Flags::command().debug_assert();
     }
 
     #[test]
+    fn a_full_run_is_of_every_size() {
+        let all = [
+            "server.100x70",
+            "server.1000x30",
+            "server.1000x30.aggregated",
+            "server.5000x30",
+        ];
+        assert_eq!(names(&[]), all);
+        assert_eq!(names(&["--size=7x5", "--gzip"]), ["server.7x5.gzip"]);
+        assert_eq!(names(&["--schedule=together"]).len(), 3);
+        assert_eq!(
+            names(&["--bed=real"]),
+            ["server.100x30.real", "server.1000x30.real"]
+        );
+    }
+
+    #[test]
     fn quick_is_smaller_and_what_is_asked_for_wins() {
-        let settings =
-            |words: &[&str]| Settings::new(&Flags::parse_from(["bench"].iter().chain(words)));
-        let (full, quick) = (settings(&[]), settings(&["--quick"]));
-        assert_eq!(
+        let of = |words: &[&str]| {
+            let flags = flags(words);
+            let case = cases(&flags).pop().unwrap();
+            let repeats = plan(&flags).repeats;
             (
-                full.size.nodes,
-                full.resolution.as_secs(),
-                full.plan.repeats
-            ),
-            (1_000, 15, 3)
-        );
+                case.name(),
+                case.phases.resolution.as_secs(),
+                case.phases.duration.as_secs(),
+                repeats,
+            )
+        };
+        assert_eq!(of(&[]), ("server.5000x30".to_owned(), 15, 60, 3));
+        assert_eq!(of(&["--quick"]), ("server.100x30".to_owned(), 10, 20, 1));
+        let asked = of(&["--quick", "--nodes=7", "--repeats=4", "--duration=33"]);
+        assert_eq!(asked, ("server.7x30".to_owned(), 10, 40, 4));
+    }
+
+    #[test]
+    fn a_very_large_cluster_is_for_ours_alone_unless_the_peer_is_asked_for() {
+        let of = |words: &[&str]| {
+            let mut words = words.to_vec();
+            words.extend(["--metrics-server=/x", "--kubevitals=/y"]);
+            let flags = flags(&words);
+            let servers = contenders(&flags, cases(&flags)[0]).unwrap();
+            servers.iter().map(|server| server.name).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&["--size=1000x30"]), ["kubevitals", "metrics-server"]);
+        assert_eq!(of(&["--size=5000x30"]), ["kubevitals"]);
         assert_eq!(
-            (
-                quick.size.nodes,
-                quick.resolution.as_secs(),
-                quick.plan.repeats
-            ),
-            (100, 10, 1)
-        );
-        let asked = settings(&["--quick", "--nodes=7", "--repeats=4", "--duration=33"]);
-        assert_eq!(
-            (
-                asked.size.nodes,
-                asked.plan.repeats,
-                asked.duration.as_secs()
-            ),
-            (7, 4, 40)
+            of(&["--size=5000x30", "--only=metrics-server"]),
+            ["metrics-server"]
         );
     }
 }

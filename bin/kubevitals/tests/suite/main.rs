@@ -7,6 +7,7 @@
 
 mod client;
 mod command_line;
+mod crowd;
 mod demo;
 mod readme;
 mod server;

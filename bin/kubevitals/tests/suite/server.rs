@@ -23,7 +23,7 @@ use crate::client::get;
 use crate::{kubevitals, output};
 
 /// Nothing here takes nearly as long.
-const DEADLINE: Duration = Duration::from_mins(1);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Parser)]
 struct Flags {
@@ -34,8 +34,8 @@ struct Flags {
 }
 
 /// A server in this process.
-struct Running {
-    address: SocketAddr,
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
     folder: TempDir,
     token: String,
     trigger: ShutdownTrigger,
@@ -44,7 +44,7 @@ struct Running {
 
 impl Running {
     /// Starts it on a cluster, with an administrator's kubeconfig.
-    async fn start(cluster: &SimCluster, more: &[&str]) -> Self {
+    pub(crate) async fn start(cluster: &SimCluster, more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
         std::fs::write(&kubeconfig, cluster.api().kubeconfig()).unwrap();
@@ -92,11 +92,11 @@ impl Running {
         }
     }
 
-    fn authority(&self) -> PathBuf {
+    pub(crate) fn authority(&self) -> PathBuf {
         self.folder.path().join("cert/kubevitals-ca.crt")
     }
 
-    async fn get(&self, path: &str, token: Option<&str>) -> (StatusCode, String) {
+    pub(crate) async fn get(&self, path: &str, token: Option<&str>) -> (StatusCode, String) {
         let url = format!("https://{}{path}", self.address);
         let (status, body): (_, Bytes) = get(&url, &self.authority(), token).await;
         (status, String::from_utf8_lossy(&body).into_owned())
@@ -108,7 +108,11 @@ impl Running {
     }
 
     /// Asks until an answer is as wanted.
-    async fn until(&self, path: &str, is_wanted: impl Fn(StatusCode, &str) -> bool) -> String {
+    pub(crate) async fn until(
+        &self,
+        path: &str,
+        is_wanted: impl Fn(StatusCode, &str) -> bool,
+    ) -> String {
         let mut ticks = tokio::time::interval(Duration::from_millis(50));
         let asked = tokio::time::timeout(DEADLINE, async {
             loop {
@@ -124,7 +128,7 @@ impl Running {
             .unwrap_or_else(|_| panic!("{path}: not in time"))
     }
 
-    async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.trigger.pull();
         self.task.await.unwrap().unwrap();
     }

@@ -97,10 +97,11 @@ impl Speaker {
         if !local.is_loopback() {
             return None;
         }
-        match self {
-            Self::Node(index) => Some(index),
-            Self::ByAddress => roster.index_of(local),
-        }
+        let index = match self {
+            Self::Node(index) => index,
+            Self::ByAddress => roster.index_of(local)?,
+        };
+        roster.nodes().get(index)?.is_present().then_some(index)
     }
 }
 
@@ -185,6 +186,11 @@ async fn respond(
     let Some(node) = shared.roster.nodes().get(index) else {
         return Ok(Response::new(Payload::broken(None)));
     };
+    if !node.is_present() {
+        // It was replaced: its machine is gone, and whoever still asks it is told so.
+        switch.throw();
+        pause(std::future::pending(), shared).await?;
+    }
     let (parts, _) = request.into_parts();
     let state = NodeState {
         name: node.name(),

@@ -63,8 +63,13 @@ impl ChurnRate {
         }
     }
 
+    /// Whether nothing comes and nothing goes.
+    pub const fn is_none(self) -> bool {
+        self.per_hour == 0
+    }
+
     /// The mean time between two pods in microseconds.
-    fn gap_micros(self) -> Option<u64> {
+    pub(super) fn gap_micros(self) -> Option<u64> {
         MICROS_PER_HOUR.checked_div(self.per_hour)
     }
 }

@@ -205,14 +205,14 @@ impl Workload {
             OwnerKind::StatefulSet => {
                 let all = slot.pods.len();
                 if all < desired as usize && counts.ready as usize == all {
-                    self.create_owned(id, moment);
+                    let _ = self.create_owned(id, moment);
                 }
             }
             OwnerKind::Job { ttl_seconds } => {
                 let ttl = *ttl_seconds;
                 if slot.made == 0 {
                     for _ in 0..desired {
-                        self.create_owned(id, moment);
+                        let _ = self.create_owned(id, moment);
                     }
                 } else if counts.succeeded >= desired && slot.counts.completed.is_none() {
                     slot.counts.completed = Some(moment.now);
@@ -239,7 +239,7 @@ impl Workload {
 
     fn scale(&mut self, id: OwnerId, desired: u32, counts: Counts, moment: Moment<'_>) {
         for _ in counts.total..desired {
-            self.create_owned(id, moment);
+            let _ = self.create_owned(id, moment);
         }
         let surplus = counts.total.saturating_sub(desired) as usize;
         if surplus == 0 {

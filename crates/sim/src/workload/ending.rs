@@ -205,6 +205,7 @@ impl Workload {
         let Some(slot) = self.pods.remove(&id) else {
             return;
         };
+        self.replacing.unbind(id);
         if let Some(host) = &slot.pod.host
             && let Some(node) = self.roster.nodes().get(host.index)
         {
@@ -216,7 +217,7 @@ impl Workload {
     }
 
     /// Whatever was planned for the pod no longer happens.
-    fn void(&mut self, id: PodId) {
+    pub(super) fn void(&mut self, id: PodId) {
         if let Some(slot) = self.pods.get_mut(&id) {
             slot.era += 1;
         }

@@ -7,6 +7,7 @@ use super::event::{Saying, Source, Subject};
 use super::pod::{Flip, Host, Pod};
 use super::{Moment, PodId, Workload};
 use crate::objects::{Resource, WriteError};
+use crate::roster::Node;
 
 /// What happens to a pod next. Numbers are places in [`super::PodTemplate::all`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -204,7 +205,7 @@ impl Workload {
             self.publish(id, moment);
             return;
         }
-        let Some(host) = self.pick_host() else {
+        let Some(host) = self.pick_host(id) else {
             return;
         };
         let (namespace, name) = (&pod.namespace, &pod.name);
@@ -221,12 +222,17 @@ impl Workload {
         self.plan_step(id, Step::Sync, moment.now, (20, 250));
     }
 
-    /// Nodes take turns, which spreads pods as evenly as the scheduler would.
-    pub(super) fn pick_host(&mut self) -> Option<Host> {
+    /// Nodes take turns, which spreads pods as evenly as the scheduler would; a daemon has a node of its own.
+    pub(super) fn pick_host(&mut self, id: PodId) -> Option<Host> {
         let nodes = self.roster.nodes();
-        let index = self.next_node % nodes.len().max(1);
+        let index = match self.replacing.bound(id) {
+            Some(index) => index,
+            None => (self.next_node..nodes.len())
+                .chain(0..self.next_node)
+                .find(|index| nodes.get(*index).is_some_and(Node::is_present))?,
+        };
         let node = nodes.get(index)?;
-        self.next_node = index + 1;
+        self.next_node = (index + 1) % nodes.len().max(1);
         Some(Host {
             index,
             name: Arc::clone(node.name()),

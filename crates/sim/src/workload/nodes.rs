@@ -37,41 +37,53 @@ impl Workload {
             phase.between(0, LEASE_MILLIS),
             phase.between(0, HEARTBEAT_MILLIS),
         );
+        let era = self.replacing.begin(index, moment.now);
         self.written(moment.writer.create(Resource::Nodes, object));
         if self.config.leases {
             self.written(moment.writer.create(Resource::Leases, lease));
-            self.plan(after(moment.now, first_lease), What::Lease(index));
+            self.plan(after(moment.now, first_lease), What::Lease { index, era });
         }
-        self.plan(after(moment.now, first_beat), What::Heartbeat(index));
-    }
-
-    pub(super) fn renew_lease(&mut self, index: usize, moment: Moment<'_>) {
-        let Some((node, seed)) = self.node(index) else {
-            return;
-        };
-        let object = lease(node, seed, self.begun, moment.now);
-        self.written(moment.writer.replace(Resource::Leases, object));
-        self.plan(after(moment.now, LEASE_MILLIS), What::Lease(index));
-    }
-
-    pub(super) fn beat(&mut self, index: usize, moment: Moment<'_>) {
-        let Some((node, seed)) = self.node(index) else {
-            return;
-        };
-        let object = object(
-            node,
-            seed,
-            self.begun,
-            moment.now,
-            self.config.pods_per_node,
+        self.plan(
+            after(moment.now, first_beat),
+            What::Heartbeat { index, era },
         );
+    }
+
+    pub(super) fn renew_lease(&mut self, index: usize, era: u32, moment: Moment<'_>) {
+        let Some(created) = self.replacing.since(index, era) else {
+            return;
+        };
+        let Some((node, seed)) = self.node(index) else {
+            return;
+        };
+        let object = lease(node, seed, created, moment.now);
+        self.written(moment.writer.replace(Resource::Leases, object));
+        self.plan(after(moment.now, LEASE_MILLIS), What::Lease { index, era });
+    }
+
+    pub(super) fn beat(&mut self, index: usize, era: u32, moment: Moment<'_>) {
+        let Some(created) = self.replacing.since(index, era) else {
+            return;
+        };
+        let Some((node, seed)) = self.node(index) else {
+            return;
+        };
+        let object = object(node, seed, created, moment.now, self.config.pods_per_node);
         self.written(moment.writer.replace(Resource::Nodes, object));
-        self.plan(after(moment.now, HEARTBEAT_MILLIS), What::Heartbeat(index));
+        self.plan(
+            after(moment.now, HEARTBEAT_MILLIS),
+            What::Heartbeat { index, era },
+        );
     }
 
     fn node(&self, index: usize) -> Option<(&Node, Seed)> {
         let node = self.roster.nodes().get(index)?;
-        Some((node, self.roster.seed().derive_name(node.name())))
+        let seed = self.roster.seed().derive_name(node.name());
+        // One that comes back under its name is another machine.
+        match self.replacing.laps(index) {
+            0 => Some((node, seed)),
+            laps => Some((node, seed.derive(u64::from(laps)))),
+        }
     }
 }
 

@@ -28,7 +28,6 @@ impl Workload {
     /// called once, before the first step.
     pub fn populate(&mut self, now: Timestamp, writer: &dyn ObjectWriter) {
         let moment = Moment { now, writer };
-        self.begun = now;
         let teams = (0..self.config.namespaces.max(1)).map(team);
         let system = ["default", "kube-system", "kube-public", LEASE_NAMESPACE];
         for name in system.into_iter().map(str::to_owned).chain(teams) {
@@ -47,12 +46,13 @@ impl Workload {
             });
             self.written(moment.writer.create(Resource::Namespaces, object));
         }
-        for index in 0..self.roster.nodes().len() {
+        for index in 0..self.roster.count() {
             self.add_node(index, moment);
         }
         self.add_daemons(moment);
         self.add_services(moment);
         self.plan_arrival(now, 1);
+        self.plan_replacement(now);
     }
 
     /// The namespace that a number falls on.
@@ -71,7 +71,7 @@ impl Workload {
     }
 
     fn add_daemons(&mut self, moment: Moment<'_>) {
-        let nodes = self.roster.nodes().len();
+        let nodes = self.roster.count();
         for name in DAEMONS.into_iter().take(self.daemons()) {
             let count = u32::try_from(nodes).unwrap_or(u32::MAX);
             let namespace: Arc<str> = "kube-system".into();
@@ -92,7 +92,7 @@ impl Workload {
     }
 
     fn add_services(&mut self, moment: Moment<'_>) {
-        let nodes = self.roster.nodes().len();
+        let nodes = self.roster.count();
         let each = self.config.pods_per_node - self.daemons();
         let total = nodes.saturating_mul(each);
         let containers = self.config.containers_per_pod.max(1);

@@ -32,7 +32,7 @@ impl Workload {
             generate_name: generate_name.map(Into::into),
             owner,
             owner_labels,
-            cluster_size: self.roster.nodes().len(),
+            cluster_size: self.roster.count(),
         })
     }
 
@@ -215,13 +215,9 @@ impl Workload {
     }
 
     /// Creates one more pod of an owner.
-    pub(super) fn create_owned(&mut self, id: OwnerId, moment: Moment<'_>) {
-        let Some(slot) = self.owners.get_mut(&id) else {
-            return;
-        };
-        let Some(kind) = slot.pod_kind.as_ref().map(Arc::clone) else {
-            return;
-        };
+    pub(super) fn create_owned(&mut self, id: OwnerId, moment: Moment<'_>) -> Option<PodId> {
+        let slot = self.owners.get_mut(&id)?;
+        let kind = slot.pod_kind.as_ref().map(Arc::clone)?;
         let mut seed = Seed::new(0)
             .derive_name(&slot.uid.to_string())
             .derive(slot.made);
@@ -242,11 +238,11 @@ impl Workload {
             }
             _ => format!("Created pod: {name}"),
         };
-        if let Some(pod) = self.create_pod(pod, Some(id), None, moment) {
-            if let Some(slot) = self.owners.get_mut(&id) {
-                slot.pods.push(pod);
-            }
-            self.say_of(id, "SuccessfulCreate", &message, moment);
+        let pod = self.create_pod(pod, Some(id), None, moment)?;
+        if let Some(slot) = self.owners.get_mut(&id) {
+            slot.pods.push(pod);
         }
+        self.say_of(id, "SuccessfulCreate", &message, moment);
+        Some(pod)
     }
 }

@@ -64,6 +64,22 @@ async fn nodes_are_told_apart_by_address_and_by_port() {
 }
 
 #[tokio::test]
+async fn a_node_that_is_not_there_answers_nobody() {
+    let roster = Roster::with_spares(1, 1, "node", Seed::new(4));
+    let clock: Arc<dyn Clock> = Arc::new(StepClock::new(at(START)));
+    let fleet = Fleet::start(FleetConfig::default(), roster, clock)
+        .await
+        .unwrap();
+    let client = tls(Some(fleet.authority_pem()), Alpn::Http11);
+    for (node, answers) in [("node-00000", true), ("node-00001", false)] {
+        let address = fleet.address(node).unwrap();
+        let answer = get(address, "/metrics/resource", None, &client).await;
+        assert_eq!(answer.is_ok(), answers, "{node}");
+    }
+    fleet.shutdown().await;
+}
+
+#[tokio::test]
 async fn both_versions_of_http_and_unknown_paths() {
     let fleet = start(FleetConfig::default()).await;
     let address = fleet.address(NODE).unwrap();

@@ -273,6 +273,62 @@ fn the_population_is_there_at_once_and_looks_like_a_cluster() {
 }
 
 #[test]
+fn every_node_can_be_replaced_and_its_pods_move_on() {
+    let store = Store::default();
+    let roster = Roster::with_spares(4, 4, "node", Seed::new(1));
+    let config = WorkloadConfig {
+        pods_per_node: 12,
+        replacements: "6/min".parse().unwrap(),
+        ..WorkloadConfig::default()
+    };
+    let mut workload = Workload::new(config, Arc::clone(&roster), Seed::new(1));
+    workload.populate(at(START), &store);
+    let names = || {
+        let nodes = store.list(Resource::Nodes);
+        let name = |node: &Value| node["metadata"]["name"].as_str().unwrap().to_owned();
+        nodes.iter().map(name).collect::<Vec<_>>()
+    };
+    let uid = |name: &str| {
+        let nodes = store.list(Resource::Nodes);
+        let node = nodes.iter().find(|node| node["metadata"]["name"] == name);
+        node.map(|node| node["metadata"]["uid"].clone()).unwrap()
+    };
+    let first = uid("node-00000");
+    // Once every ten seconds: four are replaced, and what they ran has found its place.
+    workload.step(at(START + 49_000), &store);
+    assert_eq!(
+        names(),
+        ["node-00004", "node-00005", "node-00006", "node-00007"]
+    );
+    workload.set_replacements(ChurnRate::NONE, at(START + 49_000));
+    workload.step(at(START + 90_000), &store);
+    let pods = store.list(Resource::Pods);
+    assert_eq!(pods.len(), 48);
+    for (place, node) in roster.nodes().iter().enumerate() {
+        assert_eq!(node.is_present(), place >= 4);
+        let view = node.view();
+        let daemons = view
+            .present
+            .iter()
+            .filter(|pod| pod.name().starts_with("kube-proxy-"));
+        assert_eq!(daemons.count(), usize::from(place >= 4), "{}", node.name());
+    }
+    assert!(pods.iter().all(|pod| pod["status"]["phase"] == "Running"));
+    // The names come back, for other machines, whose heartbeats are their own.
+    workload.set_replacements("6/min".parse().unwrap(), at(START + 90_000));
+    workload.step(at(START + 139_000), &store);
+    workload.set_replacements(ChurnRate::NONE, at(START + 139_000));
+    assert_eq!(
+        names(),
+        ["node-00000", "node-00001", "node-00002", "node-00003"]
+    );
+    assert_ne!(uid("node-00000"), first);
+    workload.step(at(START + 900_000), &store);
+    assert_eq!(store.list(Resource::Leases).len(), 4);
+    assert_eq!(workload.refused(), 0);
+}
+
+#[test]
 fn a_pod_that_somebody_removed_is_forgotten() {
     use kubevitals_sim::objects::ObjectWriter;
     let (store, mut workload) = churned(8, 20_000, 1_000);

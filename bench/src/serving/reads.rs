@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use kubevitals_bench::https::Ask;
-use kubevitals_bench::load::{Kind, LoadPlan};
+use crate::https::Ask;
+use crate::load::{Kind, LoadPlan};
 use serde_json::Value;
 
 /// The API's root; both our peer and its clients speak this version.
-pub(crate) const API: &str = "/apis/metrics.k8s.io/v1beta1";
+pub const API: &str = "/apis/metrics.k8s.io/v1beta1";
+
+/// All pods of the cluster.
+pub const API_PODS: &str = "/apis/metrics.k8s.io/v1beta1/pods";
 
 /// Each kind of read: its key, and what the table calls it.
-pub(crate) const KINDS: [(&str, &str); 4] = [
+pub const KINDS: [(&str, &str); 4] = [
     (SELECTED, "pods of a workload, protobuf"),
     (PODS_JSON, "all pods, JSON"),
     (PODS_PROTOBUF, "all pods, protobuf"),
@@ -32,7 +35,7 @@ const WORKLOADS: u32 = 100;
 const CONCURRENCY: usize = 64;
 
 /// 100 lists by label every 15 s, as the autoscaler asks; the full list every 6 s in each format; nodes every 5 s.
-pub(crate) fn plan(workloads: &[(String, String)], duration: Duration, gzip: bool) -> LoadPlan {
+pub fn plan(workloads: &[(String, String)], duration: Duration, gzip: bool) -> LoadPlan {
     let ask = |path: String, accept| Ask { path, accept, gzip };
     let selected = workloads.iter().map(|(namespace, selector)| {
         ask(
@@ -64,7 +67,7 @@ pub(crate) fn plan(workloads: &[(String, String)], duration: Duration, gzip: boo
 }
 
 /// Namespace and label selector of each workload in a list of Deployments, the selector ready for a query.
-pub(crate) fn workloads(deployments: &Value) -> Vec<(String, String)> {
+pub fn workloads(deployments: &Value) -> Vec<(String, String)> {
     let items = deployments.get("items").and_then(Value::as_array);
     let workload = |item: &Value| {
         let namespace = item.pointer("/metadata/namespace")?.as_str()?;

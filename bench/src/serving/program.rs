@@ -1,29 +1,76 @@
 //! The servers that are compared: whatever takes metrics-server's flags.
 
+use std::hash::Hasher;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use kubevitals_bench::contender::Contender;
+use clap::Args;
+
+use crate::BenchError;
+use crate::contender::Contender;
 
 /// The peer, which ratios are taken against.
-pub(crate) const METRICS_SERVER: &str = "metrics-server";
+pub const METRICS_SERVER: &str = "metrics-server";
 
 /// Ours.
-pub(crate) const KUBEVITALS: &str = "kubevitals";
+pub const KUBEVITALS: &str = "kubevitals";
+
+/// Where the programs are
+#[derive(Debug, Clone, Args)]
+pub struct ServerFlags {
+    /// metrics-server's program
+    #[arg(long, value_name = "FILE", env = "KUBEVITALS_METRICS_SERVER")]
+    pub metrics_server: Option<PathBuf>,
+
+    /// Our own program, which also simulates the cluster [default: kubevitals beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub kubevitals: Option<PathBuf>,
+
+    /// Measure one server only: kubevitals or metrics-server
+    #[arg(long, value_name = "NAME", value_parser = [KUBEVITALS, METRICS_SERVER])]
+    pub only: Option<String>,
+}
 
 /// A server and the words that come before its flags.
 #[derive(Debug, Clone)]
-pub(crate) struct ServerProgram {
-    pub(crate) name: &'static str,
-    pub(crate) program: PathBuf,
-    pub(crate) subcommand: Option<&'static str>,
+pub struct ServerProgram {
+    /// What tables call it.
+    pub name: &'static str,
+    /// Where it is.
+    pub program: PathBuf,
+    /// What comes before the flags.
+    pub subcommand: Option<&'static str>,
+}
+
+impl ServerFlags {
+    /// Our own program.
+    pub fn kubevitals(&self) -> Result<PathBuf, BenchError> {
+        if let Some(program) = &self.kubevitals {
+            return Ok(program.clone());
+        }
+        let program = std::env::current_exe().map_err(BenchError::file("find", "this program"))?;
+        Ok(program.with_file_name(KUBEVITALS))
+    }
+
+    /// The servers that are wanted and there.
+    pub fn servers(&self) -> Result<Vec<ServerProgram>, BenchError> {
+        let mut all = ServerProgram::all(&self.kubevitals()?, self.metrics_server.as_deref());
+        if let Some(only) = &self.only {
+            all.retain(|server| server.name == only);
+        }
+        if all.is_empty() {
+            let unknown = "metrics-server's program is not known: give --metrics-server".to_owned();
+            return Err(BenchError::NoContender(unknown));
+        }
+        Ok(all)
+    }
 }
 
 impl ServerProgram {
     /// Those that can be measured: ours first, then the peer.
-    pub(crate) fn all(kubevitals: &Path, metrics_server: Option<&Path>) -> Vec<Self> {
+    pub fn all(kubevitals: &Path, metrics_server: Option<&Path>) -> Vec<Self> {
         let peer = metrics_server.map(|program| Self {
             name: METRICS_SERVER,
             program: program.to_owned(),
@@ -38,7 +85,7 @@ impl ServerProgram {
     }
 
     /// The program with its flags, listening on loopback alone.
-    pub(crate) fn contender(
+    pub fn contender(
         &self,
         address: SocketAddr,
         kubeconfig: &Path,
@@ -78,10 +125,10 @@ impl ServerProgram {
 
     /// The module version that Go wrote into the program, else what it says to `--version`, in one line: a program that
     /// was built without its version stamped in calls itself `v0.0.0-master`.
-    pub(crate) fn version(&self) -> String {
+    pub fn version(&self) -> String {
         let program = self.program.as_os_str();
         let built = output(Command::new("go").args(["version", "-m"]).arg(program));
-        built
+        let version = built
             .and_then(|text| module_version(&text))
             .or_else(|| {
                 output(Command::new(program).arg("--version"))?
@@ -89,8 +136,19 @@ impl ServerProgram {
                     .next()
                     .map(str::to_owned)
             })
-            .unwrap_or_else(|| "unknown".to_owned())
+            .unwrap_or_else(|| "unknown".to_owned());
+        // Two builds of one version are two programs: their figures must not be mixed.
+        match std::fs::read(&self.program) {
+            Ok(bytes) => format!("{version}, build {:016x}", fingerprint(&bytes)),
+            Err(_) => version,
+        }
     }
+}
+
+fn fingerprint(bytes: &[u8]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
 }
 
 fn output(command: &mut Command) -> Option<String> {

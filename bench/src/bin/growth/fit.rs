@@ -1,0 +1,137 @@
+//! What a node and a pod cost: the plane that lies best in what was measured.
+
+/// One measured cost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Point {
+    pub(crate) nodes: f64,
+    pub(crate) pods: f64,
+    pub(crate) cost: f64,
+}
+
+/// A fixed part, a part for each node and one for each pod.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Fit {
+    pub(crate) fixed: f64,
+    pub(crate) node: f64,
+    pub(crate) pod: f64,
+    /// The largest distance of a point from it, as a share of the point.
+    pub(crate) worst: f64,
+}
+
+impl Fit {
+    /// Least squares of relative errors, so that ten nodes weigh as much as five thousand. None with fewer than three
+    /// points, or where nodes and pods cannot be told apart.
+    pub(crate) fn of(points: &[Point]) -> Option<Self> {
+        let usable: Vec<&Point> = points.iter().filter(|point| point.cost > 0.0).collect();
+        // Columns are scaled to about one, or the determinant would drown in rounding.
+        let scale = |of: &dyn Fn(&Point) -> f64| usable.iter().map(|p| of(p)).fold(1.0, f64::max);
+        let (nodes, pods) = (scale(&|p| p.nodes), scale(&|p| p.pods));
+        let mut matrix = [[0.0; 3]; 3];
+        let mut right = [0.0; 3];
+        for point in &usable {
+            let row = [1.0, point.nodes / nodes, point.pods / pods].map(|x| x / point.cost);
+            for (out, x) in matrix.iter_mut().zip(row) {
+                for (cell, y) in out.iter_mut().zip(row) {
+                    *cell += x * y;
+                }
+            }
+            for (cell, x) in right.iter_mut().zip(row) {
+                *cell += x;
+            }
+        }
+        let [fixed, node, pod] = solve(matrix, right)?;
+        let (node, pod) = (node / nodes, pod / pods);
+        let off = |p: &&Point| ((fixed + node * p.nodes + pod * p.pods) / p.cost - 1.0).abs();
+        let worst = usable.iter().map(off).fold(0.0, f64::max);
+        Some(Self {
+            fixed,
+            node,
+            pod,
+            worst,
+        })
+    }
+}
+
+/// Cramer's rule: three unknowns.
+fn solve(matrix: [[f64; 3]; 3], right: [f64; 3]) -> Option<[f64; 3]> {
+    let size: f64 = matrix
+        .iter()
+        .flatten()
+        .map(|cell| cell.abs())
+        .fold(0.0, f64::max);
+    let whole = determinant(matrix);
+    if whole.abs() <= 1e-12 * size.powi(3) {
+        return None;
+    }
+    let mut answer = [0.0; 3];
+    for (column, out) in answer.iter_mut().enumerate() {
+        let mut replaced = matrix;
+        for (row, value) in replaced.iter_mut().zip(right) {
+            if let Some(cell) = row.get_mut(column) {
+                *cell = value;
+            }
+        }
+        *out = determinant(replaced) / whole;
+    }
+    Some(answer)
+}
+
+/// The first row times what the other two span.
+fn determinant([first, second, third]: [[f64; 3]; 3]) -> f64 {
+    let ([ax, ay, az], [bx, by, bz]) = (second, third);
+    let spanned = [ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx];
+    first
+        .iter()
+        .zip(spanned)
+        .map(|(one, other)| one * other)
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SIZES: [(f64, f64); 5] = [
+        (10.0, 300.0),
+        (100.0, 3_000.0),
+        (1_000.0, 30_000.0),
+        (5_000.0, 150_000.0),
+        (1_000.0, 10_000.0),
+    ];
+
+    fn points(sizes: &[(f64, f64)], cost: impl Fn(f64, f64) -> f64) -> Vec<Point> {
+        let point = |(nodes, pods): &(f64, f64)| Point {
+            nodes: *nodes,
+            pods: *pods,
+            cost: cost(*nodes, *pods),
+        };
+        sizes.iter().map(point).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_plane_is_found_again(fixed in 1.0..100.0_f64, node in 0.01..10.0_f64, pod in 0.01..10.0_f64) {
+            let fit = Fit::of(&points(&SIZES, |n, p| fixed + node * n + pod * p)).unwrap();
+            for (found, wanted) in [(fit.fixed, fixed), (fit.node, node), (fit.pod, pod)] {
+                prop_assert!((found - wanted).abs() <= 1e-3 * wanted + 1e-3, "{fit:?}");
+            }
+            prop_assert!(fit.worst < 1e-3);
+        }
+    }
+
+    #[test]
+    fn nodes_that_all_have_as_many_pods_tell_nothing_of_one() {
+        assert_eq!(Fit::of(&points(&SIZES[..4], |n, p| 1.0 + n + p)), None);
+        assert_eq!(Fit::of(&[]), None);
+    }
+
+    #[test]
+    fn what_is_no_plane_is_said_to_be_none() {
+        let bent = Fit::of(&points(&SIZES, |n, p| 1.0 + n * n + p)).unwrap();
+        assert!(bent.worst > 0.1, "{bent:?}");
+    }
+}

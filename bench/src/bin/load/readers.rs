@@ -1,0 +1,183 @@
+//! Readers that all ask at once, some of whom take their time, and somebody who asks meanwhile whether the server lives.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, HOST, RETRY_AFTER};
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use kubevitals_bench::histogram::Histogram;
+use kubevitals_bench::https::speak;
+use kubevitals_tls::ClientTls;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::Barrier;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+/// As whom all ask: somebody without privileges, whom a server may turn away.
+const USER: (&str, &str) = ("Impersonate-User", "reader");
+const GROUP: (&str, &str) = ("Impersonate-Group", "sim:readers");
+
+/// What the kernel keeps for a slow reader, so that the server feels that it is slow.
+const SLOW_BUFFER: u32 = 64 << 10;
+
+/// How often it is asked whether the server lives.
+const PROBE_EVERY: Duration = Duration::from_millis(100);
+
+/// A probe that takes this long has failed, whatever it says.
+const PROBE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// One reader of the full list.
+#[derive(Clone)]
+pub(crate) struct Reader {
+    pub(crate) address: SocketAddr,
+    pub(crate) tls: ClientTls,
+    pub(crate) path: &'static str,
+    /// Bytes per second; none reads as fast as it can.
+    pub(crate) pace: Option<u32>,
+    /// How long it stays at most.
+    pub(crate) stays: Duration,
+}
+
+/// What became of a reader.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It has the whole list.
+    Whole,
+    /// It was told to come back, and perhaps when.
+    TurnedAway { retry_after: Option<String> },
+    /// It left, or was sent away, in the middle.
+    Cut,
+    /// Something else.
+    Failed(String),
+}
+
+/// Answers to the question whether the server lives.
+#[derive(Debug, Default)]
+pub(crate) struct Liveness {
+    pub(crate) latency: Histogram,
+    pub(crate) failed: usize,
+    pub(crate) first_failure: Option<String>,
+}
+
+impl Reader {
+    /// Connects, waits for all others, asks and reads.
+    pub(crate) async fn read(self, all: Arc<Barrier>) -> Ended {
+        let connected = self.connect().await;
+        // Also one that could not connect is waited for.
+        all.wait().await;
+        let deadline = Instant::now() + self.stays;
+        let sender = match connected {
+            Ok(sender) => sender,
+            Err(error) => return Ended::Failed(error),
+        };
+        match timeout_at(deadline, self.exchange(sender)).await {
+            Ok(Ok(ended)) => ended,
+            Ok(Err(error)) => Ended::Failed(error),
+            Err(_) => Ended::Cut,
+        }
+    }
+
+    async fn connect(
+        &self,
+    ) -> Result<hyper::client::conn::http1::SendRequest<Full<Bytes>>, String> {
+        let socket = TcpSocket::new_v4().map_err(|error| error.to_string())?;
+        if self.pace.is_some() {
+            socket
+                .set_recv_buffer_size(SLOW_BUFFER)
+                .map_err(|error| error.to_string())?;
+        }
+        let stream = socket.connect(self.address).await;
+        let stream = stream.map_err(|error| error.to_string())?;
+        speak(stream, self.address, &self.tls).await
+    }
+
+    async fn exchange(
+        &self,
+        mut sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
+    ) -> Result<Ended, String> {
+        let request = Request::get(self.path)
+            .header(HOST, self.address.to_string())
+            .header(ACCEPT, "application/json")
+            .header(USER.0, USER.1)
+            .header(GROUP.0, GROUP.1)
+            .body(Full::default())
+            .map_err(|error| error.to_string())?;
+        let response = sender.send_request(request).await;
+        let response = response.map_err(|error| error.to_string())?;
+        match response.status() {
+            StatusCode::OK => {}
+            StatusCode::TOO_MANY_REQUESTS => {
+                let after = response.headers().get(RETRY_AFTER);
+                let after = after.and_then(|value| value.to_str().ok());
+                return Ok(Ended::TurnedAway {
+                    retry_after: after.map(str::to_owned),
+                });
+            }
+            status => return Ok(Ended::Failed(format!("status {status}"))),
+        }
+        let mut body = response.into_body();
+        while let Some(frame) = body.frame().await {
+            let frame = match (frame, self.pace) {
+                (Ok(frame), _) => frame,
+                // A server may send away who takes too long.
+                (Err(_), Some(_)) => return Ok(Ended::Cut),
+                (Err(error), None) => return Err(error.to_string()),
+            };
+            if let (Some(pace), Some(data)) = (self.pace, frame.data_ref()) {
+                let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
+                sleep(Duration::from_secs_f64(f64::from(bytes) / f64::from(pace))).await;
+            }
+        }
+        Ok(Ended::Whole)
+    }
+}
+
+/// Asks again and again on a thread of its own, over a new connection each time as a kubelet does, until `done`. What
+/// this process does for the readers is then not in the way.
+pub(crate) fn probe(address: SocketAddr, tls: &ClientTls, done: &AtomicBool) -> Liveness {
+    let mut liveness = Liveness::default();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let Ok(runtime) = runtime else {
+        liveness.fail("no runtime for the probe".to_owned());
+        return liveness;
+    };
+    runtime.block_on(async {
+        let mut ticks = tokio::time::interval(PROBE_EVERY);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while !done.load(Ordering::SeqCst) {
+            ticks.tick().await;
+            let asked = Instant::now();
+            match timeout(PROBE_PATIENCE, livez(address, tls)).await {
+                Ok(Ok(StatusCode::OK)) => liveness.latency.record(asked.elapsed()),
+                Ok(Ok(status)) => liveness.fail(format!("status {status}")),
+                Ok(Err(error)) => liveness.fail(error),
+                Err(_) => liveness.fail(format!("no answer within {PROBE_PATIENCE:?}")),
+            }
+        }
+    });
+    liveness
+}
+
+async fn livez(address: SocketAddr, tls: &ClientTls) -> Result<StatusCode, String> {
+    let stream = TcpStream::connect(address).await;
+    let stream = stream.map_err(|error| error.to_string())?;
+    let mut sender = speak(stream, address, tls).await?;
+    let request = Request::get("/livez")
+        .header(HOST, address.to_string())
+        .body(Full::default())
+        .map_err(|error| error.to_string())?;
+    let response = sender.send_request(request).await;
+    Ok(response.map_err(|error| error.to_string())?.status())
+}
+
+impl Liveness {
+    fn fail(&mut self, why: String) {
+        self.failed += 1;
+        self.first_failure.get_or_insert(why);
+    }
+}

@@ -1,0 +1,128 @@
+//! What a server tells of itself and of its samples: how old they are, and how often it scraped.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::reads::API;
+use crate::BenchError;
+use crate::histogram::Histogram;
+use crate::https::Client;
+
+/// metrics-server's counter of requests to kubelets, which ours has too.
+const SCRAPES: &str = "metrics_server_kubelet_request_total";
+
+/// How old the samples of nodes are that a list shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ages {
+    /// The one in the middle.
+    pub median: Duration,
+    /// The oldest.
+    pub oldest: Duration,
+    /// How many nodes are listed.
+    pub nodes: usize,
+}
+
+/// Requests to kubelets since the start.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scrapes {
+    /// Those that were answered.
+    pub good: f64,
+    /// The others.
+    pub failed: f64,
+}
+
+#[derive(Deserialize)]
+struct NodeList {
+    items: Vec<NodeItem>,
+}
+
+#[derive(Deserialize)]
+struct NodeItem {
+    timestamp: Timestamp,
+}
+
+/// Lists the nodes and looks at the timestamps.
+pub async fn ages(client: &Client) -> Result<Option<Ages>, BenchError> {
+    let (status, list) = client.json(&format!("{API}/nodes")).await?;
+    if status != StatusCode::OK {
+        return Ok(None);
+    }
+    let list: NodeList = serde_json::from_value(list)?;
+    Ok(Ages::of(
+        list.items.iter().map(|item| item.timestamp),
+        Timestamp::now(),
+    ))
+}
+
+/// Reads the server's metrics. It is asked once, after everything else: with thousands of nodes the answer is long, and
+/// would count as memory that serving needs.
+pub async fn scrapes(client: &Client) -> Result<Option<Scrapes>, BenchError> {
+    let (status, text) = client.text("/metrics").await?;
+    Ok((status == StatusCode::OK).then(|| Scrapes::of(&text)))
+}
+
+/// The sum of all series of a family whose labels hold some text.
+pub fn sum(text: &str, family: &str, label: &str) -> f64 {
+    let value = |line: &str| {
+        let rest = line.strip_prefix(family)?;
+        let (labels, value) = match rest.strip_prefix('{') {
+            Some(rest) => rest.split_once('}')?,
+            None => ("", rest),
+        };
+        let value = value.strip_prefix(' ')?.split(' ').next()?;
+        labels.contains(label).then(|| value.parse::<f64>().ok())?
+    };
+    text.lines().filter_map(value).sum()
+}
+
+impl Ages {
+    fn of(taken: impl Iterator<Item = Timestamp>, now: Timestamp) -> Option<Self> {
+        let mut ages = Histogram::default();
+        for taken in taken {
+            let age = now.duration_since(taken);
+            ages.record(age.try_into().unwrap_or_default());
+        }
+        let quantiles = ages.quantiles();
+        Some(Self {
+            median: quantiles.at(0.5)?,
+            oldest: quantiles.at(1.0)?,
+            nodes: ages.count(),
+        })
+    }
+}
+
+impl Scrapes {
+    fn of(text: &str) -> Self {
+        Self {
+            good: sum(text, SCRAPES, r#"success="true""#),
+            failed: sum(text, SCRAPES, r#"success="false""#),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_of_one_family_are_summed_by_label() {
+        let text = "# TYPE a counter\na_total{x=\"1\",y=\"2\"} 3\na_total{x=\"1\"} 4 1700000000\na_total{x=\"2\"} 8\na_totals{x=\"1\"} 50\nb 7\n";
+        assert_eq!(sum(text, "a_total", "x=\"1\"").to_bits(), 7.0_f64.to_bits());
+        assert_eq!(sum(text, "b", "").to_bits(), 7.0_f64.to_bits());
+        assert_eq!(sum(text, "c", "").to_bits(), 0.0_f64.to_bits());
+    }
+
+    #[test]
+    fn a_sample_of_the_future_is_no_older_than_now() {
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        let ages = Ages::of([at(90), at(100), at(70)].into_iter(), at(95)).unwrap();
+        assert_eq!(
+            (ages.median.as_secs(), ages.oldest.as_secs(), ages.nodes),
+            (5, 25, 3)
+        );
+        assert_eq!(Ages::of([].into_iter(), at(95)), None);
+    }
+}

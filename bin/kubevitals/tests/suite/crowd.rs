@@ -1,0 +1,92 @@
+//! More readers than the server has places for, and readers who do not read.
+
+use http::{StatusCode, header};
+use kubevitals_sim::api::{Rule, User};
+use kubevitals_sim::cluster::{SimCluster, SimClusterConfig};
+use kubevitals_sim::kubelet::Binding;
+use kubevitals_sim::workload::WorkloadConfig;
+
+use crate::client::Stalled;
+use crate::server::Running;
+
+const PODS: &str = "/apis/metrics.k8s.io/v1beta1/pods";
+const PLACES: usize = 3;
+
+/// Large enough for a list that is far larger than any buffer on its way.
+async fn cluster() -> SimCluster {
+    kubevitals_tls::install_crypto_provider();
+    let mut config = SimClusterConfig {
+        nodes: 20,
+        workload: WorkloadConfig {
+            pods_per_node: 60,
+            containers_per_pod: 2,
+            ..WorkloadConfig::default()
+        },
+        binding: Binding::Wildcard(0),
+        ..SimClusterConfig::default()
+    };
+    config.api.rules.push(Rule::for_user(
+        "reader",
+        ["get", "list"],
+        "metrics.k8s.io",
+        ["pods", "nodes"],
+    ));
+    SimCluster::start(config, |_| ()).await.unwrap()
+}
+
+#[tokio::test]
+async fn whom_there_is_no_place_for_is_told_to_come_back() {
+    let cluster = cluster().await;
+    let limit = format!("--max-requests-inflight={PLACES}");
+    let server = Running::start(&cluster, &[&limit]).await;
+    let all = cluster.api().count(kubevitals_sim::objects::Resource::Pods);
+    server
+        .until(PODS, |status, body| {
+            status == StatusCode::OK && body.matches("\"containers\"").count() == all
+        })
+        .await;
+    let reader = cluster
+        .api()
+        .issue_token(User::new("reader", []), None)
+        .unwrap();
+    let url = format!("https://{}{PODS}", server.address);
+    let authority = server.authority();
+    let ask = || Stalled::begin(&url, &authority, &reader);
+
+    let mut held = Vec::new();
+    for _ in 0..PLACES {
+        let stalled = ask().await;
+        assert_eq!(stalled.head.status, StatusCode::OK);
+        held.push(stalled);
+    }
+    let away = ask().await;
+    assert_eq!(away.head.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(away.head.headers[header::RETRY_AFTER], "1");
+    let (status, body) = server.get(PODS, Some(&reader)).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    assert!(body.contains("\"reason\":\"TooManyRequests\""), "{body}");
+
+    // Probes and those who look after the cluster are answered all the same.
+    let (status, _) = server.get("/livez", None).await;
+    assert_eq!(status, StatusCode::OK);
+    server
+        .until(PODS, |status, _| status == StatusCode::OK)
+        .await;
+
+    // A place is free as soon as its reader is gone.
+    drop(held);
+    let mut ticks = tokio::time::interval(std::time::Duration::from_millis(20));
+    let let_in = async {
+        loop {
+            ticks.tick().await;
+            if server.get(PODS, Some(&reader)).await.0 == StatusCode::OK {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(crate::server::DEADLINE, let_in)
+        .await
+        .unwrap();
+    server.stop().await;
+    cluster.shutdown().await;
+}
