@@ -16,6 +16,8 @@ mod cli;
 mod model;
 #[cfg(feature = "promtext")]
 mod promtext;
+#[cfg(feature = "transitions")]
+mod recording;
 #[cfg(feature = "scrape")]
 mod scrape;
 #[cfg(feature = "sim")]
@@ -35,6 +37,8 @@ pub use cli::config_file;
 pub use model::{duration, quantity, timestamp};
 #[cfg(feature = "promtext")]
 pub use promtext::promtext;
+#[cfg(feature = "transitions")]
+pub use recording::recording;
 #[cfg(feature = "scrape")]
 pub use scrape::{metrics_resource, stats_summary};
 #[cfg(feature = "sim")]
@@ -112,6 +116,12 @@ pub const TARGETS: &[Target] = &[
         name: "quantity",
         oracle: quantity,
         tokens: model::QUANTITY_TOKENS,
+    },
+    #[cfg(feature = "transitions")]
+    Target {
+        name: "recording",
+        oracle: recording,
+        tokens: recording::TOKENS,
     },
     #[cfg(feature = "sim")]
     Target {

@@ -9,6 +9,8 @@ mod client;
 mod command_line;
 mod demo;
 mod readme;
+mod replay;
+mod schema;
 mod server;
 mod sim;
 
