@@ -75,6 +75,8 @@ impl Waterfall {
         let name = plain(&record.pod.brief.identity.to_string());
         let (code, outcome) = if record.is_complete() {
             ("32", format!("ready after {}", Spelled(total)))
+        } else if record.is_unseen() {
+            ("33", format!("last seen starting after {}", Spelled(total)))
         } else {
             ("31", format!("not ready after {}", Spelled(total)))
         };

@@ -41,10 +41,12 @@ impl Schema {
             "type" => is_of_type(rule.as_str().unwrap(), value),
             "const" => rule == value,
             "enum" => rule.as_array().unwrap().contains(value),
-            "minimum" => value.as_f64().unwrap() >= rule.as_f64().unwrap(),
+            "minimum" => value.as_f64() >= rule.as_f64() || !value.is_number(),
             "format" => {
                 assert_eq!(rule, "date-time");
-                value.as_str().unwrap().parse::<Timestamp>().is_ok()
+                value
+                    .as_str()
+                    .is_none_or(|text| text.parse::<Timestamp>().is_ok())
             }
             "required" => {
                 let names = rule.as_array().unwrap();

@@ -8,6 +8,10 @@ use serde::Serialize;
 use crate::transitions::printed;
 
 #[derive(Serialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "fields of a record, each of which says one thing to whoever searches for it"
+)]
 pub(crate) struct Lifecycle {
     r#final: bool,
     complete: bool,

@@ -13,7 +13,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Writes lines on a thread of its own, through a queue of bounded size. Clones share the queue.
 #[derive(Debug, Clone)]
 pub struct JsonLines {
-    shared: Arc<Shared>,
+    handle: Arc<Handle>,
 }
 
 /// What became of the lines so far.
@@ -25,6 +25,12 @@ pub struct LineCounts {
     pub dropped: u64,
     /// Lines that wait in the queue.
     pub waiting: u64,
+}
+
+/// What the thread does not hold: when the last clone goes, the thread writes what is queued and ends.
+#[derive(Debug)]
+struct Handle {
+    shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
@@ -66,14 +72,17 @@ impl JsonLines {
         thread::Builder::new()
             .name("json-lines".to_owned())
             .spawn(move || writer.write_all_to(out))?;
-        Ok(Self { shared })
+        Ok(Self {
+            handle: Arc::new(Handle { shared }),
+        })
     }
 
     /// Queues lines, each with its line break, together or not at all; gives whether they were. Never waits for the output.
     pub fn push(&self, lines: Vec<u8>) -> bool {
         let count = line_count(&lines);
-        let mut state = self.shared.lock();
-        let has_room = state.queued_bytes.saturating_add(lines.len()) <= self.shared.capacity;
+        let shared = &self.handle.shared;
+        let mut state = shared.lock();
+        let has_room = state.queued_bytes.saturating_add(lines.len()) <= shared.capacity;
         if !has_room || state.is_closing || state.is_over {
             state.counts.dropped += count;
             return false;
@@ -85,21 +94,22 @@ impl JsonLines {
             count,
         });
         drop(state);
-        self.shared.changed.notify_all();
+        shared.changed.notify_all();
         true
     }
 
     /// What became of the lines so far.
     pub fn counts(&self) -> LineCounts {
-        self.shared.lock().counts
+        self.handle.shared.lock().counts
     }
 
     /// Takes no more, and waits up to `grace` for what is queued to be written. What is not by then is dropped.
     pub fn finish(&self, grace: Duration) -> LineCounts {
+        let shared = &self.handle.shared;
         let until = Instant::now().checked_add(grace);
-        let mut state = self.shared.lock();
+        let mut state = shared.lock();
         state.is_closing = true;
-        self.shared.changed.notify_all();
+        shared.changed.notify_all();
         while !state.is_over {
             let left = until.map_or(grace, |until| {
                 until.saturating_duration_since(Instant::now())
@@ -109,10 +119,17 @@ impl JsonLines {
                 state.drop_queue();
                 break;
             }
-            state = wait(&self.shared.changed, state, left);
+            state = wait(&shared.changed, state, left);
         }
-        self.shared.changed.notify_all();
+        shared.changed.notify_all();
         state.counts
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.lock().is_closing = true;
+        self.shared.changed.notify_all();
     }
 }
 
@@ -126,11 +143,12 @@ impl Shared {
         while let Some(lines) = self.next() {
             let (written, is_open) = self.write(&mut out, &lines);
             let mut state = self.lock();
+            // Once given up, what was being written has been counted as dropped.
             if !state.is_given_up {
                 state.counts.waiting = state.counts.waiting.saturating_sub(lines.count);
                 state.counts.dropped += lines.count.saturating_sub(written);
+                state.counts.written += written;
             }
-            state.counts.written += written;
             state.queued_bytes = state.queued_bytes.saturating_sub(lines.bytes.len());
             if !is_open {
                 break;
@@ -217,5 +235,5 @@ fn is_passing(kind: ErrorKind) -> bool {
 }
 
 fn line_count(bytes: &[u8]) -> u64 {
-    bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
+    memchr::memchr_iter(b'\n', bytes).count() as u64
 }

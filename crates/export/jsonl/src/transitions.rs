@@ -32,6 +32,9 @@ pub enum LifecycleLines {
     AtStartAndEnd,
 }
 
+/// The schema knows no others.
+const QOS_CLASSES: [&str; 3] = ["Guaranteed", "Burstable", "BestEffort"];
+
 #[derive(Serialize)]
 struct Line<'r> {
     time: String,
@@ -157,7 +160,7 @@ struct ImagePullPart {
 
 impl TransitionLines {
     /// The lines for what is told, each with its line break; `time` is when it is told.
-    pub fn render(&self, output: &Output, time: Timestamp) -> Vec<u8> {
+    pub fn render(self, output: &Output, time: Timestamp) -> Vec<u8> {
         let mut lines = Vec::new();
         match output {
             Output::Progress(record) => self.push_start(record, time, &mut lines),
@@ -177,7 +180,7 @@ impl TransitionLines {
         lines
     }
 
-    fn push_start(&self, record: &PodRecord, time: Timestamp, lines: &mut Vec<u8>) {
+    fn push_start(self, record: &PodRecord, time: Timestamp, lines: &mut Vec<u8>) {
         let common = || self.common(record);
         // A pod that was never created cannot be told of in this schema, and does not exist.
         if let Some(pod) = PodPart::of(record) {
@@ -227,7 +230,7 @@ impl TransitionLines {
         }
     }
 
-    fn push_life(&self, record: &PodRecord, time: Timestamp, lines: &mut Vec<u8>) {
+    fn push_life(self, record: &PodRecord, time: Timestamp, lines: &mut Vec<u8>) {
         let metrics = Metrics {
             r#type: "lifecycle",
             partial: !record.is_complete(),
@@ -238,7 +241,7 @@ impl TransitionLines {
         push(lines, time, None, metrics);
     }
 
-    fn common<'r>(&self, record: &'r PodRecord) -> Metrics<'r> {
+    fn common(self, record: &PodRecord) -> Metrics<'_> {
         let pod = &*record.pod;
         let label = |key: &str| pod.brief.labels.get(key).map(|value| &**value);
         let owner = pod.details.controller().or(pod.details.owners.first());
@@ -252,7 +255,10 @@ impl TransitionLines {
             kube_namespace: &pod.brief.identity.namespace,
             pod_name: &pod.brief.identity.name,
             kube_node: pod.brief.node.as_deref(),
-            kube_qos: pod.qos_class.as_deref(),
+            kube_qos: pod
+                .qos_class
+                .as_deref()
+                .filter(|class| QOS_CLASSES.contains(class)),
             kube_priority_class: pod.priority_class.as_deref(),
             kube_runtime_class: pod.runtime_class.as_deref(),
             kube_ownerref_kind: owner.map(|owner| owner.kind.to_lowercase()),
@@ -276,7 +282,7 @@ impl TransitionLines {
     }
 
     fn container(
-        &self,
+        self,
         record: &PodRecord,
         container: &ContainerRecord,
         previous: Option<&ContainerRecord>,
@@ -308,14 +314,14 @@ impl TransitionLines {
     }
 }
 
-impl Metrics<'_> {
-    fn with_image(self, container: &ContainerRecord) -> Metrics<'_> {
+impl<'r> Metrics<'r> {
+    fn with_image(self, container: &'r ContainerRecord) -> Self {
         let image = container.image.as_deref().and_then(ImageName::parse);
         let (name, short, tag) = match image {
             Some(image) => (Some(image.name), Some(image.short), Some(image.tag)),
             None => (None, None, None),
         };
-        Metrics {
+        Self {
             container_name: Some(&container.name),
             image_name: name,
             short_image: short,

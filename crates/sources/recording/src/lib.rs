@@ -11,7 +11,7 @@
 //! which no line inside of a printed object does. Each failure is an item with its place in the file.
 //!
 //! **When it was.** A recording has no times of receipt. Where an object has `managedFields`, the newest of their times says
-//! when the server took the last write of a field ([`Seen::written`]), to the second.
+//! when the server made that state ([`Seen::written`]), to the second.
 //!
 //! # Limits
 //!

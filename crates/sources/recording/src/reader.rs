@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
+use std::time::Duration;
 
 use kubevitals_model::Timestamp;
 use kubevitals_watch::{
@@ -57,7 +58,8 @@ pub struct Seen<K> {
     pub event: EventType,
     /// Its state.
     pub object: K,
-    /// When the server took the last write of a field that somebody owns, to the second.
+    /// When the server made this state, to the second, as far as it says: the last write of a field that somebody owns, or
+    /// of a pod the request to delete it, which is no such write.
     pub written: Option<Timestamp>,
 }
 
@@ -210,7 +212,7 @@ fn read_bare(
 ) -> Result<What, RecordingError> {
     let written = outline.metadata.as_ref().and_then(MetaOutline::newest);
     Ok(match outline.kind.as_deref() {
-        Some("Pod") => What::Pod(Seen {
+        Some("Pod") => pod(Seen {
             event: EventType::Modified,
             object: decode_object(bytes, decoder)?,
             written,
@@ -245,7 +247,7 @@ fn read_event(
             seen(decode_event(bytes, decoder)?, written, What::Event)
         }
         Some(other) if is_about_objects && other != "Pod" => What::Other(other.to_owned()),
-        _ => seen(decode_event(bytes, decoder)?, written, What::Pod),
+        _ => seen(decode_event(bytes, decoder)?, written, pod),
     })
 }
 
@@ -266,6 +268,18 @@ fn seen<K: Kind>(
         object,
         written,
     })
+}
+
+fn pod(mut seen: Seen<Pod>) -> What {
+    let details = &seen.object.details;
+    let grace = Duration::from_secs(details.deletion_grace.unwrap_or(0).into());
+    let asked = details
+        .deleted
+        .and_then(|deleted| deleted.checked_sub(grace));
+    seen.written = seen
+        .written
+        .map(|written| asked.map_or(written, |asked| asked.max(written)));
+    What::Pod(seen)
 }
 
 impl MetaOutline<'_> {

@@ -14,32 +14,48 @@ const LONGEST_QUOTE: usize = 160;
 impl PodRecord {
     /// One sentence about what took longest: what, for how long of how long, and why if anything says why.
     pub fn cause(&self) -> String {
-        let mut text = match self.longest() {
-            Some(longest) => self.about(&longest),
-            None if self.is_complete() => {
-                "ready within the second in which it was created".to_owned()
-            }
-            None => String::new(),
-        };
-        if !self.is_complete() {
-            let why = self.hindrance.as_ref().map(|found| self.why_not(found));
-            let why = why.unwrap_or_else(|| "nothing says why".to_owned());
-            text = if text.is_empty() {
-                format!("never seen ready: {why}")
-            } else {
-                format!("never seen ready: {why}; {text}")
-            };
+        let longest = self.longest();
+        if self.is_complete() {
+            return longest.map_or_else(
+                || "ready within the second in which it was created".to_owned(),
+                |longest| self.about(&longest),
+            );
         }
-        text
+        let (lasted, besides) = match &longest {
+            Some(longest) if !longest.is_done => {
+                (format!(", for {}", self.share(longest)), String::new())
+            }
+            Some(longest) => (String::new(), format!("; {}", self.about(longest))),
+            None => (String::new(), String::new()),
+        };
+        let Some(found) = &self.hindrance else {
+            return format!("never seen ready{lasted}{besides}");
+        };
+        let (why, trouble, said) = self.why_not(found);
+        let text = if self.is_unseen() {
+            why
+        } else {
+            format!("never seen ready: {why}{lasted}")
+        };
+        let text = match trouble {
+            Some(trouble) => with_trouble(text, trouble),
+            None => with_quote(text, said),
+        };
+        text + &besides
+    }
+
+    /// How long a piece took, of how long.
+    fn share(&self, piece: &Segment) -> String {
+        match self.total() {
+            Some(total) if total > piece.took() => {
+                format!("{} of {}", Spelled(piece.took()), Spelled(total))
+            }
+            _ => Spelled(piece.took()).to_string(),
+        }
     }
 
     fn about(&self, longest: &Segment) -> String {
-        let of = match self.total() {
-            Some(total) if total > longest.took() => {
-                format!("{} of {}", Spelled(longest.took()), Spelled(total))
-            }
-            _ => Spelled(longest.took()).to_string(),
-        };
+        let of = self.share(longest);
         let container = longest.container.as_deref().unwrap_or("?");
         let image = self
             .containers
@@ -59,7 +75,7 @@ impl PodRecord {
                 format!("sandbox, network and volumes took {of}"),
                 &self.facts.sandbox,
             ),
-            Phase::ImagePull if longest.is_done => {
+            Phase::ImagePull => {
                 let bytes = facts
                     .and_then(|facts| facts.pull.done.as_ref())
                     .and_then(|done| done.bytes);
@@ -72,7 +88,6 @@ impl PodRecord {
                 }
                 text
             }
-            Phase::ImagePull => format!("image {image} was tried for {of}"),
             Phase::ContainerStart => {
                 format!("container {container} took {of} to be made and started")
             }
@@ -84,11 +99,7 @@ impl PodRecord {
                 })
             }
             Phase::Readiness if longest.container.is_some() => {
-                let text = if longest.is_done {
-                    format!("container {container} ran for {of} before it was ready")
-                } else {
-                    format!("container {container} ran for {of} without being ready")
-                };
+                let text = format!("container {container} ran for {of} before it was ready");
                 facts.map_or(text.clone(), |facts| {
                     with_trouble(text, &facts.readiness_probe)
                 })
@@ -100,47 +111,55 @@ impl PodRecord {
         }
     }
 
-    fn why_not(&self, found: &Hindrance) -> String {
+    /// What was in the way, how it failed, or what was said of it.
+    fn why_not<'r>(
+        &'r self,
+        found: &'r Hindrance,
+    ) -> (String, Option<&'r Trouble>, Option<&'r str>) {
         let container = found.container.as_deref().unwrap_or("?");
+        let facts = self.facts.of(container);
         let reason = found.reason.as_deref();
-        let said = |text: String| match reason {
+        let with_reason = |text: String| match reason {
             Some(reason) => format!("{text} ({reason})"),
             None => text,
         };
-        match found.kind {
-            HindranceKind::Gated => format!("scheduling gate {} is closed", reason.unwrap_or("?")),
+        let named = reason.unwrap_or("?");
+        let trouble = match found.kind {
+            HindranceKind::Sandbox => Some(&self.facts.sandbox),
+            HindranceKind::StartupProbe => facts.map(|facts| &facts.startup_probe),
+            HindranceKind::ReadinessProbe => facts.map(|facts| &facts.readiness_probe),
+            _ => None,
+        };
+        let text = match found.kind {
+            HindranceKind::Gated => format!("scheduling gate {named} is closed"),
             HindranceKind::NotScheduled => "the scheduler had not looked at it".to_owned(),
-            HindranceKind::Unschedulable => {
-                with_quote("no node can take it".to_owned(), found.message.as_deref())
-            }
+            HindranceKind::Unschedulable => "no node can take it".to_owned(),
             HindranceKind::NotAccepted => "the kubelet of its node had not taken it on".to_owned(),
-            HindranceKind::Sandbox => with_trouble(
-                "sandbox, network or volumes were not there".to_owned(),
-                &self.facts.sandbox,
-            ),
-            HindranceKind::ImagePull => with_quote(
-                said(format!(
-                    "the image of container {container} cannot be pulled"
-                )),
-                found.message.as_deref(),
-            ),
-            HindranceKind::ContainerCreation => with_quote(
-                said(format!("container {container} was not started")),
-                found.message.as_deref(),
-            ),
+            HindranceKind::Sandbox => "sandbox, network or volumes were not there".to_owned(),
+            HindranceKind::ImagePull => with_reason(format!(
+                "the image of container {container} cannot be pulled"
+            )),
+            HindranceKind::ContainerCreation => {
+                with_reason(format!("container {container} was not started"))
+            }
             HindranceKind::Init => format!("init container {container} had not ended"),
-            HindranceKind::InitFailed => said(format!("init container {container} fails")),
-            HindranceKind::CrashLoop => said(format!("container {container} does not stay up")),
+            HindranceKind::InitFailed => with_reason(format!("init container {container} fails")),
+            HindranceKind::CrashLoop => {
+                with_reason(format!("container {container} does not stay up"))
+            }
             HindranceKind::StartupProbe => format!("container {container} fails its startup probe"),
             HindranceKind::ReadinessProbe => format!("container {container} is not ready"),
-            HindranceKind::ReadinessGate => {
-                format!("readiness gate {} is closed", reason.unwrap_or("?"))
-            }
-            HindranceKind::Ended => said("it ended first".to_owned()),
+            HindranceKind::ReadinessGate => format!("readiness gate {named} is closed"),
+            HindranceKind::Ended => with_reason("it ended first".to_owned()),
             HindranceKind::Unseen => {
-                "it began before it was watched, and its state no longer says".to_owned()
+                "whether it was ready is not known: it began before it was watched".to_owned()
             }
-        }
+        };
+        (
+            text,
+            trouble.filter(|trouble| trouble.times() > 0),
+            found.message.as_deref(),
+        )
     }
 }
 

@@ -294,3 +294,19 @@ fn newest(pod: &Pod) -> Option<Timestamp> {
         .flatten()
         .max()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_life_stays_small() {
+        // 150,000 of them are kept, with a record for each container besides.
+        assert!(size_of::<Life>() <= 800, "{}", size_of::<Life>());
+        assert!(
+            size_of::<ContainerRecord>() <= 256,
+            "{}",
+            size_of::<ContainerRecord>()
+        );
+    }
+}

@@ -172,14 +172,30 @@ impl PodRecord {
     }
 
     /// When it was ready; of one that never was, when nobody waited for it any longer, or the last that was seen of it.
+    ///
+    /// Of one that began before it was watched, and may have been ready, it is the last step that its state shows.
     pub fn start_ended(&self) -> Option<Timestamp> {
         let reached = &self.milestones;
         let best = |moment: Option<Moment>| moment.and_then(Moment::best);
+        if self.is_unseen() {
+            let steps = [Some(reached.created), reached.scheduled, reached.sandbox];
+            let starts = self
+                .containers
+                .iter()
+                .flat_map(|one| [one.running, one.started]);
+            return steps.into_iter().chain(starts).filter_map(best).max();
+        }
         best(reached.ready)
             .or_else(|| best(reached.deletion))
             .or_else(|| best(reached.stopped))
             .or_else(|| best(reached.gone))
             .or(self.latest)
+    }
+
+    /// Whether it began before it was watched, and its state does not say whether it was ready.
+    pub fn is_unseen(&self) -> bool {
+        let hindrance = self.hindrance.as_ref();
+        hindrance.is_some_and(|found| found.kind == HindranceKind::Unseen)
     }
 
     /// The container that the others waited for, or the one that is in the way.
@@ -195,7 +211,8 @@ impl PodRecord {
             .find(|container| Some(&container.name) == in_the_way)
             .or_else(|| {
                 let ready = |container: &&ContainerRecord| container.ready.and_then(Moment::best);
-                main().max_by_key(ready)
+                // Of several at one time, the first.
+                main().rev().max_by_key(ready)
             })
     }
 

@@ -191,8 +191,8 @@ fn a_file_that_breaks_off_gives_what_was_there_and_the_reason() {
         items,
         [
             "Modified a None".to_owned(),
-            "40: object does not end; it was cut off after 8 bytes".to_owned(),
-            "48: cannot be read: the disk is gone".to_owned(),
+            "39: object does not end; it was cut off after 8 bytes".to_owned(),
+            "47: cannot be read: the disk is gone".to_owned(),
         ]
     );
 }

@@ -432,8 +432,7 @@ fn what_never_became_ready_says_why() {
     );
     assert_eq!(
         record.cause(),
-        "never seen ready: container m is not ready; \
-         container m ran for 74 s of 76 s without being ready (failed 23 times)"
+        "never seen ready: container m is not ready, for 74 s of 76 s (failed 23 times)"
     );
 }
 
@@ -487,7 +486,7 @@ fn an_image_that_cannot_be_pulled() {
         ]
     );
     assert!(record.cause().starts_with(
-        "never seen ready: the image of container m cannot be pulled (ImagePullBackOff): Back-off pulling image"
+        "never seen ready: the image of container m cannot be pulled (ImagePullBackOff), for 75 s of 76 s: Back-off pulling image"
     ));
 }
 
@@ -581,6 +580,11 @@ fn pods_that_ended_as_the_recording_began_are_reconstructed() {
         assert_eq!(
             record.hindrance.as_ref().unwrap().kind,
             HindranceKind::Unseen
+        );
+        let start = |name: &str, took| (Phase::ContainerStart, name.to_owned(), took);
+        assert_eq!(
+            way(&record),
+            [start("fast-init", 2), start("proxy", 1), start("app", 1)]
         );
         assert_eq!(
             (record.phase(), record.end),
