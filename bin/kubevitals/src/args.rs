@@ -70,8 +70,8 @@ Examples:
       --from-literal=faults=slow:5s=3,401=node-00000";
 
 const REPLAY_EXAMPLES: &str = "\
-Objects stand one on a line or are printed over many; pods and events may be mixed. What cannot be read
-is named with its place and costs only itself. Colours are left out if NO_COLOR is set.
+Objects stand one on a line or are printed over many; pods and events may be mixed. What cannot be
+read is named with its place and costs only itself. Colours are left out if NO_COLOR is set.
 
 Examples:
   kubectl get pods --all-namespaces --watch --output-watch-events -o json > pods.json

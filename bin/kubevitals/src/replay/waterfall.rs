@@ -77,8 +77,10 @@ impl Waterfall {
             ("32", format!("ready after {}", Spelled(total)))
         } else if record.is_unseen() {
             ("33", format!("last seen starting after {}", Spelled(total)))
-        } else {
+        } else if record.is_over() || record.milestones.deletion.is_some() {
             ("31", format!("not ready after {}", Spelled(total)))
+        } else {
+            ("33", format!("still starting after {}", Spelled(total)))
         };
         let mut text = format!(
             "{}  {}",

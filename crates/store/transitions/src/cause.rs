@@ -28,14 +28,20 @@ impl PodRecord {
             Some(longest) => (String::new(), format!("; {}", self.about(longest))),
             None => (String::new(), String::new()),
         };
+        let is_wanted = !self.is_over() && self.milestones.deletion.is_none();
+        let never = if is_wanted {
+            "not ready yet"
+        } else {
+            "never seen ready"
+        };
         let Some(found) = &self.hindrance else {
-            return format!("never seen ready{lasted}{besides}");
+            return format!("{never}{lasted}{besides}");
         };
         let (why, trouble, said) = self.why_not(found);
         let text = if self.is_unseen() {
             why
         } else {
-            format!("never seen ready: {why}{lasted}")
+            format!("{never}: {why}{lasted}")
         };
         let text = match trouble {
             Some(trouble) => with_trouble(text, trouble),

@@ -1,6 +1,7 @@
 //! The state machine of one pod: each state that is seen adds what it shows for the first time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kubevitals_model::Timestamp;
 use kubevitals_watch::{Condition, Pod, ResourceVersion};
@@ -55,10 +56,12 @@ impl Life {
             .iter()
             .map(|spec| ContainerRecord::new(spec, ContainerRole::Main));
         let is_pristine = pod.started.is_none();
+        let was_ready_before = was_ready(pod);
         let mut life = Self {
             record: PodRecord {
                 pod: Arc::clone(pod),
                 reconstructed: !is_pristine,
+                was_ready_before,
                 milestones: Milestones {
                     created: Moment {
                         api: pod.details.created,
@@ -78,9 +81,8 @@ impl Life {
             },
             startup,
         };
-        let is_ending = pod.details.deleted.is_some() || pod.brief.phase.is_final();
         life.take_in(pod, observed);
-        if life.record.reconstructed && is_ending && !life.record.is_complete() {
+        if was_ready_before {
             life.record.hindrance = Some(Hindrance {
                 kind: HindranceKind::Unseen,
                 container: None,
@@ -163,6 +165,7 @@ impl PodRecord {
                 // The condition's name while it was in alpha.
                 "PodReadyToStartContainers" | "PodHasNetwork" => &mut reached.sandbox,
                 "Initialized" => &mut reached.initialized,
+                "ContainersReady" | "Ready" if self.was_ready_before => continue,
                 "ContainersReady" => &mut reached.containers_ready,
                 "Ready" => &mut reached.ready,
                 "DisruptionTarget" => {
@@ -240,8 +243,7 @@ impl PodRecord {
 
     fn take_in_end(&mut self, pod: &Pod, observed: Option<Timestamp>) {
         if let Some(deleted) = pod.details.deleted {
-            let grace =
-                std::time::Duration::from_secs(pod.details.deletion_grace.unwrap_or(0).into());
+            let grace = Duration::from_secs(pod.details.deletion_grace.unwrap_or(0).into());
             note(
                 &mut self.milestones.deletion,
                 deleted.checked_sub(grace),
@@ -263,10 +265,24 @@ impl PodRecord {
     fn take_in_hindrance(&mut self, pod: &Pod) {
         if self.is_complete() {
             self.hindrance = None;
-        } else if self.hindrance.is_none() || pod.details.deleted.is_none() {
+        } else if !self.was_ready_before
+            && (self.hindrance.is_none() || pod.details.deleted.is_none())
+        {
             self.hindrance = Some(Hindrance::find(pod));
         }
     }
+}
+
+/// Whether a pod that is not ready was so before: a kubelet says that a pod is not ready when it takes it on, and what was
+/// said since then has a later time. One second does not count: the two may fall into neighbouring ones.
+pub(crate) fn was_ready(pod: &Pod) -> bool {
+    let not_ready =
+        Condition::find(&pod.conditions, "Ready").filter(|condition| !condition.is_true());
+    let since = not_ready.and_then(|condition| condition.last_transition);
+    since
+        .zip(pod.started)
+        .and_then(|(since, started)| since.since(started))
+        .is_some_and(|later| later > Duration::from_secs(1))
 }
 
 /// Versions of one object can be compared if they are numbers. If not, another one is a newer one.

@@ -17,6 +17,9 @@ pub struct PodRecord {
     pub pod: Arc<Pod>,
     /// Whether it began before it was watched, so that part of this comes from what its state says of the past.
     pub reconstructed: bool,
+    /// Whether it had been ready before it was watched, at a time that its state no longer says. What is ready again later
+    /// says nothing about its start.
+    pub was_ready_before: bool,
     /// When what the whole pod passes through was passed.
     pub milestones: Milestones,
     /// When the conditions that its readiness gates ask for first held, in the order of the gates.
@@ -163,6 +166,11 @@ impl PodRecord {
     /// Whether it was seen to become ready.
     pub fn is_complete(&self) -> bool {
         self.milestones.ready.is_some()
+    }
+
+    /// Whether its start is decided: it was ready, or can no longer be seen to become ready.
+    pub fn is_settled(&self) -> bool {
+        self.is_complete() || self.is_over() || self.was_ready_before
     }
 
     /// Whether nothing can make it ready any more.

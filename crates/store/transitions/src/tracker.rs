@@ -14,7 +14,7 @@ use kubevitals_model::Timestamp;
 use kubevitals_watch::{Event, Pod, Uid};
 
 use crate::facts::Facts;
-use crate::life::{Life, StartupReport};
+use crate::life::{Life, StartupReport, was_ready};
 use crate::record::{End, PodRecord};
 
 /// How a tracker works.
@@ -211,17 +211,15 @@ impl Tracker {
         };
         self.counts.states += 1;
         if life.startup == StartupReport::Open {
-            if !life.record.is_complete() && !life.record.is_over() {
-                if self.config.progress {
-                    out(Output::Progress(Arc::new(life.record.clone())));
-                }
-            } else {
+            if life.record.is_settled() {
                 life.startup = StartupReport::Due;
                 self.due.push_back(Due {
                     since: self.now,
                     uid: uid.clone(),
                     is_life: false,
                 });
+            } else if self.config.progress {
+                out(Output::Progress(Arc::new(life.record.clone())));
             }
         }
         self.tell_due(out);
@@ -371,6 +369,7 @@ impl Existing {
             (Arrival::Listed, Self::Unsettled { since }) => {
                 let is_settled = pod.brief.phase.is_final()
                     || pod.details.deleted.is_some()
+                    || was_ready(pod)
                     || pod
                         .conditions
                         .iter()

@@ -13,7 +13,7 @@ use std::time::Duration;
 use kubevitals_jsonl::{JsonLines, LineCounts, SCHEMA};
 use proptest::prelude::*;
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 /// Where lines go in a test.
 type Sink = Arc<Mutex<Vec<u8>>>;

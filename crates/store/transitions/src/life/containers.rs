@@ -35,9 +35,13 @@ impl PodRecord {
             .containers
             .iter()
             .map(|spec| (spec, &pod.container_statuses));
+        let was_ready_before = self.was_ready_before;
         for (record, (spec, statuses)) in self.containers.iter_mut().zip(init.chain(main)) {
             if let Some(status) = statuses.iter().find(|status| status.name == spec.name) {
-                record.take_in(spec, status, all_ready, observed);
+                record.take_in(spec, status, observed);
+                if record.role == ContainerRole::Init || !was_ready_before {
+                    record.take_in_ready(spec, status, all_ready, observed);
+                }
             }
         }
     }
@@ -64,7 +68,6 @@ impl ContainerRecord {
         &mut self,
         spec: &ContainerSpec,
         status: &ContainerStatus,
-        all_ready: Option<Timestamp>,
         observed: Option<Timestamp>,
     ) {
         if let Some(runs) = Runs::of(status) {
@@ -79,7 +82,6 @@ impl ContainerRecord {
             }
         }
         self.take_in_start(spec, status, observed);
-        self.take_in_ready(spec, status, all_ready, observed);
     }
 
     fn take_in_start(

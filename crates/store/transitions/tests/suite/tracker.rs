@@ -148,6 +148,35 @@ fn of_pods_from_before_the_start_only_those_still_starting_are_told_of() {
 }
 
 #[test]
+fn a_pod_that_is_not_ready_for_the_moment_is_not_taken_for_one_that_starts() {
+    let told = |existing: Existing| {
+        let mut made = Made::new(spec());
+        let fields = json!({"startTime": "2026-11-15T20:12:01Z", "phase": "Running",
+            "containerStatuses": [status("app", running(2), false, true)]});
+        let pod = made.status(fields, &["Ready=False@30", "ContainersReady=False@30"]);
+        let mut tracker = Tracker::new(TrackerConfig {
+            existing,
+            ..TrackerConfig::default()
+        });
+        let mut told = Vec::new();
+        let mut out = |output| told.push(output);
+        tracker.pod(&pod, Arrival::Listed, Some(at(50)), &mut out);
+        let again = made.status(json!({}), &["Ready=True@51", "ContainersReady=True@51"]);
+        tracker.pod(&again, Arrival::Live, Some(at(51)), &mut out);
+        tracker.advance(at(60), &mut out);
+        told
+    };
+    assert!(told(Existing::Unsettled { since: None }).is_empty());
+    let told = told(Existing::All);
+    let [Output::Startup(record)] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert!(record.was_ready_before && record.is_unseen() && !record.is_complete());
+    assert_eq!(record.milestones.ready, None);
+    assert_eq!(record.containers[0].running.unwrap().api, Some(at(2)));
+}
+
+#[test]
 fn progress_is_told_until_a_pod_is_ready() {
     let mut made = Made::new(spec());
     let mut tracker = Tracker::new(TrackerConfig {
