@@ -222,12 +222,8 @@ impl PodRecord {
         let container = hindrance
             .and_then(|found| found.container.as_ref())
             .and_then(|name| self.containers.iter().find(|one| one.name == *name));
-        let end = self.start_ended().map(|at| Moment {
-            api: Some(at),
-            observed: None,
-        });
         let before = walk.segments.len();
-        walk.to(phase, container, end);
+        walk.to(phase, container, at(self.start_ended()));
         if let Some(last) = walk.segments.get_mut(before) {
             last.is_done = false;
         }
