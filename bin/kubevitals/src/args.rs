@@ -5,6 +5,7 @@ use kubevitals_cli::Shell;
 use kubevitals_cli::flags::{ConfigFlags, LogFlags};
 
 use crate::demo::DemoFlags;
+use crate::replay::ReplayFlags;
 use crate::server::ServerFlags;
 use crate::sim::SimFlags;
 
@@ -30,6 +31,9 @@ pub(crate) enum Task {
     /// Run a simulated cluster to point programs at: API server, kubelets, pods that live
     #[command(after_help = SIM_EXAMPLES)]
     Sim(SimFlags),
+    /// Show how long every pod took to start, and why, from recorded watch streams
+    #[command(after_help = REPLAY_EXAMPLES)]
+    Replay(ReplayFlags),
     /// Write shell completions to standard output
     #[command(after_help = COMPLETION_EXAMPLES)]
     Completion {
@@ -46,7 +50,8 @@ Examples:
   kubevitals server --kubeconfig ~/.kube/config --secure-port 10250 --cert-dir /tmp/kubevitals
   kubevitals demo                        a small simulated cluster, with lines to try
   kubevitals demo --nodes 50             a larger one
-  kubevitals sim --nodes 5000 --pods-per-node 30 --churn 10/s --fault hang=1%";
+  kubevitals sim --nodes 5000 --pods-per-node 30 --churn 10/s --fault hang=1%
+  kubevitals replay pods.json events.json  how long pods took, from recorded watches";
 
 const SERVER_EXAMPLES: &str = "\
 Flags of metrics-server have their names, defaults and meaning. Called by the name metrics-server (a
@@ -63,6 +68,16 @@ Examples:
   kubevitals sim --nodes 5000 --pods-per-node 30 --churn 10/s --fault hang=1%
   kubectl --kubeconfig sim.kubeconfig -n kube-system create configmap kubevitals-sim \\
       --from-literal=faults=slow:5s=3,401=node-00000";
+
+const REPLAY_EXAMPLES: &str = "\
+Objects stand one on a line or are printed over many; pods and events may be mixed. What cannot be
+read is named with its place and costs only itself. Colours are left out if NO_COLOR is set.
+
+Examples:
+  kubectl get pods --all-namespaces --watch --output-watch-events -o json > pods.json
+  kubectl get events --all-namespaces --watch --output-watch-events -o json > events.json
+  kubevitals replay pods.json events.json
+  kubevitals replay -o json --lifecycle pods.json events.json | jq .kube_transition_metrics";
 
 const COMPLETION_EXAMPLES: &str = "\
 Examples:

@@ -5,6 +5,7 @@
 mod args;
 pub mod demo;
 pub mod process;
+pub mod replay;
 pub mod server;
 pub mod sim;
 
@@ -38,6 +39,7 @@ pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> 
             let sim = sim::Sim::configure(&flags)?;
             process::run_role(&config, |context| sim.run(context, out))
         }
+        Task::Replay(flags) => replay::run(&flags, out),
         Task::Completion { shell } => {
             kubevitals_cli::write_completion(shell, Args::command(), out).map_err(RunError::runtime)
         }

@@ -18,6 +18,8 @@ mod kube_client_metrics;
 mod model;
 #[cfg(feature = "promtext")]
 mod promtext;
+#[cfg(feature = "transitions")]
+mod recording;
 #[cfg(feature = "scrape")]
 mod scrape;
 #[cfg(feature = "sim")]
@@ -39,6 +41,8 @@ pub use kube_client_metrics::client_request;
 pub use model::{duration, quantity, timestamp};
 #[cfg(feature = "promtext")]
 pub use promtext::promtext;
+#[cfg(feature = "transitions")]
+pub use recording::recording;
 #[cfg(feature = "scrape")]
 pub use scrape::{metrics_resource, stats_summary};
 #[cfg(feature = "sim")]
@@ -122,6 +126,12 @@ pub const TARGETS: &[Target] = &[
         name: "quantity",
         oracle: quantity,
         tokens: model::QUANTITY_TOKENS,
+    },
+    #[cfg(feature = "transitions")]
+    Target {
+        name: "recording",
+        oracle: recording,
+        tokens: recording::TOKENS,
     },
     #[cfg(feature = "sim")]
     Target {

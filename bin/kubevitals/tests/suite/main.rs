@@ -10,6 +10,8 @@ mod command_line;
 mod crowd;
 mod demo;
 mod readme;
+mod replay;
+mod schema;
 mod server;
 mod sim;
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kubevitals_model::Timestamp;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::kind::Reading;
 use crate::wire::{List, Text, Time};
@@ -17,6 +18,10 @@ pub struct ContainerSpec {
     pub image: Option<Arc<str>>,
     /// Whether it asks for `restartPolicy: Always`: an init container that does is a sidecar.
     pub restarts_always: bool,
+    /// Whether a probe says when it has started; without one it has as soon as it runs.
+    pub has_startup_probe: bool,
+    /// Whether a probe says when it is ready; without one it is as soon as it has started.
+    pub has_readiness_probe: bool,
 }
 
 /// A container as the kubelet last reported it.
@@ -86,6 +91,8 @@ pub(crate) struct ContainerSpecWire<'a> {
     image: Text<'a>,
     #[serde(borrow)]
     restart_policy: Text<'a>,
+    startup_probe: Option<IgnoredAny>,
+    readiness_probe: Option<IgnoredAny>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -150,6 +157,8 @@ pub(crate) fn specs(
         name: reading.pool.text(&wire.name),
         image: reading.pool.optional(&wire.image),
         restarts_always: &*wire.restart_policy == "Always",
+        has_startup_probe: wire.startup_probe.is_some(),
+        has_readiness_probe: wire.readiness_probe.is_some(),
     })
 }
 

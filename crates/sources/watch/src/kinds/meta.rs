@@ -19,6 +19,8 @@ pub struct Details {
     pub created: Option<Timestamp>,
     /// When it was or will be deleted, if that was asked for.
     pub deleted: Option<Timestamp>,
+    /// How many seconds before that it was asked for: what is deleted is given so long to end by itself.
+    pub deletion_grace: Option<u32>,
     /// The annotations that the stream keeps.
     pub annotations: Labels,
     /// Who owns it.
@@ -65,6 +67,7 @@ pub(crate) struct MetaWire<'a> {
     generation: i64,
     pub(crate) creation_timestamp: Time,
     deletion_timestamp: Time,
+    deletion_grace_period_seconds: Option<i64>,
     #[serde(borrow)]
     pub(crate) labels: Map<'a>,
     #[serde(borrow)]
@@ -137,6 +140,9 @@ impl Details {
             generation: meta.generation,
             created: meta.creation_timestamp.0,
             deleted: meta.deletion_timestamp.0,
+            deletion_grace: meta
+                .deletion_grace_period_seconds
+                .and_then(|seconds| u32::try_from(seconds).ok()),
             annotations: reading.annotations(&meta.annotations),
             owners: meta.owner_references.map(|owner| Owner {
                 api_version: reading.pool.text(&owner.api_version),

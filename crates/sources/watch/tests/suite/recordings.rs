@@ -80,6 +80,10 @@ fn check_details(slim: &Details, typed: &ObjectMeta) {
     assert_eq!(slim.generation, typed.generation.unwrap_or(0));
     assert_eq!(slim.created, time(typed.creation_timestamp.as_ref()));
     assert_eq!(slim.deleted, time(typed.deletion_timestamp.as_ref()));
+    assert_eq!(
+        slim.deletion_grace.map(i64::from),
+        typed.deletion_grace_period_seconds,
+    );
     let owners = typed.owner_references.as_deref().unwrap_or_default();
     assert_eq!(slim.owners.len(), owners.len());
     for (slim, typed) in slim.owners.iter().zip(owners) {
@@ -128,6 +132,13 @@ fn check_specs(slim: &[ContainerSpec], typed: &[core::Container]) {
         assert_eq!(
             slim.restarts_always,
             typed.restart_policy.as_deref() == Some("Always"),
+        );
+        assert_eq!(
+            (slim.has_startup_probe, slim.has_readiness_probe),
+            (
+                typed.startup_probe.is_some(),
+                typed.readiness_probe.is_some()
+            ),
         );
     }
 }

@@ -1,0 +1,328 @@
+//! The state machine of one pod: each state that is seen adds what it shows for the first time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubevitals_model::Timestamp;
+use kubevitals_watch::{Condition, Pod, ResourceVersion};
+
+use crate::facts::Facts;
+use crate::hindrance::{Hindrance, HindranceKind};
+use crate::moment::{Moment, note};
+use crate::record::{
+    ContainerRecord, ContainerRole, Disruption, End, Milestones, PodRecord, Resize, Unschedulable,
+};
+
+mod containers;
+
+/// One pod as it is followed.
+#[derive(Debug)]
+pub(crate) struct Life {
+    pub(crate) record: PodRecord,
+    /// How far the report of its start is.
+    pub(crate) startup: StartupReport,
+}
+
+/// How far the report of a pod's start is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StartupReport {
+    /// It is still starting.
+    Open,
+    /// It is ready, or never will be: to be told once late events have had their time.
+    Due,
+    Told,
+    /// It started before anybody watched, and another process has told of it.
+    NotOurs,
+}
+
+impl Life {
+    /// A pod of which nothing was known, in the state in which it is first seen.
+    pub(crate) fn begin(
+        pod: &Arc<Pod>,
+        facts: Facts,
+        startup: StartupReport,
+        observed: Option<Timestamp>,
+    ) -> Self {
+        let init = pod.init_containers.iter().map(|spec| {
+            let role = if spec.restarts_always {
+                ContainerRole::Sidecar
+            } else {
+                ContainerRole::Init
+            };
+            ContainerRecord::new(spec, role)
+        });
+        let main = pod
+            .containers
+            .iter()
+            .map(|spec| ContainerRecord::new(spec, ContainerRole::Main));
+        let is_pristine = pod.started.is_none();
+        let was_ready_before = was_ready(pod);
+        let mut life = Self {
+            record: PodRecord {
+                pod: Arc::clone(pod),
+                reconstructed: !is_pristine,
+                was_ready_before,
+                milestones: Milestones {
+                    created: Moment {
+                        api: pod.details.created,
+                        observed: observed.filter(|_| is_pristine),
+                    },
+                    ..Milestones::default()
+                },
+                gates: vec![None; pod.readiness_gates.len()].into(),
+                containers: init.chain(main).collect(),
+                facts,
+                unschedulable: None,
+                disruption: None,
+                resize: None,
+                hindrance: None,
+                end: End::Open,
+                latest: None,
+            },
+            startup,
+        };
+        life.take_in(pod, observed);
+        if was_ready_before {
+            life.record.hindrance = Some(Hindrance {
+                kind: HindranceKind::Unseen,
+                container: None,
+                reason: None,
+                message: None,
+            });
+        }
+        life
+    }
+
+    /// Takes in a state; gives whether it was news.
+    pub(crate) fn apply(&mut self, pod: &Arc<Pod>, observed: Option<Timestamp>) -> bool {
+        let known = &self.record.pod.brief.identity.resource_version;
+        if self.record.end != End::Open || !is_newer(&pod.brief.identity.resource_version, known) {
+            return false;
+        }
+        self.take_in(pod, observed);
+        true
+    }
+
+    /// Notes that the pod is gone; gives whether that was news.
+    pub(crate) fn end(&mut self, end: End, observed: Option<Timestamp>) -> bool {
+        if self.record.end != End::Open {
+            return false;
+        }
+        let details = &self.record.pod.details;
+        // Without a grace period the removal follows at once.
+        let api = details
+            .deleted
+            .filter(|_| details.deletion_grace == Some(0));
+        let milestones = &mut self.record.milestones;
+        note(
+            &mut milestones.gone,
+            api.filter(|_| end == End::Deleted),
+            observed,
+        );
+        self.record.end = end;
+        true
+    }
+
+    fn take_in(&mut self, pod: &Arc<Pod>, observed: Option<Timestamp>) {
+        let record = &mut self.record;
+        record.pod = Arc::clone(pod);
+        record.take_in_conditions(pod, observed);
+        record.take_in_gates(pod, observed);
+        record.take_in_resize(pod, observed);
+        record.take_in_containers(pod, observed);
+        record.take_in_end(pod, observed);
+        record.take_in_hindrance(pod);
+        record.latest = [record.latest, observed, newest(pod)]
+            .into_iter()
+            .flatten()
+            .max();
+    }
+}
+
+impl PodRecord {
+    fn take_in_conditions(&mut self, pod: &Pod, observed: Option<Timestamp>) {
+        let reached = &mut self.milestones;
+        for condition in &pod.conditions {
+            let slot = match &*condition.kind {
+                "PodScheduled" if !condition.is_true() => {
+                    let is_gated = condition.reason.as_deref() == Some("SchedulingGated");
+                    if !is_gated && reached.scheduled.is_none() {
+                        let since = Moment {
+                            api: condition.last_transition,
+                            observed,
+                        };
+                        self.unschedulable
+                            .get_or_insert(Unschedulable {
+                                since,
+                                message: None,
+                            })
+                            .message
+                            .clone_from(&condition.message);
+                    }
+                    continue;
+                }
+                "PodScheduled" => &mut reached.scheduled,
+                // The condition's name while it was in alpha.
+                "PodReadyToStartContainers" | "PodHasNetwork" => &mut reached.sandbox,
+                "Initialized" => &mut reached.initialized,
+                "ContainersReady" | "Ready" if self.was_ready_before => continue,
+                "ContainersReady" => &mut reached.containers_ready,
+                "Ready" => &mut reached.ready,
+                "DisruptionTarget" => {
+                    if condition.is_true() {
+                        let since = Moment {
+                            api: condition.last_transition,
+                            observed,
+                        };
+                        self.disruption.get_or_insert(Disruption {
+                            since,
+                            reason: condition.reason.clone(),
+                        });
+                    }
+                    continue;
+                }
+                _ => continue,
+            };
+            if condition.is_true() {
+                note(slot, condition.last_transition, observed);
+            }
+        }
+        if pod.started.is_some() {
+            note(&mut reached.accepted, pod.started, observed);
+        }
+    }
+
+    fn take_in_gates(&mut self, pod: &Pod, observed: Option<Timestamp>) {
+        let reached = &mut self.milestones;
+        if !pod.scheduling_gates.is_empty() {
+            // It is so from the beginning: gates cannot be added later.
+            note(&mut reached.gated, pod.details.created, observed);
+        } else if reached.gated.is_some() {
+            note(&mut reached.ungated, None, observed);
+        }
+        for (slot, gate) in self.gates.iter_mut().zip(&pod.readiness_gates) {
+            if let Some(condition) =
+                Condition::find(&pod.conditions, gate).filter(|found| found.is_true())
+            {
+                note(slot, condition.last_transition, observed);
+            }
+        }
+    }
+
+    fn take_in_resize(&mut self, pod: &Pod, observed: Option<Timestamp>) {
+        let condition = ["PodResizeInProgress", "PodResizePending"]
+            .iter()
+            .filter_map(|kind| Condition::find(&pod.conditions, kind))
+            .find(|condition| condition.is_true());
+        let is_under_way = condition.is_some() || pod.resize.is_some();
+        let reason = condition.and_then(|condition| condition.reason.as_ref());
+        let reason = reason.or(pod.resize.as_ref());
+        match &mut self.resize {
+            Some(resize) if resize.over.is_none() => {
+                if is_under_way {
+                    resize.reason = reason.or(resize.reason.as_ref()).cloned();
+                } else {
+                    note(&mut resize.over, None, observed);
+                }
+            }
+            known if is_under_way => {
+                let count = known.as_ref().map_or(0, |resize| resize.count);
+                *known = Some(Resize {
+                    count: count.saturating_add(1),
+                    began: Moment {
+                        api: condition.and_then(|condition| condition.last_transition),
+                        observed,
+                    },
+                    over: None,
+                    reason: reason.cloned(),
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn take_in_end(&mut self, pod: &Pod, observed: Option<Timestamp>) {
+        if let Some(deleted) = pod.details.deleted {
+            let grace = Duration::from_secs(pod.details.deletion_grace.unwrap_or(0).into());
+            note(
+                &mut self.milestones.deletion,
+                deleted.checked_sub(grace),
+                observed,
+            );
+        }
+        if pod.brief.phase.is_final() {
+            let last = self
+                .containers
+                .iter()
+                .filter_map(|container| container.finished?.api)
+                .max();
+            note(&mut self.milestones.stopped, last, observed);
+        }
+    }
+
+    /// What was in the way while the pod was wanted is what counts: that its containers are killed when it is deleted
+    /// does not explain why it never became ready.
+    fn take_in_hindrance(&mut self, pod: &Pod) {
+        if self.is_complete() {
+            self.hindrance = None;
+        } else if !self.was_ready_before
+            && (self.hindrance.is_none() || pod.details.deleted.is_none())
+        {
+            self.hindrance = Some(Hindrance::find(pod));
+        }
+    }
+}
+
+/// Whether a pod that is not ready was so before: a kubelet says that a pod is not ready when it takes it on, and what was
+/// said since then has a later time. One second does not count: the two may fall into neighbouring ones.
+pub(crate) fn was_ready(pod: &Pod) -> bool {
+    let not_ready =
+        Condition::find(&pod.conditions, "Ready").filter(|condition| !condition.is_true());
+    let since = not_ready.and_then(|condition| condition.last_transition);
+    since
+        .zip(pod.started)
+        .and_then(|(since, started)| since.since(started))
+        .is_some_and(|later| later > Duration::from_secs(1))
+}
+
+/// Versions of one object can be compared if they are numbers. If not, another one is a newer one.
+fn is_newer(version: &ResourceVersion, known: &ResourceVersion) -> bool {
+    match (version.as_number(), known.as_number()) {
+        (Some(version), Some(known)) => version > known,
+        _ => version.is_empty() || version != known,
+    }
+}
+
+/// The newest time of the past that a state shows.
+fn newest(pod: &Pod) -> Option<Timestamp> {
+    let conditions = pod
+        .conditions
+        .iter()
+        .map(|condition| condition.last_transition);
+    let containers = pod
+        .init_container_statuses
+        .iter()
+        .chain(&pod.container_statuses)
+        .map(|status| containers::newest(&status.state));
+    conditions
+        .chain(containers)
+        .chain([pod.details.created, pod.started])
+        .flatten()
+        .max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_life_stays_small() {
+        // 150,000 of them are kept, with a record for each container besides.
+        assert!(size_of::<Life>() <= 800, "{}", size_of::<Life>());
+        assert!(
+            size_of::<ContainerRecord>() <= 256,
+            "{}",
+            size_of::<ContainerRecord>()
+        );
+    }
+}

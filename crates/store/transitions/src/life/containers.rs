@@ -1,0 +1,190 @@
+//! What the statuses of containers show.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubevitals_model::Timestamp;
+use kubevitals_watch::{
+    Condition, ContainerSpec, ContainerState, ContainerStatus, Pod, Termination,
+};
+
+use crate::moment::{Moment, note};
+use crate::record::{ContainerRecord, ContainerRole, Exit, PodRecord};
+
+/// What one status shows of the runs of its container.
+struct Runs<'s> {
+    /// When the first began, if the status still says so.
+    first_start: Option<Timestamp>,
+    /// The last that ended.
+    last_end: Option<&'s Termination>,
+    /// The time between the last two.
+    down: Option<Duration>,
+}
+
+impl PodRecord {
+    pub(super) fn take_in_containers(&mut self, pod: &Pod, observed: Option<Timestamp>) {
+        // The kubelet decides on it together with the statuses beside it.
+        let all_ready = Condition::find(&pod.conditions, "ContainersReady")
+            .filter(|condition| condition.is_true())
+            .and_then(|condition| condition.last_transition);
+        let init = pod
+            .init_containers
+            .iter()
+            .map(|spec| (spec, &pod.init_container_statuses));
+        let main = pod
+            .containers
+            .iter()
+            .map(|spec| (spec, &pod.container_statuses));
+        let was_ready_before = self.was_ready_before;
+        for (record, (spec, statuses)) in self.containers.iter_mut().zip(init.chain(main)) {
+            if let Some(status) = statuses.iter().find(|status| status.name == spec.name) {
+                record.take_in(spec, status, observed);
+                if record.role == ContainerRole::Init || !was_ready_before {
+                    record.take_in_ready(spec, status, all_ready, observed);
+                }
+            }
+        }
+    }
+}
+
+impl ContainerRecord {
+    pub(super) fn new(spec: &ContainerSpec, role: ContainerRole) -> Self {
+        Self {
+            name: Arc::clone(&spec.name),
+            role,
+            image: spec.image.clone(),
+            running: None,
+            started: None,
+            ready: None,
+            finished: None,
+            last_exit: None,
+            restarts: 0,
+            down: Duration::ZERO,
+            downs: 0,
+        }
+    }
+
+    fn take_in(
+        &mut self,
+        spec: &ContainerSpec,
+        status: &ContainerStatus,
+        observed: Option<Timestamp>,
+    ) {
+        if let Some(runs) = Runs::of(status) {
+            note(&mut self.running, runs.first_start, observed);
+            self.take_in_end(&runs, observed);
+            if status.restart_count > self.restarts {
+                self.restarts = status.restart_count;
+                if let Some(down) = runs.down {
+                    self.down = self.down.saturating_add(down);
+                    self.downs = self.downs.saturating_add(1);
+                }
+            }
+        }
+        self.take_in_start(spec, status, observed);
+    }
+
+    fn take_in_start(
+        &mut self,
+        spec: &ContainerSpec,
+        status: &ContainerStatus,
+        observed: Option<Timestamp>,
+    ) {
+        // Init containers that are no sidecars have no probes.
+        let starts_by_running = self.role == ContainerRole::Init || !spec.has_startup_probe;
+        if starts_by_running {
+            self.started = self.started.or(self.running);
+        } else if status.started == Some(true) {
+            note(&mut self.started, None, observed);
+        }
+    }
+
+    fn take_in_ready(
+        &mut self,
+        spec: &ContainerSpec,
+        status: &ContainerStatus,
+        all_ready: Option<Timestamp>,
+        observed: Option<Timestamp>,
+    ) {
+        if self.role == ContainerRole::Init {
+            if let ContainerState::Terminated(end) = &status.state
+                && end.exit_code == 0
+            {
+                note(&mut self.ready, end.finished_at, observed);
+            }
+        } else if status.ready && !spec.has_readiness_probe {
+            self.ready = self.ready.or(self.started);
+        } else if status.ready {
+            // Where another container is still not ready, the API has no time for this one.
+            let running = self.running.and_then(|running| running.api);
+            let api = all_ready.filter(|&ready| running.is_none_or(|running| running <= ready));
+            note(&mut self.ready, api, observed);
+        }
+    }
+
+    fn take_in_end(&mut self, runs: &Runs<'_>, observed: Option<Timestamp>) {
+        let Some(end) = runs.last_end else {
+            return;
+        };
+        let is_known = self
+            .finished
+            .is_some_and(|known| known.api == end.finished_at);
+        if !is_known {
+            self.finished = Some(Moment {
+                api: end.finished_at,
+                observed,
+            });
+            self.last_exit = Some(Exit {
+                code: end.exit_code,
+                signal: end.signal,
+                reason: end.reason.clone(),
+            });
+        }
+    }
+}
+
+impl<'s> Runs<'s> {
+    /// None if it never ran: a container that the kubelet lost sight of is said to have ended, but not to have begun.
+    fn of(status: &'s ContainerStatus) -> Option<Self> {
+        let (this, is_ended) = match &status.state {
+            ContainerState::Running { started_at } => (*started_at, None),
+            ContainerState::Terminated(end) => (end.started_at, Some(&**end)),
+            ContainerState::Waiting { .. } | ContainerState::Unset => (None, None),
+        };
+        let is_waiting = matches!(
+            status.state,
+            ContainerState::Waiting { .. } | ContainerState::Unset
+        );
+        let before = match &status.last_state {
+            ContainerState::Terminated(end) if end.started_at.is_some() => Some(&**end),
+            _ => None,
+        };
+        let has_run = this.is_some() || before.is_some();
+        if !has_run {
+            return None;
+        }
+        // The count goes up as the next run begins: while it waits, the last state is that of the run counted.
+        let first_start = match (status.restart_count, is_waiting) {
+            (0, false) => this,
+            (0, true) | (1, false) => before.and_then(|end| end.started_at),
+            _ => None,
+        };
+        Some(Self {
+            first_start,
+            last_end: is_ended.filter(|end| end.started_at.is_some()).or(before),
+            down: before
+                .and_then(|end| end.finished_at)
+                .zip(this)
+                .and_then(|(end, start)| start.since(end)),
+        })
+    }
+}
+
+/// The newest time that a state shows.
+pub(super) fn newest(state: &ContainerState) -> Option<Timestamp> {
+    match state {
+        ContainerState::Running { started_at } => *started_at,
+        ContainerState::Terminated(end) => end.finished_at.or(end.started_at),
+        ContainerState::Waiting { .. } | ContainerState::Unset => None,
+    }
+}

@@ -1,0 +1,13 @@
+//! Lives of pods, from recordings and from what can happen to streams.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod properties;
+mod recordings;
+mod scenarios;
+mod support;
+mod tracker;

@@ -1,0 +1,96 @@
+//! What can happen to a stream leaves no trace in the records.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use kubevitals_transitions::Arrival;
+use kubevitals_watch::{EventType, Pod, Uid};
+use proptest::prelude::*;
+
+use crate::support::{Told, feed, lives, patient, recorded};
+
+static STREAMS: LazyLock<(Vec<Told>, Vec<Told>)> = LazyLock::new(recorded);
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 48, ..ProptestConfig::default() })]
+
+    /// Pods and events come over two streams of which nobody knows which is ahead; either may repeat what it has told
+    /// before, and be interrupted by a list of everything as it is now.
+    #[test]
+    fn interleaving_repetition_and_lists_change_nothing(
+        choices in prop::collection::vec((any::<bool>(), 0_u8..20, any::<prop::sample::Index>()), 350),
+    ) {
+        let (pods, events) = &*STREAMS;
+        let expected = lives(pods.iter().chain(events));
+        let mut tracker = patient();
+        let mut out = Vec::new();
+        let (mut pods_at, mut events_at) = (0, 0);
+        let mut now: HashMap<Uid, Arc<Pod>> = HashMap::new();
+        for (prefers_pods, trouble, any) in choices {
+            let has_pod = pods_at < pods.len();
+            let has_event = events_at < events.len();
+            if has_pod && (prefers_pods || !has_event) {
+                feed(&mut tracker, &pods[pods_at], &mut out);
+                if let Told::Pod(event, pod, _) = &pods[pods_at] {
+                    let uid = pod.brief.identity.uid.clone();
+                    if *event == EventType::Deleted {
+                        now.remove(&uid);
+                    } else {
+                        now.insert(uid, Arc::clone(pod));
+                    }
+                }
+                pods_at += 1;
+            } else if has_event {
+                feed(&mut tracker, &events[events_at], &mut out);
+                events_at += 1;
+            }
+            match trouble {
+                0 if pods_at > 0 => feed(&mut tracker, &pods[any.index(pods_at)], &mut out),
+                1 if events_at > 0 => feed(&mut tracker, &events[any.index(events_at)], &mut out),
+                2 => for pod in now.values() {
+                    // No receipt: what it shows was seen before.
+                    tracker.pod(pod, Arrival::Relisted, None, &mut |output| out.push(output));
+                },
+                _ => {}
+            }
+        }
+        for told in pods[pods_at..].iter().chain(&events[events_at..]) {
+            feed(&mut tracker, told, &mut out);
+        }
+        tracker.finish(&mut |output| out.push(output));
+        prop_assert_eq!(out, expected);
+    }
+
+    /// States that were never seen cost what only they showed, and nothing else: still one record of each pod, no duration
+    /// below zero, and pieces that add up.
+    #[test]
+    fn a_stream_with_holes_still_gives_one_sound_record_of_each_pod(
+        kept in prop::collection::vec(0_u8..4, 153),
+        with_events in any::<bool>(),
+    ) {
+        let (pods, events) = &*STREAMS;
+        let some = pods.iter().zip(&kept).filter(|(told, kept)| {
+            **kept > 0 || matches!(told, Told::Pod(EventType::Deleted, ..))
+        });
+        let events = events.iter().filter(|_| with_events);
+        let told = lives(some.map(|(told, _)| told).chain(events));
+        let mut uids: Vec<Uid> = Vec::new();
+        for output in &told {
+            if let kubevitals_transitions::Output::Life(record) = output {
+                uids.push(record.pod.brief.identity.uid.clone());
+                prop_assert_eq!(record.is_complete(), record.hindrance.is_none());
+                let pieces = record.critical_path();
+                let sum: std::time::Duration = pieces.iter().map(kubevitals_transitions::Segment::took).sum();
+                prop_assert_eq!(Some(sum), record.total());
+                for (one, two) in pieces.iter().zip(pieces.iter().skip(1)) {
+                    prop_assert_eq!(one.to, two.from);
+                }
+                prop_assert!(!record.cause().is_empty());
+            }
+        }
+        uids.sort();
+        let all = uids.len();
+        uids.dedup();
+        prop_assert_eq!(uids.len(), all);
+    }
+}

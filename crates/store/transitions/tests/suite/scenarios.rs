@@ -1,0 +1,419 @@
+//! Lives that the recording does not have.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubevitals_transitions::{Arrival, End, HindranceKind, Output, Phase, PodRecord, Tracker};
+use kubevitals_watch::{Event, Pod};
+use serde_json::json;
+
+use crate::support::{
+    Made, api, at, container, ended, observed, patient, running, status, waiting,
+};
+
+/// Feeds states, each seen half a second after a second, and gives what is known at the end.
+struct Watcher {
+    tracker: Tracker,
+}
+
+impl Watcher {
+    fn new() -> Self {
+        Self { tracker: patient() }
+    }
+
+    fn sees(&mut self, second: u32, pod: &Arc<Pod>) {
+        let observed = at(second).checked_add(Duration::from_millis(500));
+        self.tracker.pod(pod, Arrival::Live, observed, &mut |_| {
+            panic!("nothing is due")
+        });
+    }
+
+    fn hears(&mut self, event: &Event) {
+        self.tracker.event(event, &mut |_| panic!("nothing is due"));
+    }
+
+    fn ends(mut self) -> Arc<PodRecord> {
+        let mut lives = Vec::new();
+        self.tracker.finish(&mut |output| lives.push(output));
+        match lives.pop().unwrap() {
+            Output::Life(record) => record,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn clock(second: u32) -> Option<String> {
+    Some(crate::support::clock(at(second)))
+}
+
+fn phases(record: &PodRecord) -> Vec<(Phase, u64)> {
+    let pieces = record.critical_path();
+    pieces
+        .iter()
+        .map(|piece| (piece.phase, piece.took().as_secs()))
+        .collect()
+}
+
+#[test]
+fn gates_hold_a_pod_back_before_it_is_scheduled_and_after_its_containers_are_ready() {
+    let mut made = Made::new(json!({
+        "containers": [{"name": "app", "image": "web:2"}],
+        "schedulingGates": [{"name": "example.com/quota"}],
+        "readinessGates": [{"conditionType": "example.com/lb"}],
+    }));
+    let mut watcher = Watcher::new();
+    watcher.sees(
+        0,
+        &made.status(json!({}), &["PodScheduled=False@0/SchedulingGated"]),
+    );
+    let waits = watcher.tracker.records().next().unwrap();
+    let hindrance = waits.hindrance.as_ref().unwrap();
+    assert_eq!(hindrance.kind, HindranceKind::Gated);
+    assert_eq!(hindrance.reason.as_deref(), Some("example.com/quota"));
+    assert!(waits.unschedulable.is_none());
+
+    made.spec("schedulingGates", json!([]));
+    watcher.sees(
+        4,
+        &made.status(json!({}), &["PodScheduled=False@0/Unschedulable"]),
+    );
+    made.spec("nodeName", json!("n1"));
+    watcher.sees(6, &made.status(json!({}), &["PodScheduled=True@6"]));
+    let started = json!({
+        "phase": "Running", "startTime": "2026-11-15T20:12:06Z",
+        "containerStatuses": [status("app", running(8), true, true)],
+    });
+    let conditions = [
+        "PodScheduled=True@6",
+        "PodReadyToStartContainers=True@7",
+        "Initialized=True@6",
+    ];
+    let with = |more: &[&'static str]| [&conditions[..], more].concat();
+    watcher.sees(
+        8,
+        &made.status(
+            started,
+            &with(&[
+                "ContainersReady=True@8",
+                "Ready=False@6/ReadinessGatesNotReady",
+            ]),
+        ),
+    );
+    let waits = watcher.tracker.records().next().unwrap();
+    assert_eq!(
+        waits.hindrance.as_ref().unwrap().kind,
+        HindranceKind::ReadinessGate
+    );
+    watcher.sees(
+        20,
+        &made.status(
+            json!({}),
+            &with(&[
+                "ContainersReady=True@8",
+                "Ready=True@20",
+                "example.com/lb=True@19",
+            ]),
+        ),
+    );
+
+    let record = watcher.ends();
+    let reached = &record.milestones;
+    assert_eq!((api(reached.gated), api(reached.ungated)), (clock(0), None));
+    assert_eq!(observed(reached.ungated), clock(4));
+    assert_eq!(api(record.gates[0]), clock(19));
+    assert_eq!(
+        record.unschedulable.as_ref().unwrap().message.as_deref(),
+        Some("because of Unschedulable")
+    );
+    assert!(record.is_complete() && !record.reconstructed);
+    assert_eq!(
+        phases(&record),
+        [
+            (Phase::Gated, 4),
+            (Phase::Scheduling, 1),
+            (Phase::Sandbox, 1),
+            (Phase::ContainerStart, 1),
+            (Phase::ReadinessGates, 12)
+        ]
+    );
+    assert_eq!(record.cause(), "its readiness gates took 12 s of 20 s");
+}
+
+#[test]
+fn a_pull_is_told_from_what_the_kubelet_says() {
+    let mut made =
+        Made::new(json!({"nodeName": "n1", "containers": [{"name": "app", "image": "web:2"}]}));
+    let path = "spec.containers{app}";
+    let mut watcher = Watcher::new();
+    // Events may come before the pod itself.
+    watcher.hears(&made.event("b", "Pulled", path,
+        "Successfully pulled image \"web:2\" in 40.5s (41.25s including waiting). Image size: 1234567890 bytes.", (46, 46), 1));
+    watcher.hears(&made.event("a", "Pulling", path, "Pulling image \"web:2\"", (5, 5), 1));
+    watcher.hears(&made.event(
+        "c",
+        "Pulled",
+        path,
+        "Container image \"web:2\" already present on machine",
+        (90, 90),
+        1,
+    ));
+    watcher.sees(0, &made.status(json!({}), &[]));
+    let statuses = json!({"phase": "Running", "startTime": "2026-11-15T20:12:01Z",
+        "containerStatuses": [status("app", running(47), true, true)]});
+    watcher.sees(
+        52,
+        &made.status(
+            statuses,
+            &[
+                "PodScheduled=True@1",
+                "Initialized=True@1",
+                "PodReadyToStartContainers=True@3",
+                "ContainersReady=True@47",
+                "Ready=True@52",
+            ],
+        ),
+    );
+    let record = watcher.ends();
+    let pull = &record.facts.of("app").unwrap().pull;
+    assert_eq!(pull.took(), Some(Duration::from_millis(41_250)));
+    assert_eq!(pull.done.as_ref().unwrap().bytes, Some(1_234_567_890));
+    assert_eq!(
+        phases(&record),
+        [
+            (Phase::Scheduling, 1),
+            (Phase::Sandbox, 2),
+            (Phase::ContainerStart, 2),
+            (Phase::ImagePull, 41),
+            (Phase::ContainerStart, 1),
+            (Phase::Readiness, 5)
+        ]
+    );
+    assert_eq!(
+        record.cause(),
+        "image web:2 was pulled for 41 s of 52 s, 1.2 GB to node n1"
+    );
+}
+
+#[test]
+fn an_init_container_that_nobody_saw_running_has_its_times() {
+    let mut made = Made::new(json!({
+        "nodeName": "n1",
+        "initContainers": [{"name": "one", "image": "i"}, {"name": "two", "image": "i"}],
+        "containers": [{"name": "app", "image": "i"}],
+    }));
+    let mut watcher = Watcher::new();
+    watcher.sees(0, &made.status(json!({}), &[]));
+    let statuses = json!({"startTime": "2026-11-15T20:12:00Z",
+        "initContainerStatuses": [status("one", ended(1, 1, 0), true, false), status("two", running(2), false, true)],
+        "containerStatuses": [status("app", waiting("PodInitializing"), false, false)]});
+    watcher.sees(
+        3,
+        &made.status(statuses, &["PodScheduled=True@0", "Initialized=False@0"]),
+    );
+    let record = watcher.ends();
+    let one = container(&record, "one");
+    assert_eq!(
+        [one.running, one.started, one.ready].map(api),
+        [clock(1), clock(1), clock(1)]
+    );
+    let hindrance = record.hindrance.as_ref().unwrap();
+    assert_eq!(
+        (hindrance.kind, hindrance.container.as_deref()),
+        (HindranceKind::Init, Some("two"))
+    );
+}
+
+#[test]
+fn a_first_run_is_known_as_long_as_the_status_speaks_of_it() {
+    let restarted = |count: u32, state: serde_json::Value, last: serde_json::Value| {
+        let mut made =
+            Made::new(json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]}));
+        let mut one = status("app", state, false, false);
+        one["restartCount"] = count.into();
+        one["lastState"] = last;
+        let statuses = json!({"startTime": "2026-11-15T20:12:00Z", "containerStatuses": [one]});
+        let mut watcher = Watcher::new();
+        watcher.sees(60, &made.status(statuses, &[]));
+        watcher.ends()
+    };
+    let none = json!({});
+    for (record, expected) in [
+        (restarted(0, running(3), none.clone()), clock(3)),
+        (restarted(0, ended(3, 4, 1), none), clock(3)),
+        (
+            restarted(0, waiting("CrashLoopBackOff"), ended(3, 4, 1)),
+            clock(3),
+        ),
+        (restarted(1, running(9), ended(3, 4, 1)), clock(3)),
+        (
+            restarted(1, waiting("CrashLoopBackOff"), ended(9, 10, 1)),
+            None,
+        ),
+        (restarted(2, running(30), ended(9, 10, 1)), None),
+    ] {
+        let app = container(&record, "app");
+        assert!(app.running.is_some() && record.reconstructed);
+        assert_eq!(api(app.running), expected);
+    }
+}
+
+#[test]
+fn what_is_in_the_way_is_named_in_the_order_of_a_start() {
+    let kind = |fields: serde_json::Value, conditions: &[&str]| {
+        let mut made = Made::new(json!({"nodeName": "n1", "containers": [
+            {"name": "app", "image": "i", "startupProbe": {}, "readinessProbe": {}}]}));
+        let mut watcher = Watcher::new();
+        watcher.sees(1, &made.status(fields, conditions));
+        watcher.ends().hindrance.clone().unwrap().kind
+    };
+    let with = |state: serde_json::Value, started: bool| json!({"startTime": "2026-11-15T20:12:00Z", "containerStatuses": [status("app", state, false, started)]});
+    assert_eq!(
+        kind(json!({}), &["PodScheduled=True@0"]),
+        HindranceKind::NotAccepted
+    );
+    assert_eq!(
+        kind(
+            with(waiting("ContainerCreating"), false),
+            &["PodReadyToStartContainers=False@0"]
+        ),
+        HindranceKind::Sandbox
+    );
+    for (state, started, expected) in [
+        (
+            waiting("ContainerCreating"),
+            false,
+            HindranceKind::ContainerCreation,
+        ),
+        (
+            waiting("CreateContainerConfigError"),
+            false,
+            HindranceKind::ContainerCreation,
+        ),
+        (
+            waiting("ErrImageNeverPull"),
+            false,
+            HindranceKind::ImagePull,
+        ),
+        (waiting("CrashLoopBackOff"), false, HindranceKind::CrashLoop),
+        (ended(1, 2, 1), false, HindranceKind::CrashLoop),
+        (running(1), false, HindranceKind::StartupProbe),
+        (running(1), true, HindranceKind::ReadinessProbe),
+    ] {
+        assert_eq!(
+            kind(with(state, started), &["PodReadyToStartContainers=True@0"]),
+            expected
+        );
+    }
+}
+
+#[test]
+fn a_pod_that_is_refused_by_its_node_says_so() {
+    let mut made =
+        Made::new(json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]}));
+    let mut watcher = Watcher::new();
+    watcher.sees(0, &made.status(json!({}), &["PodScheduled=True@0"]));
+    let refused = json!({"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough resource: cpu"});
+    watcher.sees(1, &made.status(refused, &["PodScheduled=True@0"]));
+    let record = watcher.ends();
+    let hindrance = record.hindrance.as_ref().unwrap();
+    assert_eq!(
+        (hindrance.kind, hindrance.reason.as_deref()),
+        (HindranceKind::Ended, Some("OutOfcpu"))
+    );
+    assert!(record.cause().contains("it ended first (OutOfcpu)"));
+}
+
+#[test]
+fn resizes_and_disruptions_are_noted() {
+    let mut made =
+        Made::new(json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]}));
+    let mut watcher = Watcher::new();
+    let ready = ["Ready=True@3", "ContainersReady=True@3"];
+    let with = |more: &[&'static str]| [&ready[..], more].concat();
+    watcher.sees(3, &made.status(json!({}), &with(&[])));
+    watcher.sees(
+        10,
+        &made.status(json!({}), &with(&["PodResizePending=True@10/Deferred"])),
+    );
+    watcher.sees(
+        20,
+        &made.status(json!({}), &with(&["PodResizeInProgress=True@20"])),
+    );
+    watcher.sees(21, &made.status(json!({}), &with(&[])));
+    watcher.sees(
+        30,
+        &made.status(json!({}), &with(&["PodResizeInProgress=True@30"])),
+    );
+    watcher.sees(
+        31,
+        &made.status(
+            json!({}),
+            &with(&["DisruptionTarget=True@31/EvictionByEvictionAPI"]),
+        ),
+    );
+    made.deleting(70, 30);
+    watcher.sees(40, &made.status(json!({}), &ready));
+    let record = watcher.ends();
+    let resize = record.resize.as_ref().unwrap();
+    assert_eq!((resize.count, api(Some(resize.began))), (2, clock(30)));
+    assert_eq!(observed(resize.over), clock(31));
+    let disruption = record.disruption.as_ref().unwrap();
+    assert_eq!(disruption.reason.as_deref(), Some("EvictionByEvictionAPI"));
+    assert_eq!(api(record.milestones.deletion), clock(40));
+}
+
+#[test]
+fn clocks_that_disagree_are_told_and_make_nothing_negative() {
+    let mut made =
+        Made::new(json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]}));
+    let mut watcher = Watcher::new();
+    watcher.sees(10, &made.status(json!({}), &[]));
+    let statuses = json!({"phase": "Running", "startTime": "2026-11-15T20:11:50Z",
+        "containerStatuses": [status("app", json!({"running": {"startedAt": "2026-11-15T20:11:52Z"}}), true, true)]});
+    // The node's clock is behind that of the API server.
+    watcher.sees(20, &made.status(statuses, &["PodScheduled=True@9"]));
+    let conditions = [
+        "PodScheduled=True@9",
+        "ContainersReady=True@5",
+        "Ready=True@5",
+    ];
+    watcher.sees(21, &made.status(json!({}), &conditions));
+    let record = watcher.ends();
+    assert!(record.is_skewed());
+    let reached = &record.milestones;
+    // By the observer's clock it can be told.
+    assert_eq!(
+        reached.ready.unwrap().since(reached.scheduled.unwrap()),
+        Some(Duration::from_secs(1))
+    );
+    let total: Duration = record
+        .critical_path()
+        .iter()
+        .map(kubevitals_transitions::Segment::took)
+        .sum();
+    assert_eq!(Some(total), record.total());
+}
+
+#[test]
+fn a_pod_that_is_missing_after_a_gap_has_vanished() {
+    let mut made =
+        Made::new(json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]}));
+    let mut tracker = patient();
+    let pod = made.status(json!({}), &["PodScheduled=True@0"]);
+    let mut told = Vec::new();
+    let mut out = |output| told.push(output);
+    tracker.pod(&pod, Arrival::Live, Some(at(0)), &mut out);
+    tracker.deleted(&pod, Arrival::Relisted, Some(at(50)), &mut out);
+    tracker.finish(&mut out);
+    let Some(Output::Life(record)) = told.last() else {
+        panic!("{told:?}");
+    };
+    assert_eq!(record.end, End::Vanished);
+    assert_eq!(
+        (
+            api(record.milestones.gone),
+            observed(record.milestones.gone)
+        ),
+        (None, clock(50))
+    );
+}
