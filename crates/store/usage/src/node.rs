@@ -409,7 +409,8 @@ impl NodeState {
             .chain([&self.usage]);
         let oldest = series.filter_map(Series::oldest).min();
         let now = rules.moment();
-        self.settled = now..rules.fresh_until(oldest.unwrap_or(now));
+        // After a clock was set back, what comes next is older than all that is there.
+        self.settled = now..rules.fresh_until(oldest.map_or(now, |oldest| oldest.min(now)));
     }
 
     /// Tells what changes of pods and of the node itself have left to tell.
