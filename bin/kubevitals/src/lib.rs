@@ -27,17 +27,19 @@ pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> 
         Task::Server(flags) => {
             let config = ProcessConfig::new(&flags.process, &args.logs)?;
             let server = server::Server::configure(&flags)?;
-            process::run_role(&config, |context| server.run(context, out))
+            process::run_role(&config, server::MOST_THREADS, |context| {
+                server.run(context, out)
+            })
         }
         Task::Demo(flags) => {
             let config = ProcessConfig::new(&flags.process, &args.logs)?;
             let demo = demo::Demo::configure(&flags)?;
-            process::run_role(&config, |context| demo.run(context, out))
+            process::run_role(&config, usize::MAX, |context| demo.run(context, out))
         }
         Task::Sim(flags) => {
             let config = ProcessConfig::new(&flags.process, &args.logs)?;
             let sim = sim::Sim::configure(&flags)?;
-            process::run_role(&config, |context| sim.run(context, out))
+            process::run_role(&config, usize::MAX, |context| sim.run(context, out))
         }
         Task::Replay(flags) => replay::run(&flags, out),
         Task::Completion { shell } => {

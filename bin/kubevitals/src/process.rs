@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::time::Duration;
 
 use clap::Args;
@@ -153,15 +154,21 @@ impl Context {
 }
 
 /// Runs a role until it ends or a signal ends it, with logs, a runtime and signals of the process.
+///
+/// There are no more threads than processors, nor than `most_threads`: those that have nothing to do cost memory, and wake
+/// each other for nothing.
 pub(crate) fn run_role<F>(
     config: &ProcessConfig,
+    most_threads: usize,
     role: impl FnOnce(Context) -> F,
 ) -> Result<(), RunError>
 where
     F: Future<Output = Result<(), RunError>>,
 {
     let logs = logs::init(&config.logs).map_err(RunError::runtime)?;
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(processors.min(most_threads))
         .enable_all()
         .build()
         .map_err(RunError::runtime)?;

@@ -39,6 +39,10 @@ use crate::process::Context;
 /// Only what may yet run: a pod that has ended has no usage any more, and some clusters keep thousands of them.
 const LIVING_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
+/// Machines of clusters have dozens of processors, and a thread for each would cost memory and wake the others for
+/// nothing: all scraping of the largest cluster is a part of one. A few long lists at once leave one for who asks for little.
+pub(crate) const MOST_THREADS: usize = 4;
+
 /// How often what has become too old is looked for.
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);
 

@@ -12,6 +12,7 @@
 //!   is what code that sends a bearer token should ask for.
 //! * [`PeerNames`]: dial an address, accept a certificate for any of a node's names.
 //! * [`PinnedKey`]: where no authority vouches for a peer, hold it to the key that it showed first.
+//! * [`ClientRecords`]: a client's side of TLS over lent buffers, for who holds thousands of idle connections.
 //! * [`ServerTls`]: how to answer.
 //! * [`RequestClientCertificate`] and [`ClientAuthority`]: client certificates that are requested,
 //!   never required, and judged after the handshake.
@@ -46,6 +47,7 @@ mod pem;
 mod pin;
 mod policy;
 mod provider;
+mod records;
 mod refresh;
 mod reload;
 mod roots;
@@ -63,6 +65,7 @@ pub use pem::{MAX_PEM_BYTES, PemSource, parse_certificates, parse_private_key};
 pub use pin::PinnedKey;
 pub use policy::{CipherSuites, MinTlsVersion, TlsPolicy};
 pub use provider::{Alpn, install_crypto_provider};
+pub use records::{ClientRecords, Inbox, Progress};
 pub use refresh::{Periodic, Refresh, RefreshStatus, Refreshed, Ticks, refresh_loop};
 pub use roots::TrustRoots;
 pub use self_signed::{SelfSigned, SelfSignedFiles, SelfSignedOptions};

@@ -4,12 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::CryptoProvider;
 use rustls::version::{TLS12, TLS13};
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
 
 use crate::TlsError;
-use crate::provider::shared_provider;
+use crate::provider::{own_provider, shared_provider};
 
 /// The lowest TLS version that is spoken; 1.3 is always preferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -153,7 +153,7 @@ impl TlsPolicy {
         let Some(allowed) = &self.cipher_suites else {
             return Arc::clone(shared_provider());
         };
-        let mut provider = aws_lc_rs::default_provider();
+        let mut provider = own_provider();
         provider.cipher_suites.retain(|suite| match suite {
             SupportedCipherSuite::Tls13(_) => true,
             SupportedCipherSuite::Tls12(suite) => suite
@@ -208,6 +208,8 @@ fn excerpt(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rustls::crypto::aws_lc_rs;
+
     use super::*;
 
     #[test]

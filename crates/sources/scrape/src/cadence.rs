@@ -170,11 +170,17 @@ impl Cadence {
                 _ => self.resolution,
             };
         }
-        // Samples become visible at `due`, `due + period`, …: the last one that is not much later than the resolution.
-        let due = (period.saturating_add(margin)).saturating_sub(age);
-        let bound = self.resolution.saturating_add(self.resolution / 4);
-        let further = bound.saturating_sub(due) / period.max(1);
-        let planned = due.saturating_add(further.saturating_mul(period));
+        let planned = if period < LEAST_PERIOD / 10 * 9 {
+            // Closer than a kubelet takes them: samples of containers that each have their own time. No moment is better
+            // than another.
+            self.slot(asked)
+        } else {
+            // They become visible at `due`, `due + period`, …: the last one that is not much later than the resolution.
+            let due = (period.saturating_add(margin)).saturating_sub(age);
+            let bound = self.resolution.saturating_add(self.resolution / 4);
+            let further = bound.saturating_sub(due) / period.max(1);
+            due.saturating_add(further.saturating_mul(period))
+        };
         if self.settling < MOST_SETTLING {
             return planned.min(self.settling_wait());
         }

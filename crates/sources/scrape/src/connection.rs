@@ -3,29 +3,33 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
-use kubevitals_tls::{ClientTls, HandshakeFailure, Verified};
+use kubevitals_tls::{ClientRecords, ClientTls, HandshakeFailure, Inbox, Progress, Verified};
 use rustls_pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
 use crate::credentials::Bearer;
 use crate::failure::{Failure, excerpt};
 use crate::http1::{Http1Error, Reader};
 
 const USER_AGENT: &str = concat!("kubevitals/", env!("CARGO_PKG_VERSION"));
-/// As much as a TLS record holds.
-const PIECE: usize = 16 << 10;
+/// The body of a usual node fits, so that one read takes it in.
+const USUAL_ANSWER: usize = 64 << 10;
+/// What a server says in a handshake nearly always fits.
+const USUAL_HANDSHAKE: usize = 4 << 10;
 /// As much of an answer that is no success as is of interest.
 const MOST_COMPLAINT: usize = 4 << 10;
 
-/// An open connection. Between requests it holds no buffer of ours.
+/// An open connection. Between requests it holds no buffer: neither here nor in TLS.
 pub(crate) struct Connection {
-    stream: Stream,
+    tcp: TcpStream,
+    /// `None` of plain HTTP.
+    tls: Option<Box<ClientRecords>>,
+    /// What TLS has to say of its own, to be sent with the next request: an answer to new keys.
+    outbox: Vec<u8>,
     /// Whether the peer was verified.
     verified: Option<Verified>,
     /// Whom it leads to, as text.
@@ -36,11 +40,13 @@ pub(crate) struct Connection {
     pub(crate) is_used: bool,
 }
 
-/// What requests are written from and answers read into. Scrapes that are under way have one each.
+/// What answers are read into. Scrapes that are under way have one each.
 pub(crate) struct Buffers {
-    piece: Box<[u8]>,
+    inbox: Inbox,
     pub(crate) body: Vec<u8>,
     reader: Reader,
+    /// Why the answer cannot be read on.
+    trouble: Option<Http1Error>,
 }
 
 /// An answer whose body is in the buffers.
@@ -69,18 +75,38 @@ pub(crate) enum RequestError {
     Failure(Failure),
 }
 
-enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+/// What came of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    /// Something of an answer.
+    Answer,
+    /// TLS has things to say of its own, or a record is not complete.
+    Nothing,
+    /// Nothing more will come, and the peer said so where that can be said.
+    End,
 }
 
 impl Buffers {
     pub(crate) fn new() -> Self {
         Self {
-            piece: vec![0; PIECE].into(),
+            inbox: Inbox::new(USUAL_ANSWER),
             body: Vec::new(),
             reader: Reader::new(),
+            trouble: None,
         }
+    }
+
+    /// Makes ready for an answer with a body of so many bytes at most.
+    pub(crate) fn start(&mut self, limit: usize) {
+        self.inbox.clear();
+        self.body.clear();
+        self.reader.start(limit);
+        self.trouble = None;
+    }
+
+    /// Whether all that was received is taken in, so that others may use them as long as no answer has begun.
+    pub(crate) fn are_free(&self) -> bool {
+        self.inbox.is_empty()
     }
 
     /// Gives back what only an unusual answer needed.
@@ -100,41 +126,24 @@ impl Connection {
         tls: Option<&ClientTls>,
         handshakes: &Semaphore,
     ) -> Result<Self, Failure> {
-        let (tcp, address) = dial(host, port).await?;
+        let (mut tcp, address) = dial(host, port).await?;
         // A request is one small write: it should leave at once.
         tcp.set_nodelay(true).ok();
-        let Some(tls) = tls else {
-            return Ok(Self {
-                stream: Stream::Plain(tcp),
-                verified: None,
-                address,
-                place,
-                is_used: false,
-            });
-        };
-        let name = match host.parse::<IpAddr>() {
-            Ok(ip) => ServerName::IpAddress(ip.into()),
-            Err(_) => ServerName::try_from(host.to_owned()).map_err(|error| Failure::Dns {
-                host: excerpt(host.as_bytes()),
-                detail: error.to_string(),
-            })?,
-        };
-        // A handshake takes 45 KiB for a moment, of which an allocator gives little back.
-        let _turn = handshakes.acquire().await;
-        let connector = TlsConnector::from(tls.config());
-        let stream = connector.connect(name, tcp).await.map_err(|error| {
-            let address = address.clone();
-            match HandshakeFailure::from_io(&error) {
-                Some(failure) => Failure::Tls { address, failure },
-                None => Failure::Connect {
-                    address,
-                    detail: excerpt(error.to_string().as_bytes()),
-                },
+        let records = match tls {
+            None => None,
+            Some(tls) => {
+                let name = server_name(host)?;
+                // A handshake takes some tens of KiB for a moment, of which an allocator gives little back.
+                let _turn = handshakes.acquire().await;
+                let shaken = shake_hands(&mut tcp, tls, name).await;
+                Some(shaken.map_err(|error| lost(&address, &error))?)
             }
-        })?;
+        };
         Ok(Self {
-            stream: Stream::Tls(Box::new(stream)),
-            verified: tls.verified(),
+            tcp,
+            tls: records.map(Box::new),
+            outbox: Vec::new(),
+            verified: tls.and_then(ClientTls::verified),
             address,
             place,
             is_used: false,
@@ -156,95 +165,127 @@ impl Connection {
         sent.map_err(|error| self.broken(&error))
     }
 
-    /// Waits until something has arrived. So long no buffer is needed, neither of ours nor of TLS, and a peer that never
-    /// answers costs nobody else one.
+    /// Waits until something has arrived. So long no buffer is needed, and a peer that never answers costs nobody else one.
     pub(crate) async fn arrival(&self) -> Result<(), RequestError> {
-        let arrived = match &self.stream {
-            Stream::Plain(tcp) => tcp.readable().await,
-            Stream::Tls(tls) => tls.get_ref().0.readable().await,
-        };
+        let arrived = self.tcp.readable().await;
         arrived.map_err(|error| self.broken(&error))
     }
 
-    /// Takes in what has arrived. `None` if it was nothing of an answer: TLS has things to say of its own.
-    pub(crate) fn take_in(&mut self, buffers: &mut Buffers) -> Result<Option<usize>, RequestError> {
-        match self.read_now(&mut buffers.piece) {
-            Poll::Pending => Ok(None),
-            Poll::Ready(Ok(0)) => {
+    /// Takes in what has arrived, and tells whether the answer has begun: TLS has things to say of its own.
+    pub(crate) fn begins(&mut self, buffers: &mut Buffers) -> Result<bool, RequestError> {
+        match self.hear_now(buffers) {
+            Poll::Pending | Poll::Ready(Ok(Heard::Nothing)) => Ok(false),
+            Poll::Ready(Ok(Heard::Answer)) => {
+                self.is_used = true;
+                Ok(true)
+            }
+            Poll::Ready(Ok(Heard::End)) => {
                 let error =
                     io::Error::new(io::ErrorKind::UnexpectedEof, "closed without an answer");
                 Err(self.broken(&error))
-            }
-            Poll::Ready(Ok(count)) => {
-                self.is_used = true;
-                Ok(Some(count))
             }
             Poll::Ready(Err(error)) => Err(self.broken(&error)),
         }
     }
 
-    /// Reads the answer of which so many bytes are taken in, with a body of so many bytes at most.
+    /// Reads on the answer that has begun.
     pub(crate) async fn answer(
         &mut self,
-        mut count: usize,
         path: &str,
         limit: usize,
         buffers: &mut Buffers,
     ) -> Result<Reply, Failure> {
-        let Buffers {
-            piece,
-            body,
-            reader,
-        } = buffers;
-        body.clear();
-        reader.start(limit);
         let body = loop {
-            let read = piece.get(..count).unwrap_or_default();
-            match reader.feed(read, body) {
-                Ok(()) if reader.is_done() => break Body::Whole,
-                // Not a success: its first words are enough.
-                Ok(()) if is_complaint(reader) && body.len() > MOST_COMPLAINT => break Body::Cut,
-                Ok(()) => {}
-                Err(Http1Error::BodyTooLong) => {
+            match buffers.trouble {
+                None => {}
+                Some(Http1Error::BodyTooLong) => {
                     return Err(Failure::TooLarge {
                         address: self.address.clone(),
                         path: path.to_owned(),
                         limit,
                     });
                 }
-                Err(error) => return Err(self.unreadable(&error.to_string())),
+                Some(error) => return Err(self.unreadable(&error.to_string())),
             }
-            // Peers that close without saying so are common; whether the body is whole is known otherwise.
-            count = self.stream.read(piece).await.unwrap_or_default();
-            if count == 0 {
-                match (reader.has_head(), reader.end()) {
-                    (false, _) => return Err(self.unreadable("it breaks off within the head")),
-                    (true, true) => break Body::Whole,
-                    (true, false) => break Body::Cut,
-                }
+            if buffers.reader.is_done() {
+                break Body::Whole;
+            }
+            // Not a success: its first words are enough.
+            if is_complaint(&buffers.reader) && buffers.body.len() > MOST_COMPLAINT {
+                break Body::Cut;
+            }
+            let is_end_said = match self.hear(buffers).await {
+                Ok(Heard::Answer | Heard::Nothing) => continue,
+                Ok(Heard::End) => true,
+                // Peers that close without saying so are common; whether the body is whole is known otherwise.
+                Err(_) => false,
+            };
+            match (buffers.reader.has_head(), buffers.reader.end()) {
+                (false, _) => return Err(self.unreadable("it breaks off within the head")),
+                // Only that the peer said so tells a body without a length from one that was cut off.
+                (true, true) if is_end_said => break Body::Whole,
+                (true, _) => break Body::Cut,
             }
         };
         Ok(Reply {
-            status: reader.status(),
+            status: buffers.reader.status(),
             body,
-            may_be_reused: reader.may_be_reused(),
+            // The rest of a record would be lost with the buffers.
+            may_be_reused: buffers.reader.may_be_reused() && buffers.are_free(),
         })
     }
 
-    /// Whether the peer is silent, as it should be between requests.
-    ///
-    /// To look is also what makes rustls give back the buffer of the last record, of 16 KiB, and keep one of 4 KiB: it
-    /// shrinks when it is next read into.
-    pub(crate) fn is_idle(&mut self) -> bool {
-        self.read_now(&mut [0]).is_pending()
+    async fn hear(&mut self, buffers: &mut Buffers) -> io::Result<Heard> {
+        let count = self.tcp.read(buffers.inbox.room()?).await?;
+        self.take_in(count, buffers)
     }
 
-    fn read_now(&mut self, piece: &mut [u8]) -> Poll<io::Result<usize>> {
-        let mut buffer = ReadBuf::new(piece);
+    fn hear_now(&mut self, buffers: &mut Buffers) -> Poll<io::Result<Heard>> {
+        let mut room = ReadBuf::new(buffers.inbox.room()?);
         // Nobody is to be woken: who waits does so by `arrival`.
         let mut context = Context::from_waker(Waker::noop());
-        let read = Pin::new(&mut self.stream).poll_read(&mut context, &mut buffer);
-        read.map_ok(|()| buffer.filled().len())
+        ready!(Pin::new(&mut self.tcp).poll_read(&mut context, &mut room))?;
+        let count = room.filled().len();
+        Poll::Ready(self.take_in(count, buffers))
+    }
+
+    /// Takes in the bytes that were read into the inbox.
+    fn take_in(&mut self, count: usize, buffers: &mut Buffers) -> io::Result<Heard> {
+        let Buffers {
+            inbox,
+            body,
+            reader,
+            trouble,
+        } = buffers;
+        inbox.filled(count);
+        let mut heard = Heard::Nothing;
+        let mut said = |bytes: &[u8]| {
+            heard = Heard::Answer;
+            if trouble.is_none() {
+                *trouble = reader.feed(bytes, body).err();
+            }
+        };
+        let has_ended = if let Some(tls) = &mut self.tls {
+            let progress = tls
+                .take_in(inbox, &mut self.outbox, said)
+                .map_err(invalid)?;
+            let has_ended = progress == Progress::Ended;
+            if count == 0 && !has_ended {
+                let why = "closed without the end of TLS";
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+            }
+            has_ended
+        } else {
+            if count > 0 {
+                said(inbox.received());
+                inbox.clear();
+            }
+            count == 0
+        };
+        Ok(match heard {
+            Heard::Nothing if has_ended => Heard::End,
+            heard => heard,
+        })
     }
 
     fn unreadable(&self, detail: &str) -> Failure {
@@ -276,24 +317,75 @@ impl Connection {
             }
         }
         request.push_str("\r\n");
-        self.stream.write_all(request.as_bytes()).await?;
-        self.stream.flush().await
+        let Some(tls) = &mut self.tls else {
+            return self.tcp.write_all(request.as_bytes()).await;
+        };
+        let mut sealed = std::mem::take(&mut self.outbox);
+        tls.say(request.as_bytes(), &mut sealed).map_err(invalid)?;
+        self.tcp.write_all(&sealed).await
     }
 
     fn broken(&self, error: &io::Error) -> RequestError {
         if self.is_used {
             return RequestError::Stale;
         }
-        let address = self.address.clone();
         // In TLS 1.3 a client learns only now that its certificate was refused.
-        RequestError::Failure(match HandshakeFailure::from_io(error) {
-            Some(failure) => Failure::Tls { address, failure },
-            None => Failure::Connect {
-                address,
-                detail: excerpt(error.to_string().as_bytes()),
-            },
-        })
+        RequestError::Failure(lost(&self.address, error))
     }
+}
+
+/// Shakes hands over a connection that was just opened.
+async fn shake_hands(
+    tcp: &mut TcpStream,
+    tls: &ClientTls,
+    name: ServerName<'static>,
+) -> io::Result<ClientRecords> {
+    let mut records = ClientRecords::new(tls, name).map_err(invalid)?;
+    let (mut inbox, mut outbox) = (Inbox::new(USUAL_HANDSHAKE), Vec::new());
+    loop {
+        // Whatever a peer says before it is asked is no answer.
+        let progress = records.take_in(&mut inbox, &mut outbox, |_| {});
+        let sent = tcp.write_all(&outbox).await;
+        outbox.clear();
+        match progress.map_err(invalid)? {
+            Progress::Open if inbox.is_empty() => return sent.map(|()| records),
+            Progress::Open | Progress::Handshaking => sent?,
+            Progress::Ended => return Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+        let count = tcp.read(inbox.room()?).await?;
+        if count == 0 {
+            let why = "closed within the TLS handshake";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+        }
+        inbox.filled(count);
+    }
+}
+
+fn server_name(host: &str) -> Result<ServerName<'static>, Failure> {
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return Ok(ServerName::IpAddress(ip.into()));
+    }
+    ServerName::try_from(host.to_owned()).map_err(|error| Failure::Dns {
+        host: excerpt(host.as_bytes()),
+        detail: error.to_string(),
+    })
+}
+
+/// Why a connection cannot be made, or was lost before it carried anything.
+fn lost(address: &str, error: &io::Error) -> Failure {
+    let address = address.to_owned();
+    match HandshakeFailure::from_io(error) {
+        Some(failure) => Failure::Tls { address, failure },
+        None => Failure::Connect {
+            address,
+            detail: excerpt(error.to_string().as_bytes()),
+        },
+    }
+}
+
+/// As streams report what TLS refuses.
+fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
 fn is_complaint(reader: &Reader) -> bool {
@@ -334,44 +426,4 @@ async fn dial(host: &str, port: u16) -> Result<(TcpStream, String), Failure> {
         },
         None => failed("it has no address".to_owned()),
     })
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
-        }
-    }
 }

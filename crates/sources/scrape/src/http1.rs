@@ -184,8 +184,17 @@ impl Reader {
         let known = self.pending.len();
         let room = MOST_HEAD.saturating_sub(known);
         let part = input.get(..room).unwrap_or(input);
-        self.pending.extend_from_slice(part);
-        let Some(head) = parse_head(&self.pending)? else {
+        // Nearly always it comes in one piece.
+        let parsed = if known == 0 {
+            parse_head(part)?
+        } else {
+            self.pending.extend_from_slice(part);
+            parse_head(&self.pending)?
+        };
+        let Some(head) = parsed else {
+            if known == 0 {
+                self.pending.extend_from_slice(part);
+            }
             return if self.pending.len() >= MOST_HEAD {
                 Err(Http1Error::HeadTooLong)
             } else {

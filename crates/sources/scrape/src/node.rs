@@ -172,7 +172,7 @@ impl NodeLoop {
         let is_new = self.cadence.scraped(steady, scraped.report.times);
         let next = self.cadence.next(steady);
         let wait = next.since(steady).unwrap_or(shared.config.resolution);
-        self.due = begun + wait;
+        self.due = shared.on_beat(begun + wait);
         self.metrics.received(scraped.bytes);
         self.metrics.decoded(&scraped.report, asked, is_new);
         let answer = Answer {
@@ -193,7 +193,7 @@ impl NodeLoop {
     fn failed(&mut self, shared: &Shared, failure: &Failure) {
         let wait = self.backoff.failed();
         let now = Instant::now();
-        self.due = now + wait;
+        self.due = shared.on_beat(now + wait);
         self.metrics.failed(failure);
         self.metrics.set_state(State::Failing);
         let reason = failure.reason();
@@ -244,7 +244,7 @@ impl NodeLoop {
             return;
         }
         let earliest = since.map_or(now, |since| since + gap);
-        let due = (now + NUDGE_AFTER).max(earliest);
+        let due = self.shared.on_beat((now + NUDGE_AFTER).max(earliest));
         if due < self.due {
             self.nudged = Some(due);
             self.due = due;

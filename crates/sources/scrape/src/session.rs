@@ -300,8 +300,8 @@ impl Session {
     ) -> Result<Body, Failure> {
         let mut newer = None;
         loop {
-            let (count, token) = self.begin(path, means, newer, work).await?;
-            let outcome = self.read(path, means, work, count).await;
+            let token = self.begin(path, means, newer, work).await?;
+            let outcome = self.read(path, means, work).await;
             newer = Self::newer_token(means, &outcome, token);
             if newer.is_none() {
                 return outcome;
@@ -331,7 +331,8 @@ impl Session {
         means: &Means<'_>,
         newer: Option<Bearer>,
         work: &mut Option<Lent>,
-    ) -> Result<(usize, Option<Bearer>), Failure> {
+    ) -> Result<Option<Bearer>, Failure> {
+        let is_held = work.is_some();
         loop {
             if self.connection.is_none() {
                 self.connection = Some(self.connect(means).await?);
@@ -344,10 +345,19 @@ impl Session {
             let given = || newer.clone().or_else(|| means.config.credentials.token());
             let token = may_have_token.then(given).flatten();
             match begin_on(connection, path, token.as_ref(), means, work).await {
-                Ok(count) => return Ok((count, token)),
+                Ok(()) => return Ok(token),
                 // A new connection is never stale, so this ends.
-                Err(RequestError::Stale) => self.connection = None,
-                Err(RequestError::Failure(failure)) => return Err(failure),
+                Err(RequestError::Stale) => {
+                    self.connection = None;
+                    // Others may have use for it while we dial.
+                    if !is_held {
+                        *work = None;
+                    }
+                }
+                Err(RequestError::Failure(failure)) => {
+                    self.connection = None;
+                    return Err(failure);
+                }
             }
         }
     }
@@ -357,28 +367,27 @@ impl Session {
         path: &str,
         means: &Means<'_>,
         work: &mut Option<Lent>,
-        count: usize,
     ) -> Result<Body, Failure> {
         let (Some(mut connection), Some(work)) = (self.connection.take(), work) else {
             return Err(self.partial(path, 0));
         };
         let limit = means.config.max_body_bytes;
         let buffers = &mut work.buffers;
-        let reply = connection.answer(count, path, limit, buffers).await?;
-        let address = connection.address.clone();
+        let reply = connection.answer(path, limit, buffers).await?;
         self.addresses.worked(connection.place);
-        if reply.may_be_reused && connection.is_idle() {
-            self.connection = Some(connection);
-        }
-        match reply.status {
+        let outcome = match reply.status {
             200 => Ok(reply.body),
             status => Err(Failure::Status {
-                address,
+                address: connection.address.clone(),
                 path: path.to_owned(),
                 status,
                 detail: excerpt(&buffers.body),
             }),
+        };
+        if reply.may_be_reused {
+            self.connection = Some(connection);
         }
+        outcome
     }
 
     /// Tries the node's addresses in turn.
@@ -476,20 +485,28 @@ async fn begin_on(
     token: Option<&Bearer>,
     means: &Means<'_>,
     work: &mut Option<Lent>,
-) -> Result<usize, RequestError> {
+) -> Result<(), RequestError> {
+    let limit = means.config.max_body_bytes;
     let is_held = work.is_some();
+    if let Some(held) = work {
+        held.buffers.start(limit);
+    }
     connection.ask(path, token).await?;
     loop {
         connection.arrival().await?;
-        let lent = match work {
-            Some(lent) => lent,
-            None => work.insert(means.workspaces.lend().await),
+        let lent = if let Some(lent) = work {
+            lent
+        } else {
+            let lent = work.insert(means.workspaces.lend().await);
+            lent.buffers.start(limit);
+            lent
         };
-        match connection.take_in(&mut lent.buffers)? {
-            Some(count) => return Ok(count),
-            // Others may have use for it until the answer comes.
-            None if !is_held => *work = None,
-            None => {}
+        if connection.begins(&mut lent.buffers)? {
+            return Ok(());
+        }
+        // Others may have use for it until the answer comes.
+        if !is_held && lent.buffers.are_free() {
+            *work = None;
         }
     }
 }
@@ -517,3 +534,6 @@ fn is_missing(failure: &Failure) -> bool {
 fn is_pending(until: Option<Instant>) -> bool {
     until.is_some_and(|until| until > Instant::now())
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,10 @@ const READERS: usize = 64;
 /// nothing holds one until its time is over, so they are not too few.
 const HANDSHAKES: usize = 64;
 
+/// Scrapes begin on a beat, so that one wake of the process serves all that are due. What is waited for is a sample that
+/// is taken every ten seconds or more: a tenth of a second later it is as good.
+const BEAT: Duration = Duration::from_millis(100);
+
 pub(crate) struct Shared {
     pub(crate) config: ScrapeConfig,
     pub(crate) receiver: Arc<dyn Receive>,
@@ -57,6 +61,14 @@ impl Shared {
         Timestamp::from_unix_millis(self.millis(at))
     }
 
+    /// The first beat at or after a moment.
+    pub(crate) fn on_beat(&self, at: Instant) -> Instant {
+        let since = at.saturating_duration_since(self.begun).as_nanos();
+        let beat = BEAT.as_nanos();
+        let wait = since.next_multiple_of(beat) - since;
+        at + Duration::from_nanos(u64::try_from(wait).unwrap_or(0))
+    }
+
     /// A scrape is due then.
     pub(crate) fn planned(&self, due: Instant) {
         self.planned.fetch_max(self.millis(due), Ordering::Relaxed);
@@ -72,5 +84,35 @@ impl Shared {
     fn millis(&self, at: Instant) -> i64 {
         let after = at.saturating_duration_since(self.begun);
         i64::try_from(after.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kubevitals_model::{NodeBatch, NodeName};
+    use kubevitals_telemetry::Metrics;
+
+    use super::*;
+    use crate::{Answer, Credentials, Failure, Transport};
+
+    struct Nobody;
+
+    impl Receive for Nobody {
+        fn received(&self, _: &NodeName, _: &NodeBatch, _: &Answer) {}
+        fn failed(&self, _: &NodeName, _: &Failure, _: Timestamp) {}
+        fn left(&self, _: &NodeName) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_due_within_a_beat_is_due_at_once_and_never_too_early() {
+        let config = ScrapeConfig::new(Transport::InsecureHttp, Credentials::None);
+        let metrics = ScrapeMetrics::register(&mut Metrics::new(), config.resolution);
+        let shared = Shared::new(config, Arc::new(Nobody), metrics);
+        let begun = Instant::now();
+        let after = |micros| begun + Duration::from_micros(micros);
+        for (due, beat) in [(0, 0), (1, 100_000), (99_999, 100_000), (100_000, 100_000)] {
+            assert_eq!(shared.on_beat(after(due)), after(beat), "{due}");
+        }
+        assert_eq!(shared.on_beat(after(15_012_345)), after(15_100_000));
     }
 }

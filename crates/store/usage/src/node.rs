@@ -3,6 +3,7 @@
 //! All of it lies behind the node's own lock. Nothing here knows of another node.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use kubevitals_model::{
@@ -15,7 +16,7 @@ use self::scratch::Scratch;
 use self::table::{Container, KnownPod, Table, key_of};
 use crate::directory::Directory;
 use crate::metrics::{Dropped, UsageMetrics};
-use crate::rules::Rules;
+use crate::rules::{Moment, Rules};
 use crate::series::{Series, Taken};
 use crate::store::Ingested;
 use crate::view::{NodeView, Publish};
@@ -45,6 +46,8 @@ pub(crate) struct NodeState {
     told: Told,
     /// Whether it is served although it was last asked in vain.
     is_kept: bool,
+    /// When it was last looked for what is too old, and until when there can be nothing.
+    settled: Range<Moment>,
 }
 
 /// Why a node is kept.
@@ -100,6 +103,7 @@ impl NodeState {
             answered: None,
             told: Told::default(),
             is_kept: false,
+            settled: Moment::NEVER..Moment::NEVER,
         }
     }
 
@@ -372,6 +376,10 @@ impl NodeState {
     /// Drops what is too old, and tells of it.
     pub(crate) fn expire(&mut self, around: &Surroundings<'_>) {
         let rules = &around.rules;
+        // Nearly always: a node that answers has nothing that is too old for another half a minute.
+        if self.settled.contains(&rules.moment()) && !self.is_dirty {
+            return;
+        }
         if !self.held.is_empty() {
             let before = self.held.len();
             self.held.retain(|_, series| !series.is_silent(rules));
@@ -386,9 +394,23 @@ impl NodeState {
         if self.pods.all_containers().iter().any(is_forgotten) {
             self.pods.retain_containers(|own| !is_forgotten(own));
         }
+        self.settle(rules);
         if is_gone || self.is_dirty {
             self.tell(around);
         }
+    }
+
+    /// Remembers until when nothing becomes too old. What is heard from now on does so later.
+    fn settle(&mut self, rules: &Rules<'_>) {
+        let containers = self.pods.all_containers().iter();
+        let series = containers
+            .map(|container| &container.series)
+            .chain(self.held.values())
+            .chain([&self.usage]);
+        let oldest = series.filter_map(Series::oldest).min();
+        let now = rules.moment();
+        // After a clock was set back, what comes next is older than all that is there.
+        self.settled = now..rules.fresh_until(oldest.map_or(now, |oldest| oldest.min(now)));
     }
 
     /// Tells what changes of pods and of the node itself have left to tell.

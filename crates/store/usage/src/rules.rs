@@ -68,6 +68,13 @@ impl Rules<'_> {
             .is_some_and(|age| age <= self.config.staleness)
     }
 
+    /// Until when something is fresh, rounded down.
+    pub(crate) fn fresh_until(&self, then: Moment) -> Moment {
+        let ticks = self.config.staleness.as_millis() / u128::from(MILLIS_PER_TICK.unsigned_abs());
+        let ticks = u32::try_from(ticks).unwrap_or(u32::MAX);
+        Moment(then.0.saturating_add(ticks))
+    }
+
     /// When something that is due `resolution` after `then` comes; `None` if it should have come already.
     pub(crate) fn due_in(&self, then: Moment) -> Option<Duration> {
         self.config.resolution.checked_sub(self.since(then)?)

@@ -246,6 +246,15 @@ impl Series {
         self.is_served && self.usage(rules).is_none()
     }
 
+    /// When it was heard of what is oldest in it: nothing of it is too old as long as that is fresh.
+    pub(crate) fn oldest(&self) -> Option<Moment> {
+        let heard = [self.cpu_seen, self.rate_seen, self.memory_seen];
+        heard
+            .into_iter()
+            .filter(|seen| *seen != Moment::NEVER)
+            .min()
+    }
+
     /// Whether nothing was heard for so long that not even a rate can be made with what is known.
     pub(crate) fn is_forgotten(&self, rules: &Rules<'_>) -> bool {
         let heard = self.cpu_seen.max(self.memory_seen);

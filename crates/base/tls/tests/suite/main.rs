@@ -10,6 +10,7 @@
 mod files;
 mod names;
 mod pins;
+mod records;
 mod refresh;
 mod rotation;
 mod self_signed;

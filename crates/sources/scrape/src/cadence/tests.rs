@@ -130,6 +130,36 @@ fn a_kubelet_that_samples_when_asked_is_asked_once_in_a_resolution() {
 }
 
 #[test]
+fn containers_with_times_of_their_own_stretched_the_resolution() {
+    // Sixty containers, each sampled every 10 to 15 s in its own phase.
+    let sample_times = |now: i64| {
+        let mut times = SampleTimes::default();
+        for container in 0..60 {
+            let period = 10_000 + container * 83;
+            let phase = container * 7_919 % period;
+            let at = now - (now - phase).rem_euclid(period);
+            times.add(Timestamp::from_unix_millis(at));
+        }
+        times
+    };
+    for node in ["node-a", "node-b", "node-c"] {
+        let mut cadence = Cadence::new(seconds(15), node);
+        let mut now = Timestamp::from_unix_millis(START);
+        let mut gaps = Vec::new();
+        for _ in 0..60 {
+            cadence.scraped(now, sample_times(now.unix_millis()));
+            let next = cadence.next(now);
+            gaps.push(next.since(now).unwrap().as_millis());
+            now = next;
+        }
+        let late = &gaps[12..];
+        let mean = late.iter().sum::<u128>() / 48;
+        assert!((14_000..=15_500).contains(&mean), "{node}: {gaps:?}");
+        assert!(late.iter().all(|gap| *gap <= 22_500), "{node}: {gaps:?}");
+    }
+}
+
+#[test]
 fn without_times_nodes_spread_over_the_resolution() {
     let mut slots = [0; 5];
     for node in 0..1_000 {

@@ -33,12 +33,16 @@ async fn suffer(fault: Fault) -> (Failure, Vec<Event>) {
 
 #[tokio::test]
 async fn answers_that_are_no_success_are_told_apart() {
-    for (fault, reason) in [
-        (Fault::Unauthorized, "http-401"),
-        (Fault::Forbidden, "http-403"),
-        (Fault::ServerError, "http-5xx"),
+    let (unauthorized, forbidden, error) = tokio::join!(
+        suffer(Fault::Unauthorized),
+        suffer(Fault::Forbidden),
+        suffer(Fault::ServerError)
+    );
+    for ((failure, events), reason) in [
+        (unauthorized, "http-401"),
+        (forbidden, "http-403"),
+        (error, "http-5xx"),
     ] {
-        let (failure, events) = suffer(fault).await;
         assert_eq!(failure.reason(), reason, "{failure}");
         let before = events
             .iter()
@@ -49,20 +53,22 @@ async fn answers_that_are_no_success_are_told_apart() {
 
 #[tokio::test]
 async fn a_node_that_hangs_or_resets_is_given_up_in_time() {
-    let (failure, _) = suffer(Fault::Hang).await;
-    assert_eq!(failure.reason(), "timeout", "{failure}");
-    let (failure, _) = suffer(Fault::Slow(Duration::from_secs(5))).await;
-    assert_eq!(failure.reason(), "timeout", "{failure}");
-    let (failure, _) = suffer(Fault::Reset).await;
-    assert_eq!(failure.reason(), "connect", "{failure}");
+    let ((hang, _), (slow, _), (reset, _)) = tokio::join!(
+        suffer(Fault::Hang),
+        suffer(Fault::Slow(Duration::from_secs(5))),
+        suffer(Fault::Reset)
+    );
+    assert_eq!(hang.reason(), "timeout", "{hang}");
+    assert_eq!(slow.reason(), "timeout", "{slow}");
+    assert_eq!(reset.reason(), "connect", "{reset}");
 }
 
 #[tokio::test]
 async fn bodies_that_mean_nothing_or_never_end_are_refused() {
-    let (failure, _) = suffer(Fault::Garbage).await;
-    assert_eq!(failure.reason(), "parse", "{failure}");
-    let (failure, _) = suffer(Fault::Huge(100 << 20)).await;
-    assert_eq!(failure.reason(), "too-large", "{failure}");
+    let ((garbage, _), (huge, _)) =
+        tokio::join!(suffer(Fault::Garbage), suffer(Fault::Huge(100 << 20)));
+    assert_eq!(garbage.reason(), "parse", "{garbage}");
+    assert_eq!(huge.reason(), "too-large", "{huge}");
 }
 
 #[tokio::test]
@@ -84,11 +90,11 @@ async fn what_came_before_a_body_broke_off_is_used() {
 
 #[tokio::test]
 async fn certificates_that_are_not_to_be_trusted_are_named() {
-    let (failure, _) = suffer(Fault::ExpiredCertificate).await;
-    assert_eq!(failure.reason(), "tls-expired", "{failure}");
-    let (failure, _) = suffer(Fault::WrongName).await;
-    assert_eq!(failure.reason(), "tls-san", "{failure}");
-    assert!(failure.to_string().contains("127.1.0.1"), "{failure}");
+    let ((expired, _), (wrong, _)) =
+        tokio::join!(suffer(Fault::ExpiredCertificate), suffer(Fault::WrongName));
+    assert_eq!(expired.reason(), "tls-expired", "{expired}");
+    assert_eq!(wrong.reason(), "tls-san", "{wrong}");
+    assert!(wrong.to_string().contains("127.1.0.1"), "{wrong}");
 }
 
 #[tokio::test]

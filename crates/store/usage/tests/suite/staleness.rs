@@ -37,6 +37,19 @@ fn a_kubelet_that_repeats_itself_does_not_keep_a_value_alive() {
 }
 
 #[test]
+fn after_our_clock_was_set_back_nothing_is_served_for_longer() {
+    let world = served_at_16_s();
+    world.store.expire(at(17_000));
+    // By five seconds.
+    world.store.expire(at(12_000));
+    world.scrape(13_000, &[row("app", 30_000, 40 * CORE_SECOND)]);
+    world.store.expire(at(58_000));
+    assert_eq!(world.served("app"), Some((1_000, 15_000, 30_000)));
+    world.store.expire(at(58_100));
+    assert_eq!(world.pods(), [""; 0]);
+}
+
+#[test]
 fn a_node_whose_clock_is_wrong_is_served_as_well() {
     for skew in [-600_000, 600_000] {
         let world = World::with_pod();
