@@ -4,6 +4,11 @@ use std::process::ExitCode;
 
 use kubevitals::{Input, exit_code, run};
 
+/// Gives memory back after a peak and wastes little of it as nodes come and go: docs/adr/0019-jemalloc.md.
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     // First of all: a TLS configuration built without a provider would panic.
     kubevitals_tls::install_crypto_provider();

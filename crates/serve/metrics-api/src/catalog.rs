@@ -4,10 +4,13 @@
 //! Everything in a [`Catalog`] is shared with the one before, except for the path to what changed: publishing a node
 //! copies some hundred pointers, and a pod that comes or goes some hundred more, whatever the size of the cluster.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use kubevitals_model::{Labels, NodeName, PodKey, Timestamp};
+
+use crate::render::proto::{self, Meta};
 
 pub(crate) use groups::Groups;
 pub(crate) use roster::{Position, Roster};
@@ -32,8 +35,8 @@ pub(crate) struct Catalog {
     pub(crate) all_pods_bytes: OnceLock<usize>,
 }
 
-/// What was published last of a node: its own message and those of its pods, as items of a protobuf list, in one
-/// buffer.
+/// What was published last of a node: the bodies of its own message and of those of its pods in one buffer, as protobuf.
+/// Their metadata is that of the node and of the slots: labels and names would be the larger half of the messages.
 pub(crate) struct NodeEntry {
     pub(crate) name: NodeName,
     pub(crate) labels: Labels,
@@ -48,9 +51,11 @@ pub(crate) struct NodeEntry {
     pub(crate) counted: Counted,
 }
 
-/// Where the message of a node is: from the start of the buffer on.
+/// Where the body of a node is: from the start of the buffer on.
 #[derive(Clone, Copy)]
 pub(crate) struct OwnPiece {
+    /// When what it says was published first.
+    pub(crate) created: Timestamp,
     pub(crate) end: u32,
     pub(crate) age: u32,
     /// The version with which it changed last.
@@ -59,10 +64,12 @@ pub(crate) struct OwnPiece {
     pub(crate) born: u64,
 }
 
-/// Where the message of a pod is: from the end of the one before.
+/// Where the body of a pod is: from the end of the one before.
 #[derive(Clone)]
 pub(crate) struct PodPiece {
     pub(crate) slot: Arc<PodSlot>,
+    /// When what it says was published first.
+    pub(crate) created: Timestamp,
     pub(crate) end: u32,
     /// Milliseconds between the sample and the publication.
     pub(crate) age: u32,
@@ -92,8 +99,9 @@ pub(crate) struct Counted {
 /// A message and what is known about it.
 #[derive(Clone, Copy)]
 pub(crate) struct Found<'a> {
-    /// As an item of a protobuf list: with tag and length.
-    pub(crate) item: &'a [u8],
+    pub(crate) meta: Meta<'a>,
+    /// All of the message that is not metadata.
+    pub(crate) body: &'a [u8],
     pub(crate) since: u64,
     /// When it was measured.
     pub(crate) measured: i64,
@@ -109,7 +117,7 @@ impl Catalog {
     pub(crate) fn all_pods_bytes(&self) -> usize {
         *self.all_pods_bytes.get_or_init(|| {
             let found = self.pods.iter().filter_map(|slot| self.pod(slot));
-            found.map(|found| found.item.len()).sum()
+            found.map(|found| found.item_len()).sum()
         })
     }
 
@@ -132,7 +140,13 @@ impl NodeEntry {
     /// The node's own message.
     pub(crate) fn own(&self) -> Option<Found<'_>> {
         let own = self.own?;
-        self.found(0, own.end, own.age, own.since)
+        let meta = Meta {
+            name: self.name.as_str(),
+            namespace: "",
+            created: own.created,
+            labels: &self.labels,
+        };
+        self.found(meta, 0..own.end, own.age, own.since)
     }
 
     /// The message of a pod that is known to be here, or was.
@@ -153,16 +167,43 @@ impl NodeEntry {
             Some(before) => self.pods.get(before)?.end,
             None => self.own.map_or(0, |own| own.end),
         };
-        self.found(start, piece.end, piece.age, piece.since)
+        let meta = Meta {
+            name: piece.slot.key.name(),
+            namespace: piece.slot.key.namespace(),
+            created: piece.created,
+            labels: &piece.slot.labels,
+        };
+        self.found(meta, start..piece.end, piece.age, piece.since)
     }
 
-    fn found(&self, start: u32, end: u32, age: u32, since: u64) -> Option<Found<'_>> {
-        let range = usize::try_from(start).ok()?..usize::try_from(end).ok()?;
+    fn found<'a>(
+        &'a self,
+        meta: Meta<'a>,
+        within: Range<u32>,
+        age: u32,
+        since: u64,
+    ) -> Option<Found<'a>> {
+        let range = usize::try_from(within.start).ok()?..usize::try_from(within.end).ok()?;
         Some(Found {
-            item: self.buffer.get(range)?,
+            meta,
+            body: self.buffer.get(range)?,
             since,
             measured: self.published.unix_millis().saturating_sub(i64::from(age)),
         })
+    }
+}
+
+impl Found<'_> {
+    /// The message, put together in a buffer.
+    pub(crate) fn message<'b>(&self, buffer: &'b mut Vec<u8>) -> &'b [u8] {
+        buffer.clear();
+        proto::put_message(buffer, self.meta, self.body);
+        buffer
+    }
+
+    /// How many bytes it takes as the item of a protobuf list.
+    pub(crate) fn item_len(&self) -> usize {
+        proto::item_len(self.meta, self.body)
     }
 }
 

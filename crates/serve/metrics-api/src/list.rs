@@ -7,7 +7,6 @@ use kubevitals_apiserver::{Encoding, Form, Shape};
 
 use crate::api::State;
 use crate::metrics::Tally;
-use crate::render::message::message_of;
 use crate::render::table::{Columns, RowObject};
 use crate::render::{Kind, TypeMeta, json, proto};
 use crate::select::Cursor;
@@ -21,6 +20,8 @@ pub(crate) struct ListPieces {
     piece_bytes: usize,
     tally: Tally,
     writer: json::Writer,
+    /// What messages are put together in.
+    message: Vec<u8>,
     state: Arc<State>,
 }
 
@@ -82,6 +83,7 @@ impl ListPieces {
             piece_bytes: state.config.limits.piece_bytes,
             tally: Tally::new((state.config.clock)()),
             writer: json::Writer::new(),
+            message: Vec::new(),
             state: Arc::clone(state),
         }
     }
@@ -108,7 +110,7 @@ impl ListPieces {
                 let mut total = meta.len();
                 let mut ahead = self.cursor.ahead();
                 while let Some(found) = ahead.next() {
-                    total += proto::partial_item(found.item).len();
+                    total += proto::partial_item_len(found.meta);
                 }
                 proto::put_envelope(out, *kind, total);
                 out.extend_from_slice(&meta);
@@ -122,7 +124,7 @@ impl ListPieces {
                 json::put_list_meta(out, version);
                 out.extend_from_slice(b",\"columnDefinitions\":");
                 if let Some(first) = self.cursor.ahead().next() {
-                    *columns = Columns::of(self.kind, message_of(first.item));
+                    *columns = Columns::of(self.kind, first.message(&mut self.message));
                     columns.put(out);
                     out.extend_from_slice(b",\"rows\":[");
                 } else {
@@ -144,21 +146,21 @@ impl ListPieces {
             match &self.style {
                 Style::Json(_) => {
                     json::put_comma(out, written);
-                    self.writer
-                        .put_object(out, self.kind, None, message_of(found.item), "");
+                    let message = found.message(&mut self.message);
+                    self.writer.put_object(out, self.kind, None, message, "");
                 }
-                Style::Protobuf(_) => out.extend_from_slice(found.item),
+                Style::Protobuf(_) => proto::put_item(out, found.meta, found.body),
                 Style::Partial(_, version) => {
                     json::put_comma(out, written);
-                    self.writer
-                        .put_partial(out, version, message_of(found.item), "");
+                    let message = found.message(&mut self.message);
+                    self.writer.put_partial(out, version, message, "");
                 }
                 Style::PartialProtobuf(_) => {
-                    out.extend_from_slice(&proto::partial_item(found.item));
+                    proto::put_partial_item(out, found.meta);
                 }
                 Style::Table(columns, with) => {
                     json::put_comma(out, written);
-                    let message = message_of(found.item);
+                    let message = found.message(&mut self.message);
                     columns.put_row(&mut self.writer, out, self.kind, message, *with, "");
                 }
             }

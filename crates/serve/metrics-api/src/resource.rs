@@ -13,7 +13,6 @@ use crate::api::State;
 use crate::config::Absence;
 use crate::list::{ListForm, ListPieces, meta_version};
 use crate::metrics::Tally;
-use crate::render::message::message_of;
 use crate::render::table::{Columns, RowObject};
 use crate::render::{Kind, TypeMeta, json, proto};
 use crate::select::Cursor;
@@ -114,7 +113,7 @@ impl ApiResource for Resource {
             api_version: api_version(request.version),
             form: request.form,
         };
-        Ok(Body::full(one(form, message_of(found.item), "")))
+        Ok(Body::full(one(form, found.message(&mut Vec::new()), "")))
     }
 
     fn list(&self, request: &ListRequest<'_>) -> Result<Body, Refusal> {

@@ -142,7 +142,7 @@ impl Cursor {
         let mut ahead = self.ahead();
         let mut total = 0;
         while let Some(found) = ahead.next() {
-            total += found.item.len();
+            total += found.item_len();
         }
         total
     }

@@ -18,7 +18,6 @@ use crate::api::State;
 use crate::catalog::{Catalog, NodeEntry, PodSlot};
 use crate::list::ListForm;
 use crate::publish::{LogEntry, Logged};
-use crate::render::message::message_of;
 use crate::render::proto::{self, Meta};
 use crate::render::{Kind, TypeMeta};
 use crate::resource::{bare, one};
@@ -150,6 +149,7 @@ impl Watcher {
         else {
             return;
         };
+        let mut message = Vec::new();
         while out.len() < self.state.config.limits.piece_bytes {
             let Some(found) = cursor.next() else {
                 let then_bookmark = *then_bookmark;
@@ -159,7 +159,8 @@ impl Watcher {
                 }
                 return;
             };
-            put_event(out, self.form, "ADDED", message_of(found.item), found.since);
+            let told = found.message(&mut message);
+            put_event(out, self.form, "ADDED", told, found.since);
         }
     }
 
@@ -168,6 +169,7 @@ impl Watcher {
         let Phase::Changes { changes, up_to } = &mut self.phase else {
             return;
         };
+        let mut message = Vec::new();
         while out.len() < self.state.config.limits.piece_bytes {
             let Some(change) = changes.next() else {
                 self.told = *up_to;
@@ -188,22 +190,23 @@ impl Watcher {
                     if let Some((found, own)) =
                         entry.and_then(|entry| Some((entry.own()?, entry.own?)))
                     {
-                        let message = message_of(found.item);
-                        put_event(out, self.form, event(own.born), message, version);
+                        let told = found.message(&mut message);
+                        put_event(out, self.form, event(own.born), told, version);
                     }
                 }
                 Changed::Pod(slot) => {
                     if let Some(found) = catalog.pod(slot) {
                         let born = slot.born.load(Ordering::Relaxed);
-                        let message = message_of(found.item);
-                        put_event(out, self.form, event(born), message, version);
+                        let told = found.message(&mut message);
+                        put_event(out, self.form, event(born), told, version);
                     }
                 }
                 Changed::Back(slot) => {
                     if is_served(&catalog, slot)
                         && let Some(found) = catalog.pod(slot)
                     {
-                        put_event(out, self.form, "ADDED", message_of(found.item), version);
+                        let told = found.message(&mut message);
+                        put_event(out, self.form, "ADDED", told, version);
                     }
                 }
                 Changed::Gone(departed) => {

@@ -228,6 +228,14 @@ impl NodeState {
                 self.is_dirty = true;
             }
         }
+        self.free_held();
+    }
+
+    /// A map that has been emptied keeps its last leaf, which is larger than all else that a node without pods needs.
+    fn free_held(&mut self) {
+        if self.held.is_empty() {
+            self.held = BTreeMap::new();
+        }
     }
 
     /// Takes in an answer of the kubelet, and tells what is new.
@@ -385,6 +393,7 @@ impl NodeState {
             self.held.retain(|_, series| !series.is_silent(rules));
             let gone = before - self.held.len();
             around.metrics.dropped(Dropped::UnknownPod, gone);
+            self.free_held();
         }
         let expired = |container: &&Container| container.series.has_expired(rules);
         let gone = self.pods.all_containers().iter().filter(expired).count();

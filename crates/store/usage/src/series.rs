@@ -43,9 +43,12 @@ pub(crate) struct Series {
     state: State,
     older_in_a_row: u8,
     is_served: bool,
+    /// Whether the answer that `memory` is of said that swap is zero, as nearly all do: that is not worth a box. Counts before
+    /// what `extras` has.
+    is_swap_zero: bool,
 }
 
-/// Resources that few have.
+/// Amounts that few have.
 #[derive(Debug, Default)]
 struct Extras {
     swap: u64,
@@ -196,12 +199,22 @@ impl Series {
             (age.unwrap_or_default() <= rules.config.staleness).then_some(amount.bytes.count())
         };
         let moment = rules.moment();
-        if let Some(memory) = current(sample.memory) {
+        let extra = rules.config.extra;
+        let swap = current(sample.swap).filter(|_| extra.swap);
+        let memory = current(sample.memory);
+        let is_swap_zero = swap == Some(0) && memory.is_some() && self.extras.is_none();
+        if self.is_swap_zero && !is_swap_zero {
+            // The zero stays as old as it is, whatever becomes of the memory.
+            let extras = self.extras.get_or_insert_default();
+            extras.swap = 0;
+            extras.swap_seen = self.memory_seen;
+        }
+        self.is_swap_zero = is_swap_zero;
+        if let Some(memory) = memory {
             self.memory = memory;
             self.memory_seen = moment;
         }
-        let extra = rules.config.extra;
-        if let Some(swap) = current(sample.swap).filter(|_| extra.swap) {
+        if let Some(swap) = swap.filter(|_| !is_swap_zero) {
             let extras = self.extras.get_or_insert_default();
             extras.swap = swap;
             extras.swap_seen = moment;
@@ -227,7 +240,11 @@ impl Series {
         Some(Usage {
             cpu: CpuUsage::from_nanocores(self.nanocores),
             memory: Bytes::new(self.memory),
-            swap: extra(|extras| (extras.swap, extras.swap_seen)),
+            swap: if self.is_swap_zero {
+                Some(Bytes::new(0))
+            } else {
+                extra(|extras| (extras.swap, extras.swap_seen))
+            },
             ephemeral_storage: extra(|extras| (extras.storage, extras.storage_seen)),
             timestamp: Timestamp::from_unix_millis(ended),
             window: Duration::from_millis(self.window_millis.into()),

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use kubevitals_model::{Labels, PodKey, Timestamp};
 use kubevitals_usage::{NodeView, PodUsage};
 
-use crate::catalog::{Counted, NodeEntry, OwnPiece, PodPiece, PodSlot};
-use crate::render::proto::{Meta, Written, node_item, pod_item};
+use crate::catalog::{Counted, Found, NodeEntry, OwnPiece, PodPiece, PodSlot};
+use crate::render::proto::{node_body, pod_body};
 
 /// A node rendered, but not numbered yet: a `since` of zero stands for a change.
 pub(super) struct Draft {
@@ -49,9 +49,7 @@ impl Draft {
             }
             let same = next.filter(|_| order == Some(Ordering::Equal));
             let own = same.filter(|piece| same_labels(&piece.slot.labels, &pod.labels));
-            let old = own
-                .and_then(|_| before?.pod_at(known_at))
-                .map(|found| (found.item, found.since));
+            let old = own.and_then(|_| before?.pod_at(known_at));
             let kept = draft.pod(view, pod, number, own.map(|piece| &piece.slot), old);
             if let Some(piece) = same {
                 if !kept || own.is_none() {
@@ -72,24 +70,19 @@ impl Draft {
         let Some(usage) = view.usage else {
             return;
         };
-        let meta = Meta {
-            name: view.node.as_str(),
-            namespace: "",
-            created: view.published,
-            labels: view.labels,
-        };
-        let written = node_item(&mut self.buffer, meta, usage);
+        node_body(&mut self.buffer, usage);
         let same = before.filter(|before| same_labels(&before.labels, view.labels));
-        let old = same.and_then(|before| Some((before.own()?.item, before.own?)));
-        let since = old.filter(|(item, _)| self.unchanged(0, item, &written));
+        let old = same.and_then(|before| Some((before.own()?, before.own?)));
+        let unchanged = old.filter(|(found, _)| *self.buffer == *found.body);
         let Ok(end) = u32::try_from(self.buffer.len()) else {
             self.buffer.clear();
             return;
         };
         self.own = Some(OwnPiece {
+            created: unchanged.map_or(view.published, |(_, own)| own.created),
             end,
             age: age(view.published, usage.timestamp),
-            since: since.map_or(0, |(_, own)| own.since),
+            since: unchanged.map_or(0, |(_, own)| own.since),
             born: old.map_or(0, |(_, own)| own.born),
         });
     }
@@ -101,24 +94,19 @@ impl Draft {
         pod: &PodUsage,
         number: u32,
         slot: Option<&Arc<PodSlot>>,
-        old: Option<(&[u8], u64)>,
+        old: Option<Found<'_>>,
     ) -> bool {
         let Some(oldest) = pod.oldest() else {
             return false;
         };
-        let meta = Meta {
-            name: pod.key.name(),
-            namespace: pod.key.namespace(),
-            created: view.published,
-            labels: &pod.labels,
-        };
         let start = self.buffer.len();
-        let written = pod_item(&mut self.buffer, meta, &oldest.usage, &pod.containers);
+        pod_body(&mut self.buffer, &oldest.usage, &pod.containers);
         let Ok(end) = u32::try_from(self.buffer.len()) else {
             self.buffer.truncate(start);
             return false;
         };
-        let unchanged = old.filter(|(item, _)| self.unchanged(start, item, &written));
+        // What says the same as before stays as it was: also when it was published.
+        let unchanged = old.filter(|old| self.buffer.get(start..) == Some(old.body));
         let at = u32::try_from(self.pods.len()).unwrap_or(u32::MAX);
         let slot = if let Some(slot) = slot {
             if slot.hint.load(Relaxed) != at {
@@ -138,36 +126,12 @@ impl Draft {
         };
         self.pods.push(PodPiece {
             slot,
+            created: unchanged.map_or(view.published, |old| old.meta.created),
             end,
             age: age(view.published, oldest.usage.timestamp),
-            since: unchanged.map_or(0, |(_, since)| since),
+            since: unchanged.map_or(0, |old| old.since),
         });
         true
-    }
-
-    /// Whether what was written from `start` on says the same as an item before, up to when it was published: then the
-    /// time of the earlier publication stands.
-    fn unchanged(&mut self, start: usize, old: &[u8], written: &Written) -> bool {
-        let creation = written.seconds.clone();
-        let Some(new) = self.buffer.get(start..) else {
-            return false;
-        };
-        let (Some(from), Some(to)) = (
-            creation.start.checked_sub(start),
-            creation.end.checked_sub(start),
-        ) else {
-            return false;
-        };
-        let same = new.len() == old.len()
-            && new.get(..from) == old.get(..from)
-            && new.get(to..) == old.get(to..);
-        if same
-            && let Some(own) = self.buffer.get_mut(creation)
-            && let Some(earlier) = old.get(from..to)
-        {
-            own.copy_from_slice(earlier);
-        }
-        same
     }
 
     /// Numbers what has changed.

@@ -145,14 +145,6 @@ impl<'a> Object<'a> {
     }
 }
 
-/// The message inside of an item: without tag and length.
-pub(crate) fn message_of(item: &[u8]) -> &[u8] {
-    Fields::new(item)
-        .next()
-        .and_then(|(_, value)| value.bytes())
-        .unwrap_or_default()
-}
-
 /// The text of a quantity.
 #[inline]
 pub(crate) fn quantity(value: &[u8]) -> &[u8] {

@@ -1,8 +1,6 @@
 //! Protobuf as Go's generated code of Kubernetes writes it, byte by byte: fields in the order of their numbers, empty
 //! strings and zeros written out, maps in the order of their keys.
 
-use std::ops::Range;
-
 use kubevitals_model::{GoDuration, Labels, Timestamp, Usage};
 use kubevitals_usage::ContainerUsage;
 
@@ -21,49 +19,41 @@ pub(crate) struct Meta<'a> {
     pub(crate) labels: &'a Labels,
 }
 
-/// Where the seconds of the creation are in what was written: that one may compare without them.
-#[derive(Default)]
-pub(crate) struct Written {
-    pub(crate) seconds: Range<usize>,
+/// Appends the body of a node: all of its message that is not metadata.
+pub(crate) fn node_body(out: &mut Vec<u8>, usage: &Usage) {
+    put_measured(out, usage);
+    put_amounts(out, tag(4, LEN), usage);
 }
 
-impl Written {
-    fn moved_by(self, bytes: usize) -> Self {
-        let Range { start, end } = self.seconds;
-        Self {
-            seconds: start + bytes..end + bytes,
-        }
+/// Appends the body of a pod: all of its message that is not metadata. Time and window are those of `oldest`.
+pub(crate) fn pod_body(out: &mut Vec<u8>, oldest: &Usage, containers: &[ContainerUsage]) {
+    put_measured(out, oldest);
+    for container in containers {
+        put_block(out, tag(4, LEN), |out| {
+            put_text(out, tag(1, LEN), container.name.as_bytes());
+            put_amounts(out, tag(2, LEN), &container.usage);
+        });
     }
 }
 
-/// Appends the item of a node to a buffer.
-pub(crate) fn node_item(out: &mut Vec<u8>, meta: Meta<'_>, usage: &Usage) -> Written {
-    let mut written = Written::default();
-    let moved = put_block(out, ITEMS, |out| {
-        written = put_head(out, meta, usage);
-        put_amounts(out, tag(4, LEN), usage);
-    });
-    written.moved_by(moved)
+/// Appends the message of an object.
+pub(crate) fn put_message(out: &mut Vec<u8>, meta: Meta<'_>, body: &[u8]) {
+    put_block(out, tag(1, LEN), |out| put_meta(out, meta));
+    out.extend_from_slice(body);
 }
 
-/// Appends the item of a pod to a buffer. Time and window are those of `oldest`.
-pub(crate) fn pod_item(
-    out: &mut Vec<u8>,
-    meta: Meta<'_>,
-    oldest: &Usage,
-    containers: &[ContainerUsage],
-) -> Written {
-    let mut written = Written::default();
-    let moved = put_block(out, ITEMS, |out| {
-        written = put_head(out, meta, oldest);
-        for container in containers {
-            put_block(out, tag(4, LEN), |out| {
-                put_text(out, tag(1, LEN), container.name.as_bytes());
-                put_amounts(out, tag(2, LEN), &container.usage);
-            });
-        }
-    });
-    written.moved_by(moved)
+/// Appends an object as the item of a list.
+pub(crate) fn put_item(out: &mut Vec<u8>, meta: Meta<'_>, body: &[u8]) {
+    let metadata = meta_len(meta);
+    put_tag_and_len(out, ITEMS, block_len(metadata) + body.len());
+    put_tag_and_len(out, tag(1, LEN), metadata);
+    put_meta(out, meta);
+    out.extend_from_slice(body);
+}
+
+/// How long an object is as the item of a list.
+pub(crate) fn item_len(meta: Meta<'_>, body: &[u8]) -> usize {
+    block_len(block_len(meta_len(meta)) + body.len())
 }
 
 /// Appends everything of a body that comes before an object of `raw` bytes: the magic bytes and the start of a
@@ -157,13 +147,14 @@ pub(crate) fn bookmark(initial_end: bool) -> Vec<u8> {
     out
 }
 
-/// The item of a list of `PartialObjectMetadata`: of the object only its metadata.
-pub(crate) fn partial_item(item: &[u8]) -> Vec<u8> {
-    let metadata = super::message::Object::read(super::message::message_of(item)).metadata;
-    let mut out = Vec::with_capacity(metadata.len() + 12);
-    put_tag_and_len(&mut out, ITEMS, block_len(metadata.len()));
-    put_text(&mut out, tag(1, LEN), metadata);
-    out
+/// Appends the item of a list of `PartialObjectMetadata`: of the object only its metadata.
+pub(crate) fn put_partial_item(out: &mut Vec<u8>, meta: Meta<'_>) {
+    put_item(out, meta, &[]);
+}
+
+/// How long that is.
+pub(crate) fn partial_item_len(meta: Meta<'_>) -> usize {
+    item_len(meta, &[])
 }
 
 /// A `metav1.Status` about a version that is gone.
@@ -194,9 +185,7 @@ pub(crate) fn put_event(out: &mut Vec<u8>, event: &str, kind: TypeMeta, object: 
 /// The message of an object that is gone: of it only the metadata is left.
 pub(crate) fn departed(meta: Meta<'_>) -> Vec<u8> {
     let mut out = Vec::new();
-    put_block(&mut out, tag(1, LEN), |out| {
-        put_meta(out, meta);
-    });
+    put_block(&mut out, tag(1, LEN), |out| put_meta(out, meta));
     put_unmeasured(&mut out);
     out
 }
@@ -224,15 +213,13 @@ pub(crate) const fn tag(field: u8, wire_type: u8) -> u8 {
     field << 3 | wire_type
 }
 
-fn put_head(out: &mut Vec<u8>, meta: Meta<'_>, usage: &Usage) -> Written {
-    let mut written = Written::default();
-    let moved = put_block(out, tag(1, LEN), |out| written = put_meta(out, meta));
+/// When, and over which time.
+fn put_measured(out: &mut Vec<u8>, usage: &Usage) {
     put_time(out, tag(2, LEN), usage.timestamp);
     put_block(out, tag(3, LEN), |out| {
         out.push(tag(1, VARINT));
         put_varint(out, window(usage));
     });
-    written.moved_by(moved)
 }
 
 /// No time, and an empty window.
@@ -241,23 +228,33 @@ fn put_unmeasured(out: &mut Vec<u8>) {
     put_text(out, tag(3, LEN), &[tag(1, VARINT), 0]);
 }
 
-fn put_meta(out: &mut Vec<u8>, meta: Meta<'_>) -> Written {
+fn put_meta(out: &mut Vec<u8>, meta: Meta<'_>) {
     put_text(out, tag(1, LEN), meta.name.as_bytes());
     out.extend_from_slice(&NO_GENERATED_NAME);
     put_text(out, tag(3, LEN), meta.namespace.as_bytes());
     out.extend_from_slice(&NO_LINK_TO_GENERATION);
-    let start = out.len();
     put_time(out, tag(8, LEN), meta.created);
-    let end = out.len();
     for (key, value) in meta.labels.iter() {
         put_block(out, tag(11, LEN), |out| {
             put_text(out, tag(1, LEN), key.as_bytes());
             put_text(out, tag(2, LEN), value.as_bytes());
         });
     }
-    Written {
-        seconds: start..end,
-    }
+}
+
+/// What [`put_meta`] appends.
+fn meta_len(meta: Meta<'_>) -> usize {
+    let labels = meta
+        .labels
+        .iter()
+        .map(|(key, value)| block_len(text_len(key) + text_len(value)));
+    let seconds = meta.created.unix_seconds().cast_unsigned();
+    text_len(meta.name)
+        + text_len(meta.namespace)
+        // The name's beginning, the link, the identity, the version, and the generation.
+        + 5 * EMPTY_TEXT
+        + block_len(1 + varint_len(seconds) + EMPTY_TEXT)
+        + labels.sum::<usize>()
 }
 
 /// Whole seconds: Kubernetes leaves out fractions here, since its JSON has none.
@@ -309,34 +306,31 @@ const fn text_len(text: &str) -> usize {
     block_len(text.len())
 }
 
-/// Appends tag, length and content of a block, and says how far the content had to be moved: its length is known once it
-/// is written, and mostly takes one byte.
+/// Appends tag, length and content of a block: the length is known once the content is written, and mostly takes one byte.
 #[inline]
-fn put_block(out: &mut Vec<u8>, tag: u8, content: impl FnOnce(&mut Vec<u8>)) -> usize {
+fn put_block(out: &mut Vec<u8>, tag: u8, content: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(&[tag, 0]);
     let start = out.len();
     content(out);
     let len = (out.len() - start) as u64;
     let Some(first) = out.get_mut(start - 1) else {
-        return 0;
+        return;
     };
     *first = (len & 0x7f) as u8;
-    if len < 0x80 {
-        return 0;
+    if len >= 0x80 {
+        *first |= 0x80;
+        put_rest_of_len(out, start, len >> 7);
     }
-    *first |= 0x80;
-    put_rest_of_len(out, start, len >> 7)
 }
 
 /// Puts what is left of a length between its first byte and the content, which begins at `start`.
-fn put_rest_of_len(out: &mut Vec<u8>, start: usize, rest: u64) -> usize {
+fn put_rest_of_len(out: &mut Vec<u8>, start: usize, rest: u64) {
     let end = out.len();
     put_varint(out, rest);
     let more = out.len() - end;
     if let Some(content) = out.get_mut(start..) {
         content.rotate_right(more);
     }
-    more
 }
 
 #[inline]
@@ -376,9 +370,33 @@ mod tests {
             let mut expected = b"before".to_vec();
             put_text(&mut expected, ITEMS, &content);
             let mut out = b"before".to_vec();
-            let moved = put_block(&mut out, ITEMS, |out| out.extend_from_slice(&content));
-            assert_eq!(moved, varint_len(len as u64) - 1, "{len}");
+            put_block(&mut out, ITEMS, |out| out.extend_from_slice(&content));
             assert!(out == expected, "{len}");
+        }
+    }
+
+    #[test]
+    fn an_item_is_as_long_as_was_counted() {
+        let text = "x".repeat(200);
+        for (name, pairs) in [("a", 0), ("a", 1), (&*text, 3)] {
+            let pairs = (0..pairs).map(|n| (format!("{n}").into(), (&*text).into()));
+            let labels = Labels::from_sorted(pairs.collect());
+            for seconds in [-1, 0, 127, 128, 1_800_000_000] {
+                let meta = Meta {
+                    name,
+                    namespace: "default",
+                    created: Timestamp::from_unix_millis(seconds * 1_000),
+                    labels: &labels,
+                };
+                let mut message = Vec::new();
+                put_message(&mut message, meta, b"body");
+                let mut expected = Vec::new();
+                put_text(&mut expected, ITEMS, &message);
+                let mut item = Vec::new();
+                put_item(&mut item, meta, b"body");
+                assert_eq!(item, expected, "{name} {seconds}");
+                assert_eq!(item.len(), item_len(meta, b"body"));
+            }
         }
     }
 }

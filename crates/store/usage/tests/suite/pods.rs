@@ -269,6 +269,46 @@ fn swap_and_ephemeral_storage_are_served_where_they_are_known() {
 }
 
 #[test]
+fn swap_of_zero_is_as_old_as_the_answer_that_said_so() {
+    let world = World::with_pod();
+    let scrape = |seconds: u64, swap: Option<u64>, storage: Option<u64>| {
+        let millis = i64::try_from(seconds).unwrap() * 1_000;
+        let row = old("app", millis, (10 + seconds) * CORE_SECOND).with(|own| {
+            own.swap = swap.and_then(|swap| bytes(millis, swap));
+            own.ephemeral_storage = storage.and_then(|storage| bytes(millis, storage));
+        });
+        world.scrape(millis + 1, &[row]);
+        let usage = world.usage("default/web-0", "app");
+        usage.map(|usage| usage.swap.map(Bytes::count))
+    };
+    assert_eq!(scrape(0, Some(0), None), None);
+    assert_eq!(scrape(15, Some(0), None), Some(Some(0)));
+    // Later answers state memory alone: they do not make the zero younger.
+    assert_eq!(scrape(30, None, None), Some(Some(0)));
+    assert_eq!(scrape(59, None, None), Some(Some(0)));
+    assert_eq!(scrape(61, None, None), Some(None));
+    assert_eq!(scrape(75, Some(7), None), Some(Some(7)));
+    assert_eq!(scrape(90, Some(0), Some(1)), Some(Some(0)));
+
+    let world = World::with_pod();
+    let both = |seconds: u64| {
+        let millis = i64::try_from(seconds).unwrap() * 1_000;
+        let row = old("app", millis, (10 + seconds) * CORE_SECOND).with(|own| {
+            own.swap = bytes(millis, 0);
+            own.ephemeral_storage = bytes(millis, 6);
+        });
+        world.scrape(millis + 1, &[row]);
+        world.usage("default/web-0", "app")
+    };
+    for seconds in [0, 15, 30, 45] {
+        let usage = both(seconds);
+        let amounts = usage.map(|usage| (usage.swap, usage.ephemeral_storage));
+        let all = (Some(Bytes::new(0)), Some(Bytes::new(6)));
+        assert_eq!(amounts, (seconds > 0).then_some(all));
+    }
+}
+
+#[test]
 fn a_sample_of_the_container_before_makes_no_rate_with_the_start_of_the_next() {
     let world = World::with_pod();
     world.scrape(1_000, &[old("app", 0, 900 * CORE_SECOND)]);
