@@ -1,4 +1,4 @@
-//! `cargo xtask test`: what must hold before a change lands, with nothing but a Rust toolchain and a C compiler.
+//! `cargo xtask test`: what must hold before a change lands, with nothing but a Rust toolchain, a C compiler and make.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
