@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 use crate::credentials::Bearer;
+use crate::deadline::Deadline;
 use crate::failure::{Failure, excerpt};
 use crate::http1::{Http1Error, Reader};
 
@@ -125,6 +126,7 @@ impl Connection {
         place: usize,
         tls: Option<&ClientTls>,
         handshakes: &Semaphore,
+        deadline: &Deadline<'_>,
     ) -> Result<Self, Failure> {
         let (mut tcp, address) = dial(host, port).await?;
         // A request is one small write: it should leave at once.
@@ -134,7 +136,7 @@ impl Connection {
             Some(tls) => {
                 let name = server_name(host)?;
                 // A handshake takes some tens of KiB for a moment, of which an allocator gives little back.
-                let _turn = handshakes.acquire().await;
+                let _turn = deadline.turn(handshakes.acquire()).await;
                 let shaken = shake_hands(&mut tcp, tls, name).await;
                 Some(shaken.map_err(|error| lost(&address, &error))?)
             }

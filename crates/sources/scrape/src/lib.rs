@@ -37,6 +37,7 @@ mod cadence;
 mod config;
 mod connection;
 mod credentials;
+mod deadline;
 mod decode;
 mod error;
 mod failure;

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::backoff::Backoff;
 use crate::cadence::Cadence;
+use crate::deadline::Deadline;
 use crate::failure::Failure;
 use crate::metrics::{InFlight, NodeMetrics, State};
 use crate::receive::Answer;
@@ -153,7 +154,7 @@ impl NodeLoop {
             handshakes: &shared.handshakes,
             metrics: &shared.metrics,
             asked: shared.config.clock.now(),
-            deadline: begun + shared.config.timeout,
+            deadline: Deadline::at(begun + shared.config.timeout),
         };
         let outcome = self.session.scrape(&means).await;
         let took = begun.elapsed();

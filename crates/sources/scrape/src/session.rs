@@ -6,12 +6,13 @@ use std::time::Duration;
 use kubevitals_model::{NodeBatch, Timestamp};
 use kubevitals_tls::{ClientTls, PinnedKey, Verified};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use crate::address::Addresses;
 use crate::config::{ScrapeConfig, Transport};
 use crate::connection::{Body, Buffers, Connection, RequestError};
 use crate::credentials::Bearer;
+use crate::deadline::{Deadline, TooLate};
 use crate::decode::{DecodeReport, Decoder, Reading, decode};
 use crate::failure::{Failure, excerpt};
 use crate::metrics::ScrapeMetrics;
@@ -23,6 +24,8 @@ const SUMMARY: &str = "/stats/summary";
 const BRIEF_SUMMARY: &str = "/stats/summary?only_cpu_and_memory=true";
 /// An endpoint that a node lacks or refuses is tried again after this long: it may have been upgraded, or allowed.
 const FORGET_AFTER: Duration = Duration::from_mins(10);
+/// So many first answers may lack what a node computed itself, because it or we were too busy.
+const WARM_STARTS: u8 = 3;
 /// The least time that one of several addresses gets.
 const LEAST_PER_ADDRESS: Duration = Duration::from_secs(1);
 
@@ -37,7 +40,8 @@ pub(crate) struct Session {
     stands_in: Option<Instant>,
     /// Until when `/stats/summary` is not asked for extras, since it was refused.
     refused: Option<Instant>,
-    is_warm: bool,
+    /// How often usage that the node computed itself is still asked for, until it was had once.
+    warm_starts: u8,
 }
 
 /// A scrape that brought something.
@@ -58,7 +62,7 @@ pub(crate) struct Means<'a> {
     /// The time just before the request.
     pub(crate) asked: Timestamp,
     /// When it must be over.
-    pub(crate) deadline: Instant,
+    pub(crate) deadline: Deadline<'static>,
 }
 
 /// What scrapes that are under way work with, one each.
@@ -79,7 +83,7 @@ impl Session {
             connection: None,
             stands_in: None,
             refused: None,
-            is_warm: false,
+            warm_starts: WARM_STARTS,
         };
         session.tls = session.trust(config);
         session
@@ -110,21 +114,18 @@ impl Session {
 
     /// Asks the kubelet, within the time there is.
     pub(crate) async fn scrape(&mut self, means: &Means<'_>) -> Result<Scraped, Failure> {
-        let outcome = timeout_at(means.deadline, self.ask(means)).await;
-        let outcome = outcome.unwrap_or_else(|_| {
+        let outcome = means.deadline.bound(self.ask(means)).await;
+        let outcome = outcome.unwrap_or_else(|TooLate| {
             Err(Failure::Timeout {
                 address: self.last_address(),
                 limit: means.config.timeout,
             })
         });
-        match &outcome {
-            Ok(_) => self.is_warm = true,
-            Err(failure) => {
-                // Whatever is left on it belongs to a request that was given up.
-                self.connection = None;
-                if failure.is_of_the_address() || matches!(failure, Failure::Timeout { .. }) {
-                    self.addresses.start_over();
-                }
+        if let Err(failure) = &outcome {
+            // Whatever is left on it belongs to a request that was given up.
+            self.connection = None;
+            if failure.is_of_the_address() || matches!(failure, Failure::Timeout { .. }) {
+                self.addresses.start_over();
             }
         }
         outcome
@@ -132,19 +133,21 @@ impl Session {
 
     async fn ask(&mut self, means: &Means<'_>) -> Result<Scraped, Failure> {
         let mut scraped = self.ask_for_samples(means).await?;
-        let wants_extras =
-            means.config.ephemeral_storage || (means.config.warm_start && !self.is_warm);
+        let is_cold = means.config.warm_start && self.warm_starts > 0;
+        self.warm_starts = self.warm_starts.saturating_sub(1);
+        let wants_extras = means.config.ephemeral_storage || is_cold;
         if wants_extras
             && !is_pending(self.stands_in)
             && scraped.cut.is_none()
             && !is_pending(self.refused)
         {
             // Half of what is left at most: what is there already must not be lost to it.
-            let left = means.deadline.saturating_duration_since(Instant::now());
+            let left = means.deadline.left();
             match timeout(left / 2, self.ask_for_extras(means, &mut scraped)).await {
-                Ok(Ok(())) => {}
+                Ok(Ok(())) => self.warm_starts = 0,
                 Ok(Err(failure)) => {
                     if matches!(failure, Failure::Status { .. }) {
+                        self.warm_starts = 0;
                         self.refused = Some(Instant::now() + FORGET_AFTER);
                     }
                     tracing::debug!(%failure, "statistics beyond the metrics are not to be had");
@@ -398,20 +401,23 @@ impl Session {
             let Some((place, host)) = self.addresses.at_turn(turn) else {
                 break;
             };
-            let open = Connection::open(host, port, place, self.tls.as_ref(), means.handshakes);
-            let left = means.deadline.saturating_duration_since(Instant::now());
+            let (tls, handshakes) = (self.tls.as_ref(), means.handshakes);
             let failure = if self.addresses.at_turn(turn + 1).is_some() {
                 // A silent address must leave time for the next.
-                match timeout((left / 2).max(LEAST_PER_ADDRESS), open).await {
+                let time = (means.deadline.left() / 2).max(LEAST_PER_ADDRESS);
+                let deadline = means.deadline.part(time);
+                let open = Connection::open(host, port, place, tls, handshakes, &deadline);
+                match deadline.bound(open).await {
                     Ok(Ok(connection)) => return Ok(connection),
                     Ok(Err(failure)) => failure,
-                    Err(_) => Failure::Connect {
+                    Err(TooLate) => Failure::Connect {
                         address: format!("{host}:{port}"),
                         detail: "no answer".to_owned(),
                     },
                 }
             } else {
-                match open.await {
+                let deadline = &means.deadline;
+                match Connection::open(host, port, place, tls, handshakes, deadline).await {
                     Ok(connection) => return Ok(connection),
                     Err(failure) => failure,
                 }
@@ -497,7 +503,7 @@ async fn begin_on(
         let lent = if let Some(lent) = work {
             lent
         } else {
-            let lent = work.insert(means.workspaces.lend().await);
+            let lent = work.insert(means.deadline.turn(means.workspaces.lend()).await);
             lent.buffers.start(limit);
             lent
         };

@@ -64,7 +64,7 @@ impl Bed {
             handshakes: &self.handshakes,
             metrics: &self.metrics,
             asked: WallClock::system().now(),
-            deadline: Instant::now() + self.config.timeout,
+            deadline: Deadline::at(Instant::now() + self.config.timeout),
         };
         self.session.scrape(&means).await
     }
