@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, ErrorKind, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
+use clap::{Arg, Args, ValueEnum};
 use kubevitals_cli::RunError;
 use kubevitals_cli::flags::go_bool;
 use kubevitals_jsonl::{LifecycleLines, TransitionLines};
@@ -28,11 +28,7 @@ const MOST_WAITING: usize = 500_000;
 
 /// Flags of the reader of recordings.
 #[derive(Debug, Clone, Args)]
-#[command(
-    mut_arg("compat", go_bool),
-    mut_arg("emit_partial", go_bool),
-    mut_arg("lifecycle", go_bool)
-)]
+#[command(mut_args(go_bools))]
 pub struct ReplayFlags {
     /// What to print
     #[arg(short, long, value_enum, default_value_t = ReplayOutput::Waterfall)]
@@ -245,6 +241,14 @@ fn told_at(output: &Output) -> Timestamp {
         .latest
         .or(record.milestones.created.best())
         .unwrap_or(Timestamp::from_unix_millis(0))
+}
+
+/// Written as Go programs take them, since kube-transition-metrics is one.
+fn go_bools(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "compat" | "emit_partial" | "lifecycle" => go_bool(arg),
+        _ => arg,
+    }
 }
 
 /// Nobody is left to tell when standard error is closed.

@@ -1,5 +1,6 @@
 //! The start of a pod as bars in a terminal.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -88,7 +89,7 @@ impl Waterfall {
             self.painted(code, &outcome)
         );
         if let Some(node) = &record.pod.brief.node {
-            text.push_str(&format!("  on {}", plain(node)));
+            let _ = write!(text, "  on {}", plain(node));
         }
         if record.reconstructed {
             text.push_str("  (began before the recording)");
@@ -175,12 +176,12 @@ fn aftermath(record: &PodRecord) -> Vec<String> {
         };
         let mut line = format!("container {} was restarted {times}", container.name);
         if container.downs > 0 {
-            line.push_str(&format!(", down for {}", Spelled(container.down)));
+            let _ = write!(line, ", down for {}", Spelled(container.down));
         }
         if let Some(exit) = &container.last_exit {
-            line.push_str(&format!(", last exit {}", exit.code));
+            let _ = write!(line, ", last exit {}", exit.code);
             if let Some(reason) = &exit.reason {
-                line.push_str(&format!(" ({reason})"));
+                let _ = write!(line, " ({reason})");
             }
         }
         lines.push(line);
@@ -192,12 +193,12 @@ fn aftermath(record: &PodRecord) -> Vec<String> {
         let lived = lived.map_or(String::new(), |lived| format!(" after {}", Spelled(lived)));
         let mut line = format!("deletion was asked for{lived}");
         if let Some(stop) = took(reached.stopped, reached.deletion) {
-            line.push_str(&format!(", containers took {} to end", Spelled(stop)));
+            let _ = write!(line, ", containers took {} to end", Spelled(stop));
         }
         match record.end {
             End::Deleted => {
                 if let Some(gone) = took(reached.gone, reached.deletion) {
-                    line.push_str(&format!(", gone after {}", Spelled(gone)));
+                    let _ = write!(line, ", gone after {}", Spelled(gone));
                 }
             }
             End::Vanished => line.push_str(", missing after a gap"),
