@@ -7,6 +7,7 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+mod allocations;
 mod bed;
 mod classify;
 mod concurrency;
