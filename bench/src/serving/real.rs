@@ -256,7 +256,8 @@ fn api_server_flags(folder: &Path, etcd: SocketAddr, address: SocketAddr) -> Vec
         // Nobody makes service accounts here, and nodes are ready without a controller.
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        format!("--service-account-key-file={}", file("apiserver.key")),
+        // Public keys are read from certificates too.
+        format!("--service-account-key-file={}", file("apiserver.crt")),
         format!(
             "--service-account-signing-key-file={}",
             file("apiserver.key")

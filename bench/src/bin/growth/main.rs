@@ -251,7 +251,7 @@ fn panels(reports: &[(SimSize, Report)]) -> Vec<Panel> {
 fn text(reports: &[(SimSize, Report)]) -> String {
     let mut text = String::new();
     for cost in &COSTS {
-        let _ = writeln!(text, "| {} |", cost.title);
+        let _ = writeln!(text, "{}\n", cost.title);
         let _ = write!(text, "| nodes × pods |");
         let names = names(reports);
         for name in &names {
@@ -270,8 +270,9 @@ fn text(reports: &[(SimSize, Report)]) -> String {
             }
             text.push('\n');
         }
+        text.push('\n');
         for name in &names {
-            let _ = writeln!(text, "{}", fitted(reports, name, cost));
+            let _ = writeln!(text, "- {}", fitted(reports, name, cost));
         }
         text.push('\n');
     }
