@@ -58,7 +58,8 @@ fn metrics<'l>(lines: &'l [Value], kind: &str, pod: &str) -> Vec<&'l Value> {
 fn kinds(lines: &[Value]) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     for line in lines {
-        let kind = line["kube_transition_metrics"]["type"].as_str().unwrap();
+        let kind = line.pointer("/kube_transition_metrics/type").unwrap();
+        let kind = kind.as_str().unwrap();
         *counts.entry(kind).or_default() += 1;
     }
     counts
@@ -80,7 +81,7 @@ fn json_lines_are_those_of_the_schema() {
     let pod = metrics(&lines, "pod", "web-fbb586dc9-x888m")[0];
     insta::assert_snapshot!(serde_json::to_string_pretty(pod).unwrap());
     let containers = metrics(&lines, "container", "web-fbb586dc9-x888m");
-    let texts: Vec<String> = containers.iter().map(|one| one.to_string()).collect();
+    let texts: Vec<String> = containers.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(texts.join("\n"));
     let failed = metrics(&lines, "image_pull", "no-image")[0];
     assert_eq!(failed["partial"], true);
