@@ -75,7 +75,10 @@ pub fn sum(text: &str, family: &str, label: &str) -> f64 {
         let value = value.strip_prefix(' ')?.split(' ').next()?;
         labels.contains(label).then(|| value.parse::<f64>().ok())?
     };
-    text.lines().filter_map(value).sum()
+    // The sum of nothing would be -0.
+    text.lines()
+        .filter_map(value)
+        .fold(0.0, |sum, value| sum + value)
 }
 
 impl Ages {

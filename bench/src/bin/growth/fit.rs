@@ -23,13 +23,10 @@ impl Fit {
     /// points, or where nodes and pods cannot be told apart.
     pub(crate) fn of(points: &[Point]) -> Option<Self> {
         let usable: Vec<&Point> = points.iter().filter(|point| point.cost > 0.0).collect();
-        // Columns are scaled to about one, or the determinant would drown in rounding.
-        let scale = |of: &dyn Fn(&Point) -> f64| usable.iter().map(|p| of(p)).fold(1.0, f64::max);
-        let (nodes, pods) = (scale(&|p| p.nodes), scale(&|p| p.pods));
         let mut matrix = [[0.0; 3]; 3];
         let mut right = [0.0; 3];
         for point in &usable {
-            let row = [1.0, point.nodes / nodes, point.pods / pods].map(|x| x / point.cost);
+            let row = [1.0, point.nodes, point.pods].map(|x| x / point.cost);
             for (out, x) in matrix.iter_mut().zip(row) {
                 for (cell, y) in out.iter_mut().zip(row) {
                     *cell += x * y;
@@ -40,7 +37,6 @@ impl Fit {
             }
         }
         let [fixed, node, pod] = solve(matrix, right)?;
-        let (node, pod) = (node / nodes, pod / pods);
         let off = |p: &&Point| ((fixed + node * p.nodes + pod * p.pods) / p.cost - 1.0).abs();
         let worst = usable.iter().map(off).fold(0.0, f64::max);
         Some(Self {
@@ -52,26 +48,33 @@ impl Fit {
     }
 }
 
-/// Cramer's rule: three unknowns.
+/// Cramer's rule for three unknowns, of a matrix as least squares make it. Its diagonal is brought to one first: sizes
+/// that differ by thousands would otherwise look as if they could not be told apart.
 fn solve(matrix: [[f64; 3]; 3], right: [f64; 3]) -> Option<[f64; 3]> {
-    let size: f64 = matrix
-        .iter()
-        .flatten()
-        .map(|cell| cell.abs())
-        .fold(0.0, f64::max);
+    let [[a, _, _], [_, b, _], [_, _, c]] = matrix;
+    let size = [a, b, c].map(f64::sqrt);
+    if size.contains(&0.0) {
+        return None;
+    }
+    let mut matrix = matrix;
+    for (row, by) in matrix.iter_mut().zip(size) {
+        for (cell, and_by) in row.iter_mut().zip(size) {
+            *cell /= by * and_by;
+        }
+    }
     let whole = determinant(matrix);
-    if whole.abs() <= 1e-12 * size.powi(3) {
+    if whole < 1e-9 {
         return None;
     }
     let mut answer = [0.0; 3];
-    for (column, out) in answer.iter_mut().enumerate() {
+    for (column, (out, by)) in answer.iter_mut().zip(size).enumerate() {
         let mut replaced = matrix;
-        for (row, value) in replaced.iter_mut().zip(right) {
+        for ((row, value), row_by) in replaced.iter_mut().zip(right).zip(size) {
             if let Some(cell) = row.get_mut(column) {
-                *cell = value;
+                *cell = value / row_by;
             }
         }
-        *out = determinant(replaced) / whole;
+        *out = determinant(replaced) / whole / by;
     }
     Some(answer)
 }
