@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ fn exec_kubeconfig(namespace: &TestNamespace, access: &Access) -> Result<PathBuf
 /// does what that of the cluster does too, so it changes nothing.
 fn controller_manager(
     namespace: &TestNamespace,
-    kubeconfig: &PathBuf,
+    kubeconfig: &Path,
 ) -> Result<(Background, SocketAddr), E2eError> {
     let address = TcpListener::bind("127.0.0.1:0")
         .unwrap()
