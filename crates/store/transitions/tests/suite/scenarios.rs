@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_transitions::{Arrival, End, HindranceKind, Output, Phase, PodRecord, Tracker};
+use kubevitals_transitions::{
+    Arrival, End, HindranceKind, Moment, Output, Phase, PodRecord, Tracker,
+};
 use kubevitals_watch::{Event, Pod};
 use serde_json::json;
 
@@ -43,7 +45,10 @@ impl Watcher {
 }
 
 fn clock(second: u32) -> Option<String> {
-    Some(crate::support::clock(at(second)))
+    api(Some(Moment {
+        api: Some(at(second)),
+        observed: None,
+    }))
 }
 
 fn phases(record: &PodRecord) -> Vec<(Phase, u64)> {

@@ -96,7 +96,7 @@ pub(crate) fn observed(moment: Option<Moment>) -> Option<String> {
 
 pub(crate) fn clock(time: Timestamp) -> String {
     let text = time.rfc3339_seconds().to_string();
-    text[11..19].to_owned()
+    text.get(11..19).unwrap().to_owned()
 }
 
 pub(crate) fn at(second: u32) -> Timestamp {
@@ -135,8 +135,11 @@ impl Made {
 
     /// The next state: these fields of the status are set, and a condition is `Type=Status@second`, with `/Reason`.
     pub(crate) fn status(&mut self, fields: Value, conditions: &[&str]) -> Arc<Pod> {
-        for (key, value) in fields.as_object().unwrap() {
-            self.status[key] = value.clone();
+        let Value::Object(fields) = fields else {
+            panic!("{fields}");
+        };
+        for (key, value) in fields {
+            self.status[key] = value;
         }
         let conditions = conditions.iter().map(|text| {
             let (kind, rest) = text.split_once('=').unwrap();
@@ -205,5 +208,7 @@ pub(crate) fn waiting(reason: &str) -> Value {
 
 /// The status of a container.
 pub(crate) fn status(name: &str, state: Value, ready: bool, started: bool) -> Value {
-    json!({"name": name, "state": state, "ready": ready, "started": started, "restartCount": 0})
+    let mut status = json!({"name": name, "ready": ready, "started": started, "restartCount": 0});
+    status["state"] = state;
+    status
 }

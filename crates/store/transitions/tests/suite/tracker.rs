@@ -29,7 +29,7 @@ fn a_start_is_told_after_late_events_had_their_time_and_a_life_after_its_end() {
     let mut tracker = Tracker::new(TrackerConfig::default());
     let mut told = Vec::new();
     tracker.pod(&made.pod(), Arrival::Live, Some(at(0)), &mut |output| {
-        told.push(output)
+        told.push(output);
     });
     let fields =
         json!({"phase": "Running", "containerStatuses": [status("app", running(2), true, true)]});
@@ -60,7 +60,7 @@ fn a_start_is_told_after_late_events_had_their_time_and_a_life_after_its_end() {
 
     made.deleting(40, 0);
     tracker.deleted(&made.pod(), Arrival::Live, Some(at(40)), &mut |output| {
-        told.push(output)
+        told.push(output);
     });
     assert_eq!((kinds(&told).len(), tracker.len()), (1, 1));
     tracker.advance(at(43), &mut |output| told.push(output));
@@ -88,14 +88,14 @@ fn a_pod_that_is_deleted_before_it_is_ready_is_told_of_once() {
     let mut tracker = Tracker::new(TrackerConfig::default());
     let mut told = Vec::new();
     tracker.pod(&made.pod(), Arrival::Live, Some(at(0)), &mut |output| {
-        told.push(output)
+        told.push(output);
     });
     let failed = made.status(json!({"phase": "Failed"}), &[]);
     tracker.pod(&failed, Arrival::Live, Some(at(1)), &mut |output| {
-        told.push(output)
+        told.push(output);
     });
     tracker.deleted(&made.pod(), Arrival::Live, Some(at(2)), &mut |output| {
-        told.push(output)
+        told.push(output);
     });
     tracker.advance(at(60), &mut |output| told.push(output));
     assert_eq!(kinds(&told), ["startup", "life"]);
@@ -114,7 +114,7 @@ fn of_pods_from_before_the_start_only_those_still_starting_are_told_of() {
         });
         let mut told = Vec::new();
         tracker.pod(&pod, Arrival::Listed, Some(at(50)), &mut |output| {
-            told.push(output)
+            told.push(output);
         });
         tracker.pod(
             &made.status(json!({}), &READY),
@@ -125,7 +125,7 @@ fn of_pods_from_before_the_start_only_those_still_starting_are_told_of() {
         tracker.advance(at(60), &mut |output| told.push(output));
         made.deleting(70, 0);
         tracker.deleted(&made.pod(), Arrival::Live, Some(at(70)), &mut |output| {
-            told.push(output)
+            told.push(output);
         });
         tracker.advance(at(80), &mut |output| told.push(output));
         for output in &told {
@@ -185,7 +185,7 @@ fn progress_is_told_until_a_pod_is_ready() {
     });
     let mut told = Vec::new();
     tracker.pod(&made.pod(), Arrival::Live, Some(at(0)), &mut |output| {
-        told.push(output)
+        told.push(output);
     });
     let pulling = made.event(
         "a",
@@ -203,7 +203,7 @@ fn progress_is_told_until_a_pod_is_ready() {
         &mut |output| told.push(output),
     );
     tracker.pod(&made.pod(), Arrival::Live, Some(at(3)), &mut |output| {
-        told.push(output)
+        told.push(output);
     });
     tracker.advance(at(9), &mut |output| told.push(output));
     assert_eq!(kinds(&told), ["progress", "progress", "startup"]);
@@ -222,7 +222,7 @@ fn a_shutdown_tells_what_is_settled_and_leaves_the_rest_to_the_next() {
     );
     let mut open = Made::new(spec()).named(2);
     tracker.pod(&open.pod(), Arrival::Live, Some(at(2)), &mut |output| {
-        told.push(output)
+        told.push(output);
     });
     tracker.shut_down(&mut |output| told.push(output));
     assert_eq!(kinds(&told), ["startup"]);
@@ -296,7 +296,7 @@ fn time_moves_by_what_is_seen_too() {
     );
     let mut two = Made::new(spec()).named(2);
     tracker.pod(&two.pod(), Arrival::Live, Some(at(9)), &mut |output| {
-        told.push(output)
+        told.push(output);
     });
     assert_eq!(kinds(&told), ["startup"]);
 }
