@@ -47,10 +47,10 @@ impl Demo {
     /// Checks what the flags ask for.
     pub fn configure(flags: &DemoFlags) -> Result<Self, InvalidSetting> {
         let sim = SimFlags {
-            replace_nodes: ChurnRate::NONE,
             nodes: flags.nodes,
             pods_per_node: flags.pods_per_node,
             containers_per_pod: 2,
+            replace_nodes: ChurnRate::NONE,
             churn: flags.churn,
             faults: Vec::new(),
             seed: 1,

@@ -24,6 +24,8 @@ pub(super) struct Replacing {
     oldest: usize,
     /// Daemons that were made for a node that came later.
     bound: BTreeMap<PodId, usize>,
+    /// The next replacement is planned already.
+    is_planned: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -78,23 +80,25 @@ impl Replacing {
 }
 
 impl Workload {
-    /// Changes from now on how often nodes are replaced, from the replacement that is planned on.
+    /// Changes how often nodes are replaced, after the replacement that is planned.
     pub fn set_replacements(&mut self, rate: ChurnRate, now: Timestamp) {
-        let was_idle = self.config.replacements.is_none();
         self.config.replacements = rate;
-        if was_idle {
-            self.plan_replacement(now);
-        }
+        self.plan_replacement(now);
     }
 
     pub(super) fn plan_replacement(&mut self, now: Timestamp) {
+        if self.replacing.is_planned {
+            return;
+        }
         if let Some(gap) = self.config.replacements.gap_micros() {
+            self.replacing.is_planned = true;
             self.plan(after(now, (gap / 1_000).max(1)), What::Replace);
         }
     }
 
     /// Replaces the oldest node, and plans the next replacement.
     pub(super) fn replace_next(&mut self, moment: Moment<'_>) {
+        self.replacing.is_planned = false;
         if self.config.replacements.is_none() {
             return;
         }
@@ -149,9 +153,9 @@ impl Workload {
         let pods: Vec<PodId> = self
             .pods
             .iter()
-            .filter(|(_, slot)| {
-                let host = slot.pod.host.as_ref();
-                host.is_some_and(|host| host.index == index)
+            .filter(|(id, slot)| {
+                let host = slot.pod.host.as_ref().map(|host| host.index);
+                host.or_else(|| self.replacing.bound(**id)) == Some(index)
             })
             .map(|(id, _)| *id)
             .collect();
