@@ -115,7 +115,12 @@ fn lives(bytes: &[u8]) {
                 tracker.deleted(&Arc::new(seen.object), Arrival::Live, None, &mut out);
             }
             Ok(What::Pod(seen)) => {
-                tracker.pod(&Arc::new(seen.object), Arrival::Live, seen.written, &mut out);
+                tracker.pod(
+                    &Arc::new(seen.object),
+                    Arrival::Live,
+                    seen.written,
+                    &mut out,
+                );
             }
             Ok(What::Event(seen)) => tracker.event(&seen.object, &mut out),
             Ok(_) | Err(_) => {}
