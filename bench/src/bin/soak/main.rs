@@ -106,7 +106,7 @@ async fn run(flags: &Flags, session: &Session) -> Result<(), BenchError> {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;
-                let look = look(running.pid(), &client, begun).await?;
+                let look = look(running.pid(), &client, &bed.sim.api, begun).await?;
                 looked.borrow_mut().0.push(look);
                 if begun.elapsed() >= Duration::from_secs(minutes * 60) {
                     return Ok::<_, BenchError>(());
@@ -164,11 +164,20 @@ async fn run(flags: &Flags, session: &Session) -> Result<(), BenchError> {
     Err(BenchError::Missed(missed.join("; ")))
 }
 
-async fn look(pid: u32, client: &Client, begun: Instant) -> Result<Look, BenchError> {
+async fn look(
+    pid: u32,
+    client: &Client,
+    cluster: &Client,
+    begun: Instant,
+) -> Result<Look, BenchError> {
     let memory = kubevitals_bench::proc::Memory::read(pid)?;
     let (_, pods) = client
         .count(&format!("{API}/pods"), br#""window":"#)
         .await?;
+    // One pod, and how many more there are.
+    let (_, list) = cluster.json("/api/v1/pods?limit=1").await?;
+    let remaining = list.pointer("/metadata/remainingItemCount");
+    let remaining = remaining.and_then(serde_json::Value::as_f64);
     let (status, text) = client.text("/metrics").await?;
     let series = text.lines().filter(|line| !line.starts_with('#')).count();
     #[expect(
@@ -179,6 +188,7 @@ async fn look(pid: u32, client: &Client, begun: Instant) -> Result<Look, BenchEr
         at: begun.elapsed().as_secs_f64(),
         rss: memory.resident as f64,
         pods: pods as f64,
+        cluster: remaining.unwrap_or_default() + 1.0,
         series: if status == StatusCode::OK {
             series as f64
         } else {
@@ -196,6 +206,12 @@ fn metrics() -> Vec<Metric> {
         told("rss.slope", "  growth a minute", Unit::Bytes),
         told("pods.first", "pods shown, first third", Unit::Count),
         told("pods.last", "  last third", Unit::Count),
+        told(
+            "cluster.pods.first",
+            "pods of the cluster, first third",
+            Unit::Count,
+        ),
+        told("cluster.pods.last", "  last third", Unit::Count),
         told(
             "series.first",
             "series of its own metrics, first third",

@@ -13,6 +13,8 @@ pub(crate) struct Look {
     pub(crate) rss: f64,
     /// Pods that the server shows.
     pub(crate) pods: f64,
+    /// Pods that the cluster has, in whatever state.
+    pub(crate) cluster: f64,
     /// Series of its own metrics: what it counts by name must go with the name.
     pub(crate) series: f64,
 }
@@ -62,6 +64,7 @@ impl Series {
         let thirds = [
             ("rss", self.thirds(|look| look.rss)),
             ("pods", self.thirds(|look| look.pods)),
+            ("cluster.pods", self.thirds(|look| look.cluster)),
             ("series", self.thirds(|look| look.series)),
         ];
         for (key, thirds) in thirds {
@@ -105,15 +108,16 @@ impl Series {
 
     /// For a spreadsheet.
     pub(crate) fn csv(&self) -> String {
-        let mut text = "seconds,rss_bytes,pods,own_series\n".to_owned();
+        let mut text = "seconds,rss_bytes,pods,cluster_pods,own_series\n".to_owned();
         for Look {
             at,
             rss,
             pods,
+            cluster,
             series,
         } in &self.0
         {
-            let _ = writeln!(text, "{at:.0},{rss:.0},{pods:.0},{series:.0}");
+            let _ = writeln!(text, "{at:.0},{rss:.0},{pods:.0},{cluster:.0},{series:.0}");
         }
         text
     }
@@ -133,6 +137,7 @@ mod tests {
             at: f64::from(at) * 10.0,
             rss: rss(f64::from(at)),
             pods: 3_000.0,
+            cluster: 3_100.0,
             series: 500.0,
         };
         Series((0..60).map(look).collect())
@@ -173,6 +178,6 @@ mod tests {
     fn every_look_is_in_the_file() {
         let text = series(|_| 30e6).csv();
         assert_eq!(text.lines().count(), 61);
-        assert_eq!(text.lines().nth(1), Some("0,30000000,3000,500"));
+        assert_eq!(text.lines().nth(1), Some("0,30000000,3000,3100,500"));
     }
 }
