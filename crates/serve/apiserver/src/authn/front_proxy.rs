@@ -68,10 +68,12 @@ impl FrontProxy {
         let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for prefix in &self.extra_prefix {
             for (name, value) in headers {
-                if let Some(key) = name.as_str().strip_prefix(prefix.as_str())
-                    && (extra.len() < MAX_EXTRAS || extra.contains_key(key))
-                {
-                    extra.entry(unescaped(key)).or_default().push(text(value));
+                let Some(key) = name.as_str().strip_prefix(prefix.as_str()) else {
+                    continue;
+                };
+                let key = unescaped(key);
+                if extra.len() < MAX_EXTRAS || extra.contains_key(&key) {
+                    extra.entry(key).or_default().push(text(value));
                 }
             }
         }
@@ -194,6 +196,22 @@ mod tests {
             proxy(&RequestHeaders::default()).claim(&headers(&[("x-remote-group", "a")])),
             None
         );
+    }
+
+    #[test]
+    fn a_second_value_of_an_escaped_extra_was_lost_once_there_were_many() {
+        let mut all = headers(&[("x-remote-user", "ada")]);
+        for number in 1..MAX_EXTRAS {
+            let name = HeaderName::try_from(format!("x-remote-extra-{number}")).unwrap();
+            all.append(name, HeaderValue::from_static("x"));
+        }
+        for value in ["1", "2"] {
+            all.append("x-remote-extra-a%2fb", HeaderValue::from_static(value));
+        }
+        all.append("x-remote-extra-late", HeaderValue::from_static("x"));
+        let extra = proxy(&RequestHeaders::default()).claim(&all).unwrap().extra;
+        assert_eq!(extra.len(), MAX_EXTRAS);
+        assert_eq!(extra["a/b"], ["1", "2"]);
     }
 
     #[test]
