@@ -146,7 +146,7 @@ impl Bed {
                 ));
             }
         }
-        if let Some(ages) = told::ages(client).await? {
+        if let Some(ages) = told::ages_over(client, phases.resolution).await? {
             values.insert("age.p50".to_owned(), ages.median.as_secs_f64());
             values.insert("age.max".to_owned(), ages.oldest.as_secs_f64());
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::Deserialize;
+use tokio::time::{Instant, sleep_until};
 
 use super::reads::API;
 use crate::BenchError;
@@ -44,17 +45,43 @@ struct NodeItem {
     timestamp: Timestamp,
 }
 
+/// How often ages are looked at within one resolution.
+const LOOKS: u32 = 15;
+
 /// Lists the nodes and looks at the timestamps.
 pub async fn ages(client: &Client) -> Result<Option<Ages>, BenchError> {
-    let (status, list) = client.json(&format!("{API}/nodes")).await?;
-    if status != StatusCode::OK {
-        return Ok(None);
+    let mut ages = Histogram::default();
+    look(client, &mut ages).await?;
+    Ok(Ages::of(&ages))
+}
+
+/// The same, over a whole resolution: a server that scrapes all nodes on one beat serves old samples at one moment and new
+/// ones at the next, and a single look would tell more of the moment than of the server.
+pub async fn ages_over(client: &Client, resolution: Duration) -> Result<Option<Ages>, BenchError> {
+    let mut ages = Histogram::default();
+    let begun = Instant::now();
+    for at in 0..LOOKS {
+        sleep_until(begun + resolution * at / LOOKS).await;
+        look(client, &mut ages).await?;
     }
-    let list: NodeList = serde_json::from_value(list)?;
-    Ok(Ages::of(
-        list.items.iter().map(|item| item.timestamp),
-        Timestamp::now(),
-    ))
+    Ok(Ages::of(&ages))
+}
+
+async fn look(client: &Client, ages: &mut Histogram) -> Result<(), BenchError> {
+    let (status, list) = client.json(&format!("{API}/nodes")).await?;
+    if status == StatusCode::OK {
+        let list: NodeList = serde_json::from_value(list)?;
+        let taken = list.items.iter().map(|item| item.timestamp);
+        record(ages, taken, Timestamp::now());
+    }
+    Ok(())
+}
+
+fn record(ages: &mut Histogram, taken: impl Iterator<Item = Timestamp>, now: Timestamp) {
+    for taken in taken {
+        let age = now.duration_since(taken);
+        ages.record(age.try_into().unwrap_or_default());
+    }
 }
 
 /// Reads the server's metrics. It is asked once, after everything else: with thousands of nodes the answer is long, and
@@ -82,12 +109,7 @@ pub fn sum(text: &str, family: &str, label: &str) -> f64 {
 }
 
 impl Ages {
-    fn of(taken: impl Iterator<Item = Timestamp>, now: Timestamp) -> Option<Self> {
-        let mut ages = Histogram::default();
-        for taken in taken {
-            let age = now.duration_since(taken);
-            ages.record(age.try_into().unwrap_or_default());
-        }
+    fn of(ages: &Histogram) -> Option<Self> {
         let quantiles = ages.quantiles();
         Some(Self {
             median: quantiles.at(0.5)?,
@@ -121,11 +143,13 @@ mod tests {
     #[test]
     fn a_sample_of_the_future_is_no_older_than_now() {
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
-        let ages = Ages::of([at(90), at(100), at(70)].into_iter(), at(95)).unwrap();
+        let mut ages = Histogram::default();
+        record(&mut ages, [at(90), at(100), at(70)].into_iter(), at(95));
+        let ages = Ages::of(&ages).unwrap();
         assert_eq!(
             (ages.median.as_secs(), ages.oldest.as_secs(), ages.nodes),
             (5, 25, 3)
         );
-        assert_eq!(Ages::of([].into_iter(), at(95)), None);
+        assert_eq!(Ages::of(&Histogram::default()), None);
     }
 }

@@ -1,12 +1,17 @@
-//! When to ask a kubelet: just after it has taken a new sample.
+//! When to ask a kubelet: once in a resolution, and where it can be told just after it has taken a new sample.
 //!
-//! A kubelet takes samples by a clock of its own, every ten to fifteen seconds, and repeats the last one to whoever asks
-//! in between. The times in its answers tell when it did. From them a [`Cadence`] learns how far apart samples are and
-//! how far the kubelet's clock is off ours, and plans the next scrape for the moment at which the next sample is due:
-//! values are as fresh as they can be, and no scrape is wasted on a repetition.
+//! A kubelet takes samples by clocks of its own and repeats the last one to whoever asks in between. Two kinds are told
+//! apart by the times in their answers (ADR 0022):
+//!
+//! - **Each container by a clock of its own**, as cAdvisor does: after a wait that is drawn anew each time, between once
+//!   and twice its interval. At every moment some sample is new and some is old, so that no moment is better than
+//!   another. What counts is that scrapes are evenly apart: each node has a moment of its own in the resolution.
+//! - **All at once and steadily**, as a runtime or a virtual kubelet may. A [`Cadence`] learns how far apart samples are and
+//!   how far the kubelet's clock is off ours, and plans the next scrape for the moment at which the next sample is due:
+//!   values are as fresh as they can be, and no scrape is wasted on a repetition.
 //!
 //! The plan is bounded whatever the kubelet says: scrapes are never closer than one second, and never further apart than
-//! twice the resolution.
+//! twice the resolution; those of the first kind never further apart than the resolution.
 
 use std::time::Duration;
 
@@ -27,8 +32,12 @@ const LEAST_MARGIN: u64 = 200;
 const MOST_MARGIN: u64 = 1_500;
 /// So many scrapes in a row that bring nothing new are followed by a quick one, since the sample is overdue.
 const QUICK_AFTER_REPEAT: u32 = 2;
-/// Scrapes at the beginning that wait for second samples rather than for the resolution.
-const MOST_SETTLING: u32 = 4;
+/// Samples that are no further apart than this were taken in one go.
+const TOGETHER: u64 = 2_000;
+/// So many answers in a row must show samples that were taken together once one has shown others.
+const PROBATION: u8 = 8;
+/// Samples whose distances differ by more than this on average come when they come: no plan can meet them.
+const MOST_DEVIATION: u64 = 800;
 
 /// What a scrape showed of the kubelet's sample clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,7 +54,6 @@ pub struct Cadence {
     resolution: u64,
     /// Between 0 and 1, stable for a node: spreads what nothing else spreads.
     spread: f64,
-    first: Option<Timestamp>,
     newest: Option<Timestamp>,
     lag: Lag,
     /// When the last scrape was that brought nothing new.
@@ -54,7 +62,10 @@ pub struct Cadence {
     period: Option<u64>,
     deviation: u64,
     repeats: u32,
-    settling: u32,
+    /// How many answers must still show samples that were taken together before that is believed.
+    apart: u8,
+    /// Whether usage is still to come of a second sample.
+    wants_second: bool,
 }
 
 /// How much later than its own time a sample can be seen by our clock: how far the clocks differ, and a little more.
@@ -83,15 +94,20 @@ impl Cadence {
         Self {
             resolution: millis(resolution).max(1_000),
             spread: spread(node),
-            first: None,
             newest: None,
             lag: Lag::default(),
             repeated: None,
             period: None,
             deviation: 0,
             repeats: 0,
-            settling: 0,
+            apart: 0,
+            wants_second: true,
         }
+    }
+
+    /// The kubelet has told what its containers use: nothing hangs on a second sample.
+    pub fn warmed(&mut self) {
+        self.wants_second = false;
     }
 
     /// Takes in what a scrape at `asked` showed, and tells whether it brought a new sample.
@@ -100,11 +116,16 @@ impl Cadence {
             // Without times every answer must be taken as new.
             return true;
         };
+        self.compare(&times);
         let Some(before) = self.newest else {
-            self.first = Some(newest);
             self.newest = Some(newest);
             return true;
         };
+        if self.apart > 0 {
+            self.newest = Some(newest);
+            self.wants_second = false;
+            return newest > before;
+        }
         if newest <= before {
             self.repeats = self.repeats.saturating_add(1);
             self.repeated = Some(asked);
@@ -130,15 +151,6 @@ impl Cadence {
             self.lag.is_more_than(seen.saturating_sub(period));
         }
         self.lag.is_at_most(seen);
-        let has_second_samples = match (self.first, times.oldest) {
-            (Some(first), Some(oldest)) => oldest > first,
-            _ => true,
-        };
-        self.settling = if has_second_samples {
-            MOST_SETTLING
-        } else {
-            self.settling.saturating_add(1)
-        };
         true
     }
 
@@ -153,16 +165,43 @@ impl Cadence {
         self.period.map(Duration::from_millis)
     }
 
+    /// Notes whether the samples of an answer were taken in one go.
+    fn compare(&mut self, times: &SampleTimes) {
+        let apart = match (times.oldest, times.newest) {
+            (Some(oldest), Some(newest)) => newest.unix_millis().abs_diff(oldest.unix_millis()),
+            _ => 0,
+        };
+        if apart <= TOGETHER {
+            self.apart = self.apart.saturating_sub(1);
+            return;
+        }
+        self.apart = PROBATION;
+        // What was learned of all at once is learned of nobody.
+        self.lag = Lag::default();
+        self.repeated = None;
+        self.period = None;
+        self.deviation = 0;
+        self.repeats = 0;
+    }
+
     fn wait(&self, asked: Timestamp) -> u64 {
         let Some(newest) = self.newest else {
             return self.slot(asked);
         };
+        if self.apart > 0 {
+            return if self.wants_second {
+                self.settling_wait()
+            } else {
+                self.slot(asked)
+            };
+        }
         let (Some(period), Some(lag)) = (self.period, self.lag.guess(self.period)) else {
             return self.wait_for_second(asked, newest);
         };
-        let age = u64::try_from(between(newest, asked).saturating_sub(lag)).unwrap_or(0);
-        let margin = self.deviation.saturating_mul(2);
-        let margin = margin.clamp(LEAST_MARGIN, MOST_MARGIN);
+        if period < LEAST_PERIOD / 10 * 9 || self.deviation > MOST_DEVIATION {
+            // It samples more often than a kubelet does, or whenever it is asked, or by chance.
+            return self.slot(asked);
+        }
         if self.repeats > 0 {
             // Overdue: it comes any moment. Unless this kubelet has stopped taking samples.
             return match self.repeats {
@@ -170,21 +209,14 @@ impl Cadence {
                 _ => self.resolution,
             };
         }
-        let planned = if period < LEAST_PERIOD / 10 * 9 {
-            // Closer than a kubelet takes them: samples of containers that each have their own time. No moment is better
-            // than another.
-            self.slot(asked)
-        } else {
-            // They become visible at `due`, `due + period`, …: the last one that is not much later than the resolution.
-            let due = (period.saturating_add(margin)).saturating_sub(age);
-            let bound = self.resolution.saturating_add(self.resolution / 4);
-            let further = bound.saturating_sub(due) / period.max(1);
-            due.saturating_add(further.saturating_mul(period))
-        };
-        if self.settling < MOST_SETTLING {
-            return planned.min(self.settling_wait());
-        }
-        planned
+        let age = u64::try_from(between(newest, asked).saturating_sub(lag)).unwrap_or(0);
+        let margin = self.deviation.saturating_mul(2);
+        let margin = margin.clamp(LEAST_MARGIN, MOST_MARGIN);
+        // They become visible at `due`, `due + period`, …: the last one that is not much later than the resolution.
+        let due = (period.saturating_add(margin)).saturating_sub(age);
+        let bound = self.resolution.saturating_add(self.resolution / 4);
+        let further = bound.saturating_sub(due) / period.max(1);
+        due.saturating_add(further.saturating_mul(period))
     }
 
     /// The wait for the second sample of a node of which one is known.
@@ -195,7 +227,12 @@ impl Cadence {
             _ if self.repeats > 3 => self.resolution,
             Some(age) if self.repeats == 0 => {
                 let due = LEAST_PERIOD.saturating_add(LEAST_MARGIN);
-                due.saturating_sub(age).min(self.settling_wait())
+                let due = due.saturating_sub(age);
+                if self.wants_second {
+                    due.min(self.settling_wait())
+                } else {
+                    due
+                }
             }
             // Overdue, or its clock is not ours and nothing is known of its phase: look about.
             _ => self.settling_wait() / 2,
@@ -209,27 +246,27 @@ impl Cadence {
         THIRD.saturating_sub(millis(spread)).min(self.resolution)
     }
 
-    /// The wait until the node's own moment of the resolution, nearest to one resolution from now.
+    /// The wait until the node's own moment of the resolution. That is approached from behind, by a quarter at a time: no
+    /// wait is longer than the resolution, and what began all at once at a start is spread after three or four scrapes.
     fn slot(&self, asked: Timestamp) -> u64 {
         let resolution = i64::try_from(self.resolution).unwrap_or(i64::MAX).max(1);
         let own = Duration::from_millis(self.resolution).mul_f64(self.spread);
         let own = i64::try_from(millis(own)).unwrap_or(0);
-        let phase = asked
+        let late = asked
             .unix_millis()
             .saturating_sub(own)
             .rem_euclid(resolution);
-        let to_slot = u64::try_from(resolution - phase).unwrap_or(0);
-        if to_slot < self.resolution / 2 {
-            to_slot.saturating_add(self.resolution)
-        } else {
-            to_slot
-        }
+        let late = u64::try_from(late).unwrap_or(0);
+        self.resolution
+            .saturating_sub(late.min(self.resolution / 4))
     }
 
     fn learn_period(&mut self, before: Timestamp, newest: Timestamp) {
         let gap = newest.unix_millis().abs_diff(before.unix_millis());
         let Some(period) = self.period else {
-            self.period = Some(gap.clamp(1_000, 60_000));
+            // As few samples as it can have been, none of them seen by a scrape in between.
+            let count = gap.div_ceil(MOST_PERIOD + LEAST_MARGIN).max(1);
+            self.period = Some((gap / count).clamp(1_000, 60_000));
             return;
         };
         // Samples may have been missed in between, and then the gap is that of so many. None was if the scrape before found

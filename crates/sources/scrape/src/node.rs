@@ -171,6 +171,9 @@ impl NodeLoop {
     fn received(&mut self, shared: &Shared, begun: Instant, asked: Timestamp, scraped: &Scraped) {
         let steady = shared.steady(begun);
         let is_new = self.cadence.scraped(steady, scraped.report.times);
+        if scraped.is_warm {
+            self.cadence.warmed();
+        }
         let next = self.cadence.next(steady);
         let wait = next.since(steady).unwrap_or(shared.config.resolution);
         self.due = shared.on_beat(begun + wait);

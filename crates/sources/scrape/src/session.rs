@@ -51,6 +51,8 @@ pub(crate) struct Scraped {
     pub(crate) bytes: usize,
     /// Why this is not all.
     pub(crate) cut: Option<Failure>,
+    /// Whether it has what the node computed itself, so that nothing hangs on a second sample.
+    pub(crate) is_warm: bool,
 }
 
 /// What one scrape needs of everybody's.
@@ -203,12 +205,14 @@ impl Session {
             batch,
             decoder,
         );
+        let is_warm = is_warm(batch);
         match read {
             Ok(report) if report.used > 0 => Ok(Scraped {
                 work: Some(work),
                 report,
                 bytes,
                 cut: None,
+                is_warm,
             }),
             _ => Err(self.not_metrics(path, &work.buffers.body)),
         }
@@ -237,6 +241,7 @@ impl Session {
         scraped.bytes = scraped.bytes.saturating_add(body.len());
         let read = decode_summary(body, Take::Extras, reading(means, true), batch, decoder);
         if let Ok(extras) = read {
+            scraped.is_warm = is_warm(batch);
             for (count, more) in scraped.report.rejected.iter_mut().zip(extras.rejected) {
                 *count += more;
             }
@@ -283,6 +288,7 @@ impl Session {
             report,
             bytes,
             cut,
+            is_warm: false,
         })
     }
 
@@ -531,6 +537,13 @@ fn reading(means: &Means<'_>, is_complete: bool) -> Reading {
         is_complete,
         max_containers: means.config.max_containers,
     }
+}
+
+/// Whether the node has computed itself what each of its containers uses.
+fn is_warm(batch: &NodeBatch) -> bool {
+    batch
+        .containers()
+        .all(|(_, sample)| sample.cpu_now.is_some() || sample.cpu.is_none())
 }
 
 fn is_missing(failure: &Failure) -> bool {
