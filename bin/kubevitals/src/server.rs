@@ -30,6 +30,7 @@ use kubevitals_watch::{
     Subscription, Update, WatchMetrics, What,
 };
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use self::bridge::{FromStore, IntoStore};
 use self::cluster::KubeletAccess;
@@ -45,6 +46,10 @@ pub(crate) const MOST_THREADS: usize = 4;
 
 /// How often what has become too old is looked for.
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);
+
+/// So long nodes are not scraped while pods are still being listed: those of the largest cluster are within it, and nodes
+/// have metrics also where pods cannot be listed.
+const PODS_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How often files are looked at again.
 const REFRESH_EVERY: Duration = Duration::from_secs(10);
@@ -115,7 +120,8 @@ impl Server {
             clock: clock.clone(),
         });
         let refreshed = kubelets.refreshed.clone();
-        let scraper = Scraper::start(
+        let scraper = Scraper::start_after(
+            pods_known(&streams),
             scraping(&settings, kubelets, clock.clone()),
             &streams.nodes,
             receiver,
@@ -213,6 +219,17 @@ fn scraping(settings: &Settings, kubelets: KubeletAccess, clock: WallClock) -> S
     config.ephemeral_storage = settings.usage.extra.ephemeral_storage;
     config.clock = clock;
     config
+}
+
+/// Waits until it is known which pods there are. A sample of a pod that is not known yet must be held with all its names,
+/// and those of a whole large cluster would be the peak of the program's memory.
+fn pods_known(streams: &Streams) -> impl Future<Output = ()> + Send + 'static {
+    let pods = streams.pods.clone();
+    async move {
+        if timeout(PODS_PATIENCE, pods.synced()).await.is_err() {
+            tracing::warn!("pods are not listed yet, nodes are scraped without them");
+        }
+    }
 }
 
 /// Keeps the store in step with the cluster.

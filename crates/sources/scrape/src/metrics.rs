@@ -42,7 +42,7 @@ pub struct ScrapeMetrics {
 /// The metrics of one node, found once. Their series go with it.
 #[derive(Debug)]
 pub(crate) struct NodeMetrics {
-    all: ScrapeMetrics,
+    all: Arc<ScrapeMetrics>,
     label: NodeLabel,
     duration: Histogram,
     last_request: Gauge<f64, AtomicU64>,
@@ -205,7 +205,7 @@ impl ScrapeMetrics {
     }
 
     /// Begins to count for a node.
-    pub(crate) fn node(&self, node: &NodeName) -> NodeMetrics {
+    pub(crate) fn node(self: &Arc<Self>, node: &NodeName) -> NodeMetrics {
         let label = NodeLabel {
             node: Name(node.clone()),
         };
@@ -213,7 +213,7 @@ impl ScrapeMetrics {
         NodeMetrics {
             duration: self.durations.get_or_create_owned(&label),
             last_request: self.last_requests.get_or_create_owned(&label),
-            all: self.clone(),
+            all: Arc::clone(self),
             label,
             state: State::New,
         }

@@ -1,6 +1,7 @@
 //! All nodes: which there are, and a loop for each.
 
 use std::fmt;
+use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -54,14 +55,28 @@ impl Scraper {
         receiver: Arc<dyn Receive>,
         metrics: ScrapeMetrics,
     ) -> Result<Self, ScrapeError> {
+        Self::start_after(ready(()), config, nodes, receiver, metrics)
+    }
+
+    /// As [`Scraper::start`], once something else is done: whoever receives may not be able to use answers before.
+    pub fn start_after(
+        before: impl Future<Output = ()> + Send + 'static,
+        config: ScrapeConfig,
+        nodes: &Stream<Node>,
+        receiver: Arc<dyn Receive>,
+        metrics: ScrapeMetrics,
+    ) -> Result<Self, ScrapeError> {
         config.validate()?;
         let shared = Arc::new(Shared::new(config, receiver, metrics));
         let loops = Arc::new(Loops::default());
-        let task = tokio::spawn(reconcile(
-            nodes.subscribe(),
-            Arc::clone(&shared),
-            Arc::clone(&loops),
-        ));
+        let updates = nodes.subscribe();
+        let task = {
+            let (shared, loops) = (Arc::clone(&shared), Arc::clone(&loops));
+            tokio::spawn(async move {
+                before.await;
+                reconcile(updates, shared, loops).await;
+            })
+        };
         Ok(Self {
             shared,
             loops,

@@ -351,7 +351,14 @@ impl NodeState {
         } else if self.held.len() < MOST_HELD {
             let mut series = Series::default();
             let taken = series.take(sample, &around.rules);
-            self.held.insert(key.to_owned_key(), series);
+            // Shared, as those of known pods are: the name of a container stays once its pod is known.
+            let names = around.names;
+            let key = ContainerKey::new(
+                names.text(key.pod.namespace),
+                key.pod.name,
+                names.text(key.container),
+            );
+            self.held.insert(key, series);
             taken
         } else {
             done.overflowed += 1;
