@@ -196,7 +196,7 @@ fn scrape(node: &Node, shared: &Arc<Shared>, loops: &Loops) {
         Arc::clone(&control),
         Arc::clone(shared),
     );
-    let task = tokio::spawn(node.run());
+    let task = tokio::spawn(Box::new(node).run());
     all.insert(Arc::clone(name), Running { control, task });
 }
 

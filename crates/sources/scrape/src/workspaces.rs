@@ -7,6 +7,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::session::Workspace;
 
+/// So many are kept for the next answers. Where bodies arrive in one piece no more are in use at once than threads run;
+/// the first answers after a start come all at once, and what they needed would stay for ever.
+const MOST_IDLE: usize = 8;
+
 /// Workspaces to lend. The one that came back last goes out first, so that few are ever made.
 #[derive(Clone)]
 pub(crate) struct Workspaces(Arc<Shelf>);
@@ -71,7 +75,29 @@ impl Drop for Lent {
     fn drop(&mut self) {
         if let Some(mut work) = self.work.take() {
             work.buffers.trim();
-            self.shelf.lock().push(work);
+            let mut idle = self.shelf.lock();
+            if idle.len() < MOST_IDLE {
+                idle.push(work);
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_many_answers_at_once_needed_does_not_stay() {
+        let workspaces = Workspaces::new(64);
+        let mut lent = Vec::new();
+        for _ in 0..64 {
+            lent.push(workspaces.lend().await);
+        }
+        assert!(workspaces.0.lock().is_empty());
+        drop(lent);
+        assert_eq!(workspaces.0.lock().len(), MOST_IDLE);
+        let _again = workspaces.lend().await;
+        assert_eq!(workspaces.0.lock().len(), MOST_IDLE - 1);
     }
 }
