@@ -1,5 +1,6 @@
 //! A cluster, somebody who scrapes it, and somebody who takes notes.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -26,7 +27,7 @@ pub(crate) const NODES: [&str; 2] = ["node-00000", "node-00001"];
 /// A cluster of two nodes and a stream of them.
 pub(crate) struct Bed {
     pub(crate) cluster: SimCluster,
-    nodes: Stream<Node>,
+    pub(crate) nodes: Stream<Node>,
     token: String,
 }
 
@@ -225,12 +226,20 @@ impl Bed {
     }
 
     pub(crate) fn scrape(&self, config: ScrapeConfig) -> Scrape {
+        self.scrape_after(ready(()), config)
+    }
+
+    pub(crate) fn scrape_after(
+        &self,
+        before: impl Future<Output = ()> + Send + 'static,
+        config: ScrapeConfig,
+    ) -> Scrape {
         let notes = Notes(watch::channel(Vec::new()).0);
         let mut metrics = Metrics::new();
         let own = ScrapeMetrics::register(&mut metrics, config.resolution);
         let receiver = Arc::new(notes.clone());
         Scrape {
-            scraper: Scraper::start(config, &self.nodes, receiver, own).unwrap(),
+            scraper: Scraper::start_after(before, config, &self.nodes, receiver, own).unwrap(),
             notes,
             registry: metrics.freeze(),
         }

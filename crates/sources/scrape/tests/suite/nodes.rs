@@ -39,6 +39,25 @@ async fn what_is_received_is_true() {
 }
 
 #[tokio::test]
+async fn nothing_is_scraped_before_its_time() {
+    let bed = Bed::start().await;
+    let (begin, begun) = tokio::sync::oneshot::channel();
+    let before = async { begun.await.unwrap_or_default() };
+    let scrape = bed.scrape_after(before, bed.config());
+    assert!(bed.nodes.synced().await);
+    // One thread: whoever could have begun has had its turn.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(scrape.scraper.counts().total(), 0);
+    begin.send(()).unwrap();
+    for node in NODES {
+        scrape.notes.first(node).await;
+    }
+    bed.end(scrape).await;
+}
+
+#[tokio::test]
 async fn nodes_that_leave_are_forgotten_and_may_come_back() {
     let bed = Bed::start().await;
     let scrape = bed.scrape(bed.config());
