@@ -29,7 +29,7 @@ use crate::negotiate::{accept_of, refusal, wants_pretty};
 use crate::openapi::OpenApi;
 use crate::query::Query;
 use crate::request_info::{RequestInfo, Target};
-use crate::server::Activity;
+use crate::server::{Activity, Pace};
 use crate::status::Failure;
 
 /// YAML is made from a tree in memory: few at a time.
@@ -60,6 +60,7 @@ pub(crate) struct Handler {
 pub(crate) struct Connection {
     pub(crate) peer: Peer,
     pub(crate) activity: Activity,
+    pub(crate) pace: Pace,
 }
 
 /// An answer, and whether it goes on until somebody ends it.

@@ -31,8 +31,17 @@ pub struct ApiServerMetrics {
     pub(crate) connections: Gauge,
     pub(crate) panics: Counter,
     handshakes: Family<HandshakeLabels, Counter>,
+    waiting: Family<WorkLabels, Gauge>,
+    waited: Family<WorkLabels, Counter>,
     token_reviews: ReviewMetrics,
     access_reviews: ReviewMetrics,
+}
+
+/// What is counted of work that waits for its turn.
+#[derive(Clone, Debug)]
+pub(crate) struct WaitMetrics {
+    pub(crate) waiting: Gauge,
+    pub(crate) waited: Counter,
 }
 
 /// What is counted of one kind of question.
@@ -123,6 +132,11 @@ struct HandshakeLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WorkLabels {
+    work: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CacheLabels {
     review: &'static str,
     result: &'static str,
@@ -178,6 +192,16 @@ impl ApiServerMetrics {
             own.handshakes.clone(),
         );
         sub.register(
+            "turns_waiting",
+            "Work of connections that waits for its turn, by what it is",
+            own.waiting.clone(),
+        );
+        sub.register(
+            "turns_waited",
+            "How often work of connections had to wait for its turn, by what it is",
+            own.waited.clone(),
+        );
+        sub.register(
             "reviews",
             "Questions for tokens and access, by where the answer came from",
             own.token_reviews.outcomes.clone(),
@@ -206,6 +230,8 @@ impl ApiServerMetrics {
             connections: Gauge::default(),
             panics: Counter::default(),
             handshakes: Family::default(),
+            waiting: Family::default(),
+            waited: Family::default(),
             token_reviews,
             access_reviews,
         }
@@ -273,10 +299,32 @@ impl ApiServerMetrics {
         self.lookups.get_or_create(&LookupLabels { result }).inc();
     }
 
+    /// Of `handshake` or `answer`.
+    pub(crate) fn turns(&self, work: &'static str) -> WaitMetrics {
+        let labels = WorkLabels { work };
+        WaitMetrics {
+            waiting: self.waiting.get_or_create(&labels).clone(),
+            waited: self.waited.get_or_create(&labels).clone(),
+        }
+    }
+
     pub(crate) fn handshake_failed(&self, reason: &'static str) {
         self.handshakes
             .get_or_create(&HandshakeLabels { reason })
             .inc();
+    }
+}
+
+impl WaitMetrics {
+    #[cfg(test)]
+    pub(crate) fn unregistered(work: &'static str) -> Self {
+        ApiServerMetrics::unregistered().turns(work)
+    }
+
+    /// Somebody must wait.
+    pub(crate) fn joined(&self) {
+        self.waiting.inc();
+        self.waited.inc();
     }
 }
 
@@ -384,6 +432,7 @@ mod tests {
         metrics.authenticated(Method::Token);
         metrics.looked_up(true);
         metrics.handshake_failed("timeout");
+        metrics.turns("handshake").joined();
         metrics.access_reviews().count(CacheOutcome::Hit);
         metrics
             .token_reviews()
@@ -400,6 +449,8 @@ mod tests {
         histogram kubevitals_apiserver_review_duration_seconds
         counter kubevitals_apiserver_reviews_total
         counter kubevitals_apiserver_tls_handshake_failures_total
+        counter kubevitals_apiserver_turns_waited_total
+        gauge kubevitals_apiserver_turns_waiting
         ");
     }
 }

@@ -2,6 +2,8 @@
 
 mod activity;
 mod connection;
+mod pace;
+mod turns;
 
 use std::future::Future;
 use std::io;
@@ -19,7 +21,9 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 pub(crate) use self::activity::Activity;
-use self::connection::{Closing, Terms};
+use self::connection::{Accepted, Closing, Shared, Terms};
+pub(crate) use self::pace::Pace;
+use self::turns::{Source, Turns};
 use crate::authn::{TrustStatus, lookup_loop};
 use crate::config::{Lookup, ServerConfig};
 use crate::error::ApiServerError;
@@ -37,9 +41,7 @@ const REFRESH_EVERY: Duration = Duration::from_mins(1);
 pub struct ApiServer {
     listener: TcpListener,
     address: SocketAddr,
-    acceptor: TlsAcceptor,
-    handler: Arc<Handler>,
-    terms: Terms,
+    shared: Shared,
     most: usize,
     drain_timeout: Duration,
     draining: watch::Sender<bool>,
@@ -93,14 +95,21 @@ impl ApiServer {
         let failed = |source| ApiServerError::Bind { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        // What more threads than these would do at once only makes others wait.
+        let threads = tokio::runtime::Handle::current().metrics().num_workers();
         Ok(Self {
             listener,
             address,
-            acceptor: TlsAcceptor::from(tls.config()),
-            handler: Arc::new(handler),
+            shared: Shared {
+                acceptor: TlsAcceptor::from(tls.config()),
+                handler: Arc::new(handler),
+                terms: Terms::new(&limits),
+                handshakes: Turns::new(threads, metrics.turns("handshake")),
+                answers: Turns::new(threads, metrics.turns("answer")),
+                metrics: metrics.clone(),
+            },
             most: limits.connections.max(1),
             drain_timeout: limits.drain_timeout,
-            terms: Terms::new(&limits),
             draining,
             trust,
             lookup,
@@ -133,6 +142,7 @@ impl ApiServer {
         let mut connections = JoinSet::new();
         let closing = watch::Sender::new(Closing::default());
         let (address, metrics) = (self.address, &self.metrics);
+        let mut number = 0;
         tracing::info!(%address, "API server listens");
 
         tokio::pin!(shutdown);
@@ -152,20 +162,20 @@ impl ApiServer {
                 }
             };
             match accepted {
-                Ok((stream, _peer)) => {
+                Ok((stream, peer)) => {
                     if connections.len() + 1 >= self.most {
                         closing.send_modify(Closing::make_room);
                     }
                     let _best_effort = stream.set_nodelay(true);
                     metrics.connections.inc();
-                    connections.spawn(connection::accept(
+                    number += 1;
+                    let accepted = Accepted {
                         stream,
-                        self.acceptor.clone(),
-                        Arc::clone(&self.handler),
-                        self.terms,
-                        closing.subscribe(),
-                        metrics.clone(),
-                    ));
+                        source: Source::of(peer.ip()),
+                        number,
+                    };
+                    let shared = self.shared.clone();
+                    connections.spawn(connection::accept(accepted, shared, closing.subscribe()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "API server cannot accept connections");

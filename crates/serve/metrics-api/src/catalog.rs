@@ -5,18 +5,20 @@
 //! copies some hundred pointers, and a pod that comes or goes some hundred more, whatever the size of the cluster.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use kubevitals_model::{Labels, NodeName, PodKey, Timestamp};
 
 use crate::render::proto::{self, Meta};
 
 pub(crate) use groups::Groups;
+pub(crate) use lengths::Lengths;
 pub(crate) use roster::{Position, Roster};
 pub(crate) use table::NodeTable;
 
 mod groups;
+mod lengths;
 mod roster;
 mod table;
 
@@ -31,8 +33,8 @@ pub(crate) struct Catalog {
     pub(crate) node_order: Arc<Vec<u32>>,
     /// In the order of namespaces and names.
     pub(crate) pods: Roster,
-    /// How many bytes the items of a protobuf list of all pods take: whoever asks first counts.
-    pub(crate) all_pods_bytes: OnceLock<usize>,
+    /// How many bytes pods take in a protobuf list.
+    pub(crate) lengths: Lengths,
 }
 
 /// What was published last of a node: the bodies of its own message and of those of its pods in one buffer, as protobuf.
@@ -113,14 +115,6 @@ impl Catalog {
         self.nodes.get(slot.node)?.pod(slot)
     }
 
-    /// The bytes of all pods as items of a protobuf list.
-    pub(crate) fn all_pods_bytes(&self) -> usize {
-        *self.all_pods_bytes.get_or_init(|| {
-            let found = self.pods.iter().filter_map(|slot| self.pod(slot));
-            found.map(|found| found.item_len()).sum()
-        })
-    }
-
     /// Where a node of this name is among the names in order, or where it would be.
     pub(crate) fn find_node(&self, name: &str) -> Result<usize, usize> {
         self.node_order.binary_search_by(|number| {
@@ -151,22 +145,43 @@ impl NodeEntry {
 
     /// The message of a pod that is known to be here, or was.
     pub(crate) fn pod(&self, slot: &Arc<PodSlot>) -> Option<Found<'_>> {
+        self.pod_at(self.position(slot)?)
+    }
+
+    /// Where a pod is that is known to be here, or was.
+    fn position(&self, slot: &Arc<PodSlot>) -> Option<usize> {
         let hint = usize::try_from(slot.hint.load(Ordering::Relaxed)).ok()?;
         let is_it = |piece: &PodPiece| Arc::ptr_eq(&piece.slot, slot);
-        let at = match self.pods.get(hint) {
-            Some(piece) if is_it(piece) => hint,
-            _ => self.pods.iter().position(is_it)?,
+        match self.pods.get(hint) {
+            Some(piece) if is_it(piece) => Some(hint),
+            _ => self.pods.iter().position(is_it),
+        }
+    }
+
+    /// Whether the pod at this place is the same as in another entry, and as long in a list.
+    fn is_as_long(&self, other: &Self, at: usize) -> bool {
+        let (Some(own), Some(others)) = (self.pods.get(at), other.pods.get(at)) else {
+            return false;
         };
-        self.pod_at(at)
+        Arc::ptr_eq(&own.slot, &others.slot)
+            && proto::are_as_long(own.created, others.created)
+            && self.start(at).map(|start| own.end - start)
+                == other.start(at).map(|start| others.end - start)
+    }
+
+    /// Where the body of the pod at this place begins.
+    #[inline]
+    fn start(&self, at: usize) -> Option<u32> {
+        match at.checked_sub(1) {
+            Some(before) => self.pods.get(before).map(|piece| piece.end),
+            None => Some(self.own.map_or(0, |own| own.end)),
+        }
     }
 
     /// The message of the pod at this place.
     pub(crate) fn pod_at(&self, at: usize) -> Option<Found<'_>> {
         let piece = self.pods.get(at)?;
-        let start = match at.checked_sub(1) {
-            Some(before) => self.pods.get(before)?.end,
-            None => self.own.map_or(0, |own| own.end),
-        };
+        let start = self.start(at)?;
         let meta = Meta {
             name: piece.slot.key.name(),
             namespace: piece.slot.key.namespace(),

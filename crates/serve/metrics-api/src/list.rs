@@ -146,8 +146,8 @@ impl ListPieces {
             match &self.style {
                 Style::Json(_) => {
                     json::put_comma(out, written);
-                    let message = found.message(&mut self.message);
-                    self.writer.put_object(out, self.kind, None, message, "");
+                    self.writer
+                        .put_listed(out, self.kind, found.meta, found.body);
                 }
                 Style::Protobuf(_) => proto::put_item(out, found.meta, found.body),
                 Style::Partial(_, version) => {

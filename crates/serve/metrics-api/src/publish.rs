@@ -46,6 +46,15 @@ pub(crate) enum Logged {
     PodBack(Arc<PodSlot>, NodeName),
 }
 
+/// What a publication changes.
+struct Change<'a> {
+    node: &'a NodeName,
+    before: Option<&'a NodeEntry>,
+    after: Option<&'a NodeEntry>,
+    added: &'a [Arc<PodSlot>],
+    removed: &'a [Arc<PodSlot>],
+}
+
 impl Writer {
     pub(crate) fn new(version: u64, most_logged: usize) -> Self {
         Self {
@@ -119,10 +128,18 @@ impl State {
             order.insert(at.min(order.len()), number);
             next.node_order = Arc::new(order);
         }
-        let bytes = entry.counted.bytes;
-        let replaced = next.nodes.set(number, Some(Arc::new(entry)));
-        self.current.fetch_add(bytes, Ordering::Relaxed);
-        self.commit(&mut writer, next, view.node, &added, &removed);
+        self.current
+            .fetch_add(entry.counted.bytes, Ordering::Relaxed);
+        let entry = Arc::new(entry);
+        let replaced = next.nodes.set(number, Some(Arc::clone(&entry)));
+        let change = Change {
+            node: view.node,
+            before: replaced.as_deref(),
+            after: Some(&entry),
+            added: &added,
+            removed: &removed,
+        };
+        self.commit(&mut writer, next, &change);
         self.forget(replaced);
     }
 
@@ -151,26 +168,30 @@ impl State {
             writer.log(next.version, departed);
         }
         let removed: Vec<_> = gone.pods.iter().map(|pod| Arc::clone(&pod.slot)).collect();
-        self.commit(&mut writer, next, node, &[], &removed);
+        let change = Change {
+            node,
+            before: Some(&gone),
+            after: None,
+            added: &[],
+            removed: &removed,
+        };
+        self.commit(&mut writer, next, &change);
         self.forget(Some(gone));
     }
 
     /// Puts a catalog in the place of the last, once pods have come and gone.
-    fn commit(
-        &self,
-        writer: &mut Writer,
-        mut next: Catalog,
-        node: &NodeName,
-        added: &[Arc<PodSlot>],
-        removed: &[Arc<PodSlot>],
-    ) {
-        if added.is_empty() && removed.is_empty() {
+    fn commit(&self, writer: &mut Writer, mut next: Catalog, change: &Change<'_>) {
+        let &Change { before, after, .. } = change;
+        if change.added.is_empty() && change.removed.is_empty() {
+            let hidden = &*writer.displaced;
+            next.lengths.replace(before, after, (hidden, hidden));
             self.serve(next);
             return;
         }
+        let hidden_before = writer.displaced.clone();
         // Held until the catalog is in its place: who reads by labels sees both or neither.
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
-        for slot in removed {
+        for slot in change.removed {
             next.version += 1;
             if !next.pods.remove(slot) {
                 writer.displaced.retain(|own| !Arc::ptr_eq(own, slot));
@@ -179,7 +200,7 @@ impl State {
             groups.remove(slot);
             writer.log(
                 next.version,
-                Logged::PodGone(Arc::clone(slot), node.clone()),
+                Logged::PodGone(Arc::clone(slot), change.node.clone()),
             );
             let other = writer.displaced.iter();
             if let Some(at) = other.rev().position(|own| own.key == slot.key) {
@@ -187,16 +208,22 @@ impl State {
                 next.pods.insert(&other);
                 groups.insert(&other);
                 if let Some(entry) = next.nodes.get(other.node) {
+                    if entry.name != *change.node {
+                        next.lengths.show(entry, &other);
+                    }
                     next.version += 1;
                     let back = Logged::PodBack(other, entry.name.clone());
                     writer.log(next.version, back);
                 }
             }
         }
-        for slot in added {
+        for slot in change.added {
             if let Some(other) = next.pods.insert(slot) {
                 groups.remove(&other);
                 if let Some(entry) = next.nodes.get(other.node) {
+                    if entry.name != *change.node {
+                        next.lengths.hide(entry, &other);
+                    }
                     next.version += 1;
                     let gone = Logged::PodGone(Arc::clone(&other), entry.name.clone());
                     writer.log(next.version, gone);
@@ -205,6 +232,8 @@ impl State {
             }
             groups.insert(slot);
         }
+        let hidden = (&*hidden_before, &*writer.displaced);
+        next.lengths.replace(before, after, hidden);
         self.serve(next);
     }
 
@@ -231,6 +260,6 @@ fn next_of(last: &Catalog) -> Catalog {
         nodes: last.nodes.clone(),
         node_order: Arc::clone(&last.node_order),
         pods: last.pods.clone(),
-        ..Catalog::default()
+        lengths: last.lengths.clone(),
     }
 }

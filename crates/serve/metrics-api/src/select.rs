@@ -133,11 +133,8 @@ impl Cursor {
 
     /// How many bytes all items take together.
     pub(crate) fn total(&self) -> usize {
-        if let Place::Range(from, to) = &self.place
-            && (*from, *to) == self.catalog.pods.all()
-            && self.filter.takes_all()
-        {
-            return self.catalog.all_pods_bytes();
+        if let Some(total) = self.known_total() {
+            return total;
         }
         let mut ahead = self.ahead();
         let mut total = 0;
@@ -145,6 +142,22 @@ impl Cursor {
             total += found.item_len();
         }
         total
+    }
+
+    /// The same where it is kept: of a walk over all pods, or those of a namespace, that has not begun.
+    fn known_total(&self) -> Option<usize> {
+        let Place::Range(from, to) = self.place else {
+            return None;
+        };
+        if !self.filter.labels.is_empty() || !self.filter.fields.is_empty() {
+            return None;
+        }
+        let (pods, lengths) = (&self.catalog.pods, &self.catalog.lengths);
+        let (range, total) = match self.filter.namespace.as_deref() {
+            Some(namespace) => (pods.namespace(namespace), lengths.namespace(namespace)),
+            None => (pods.all(), lengths.all()),
+        };
+        (range == (from, to)).then_some(total)
     }
 
     /// The next object.

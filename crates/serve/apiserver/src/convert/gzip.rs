@@ -119,6 +119,11 @@ impl Stream for Gzip {
                 let out = std::mem::replace(encoder.get_mut(), Vec::with_capacity(STEP));
                 return Poll::Ready(Some(Ok(out.into())));
             }
+            if step >= STEP / 2 {
+                // What compresses well would else be compressed for long before anything is to be written.
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
         }
     }
 }
@@ -194,6 +199,26 @@ mod tests {
             assert_eq!(plain, read(pieces(count, size)).await);
             assert!(compressed.len() < plain.len());
         }
+    }
+
+    #[test]
+    fn no_more_than_a_step_is_compressed_before_others_get_their_turn() {
+        let mut read = 0;
+        let (asked, counted) = std::sync::mpsc::channel();
+        let pieces = (0..20).map(move |_| {
+            asked.send(()).unwrap();
+            Bytes::from(vec![b'x'; STEP - 1])
+        });
+        let mut body = compress(Body::pieces(pieces));
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        while let polled = Pin::new(&mut body).poll_frame(&mut context)
+            && !matches!(polled, Poll::Ready(None))
+        {
+            let now = counted.try_iter().count();
+            assert!(now <= 1, "{now} pieces in one poll");
+            read += now;
+        }
+        assert_eq!(read, 20);
     }
 
     #[tokio::test]

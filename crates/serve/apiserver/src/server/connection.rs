@@ -22,6 +22,8 @@ use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 
 use super::activity::{Activity, Overdue};
+use super::pace::Pace;
+use super::turns::{Rank, Source, Ticket, Turns};
 use crate::authn::Peer;
 use crate::config::Limits;
 use crate::handler::{Connection, Handler};
@@ -55,7 +57,36 @@ pub(super) struct Closing {
     draining: bool,
 }
 
-/// A stream that tells when bytes have come.
+/// What connections share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) acceptor: TlsAcceptor,
+    pub(super) handler: Arc<Handler>,
+    pub(super) terms: Terms,
+    /// Whose handshake is computed next.
+    pub(super) handshakes: Arc<Turns>,
+    /// Who writes more of a long answer next.
+    pub(super) answers: Arc<Turns>,
+    pub(super) metrics: ApiServerMetrics,
+}
+
+/// A connection that was accepted.
+pub(super) struct Accepted {
+    pub(super) stream: TcpStream,
+    pub(super) source: Source,
+    /// Counts up with every connection.
+    pub(super) number: u64,
+}
+
+/// Work that goes on only when it is its turn. A turn lasts for one poll: nobody has one who waits for the network.
+struct InTurn<F> {
+    work: F,
+    ticket: Ticket,
+    number: u64,
+    has_begun: bool,
+}
+
+/// A stream that tells when bytes have come, and takes turns to write many.
 struct NotingStream<S> {
     inner: S,
     connection: Arc<Connection>,
@@ -92,24 +123,33 @@ impl Closing {
 }
 
 /// Shakes hands and serves.
-pub(super) async fn accept(
-    stream: TcpStream,
-    acceptor: TlsAcceptor,
-    handler: Arc<Handler>,
-    terms: Terms,
-    closing: watch::Receiver<Closing>,
-    metrics: ApiServerMetrics,
-) {
-    let stream = match tokio::time::timeout(terms.handshake_timeout, acceptor.accept(stream)).await
-    {
+pub(super) async fn accept(accepted: Accepted, shared: Shared, closing: watch::Receiver<Closing>) {
+    let Accepted {
+        stream,
+        source,
+        number,
+    } = accepted;
+    let handshake = async {
+        // Until somebody says something there is nothing to take a turn for.
+        stream.readable().await?;
+        in_turn(
+            &shared.handshakes,
+            source,
+            number,
+            shared.acceptor.accept(stream),
+        )
+        .await
+    };
+    // From here on, whoever comes before it: nobody waits for ever.
+    let stream = match tokio::time::timeout(shared.terms.handshake_timeout, handshake).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
-            metrics.handshake_failed("failed");
+            shared.metrics.handshake_failed("failed");
             tracing::debug!(%error, "a TLS handshake failed");
             return;
         }
         Err(_elapsed) => {
-            metrics.handshake_failed("timeout");
+            shared.metrics.handshake_failed("timeout");
             return;
         }
     };
@@ -119,7 +159,40 @@ pub(super) async fn accept(
         .peer_certificates()
         .map(|chain| chain.iter().map(|der| der.clone().into_owned()).collect())
         .unwrap_or_default();
-    serve(stream, &chain, is_http2, handler, terms, closing).await;
+    let pace = Pace::new(shared.answers.ticket(source));
+    let (handler, terms) = (shared.handler, shared.terms);
+    serve(stream, &chain, is_http2, handler, terms, pace, closing).await;
+}
+
+/// Does the work of the `number`th connection in turns.
+fn in_turn<F: Future + Unpin>(
+    turns: &Arc<Turns>,
+    source: Source,
+    number: u64,
+    work: F,
+) -> InTurn<F> {
+    InTurn {
+        work,
+        ticket: turns.ticket(source),
+        number,
+        has_begun: false,
+    }
+}
+
+impl<F: Future + Unpin> Future for InTurn<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = &mut *self;
+        let rank = Rank::newest(this.number, this.has_begun);
+        if this.ticket.poll_turn(Some(rank), context).is_pending() {
+            return Poll::Pending;
+        }
+        this.has_begun = true;
+        let polled = Pin::new(&mut this.work).poll(context);
+        this.ticket.end();
+        polled
+    }
 }
 
 /// Serves one connection until it ends by itself, by a timeout, or because it is asked to.
@@ -129,6 +202,7 @@ pub(super) async fn serve<S>(
     is_http2: bool,
     handler: Arc<Handler>,
     terms: Terms,
+    pace: Pace,
     mut closing: watch::Receiver<Closing>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -136,6 +210,7 @@ pub(super) async fn serve<S>(
     let connection = Arc::new(Connection {
         peer: Peer::new(chain),
         activity: Activity::new(is_http2),
+        pace,
     });
     let mut watchdog = Watchdog {
         connection: Arc::clone(&connection),
@@ -150,6 +225,7 @@ pub(super) async fn serve<S>(
     let service = service_fn(move |request| {
         let (handler, connection) = (Arc::clone(&handler), Arc::clone(&connection));
         connection.activity.head_read();
+        connection.pace.request();
         // While it is worked on there is no body yet that could be counted.
         let working = Working::new(&connection);
         async move {
@@ -169,7 +245,11 @@ pub(super) async fn serve<S>(
         tokio::select! {
             // The connection goes first: the watchdog then sees what it has reached.
             biased;
-            ended = &mut served => {
+            ended = poll_fn(|context| {
+                let polled = served.as_mut().poll(context);
+                noted.pace.end_turn();
+                polled
+            }) => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "a connection ended early");
                 }
@@ -250,6 +330,9 @@ impl Watchdog {
 
 impl<S> NotingStream<S> {
     fn note(&self, written: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(bytes)) = written {
+            self.connection.pace.written(*bytes);
+        }
         if let Poll::Ready(Ok(LEAST_PROGRESS..)) = written {
             self.connection.activity.progress();
         }
@@ -277,6 +360,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for NotingStream<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if self.connection.pace.poll_turn(context).is_pending() {
+            return Poll::Pending;
+        }
         let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
         self.note(&polled);
         polled
@@ -287,6 +373,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for NotingStream<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if self.connection.pace.poll_turn(context).is_pending() {
+            return Poll::Pending;
+        }
         let polled = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
         self.note(&polled);
         polled

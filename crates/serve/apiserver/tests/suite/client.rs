@@ -1,6 +1,5 @@
 //! A client that shows status codes, headers and bytes.
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -134,6 +133,14 @@ impl Client {
     }
 
     pub(crate) async fn tls(&self) -> TlsStream<TcpStream> {
+        let stream = TcpStream::connect(&self.address).await.unwrap();
+        TlsConnector::from(self.configuration().config())
+            .connect(ServerName::try_from("localhost").unwrap(), stream)
+            .await
+            .unwrap()
+    }
+
+    pub(crate) fn configuration(&self) -> ClientTls {
         let now = SystemTime::now();
         let roots = TrustRoots::load("test", vec![inline(&self.ca)], now).unwrap();
         let identity = self.credentials.as_ref().map(|own| {
@@ -144,12 +151,7 @@ impl Client {
             alpn: vec![self.alpn],
             ..ClientOptions::default()
         };
-        let tls = ClientTls::trusting(roots, &options).unwrap();
-        let stream = TcpStream::connect(&self.address).await.unwrap();
-        TlsConnector::from(Arc::clone(&tls.config()))
-            .connect(ServerName::try_from("localhost").unwrap(), stream)
-            .await
-            .unwrap()
+        ClientTls::trusting(roots, &options).unwrap()
     }
 }
 

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use http::Method;
 use http_body_util::BodyExt as _;
+use rustls_pki_types::ServerName;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::client::{Answer, Client};
 use crate::support::{DEADLINE, Running};
@@ -44,6 +48,42 @@ async fn requests_beyond_the_limit_are_told_to_come_back() {
         }
     };
     tokio::time::timeout(DEADLINE, freed).await.unwrap();
+    server.stop().await;
+}
+
+/// One thread does all of this. While it connects the server does nothing, and then has all of them at once.
+#[tokio::test]
+async fn the_newest_of_many_handshakes_does_not_wait_for_all_others() {
+    const MANY: usize = 24;
+    let server = Running::with(|_| {}).await;
+    let tls = Client::of(&server).configuration();
+    let streams: Vec<TcpStream> = (0..MANY)
+        .map(|_| {
+            let name = ServerName::try_from("localhost").unwrap();
+            let mut session = rustls::ClientConnection::new(tls.config(), name).unwrap();
+            let mut stream = std::net::TcpStream::connect(server.address).unwrap();
+            session.write_tls(&mut stream).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            TcpStream::from_std(stream).unwrap()
+        })
+        .collect();
+    let answers: FuturesUnordered<_> = streams
+        .iter()
+        .enumerate()
+        .map(|(number, stream)| async move {
+            stream.readable().await.unwrap();
+            number
+        })
+        .collect();
+    let order = tokio::time::timeout(DEADLINE, answers.collect::<Vec<usize>>());
+    let order = order.await.unwrap();
+    let newest = order.iter().position(|number| *number == MANY - 1);
+    assert!(newest.unwrap() < MANY / 4, "{order:?}");
+    let answer = Client::reader(&server).get(WIDGETS).await;
+    assert_eq!(
+        answer.code, 200,
+        "those that were left behind are in nobody's way"
+    );
     server.stop().await;
 }
 

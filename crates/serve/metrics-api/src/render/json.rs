@@ -3,11 +3,14 @@
 //! A list of all pods writes this for every one of them, so that it is done in one pass over the message: texts are
 //! copied as bytes unless they need escapes, constant parts are as long as they can be, and times are remembered.
 
-use kubevitals_model::{GoDuration, Timestamp};
+use kubevitals_model::{GoDuration, Labels, Timestamp};
 
+use self::listed::put_usual_container;
 use super::message::{Fields, Object, Value, key_and_value, quantity};
-use super::proto::{NO_GENERATED_NAME, NO_LINK_TO_GENERATION};
+use super::proto::{self, Meta, NO_GENERATED_NAME, NO_LINK_TO_GENERATION};
 use super::{Kind, TypeMeta};
+
+mod listed;
 
 /// How many times are remembered: more than there are seconds between two publications of a node.
 const TIMES: usize = 64;
@@ -15,6 +18,10 @@ const TIMES: usize = 64;
 /// Writes objects. Worth keeping for the next object, which often has the same times.
 pub(crate) struct Writer {
     times: [(i64, [u8; TIME]); TIMES],
+    /// A namespace, and what is written between a name and the time of creation for it.
+    namespace: (String, Vec<u8>),
+    /// Labels, and what is written between the time of creation and that of the sample for them.
+    labels: (Labels, Vec<u8>),
 }
 
 /// The length of a time in this millennium and the next eight.
@@ -24,6 +31,11 @@ impl Writer {
     pub(crate) fn new() -> Self {
         Self {
             times: [(i64::MIN, [0; TIME]); TIMES],
+            namespace: (String::new(), listed::after_name("")),
+            labels: (
+                Labels::default(),
+                listed::after_creation(&Labels::default()),
+            ),
         }
     }
 
@@ -46,23 +58,7 @@ impl Writer {
         self.put_metadata(out, object.metadata, resource_version);
         out.extend_from_slice(b",\"timestamp\":");
         self.put_time(out, object.timestamp);
-        out.extend_from_slice(b",\"window\":\"");
-        GoDuration::from_nanos(object.window).write_to(out);
-        match kind {
-            Kind::Node => {
-                out.extend_from_slice(b"\",\"usage\":{");
-                put_amounts(out, Fields::new(object.rest));
-                out.extend_from_slice(b"}}");
-            }
-            Kind::Pod => {
-                out.extend_from_slice(b"\",\"containers\":[");
-                for (at, (_, container)) in Fields::new(object.rest).enumerate() {
-                    put_comma(out, at);
-                    put_container(out, container);
-                }
-                out.extend_from_slice(b"]}");
-            }
-        }
+        put_measured(out, kind, object.window, object.rest);
     }
 
     /// Appends a `PartialObjectMetadata`.
@@ -130,24 +126,84 @@ impl Writer {
             out.extend_from_slice(b"null");
             return;
         };
-        let place = usize::try_from(seconds.rem_euclid(64)).unwrap_or_default();
-        if let Some((known, text)) = self.times.get(place)
-            && *known == seconds
-        {
-            out.push(b'"');
-            out.extend_from_slice(text);
-            out.push(b'"');
-            return;
+        out.push(b'"');
+        self.put_bare_time(out, seconds);
+        out.push(b'"');
+    }
+
+    /// Appends a time without quotation marks.
+    #[inline]
+    fn put_bare_time(&mut self, out: &mut Vec<u8>, seconds: i64) {
+        let place = (seconds.cast_unsigned() % TIMES as u64) as usize;
+        match self.times.get(place) {
+            Some((known, text)) if *known == seconds => out.extend_from_slice(text),
+            _ => self.put_new_time(out, seconds, place),
         }
+    }
+
+    #[cold]
+    fn put_new_time(&mut self, out: &mut Vec<u8>, seconds: i64, place: usize) {
         let time = Timestamp::from_unix_millis(seconds.saturating_mul(1000));
         let text = time.rfc3339_seconds();
-        out.push(b'"');
         out.extend_from_slice(text.as_bytes());
-        out.push(b'"');
         if let (Some(place), Ok(text)) = (self.times.get_mut(place), text.as_bytes().try_into()) {
             *place = (seconds, text);
         }
     }
+}
+
+/// Appends what comes after the time of a sample.
+fn put_measured(out: &mut Vec<u8>, kind: Kind, window: i64, rest: &[u8]) {
+    out.extend_from_slice(b",\"window\":\"");
+    put_window(out, window);
+    match kind {
+        Kind::Node => {
+            out.extend_from_slice(b"\",\"usage\":{");
+            put_amounts(out, Fields::new(rest));
+            out.extend_from_slice(b"}}");
+        }
+        Kind::Pod => {
+            out.extend_from_slice(b"\",\"containers\":[");
+            for (at, (_, container)) in Fields::new(rest).enumerate() {
+                put_comma(out, at);
+                put_container(out, container);
+            }
+            out.extend_from_slice(b"]}");
+        }
+    }
+}
+
+/// Appends a window. Those of less than a minute, in whole milliseconds, are what kubelets know.
+#[inline]
+fn put_window(out: &mut Vec<u8>, nanoseconds: i64) {
+    let milliseconds = match u64::try_from(nanoseconds) {
+        Ok(nanoseconds) if nanoseconds % 1_000_000 == 0 => nanoseconds / 1_000_000,
+        _ => 0,
+    };
+    if !(1_000..60_000).contains(&milliseconds) {
+        GoDuration::from_nanos(nanoseconds).write_to(out);
+        return;
+    }
+    let digit = |number: u64| b'0' + (number % 10) as u8;
+    let (seconds, rest) = (milliseconds / 1_000, milliseconds % 1_000);
+    let text = [
+        digit(seconds / 10),
+        digit(seconds),
+        b'.',
+        digit(rest / 100),
+        digit(rest / 10),
+        digit(rest),
+    ];
+    let from = usize::from(seconds < 10);
+    // Zeros at the end are left out, and the point if there is nothing else behind it.
+    let until = match rest {
+        0 => 2,
+        _ if rest % 100 == 0 => 4,
+        _ if rest % 10 == 0 => 5,
+        _ => 6,
+    };
+    out.extend_from_slice(text.get(from..until).unwrap_or_default());
+    out.push(b's');
 }
 
 /// Appends the fields that say what something is.
@@ -213,7 +269,11 @@ fn put_entry<const N: usize>(out: &mut Vec<u8>, before: &[u8; N], entry: &[u8]) 
 
 #[inline]
 fn put_container(out: &mut Vec<u8>, container: Value<'_>) {
-    let mut fields = Fields::new(container.bytes().unwrap_or_default());
+    let container = container.bytes().unwrap_or_default();
+    if put_usual_container(out, container).is_some() {
+        return;
+    }
+    let mut fields = Fields::new(container);
     let name = fields.next().and_then(|(_, name)| name.bytes());
     put_quoted(out, b"{\"name\":\"", name.unwrap_or_default());
     out.extend_from_slice(b",\"usage\":{");
@@ -309,6 +369,26 @@ mod tests {
         let mut out = Vec::new();
         put_text(&mut out, text);
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn windows_are_written_as_go_writes_them() {
+        let milliseconds = (0..61_000).map(|ms| ms * 1_000_000);
+        let odd = [
+            -1,
+            1,
+            999_999_999,
+            1_000_000_001,
+            59_999_999_999,
+            i64::MIN,
+            i64::MAX,
+        ];
+        for nanoseconds in milliseconds.chain(odd) {
+            let mut out = Vec::new();
+            put_window(&mut out, nanoseconds);
+            let expected = GoDuration::from_nanos(nanoseconds).to_string();
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
     }
 
     #[test]

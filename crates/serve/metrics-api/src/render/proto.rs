@@ -56,6 +56,12 @@ pub(crate) fn item_len(meta: Meta<'_>, body: &[u8]) -> usize {
     block_len(block_len(meta_len(meta)) + body.len())
 }
 
+/// Whether objects that differ in the time of their creation alone are of one length.
+pub(crate) fn are_as_long(a: Timestamp, b: Timestamp) -> bool {
+    let len = |time: Timestamp| varint_len(time.unix_seconds().cast_unsigned());
+    a == b || len(a) == len(b)
+}
+
 /// Appends everything of a body that comes before an object of `raw` bytes: the magic bytes and the start of a
 /// `runtime.Unknown`.
 pub(crate) fn put_envelope(out: &mut Vec<u8>, kind: TypeMeta, raw: usize) {

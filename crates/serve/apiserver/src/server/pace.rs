@@ -1,0 +1,155 @@
+//! How much a connection may write before others get their turn.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use super::turns::Ticket;
+
+/// What every request may be answered with at once: all but long lists.
+const FREE_BYTES: usize = 64 << 10;
+/// What may be written in one turn: about a millisecond of work, so that taking turns costs nothing beside it.
+const TURN_BYTES: usize = 256 << 10;
+
+/// How much a connection may write before others get their turn. What it writes must be made first, and hyper makes no
+/// more than it can write, so that this paces the making of answers too.
+pub(crate) struct Pace(Mutex<Allowance>);
+
+struct Allowance {
+    left: usize,
+    ticket: Ticket,
+    /// Whether something was to be written since the connection was polled last.
+    is_asked: bool,
+}
+
+impl Pace {
+    pub(super) fn new(ticket: Ticket) -> Self {
+        let left = FREE_BYTES;
+        Self(Mutex::new(Allowance {
+            left,
+            ticket,
+            is_asked: false,
+        }))
+    }
+
+    /// A request has come.
+    pub(super) fn request(&self) {
+        let mut allowance = self.allowance();
+        if !allowance.ticket.is_working() {
+            // It stands in line only with what is left of this.
+            allowance.ticket.leave();
+            allowance.left = FREE_BYTES;
+        }
+    }
+
+    /// Ready if something may be written.
+    pub(super) fn poll_turn(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut allowance = self.allowance();
+        allowance.is_asked = true;
+        if allowance.left > 0 {
+            return Poll::Ready(());
+        }
+        // Whose turn it was goes to the end of the line, and of the runtime's queue.
+        allowance.ticket.end();
+        if allowance.ticket.poll_turn(None, context).is_pending() {
+            return Poll::Pending;
+        }
+        allowance.left = TURN_BYTES;
+        Poll::Ready(())
+    }
+
+    /// So much was written.
+    pub(super) fn written(&self, bytes: usize) {
+        let mut allowance = self.allowance();
+        allowance.left = allowance.left.saturating_sub(bytes);
+    }
+
+    /// The connection has been polled, and waits for something: others may work meanwhile.
+    pub(super) fn end_turn(&self) {
+        let mut allowance = self.allowance();
+        if allowance.ticket.is_working() {
+            allowance.ticket.end();
+            allowance.left = 0;
+        } else if !allowance.is_asked {
+            // Nothing is left to write, as when a reader has gone: it must not keep a place that it does not use.
+            allowance.ticket.leave();
+        }
+        allowance.is_asked = false;
+    }
+
+    fn allowance(&self) -> MutexGuard<'_, Allowance> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+    use std::sync::Arc;
+    use std::task::Waker;
+
+    use super::super::turns::{Source, Turns};
+    use super::*;
+    use crate::metrics::WaitMetrics;
+
+    fn pace(turns: &Arc<Turns>) -> Pace {
+        Pace::new(turns.ticket(Source::of(IpAddr::from([10, 0, 0, 1]))))
+    }
+
+    fn may_write(pace: &Pace) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        pace.poll_turn(&mut context).is_ready()
+    }
+
+    /// Writes as much as it may in one poll of the connection.
+    fn poll(pace: &Pace) -> usize {
+        let mut written = 0;
+        while may_write(pace) {
+            pace.written(16 << 10);
+            written += 16 << 10;
+        }
+        pace.end_turn();
+        written
+    }
+
+    #[test]
+    fn long_answers_take_turns_and_short_ones_do_not_wait() {
+        let turns = Turns::new(1, WaitMetrics::unregistered("answer"));
+        let long: Vec<Pace> = (0..3).map(|_| pace(&turns)).collect();
+        for one in &long {
+            assert_eq!(poll(one), FREE_BYTES);
+        }
+        for turn in 0..7 {
+            let next = turn % long.len();
+            let others = long.iter().enumerate().filter(|(at, _)| *at != next);
+            assert!(others.map(|(_, one)| poll(one)).all(|written| written == 0));
+            assert_eq!(poll(&long[next]), TURN_BYTES);
+        }
+        let short = pace(&turns);
+        assert_eq!(poll(&short), FREE_BYTES, "although others are in line");
+        short.request();
+        assert_eq!(poll(&short), FREE_BYTES, "so is the next one");
+    }
+
+    #[test]
+    fn who_is_called_and_has_nothing_to_write_leaves_its_place_to_others() {
+        let turns = Turns::new(1, WaitMetrics::unregistered("answer"));
+        let (gone, other) = (pace(&turns), pace(&turns));
+        assert_eq!((poll(&gone), poll(&other)), (FREE_BYTES, FREE_BYTES));
+        gone.end_turn();
+        assert_eq!(poll(&other), TURN_BYTES);
+    }
+
+    #[test]
+    fn a_turn_ends_with_the_poll_in_which_it_was_taken() {
+        let turns = Turns::new(1, WaitMetrics::unregistered("answer"));
+        let (slow, fast) = (pace(&turns), pace(&turns));
+        assert_eq!((poll(&slow), poll(&fast)), (FREE_BYTES, FREE_BYTES));
+        assert!(may_write(&slow));
+        slow.written(16 << 10);
+        assert!(!may_write(&fast));
+        // Its socket is full: it waits for its reader, and nobody for it.
+        slow.end_turn();
+        assert!(may_write(&fast));
+        assert!(!may_write(&slow), "what was left of its turn is gone");
+    }
+}

@@ -1,0 +1,218 @@
+//! Objects of a list, of which there may be very many: straight from what is kept, without a message in between, and what
+//! neighbours have in common is written once and then copied.
+
+use kubevitals_model::Labels;
+
+use super::super::message::Fields;
+use super::super::proto::{LEN, tag};
+use super::{
+    Kind, Meta, Writer, proto, put_amounts, put_inside, put_measured, put_quoted, put_text,
+};
+
+impl Writer {
+    /// Appends an object as the item of a list: what [`Writer::put_object`] makes of its message.
+    pub(crate) fn put_listed(
+        &mut self,
+        out: &mut Vec<u8>,
+        kind: Kind,
+        meta: Meta<'_>,
+        body: &[u8],
+    ) {
+        let mut fields = Fields::new(body);
+        let mut number = |of| {
+            let (field, value) = fields.next()?;
+            value.inner_number().filter(|_| field == of)
+        };
+        let (Some(timestamp), Some(window), false) = (number(2), number(3), meta.name.is_empty())
+        else {
+            let mut message = Vec::new();
+            proto::put_message(&mut message, meta, body);
+            self.put_object(out, kind, None, &message, "");
+            return;
+        };
+        out.extend_from_slice(b"{\"metadata\":{\"name\":\"");
+        put_inside(out, meta.name.as_bytes());
+        if self.namespace.0 != meta.namespace {
+            self.namespace = (meta.namespace.to_owned(), after_name(meta.namespace));
+        }
+        out.extend_from_slice(&self.namespace.1);
+        self.put_bare_time(out, meta.created.unix_seconds());
+        if !self.labels.0.is_same_allocation(meta.labels) {
+            self.labels = (meta.labels.clone(), after_creation(meta.labels));
+        }
+        out.extend_from_slice(&self.labels.1);
+        self.put_bare_time(out, timestamp);
+        out.push(b'"');
+        put_measured(out, kind, window, fields.rest());
+    }
+}
+
+/// What stands between a name and the time of creation: the namespace, if there is one.
+pub(super) fn after_name(namespace: &str) -> Vec<u8> {
+    let mut out = b"\",".to_vec();
+    if !namespace.is_empty() {
+        put_quoted(&mut out, b"\"namespace\":\"", namespace.as_bytes());
+        out.push(b',');
+    }
+    out.extend_from_slice(b"\"creationTimestamp\":\"");
+    out
+}
+
+/// What stands between the time of creation and that of the sample: the labels, if there are any.
+pub(super) fn after_creation(labels: &Labels) -> Vec<u8> {
+    let mut out = b"\"".to_vec();
+    for (at, (key, value)) in labels.iter().enumerate() {
+        out.extend_from_slice(if at == 0 { b",\"labels\":{" } else { b"," });
+        put_text(&mut out, key);
+        out.push(b':');
+        put_text(&mut out, value);
+    }
+    out.extend_from_slice(if labels.is_empty() { b"}" } else { b"}}" });
+    out.extend_from_slice(b",\"timestamp\":\"");
+    out
+}
+
+/// Appends a container whose first amounts are processor and memory, as nearly always. It is read by its shape, with lengths
+/// of one byte; `None` and nothing appended if it has another.
+#[inline]
+pub(super) fn put_usual_container(out: &mut Vec<u8>, container: &[u8]) -> Option<()> {
+    const KEY: u8 = tag(1, LEN);
+    const VALUE: u8 = tag(2, LEN);
+    let [KEY, len @ ..0x80, rest @ ..] = container else {
+        return None;
+    };
+    let (name, rest) = rest.split_at_checked(usize::from(*len))?;
+    let [
+        VALUE,
+        ..0x80,
+        KEY,
+        3,
+        b'c',
+        b'p',
+        b'u',
+        VALUE,
+        ..0x80,
+        KEY,
+        len @ ..0x80,
+        rest @ ..,
+    ] = rest
+    else {
+        return None;
+    };
+    let (cpu, rest) = rest.split_at_checked(usize::from(*len))?;
+    let [
+        VALUE,
+        ..0x80,
+        KEY,
+        6,
+        b'm',
+        b'e',
+        b'm',
+        b'o',
+        b'r',
+        b'y',
+        VALUE,
+        ..0x80,
+        KEY,
+        len @ ..0x80,
+        rest @ ..,
+    ] = rest
+    else {
+        return None;
+    };
+    let (memory, rest) = rest.split_at_checked(usize::from(*len))?;
+    out.extend_from_slice(b"{\"name\":\"");
+    put_inside(out, name);
+    out.extend_from_slice(b"\",\"usage\":{\"cpu\":\"");
+    out.extend_from_slice(cpu);
+    out.extend_from_slice(b"\",\"memory\":\"");
+    out.extend_from_slice(memory);
+    if !rest.is_empty() {
+        out.extend_from_slice(b"\",");
+        put_amounts(out, Fields::new(rest));
+        out.extend_from_slice(b"}}");
+        return Some(());
+    }
+    out.extend_from_slice(b"\"}}");
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kubevitals_model::{Bytes, CpuUsage, Timestamp, Usage};
+    use kubevitals_usage::ContainerUsage;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn usage() -> impl Strategy<Value = Usage> {
+        let amounts = (any::<u32>(), any::<u32>(), prop::option::of(any::<u32>()));
+        (amounts, 1_000_000_000..1_900_000_000_000_i64, 0..70_000_u64).prop_map(
+            |((cpu, memory, swap), taken, window)| Usage {
+                cpu: CpuUsage::from_nanocores(cpu.into()),
+                memory: Bytes::new(memory.into()),
+                swap: swap.map(|swap| Bytes::new(swap.into())),
+                ephemeral_storage: None,
+                timestamp: Timestamp::from_unix_millis(taken),
+                window: Duration::from_millis(window),
+            },
+        )
+    }
+
+    fn labels() -> impl Strategy<Value = Labels> {
+        prop::collection::btree_map("[a-z<é]{1,12}", "[a-z\"&]{0,150}", 0..4).prop_map(|pairs| {
+            let pairs = pairs.into_iter();
+            Labels::from_sorted(
+                pairs
+                    .map(|(key, value)| (key.into(), value.into()))
+                    .collect(),
+            )
+        })
+    }
+
+    fn containers() -> impl Strategy<Value = Vec<ContainerUsage>> {
+        let container = ("[a-z>\\\\]{1,140}", usage());
+        prop::collection::vec(container, 1..4).prop_map(|all| {
+            let all = all.into_iter();
+            all.map(|(name, usage)| ContainerUsage {
+                name: name.into(),
+                usage,
+            })
+            .collect()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
+        /// The oracle writes from the message, and remembers nothing but times.
+        #[test]
+        fn an_item_is_what_its_message_becomes(
+            objects in prop::collection::vec(("[a-z\"]{0,30}", 0..3_usize, 0..3_usize, containers()), 1..12),
+            sets in prop::collection::vec(labels(), 3),
+            created in 0..4_000_000_000_000_i64,
+        ) {
+            let mut writer = Writer::new();
+            for (name, namespace, set, containers) in &objects {
+                let meta = Meta {
+                    name,
+                    namespace: ["", "default", "a\"b"][*namespace],
+                    created: Timestamp::from_unix_millis(created),
+                    labels: &sets[*set],
+                };
+                let (mut pod, mut node) = (Vec::new(), Vec::new());
+                proto::pod_body(&mut pod, &containers[0].usage, containers);
+                proto::node_body(&mut node, &containers[0].usage);
+                for (kind, body) in [(Kind::Pod, pod), (Kind::Node, node), (Kind::Pod, Vec::new())] {
+                    let (mut message, mut expected, mut out) = (Vec::new(), Vec::new(), Vec::new());
+                    proto::put_message(&mut message, meta, &body);
+                    Writer::new().put_object(&mut expected, kind, None, &message, "");
+                    writer.put_listed(&mut out, kind, meta, &body);
+                    prop_assert_eq!(String::from_utf8(out), String::from_utf8(expected));
+                }
+            }
+        }
+    }
+}
