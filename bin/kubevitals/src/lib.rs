@@ -8,6 +8,7 @@ pub mod process;
 pub mod replay;
 pub mod server;
 pub mod sim;
+pub mod transitions;
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -40,6 +41,16 @@ pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> 
             let config = ProcessConfig::new(&flags.process, &args.logs)?;
             let sim = sim::Sim::configure(&flags)?;
             process::run_role(&config, usize::MAX, |context| sim.run(context, out))
+        }
+        Task::Transitions(flags) => {
+            let config = ProcessConfig::new(&flags.process, &args.logs)?;
+            let transitions = transitions::Transitions::configure(&flags)?;
+            let lines = transitions::standard_output()?;
+            // Standard output has nothing but lines.
+            let mut told = std::io::stderr();
+            process::run_role(&config, transitions::MOST_THREADS, |context| {
+                transitions.run(context, Box::new(lines), &mut told)
+            })
         }
         Task::Replay(flags) => replay::run(&flags, out),
         Task::Completion { shell } => {

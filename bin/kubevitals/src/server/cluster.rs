@@ -20,7 +20,7 @@ pub(super) struct KubeletAccess {
 }
 
 /// The configuration in a file, or that of the pod this runs in.
-pub(super) async fn load(
+pub(crate) async fn load(
     flag: &'static str,
     file: Option<&Path>,
 ) -> Result<kube::Config, RunError> {
@@ -181,7 +181,7 @@ fn pem_block(der: &[u8]) -> String {
 }
 
 /// An error and what caused it, in one line.
-pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

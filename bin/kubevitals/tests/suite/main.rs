@@ -14,6 +14,7 @@ mod replay;
 mod schema;
 mod server;
 mod sim;
+mod transitions;
 
 use std::process::{Command, Output};
 

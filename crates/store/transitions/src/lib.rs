@@ -36,6 +36,7 @@ mod message;
 mod moment;
 mod path;
 mod record;
+mod shard;
 mod tracker;
 
 pub use cause::Spelled;
@@ -49,4 +50,7 @@ pub use record::{
     ContainerRecord, ContainerRole, Disruption, End, Exit, Milestones, PodRecord, Resize,
     Unschedulable,
 };
-pub use tracker::{Arrival, Counts, Existing, Output, Tracker, TrackerConfig};
+pub use shard::{Shard, ShardError};
+pub use tracker::{
+    Arrival, Checkpoint, CheckpointError, Counts, Existing, Output, Tracker, TrackerConfig,
+};

@@ -9,5 +9,6 @@
 mod properties;
 mod recordings;
 mod scenarios;
+mod standby;
 mod support;
 mod tracker;
