@@ -4,10 +4,13 @@
 
 mod args;
 pub mod demo;
+pub mod explain;
+pub mod kubeconfig;
 pub mod process;
 pub mod replay;
 pub mod server;
 pub mod sim;
+mod waterfall;
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -41,6 +44,7 @@ pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> 
             let sim = sim::Sim::configure(&flags)?;
             process::run_role(&config, usize::MAX, |context| sim.run(context, out))
         }
+        Task::Explain(flags) => explain::run(&flags, out),
         Task::Replay(flags) => replay::run(&flags, out),
         Task::Completion { shell } => {
             kubevitals_cli::write_completion(shell, Args::command(), out).map_err(RunError::runtime)

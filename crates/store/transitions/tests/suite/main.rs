@@ -8,6 +8,7 @@
 
 mod properties;
 mod recordings;
+mod retold;
 mod scenarios;
 mod support;
 mod tracker;
