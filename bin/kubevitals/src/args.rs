@@ -76,9 +76,9 @@ Examples:
       --from-literal=faults=slow:5s=3,401=node-00000";
 
 const EXPLAIN_EXAMPLES: &str = "\
-It needs to get, with --slowest to list pods; to list events for image pulls and what probes said, and
-to get nodes for the pool. What is not allowed is left out, and said. The API server keeps events for an
-hour: of older pods the cause may be missing. Pods that are gone: `kubevitals replay`.
+It gets pods, with --slowest it lists them; it lists events for image pulls and what probes said,
+and gets nodes for the pool. What is not allowed is left out, and said. The API server keeps events
+for an hour: of older pods the cause may be missing. For pods that are gone see `kubevitals replay`.
 
 Examples:
   kubevitals explain pod shop/web-6b7f9c4d5-x2x9k

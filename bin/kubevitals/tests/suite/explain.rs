@@ -192,16 +192,9 @@ async fn the_namespace_is_that_of_the_context() {
     );
     assert!(told.2.contains("kubevitals replay"), "{}", told.2);
     // A context of another file, which the list of files adds.
-    let config = asked.api.kubeconfig();
-    let named = |key: &str| {
-        let rest = config.split(key).nth(1).unwrap();
-        rest.split_whitespace()
-            .next()
-            .unwrap()
-            .trim_matches('"')
-            .to_owned()
-    };
-    let (cluster, user) = (named("cluster:"), named("user:"));
+    let config = kube::config::Kubeconfig::from_yaml(&asked.api.kubeconfig()).unwrap();
+    let known = config.contexts[0].context.clone().unwrap();
+    let (cluster, user) = (known.cluster, known.user.unwrap());
     let more = format!(
         "contexts: [{{name: shop, context: {{cluster: {cluster}, user: {user}, namespace: shop}}}}]"
     );
