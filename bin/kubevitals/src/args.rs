@@ -5,6 +5,7 @@ use kubevitals_cli::Shell;
 use kubevitals_cli::flags::{ConfigFlags, LogFlags};
 
 use crate::demo::DemoFlags;
+use crate::explain::ExplainFlags;
 use crate::replay::ReplayFlags;
 use crate::server::ServerFlags;
 use crate::sim::SimFlags;
@@ -35,6 +36,9 @@ pub(crate) enum Task {
     /// Run a simulated cluster to point programs at: API server, kubelets, pods that live
     #[command(after_help = SIM_EXAMPLES)]
     Sim(SimFlags),
+    /// Show why a pod took so long to start, or which pods took longest: needs nothing in the cluster
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(Box<ExplainFlags>),
     /// Show how long every pod took to start, and why, from recorded watch streams
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayFlags),
@@ -56,6 +60,8 @@ Examples:
   kubevitals demo                        a small simulated cluster, with lines to try
   kubevitals demo --nodes 50             a larger one
   kubevitals sim --nodes 5000 --pods-per-node 30 --churn 10/s --fault hang=1%
+  kubevitals explain pod shop/web-0      why a pod took so long to start
+  kubevitals explain --slowest 20        the pods that took longest
   kubevitals replay pods.json events.json  how long pods took, from recorded watches";
 
 const SERVER_EXAMPLES: &str = "\
@@ -83,6 +89,18 @@ Examples:
   kubevitals sim --nodes 5000 --pods-per-node 30 --churn 10/s --fault hang=1%
   kubectl --kubeconfig sim.kubeconfig -n kube-system create configmap kubevitals-sim \\
       --from-literal=faults=slow:5s=3,401=node-00000";
+
+const EXPLAIN_EXAMPLES: &str = "\
+It gets pods, with --slowest it lists them; it lists events for image pulls and what probes said,
+and gets nodes for the pool. What is not allowed is left out, and said. The API server keeps events
+for an hour: of older pods the cause may be missing. For pods that are gone see `kubevitals replay`.
+
+Examples:
+  kubevitals explain pod shop/web-6b7f9c4d5-x2x9k
+  kubevitals explain pod web-0 -n shop --watch
+  kubevitals explain --slowest 20 --since 1h
+  kubevitals explain --slowest 100 -n shop -l app=web -o wide
+  kubevitals explain pod shop/web-0 -o json | jq .kube_transition_metrics";
 
 const REPLAY_EXAMPLES: &str = "\
 Objects stand one on a line or are printed over many; pods and events may be mixed. What cannot be

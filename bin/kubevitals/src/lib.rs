@@ -4,11 +4,14 @@
 
 mod args;
 pub mod demo;
+pub mod explain;
+pub mod kubeconfig;
 pub mod process;
 pub mod replay;
 pub mod server;
 pub mod sim;
 pub mod transitions;
+mod waterfall;
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -52,6 +55,7 @@ pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> 
                 transitions.run(context, Box::new(lines), &mut told)
             })
         }
+        Task::Explain(flags) => explain::run(&flags, out),
         Task::Replay(flags) => replay::run(&flags, out),
         Task::Completion { shell } => {
             kubevitals_cli::write_completion(shell, Args::command(), out).map_err(RunError::runtime)

@@ -15,9 +15,7 @@ use kubevitals_telemetry::logs::ansi_allowed;
 use kubevitals_transitions::{Arrival, Existing, Output, Tracker, TrackerConfig};
 use kubevitals_watch::{Decoder, EventType};
 
-use self::waterfall::Waterfall;
-
-mod waterfall;
+use crate::waterfall::{Waterfall, plain};
 
 /// Objects that cannot be read are named one by one up to here; then they are only counted.
 const MOST_NAMED: u64 = 20;
@@ -189,7 +187,7 @@ impl<W: Write> Printer<W> {
         let done = match &mut self.form {
             Form::Json(lines) => self.out.write_all(&lines.render(output, told_at(output))),
             Form::Waterfall(waterfall) => match output {
-                Output::Life(record) => waterfall.draw(record, &mut self.out),
+                Output::Life(record) => waterfall.draw(record, None, &mut self.out),
                 Output::Startup(_) | Output::Progress(_) => Ok(()),
             },
         };
@@ -253,5 +251,5 @@ fn go_bools(arg: Arg) -> Arg {
 
 /// Nobody is left to tell when standard error is closed.
 fn note(text: &str) {
-    let _ = writeln!(io::stderr(), "warning: {}", waterfall::plain(text));
+    let _ = writeln!(io::stderr(), "warning: {}", plain(text));
 }

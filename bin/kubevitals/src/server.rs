@@ -7,7 +7,7 @@
 
 mod bridge;
 mod checks;
-pub(crate) mod cluster;
+mod cluster;
 mod compat;
 mod config;
 mod flags;

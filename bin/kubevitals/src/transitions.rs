@@ -40,6 +40,7 @@ use self::config::Settings;
 use self::event_loop::{Counted, EventLoop, Pulse};
 use self::metrics::{Observer, RoleMetrics};
 use self::teller::{Teller, Told};
+use crate::kubeconfig::{self, KubeconfigFlags};
 use crate::process::Context;
 
 /// The streams, the loop and the admin server: nothing of it can use more.
@@ -256,16 +257,7 @@ async fn flush(lines: JsonLines, grace: Duration) -> LineCounts {
 /// The configuration in a file; without one that of the pod this runs in, or else that of kubectl.
 async fn load(file: Option<&std::path::Path>) -> Result<kube::Config, RunError> {
     if file.is_none() && std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
-        return kube::Config::from_kubeconfig(&kube::config::KubeConfigOptions::default())
-            .await
-            .map_err(|error| {
-                RunError::from(InvalidSetting {
-                    flag: "kubeconfig",
-                    value: String::new(),
-                    problem: crate::server::cluster::with_causes(&error),
-                    advice: "name a kubeconfig file with a current context".to_owned(),
-                })
-            });
+        return KubeconfigFlags::default().load().await;
     }
-    crate::server::cluster::load("kubeconfig", file).await
+    kubeconfig::load("kubeconfig", file).await
 }

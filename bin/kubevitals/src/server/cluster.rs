@@ -1,15 +1,15 @@
 //! The cluster that the server belongs to: how its API server is reached, and how its kubelets are.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kubevitals_cli::{InvalidSetting, RunError};
+use kubevitals_cli::RunError;
 use kubevitals_scrape::{Bearer, Credentials, Transport};
 use kubevitals_tls::{ClientOptions, ClientTls, PemSource, Refresh, ReloadingKeyPair, TrustRoots};
 
 use super::flags::KubeletFlags;
+pub(super) use crate::kubeconfig::load;
 
 /// How kubelets are reached.
 pub(super) struct KubeletAccess {
@@ -17,35 +17,6 @@ pub(super) struct KubeletAccess {
     pub(super) credentials: Credentials,
     /// What is read again as files change.
     pub(super) refreshed: Vec<Arc<dyn Refresh>>,
-}
-
-/// The configuration in a file, or that of the pod this runs in.
-pub(crate) async fn load(
-    flag: &'static str,
-    file: Option<&Path>,
-) -> Result<kube::Config, RunError> {
-    let Some(path) = file else {
-        return kube::Config::incluster().map_err(|error| {
-            RunError::from(InvalidSetting {
-                flag,
-                value: String::new(),
-                problem: format!("this is not a pod with a service account: {error}"),
-                advice: "name a kubeconfig file".to_owned(),
-            })
-        });
-    };
-    let refused = |error: kube::config::KubeconfigError| {
-        RunError::from(InvalidSetting {
-            flag,
-            value: path.display().to_string(),
-            problem: with_causes(&error),
-            advice: "name a kubeconfig file with a current context".to_owned(),
-        })
-    };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(refused)?;
-    kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(refused)
 }
 
 impl KubeletAccess {
@@ -178,19 +149,4 @@ fn pem_block(der: &[u8]) -> String {
     use base64::Engine as _;
     let text = base64::engine::general_purpose::STANDARD.encode(der);
     format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
-}
-
-/// An error and what caused it, in one line.
-pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let error_text = error.to_string();
-        if !text.contains(&error_text) {
-            text.push_str(": ");
-            text.push_str(&error_text);
-        }
-        cause = error.source();
-    }
-    text
 }

@@ -9,6 +9,7 @@ mod client;
 mod command_line;
 mod crowd;
 mod demo;
+mod explain;
 mod readme;
 mod replay;
 mod schema;

@@ -3,6 +3,9 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use kubevitals_model::Timestamp;
+use kubevitals_watch::Condition;
+
 use crate::facts::Trouble;
 use crate::hindrance::{Hindrance, HindranceKind};
 use crate::path::{Phase, Segment};
@@ -14,18 +17,23 @@ const LONGEST_QUOTE: usize = 160;
 impl PodRecord {
     /// One sentence about what took longest: what, for how long of how long, and why if anything says why.
     pub fn cause(&self) -> String {
+        self.cause_in(None)
+    }
+
+    /// The same with the pool that its node belongs to, where that is known and matters.
+    pub fn cause_in(&self, pool: Option<&str>) -> String {
         let longest = self.longest();
         if self.is_complete() {
             return longest.map_or_else(
                 || "ready within the second in which it was created".to_owned(),
-                |longest| self.about(&longest),
+                |longest| self.about(&longest, pool),
             );
         }
         let (lasted, besides) = match &longest {
             Some(longest) if !longest.is_done => {
                 (format!(", for {}", self.share(longest)), String::new())
             }
-            Some(longest) => (String::new(), format!("; {}", self.about(longest))),
+            Some(longest) => (String::new(), format!("; {}", self.about(longest, pool))),
             None => (String::new(), String::new()),
         };
         let is_wanted = !self.is_over() && self.milestones.deletion.is_none();
@@ -60,7 +68,26 @@ impl PodRecord {
         }
     }
 
-    fn about(&self, longest: &Segment) -> String {
+    /// What keeps a pod that was ready from being so now, since when and why; none if it is ready, over or not wanted.
+    pub fn relapse(&self, now: Timestamp) -> Option<String> {
+        let was_ready = self.is_complete() || self.was_ready_before;
+        if !was_ready || self.is_over() || self.milestones.deletion.is_some() {
+            return None;
+        }
+        let ready = Condition::find(&self.pod.conditions, "Ready");
+        let ready = ready.filter(|condition| !condition.is_true())?;
+        let lasts = ready.last_transition.and_then(|since| now.since(since));
+        let lasts = lasts.map_or(String::new(), |lasts| format!(" for {}", Spelled(lasts)));
+        let found = Hindrance::find(&self.pod);
+        let (why, trouble, said) = self.why_not(&found);
+        let text = format!("it was ready once, and has not been{lasts}: {why}");
+        Some(match trouble {
+            Some(trouble) => with_trouble(text, trouble),
+            None => with_quote(text, said),
+        })
+    }
+
+    fn about(&self, longest: &Segment, pool: Option<&str>) -> String {
         let of = self.share(longest);
         let container = longest.container.as_deref().unwrap_or("?");
         let image = self
@@ -91,6 +118,9 @@ impl PodRecord {
                 }
                 if let Some(node) = &self.pod.brief.node {
                     let _ = write!(text, " to node {node}");
+                    if let Some(pool) = pool {
+                        let _ = write!(text, " of pool {pool}");
+                    }
                 }
                 text
             }
@@ -158,7 +188,8 @@ impl PodRecord {
             HindranceKind::ReadinessGate => format!("readiness gate {named} is closed"),
             HindranceKind::Ended => with_reason("it ended first".to_owned()),
             HindranceKind::Unseen => {
-                "whether it was ready is not known: it began before it was watched".to_owned()
+                "when it was first ready is not known any more: that was before it was watched"
+                    .to_owned()
             }
         };
         (

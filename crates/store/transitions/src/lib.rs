@@ -35,7 +35,9 @@ mod life;
 mod message;
 mod moment;
 mod path;
+mod place;
 mod record;
+mod retold;
 mod shard;
 mod tracker;
 
@@ -46,6 +48,7 @@ pub use image::ImageName;
 pub use message::Probe;
 pub use moment::Moment;
 pub use path::{Phase, Segment};
+pub use place::node_pool;
 pub use record::{
     ContainerRecord, ContainerRole, Disruption, End, Exit, Milestones, PodRecord, Resize,
     Unschedulable,

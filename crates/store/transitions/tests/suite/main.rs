@@ -8,6 +8,7 @@
 
 mod properties;
 mod recordings;
+mod retold;
 mod scenarios;
 mod standby;
 mod support;

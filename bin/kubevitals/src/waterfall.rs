@@ -17,24 +17,42 @@ const LABEL: usize = 30;
 #[derive(Debug)]
 pub(crate) struct Waterfall {
     in_color: bool,
+    /// The time at which a cluster was looked at; none for a recording.
+    looked_at: Option<Timestamp>,
     pods: u64,
     ready: u64,
     slowest: Option<(Duration, String)>,
 }
 
 impl Waterfall {
+    /// Of a recording.
     pub(crate) fn new(in_color: bool) -> Self {
         Self {
             in_color,
+            looked_at: None,
             pods: 0,
             ready: 0,
             slowest: None,
         }
     }
 
-    pub(crate) fn draw(&mut self, record: &PodRecord, out: &mut impl Write) -> io::Result<()> {
+    /// Of a cluster, at this time.
+    pub(crate) fn live(in_color: bool, now: Timestamp) -> Self {
+        Self {
+            looked_at: Some(now),
+            ..Self::new(in_color)
+        }
+    }
+
+    /// Draws a pod, on a node of this pool if that is known.
+    pub(crate) fn draw(
+        &mut self,
+        record: &PodRecord,
+        pool: Option<&str>,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
         self.count(record);
-        writeln!(out, "{}", self.headline(record))?;
+        writeln!(out, "{}", self.headline(record, pool))?;
         let total = record.total().unwrap_or_default();
         for piece in record.critical_path() {
             let took = Spelled(piece.took()).to_string();
@@ -42,8 +60,9 @@ impl Waterfall {
             let bar = self.bar(&piece, record, total);
             writeln!(out, "  {label:LABEL$} {took:>10}  {bar}")?;
         }
-        writeln!(out, "  → {}", plain(&record.cause()))?;
-        for line in aftermath(record) {
+        writeln!(out, "  → {}", plain(&record.cause_in(pool)))?;
+        let relapse = self.looked_at.and_then(|now| record.relapse(now));
+        for line in aftermath(record).into_iter().chain(relapse) {
             writeln!(out, "  {}", plain(&line))?;
         }
         writeln!(out)
@@ -71,7 +90,7 @@ impl Waterfall {
         }
     }
 
-    fn headline(&self, record: &PodRecord) -> String {
+    fn headline(&self, record: &PodRecord, pool: Option<&str>) -> String {
         let total = record.total().unwrap_or_default();
         let name = plain(&record.pod.brief.identity.to_string());
         let (code, outcome) = if record.is_complete() {
@@ -90,8 +109,12 @@ impl Waterfall {
         );
         if let Some(node) = &record.pod.brief.node {
             let _ = write!(text, "  on {}", plain(node));
+            if let Some(pool) = pool {
+                let _ = write!(text, " of pool {}", plain(pool));
+            }
         }
-        if record.reconstructed {
+        // A cluster that is looked at once has no other pods.
+        if record.reconstructed && self.looked_at.is_none() {
             text.push_str("  (began before the recording)");
         }
         text
@@ -126,7 +149,8 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(blank).collect()
 }
 
-fn label(piece: &Segment) -> String {
+/// What a piece of the way is called.
+pub(crate) fn label(piece: &Segment) -> String {
     let what = match piece.phase {
         Phase::Gated => "scheduling gates",
         Phase::Scheduling => "scheduling",

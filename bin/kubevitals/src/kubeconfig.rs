@@ -1,0 +1,177 @@
+//! How the API server of a cluster is reached: from the files that kubectl reads, or as the pod that this runs in.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kubevitals_cli::{InvalidSetting, RunError};
+
+/// Flags of commands that people run against a cluster, as kubectl has them.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct KubeconfigFlags {
+    /// The kubeconfig file; else those of $KUBECONFIG, ~/.kube/config, or the pod that this runs in
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig to use
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+impl KubeconfigFlags {
+    /// The configuration that kubectl would use.
+    pub(crate) async fn load(&self) -> Result<kube::Config, RunError> {
+        let files = match &self.kubeconfig {
+            Some(file) => vec![file.clone()],
+            None => usual_files(env::var_os("KUBECONFIG").as_deref(), env::home_dir()),
+        };
+        let refused = |error: &KubeconfigError| {
+            let names: Vec<String> = files
+                .iter()
+                .map(|file| file.display().to_string())
+                .collect();
+            InvalidSetting {
+                flag: "kubeconfig",
+                value: names.join(":"),
+                problem: with_causes(error),
+                advice: "name a kubeconfig file, and with --context one of its contexts".to_owned(),
+            }
+        };
+        let merged = read(&files).map_err(|error| refused(&error))?;
+        let Some(kubeconfig) = merged else {
+            return incluster("kubeconfig");
+        };
+        let options = KubeConfigOptions {
+            context: self.context.clone(),
+            ..KubeConfigOptions::default()
+        };
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        config.map_err(|error| refused(&error).into())
+    }
+}
+
+/// The configuration in a file, or that of the pod this runs in.
+pub(crate) async fn load(
+    flag: &'static str,
+    file: Option<&Path>,
+) -> Result<kube::Config, RunError> {
+    let Some(path) = file else {
+        return incluster(flag);
+    };
+    let refused = |error: KubeconfigError| {
+        RunError::from(InvalidSetting {
+            flag,
+            value: path.display().to_string(),
+            problem: with_causes(&error),
+            advice: "name a kubeconfig file with a current context".to_owned(),
+        })
+    };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(refused)?;
+    kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(refused)
+}
+
+/// An error and what caused it, in one line.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let error_text = error.to_string();
+        if !text.contains(&error_text) {
+            text.push_str(": ");
+            text.push_str(&error_text);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+fn incluster(flag: &'static str) -> Result<kube::Config, RunError> {
+    kube::Config::incluster().map_err(|error| {
+        RunError::from(InvalidSetting {
+            flag,
+            value: String::new(),
+            problem: format!("this is not a pod with a service account: {error}"),
+            advice: "name a kubeconfig file".to_owned(),
+        })
+    })
+}
+
+/// What kubectl reads where no flag says otherwise: of those that are named or usual, the ones that exist.
+fn usual_files(named: Option<&OsStr>, home: Option<PathBuf>) -> Vec<PathBuf> {
+    let named: Vec<PathBuf> = named
+        .map(|list| env::split_paths(list).collect())
+        .unwrap_or_default();
+    let mut files: Vec<PathBuf> = named
+        .into_iter()
+        .filter(|file| !file.as_os_str().is_empty())
+        .collect();
+    if files.is_empty() {
+        files.extend(home.map(|home| home.join(".kube").join("config")));
+    }
+    files.retain(|file| file.exists());
+    files
+}
+
+/// All files as one, of which the first that says something is right; none if there is no file.
+fn read(files: &[PathBuf]) -> Result<Option<Kubeconfig>, KubeconfigError> {
+    let mut merged: Option<Kubeconfig> = None;
+    for file in files {
+        let next = Kubeconfig::read_from(file)?;
+        merged = Some(match merged {
+            Some(first) => first.merge(next)?,
+            None => next,
+        });
+    }
+    Ok(merged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_those_that_kubectl_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().to_owned();
+        std::fs::create_dir(home.join(".kube")).unwrap();
+        let usual = home.join(".kube").join("config");
+        assert_eq!(usual_files(None, Some(home.clone())), Vec::<PathBuf>::new());
+        std::fs::write(&usual, "").unwrap();
+        assert_eq!(usual_files(None, Some(home.clone())), [usual.clone()]);
+        assert_eq!(
+            usual_files(Some(OsStr::new("")), Some(home.clone())),
+            [usual]
+        );
+        // As kubectl does: an empty name means nothing, and who names a file that is not there gets none.
+        let (one, two) = (home.join("one"), home.join("two"));
+        std::fs::write(&one, "").unwrap();
+        let list = env::join_paths([Path::new(""), &two, &one]).unwrap();
+        assert_eq!(usual_files(Some(&list), Some(home.clone())), [one]);
+        let missing = env::join_paths([&two]).unwrap();
+        assert_eq!(
+            usual_files(Some(&missing), Some(home)),
+            Vec::<PathBuf>::new()
+        );
+    }
+
+    #[test]
+    fn the_first_file_that_says_something_is_right() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["one", "two"].map(|name| folder.path().join(name));
+        std::fs::write(&files[0], "current-context: first").unwrap();
+        std::fs::write(
+            &files[1],
+            "current-context: second\ncontexts: [{name: second, context: {cluster: c}}]",
+        )
+        .unwrap();
+        let merged = read(&files).unwrap().unwrap();
+        assert_eq!(merged.current_context.as_deref(), Some("first"));
+        assert_eq!(merged.contexts.len(), 1);
+        assert!(read(&[]).unwrap().is_none());
+    }
+}

@@ -1,0 +1,91 @@
+//! What the last state of a pod says of a start that nobody watched.
+//!
+//! A condition has the time of its last change alone. A pod that was ready, was not for a while and is again has the time of the
+//! last return in its state, and would seem to have taken days to start. What else the state says tells some of these apart.
+
+use std::time::Duration;
+
+use crate::hindrance::{Hindrance, HindranceKind};
+use crate::moment::Moment;
+use crate::record::{ContainerRole, PodRecord};
+
+/// A kubelet reports a container without probes as ready in the second in which it sees it run. Under load that takes longer, but
+/// not so long.
+const LONGEST_REPORT: Duration = Duration::from_mins(1);
+
+impl PodRecord {
+    /// Takes the times of a pod that was not watched as it started for no more than they can be.
+    ///
+    /// - A node that was out of reach has the pod said to be not ready, but not its containers: those became ready before.
+    /// - A pod whose containers have no readiness probe was ready as soon as they ran.
+    /// - A pod of which a container was restarted may have been ready before that: when is not known any more
+    ///   ([`HindranceKind::Unseen`]).
+    ///
+    /// A readiness probe that failed for a while without a restart leaves no trace, and the pod seems to have started until then.
+    pub fn doubt_readiness(&mut self) {
+        let Some(ready) = self.milestones.ready else {
+            return;
+        };
+        // What somebody saw happen is as it was seen.
+        if !self.reconstructed || ready.observed.is_some() {
+            return;
+        }
+        if self.may_be_ready_again(ready) {
+            self.forget_readiness();
+            return;
+        }
+        let containers = self.milestones.containers_ready.and_then(Moment::best);
+        if self.gates.is_empty() && containers.is_some_and(|at| Some(at) < ready.best()) {
+            self.milestones.ready = self.milestones.containers_ready;
+        }
+        self.do_without_probes();
+    }
+
+    fn may_be_ready_again(&self, ready: Moment) -> bool {
+        let stay = self.containers.iter();
+        let mut stay = stay.filter(|container| container.role != ContainerRole::Init);
+        stay.any(|container| match container.restarts {
+            0 => false,
+            // Noticed before it was over: what the state says is of the first run.
+            1 => container
+                .finished
+                .and_then(Moment::best)
+                .is_none_or(|ended| ready.best().is_none_or(|ready| ready > ended)),
+            _ => true,
+        })
+    }
+
+    fn do_without_probes(&mut self) {
+        let stay = || self.pod.containers.iter().chain(&self.pod.init_containers);
+        let has_probes = stay().any(|spec| spec.has_readiness_probe || spec.has_startup_probe);
+        if has_probes || !self.gates.is_empty() {
+            return;
+        }
+        let ran = self.containers.iter().map(|container| container.running);
+        let Some(last) = ran.flatten().max_by_key(|running| running.best()) else {
+            return;
+        };
+        let said = self.milestones.ready.and_then(|ready| ready.since(last));
+        if said.is_some_and(|later| later > LONGEST_REPORT) {
+            self.milestones.containers_ready = Some(last);
+            self.milestones.ready = Some(last);
+        }
+    }
+
+    fn forget_readiness(&mut self) {
+        self.milestones.ready = None;
+        self.milestones.containers_ready = None;
+        for container in &mut self.containers {
+            if container.role != ContainerRole::Init {
+                container.ready = None;
+            }
+        }
+        self.was_ready_before = true;
+        self.hindrance = Some(Hindrance {
+            kind: HindranceKind::Unseen,
+            container: None,
+            reason: None,
+            message: None,
+        });
+    }
+}

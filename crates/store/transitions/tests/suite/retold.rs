@@ -1,0 +1,145 @@
+//! What the last state of a pod says of a start that nobody watched.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubevitals_transitions::{Arrival, Output, PodRecord};
+use kubevitals_watch::Pod;
+use serde_json::{Value, json};
+
+use crate::support::{Made, at, ended, patient, running, status, waiting};
+
+/// What is said of a pod that is looked at once.
+fn looked_at(pod: &Arc<Pod>) -> PodRecord {
+    let mut tracker = patient();
+    let mut found = None;
+    tracker.pod(pod, Arrival::Listed, None, &mut |_| {});
+    tracker.finish(&mut |output| {
+        if let Output::Life(record) = output {
+            found = Some(record);
+        }
+    });
+    let mut record = Arc::unwrap_or_clone(found.unwrap());
+    record.doubt_readiness();
+    record
+}
+
+fn made(probe: Value) -> Made {
+    let mut container = json!({"name": "app", "image": "web:2"});
+    if !probe.is_null() {
+        container["readinessProbe"] = probe;
+    }
+    Made::new(json!({"nodeName": "n1", "containers": [container]}))
+}
+
+fn restarted(times: i32, state: Value, last: Value) -> Value {
+    let mut status = status("app", state, true, true);
+    status["restartCount"] = times.into();
+    status["lastState"] = last;
+    json!({"phase": "Running", "startTime": "2026-11-15T20:12:01Z", "containerStatuses": [status]})
+}
+
+fn conditions(containers: u32, ready: u32) -> [String; 4] {
+    [
+        "PodScheduled=True@1".to_owned(),
+        "PodReadyToStartContainers=True@3".to_owned(),
+        format!("ContainersReady=True@{containers}"),
+        format!("Ready=True@{ready}"),
+    ]
+}
+
+fn total(made: &mut Made, fields: Value, conditions: &[String]) -> Option<u64> {
+    let conditions: Vec<&str> = conditions.iter().map(String::as_str).collect();
+    let record = looked_at(&made.status(fields, &conditions));
+    record
+        .milestones
+        .ready
+        .and_then(|_| record.total())
+        .map(|took| took.as_secs())
+}
+
+#[test]
+fn a_start_that_nothing_came_after_is_as_the_state_says() {
+    let fields = restarted(0, running(5), json!({}));
+    let took = total(&mut made(json!({})), fields, &conditions(400, 400));
+    assert_eq!(took, Some(400));
+}
+
+#[test]
+fn a_node_that_was_out_of_reach_did_not_make_the_start_longer() {
+    let fields = restarted(0, running(5), json!({}));
+    let took = total(&mut made(json!({})), fields, &conditions(9, 90_000));
+    assert_eq!(took, Some(9));
+    // A gate is what a pod may wait for when its containers are ready.
+    let mut gated = made(json!({}));
+    gated.spec("readinessGates", json!([{"conditionType": "lb"}]));
+    let fields = restarted(0, running(5), json!({}));
+    let mut waited = conditions(9, 90).to_vec();
+    waited.push("lb=True@90".to_owned());
+    assert_eq!(total(&mut gated, fields, &waited), Some(90));
+}
+
+#[test]
+fn a_pod_without_probes_was_ready_when_it_ran() {
+    let fields = restarted(0, running(5), json!({}));
+    let late = conditions(90_000, 90_000);
+    assert_eq!(
+        total(&mut made(Value::Null), fields.clone(), &late),
+        Some(5)
+    );
+    let slow = conditions(30, 30);
+    assert_eq!(total(&mut made(Value::Null), fields, &slow), Some(30));
+}
+
+#[test]
+fn a_restart_hides_when_it_was_first_ready() {
+    let fields = restarted(1, running(5_000), ended(5, 4_990, 1));
+    let took = total(&mut made(json!({})), fields, &conditions(5_010, 5_010));
+    assert_eq!(took, None);
+    // Too quick for the kubelet to call it not ready.
+    let fields = restarted(1, running(5_000), ended(5, 4_999, 1));
+    let took = total(&mut made(json!({})), fields, &conditions(12, 12));
+    assert_eq!(took, Some(12));
+    let mut twice = made(json!({}));
+    let fields = restarted(2, running(5_000), ended(4_000, 4_990, 1));
+    let pod = twice.status(
+        fields,
+        &[
+            "PodScheduled=True@1",
+            "PodReadyToStartContainers=True@3",
+            "Ready=True@5010",
+        ],
+    );
+    let record = looked_at(&pod);
+    assert!(record.is_unseen() && !record.is_complete());
+    assert_eq!(record.total(), Some(Duration::from_secs(3)));
+    assert_eq!(
+        record.cause(),
+        "when it was first ready is not known any more: that was before it was watched; \
+         sandbox, network and volumes took 2 s of 3 s"
+    );
+    assert_eq!(record.relapse(at(6_000)), None, "it is ready");
+}
+
+#[test]
+fn what_keeps_a_pod_from_being_ready_again_is_told() {
+    let mut made = made(json!({}));
+    let mut fields = restarted(4, waiting("CrashLoopBackOff"), ended(4_000, 4_990, 137));
+    fields["containerStatuses"][0]["ready"] = false.into();
+    let pod = made.status(
+        fields,
+        &[
+            "PodScheduled=True@1",
+            "PodReadyToStartContainers=True@3",
+            "Ready=False@4990",
+        ],
+    );
+    let record = looked_at(&pod);
+    assert_eq!(
+        record.relapse(at(5_170)).as_deref(),
+        Some(
+            "it was ready once, and has not been for 3 min 0 s: container app does not stay up \
+             (CrashLoopBackOff): because of CrashLoopBackOff"
+        )
+    );
+}
