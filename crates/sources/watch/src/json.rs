@@ -6,6 +6,8 @@
 //! whatever is rare (escapes, fractions) is left to `serde_json`. Nothing here recurses deeper than the types that are
 //! read into, and skipping does not recurse at all, so no input can exhaust the stack.
 
+mod skip;
+
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess, Visitor,
 };
@@ -99,7 +101,8 @@ impl<'de> Json<'de> {
         match self.string()? {
             Found::Plain(bytes) => {
                 let text = str::from_utf8(bytes).map_err(|_| wrong("string is not UTF-8"))?;
-                if text.bytes().any(|byte| byte < b' ') {
+                // All of them, without a way out in between: that is what can be done to many at once.
+                if text.bytes().filter(|byte| *byte < b' ').count() > 0 {
                     return Err(wrong("control character in a string"));
                 }
                 visitor.visit_borrowed_str(text)
@@ -139,28 +142,9 @@ impl<'de> Json<'de> {
     }
 
     fn skip_brackets(&mut self) -> Result<(), Error> {
-        let mut depth = 0_usize;
-        let mut at = self.at;
-        while let Some(&byte) = self.input.get(at) {
-            match byte {
-                b'"' => {
-                    let (end, _) = string_end(self.input, at + 1)
-                        .ok_or_else(|| wrong("string without an end"))?;
-                    at = end;
-                }
-                b'{' | b'[' => depth += 1,
-                b'}' | b']' => {
-                    depth -= 1;
-                    if depth == 0 {
-                        self.at = at + 1;
-                        return Ok(());
-                    }
-                }
-                _ => {}
-            }
-            at += 1;
-        }
-        Err(wrong("brackets without an end"))
+        let rest = self.input.get(self.at..).unwrap_or_default();
+        self.at += skip::bracketed(rest).ok_or_else(|| wrong("brackets without an end"))?;
+        Ok(())
     }
 }
 
