@@ -8,7 +8,7 @@
 
 mod skip;
 
-use std::ops::Range;
+use std::ops::{BitOr, Range};
 
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess, Visitor,
@@ -45,9 +45,8 @@ enum Found<'de> {
 
 impl<'de> Json<'de> {
     pub(crate) fn new(input: &'de [u8]) -> Self {
-        // All bytes, without a way out in between: that is what can be done to many at once.
-        let controls = input.iter().filter(|byte| **byte < b' ').count();
-        let text = str::from_utf8(input).ok().filter(|_| controls == 0);
+        let text = str::from_utf8(input).ok();
+        let text = text.filter(|_| !has_controls(input));
         Self { input, text, at: 0 }
     }
 
@@ -317,6 +316,14 @@ fn string_end(input: &[u8], from: usize) -> Option<(usize, bool)> {
         is_plain = false;
         at += 2;
     }
+}
+
+/// Whether there is a control character. A whole block has no way out in between: so it is done to many bytes at once.
+fn has_controls(input: &[u8]) -> bool {
+    let is_control = |byte: &u8| u8::from(*byte < b' ');
+    input
+        .chunks(64)
+        .any(|block| block.iter().map(is_control).fold(0, BitOr::bitor) != 0)
 }
 
 /// The first `"` or `\`.
