@@ -27,6 +27,7 @@
 //! | who may do what | [`Access`] |
 //! | a kubelet over verified TLS, and what it says of usage | [`Kubelet`], [`ResourceMetrics`] |
 //! | the metrics that a program exposes of itself, as far as their shape goes | [`Exposition`] |
+//! | the lives of pods, as our role writes them | [`LifeLines`] |
 //! | an API behind an `APIService` | [`AggregatedApi`], [`MetricsServer`]; ours: [`MetricsApiServer`] |
 //!
 //! **Failing.** A test that panics or returns early never reaches [`TestNamespace::finish`]; the namespace then prints what
@@ -51,6 +52,7 @@ mod namespace;
 mod report;
 mod run;
 mod server;
+mod transitions;
 mod usage;
 mod wait;
 
@@ -66,5 +68,6 @@ pub use metrics_server::MetricsServer;
 pub use namespace::TestNamespace;
 pub use run::RUN_LABEL;
 pub use server::MetricsApiServer;
+pub use transitions::LifeLines;
 pub use usage::{ResourceMetrics, Series};
 pub use wait::{DEADLINE, has_condition, is_ready, phase_is};

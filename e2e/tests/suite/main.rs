@@ -14,6 +14,7 @@ mod metrics_server;
 mod pod_life;
 mod server;
 mod server_beside_metrics_server;
+mod transitions;
 mod usage;
 
 use std::fmt::Debug;

@@ -6,16 +6,24 @@
 //! whatever is rare (escapes, fractions) is left to `serde_json`. Nothing here recurses deeper than the types that are
 //! read into, and skipping does not recurse at all, so no input can exhaust the stack.
 
+mod skip;
+
+use std::ops::{BitOr, Range};
+
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess, Visitor,
 };
 use serde::forward_to_deserialize_any;
 use serde_json::Error;
+use wide::u8x16;
 
 /// A value in a buffer, to be read once.
 #[derive(Debug)]
 pub(crate) struct Json<'de> {
     input: &'de [u8],
+    /// The same, if all of it is UTF-8 without control characters, as it is unless it was printed for people: then no
+    /// string in it has to be looked at again.
+    text: Option<&'de str>,
     at: usize,
 }
 
@@ -30,14 +38,16 @@ struct Key<'j, 'de>(&'j mut Json<'de>);
 
 /// A string between its quotes.
 enum Found<'de> {
-    Plain(&'de [u8]),
+    Plain(Range<usize>),
     /// With its quotes, for who can undo the escapes.
     Escaped(&'de [u8]),
 }
 
 impl<'de> Json<'de> {
     pub(crate) fn new(input: &'de [u8]) -> Self {
-        Self { input, at: 0 }
+        let text = str::from_utf8(input).ok();
+        let text = text.filter(|_| !has_controls(input));
+        Self { input, text, at: 0 }
     }
 
     /// Nothing but blanks may follow what was read.
@@ -87,23 +97,28 @@ impl<'de> Json<'de> {
         let (end, is_plain) =
             string_end(self.input, start).ok_or_else(|| wrong("string without an end"))?;
         self.at = end + 1;
-        let found = if is_plain {
-            self.input.get(start..end).map(Found::Plain)
-        } else {
-            self.input.get(start - 1..=end).map(Found::Escaped)
-        };
-        found.ok_or_else(|| wrong("string without an end"))
+        if is_plain {
+            return Ok(Found::Plain(start..end));
+        }
+        let quoted = self.input.get(start - 1..=end).map(Found::Escaped);
+        quoted.ok_or_else(|| wrong("string without an end"))
+    }
+
+    /// A string without escapes, that is kept.
+    fn plain(&self, place: Range<usize>) -> Result<&'de str, Error> {
+        if let Some(text) = self.text.and_then(|text| text.get(place.clone())) {
+            return Ok(text);
+        }
+        let bytes = self.input.get(place).unwrap_or_default();
+        if bytes.iter().any(|byte| *byte < b' ') {
+            return Err(wrong("control character in a string"));
+        }
+        str::from_utf8(bytes).map_err(|_| wrong("string is not UTF-8"))
     }
 
     fn visit_string<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
         match self.string()? {
-            Found::Plain(bytes) => {
-                let text = str::from_utf8(bytes).map_err(|_| wrong("string is not UTF-8"))?;
-                if text.bytes().any(|byte| byte < b' ') {
-                    return Err(wrong("control character in a string"));
-                }
-                visitor.visit_borrowed_str(text)
-            }
+            Found::Plain(place) => visitor.visit_borrowed_str(self.plain(place)?),
             Found::Escaped(quoted) => visitor.visit_string(serde_json::from_slice(quoted)?),
         }
     }
@@ -139,28 +154,9 @@ impl<'de> Json<'de> {
     }
 
     fn skip_brackets(&mut self) -> Result<(), Error> {
-        let mut depth = 0_usize;
-        let mut at = self.at;
-        while let Some(&byte) = self.input.get(at) {
-            match byte {
-                b'"' => {
-                    let (end, _) = string_end(self.input, at + 1)
-                        .ok_or_else(|| wrong("string without an end"))?;
-                    at = end;
-                }
-                b'{' | b'[' => depth += 1,
-                b'}' | b']' => {
-                    depth -= 1;
-                    if depth == 0 {
-                        self.at = at + 1;
-                        return Ok(());
-                    }
-                }
-                _ => {}
-            }
-            at += 1;
-        }
-        Err(wrong("brackets without an end"))
+        let rest = self.input.get(self.at..).unwrap_or_default();
+        self.at += skip::bracketed(rest).ok_or_else(|| wrong("brackets without an end"))?;
+        Ok(())
     }
 }
 
@@ -288,11 +284,7 @@ impl<'de> Deserializer<'de> for Key<'_, 'de> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.0.string()? {
-            // A field is found by comparing bytes: only a key that is kept must be text.
-            Found::Plain(bytes) => match str::from_utf8(bytes) {
-                Ok(text) => visitor.visit_borrowed_str(text),
-                Err(_) => Err(wrong("key is not UTF-8")),
-            },
+            Found::Plain(place) => visitor.visit_borrowed_str(self.0.plain(place)?),
             Found::Escaped(quoted) => {
                 let text: String = serde_json::from_slice(quoted)?;
                 text.into_deserializer().deserialize_any(visitor)
@@ -326,23 +318,27 @@ fn string_end(input: &[u8], from: usize) -> Option<(usize, bool)> {
     }
 }
 
-/// The first `"` or `\`, eight bytes at a time: strings here are too short for wider instructions to pay.
+/// Whether there is a control character. A whole block has no way out in between: so it is done to many bytes at once.
+fn has_controls(input: &[u8]) -> bool {
+    let is_control = |byte: &u8| u8::from(*byte < b' ');
+    input
+        .chunks(64)
+        .any(|block| block.iter().map(is_control).fold(0, BitOr::bitor) != 0)
+}
+
+/// The first `"` or `\`.
 fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
-    // The lowest byte that is zero is marked in its top bit; false marks can only come above a true one.
-    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & TOPS;
-    let (words, tail) = bytes.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let found =
-            zeros(word ^ (ONES * u64::from(b'"'))) | zeros(word ^ (ONES * u64::from(b'\\')));
+    let (lanes, tail) = bytes.as_chunks::<16>();
+    for (index, lane) in lanes.iter().enumerate() {
+        let lane = u8x16::new(*lane);
+        let found = lane.simd_eq(u8x16::splat(b'"')) | lane.simd_eq(u8x16::splat(b'\\'));
+        let found = found.to_bitmask();
         if found != 0 {
-            return Some(index * 8 + found.trailing_zeros() as usize / 8);
+            return Some(index * 16 + found.trailing_zeros() as usize);
         }
     }
     let found = tail.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
-    Some(words.len() * 8 + found)
+    Some(lanes.len() * 16 + found)
 }
 
 #[cfg(test)]

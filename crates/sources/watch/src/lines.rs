@@ -2,6 +2,8 @@
 
 use std::mem;
 
+use memchr::memchr;
+
 /// A splitter. Holds the beginning of a line until its end arrives, up to a bound.
 #[derive(Debug)]
 pub(crate) struct Lines {
@@ -36,9 +38,18 @@ impl Lines {
 
     /// Takes a chunk and hands out each line that ends in it. Blank lines are left out.
     pub(crate) fn feed(&mut self, chunk: &[u8], mut each: impl FnMut(Line<'_>)) {
-        let mut pieces = chunk.split(|&byte| byte == b'\n').peekable();
-        while let Some(piece) = pieces.next() {
-            let is_ended = pieces.peek().is_some();
+        let mut rest = chunk;
+        while !rest.is_empty() {
+            let (piece, is_ended) = match memchr(b'\n', rest).and_then(|end| {
+                let (piece, behind) = rest.split_at_checked(end)?;
+                Some((piece, behind.get(1..)?))
+            }) {
+                Some((piece, behind)) => {
+                    rest = behind;
+                    (piece, true)
+                }
+                None => (mem::take(&mut rest), false),
+            };
             if is_ended && self.begun.is_empty() && self.skipped == 0 {
                 // The common case, without a copy.
                 if piece.len() > self.limit {

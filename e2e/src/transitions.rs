@@ -1,0 +1,211 @@
+//! Our role that follows the lives of pods.
+
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::time::{sleep, timeout};
+
+use crate::access::Rule;
+use crate::error::{E2eError, tail};
+use crate::namespace::TestNamespace;
+use crate::wait::DEADLINE;
+
+/// What `deploy/transitions.yaml` allows it.
+const RULES: &[Rule] = &[Rule::watch(&["pods", "events"])];
+
+/// Between questions to a program that is about to be ready.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What is shown of its log in an error.
+const MOST_LOG: usize = 4 << 10;
+
+/// A program that writes the lives of pods as lines of JSON, with those it has written.
+#[derive(Debug)]
+pub struct LifeLines {
+    child: Child,
+    admin: SocketAddr,
+    log: PathBuf,
+    coming: Lines<BufReader<ChildStdout>>,
+    lines: Vec<Value>,
+}
+
+impl LifeLines {
+    /// Starts `kubevitals transitions` for one namespace and waits until it watches.
+    pub async fn start(namespace: &TestNamespace, arguments: &[&str]) -> Result<Self, E2eError> {
+        let access = namespace.access("kubevitals-transitions", RULES).await?;
+        let kubeconfig = access.kubeconfig(namespace)?.display().to_string();
+        let own = [
+            "transitions".to_owned(),
+            format!("--kubeconfig={kubeconfig}"),
+            format!("--namespace={}", namespace.name()),
+        ];
+        let given = arguments.iter().map(|argument| (*argument).to_owned());
+        Self::run(namespace, own.into_iter().chain(given)).await
+    }
+
+    /// Starts a program of ours that writes such lines, and waits until it is ready.
+    pub async fn run(
+        namespace: &TestNamespace,
+        arguments: impl Iterator<Item = String>,
+    ) -> Result<Self, E2eError> {
+        let program = namespace.cluster().program("kubevitals")?;
+        let failed = |source| E2eError::Program {
+            program: program.display().to_string(),
+            source,
+        };
+        let free = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
+        let admin = free.local_addr().map_err(failed)?;
+        drop(free);
+        let log = namespace.folder().join("transitions.log");
+        let file = File::create(&log).map_err(|source| E2eError::Write {
+            path: log.clone(),
+            source,
+        })?;
+        // The kernel ends it with this thread, so that a test process that is killed leaves none behind.
+        let mut child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(&program)
+            .args(arguments)
+            .arg(format!("--admin-bind-address={admin}"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(file)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(failed)?;
+        let out = child
+            .stdout
+            .take()
+            .ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))?;
+        let mut begun = Self {
+            child,
+            admin,
+            log,
+            coming: BufReader::new(out).lines(),
+            lines: Vec::new(),
+        };
+        begun.ready().await?;
+        Ok(begun)
+    }
+
+    /// Its page of metrics.
+    pub async fn metrics(&self) -> Result<String, E2eError> {
+        let answer = get(self.admin, "/metrics").await;
+        let (status, body) = answer.map_err(|error| self.wrong(error.to_string()))?;
+        if status == 200 {
+            return Ok(body);
+        }
+        Err(self.wrong(format!("/metrics answers {status}")))
+    }
+
+    /// All lines so far.
+    pub fn lines(&self) -> &[Value] {
+        &self.lines
+    }
+
+    /// Reads lines until they are as wanted.
+    pub async fn until(
+        &mut self,
+        what: &str,
+        is_wanted: impl Fn(&[Value]) -> bool,
+    ) -> Result<(), E2eError> {
+        let reading = async {
+            while !is_wanted(&self.lines) {
+                if !self.read().await? {
+                    return Err(self.wrong("it has ended".to_owned()));
+                }
+            }
+            Ok(())
+        };
+        match timeout(DEADLINE, reading).await {
+            Ok(done) => done,
+            Err(_) => Err(self.wrong(format!("{what}: not after {DEADLINE:?}"))),
+        }
+    }
+
+    /// Asks it to end, reads what it still writes, and expects that all is well.
+    pub async fn stop(mut self) -> Result<Vec<Value>, E2eError> {
+        let id = self.child.id().unwrap_or_default().to_string();
+        let asked = Command::new("kill").args(["-TERM", &id]).status().await;
+        asked.map_err(|error| self.wrong(error.to_string()))?;
+        let ending = async {
+            while self.read().await? {}
+            let ended = self.child.wait().await;
+            ended.map_err(|error| self.wrong(error.to_string()))
+        };
+        let status = match timeout(DEADLINE, ending).await {
+            Ok(status) => status?,
+            Err(_) => return Err(self.wrong("it does not end".to_owned())),
+        };
+        if !status.success() {
+            return Err(self.wrong(status.to_string()));
+        }
+        Ok(self.lines)
+    }
+
+    /// Takes the next line; false if there are no more.
+    async fn read(&mut self) -> Result<bool, E2eError> {
+        let line = self.coming.next_line().await;
+        let Some(line) = line.map_err(|error| self.wrong(error.to_string()))? else {
+            return Ok(false);
+        };
+        let parsed = serde_json::from_str(&line);
+        let parsed = parsed.map_err(|error| self.wrong(format!("{error} in {line}")))?;
+        self.lines.push(parsed);
+        Ok(true)
+    }
+
+    async fn ready(&mut self) -> Result<(), E2eError> {
+        let admin = self.admin;
+        let waiting = async {
+            while !matches!(get(admin, "/readyz").await, Ok((200, _))) {
+                sleep(PAUSE).await;
+            }
+        };
+        let problem = tokio::select! {
+            ready = timeout(DEADLINE, waiting) => match ready {
+                Ok(()) => return Ok(()),
+                Err(_) => "it is not ready".to_owned(),
+            },
+            ended = self.child.wait() => format!("it has ended: {ended:?}"),
+        };
+        Err(self.wrong(problem))
+    }
+
+    fn wrong(&self, what: String) -> E2eError {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let last = self.lines.iter().rev().take(5).map(Value::to_string);
+        E2eError::Failed {
+            command: "kubevitals transitions".to_owned(),
+            status: what,
+            stderr: format!(
+                "{}\nlast lines: {:#?}",
+                tail(&log, MOST_LOG),
+                last.collect::<Vec<_>>()
+            ),
+        }
+    }
+}
+
+/// Asks an admin server, which speaks plain HTTP.
+async fn get(admin: SocketAddr, path: &str) -> io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect(admin).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    Ok((status.unwrap_or_default(), body.to_owned()))
+}

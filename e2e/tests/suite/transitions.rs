@@ -1,0 +1,306 @@
+//! How long pods of every kind took on a real node, and what becomes of that when the API server is restarted.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kubevitals_e2e::{Cluster, LifeLines, Stop, TestNamespace, has_condition};
+use serde_json::{Value, json};
+
+const IMAGE: &str = "kubevitals.test/busybox:1";
+
+/// A container that never needs to be pulled.
+fn container(name: &str, script: &str) -> Value {
+    json!({
+        "name": name,
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["/bin/sh", "-c", script],
+    })
+}
+
+/// What a pod consists of; it goes at once when it is deleted.
+fn spec(containers: &Value, rest: &Value) -> Value {
+    let mut spec = json!({"terminationGracePeriodSeconds": 0, "containers": containers});
+    for (key, value) in rest.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    spec
+}
+
+fn pod(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+}
+
+fn workload(kind: &str, group: &str, name: &str, spec: &Value, rest: &Value) -> Value {
+    let mut manifest = json!({
+        "apiVersion": group,
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": {"template": {"metadata": {"labels": {"app": name}}, "spec": spec}},
+    });
+    for (key, value) in rest.as_object().unwrap() {
+        manifest["spec"][key] = value.clone();
+    }
+    manifest
+}
+
+/// One of each kind of start.
+fn workloads() -> Vec<Value> {
+    let idle = container("main", "exec sleep 3600");
+    let mut late = container("main", "sleep 1; touch /tmp/ok; exec sleep 3600");
+    late["readinessProbe"] =
+        json!({"exec": {"command": ["test", "-e", "/tmp/ok"]}, "periodSeconds": 1});
+    let mut crashing = container("main", "exit 3");
+    crashing["readinessProbe"] = json!({"exec": {"command": ["false"]}, "periodSeconds": 1});
+    let mut sidecar = container("sidecar", "exec sleep 3600");
+    sidecar["restartPolicy"] = json!("Always");
+    let mut absent = container("main", "true");
+    // Nobody listens there.
+    absent["image"] = json!("127.0.0.1:9/absent:1");
+    absent["imagePullPolicy"] = json!("IfNotPresent");
+    let two = |name: &str| json!({"replicas": 2, "selector": {"matchLabels": {"app": name}}});
+    vec![
+        workload(
+            "Deployment",
+            "apps/v1",
+            "web",
+            &spec(&json!([late]), &json!({})),
+            &two("web"),
+        ),
+        workload(
+            "StatefulSet",
+            "apps/v1",
+            "db",
+            &spec(&json!([idle]), &json!({})),
+            &two("db"),
+        ),
+        workload(
+            "Job",
+            "batch/v1",
+            "once",
+            &spec(
+                &json!([container("main", "true")]),
+                &json!({"restartPolicy": "Never"}),
+            ),
+            &json!({}),
+        ),
+        pod("crashing", &spec(&json!([crashing]), &json!({}))),
+        pod(
+            "accompanied",
+            &spec(
+                &json!([idle]),
+                &json!({"initContainers": [sidecar, container("first", "true")]}),
+            ),
+        ),
+        pod(
+            "gated",
+            &spec(
+                &json!([idle]),
+                &json!({"readinessGates": [{"conditionType": "example.com/open"}]}),
+            ),
+        ),
+        pod("absent", &spec(&json!([absent]), &json!({}))),
+    ]
+}
+
+/// The records of a type, by the names of their pods.
+fn records<'l>(lines: &'l [Value], kind: &str) -> BTreeMap<&'l str, Vec<&'l Value>> {
+    let mut found: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    for line in lines {
+        let record = &line["kube_transition_metrics"];
+        if record["type"] == kind {
+            let name = record["pod_name"].as_str().unwrap();
+            found.entry(name).or_default().push(record);
+        }
+    }
+    found
+}
+
+/// Whether a container of a pod waits for this reason.
+fn waits_for(pod: Option<&Pod>, reason: &str) -> bool {
+    let status = pod.and_then(|pod| pod.status.as_ref());
+    let mut containers = status
+        .into_iter()
+        .flat_map(|status| status.container_statuses.iter().flatten());
+    containers.any(|container| {
+        let waiting = container
+            .state
+            .as_ref()
+            .and_then(|state| state.waiting.as_ref());
+        waiting.and_then(|waiting| waiting.reason.as_deref()) == Some(reason)
+    })
+}
+
+async fn pods(namespace: &TestNamespace) -> Vec<Pod> {
+    let listed = namespace.api::<Pod>().list(&ListParams::default()).await;
+    listed.unwrap().items
+}
+
+/// Seconds from creation until a condition came to hold, by the API.
+fn seconds_until(pod: &Pod, condition: &str) -> Option<f64> {
+    let created = pod.metadata.creation_timestamp.as_ref()?;
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let held = conditions
+        .iter()
+        .find(|held| held.type_ == condition && held.status == "True")?;
+    let since = held.last_transition_time.as_ref()?;
+    Some(since.0.duration_since(created.0).as_secs_f64())
+}
+
+#[tokio::test]
+async fn every_start_ends_in_one_record() -> anyhow::Result<()> {
+    let cluster = Cluster::from_env().await?;
+    let _turn = cluster.shared().await;
+    let namespace = cluster.namespace("starts").await?;
+    let mut role = LifeLines::start(&namespace, &["--lifecycle"]).await?;
+    for manifest in workloads() {
+        namespace.apply(&manifest).await?;
+    }
+    let containers_are_ready = |pod: Option<&Pod>| has_condition(pod, "ContainersReady");
+    namespace
+        .wait_for::<Pod>("gated", containers_are_ready)
+        .await?;
+    let open = r#"{"status":{"conditions":[{"type":"example.com/open","status":"True"}]}}"#;
+    let patch = [
+        "patch",
+        "pod",
+        "gated",
+        "--subresource=status",
+        "--patch",
+        open,
+    ];
+    namespace.kubectl(&patch).await?;
+
+    // Two of web, two of db, one each of once, accompanied and gated.
+    role.until("pods that start", |lines| records(lines, "pod").len() >= 7)
+        .await?;
+    let seen = pods(&namespace).await;
+    assert_eq!(seen.len(), 9, "{seen:#?}");
+    let told = records(role.lines(), "pod");
+    for pod in &seen {
+        let name = pod.metadata.name.as_deref().unwrap();
+        if ["crashing", "absent"].contains(&name) {
+            assert!(!told.contains_key(name), "{name} has not started");
+            continue;
+        }
+        let records = &told[name];
+        assert_eq!(records.len(), 1, "{name}: {records:#?}");
+        let is_job = name.starts_with("once-");
+        assert_eq!(records[0]["partial"], json!(is_job), "{name}: {records:#?}");
+        let took = |field: &str| records[0]["pod"][field].as_f64();
+        assert_eq!(
+            took("creation_to_scheduled_seconds"),
+            seconds_until(pod, "PodScheduled"),
+            "{name}"
+        );
+        if !is_job {
+            assert_eq!(
+                took("creation_to_ready_seconds"),
+                seconds_until(pod, "Ready"),
+                "{name}"
+            );
+        }
+    }
+
+    // What never starts is told of when it goes, with the reason.
+    namespace
+        .wait_for::<Pod>("crashing", |pod| waits_for(pod, "CrashLoopBackOff"))
+        .await?;
+    namespace
+        .wait_for::<Pod>("absent", |pod| waits_for(pod, "ImagePullBackOff"))
+        .await?;
+    for name in ["crashing", "absent"] {
+        namespace.delete::<Pod>(name).await?;
+    }
+    role.until("pods that never start", |lines| {
+        let ended = records(lines, "lifecycle");
+        let is_final = |name| {
+            ended
+                .get(name)
+                .is_some_and(|all| all.iter().any(|one| one["lifecycle"]["final"] == true))
+        };
+        is_final("crashing") && is_final("absent")
+    })
+    .await?;
+
+    let lines = role.stop().await?;
+    let (told, lives) = (records(&lines, "pod"), records(&lines, "lifecycle"));
+    assert_eq!(told.len(), 9, "{told:#?}");
+    for (name, records) in &told {
+        assert_eq!(records.len(), 1, "{name}: {records:#?}");
+    }
+    let life = |name: &str| &lives[name].last().unwrap()["lifecycle"];
+    assert_eq!(life("crashing")["incomplete"]["kind"], "crash_loop");
+    assert_eq!(life("crashing")["containers"][0]["last_exit"]["code"], 3);
+    assert_eq!(life("absent")["incomplete"]["kind"], "image_pull");
+    let pull = &life("absent")["containers"][0]["image_pull"];
+    assert!(pull["failures"].as_u64() > Some(0), "{pull}");
+    let once = lives.keys().find(|name| name.starts_with("once-")).unwrap();
+    assert_eq!(life(once)["phase"], "Succeeded");
+    assert_eq!(life("gated")["complete"], true);
+    assert_eq!(
+        life("gated")["readiness_gates"][0]["condition"],
+        "example.com/open"
+    );
+    let roles: Vec<&Value> = life("accompanied")["containers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|container| &container["role"])
+        .collect();
+    assert_eq!(roles, ["sidecar", "init", "main"]);
+    for name in told.keys().filter(|name| name.starts_with("web-")) {
+        let record = told[name][0];
+        assert_eq!(record["kube_deployment"], "web", "{record}");
+        assert_eq!(
+            life(name)["longest"]["phase"],
+            "readiness",
+            "{}",
+            life(name)
+        );
+    }
+    Ok(namespace.finish().await?)
+}
+
+#[tokio::test]
+async fn no_start_is_lost_with_the_api_server() -> anyhow::Result<()> {
+    let cluster = Cluster::from_env().await?;
+    let alone = cluster.exclusive().await;
+    let namespace = cluster.namespace("outage").await?;
+    let mut role = LifeLines::start(&namespace, &[]).await?;
+    let idle = spec(&json!([container("main", "exec sleep 3600")]), &json!({}));
+    let mut slow = container("main", "sleep 8; touch /tmp/ok; exec sleep 3600");
+    slow["readinessProbe"] =
+        json!({"exec": {"command": ["test", "-e", "/tmp/ok"]}, "periodSeconds": 1});
+    // Ready before, and while nobody can say so.
+    namespace.apply(&pod("before", &idle)).await?;
+    namespace
+        .apply(&pod("across", &spec(&json!([slow]), &json!({}))))
+        .await?;
+    role.until("the first", |lines| {
+        records(lines, "pod").contains_key("before")
+    })
+    .await?;
+    cluster
+        .restart(&alone, "kube-apiserver", Stop::Kill)
+        .await?;
+    cluster.reconnect(&alone).await?;
+    namespace.apply(&pod("after", &idle)).await?;
+    role.until("all of them", |lines| records(lines, "pod").len() == 3)
+        .await?;
+    let metrics = role.metrics().await?;
+    let lines = role.stop().await?;
+    for (name, records) in records(&lines, "pod") {
+        assert_eq!(records.len(), 1, "{name}: {records:#?}");
+        assert_eq!(records[0]["partial"], false, "{name}: {records:#?}");
+    }
+    let restarts = metrics
+        .lines()
+        .find(|line| line.starts_with("pod_collector_restarts_total"));
+    assert!(
+        restarts.is_some_and(|line| !line.ends_with(" 0")),
+        "{restarts:?}"
+    );
+    Ok(namespace.finish().await?)
+}
