@@ -160,7 +160,10 @@ impl Follower {
             "transitions".to_owned(),
             format!("--kubeconfig-path={}", kubeconfig.display()),
         ];
-        if !more.iter().any(|flag| flag.starts_with("--image-pull-cancel-delay")) {
+        if !more
+            .iter()
+            .any(|flag| flag.starts_with("--image-pull-cancel-delay"))
+        {
             words.push("--image-pull-cancel-delay=0".to_owned());
         }
         words.extend(more.iter().map(ToString::to_string));
