@@ -14,6 +14,7 @@ mod config;
 mod event_loop;
 mod flags;
 mod metrics;
+mod standby;
 mod teller;
 
 use std::fs::File;
@@ -24,12 +25,13 @@ use std::time::{Duration, SystemTime};
 
 pub use event_loop::Question;
 pub use flags::TransitionsFlags;
+use kube_client_metrics::lease::Election;
 use kube_client_metrics::{Hooks, Registry as ClientMetrics};
 use kubevitals_cli::{InvalidSetting, RunError, Shutdown};
 use kubevitals_jsonl::{JsonLines, LineCounts};
 use kubevitals_model::Timestamp;
 use kubevitals_telemetry::{Health, Metrics};
-use kubevitals_transitions::Tracker;
+use kubevitals_transitions::{Existing, Tracker};
 use kubevitals_watch::{
     Event, KubeTransport, Node, Pod, Server as WatchServer, Stream, Tail, WatchMetrics,
 };
@@ -39,6 +41,7 @@ use tokio::sync::mpsc;
 use self::config::Settings;
 use self::event_loop::{Counted, EventLoop, Pulse};
 use self::metrics::{Observer, RoleMetrics};
+use self::standby::Standby;
 use self::teller::{Teller, Told};
 use crate::kubeconfig::{self, KubeconfigFlags};
 use crate::process::Context;
@@ -77,8 +80,17 @@ pub struct Surroundings {
     pub listener: Listener,
     /// Questions to the tracker.
     pub questions: mpsc::Receiver<Question>,
+    /// How leases are reached, where the flags ask for an election; see [`Transitions::leases`].
+    pub leases: Option<Leases>,
     /// Made by [`Transitions::register`].
     pub registered: Registered,
+}
+
+/// How leases are reached.
+pub struct Leases {
+    client: kube::Client,
+    hooks: Hooks,
+    election: Election,
 }
 
 /// The role's place among the metrics of the process.
@@ -123,11 +135,13 @@ impl Transitions {
         let line = format!("following pods, admin on http://{}\n", admin.address);
         told.write_all(line.as_bytes()).map_err(RunError::runtime)?;
         let (_asker, questions) = mpsc::channel(QUESTIONS);
+        let leases = self.leases(&cluster, &hooks)?;
         let surroundings = Surroundings {
             shutdown,
             out: Some(out),
             listener: Box::new(|_| {}),
             questions,
+            leases,
             registered,
         };
         self.run_on(streams, surroundings).await?;
@@ -157,20 +171,54 @@ impl Transitions {
         })
     }
 
+    /// A client for the lease, where the flags ask for an election.
+    pub fn leases(
+        &self,
+        cluster: &kube::Config,
+        hooks: &Hooks,
+    ) -> Result<Option<Leases>, RunError> {
+        let Some(standby) = &self.settings.standby else {
+            return Ok(None);
+        };
+        let client = kube_client_metrics::client(cluster.clone(), hooks.clone())
+            .map_err(RunError::runtime)?;
+        Ok(Some(Leases {
+            client,
+            hooks: hooks.clone(),
+            election: standby.election(&cluster.default_namespace, identity()),
+        }))
+    }
+
     /// Runs on streams from elsewhere until the end is asked for or the pods end, and ends the streams.
     pub async fn run_on(
         self,
         mut streams: Streams,
         surroundings: Surroundings,
     ) -> Result<(), RunError> {
-        let settings = self.settings;
+        let mut settings = self.settings;
         let Surroundings {
-            shutdown,
+            mut shutdown,
             out,
             listener,
             questions,
+            leases,
             registered,
         } = surroundings;
+        let mut standby = match leases {
+            Some(Leases {
+                client,
+                hooks,
+                election,
+            }) => match Standby::begin(client, election, &hooks, &mut shutdown).await? {
+                Some(standby) => Some(standby),
+                None => return Ok(()),
+            },
+            None => None,
+        };
+        if let Some(standby) = &mut standby {
+            let since = standby.known();
+            settings.tracker.existing = Existing::Unsettled { since };
+        }
         let lines = match (settings.buffer, out) {
             (Some(buffer), Some(out)) => {
                 Some(JsonLines::begin(out, buffer).map_err(RunError::runtime)?)
@@ -182,8 +230,13 @@ impl Transitions {
             streams.observe_events(),
             lines.clone(),
         );
+        let mut tracker = Tracker::new(settings.tracker);
+        if standby.is_some() {
+            tracker.stand_by();
+        }
         let mut turns = EventLoop {
-            tracker: Tracker::new(settings.tracker),
+            tracker,
+            standby,
             pods: streams.pods.subscribe_with(settings.queue),
             events: streams.events.take(),
             questions,
@@ -206,10 +259,17 @@ impl Transitions {
             events.shutdown().await;
         }
         turns.drain();
+        let dropped = turns.teller.counts().dropped;
         if let Some(lines) = lines {
             flush(lines, settings.grace.saturating_sub(RESERVE)).await;
         }
         turns.publish();
+        if let Some(standby) = turns.standby.take() {
+            // What was not written is left to the next.
+            let is_written = turns.teller.counts().dropped == dropped;
+            let until = turns.tracker.checkpoint().filter(|_| is_written);
+            standby.end(until).await;
+        }
         Ok(())
     }
 }
@@ -228,10 +288,24 @@ impl Streams {
 impl Registered {
     /// Adds what the role has to say about its health.
     pub fn add_checks(&self, health: &Health, streams: &Streams) -> Result<(), RunError> {
-        let random = RandomState::new().hash_one(0);
+        let random = random();
         let chance = f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX);
         checks::register(health, streams, self.pulse.clone(), chance)
     }
+}
+
+/// The standard library seeds its hash maps from the system; nothing else is needed here.
+fn random() -> u64 {
+    RandomState::new().hash_one(0)
+}
+
+/// Who stands for a lease: the pod, and which of the processes that it may have had.
+fn identity() -> String {
+    let named = ["POD_NAME", "HOSTNAME"]
+        .iter()
+        .find_map(|variable| std::env::var(variable).ok());
+    let name = named.unwrap_or_else(|| "kubevitals".to_owned());
+    format!("{name}_{:016x}", random())
 }
 
 /// Standard output, without the buffer of the library: what is written is written, and what is not is known.

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kube_client_metrics::lease::Election;
 use kubevitals_cli::InvalidSetting;
 use kubevitals_jsonl::{LifecycleLines, TransitionLines};
-use kubevitals_model::{LabelSelector, parse_field_selector};
+use kubevitals_model::{GoDuration, LabelSelector, parse_field_selector};
 use kubevitals_transitions::{Facts, Shard, TrackerConfig};
 use kubevitals_watch::{Event, Pod, StreamOptions, StreamSpec};
 
-use super::flags::{LineFlags, PodFlags, TransitionsFlags};
+use super::flags::{LineFlags, PodFlags, StandbyFlags, TransitionsFlags};
 
 /// The least that a queue of lines may hold: one pod with a hundred containers.
 const LEAST_BUFFER: usize = 64 << 10;
@@ -30,8 +31,21 @@ pub(super) struct Settings {
     pub(super) lines: TransitionLines,
     /// How much may wait to be written; none if no lines are wanted.
     pub(super) buffer: Option<usize>,
+    /// How replicas share the work; none if there is one alone.
+    pub(super) standby: Option<StandbySettings>,
     /// How long the end may take.
     pub(super) grace: Duration,
+}
+
+/// The lease that replicas stand for.
+#[derive(Debug, Clone)]
+pub(super) struct StandbySettings {
+    name: String,
+    /// None for that of the pod.
+    namespace: Option<String>,
+    lease_duration: Duration,
+    renew_deadline: Duration,
+    retry_period: Duration,
 }
 
 impl Settings {
@@ -73,8 +87,64 @@ impl Settings {
                 },
             },
             buffer: lines.output_lines.then(|| buffer(lines)).transpose()?,
+            standby: StandbySettings::new(&flags.standby, flags.pods.shard)?,
             grace: Duration::try_from(flags.process.shutdown_grace_period).unwrap_or_default(),
         })
+    }
+}
+
+impl StandbySettings {
+    fn new(flags: &StandbyFlags, shard: Shard) -> Result<Option<Self>, InvalidSetting> {
+        if !flags.leader_elect {
+            return Ok(None);
+        }
+        let duration = |flag, given: GoDuration| {
+            Duration::try_from(given).map_err(|_| InvalidSetting {
+                flag,
+                value: given.to_string(),
+                problem: "time does not run backwards".to_owned(),
+                advice: "write a duration such as 15s".to_owned(),
+            })
+        };
+        let name = &flags.leader_elect_resource_name;
+        let settings = Self {
+            // Replicas of another part have nothing to do with those of this one.
+            name: if shard == Shard::ALL {
+                name.clone()
+            } else {
+                format!("{name}-{}-of-{}", shard.index(), shard.count())
+            },
+            namespace: flags.leader_elect_resource_namespace.clone(),
+            lease_duration: duration(
+                "leader-elect-lease-duration",
+                flags.leader_elect_lease_duration,
+            )?,
+            renew_deadline: duration(
+                "leader-elect-renew-deadline",
+                flags.leader_elect_renew_deadline,
+            )?,
+            retry_period: duration("leader-elect-retry-period", flags.leader_elect_retry_period)?,
+        };
+        let problem = settings.election("default", "somebody".to_owned()).check();
+        problem.map_err(|error| InvalidSetting {
+            flag: "leader-elect",
+            value: "true".to_owned(),
+            problem: error.to_string(),
+            advice: "let lease duration, renew deadline and retry period be 15s, 10s and 2s, or in such proportions"
+                .to_owned(),
+        })?;
+        Ok(Some(settings))
+    }
+
+    /// What `identity` stands for.
+    pub(super) fn election(&self, default_namespace: &str, identity: String) -> Election {
+        let namespace = self.namespace.as_deref().unwrap_or(default_namespace);
+        Election {
+            lease_duration: self.lease_duration,
+            renew_deadline: self.renew_deadline,
+            retry_period: self.retry_period,
+            ..Election::new(namespace, &self.name, identity)
+        }
     }
 }
 

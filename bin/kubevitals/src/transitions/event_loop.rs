@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
 use super::metrics::{Changes, LoopMetrics, Published, RoleMetrics};
+use super::standby::Standby;
 use super::teller::Teller;
 
 /// How often time is told to the tracker. What is to be told waits for seconds.
@@ -31,6 +32,8 @@ pub(super) struct EventLoop {
     pub(super) pods: Subscription<Pod>,
     pub(super) events: Option<Tail<Event>>,
     pub(super) questions: mpsc::Receiver<Question>,
+    /// None if this process is alone.
+    pub(super) standby: Option<Standby>,
     pub(super) shard: Shard,
     pub(super) teller: Teller,
     pub(super) metrics: RoleMetrics,
@@ -78,6 +81,7 @@ impl EventLoop {
                     None => return,
                 },
                 Some(event) = next_event(&mut self.events), if is_listed => self.take_events(event),
+                () = turn_of(&mut self.standby) => self.take_turn(),
                 Some(question) = self.questions.recv() => question(&self.tracker),
                 _ = ticks.tick() => self.tick(),
             }
@@ -108,6 +112,42 @@ impl EventLoop {
             tracker, teller, ..
         } = self;
         tracker.advance(now, &mut |output| teller.tell(&output, now));
+        if let Some(standby) = &mut self.standby
+            && !tracker.is_standby()
+        {
+            standby.has_told(tracker.checkpoint(), teller.counts());
+        }
+        self.publish();
+    }
+
+    /// The election, or what the leader has written, has changed.
+    fn take_turn(&mut self) {
+        let Self {
+            tracker,
+            teller,
+            standby: Some(standby),
+            clock,
+            ..
+        } = self
+        else {
+            return;
+        };
+        let is_leader = *standby.leading.borrow_and_update();
+        if tracker.is_standby()
+            && let Some(until) = standby.known()
+        {
+            tracker.told_elsewhere(until);
+        }
+        if is_leader && tracker.is_standby() {
+            let waiting = tracker.waiting();
+            let now = clock();
+            tracker.lead(&mut |output| teller.tell(&output, now));
+            tracing::info!(waiting, "telling what comes from now on");
+        } else if !is_leader && !tracker.is_standby() {
+            tracker.stand_by();
+            standby.has_lost();
+            tracing::info!("standing by");
+        }
         self.publish();
     }
 
@@ -295,6 +335,21 @@ impl<'m> Watch<'m> {
         let waited = self.now.since(received).unwrap_or_default();
         self.metrics.took(waited, now - self.since);
         self.since = now;
+    }
+}
+
+/// Waits for news of the election; for ever, where there is none.
+async fn turn_of(standby: &mut Option<Standby>) {
+    match standby {
+        Some(standby) => {
+            tokio::select! {
+                // Errors mean that the candidate is gone, which it is at the end alone.
+                Ok(()) = standby.leading.changed() => {}
+                Ok(()) = standby.seen.changed() => {}
+                else => std::future::pending().await,
+            }
+        }
+        None => std::future::pending().await,
     }
 }
 

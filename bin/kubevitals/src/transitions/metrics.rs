@@ -264,6 +264,16 @@ fn encode_own(
         help,
         &series,
     )?;
+    encode_plain(encoder, published, lines)
+}
+
+/// Those of them that have no labels.
+fn encode_plain(
+    encoder: &mut DescriptorEncoder<'_>,
+    published: &Published,
+    lines: LineCounts,
+) -> fmt::Result {
+    let counts = published.counts;
     for (name, help, value) in [
         (
             "resyncs",

@@ -126,24 +126,22 @@ impl Standby {
 }
 
 /// Stands for the lease, holds it, and gives it back at the end.
-async fn stand(
-    mut elector: Elector,
-    leading: watch::Sender<bool>,
-    mut end: watch::Receiver<bool>,
-) {
+async fn stand(mut elector: Elector, leading: watch::Sender<bool>, mut end: watch::Receiver<bool>) {
     loop {
         tokio::select! {
             () = elector.acquire() => {}
             _ = end.wait_for(|end| *end) => return,
         }
         leading.send_replace(true);
-        tokio::select! {
-            () = elector.hold() => leading.send_replace(false),
-            _ = end.wait_for(|end| *end) => {
-                elector.release().await;
-                return;
-            }
+        let is_over = tokio::select! {
+            () = elector.hold() => false,
+            _ = end.wait_for(|end| *end) => true,
         };
+        if is_over {
+            elector.release().await;
+            return;
+        }
+        leading.send_replace(false);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where what the tracker tells goes: lines for standard output, and whoever else wants to know.
 
-use kubevitals_jsonl::{JsonLines, TransitionLines};
+use kubevitals_jsonl::{JsonLines, LineCounts, TransitionLines};
 use kubevitals_model::Timestamp;
 use kubevitals_transitions::Output;
 
@@ -40,5 +40,13 @@ impl Teller {
                 lines.push(rendered);
             }
         }
+    }
+
+    /// What became of the lines so far.
+    pub(super) fn counts(&self) -> LineCounts {
+        self.lines
+            .as_ref()
+            .map(JsonLines::counts)
+            .unwrap_or_default()
     }
 }

@@ -3,5 +3,6 @@
 mod follower;
 mod live;
 mod outages;
+mod replicas;
 
 pub(crate) use follower::{Cluster, Follower, Sink};

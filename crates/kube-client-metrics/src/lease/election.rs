@@ -79,8 +79,13 @@ impl Election {
         }
     }
 
+    /// Whether these times would let two lead, or none. An elector checks it too.
+    pub fn check(&self) -> Result<(), LeaseError> {
+        self.seconds().map(drop)
+    }
+
     /// Checks it; gives the lease duration in seconds.
-    pub(super) fn check(&self) -> Result<i32, LeaseError> {
+    pub(super) fn seconds(&self) -> Result<i32, LeaseError> {
         if self.identity.is_empty() {
             return Err(LeaseError::NoIdentity {
                 lease: self.name.clone(),
@@ -121,7 +126,7 @@ mod tests {
             retry_period: retry,
             ..Election::new("default", "it", "me")
         };
-        assert_eq!(Election::new("default", "it", "me").check(), Ok(15));
+        assert_eq!(Election::new("default", "it", "me").seconds(), Ok(15));
         assert!(matches!(
             Election::new("default", "it", "").check(),
             Err(LeaseError::NoIdentity { .. })

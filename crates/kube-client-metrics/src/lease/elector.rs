@@ -42,9 +42,12 @@ pub struct Elector {
 /// What is left in the lease for other candidates, and who reads it.
 #[derive(Default)]
 struct Word {
-    annotations: Option<Box<dyn Fn() -> BTreeMap<String, String> + Send + Sync>>,
-    reader: Option<Box<dyn Fn(&Lease) + Send + Sync>>,
+    annotations: Option<Box<Annotations>>,
+    reader: Option<Box<Reader>>,
 }
+
+type Annotations = dyn Fn() -> BTreeMap<String, String> + Send + Sync;
+type Reader = dyn Fn(&Lease) + Send + Sync;
 
 /// The lease as last seen, and since when it has been so.
 #[derive(Debug)]
@@ -67,7 +70,7 @@ impl Elector {
     /// A candidate; it does nothing yet.
     pub fn new(client: Client, election: Election, hooks: &Hooks) -> Result<Self, LeaseError> {
         Ok(Self {
-            seconds: election.check()?,
+            seconds: election.seconds()?,
             api: Api::namespaced(client, &election.namespace),
             standing: Standing::new(&election.name, hooks),
             election,

@@ -122,6 +122,19 @@ impl Cluster {
             .unwrap();
     }
 
+    /// Waits until so many watches are open: nothing tells when that is.
+    pub(crate) async fn until_watches(&self, wanted: usize) {
+        let waited = timeout(DEADLINE, async {
+            let mut ticks = tokio::time::interval(Duration::from_millis(20));
+            while self.api.open_watches() != wanted {
+                ticks.tick().await;
+            }
+        });
+        if waited.await.is_err() {
+            panic!("{} watches are open", self.api.open_watches());
+        }
+    }
+
     /// The kubelet says something of the pod's container.
     pub(crate) fn event(&self, pod: &str, reason: &str, message: &str, age: Duration) {
         let known = self.api.object(Resource::Pods, Some("default"), pod);

@@ -50,18 +50,13 @@ async fn a_pod_that_is_created_has_its_lines_once_it_is_ready() {
         })
         .collect();
     assert_eq!(last, ["deleted", "deleted"]);
-    assert_eq!(
-        follower
-            .metric("pod_watch_events_total{event_type=\"ADDED\"}")
-            .await,
-        Some(1.0)
-    );
-    assert_eq!(
-        follower
-            .metric("pod_watch_events_total{event_type=\"DELETED\"}")
-            .await,
-        Some(2.0)
-    );
+    let of = |kind| format!("pod_watch_events_total{{event_type=\"{kind}\"}}");
+    follower
+        .until_metric(&of("ADDED"), |count| count == 1.0)
+        .await;
+    follower
+        .until_metric(&of("DELETED"), |count| count == 2.0)
+        .await;
     assert_eq!(follower.stop().await.len(), 6);
 }
 
@@ -126,33 +121,22 @@ async fn every_pod_is_in_one_of_four_parts() {
     for part in ["--shard=0/4", "--shard=1/4", "--shard=2/4", "--shard=3/4"] {
         parts.push(Follower::ready(&cluster, &[part]).await);
     }
-    for number in 0..40 {
-        let name = format!("pod-{number}");
-        cluster.create(&name);
-        cluster.event(
-            &name,
-            "Pulled",
-            "Container image \"web:2\" already present on machine",
-            NO_AGE,
-        );
-        cluster.make_ready(&name);
+    let names: Vec<String> = (0..40).map(|number| format!("pod-{number}")).collect();
+    for name in &names {
+        cluster.create(name);
+        let message = "Container image \"web:2\" already present on machine";
+        cluster.event(name, "Pulled", message, NO_AGE);
     }
     for part in &parts {
-        part.until_metric(
-            "kubevitals_transitions_records_total{record=\"startup\"}",
-            |_| true,
-        )
-        .await;
-        part.until("/metrics", |text| {
-            let of = |fate| {
-                let series = format!("kubevitals_transitions_pod_states_total{{fate=\"{fate}\"}} ");
-                let line = text.lines().find_map(|line| line.strip_prefix(&series));
-                line.and_then(|value| value.parse::<f64>().ok())
-                    .unwrap_or(0.0)
-            };
-            of("news") + of("other_shard") >= 80.0
-        })
-        .await;
+        let events = "image_pull_watch_events_total{event_type=\"ADDED\"}";
+        part.until_metric(events, |count| count == 40.0).await;
+    }
+    for name in &names {
+        cluster.make_ready(name);
+    }
+    for part in &parts {
+        let changes = "pod_watch_events_total{event_type=\"MODIFIED\"}";
+        part.until_metric(changes, |count| count == 40.0).await;
     }
     let mut all = std::collections::BTreeMap::new();
     let mut pulls = 0;

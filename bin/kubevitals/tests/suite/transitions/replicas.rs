@@ -1,0 +1,128 @@
+//! Replicas of which one tells, and what becomes of its work when it ends.
+
+use std::collections::BTreeMap;
+
+use kubevitals_sim::objects::Resource;
+use serde_json::Value;
+
+use super::follower::count;
+use super::{Cluster, Follower};
+
+const FLAGS: [&str; 5] = [
+    "--leader-elect",
+    "--leader-elect-lease-duration=2s",
+    "--leader-elect-renew-deadline=1500ms",
+    "--leader-elect-retry-period=100ms",
+    "--leader-elect-resource-namespace=default",
+];
+
+const LEADER: &str = "kubevitals_transitions_leader";
+
+fn is(wanted: f64) -> impl Fn(f64) -> bool {
+    move |value| value.to_bits() == wanted.to_bits()
+}
+
+/// What both have told of each pod.
+fn union(one: &[Value], two: &[Value]) -> BTreeMap<String, usize> {
+    let mut all = count(one, "pod");
+    for (name, times) in count(two, "pod") {
+        *all.entry(name).or_default() += times;
+    }
+    all
+}
+
+async fn pair(cluster: &Cluster) -> (Follower, Follower) {
+    let first = Follower::ready(cluster, &FLAGS).await;
+    first.until_metric(LEADER, is(1.0)).await;
+    let second = Follower::ready(cluster, &FLAGS).await;
+    assert_eq!(second.metric(LEADER).await, Some(0.0));
+    (first, second)
+}
+
+fn start(cluster: &Cluster, names: impl Iterator<Item = u32>) {
+    for number in names {
+        let name = format!("pod-{number}");
+        cluster.create(&name);
+        cluster.make_ready(&name);
+    }
+}
+
+#[tokio::test]
+async fn who_ends_in_good_order_leaves_neither_a_hole_nor_a_duplicate() {
+    let cluster = Cluster::start().await;
+    let (mut first, mut second) = pair(&cluster).await;
+    start(&cluster, 0..30);
+    first.until_told(30).await;
+    assert!(second.lines().is_empty(), "a standby tells nothing");
+    // While it ends and the other begins, pods go on.
+    start(&cluster, 30..40);
+    let handing_over = first.stop();
+    let (by_first, ()) = tokio::join!(handing_over, async { start(&cluster, 40..50) });
+    second.until_metric(LEADER, is(1.0)).await;
+    start(&cluster, 50..60);
+    second
+        .until_lines(|lines| union(&by_first, lines).len() == 60)
+        .await;
+    let by_second = second.stop().await;
+    let all = union(&by_first, &by_second);
+    assert_eq!(all.len(), 60);
+    assert!(all.values().all(|times| *times == 1), "{all:?}");
+
+    let lease = cluster
+        .api
+        .object(Resource::Leases, Some("default"), "kubevitals-transitions");
+    let lease = lease.unwrap();
+    assert!(
+        lease["spec"]["holderIdentity"]
+            .as_str()
+            .is_none_or(str::is_empty),
+        "{lease}"
+    );
+    let until = lease["metadata"]["annotations"]["kubevitals.io/told-until"].as_str();
+    let version: u64 = until.unwrap().split('@').next().unwrap().parse().unwrap();
+    assert!(version >= 60);
+}
+
+#[tokio::test]
+async fn who_crashes_leaves_no_hole() {
+    let cluster = Cluster::start().await;
+    let (mut first, mut second) = pair(&cluster).await;
+    start(&cluster, 0..20);
+    first.until_told(20).await;
+    // What it has told is in the lease before long, and the other drops it.
+    second
+        .until_metric("kubevitals_transitions_told_elsewhere_total", is(20.0))
+        .await;
+    start(&cluster, 20..30);
+    let by_first = first.kill().await;
+    start(&cluster, 30..40);
+    second.until_metric(LEADER, is(1.0)).await;
+    second
+        .until_lines(|lines| union(&by_first, lines).len() == 40)
+        .await;
+    let all = union(&by_first, &second.stop().await);
+    assert_eq!(all.len(), 40);
+    let repeated = all.values().filter(|times| **times > 1).count();
+    assert!(
+        repeated <= 10,
+        "only what came after the last word: {all:?}"
+    );
+}
+
+#[tokio::test]
+async fn who_begins_after_a_gap_goes_on_from_the_last_word() {
+    let cluster = Cluster::start().await;
+    let mut first = Follower::ready(&cluster, &FLAGS).await;
+    first.until_metric(LEADER, is(1.0)).await;
+    start(&cluster, 0..10);
+    first.until_told(10).await;
+    let by_first = first.stop().await;
+    // Nobody watches.
+    start(&cluster, 10..20);
+    let mut second = Follower::ready(&cluster, &FLAGS).await;
+    second
+        .until_lines(|lines| union(&by_first, lines).len() == 20)
+        .await;
+    let all = union(&by_first, &second.stop().await);
+    assert!(all.values().all(|times| *times == 1), "{all:?}");
+}
