@@ -7,6 +7,7 @@ use kubevitals_cli::flags::{ConfigFlags, LogFlags};
 use crate::demo::DemoFlags;
 use crate::explain::ExplainFlags;
 use crate::replay::ReplayFlags;
+use crate::run::RunFlags;
 use crate::server::ServerFlags;
 use crate::sim::SimFlags;
 use crate::transitions::TransitionsFlags;
@@ -31,6 +32,9 @@ pub(crate) enum Task {
     /// Write how long every pod took to start, and why, as JSON lines, in place of kube-transition-metrics
     #[command(after_help = TRANSITIONS_EXAMPLES)]
     Transitions(Box<TransitionsFlags>),
+    /// Run several roles in one process, on one set of watches
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Box<RunFlags>),
     /// Show the parts at work on a simulated cluster: no real one, no root and no network needed
     Demo(DemoFlags),
     /// Run a simulated cluster to point programs at: API server, kubelets, pods that live
@@ -82,6 +86,13 @@ Examples:
   kubevitals transitions --lifecycle -n shop -l app=web
   kubevitals transitions --listen-address=0.0.0.0:8080 --leader-elect
   kubevitals transitions --shard 0/4";
+
+const RUN_EXAMPLES: &str = "\
+Flags are those of the roles; what two roles have by the same name is one flag for both. Pods are
+watched once: filters of pods are for `kubevitals transitions` by itself.
+
+Examples:
+  kubevitals run --roles server,transitions --secure-port=10250 --cert-dir=/tmp --lifecycle";
 
 const SIM_EXAMPLES: &str = "\
 Examples:

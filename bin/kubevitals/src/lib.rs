@@ -3,11 +3,13 @@
 //! [`run`] is the whole program: it reads all settings before it opens a socket, then calls the role.
 
 mod args;
+mod cluster;
 pub mod demo;
 pub mod explain;
 pub mod kubeconfig;
 pub mod process;
 pub mod replay;
+pub mod run;
 pub mod server;
 pub mod sim;
 pub mod transitions;
@@ -53,6 +55,15 @@ pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> 
             let mut told = std::io::stderr();
             process::run_role(&config, transitions::MOST_THREADS, |context| {
                 transitions.run(context, Box::new(lines), &mut told)
+            })
+        }
+        Task::Run(flags) => {
+            let config = ProcessConfig::new(flags.process(), &args.logs)?;
+            let roles = run::Roles::configure(&flags)?;
+            let lines = transitions::standard_output()?;
+            let mut told = std::io::stderr();
+            process::run_role(&config, server::MOST_THREADS, |context| {
+                roles.run(context, Box::new(lines), &mut told)
             })
         }
         Task::Explain(flags) => explain::run(&flags, out),

@@ -18,16 +18,16 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
 pub use flags::ServerFlags;
-use kube_client_metrics::{Hooks, Registry as ClientMetrics};
+use kube_client_metrics::Hooks;
 use kubevitals_apiserver::{ApiServer, ApiServerMetrics, ServerTelemetry};
 use kubevitals_cli::{InvalidSetting, RunError, Shutdown};
 use kubevitals_metrics_api::MetricsApi;
 use kubevitals_scrape::{RESOURCE_METRICS_PATH, ScrapeConfig, ScrapeMetrics, Scraper, WallClock};
-use kubevitals_tls::{Periodic, refresh_loop};
+use kubevitals_telemetry::{Health, LogHandle};
+use kubevitals_tls::{Periodic, Refresh, refresh_loop};
 use kubevitals_usage::{UsageStore, follow_nodes, follow_pods};
 use kubevitals_watch::{
-    KubeTransport, Node, PodBrief, PodPhase, Server as WatchServer, Stream, StreamSpec,
-    Subscription, Update, WatchMetrics, What,
+    Node, PodBrief, PodLike, PodPhase, Stream, StreamSpec, Subscription, Update, What,
 };
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -35,7 +35,9 @@ use tokio::time::timeout;
 use self::bridge::{FromStore, IntoStore};
 use self::cluster::KubeletAccess;
 use self::config::Settings;
-use crate::process::Context;
+use crate::cluster::Cluster;
+use crate::kubeconfig;
+use crate::process::{Administered, Context};
 
 /// Only what may yet run: a pod that has ended has no usage any more, and some clusters keep thousands of them.
 const LIVING_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
@@ -60,10 +62,35 @@ pub struct Server {
     unheeded: Vec<(&'static str, &'static str)>,
 }
 
-/// The streams that the role lives on.
-struct Streams {
-    nodes: Stream<Node>,
-    pods: Stream<PodBrief>,
+/// The streams that the role lives on. Another role of the process may share them.
+#[derive(Clone)]
+pub(crate) struct Streams<P: PodLike> {
+    pub(crate) nodes: Stream<Node>,
+    /// All pods that may yet run, and whatever others there are.
+    pub(crate) pods: Stream<P>,
+}
+
+/// The server at work on its streams, with nothing to ask it yet.
+pub(crate) struct Begun<P: PodLike> {
+    settings: Settings,
+    cluster: kube::Config,
+    hooks: Hooks,
+    clock: WallClock,
+    api: MetricsApi,
+    store: Arc<UsageStore>,
+    served: ApiServerMetrics,
+    streams: Streams<P>,
+    tasks: JoinSet<()>,
+    scraper: Arc<Scraper>,
+    refreshed: Vec<Arc<dyn Refresh>>,
+}
+
+/// What the process has around a server that begins to serve.
+pub(crate) struct Surroundings {
+    pub(crate) shutdown: Shutdown,
+    pub(crate) health: Health,
+    pub(crate) logs: Option<LogHandle>,
+    pub(crate) profiling: bool,
 }
 
 impl Server {
@@ -81,13 +108,48 @@ impl Server {
         mut context: Context,
         out: &mut (dyn Write + Send),
     ) -> Result<(), RunError> {
+        let file = self.settings.kubeconfig.as_deref();
+        let config = kubeconfig::load("kubeconfig", file).await?;
+        let cluster = Cluster::new(config, &mut context.metrics)?;
+        let streams = Streams {
+            nodes: self.watch_nodes(&cluster),
+            pods: watch_pods(&cluster),
+        };
+        let begun = self.begin(&cluster, streams.clone(), &mut context)?;
+        let surroundings = Surroundings::of(&context);
+        let admin = context.start_admin().await?;
+        begun.serve(surroundings, &admin, out).await?;
+        streams.nodes.shutdown().await;
+        streams.pods.shutdown().await;
+        // It ends by the same signal.
+        let _ = admin.task.await;
+        Ok(())
+    }
+
+    /// Opens the watch of nodes.
+    pub(crate) fn watch_nodes(&self, cluster: &Cluster) -> Stream<Node> {
+        let mut nodes = StreamSpec::<Node>::new("nodes").keep_annotations([RESOURCE_METRICS_PATH]);
+        if let Some(selector) = &self.settings.node_selector {
+            nodes = nodes.labels(selector);
+        }
+        let nodes = cluster.watches.watch(nodes);
+        cluster.metrics.track(&nodes);
+        nodes
+    }
+
+    /// Begins to scrape the nodes of a cluster. Metrics are registered here: the admin server starts afterwards.
+    pub(crate) fn begin<P: PodLike>(
+        self,
+        cluster: &Cluster,
+        streams: Streams<P>,
+        context: &mut Context,
+    ) -> Result<Begun<P>, RunError> {
         let settings = self.settings;
         for (flag, why) in &self.unheeded {
             tracing::warn!("--{flag} has no effect: {why}");
         }
         let clock = WallClock::system();
-        let cluster = cluster::load("kubeconfig", settings.kubeconfig.as_deref()).await?;
-        let kubelets = KubeletAccess::new(&settings.kubelet, &cluster, SystemTime::now())?;
+        let kubelets = KubeletAccess::new(&settings.kubelet, &cluster.config, SystemTime::now())?;
 
         let known = Arc::new(OnceLock::new());
         let api = MetricsApi::new(kubevitals_metrics_api::Config::new(Arc::new(FromStore {
@@ -99,18 +161,11 @@ impl Server {
         let _ = known.set(Arc::clone(&store));
 
         let metrics = &mut context.metrics;
-        let watch_metrics = WatchMetrics::register(metrics.sub("kubevitals_watch"));
         let scrape_metrics = ScrapeMetrics::register(metrics, settings.usage.resolution);
         store.metrics().register(metrics.root());
         api.register(metrics);
         let served = ApiServerMetrics::register(metrics);
-        let client_metrics = ClientMetrics::new();
-        metrics
-            .root()
-            .register_collector(Box::new(client_metrics.clone()));
-        let hooks = client_metrics.hooks();
 
-        let streams = Streams::start(&cluster, &settings, &watch_metrics, &hooks)?;
         checks::register_inherited(&context.health)?;
         let mut tasks = JoinSet::new();
         // Before the first scrape: the store takes no word of a node that it does not know.
@@ -133,25 +188,60 @@ impl Server {
         scraper
             .add_livez(&context.health)
             .map_err(RunError::runtime)?;
+        Ok(Begun {
+            settings,
+            cluster: cluster.config.clone(),
+            hooks: cluster.hooks.clone(),
+            clock,
+            api,
+            store,
+            served,
+            streams,
+            tasks,
+            scraper,
+            refreshed,
+        })
+    }
+}
 
-        let mut shutdown = context.shutdown.clone();
-        let (health, logs) = (context.health.clone(), context.logs.clone());
-        let profiling = context.allows_profiles();
-        let admin = context.start_admin().await?;
+impl<P: PodLike> Begun<P> {
+    /// Serves until the end is asked for. The streams are left to whoever opened them.
+    pub(crate) async fn serve(
+        self,
+        surroundings: Surroundings,
+        admin: &Administered,
+        out: &mut (dyn Write + Send),
+    ) -> Result<(), RunError> {
+        let Self {
+            mut tasks, scraper, ..
+        } = self;
+        let Surroundings {
+            mut shutdown,
+            health,
+            logs,
+            profiling,
+        } = surroundings;
         let telemetry = ServerTelemetry {
             health: health.clone(),
-            registry: admin.registry,
-            metrics: served,
+            registry: admin.registry.clone(),
+            metrics: self.served,
             logs,
             profiling,
         };
-        let mut serving =
-            serving::configure(&settings, &cluster, &hooks, telemetry, vec![api.group()]).await?;
+        let mut serving = serving::configure(
+            &self.settings,
+            &self.cluster,
+            &self.hooks,
+            telemetry,
+            vec![self.api.group()],
+        )
+        .await?;
         let bundle = serving.bundle.take();
         let server = ApiServer::bind(serving.config)
             .await
             .map_err(RunError::runtime)?;
-        checks::register_own(&health, &streams, &store, &clock, server.trust_status())?;
+        let trust = server.trust_status();
+        checks::register_own(&health, &self.streams, &self.store, &self.clock, trust)?;
         let address = server.local_addr();
         let told = format!(
             "serving metrics.k8s.io on https://{address}, admin on http://{}\n",
@@ -160,7 +250,7 @@ impl Server {
         out.write_all(told.as_bytes()).map_err(RunError::runtime)?;
 
         tasks.spawn(refresh_loop(
-            refreshed,
+            self.refreshed,
             Periodic::new(REFRESH_EVERY, ended(shutdown.clone())),
         ));
         if let Some(bundle) = bundle {
@@ -170,39 +260,30 @@ impl Server {
 
         shutdown.requested().await;
         tasks.shutdown().await;
-        streams.nodes.shutdown().await;
-        streams.pods.shutdown().await;
         if let Ok(scraper) = Arc::try_unwrap(scraper).map_err(drop) {
             scraper.shutdown().await;
         }
-        // It ends by the same signal.
-        let _ = admin.task.await;
         Ok(())
     }
 }
 
-impl Streams {
-    fn start(
-        cluster: &kube::Config,
-        settings: &Settings,
-        metrics: &WatchMetrics,
-        hooks: &Hooks,
-    ) -> Result<Self, RunError> {
-        let transport = KubeTransport::measured(cluster.clone(), hooks);
-        let transport = transport.map_err(RunError::runtime)?;
-        let server = WatchServer::measured(transport, hooks.clone());
-        let mut nodes = StreamSpec::<Node>::new("nodes").keep_annotations([RESOURCE_METRICS_PATH]);
-        if let Some(selector) = &settings.node_selector {
-            nodes = nodes.labels(selector);
+impl Surroundings {
+    pub(crate) fn of(context: &Context) -> Self {
+        Self {
+            shutdown: context.shutdown.clone(),
+            health: context.health.clone(),
+            logs: context.logs.clone(),
+            profiling: context.allows_profiles(),
         }
-        let streams = Self {
-            nodes: server.watch(nodes),
-            pods: server.watch(StreamSpec::<PodBrief>::new("pods").fields(LIVING_PODS)),
-        };
-        metrics.track(&streams.nodes);
-        metrics.track(&streams.pods);
-        Ok(streams)
     }
+}
+
+/// Opens a watch of pods that is the server's alone.
+fn watch_pods(cluster: &Cluster) -> Stream<PodBrief> {
+    let pods = StreamSpec::<PodBrief>::new("pods").fields(LIVING_PODS);
+    let pods = cluster.watches.watch(pods);
+    cluster.metrics.track(&pods);
+    pods
 }
 
 fn scraping(settings: &Settings, kubelets: KubeletAccess, clock: WallClock) -> ScrapeConfig {
@@ -223,7 +304,7 @@ fn scraping(settings: &Settings, kubelets: KubeletAccess, clock: WallClock) -> S
 
 /// Waits until it is known which pods there are. A sample of a pod that is not known yet must be held with all its names,
 /// and those of a whole large cluster would be the peak of the program's memory.
-fn pods_known(streams: &Streams) -> impl Future<Output = ()> + Send + 'static {
+fn pods_known<P: PodLike>(streams: &Streams<P>) -> impl Future<Output = ()> + Send + 'static {
     let pods = streams.pods.clone();
     async move {
         if timeout(PODS_PATIENCE, pods.synced()).await.is_err() {
@@ -233,7 +314,12 @@ fn pods_known(streams: &Streams) -> impl Future<Output = ()> + Send + 'static {
 }
 
 /// Keeps the store in step with the cluster.
-fn follow(tasks: &mut JoinSet<()>, streams: &Streams, store: &Arc<UsageStore>, clock: &WallClock) {
+fn follow<P: PodLike>(
+    tasks: &mut JoinSet<()>,
+    streams: &Streams<P>,
+    store: &Arc<UsageStore>,
+    clock: &WallClock,
+) {
     let of = || (Arc::clone(store), clock.clone());
     let (into, now) = of();
     let nodes = streams.nodes.subscribe();
@@ -252,7 +338,7 @@ fn follow(tasks: &mut JoinSet<()>, streams: &Streams, store: &Arc<UsageStore>, c
 }
 
 /// Has a node scraped soon after a pod began to run on it.
-async fn nudge(mut pods: Subscription<PodBrief>, scraper: Weak<Scraper>) {
+async fn nudge<P: PodLike>(mut pods: Subscription<P>, scraper: Weak<Scraper>) {
     while let Some(update) = pods.next().await {
         let Update::Change(change) = update else {
             continue;
@@ -268,10 +354,10 @@ async fn nudge(mut pods: Subscription<PodBrief>, scraper: Weak<Scraper>) {
 }
 
 /// The node of a pod that has just begun to run: its kubelet has something new to say.
-fn node_of_new_runner(what: &What<PodBrief>) -> Option<&str> {
+fn node_of_new_runner<P: PodLike>(what: &What<P>) -> Option<&str> {
     let (pod, before) = match what {
-        What::Added(now) => (now, None),
-        What::Modified { before, now } => (now, Some(before.phase)),
+        What::Added(now) => (now.brief(), None),
+        What::Modified { before, now } => (now.brief(), Some(before.brief().phase)),
         What::Deleted(_) => return None,
     };
     let begins = pod.phase == PodPhase::Running && before != Some(PodPhase::Running);

@@ -25,16 +25,14 @@ use std::time::{Duration, SystemTime};
 
 pub use event_loop::Question;
 pub use flags::TransitionsFlags;
+use kube_client_metrics::Hooks;
 use kube_client_metrics::lease::Election;
-use kube_client_metrics::{Hooks, Registry as ClientMetrics};
 use kubevitals_cli::{InvalidSetting, RunError, Shutdown};
 use kubevitals_jsonl::{JsonLines, LineCounts};
 use kubevitals_model::Timestamp;
 use kubevitals_telemetry::{Health, Metrics};
 use kubevitals_transitions::{Existing, Tracker};
-use kubevitals_watch::{
-    Event, KubeTransport, Node, Pod, Server as WatchServer, Stream, Tail, WatchMetrics,
-};
+use kubevitals_watch::{Event, Node, Pod, Stream, Tail};
 pub use teller::Listener;
 use tokio::sync::mpsc;
 
@@ -43,6 +41,7 @@ use self::event_loop::{Counted, EventLoop, Pulse};
 use self::metrics::{Observer, RoleMetrics};
 use self::standby::Standby;
 use self::teller::{Teller, Told};
+use crate::cluster::Cluster;
 use crate::kubeconfig::{self, KubeconfigFlags};
 use crate::process::Context;
 
@@ -115,27 +114,17 @@ impl Transitions {
         out: Box<dyn Write + Send>,
         told: &mut (dyn Write + Send),
     ) -> Result<(), RunError> {
-        let cluster = load(self.settings.kubeconfig.as_deref()).await?;
-        let metrics = &mut context.metrics;
-        let registered = Self::register(metrics);
-        let watch_metrics = WatchMetrics::register(metrics.sub("kubevitals_watch"));
-        let client_metrics = ClientMetrics::new();
-        metrics
-            .root()
-            .register_collector(Box::new(client_metrics.clone()));
-        let hooks = client_metrics.hooks();
-        let streams = self.watch(&cluster, &hooks)?;
-        watch_metrics.track(&streams.pods);
-        if let Some(events) = &streams.events {
-            watch_metrics.track_tail(events);
-        }
+        let config = self.load().await?;
+        let cluster = Cluster::new(config, &mut context.metrics)?;
+        let registered = Self::register(&mut context.metrics);
+        let streams = self.watch(&cluster);
         registered.add_checks(&context.health, &streams)?;
         let shutdown = context.shutdown.clone();
         let admin = context.start_admin().await?;
         let line = format!("following pods, admin on http://{}\n", admin.address);
         told.write_all(line.as_bytes()).map_err(RunError::runtime)?;
         let (_asker, questions) = mpsc::channel(QUESTIONS);
-        let leases = self.leases(&cluster, &hooks)?;
+        let leases = self.leases(&cluster)?;
         let surroundings = Surroundings {
             shutdown,
             out: Some(out),
@@ -150,6 +139,11 @@ impl Transitions {
         Ok(())
     }
 
+    /// How the cluster is reached.
+    pub(crate) async fn load(&self) -> Result<kube::Config, RunError> {
+        load(self.settings.kubeconfig.as_deref()).await
+    }
+
     /// Registers the role's own metrics.
     pub fn register(metrics: &mut Metrics) -> Registered {
         Registered {
@@ -159,33 +153,31 @@ impl Transitions {
     }
 
     /// Opens the two watches.
-    pub fn watch(&self, cluster: &kube::Config, hooks: &Hooks) -> Result<Streams, RunError> {
-        let transport = KubeTransport::measured(cluster.clone(), hooks);
-        let transport = transport.map_err(RunError::runtime)?;
-        let server = WatchServer::measured(transport, hooks.clone());
-        let events = self.settings.events.clone();
-        Ok(Streams {
-            pods: server.watch(self.settings.pods.clone()),
-            events: events.map(|spec| server.tail(spec)),
+    pub(crate) fn watch(&self, cluster: &Cluster) -> Streams {
+        let streams = Streams {
+            pods: cluster.watches.watch(self.settings.pods.clone()),
+            events: (self.settings.events.clone()).map(|spec| cluster.watches.tail(spec)),
             nodes: None,
-        })
+        };
+        cluster.metrics.track(&streams.pods);
+        if let Some(events) = &streams.events {
+            cluster.metrics.track_tail(events);
+        }
+        streams
     }
 
     /// A client for the lease, where the flags ask for an election.
-    pub fn leases(
-        &self,
-        cluster: &kube::Config,
-        hooks: &Hooks,
-    ) -> Result<Option<Leases>, RunError> {
+    pub(crate) fn leases(&self, cluster: &Cluster) -> Result<Option<Leases>, RunError> {
         let Some(standby) = &self.settings.standby else {
             return Ok(None);
         };
-        let client = kube_client_metrics::client(cluster.clone(), hooks.clone())
+        let Cluster { config, hooks, .. } = cluster;
+        let client = kube_client_metrics::client(config.clone(), hooks.clone())
             .map_err(RunError::runtime)?;
         Ok(Some(Leases {
             client,
             hooks: hooks.clone(),
-            election: standby.election(&cluster.default_namespace, identity()),
+            election: standby.election(&config.default_namespace, identity()),
         }))
     }
 

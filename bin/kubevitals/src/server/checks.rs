@@ -8,6 +8,7 @@ use kubevitals_cli::RunError;
 use kubevitals_scrape::WallClock;
 use kubevitals_telemetry::{Health, Probe, Status};
 use kubevitals_usage::UsageStore;
+use kubevitals_watch::PodLike;
 
 use super::Streams;
 
@@ -31,9 +32,9 @@ pub(super) fn register_inherited(health: &Health) -> Result<(), RunError> {
 }
 
 /// The checks of the role itself.
-pub(super) fn register_own(
+pub(super) fn register_own<P: PodLike>(
     health: &Health,
-    streams: &Streams,
+    streams: &Streams<P>,
     store: &Arc<UsageStore>,
     clock: &WallClock,
     trust: TrustStatus,

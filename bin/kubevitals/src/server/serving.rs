@@ -13,8 +13,8 @@ use kubevitals_apiserver::{
 use kubevitals_cli::RunError;
 use kubevitals_tls::{PemSource, TrustRoots};
 
-use super::cluster;
 use super::config::{Certificate, Settings};
+use crate::kubeconfig;
 
 /// The objects by which the API server finds this one.
 const API_SERVICES: [&str; 2] = ["v1.metrics.k8s.io", "v1beta1.metrics.k8s.io"];
@@ -165,7 +165,7 @@ async fn reviewer(
     hooks: &Hooks,
 ) -> Result<Arc<KubeReviewer>, RunError> {
     let config = match kubeconfig {
-        Some(file) => cluster::load(flag, Some(file)).await?,
+        Some(file) => kubeconfig::load(flag, Some(file)).await?,
         None => cluster.clone(),
     };
     Ok(Arc::new(KubeReviewer::new(client(config, hooks)?)))

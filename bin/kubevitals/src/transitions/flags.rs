@@ -142,6 +142,19 @@ pub(super) struct StandbyFlags {
     pub(super) leader_elect_resource_namespace: Option<String>,
 }
 
+impl TransitionsFlags {
+    /// The flag that leaves out some pods already where they are watched, if there is one.
+    pub(crate) fn narrowed(&self) -> Option<(&'static str, &str)> {
+        let pods = &self.pods;
+        let given = [
+            ("namespace", pods.namespace.as_deref().unwrap_or_default()),
+            ("selector", &pods.selector),
+            ("field-selector", &pods.field_selector),
+        ];
+        given.into_iter().find(|(_, value)| !value.is_empty())
+    }
+}
+
 /// Written as Go programs take them, since kube-transition-metrics is one.
 fn go_bools(arg: Arg) -> Arg {
     match arg.get_id().as_str() {

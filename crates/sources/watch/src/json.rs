@@ -8,7 +8,7 @@
 
 mod skip;
 
-use std::ops::{BitOr, Range};
+use std::ops::Range;
 
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess, Visitor,
@@ -318,12 +318,12 @@ fn string_end(input: &[u8], from: usize) -> Option<(usize, bool)> {
     }
 }
 
-/// Whether there is a control character. A whole block has no way out in between: so it is done to many bytes at once.
+/// Whether there is a control character: whether the least of all bytes is one.
 fn has_controls(input: &[u8]) -> bool {
-    let is_control = |byte: &u8| u8::from(*byte < b' ');
-    input
-        .chunks(64)
-        .any(|block| block.iter().map(is_control).fold(0, BitOr::bitor) != 0)
+    let (lanes, tail) = input.as_chunks::<16>();
+    let least = |least: u8x16, lane: &[u8; 16]| least.min(u8x16::new(*lane));
+    let least = lanes.iter().fold(u8x16::splat(u8::MAX), least);
+    least.reduce_min() < b' ' || tail.iter().any(|byte| *byte < b' ')
 }
 
 /// The first `"` or `\`.

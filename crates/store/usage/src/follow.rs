@@ -11,14 +11,22 @@ use crate::store::UsageStore;
 const MOST_AT_ONCE: usize = 1_024;
 
 /// Tells a store of all pods and of every change, until the stream ends. `clock` gives the time of publications.
+///
+/// A pod that has ended for good has no usage any more: to the store it is gone, whether the stream leaves it out or not.
 pub async fn follow_pods<P: PodLike>(
     mut pods: Subscription<P>,
     store: &UsageStore,
     clock: impl Fn() -> Timestamp,
 ) {
-    let apply = |update| match update {
-        Update::Resync(Resync { objects, .. }) => store.pods_replaced(&objects),
+    let apply = |update: Update<P>| match update {
+        Update::Resync(Resync { mut objects, .. }) => {
+            objects.retain(|pod| !pod.brief().phase.is_final());
+            store.pods_replaced(&objects);
+        }
         Update::Change(change) => match change.what {
+            What::Added(pod) | What::Modified { now: pod, .. } if pod.brief().phase.is_final() => {
+                store.pod_deleted(&*pod);
+            }
             What::Added(pod) | What::Modified { now: pod, .. } => store.pod_applied(&pod),
             What::Deleted(pod) => store.pod_deleted(&*pod),
         },
