@@ -6,6 +6,7 @@
 )]
 
 mod client;
+mod combined;
 mod command_line;
 mod crowd;
 mod demo;

@@ -45,6 +45,25 @@ pub(crate) struct Running {
 impl Running {
     /// Starts it on a cluster, with an administrator's kubeconfig.
     pub(crate) async fn start(cluster: &SimCluster, more: &[&str]) -> Self {
+        Self::launch(cluster, more, |words, mut out| {
+            let flags = Flags::parse_from(words);
+            let server = Server::configure(&flags.server).unwrap();
+            let (trigger, context) = surroundings(&flags.logs);
+            let task = tokio::spawn(async move {
+                let ended = server.run(context, &mut out).await;
+                ended.map_err(|error| error.to_string())
+            });
+            (trigger, task)
+        })
+        .await
+    }
+
+    /// Starts whatever serves, with the flags for a cluster.
+    pub(crate) async fn launch(
+        cluster: &SimCluster,
+        more: &[&str],
+        begin: impl FnOnce(Vec<String>, Lines) -> (ShutdownTrigger, JoinHandle<Result<(), String>>),
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
         std::fs::write(&kubeconfig, cluster.api().kubeconfig()).unwrap();
@@ -62,22 +81,8 @@ impl Running {
             "--metric-resolution=15s".to_owned(),
         ];
         words.extend(more.iter().map(ToString::to_string));
-        let flags = Flags::parse_from(words);
-        let process = ProcessFlags {
-            admin_bind_address: SocketAddr::from(([127, 0, 0, 1], 0)),
-            shutdown_grace_period: "5s".parse().unwrap(),
-            profiling: false,
-        };
-        let config = ProcessConfig::new(&process, &flags.logs).unwrap();
-        let server = Server::configure(&flags.server).unwrap();
-        let (trigger, shutdown) = shutdown_channel();
-        let context = Context::new(&config, shutdown, None);
         let (told, mut lines) = mpsc::channel(8);
-        let task = tokio::spawn(async move {
-            let mut out = Lines(told);
-            let ended = server.run(context, &mut out).await;
-            ended.map_err(|error| error.to_string())
-        });
+        let (trigger, task) = begin(words, Lines(told));
         let line = tokio::time::timeout(DEADLINE, lines.recv()).await.unwrap();
         let line = line.expect("it says where it serves");
         let address = line.split("https://").nth(1).unwrap();
@@ -103,7 +108,7 @@ impl Running {
     }
 
     /// Asks as an administrator.
-    async fn ask(&self, path: &str) -> (StatusCode, String) {
+    pub(crate) async fn ask(&self, path: &str) -> (StatusCode, String) {
         self.get(path, Some(&self.token)).await
     }
 
@@ -134,8 +139,20 @@ impl Running {
     }
 }
 
+/// What a role is given to live in, with an admin server on a free port.
+pub(crate) fn surroundings(logs: &LogFlags) -> (ShutdownTrigger, Context) {
+    let process = ProcessFlags {
+        admin_bind_address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        shutdown_grace_period: "5s".parse().unwrap(),
+        profiling: false,
+    };
+    let config = ProcessConfig::new(&process, logs).unwrap();
+    let (trigger, shutdown) = shutdown_channel();
+    (trigger, Context::new(&config, shutdown, None))
+}
+
 /// What the role tells its user.
-struct Lines(mpsc::Sender<String>);
+pub(crate) struct Lines(mpsc::Sender<String>);
 
 impl std::io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -148,7 +165,7 @@ impl std::io::Write for Lines {
     }
 }
 
-async fn cluster(nodes: usize) -> SimCluster {
+pub(crate) async fn cluster(nodes: usize) -> SimCluster {
     kubevitals_tls::install_crypto_provider();
     let config = SimClusterConfig {
         nodes,
@@ -163,11 +180,11 @@ async fn cluster(nodes: usize) -> SimCluster {
     SimCluster::start(config, |_| ()).await.unwrap()
 }
 
-fn count(list: &str, needle: &str) -> usize {
+pub(crate) fn count(list: &str, needle: &str) -> usize {
     list.matches(needle).count()
 }
 
-const PODS: &str = "/apis/metrics.k8s.io/v1/pods";
+pub(crate) const PODS: &str = "/apis/metrics.k8s.io/v1/pods";
 const NODES: &str = "/apis/metrics.k8s.io/v1beta1/nodes";
 
 #[tokio::test]

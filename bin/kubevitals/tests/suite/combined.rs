@@ -1,0 +1,118 @@
+//! `kubevitals run --roles server,transitions` on a simulated cluster.
+
+use std::io::{self, Write};
+
+use clap::Parser;
+use http::StatusCode;
+use kubevitals::run::{Roles, RunFlags};
+use kubevitals_cli::flags::LogFlags;
+use kubevitals_sim::objects::Resource;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::server::{DEADLINE, PODS, Running, cluster, count, surroundings};
+use crate::{kubevitals, output};
+
+#[derive(Debug, Parser)]
+struct Flags {
+    #[command(flatten)]
+    run: RunFlags,
+    #[command(flatten)]
+    logs: LogFlags,
+}
+
+/// Where lines go, as they are written.
+struct Written(mpsc::UnboundedSender<Vec<u8>>);
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = self.0.send(bytes.to_vec());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn pod(status: &Value) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "once", "namespace": "default"},
+        "spec": {"containers": [{"name": "main", "image": "once:1"}]},
+        "status": status,
+    })
+}
+
+#[tokio::test]
+async fn two_roles_share_one_set_of_watches() {
+    let cluster = cluster(2).await;
+    let (sender, mut written) = mpsc::unbounded_channel();
+    let more = ["--roles=server,transitions", "--image-pull-cancel-delay=0"];
+    let both = Running::launch(&cluster, &more, |words, mut told| {
+        let flags = Flags::parse_from(words);
+        let roles = Roles::configure(&flags.run).unwrap();
+        let (trigger, context) = surroundings(&flags.logs);
+        let task = tokio::spawn(async move {
+            let lines = Box::new(Written(sender));
+            let ended = roles.run(context, lines, &mut told).await;
+            ended.map_err(|error| error.to_string())
+        });
+        (trigger, task)
+    })
+    .await;
+    let pods = cluster.api().count(Resource::Pods);
+    both.until(PODS, |status, body| {
+        status == StatusCode::OK && count(body, "\"containers\"") == pods
+    })
+    .await;
+    let ready = both
+        .until("/readyz?verbose", |status, _| status == StatusCode::OK)
+        .await;
+    for check in ["metadata-informer-sync", "event-loop", "events"] {
+        assert!(ready.contains(&format!("[+]{check} ok")), "{ready}");
+    }
+    // Nodes, pods and events: each role by itself has two.
+    assert_eq!(cluster.api().open_watches(), 3);
+
+    let writer = cluster.api().writer();
+    let pending = pod(&json!({"phase": "Pending"}));
+    writer.create(Resource::Pods, pending).unwrap();
+    writer
+        .replace(Resource::Pods, pod(&json!({"phase": "Succeeded"})))
+        .unwrap();
+    let mut text = Vec::new();
+    let told = tokio::time::timeout(DEADLINE, async {
+        while !String::from_utf8_lossy(&text).contains("\"pod_name\":\"once\"") {
+            text.extend(written.recv().await.expect("it goes on"));
+        }
+    });
+    told.await.expect("the pod is told of");
+    let metrics = both.ask("/metrics").await.1;
+    for family in ["pod_statistics_tracked", "metrics_server_storage_points{"] {
+        assert!(metrics.contains(family), "{family} is missing");
+    }
+    assert_eq!(cluster.api().open_watches(), 3);
+    both.stop().await;
+    cluster.shutdown().await;
+}
+
+#[test]
+fn filters_of_pods_are_refused_where_pods_are_shared() {
+    let run = |flags: &[&str]| {
+        let command = ["run", "--kubeconfig=/nowhere"];
+        output(kubevitals(&command).args(flags))
+    };
+    let (code, _, told) = run(&["--roles=server,transitions", "--namespace=web"]);
+    assert_eq!(code, 64, "{told}");
+    assert!(told.contains("--namespace"), "{told}");
+    assert!(told.contains("watched once"), "{told}");
+    // By itself it may have one; the next thing that is wrong is the file.
+    let (code, _, told) = run(&["--roles=transitions", "--namespace=web"]);
+    assert_eq!(code, 64, "{told}");
+    assert!(told.contains("/nowhere"), "{told}");
+    let (code, _, told) = run(&["--roles=server,nothing"]);
+    assert_eq!(code, 64, "{told}");
+    assert!(told.contains("nothing"), "{told}");
+}
