@@ -93,7 +93,9 @@ async fn pods_come_change_and_go() {
         "pods",
         r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[
             {"metadata":{"name":"web-0","namespace":"default","uid":"u0","resourceVersion":"3"},
-             "spec":{"nodeName":"n1"},"status":{"phase":"Running"}}]}"#,
+             "spec":{"nodeName":"n1"},"status":{"phase":"Running"}},
+            {"metadata":{"name":"job","namespace":"default","uid":"u9","resourceVersion":"4"},
+             "spec":{"nodeName":"n1"},"status":{"phase":"Failed"}}]}"#,
     );
     let followed = Arc::clone(&world);
     let follower = tokio::spawn(async move {
@@ -112,11 +114,18 @@ async fn pods_come_change_and_go() {
     events.send(one_line(added)).await.unwrap();
     until(|| world.pods() == ["default/web-0", "default/web-1"]).await;
 
+    // To the store a pod that has ended for good is gone, whether it was deleted or not.
+    let ended = r#"{"type":"MODIFIED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-1",
+        "namespace":"default","uid":"u1","resourceVersion":"7"},
+        "spec":{"nodeName":"n1"},"status":{"phase":"Succeeded"}}}"#;
+    events.send(one_line(ended)).await.unwrap();
+    until(|| world.pods() == ["default/web-0"]).await;
+
     let deleted = r#"{"type":"DELETED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0",
-        "namespace":"default","uid":"u0","resourceVersion":"7"},
+        "namespace":"default","uid":"u0","resourceVersion":"8"},
         "spec":{"nodeName":"n1"},"status":{"phase":"Running"}}}"#;
     events.send(one_line(deleted)).await.unwrap();
-    until(|| world.pods() == ["default/web-1"]).await;
+    until(|| world.pods().is_empty()).await;
     follower.abort();
 }
 
