@@ -25,7 +25,7 @@ const FINE: i64 = 400;
 const STEP: i64 = 1_000;
 /// No kubelet samples a container more often.
 const LEAST_PERIOD: u64 = 10_000;
-/// Nor, unless it is overloaded, less often.
+/// Nor, where all are looked at in one go, much less often.
 const MOST_PERIOD: u64 = 15_000;
 /// A sample is visible this soon after it was taken.
 const LEAST_MARGIN: u64 = 200;
