@@ -3,8 +3,8 @@
 use kubevitals_model::{Labels, Timestamp};
 
 use super::{
-    EMPTY_TEXT, ITEMS, LEN, Meta, NO_GENERATED_NAME, NO_LINK_TO_GENERATION, VARINT, block_len,
-    put_labels, put_tag_and_len, put_text, put_time, tag, text_len, time_len,
+    ITEMS, LEN, Meta, NO_GENERATED_NAME, NO_LINK_TO_GENERATION, VARINT, block_len, put_labels,
+    put_tag_and_len, put_text, put_time, tag, text_len, time_len,
 };
 
 /// Seconds that take five bytes: from 1978 to 3058.
@@ -63,7 +63,7 @@ fn put_creation(out: &mut Vec<u8>, created: Timestamp) {
         return;
     }
     let [l0, l1, l2, l3, l4, l5, l6, l7] = NO_LINK_TO_GENERATION;
-    let seven = |shift: u32| (seconds >> shift & 0x7f) as u8;
+    let seven = |shift: u32| ((seconds >> shift) & 0x7f) as u8;
     let text = [
         l0,
         l1,
@@ -74,7 +74,8 @@ fn put_creation(out: &mut Vec<u8>, created: Timestamp) {
         l6,
         l7,
         tag(8, LEN),
-        6 + EMPTY_TEXT_BYTE,
+        // The six bytes that follow, and no nanoseconds.
+        8,
         tag(1, VARINT),
         seven(0) | 0x80,
         seven(7) | 0x80,
@@ -86,8 +87,6 @@ fn put_creation(out: &mut Vec<u8>, created: Timestamp) {
     ];
     out.extend_from_slice(&text);
 }
-
-const EMPTY_TEXT_BYTE: u8 = EMPTY_TEXT as u8;
 
 #[cfg(test)]
 mod tests {
