@@ -20,6 +20,7 @@ pub(crate) struct ListPieces {
     piece_bytes: usize,
     tally: Tally,
     writer: json::Writer,
+    items: proto::Items,
     /// What messages are put together in.
     message: Vec<u8>,
     state: Arc<State>,
@@ -83,6 +84,7 @@ impl ListPieces {
             piece_bytes: state.config.limits.piece_bytes,
             tally: Tally::new((state.config.clock)()),
             writer: json::Writer::new(),
+            items: proto::Items::new(),
             message: Vec::new(),
             state: Arc::clone(state),
         }
@@ -149,14 +151,14 @@ impl ListPieces {
                     self.writer
                         .put_listed(out, self.kind, found.meta, found.body);
                 }
-                Style::Protobuf(_) => proto::put_item(out, found.meta, found.body),
+                Style::Protobuf(_) => self.items.put(out, found.meta, found.body),
                 Style::Partial(_, version) => {
                     json::put_comma(out, written);
                     let message = found.message(&mut self.message);
                     self.writer.put_partial(out, version, message, "");
                 }
                 Style::PartialProtobuf(_) => {
-                    proto::put_partial_item(out, found.meta);
+                    self.items.put(out, found.meta, &[]);
                 }
                 Style::Table(columns, with) => {
                     json::put_comma(out, written);

@@ -360,7 +360,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for NotingStream<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if self.connection.pace.poll_turn(context).is_pending() {
+        let pace = &self.connection.pace;
+        if pace.poll_turn(bytes.len(), context).is_pending() {
             return Poll::Pending;
         }
         let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
@@ -373,7 +374,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for NotingStream<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.connection.pace.poll_turn(context).is_pending() {
+        let bytes = slices.iter().map(|slice| slice.len()).sum();
+        if self.connection.pace.poll_turn(bytes, context).is_pending() {
             return Poll::Pending;
         }
         let polled = Pin::new(&mut self.inner).poll_write_vectored(context, slices);

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use super::turns::Ticket;
 
 /// What every request may be answered with at once: all but long lists.
-const FREE_BYTES: usize = 64 << 10;
+const FREE_BYTES: usize = 32 << 10;
 /// What may be written in one turn: about a millisecond of work, so that taking turns costs nothing beside it.
 const TURN_BYTES: usize = 256 << 10;
 
@@ -17,8 +17,8 @@ pub(crate) struct Pace(Mutex<Allowance>);
 struct Allowance {
     left: usize,
     ticket: Ticket,
-    /// Whether something was to be written since the connection was polled last.
-    is_asked: bool,
+    /// Whether there was something to write in this poll for which it needed a turn.
+    needs_turn: bool,
 }
 
 impl Pace {
@@ -27,7 +27,7 @@ impl Pace {
         Self(Mutex::new(Allowance {
             left,
             ticket,
-            is_asked: false,
+            needs_turn: false,
         }))
     }
 
@@ -41,13 +41,19 @@ impl Pace {
         }
     }
 
-    /// Ready if something may be written.
-    pub(super) fn poll_turn(&self, context: &mut Context<'_>) -> Poll<()> {
+    /// Ready if so many bytes may be written.
+    pub(super) fn poll_turn(&self, bytes: usize, context: &mut Context<'_>) -> Poll<()> {
         let mut allowance = self.allowance();
-        allowance.is_asked = true;
-        if allowance.left > 0 {
+        // In its turn somebody may begin whatever it can end.
+        let wanted = if allowance.ticket.is_working() {
+            1
+        } else {
+            bytes
+        };
+        if wanted <= allowance.left {
             return Poll::Ready(());
         }
+        allowance.needs_turn = true;
         // Whose turn it was goes to the end of the line, and of the runtime's queue.
         allowance.ticket.end();
         if allowance.ticket.poll_turn(None, context).is_pending() {
@@ -69,11 +75,12 @@ impl Pace {
         if allowance.ticket.is_working() {
             allowance.ticket.end();
             allowance.left = 0;
-        } else if !allowance.is_asked {
-            // Nothing is left to write, as when a reader has gone: it must not keep a place that it does not use.
+        } else if !allowance.needs_turn {
+            // There is nothing of the kind any more, as when a reader has gone: it must not keep a place that it does
+            // not use.
             allowance.ticket.leave();
         }
-        allowance.is_asked = false;
+        allowance.needs_turn = false;
     }
 
     fn allowance(&self) -> MutexGuard<'_, Allowance> {
@@ -91,21 +98,23 @@ mod tests {
     use super::*;
     use crate::metrics::WaitMetrics;
 
+    const STEP: usize = 16 << 10;
+
     fn pace(turns: &Arc<Turns>) -> Pace {
         Pace::new(turns.ticket(Source::of(IpAddr::from([10, 0, 0, 1]))))
     }
 
     fn may_write(pace: &Pace) -> bool {
         let mut context = Context::from_waker(Waker::noop());
-        pace.poll_turn(&mut context).is_ready()
+        pace.poll_turn(STEP, &mut context).is_ready()
     }
 
     /// Writes as much as it may in one poll of the connection.
     fn poll(pace: &Pace) -> usize {
         let mut written = 0;
         while may_write(pace) {
-            pace.written(16 << 10);
-            written += 16 << 10;
+            pace.written(STEP);
+            written += STEP;
         }
         pace.end_turn();
         written
@@ -135,8 +144,26 @@ mod tests {
         let turns = Turns::new(1, WaitMetrics::unregistered("answer"));
         let (gone, other) = (pace(&turns), pace(&turns));
         assert_eq!((poll(&gone), poll(&other)), (FREE_BYTES, FREE_BYTES));
+        // It was called, and only answers a ping.
+        gone.request();
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(gone.poll_turn(STEP * 3, &mut context).is_pending());
+        gone.end_turn();
+        assert!(gone.poll_turn(17, &mut context).is_ready());
+        gone.written(17);
         gone.end_turn();
         assert_eq!(poll(&other), TURN_BYTES);
+    }
+
+    #[test]
+    fn a_long_answer_waits_from_its_first_byte() {
+        let turns = Turns::new(1, WaitMetrics::unregistered("answer"));
+        let pace = pace(&turns);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(pace.poll_turn(FREE_BYTES + 1, &mut context).is_pending());
+        assert!(pace.poll_turn(FREE_BYTES + 1, &mut context).is_ready());
+        pace.written(TURN_BYTES + 1);
+        assert!(pace.poll_turn(1, &mut context).is_pending());
     }
 
     #[test]
@@ -145,7 +172,7 @@ mod tests {
         let (slow, fast) = (pace(&turns), pace(&turns));
         assert_eq!((poll(&slow), poll(&fast)), (FREE_BYTES, FREE_BYTES));
         assert!(may_write(&slow));
-        slow.written(16 << 10);
+        slow.written(STEP);
         assert!(!may_write(&fast));
         // Its socket is full: it waits for its reader, and nobody for it.
         slow.end_turn();

@@ -88,10 +88,6 @@ impl Roster {
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<PodSlot>> {
-        self.leaves.iter().flat_map(|leaf| leaf.iter())
-    }
-
     /// Puts a pod in its place; returns the one of the same name that was there.
     pub(crate) fn insert(&mut self, slot: &Arc<PodSlot>) -> Option<Arc<PodSlot>> {
         let key = slot.key.as_pod_key();

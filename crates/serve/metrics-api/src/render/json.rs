@@ -134,7 +134,7 @@ impl Writer {
     /// Appends a time without quotation marks.
     #[inline]
     fn put_bare_time(&mut self, out: &mut Vec<u8>, seconds: i64) {
-        let place = (seconds.cast_unsigned() % TIMES as u64) as usize;
+        let place = usize::try_from(seconds.cast_unsigned() % TIMES as u64).unwrap_or_default();
         match self.times.get(place) {
             Some((known, text)) if *known == seconds => out.extend_from_slice(text),
             _ => self.put_new_time(out, seconds, place),

@@ -6,6 +6,10 @@ use kubevitals_usage::ContainerUsage;
 
 use super::TypeMeta;
 
+pub(crate) use self::items::Items;
+
+mod items;
+
 /// Every body begins with it.
 const MAGIC: [u8; 4] = *b"k8s\0";
 
@@ -42,15 +46,6 @@ pub(crate) fn put_message(out: &mut Vec<u8>, meta: Meta<'_>, body: &[u8]) {
     out.extend_from_slice(body);
 }
 
-/// Appends an object as the item of a list.
-pub(crate) fn put_item(out: &mut Vec<u8>, meta: Meta<'_>, body: &[u8]) {
-    let metadata = meta_len(meta);
-    put_tag_and_len(out, ITEMS, block_len(metadata) + body.len());
-    put_tag_and_len(out, tag(1, LEN), metadata);
-    put_meta(out, meta);
-    out.extend_from_slice(body);
-}
-
 /// How long an object is as the item of a list.
 pub(crate) fn item_len(meta: Meta<'_>, body: &[u8]) -> usize {
     block_len(block_len(meta_len(meta)) + body.len())
@@ -58,8 +53,7 @@ pub(crate) fn item_len(meta: Meta<'_>, body: &[u8]) -> usize {
 
 /// Whether objects that differ in the time of their creation alone are of one length.
 pub(crate) fn are_as_long(a: Timestamp, b: Timestamp) -> bool {
-    let len = |time: Timestamp| varint_len(time.unix_seconds().cast_unsigned());
-    a == b || len(a) == len(b)
+    a == b || time_len(a) == time_len(b)
 }
 
 /// Appends everything of a body that comes before an object of `raw` bytes: the magic bytes and the start of a
@@ -153,12 +147,7 @@ pub(crate) fn bookmark(initial_end: bool) -> Vec<u8> {
     out
 }
 
-/// Appends the item of a list of `PartialObjectMetadata`: of the object only its metadata.
-pub(crate) fn put_partial_item(out: &mut Vec<u8>, meta: Meta<'_>) {
-    put_item(out, meta, &[]);
-}
-
-/// How long that is.
+/// How long an object is as the item of a list of `PartialObjectMetadata`, which has only its metadata.
 pub(crate) fn partial_item_len(meta: Meta<'_>) -> usize {
     item_len(meta, &[])
 }
@@ -240,7 +229,11 @@ fn put_meta(out: &mut Vec<u8>, meta: Meta<'_>) {
     put_text(out, tag(3, LEN), meta.namespace.as_bytes());
     out.extend_from_slice(&NO_LINK_TO_GENERATION);
     put_time(out, tag(8, LEN), meta.created);
-    for (key, value) in meta.labels.iter() {
+    put_labels(out, meta.labels);
+}
+
+fn put_labels(out: &mut Vec<u8>, labels: &Labels) {
+    for (key, value) in labels.iter() {
         put_block(out, tag(11, LEN), |out| {
             put_text(out, tag(1, LEN), key.as_bytes());
             put_text(out, tag(2, LEN), value.as_bytes());
@@ -254,12 +247,11 @@ fn meta_len(meta: Meta<'_>) -> usize {
         .labels
         .iter()
         .map(|(key, value)| block_len(text_len(key) + text_len(value)));
-    let seconds = meta.created.unix_seconds().cast_unsigned();
     text_len(meta.name)
         + text_len(meta.namespace)
         // The name's beginning, the link, the identity, the version, and the generation.
         + 5 * EMPTY_TEXT
-        + block_len(1 + varint_len(seconds) + EMPTY_TEXT)
+        + time_len(meta.created)
         + labels.sum::<usize>()
 }
 
@@ -270,6 +262,12 @@ fn put_time(out: &mut Vec<u8>, tag_of: u8, time: Timestamp) {
         put_varint(out, time.unix_seconds().cast_unsigned());
         out.extend_from_slice(&[tag(2, VARINT), 0]);
     });
+}
+
+/// What [`put_time`] appends.
+fn time_len(time: Timestamp) -> usize {
+    let seconds = time.unix_seconds().cast_unsigned();
+    block_len(1 + varint_len(seconds) + EMPTY_TEXT)
 }
 
 fn window(usage: &Usage) -> u64 {
@@ -378,31 +376,6 @@ mod tests {
             let mut out = b"before".to_vec();
             put_block(&mut out, ITEMS, |out| out.extend_from_slice(&content));
             assert!(out == expected, "{len}");
-        }
-    }
-
-    #[test]
-    fn an_item_is_as_long_as_was_counted() {
-        let text = "x".repeat(200);
-        for (name, pairs) in [("a", 0), ("a", 1), (&*text, 3)] {
-            let pairs = (0..pairs).map(|n| (format!("{n}").into(), (&*text).into()));
-            let labels = Labels::from_sorted(pairs.collect());
-            for seconds in [-1, 0, 127, 128, 1_800_000_000] {
-                let meta = Meta {
-                    name,
-                    namespace: "default",
-                    created: Timestamp::from_unix_millis(seconds * 1_000),
-                    labels: &labels,
-                };
-                let mut message = Vec::new();
-                put_message(&mut message, meta, b"body");
-                let mut expected = Vec::new();
-                put_text(&mut expected, ITEMS, &message);
-                let mut item = Vec::new();
-                put_item(&mut item, meta, b"body");
-                assert_eq!(item, expected, "{name} {seconds}");
-                assert_eq!(item.len(), item_len(meta, b"body"));
-            }
         }
     }
 }

@@ -204,7 +204,7 @@ proptest! {
             match (action, &mut all[at]) {
                 (0, place) => {
                     let rank = ranked.then(|| Rank::newest(at as u64, ranked));
-                    *place = Some(Somebody::new(&turns, (at % 3) as u8, rank));
+                    *place = Some(Somebody::new(&turns, u8::try_from(at % 3).unwrap(), rank));
                 }
                 (1, Some(one)) => { let _ = one.poll(); }
                 (2, Some(one)) => one.ticket.end(),
