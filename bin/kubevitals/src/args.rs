@@ -78,8 +78,8 @@ Examples:
   kubevitals server --kubeconfig ~/.kube/config --secure-port 10250 --cert-dir /tmp/kubevitals";
 
 const TRANSITIONS_EXAMPLES: &str = "\
-Standard output has JSON lines alone; logs go to standard error. Flags of kube-transition-metrics have
-their names and meaning.
+Standard output has JSON lines alone; logs go to standard error. Flags of kube-transition-metrics
+have their names and meaning.
 
 Examples:
   kubevitals transitions --kubeconfig ~/.kube/config | jq .kube_transition_metrics

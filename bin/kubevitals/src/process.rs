@@ -196,12 +196,14 @@ where
 fn log_options(flags: &LogFlags) -> Result<LogOptions, InvalidSetting> {
     let filter = match flags.verbosity {
         Some(verbosity) => LogFilter::from_verbosity(verbosity.into()),
-        None => flags.log_level.parse().map_err(|error| InvalidSetting {
-            flag: "log-level",
-            value: flags.log_level.clone(),
-            problem: format!("{error}"),
-            advice: "write a level such as `info`, or `info,kubevitals_tls=debug`".to_owned(),
-        })?,
+        None => level(&flags.log_level)
+            .parse()
+            .map_err(|error| InvalidSetting {
+                flag: "log-level",
+                value: flags.log_level.clone(),
+                problem: format!("{error}"),
+                advice: "write a level such as `info`, or `info,kubevitals_tls=debug`".to_owned(),
+            })?,
     };
     let no_color = std::env::var_os("NO_COLOR");
     Ok(LogOptions {
@@ -212,4 +214,36 @@ fn log_options(flags: &LogFlags) -> Result<LogOptions, InvalidSetting> {
         filter,
         ansi: logs::ansi_allowed(no_color.as_deref(), std::io::stderr().is_terminal()),
     })
+}
+
+/// Levels of zerolog, which kube-transition-metrics takes, in our words.
+fn level(text: &str) -> &str {
+    match text {
+        "disabled" | "DISABLED" => "off",
+        "fatal" | "FATAL" | "panic" | "PANIC" => "error",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_taken_as_kube_transition_metrics_spells_them() {
+        for (spelled, meant) in [
+            ("INFO", "info"),
+            ("Debug", "debug"),
+            ("disabled", "off"),
+            ("FATAL", "error"),
+            ("info,kubevitals_tls=debug", "info,kubevitals_tls=debug"),
+        ] {
+            let parse = |text: &str| level(text).parse::<LogFilter>().unwrap();
+            let (spelled, meant) = (parse(spelled), parse(meant));
+            assert_eq!(
+                spelled.to_string().to_lowercase(),
+                meant.to_string().to_lowercase()
+            );
+        }
+    }
 }

@@ -31,7 +31,7 @@ use kubevitals_cli::{InvalidSetting, RunError, Shutdown};
 use kubevitals_jsonl::{JsonLines, LineCounts};
 use kubevitals_model::Timestamp;
 use kubevitals_telemetry::{Health, Metrics};
-use kubevitals_transitions::{Existing, Tracker};
+use kubevitals_transitions::{Checkpoint, Existing, Tracker};
 use kubevitals_watch::{Event, Node, Pod, Stream, Tail};
 pub use teller::Listener;
 use tokio::sync::mpsc;
@@ -53,6 +53,9 @@ const QUESTIONS: usize = 16;
 
 /// Of the grace period, what is left for the end of everything else once lines are written.
 const RESERVE: Duration = Duration::from_secs(2);
+
+/// Pods that started so long ago while no replica was there are not told of.
+const LONGEST_AWAY: Duration = Duration::from_hours(1);
 
 /// The role, configured and with nothing opened yet.
 pub struct Transitions {
@@ -208,7 +211,7 @@ impl Transitions {
             None => None,
         };
         if let Some(standby) = &mut standby {
-            let since = standby.known();
+            let since = standby.known().map(|until| recent(until, now()));
             settings.tracker.existing = Existing::Unsettled { since };
         }
         let lines = match (settings.buffer, out) {
@@ -241,7 +244,7 @@ impl Transitions {
             },
             metrics: registered.metrics,
             pulse: registered.pulse,
-            clock: || Timestamp::from_system_time(SystemTime::now()),
+            clock: now,
             counted: Counted::default(),
         };
         turns.run(shutdown).await;
@@ -283,6 +286,19 @@ impl Registered {
         let random = random();
         let chance = f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX);
         checks::register(health, streams, self.pulse.clone(), chance)
+    }
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_system_time(SystemTime::now())
+}
+
+/// A checkpoint that is no older than anybody cares for: who comes back after a week does not tell of all pods of it.
+fn recent(until: Checkpoint, now: Timestamp) -> Checkpoint {
+    let oldest = now.checked_sub(LONGEST_AWAY).unwrap_or(now);
+    Checkpoint {
+        time: until.time.max(oldest),
+        ..until
     }
 }
 

@@ -87,7 +87,10 @@ fn stream_status(state: &StreamState, cut_off: Duration) -> Status {
     ))
 }
 
-fn loop_status(age: Duration) -> Status {
+fn loop_status(age: Option<Duration>) -> Status {
+    let Some(age) = age else {
+        return Status::warming_up("waiting for all pods");
+    };
     if age <= STUCK {
         return Status::Ok;
     }
@@ -138,8 +141,9 @@ mod tests {
 
     #[test]
     fn a_loop_that_stands_still_is_restarted() {
-        assert_eq!(loop_status(STUCK), Status::Ok);
-        let late = loop_status(STUCK + Duration::from_secs(1));
+        assert!(matches!(loop_status(None), Status::WarmingUp(_)));
+        assert_eq!(loop_status(Some(STUCK)), Status::Ok);
+        let late = loop_status(Some(STUCK + Duration::from_secs(1)));
         assert_eq!(
             late,
             Status::failing("the event loop has not turned for 121 s")

@@ -1,7 +1,7 @@
 //! The one task that owns the tracker. Whatever changes a life comes through here, one thing after another.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kubevitals_cli::Shutdown;
@@ -55,8 +55,8 @@ pub(super) struct Counted {
 #[derive(Debug, Clone)]
 pub(super) struct Pulse {
     begun: Instant,
-    /// Milliseconds since `begun`.
-    last: Arc<AtomicI64>,
+    /// Milliseconds from `begun` until all pods are known and the loop last turned; 0 before.
+    last: Arc<AtomicU64>,
 }
 
 /// Times the changes that are taken one after another.
@@ -85,7 +85,9 @@ impl EventLoop {
                 Some(question) = self.questions.recv() => question(&self.tracker),
                 _ = ticks.tick() => self.tick(),
             }
-            self.pulse.beat();
+            if self.counted.resyncs > 0 {
+                self.pulse.beat();
+            }
         }
     }
 
@@ -306,17 +308,16 @@ impl Pulse {
         }
     }
 
-    /// How long ago the loop last turned.
-    pub(super) fn age(&self) -> Duration {
-        let last = u64::try_from(self.last.load(Ordering::Relaxed)).unwrap_or(0);
-        self.begun
-            .elapsed()
-            .saturating_sub(Duration::from_millis(last))
+    /// How long ago the loop last turned; none if it does not know all pods yet.
+    pub(super) fn age(&self) -> Option<Duration> {
+        let last = self.last.load(Ordering::Relaxed);
+        let since = self.begun.elapsed();
+        (last > 0).then(|| since.saturating_sub(Duration::from_millis(last)))
     }
 
     fn beat(&self) {
-        let now = i64::try_from(self.begun.elapsed().as_millis()).unwrap_or(i64::MAX);
-        self.last.store(now, Ordering::Relaxed);
+        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(now.max(1), Ordering::Relaxed);
     }
 }
 

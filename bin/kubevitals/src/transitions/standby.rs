@@ -150,7 +150,9 @@ async fn first_look(api: &Api<Lease>, election: &Election) -> Option<Checkpoint>
     let mut is_told = false;
     loop {
         let error = match timeout(PATIENCE, api.get_opt(&election.name)).await {
-            Ok(Ok(lease)) => return lease.as_ref().and_then(checkpoint_in),
+            Ok(Ok(None)) => return None,
+            // Somebody has begun to lead and has not said yet how far it is: what is new from now on may be untold.
+            Ok(Ok(Some(lease))) => return checkpoint_in(&lease).or(Some(from_now_on())),
             Ok(Err(error)) => error.to_string(),
             Err(_) => "no answer".to_owned(),
         };
@@ -160,6 +162,13 @@ async fn first_look(api: &Api<Lease>, election: &Election) -> Option<Checkpoint>
         }
         is_told = true;
         sleep(election.retry_period).await;
+    }
+}
+
+fn from_now_on() -> Checkpoint {
+    Checkpoint {
+        version: 0,
+        time: super::now(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The program as a user meets it, and its roles started in process.
 #![expect(
+    clippy::indexing_slicing,
     clippy::panic,
     clippy::unwrap_used,
     reason = "a test fails by panicking"

@@ -3,6 +3,7 @@
 mod follower;
 mod live;
 mod outages;
+mod program;
 mod replicas;
 
 pub(crate) use follower::{Cluster, Follower, Sink};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
@@ -64,6 +65,10 @@ impl Cluster {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("kubeconfig"), api.kubeconfig()).unwrap();
         Self { api, folder }
+    }
+
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
     }
 
     /// A pod that was just created.
@@ -130,9 +135,8 @@ impl Cluster {
                 ticks.tick().await;
             }
         });
-        if waited.await.is_err() {
-            panic!("{} watches are open", self.api.open_watches());
-        }
+        let is_so = waited.await.is_ok();
+        assert!(is_so, "{} watches are open", self.api.open_watches());
     }
 
     /// The kubelet says something of the pod's container.
@@ -168,7 +172,7 @@ impl Follower {
         out: Box<dyn Write + Send>,
         lines: watch::Receiver<Vec<u8>>,
     ) -> Self {
-        let kubeconfig = cluster.folder.path().join("kubeconfig");
+        let kubeconfig = cluster.kubeconfig();
         let mut words = vec![
             "transitions".to_owned(),
             format!("--kubeconfig-path={}", kubeconfig.display()),
@@ -220,22 +224,15 @@ impl Follower {
         parse(&self.lines.borrow())
     }
 
-    /// How often each pod has a line of a type.
-    pub(crate) fn told(&self, kind: &str) -> BTreeMap<String, usize> {
-        count(&self.lines(), kind)
-    }
-
     /// Waits until the lines are as wanted.
     pub(crate) async fn until_lines(&mut self, is_wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let waited = timeout(
             DEADLINE,
             self.lines.wait_for(|text| is_wanted(&parse(text))),
         );
-        let text = waited.await.map(|text| text.map(|text| text.clone()));
-        match text {
-            Ok(text) => parse(&text.unwrap()),
-            Err(_) => panic!("not in time: {:#?}", self.lines()),
-        }
+        let text = waited.await.ok().map(|text| text.unwrap().clone());
+        let text = text.unwrap_or_else(|| panic!("not in time: {:#?}", self.lines()));
+        parse(&text)
     }
 
     pub(crate) async fn until_told(&mut self, pods: usize) -> BTreeMap<String, usize> {
@@ -270,18 +267,17 @@ impl Follower {
                 }
             }
         });
-        if asked.await.is_err() {
-            panic!("{path} is not as wanted in time: {last}");
-        }
+        let is_so = asked.await.is_ok();
+        assert!(is_so, "{path} is not as wanted in time: {last}");
         last
     }
 
     /// The value of a series; none if it is not there.
-    pub(crate) async fn metric(&self, series: &str) -> Option<f64> {
+    pub(crate) async fn metric(&self, series: &str) -> Option<u64> {
         value_of(&self.ask("/metrics").await, series)
     }
 
-    pub(crate) async fn until_metric(&self, series: &str, is_wanted: impl Fn(f64) -> bool) {
+    pub(crate) async fn until_metric(&self, series: &str, is_wanted: impl Fn(u64) -> bool) {
         self.until("/metrics", |text| {
             value_of(text, series).is_some_and(&is_wanted)
         })
@@ -292,14 +288,6 @@ impl Follower {
     pub(crate) async fn stop(self) -> Vec<Value> {
         self.trigger.pull();
         self.task.await.unwrap().unwrap();
-        let lines = self.lines.borrow();
-        parse(&lines)
-    }
-
-    /// Ends it as a crash does.
-    pub(crate) async fn kill(self) -> Vec<Value> {
-        self.task.abort();
-        let _aborted = self.task.await;
         let lines = self.lines.borrow();
         parse(&lines)
     }
@@ -361,7 +349,7 @@ fn parse(text: &[u8]) -> Vec<Value> {
         .collect()
 }
 
-fn value_of(text: &str, series: &str) -> Option<f64> {
+fn value_of(text: &str, series: &str) -> Option<u64> {
     let line = text.lines().find(|line| {
         line.strip_prefix(series)
             .is_some_and(|rest| rest.starts_with(' '))

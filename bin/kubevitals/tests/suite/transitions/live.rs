@@ -21,7 +21,7 @@ async fn a_pod_that_is_created_has_its_lines_once_it_is_ready() {
     follower
         .until_metric(
             "image_pull_watch_events_total{event_type=\"ADDED\"}",
-            |count| count >= 2.0,
+            |count| count >= 2,
         )
         .await;
     cluster.make_ready("web");
@@ -52,10 +52,10 @@ async fn a_pod_that_is_created_has_its_lines_once_it_is_ready() {
     assert_eq!(last, ["deleted", "deleted"]);
     let of = |kind| format!("pod_watch_events_total{{event_type=\"{kind}\"}}");
     follower
-        .until_metric(&of("ADDED"), |count| count == 1.0)
+        .until_metric(&of("ADDED"), |count| count == 1)
         .await;
     follower
-        .until_metric(&of("DELETED"), |count| count == 2.0)
+        .until_metric(&of("DELETED"), |count| count == 2)
         .await;
     assert_eq!(follower.stop().await.len(), 6);
 }
@@ -76,13 +76,13 @@ async fn two_watches_are_open_however_many_pods_there_are() {
     assert_eq!(cluster.api.open_watches(), 2);
     assert_eq!(
         follower.metric("image_pull_collector_routines").await,
-        Some(1.0)
+        Some(1)
     );
     follower
-        .until_metric("pod_statistics_tracked", |count| count == 300.0)
+        .until_metric("pod_statistics_tracked", |count| count == 300)
         .await;
     follower
-        .until_metric("image_pull_statistics_tracked", |count| count == 0.0)
+        .until_metric("image_pull_statistics_tracked", |count| count == 0)
         .await;
     follower.stop().await;
 
@@ -90,7 +90,7 @@ async fn two_watches_are_open_however_many_pods_there_are() {
     assert_eq!(cluster.api.open_watches(), 1);
     assert_eq!(
         without.metric("image_pull_collector_routines").await,
-        Some(0.0)
+        Some(0)
     );
     without.stop().await;
 }
@@ -129,14 +129,14 @@ async fn every_pod_is_in_one_of_four_parts() {
     }
     for part in &parts {
         let events = "image_pull_watch_events_total{event_type=\"ADDED\"}";
-        part.until_metric(events, |count| count == 40.0).await;
+        part.until_metric(events, |count| count == 40).await;
     }
     for name in &names {
         cluster.make_ready(name);
     }
     for part in &parts {
         let changes = "pod_watch_events_total{event_type=\"MODIFIED\"}";
-        part.until_metric(changes, |count| count == 40.0).await;
+        part.until_metric(changes, |count| count == 40).await;
     }
     let mut all = std::collections::BTreeMap::new();
     let mut pulls = 0;
@@ -162,10 +162,47 @@ async fn what_has_settled_is_told_before_the_end_and_what_has_not_is_left() {
     cluster.make_ready("ready");
     cluster.create("starting");
     follower
-        .until_metric("pod_statistics_tracked", |count| count == 2.0)
+        .until_metric("pod_statistics_tracked", |count| count == 2)
         .await;
     assert!(follower.lines().is_empty(), "late events have an hour");
     let lines = follower.stop().await;
     let told = super::follower::count(&lines, "pod");
     assert_eq!(Vec::from_iter(told), [("ready".to_owned(), 1)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_of_pods_is_followed_to_the_last() {
+    const PRESENT: usize = 500;
+    const NEW: usize = 2_000;
+    let cluster = Cluster::start().await;
+    for number in 0..PRESENT {
+        let name = format!("old-{number}");
+        cluster.create(&name);
+        cluster.make_ready(&name);
+    }
+    // A queue that is much too short: who cannot follow takes in everything at once, and goes on.
+    let mut roomy = Follower::ready(&cluster, &[]).await;
+    let mut narrow = Follower::ready(&cluster, &["--statistic-event-queue-length=8"]).await;
+    for number in 0..NEW {
+        let name = format!("new-{number}");
+        cluster.create(&name);
+        cluster.event(&name, "Pulling", "Pulling image \"web:2\"", NO_AGE);
+        cluster.make_ready(&name);
+        if number % 100 == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    for follower in [&mut roomy, &mut narrow] {
+        let told = follower.until_told(NEW).await;
+        assert_eq!(told.len(), NEW, "those from before are not told of");
+        assert!(told.values().all(|times| *times == 1));
+    }
+    assert_eq!(cluster.api.open_watches(), 4);
+    for follower in [roomy, narrow] {
+        let tracked = u64::try_from(PRESENT + NEW).unwrap();
+        follower
+            .until_metric("pod_statistics_tracked", |count| count == tracked)
+            .await;
+        follower.stop().await;
+    }
 }

@@ -29,7 +29,7 @@ async fn a_restart_that_loses_history_loses_no_pod() {
             cluster.create(name);
         }
         follower
-            .until_metric("pod_statistics_tracked", |count| count == 3.0)
+            .until_metric("pod_statistics_tracked", |count| count == 3)
             .await;
         cluster.api.stop().await;
         cluster.make_ready("ready-meanwhile");
@@ -45,7 +45,7 @@ async fn a_restart_that_loses_history_loses_no_pod() {
         let told = follower.until_told(4).await;
         assert!(told.values().all(|times| *times == 1), "{told:?}");
         cluster.until_watches(2).await;
-        assert!(follower.metric("pod_collector_restarts_total").await >= Some(1.0));
+        assert!(follower.metric("pod_collector_restarts_total").await >= Some(1));
 
         let lines = follower.stop().await;
         let gone = lines.iter().find(|line| {
@@ -77,19 +77,19 @@ async fn events_that_are_listed_again_change_nothing_and_old_ones_of_others_are_
     follower
         .until_metric(
             "kubevitals_transitions_events_total{fate=\"stale\"}",
-            |count| count == 20.0,
+            |count| count == 20,
         )
         .await;
     assert_eq!(
         follower.metric("kubevitals_transitions_early_pods").await,
-        Some(0.0)
+        Some(0)
     );
     cluster.create("web");
     cluster.event("web", "Pulling", "Pulling image \"web:2\"", Duration::ZERO);
     follower
         .until_metric(
             "kubevitals_transitions_events_total{fate=\"taken\"}",
-            |count| count == 1.0,
+            |count| count == 1,
         )
         .await;
     // Something must have happened since the last event, for its version to be too old.
@@ -99,7 +99,7 @@ async fn events_that_are_listed_again_change_nothing_and_old_ones_of_others_are_
     follower
         .until_metric(
             "kubevitals_transitions_events_total{fate=\"taken\"}",
-            |count| count == 2.0,
+            |count| count == 2,
         )
         .await;
     cluster.event(
@@ -111,7 +111,7 @@ async fn events_that_are_listed_again_change_nothing_and_old_ones_of_others_are_
     follower
         .until_metric(
             "kubevitals_transitions_events_total{fate=\"taken\"}",
-            |count| count == 3.0,
+            |count| count == 3,
         )
         .await;
     cluster.make_ready("web");
@@ -141,11 +141,11 @@ async fn an_output_that_is_closed_stops_nothing_and_what_is_lost_is_counted() {
     }
     follower
         .until_metric("kubevitals_transitions_lines_dropped_total", |count| {
-            count == 20.0
+            count == 20
         })
         .await;
     let startups = "kubevitals_transitions_records_total{record=\"startup\"}";
-    follower.until_metric(startups, |count| count == 10.0).await;
+    follower.until_metric(startups, |count| count == 10).await;
     assert!(follower.ask("/livez").await.starts_with("200"));
     follower.stop().await;
 }
