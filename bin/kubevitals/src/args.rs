@@ -9,6 +9,7 @@ use crate::explain::ExplainFlags;
 use crate::replay::ReplayFlags;
 use crate::server::ServerFlags;
 use crate::sim::SimFlags;
+use crate::transitions::TransitionsFlags;
 
 /// Reads the vital signs of a Kubernetes cluster
 #[derive(Debug, Parser)]
@@ -27,6 +28,9 @@ pub(crate) enum Task {
     /// Serve the resource metrics API behind kubectl top, HPA and VPA, in place of metrics-server
     #[command(after_help = SERVER_EXAMPLES)]
     Server(Box<ServerFlags>),
+    /// Write how long every pod took to start, and why, as JSON lines, in place of kube-transition-metrics
+    #[command(after_help = TRANSITIONS_EXAMPLES)]
+    Transitions(Box<TransitionsFlags>),
     /// Show the parts at work on a simulated cluster: no real one, no root and no network needed
     Demo(DemoFlags),
     /// Run a simulated cluster to point programs at: API server, kubelets, pods that live
@@ -52,6 +56,7 @@ names (log-level: debug). Bad configuration exits with 64, a failure at run time
 
 Examples:
   kubevitals server --kubeconfig ~/.kube/config --secure-port 10250 --cert-dir /tmp/kubevitals
+  kubevitals transitions --kubeconfig ~/.kube/config | jq .kube_transition_metrics
   kubevitals demo                        a small simulated cluster, with lines to try
   kubevitals demo --nodes 50             a larger one
   kubevitals sim --nodes 5000 --pods-per-node 30 --churn 10/s --fault hang=1%
@@ -67,6 +72,16 @@ Examples:
   kubevitals server --secure-port=10250 --cert-dir=/tmp --metric-resolution=15s \\
       --kubelet-use-node-status-port --kubelet-preferred-address-types=InternalIP,Hostname
   kubevitals server --kubeconfig ~/.kube/config --secure-port 10250 --cert-dir /tmp/kubevitals";
+
+const TRANSITIONS_EXAMPLES: &str = "\
+Standard output has JSON lines alone; logs go to standard error. Flags of kube-transition-metrics have
+their names and meaning.
+
+Examples:
+  kubevitals transitions --kubeconfig ~/.kube/config | jq .kube_transition_metrics
+  kubevitals transitions --lifecycle -n shop -l app=web
+  kubevitals transitions --listen-address=0.0.0.0:8080 --leader-elect
+  kubevitals transitions --shard 0/4";
 
 const SIM_EXAMPLES: &str = "\
 Examples:

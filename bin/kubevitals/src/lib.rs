@@ -10,6 +10,7 @@ pub mod process;
 pub mod replay;
 pub mod server;
 pub mod sim;
+pub mod transitions;
 mod waterfall;
 
 use std::borrow::Cow;
@@ -45,6 +46,16 @@ pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> 
             process::run_role(&config, usize::MAX, |context| sim.run(context, out))
         }
         Task::Explain(flags) => explain::run(&flags, out),
+        Task::Transitions(flags) => {
+            let config = ProcessConfig::new(&flags.process, &args.logs)?;
+            let transitions = transitions::Transitions::configure(&flags)?;
+            let lines = transitions::standard_output()?;
+            // Standard output has nothing but lines.
+            let mut told = std::io::stderr();
+            process::run_role(&config, transitions::MOST_THREADS, |context| {
+                transitions.run(context, Box::new(lines), &mut told)
+            })
+        }
         Task::Replay(flags) => replay::run(&flags, out),
         Task::Completion { shell } => {
             kubevitals_cli::write_completion(shell, Args::command(), out).map_err(RunError::runtime)

@@ -7,7 +7,7 @@
 
 mod bridge;
 mod checks;
-mod cluster;
+pub(crate) mod cluster;
 mod compat;
 mod config;
 mod flags;

@@ -9,7 +9,7 @@ use kubevitals_scrape::{Bearer, Credentials, Transport};
 use kubevitals_tls::{ClientOptions, ClientTls, PemSource, Refresh, ReloadingKeyPair, TrustRoots};
 
 use super::flags::KubeletFlags;
-pub(super) use crate::kubeconfig::load;
+pub(crate) use crate::kubeconfig::{load, with_causes};
 
 /// How kubelets are reached.
 pub(super) struct KubeletAccess {

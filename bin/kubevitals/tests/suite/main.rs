@@ -15,6 +15,7 @@ mod replay;
 mod schema;
 mod server;
 mod sim;
+mod transitions;
 
 use std::process::{Command, Output};
 

@@ -5,6 +5,8 @@
 //! lease duration to renew deadline. As in client-go, there is no fencing: a process that is stopped for longer than its
 //! lease and then goes on may act for a moment before it notices.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
@@ -34,6 +36,14 @@ pub struct Elector {
     observed: Option<Observed>,
     /// When the last renewal that succeeded was begun; none if this process does not lead.
     renewed: Option<Instant>,
+    word: Word,
+}
+
+/// What is left in the lease for other candidates, and who reads it.
+#[derive(Default)]
+struct Word {
+    annotations: Option<Box<dyn Fn() -> BTreeMap<String, String> + Send + Sync>>,
+    reader: Option<Box<dyn Fn(&Lease) + Send + Sync>>,
 }
 
 /// The lease as last seen, and since when it has been so.
@@ -64,6 +74,7 @@ impl Elector {
             clock: Timestamp::now,
             observed: None,
             renewed: None,
+            word: Word::default(),
         })
     }
 
@@ -71,6 +82,25 @@ impl Elector {
     #[must_use]
     pub fn with_clock(mut self, clock: fn() -> Timestamp) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// Sets these annotations of the lease whenever this process renews it, and when it gives it back: how far a leader has
+    /// come, for who leads next. Others stay as they are, and so do all when the lease is taken from another.
+    #[must_use]
+    pub fn with_annotations(
+        mut self,
+        annotations: impl Fn() -> BTreeMap<String, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.word.annotations = Some(Box::new(annotations));
+        self
+    }
+
+    /// Shows the lease to `reader` whenever it was read or written: to a candidate with every attempt, and before
+    /// [`acquire`](Self::acquire) ends as the former leader left it.
+    #[must_use]
+    pub fn with_reader(mut self, reader: impl Fn(&Lease) + Send + Sync + 'static) -> Self {
+        self.word.reader = Some(Box::new(reader));
         self
     }
 
@@ -220,6 +250,7 @@ impl Elector {
         }
         match self.api.create(&PostParams::default(), &lease).await {
             Ok(lease) => {
+                self.word.read(&lease);
                 self.observed = Some(Observed { lease, since: now });
                 Ok(true)
             }
@@ -235,12 +266,14 @@ impl Elector {
             .api
             .replace(&self.election.name, &params, lease)
             .await?;
+        self.word.read(&lease);
         self.observed = Some(Observed { lease, since: now });
         Ok(())
     }
 
     /// Takes note of the lease as the server has it. Only a change of what is agreed in it is a sign of life.
     fn see(&mut self, lease: Lease) {
+        self.word.read(&lease);
         match &mut self.observed {
             Some(observed) if observed.lease.spec == lease.spec => observed.lease = lease,
             _ => {
@@ -258,7 +291,9 @@ impl Elector {
         spec.holder_identity = Some(self.election.identity.clone());
         spec.lease_duration_seconds = Some(self.seconds);
         spec.renew_time.clone_from(&now);
-        if !is_ours {
+        if is_ours {
+            self.word.write(&mut renewed);
+        } else {
             spec.acquire_time = now;
             spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0).saturating_add(1));
         }
@@ -280,6 +315,7 @@ impl Elector {
             spec.lease_duration_seconds = Some(1);
             spec.renew_time.clone_from(&now);
             spec.acquire_time = now;
+            self.word.write(&mut lease);
             match self.write(&lease, Instant::now()).await {
                 // A renewal that was not waited for came in between.
                 Err(error) if is_conflict(&error) => {}
@@ -309,6 +345,34 @@ impl Observed {
         let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let lasts = Duration::from_secs(seconds.unwrap_or(0));
         now.saturating_duration_since(self.since) < lasts
+    }
+}
+
+impl Word {
+    fn write(&self, lease: &mut Lease) {
+        let Some(annotations) = &self.annotations else {
+            return;
+        };
+        let annotations = annotations();
+        if !annotations.is_empty() {
+            let all = lease.metadata.annotations.get_or_insert_default();
+            all.extend(annotations);
+        }
+    }
+
+    fn read(&self, lease: &Lease) {
+        if let Some(reader) = &self.reader {
+            reader(lease);
+        }
+    }
+}
+
+impl fmt::Debug for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Word")
+            .field("annotations", &self.annotations.is_some())
+            .field("reader", &self.reader.is_some())
+            .finish()
     }
 }
 

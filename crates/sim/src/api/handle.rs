@@ -284,6 +284,12 @@ impl SimApiHandle {
         self.shared.drop_watches.send_modify(|count| *count += 1);
     }
 
+    /// How many watches are open.
+    pub fn open_watches(&self) -> usize {
+        // Each listens for being dropped.
+        self.shared.drop_watches.receiver_count()
+    }
+
     /// Forgets the watch history: watches and lists of earlier versions are answered with 410.
     pub fn expire_history(&self) {
         self.shared.store.compact();

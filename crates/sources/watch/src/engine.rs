@@ -7,8 +7,7 @@
 //!        └────────paged list───────────────────────────────────► ▲ ◄─────────────────────────────────────┘
 //! ```
 //!
-//! The view changes only in whole steps: a list is gathered aside and taken over at its end, so a connection that
-//! breaks in the middle leaves the view as it was.
+//! Where what it reads goes is not its business: a [`Sink`] keeps a view of it, or hands it on.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,12 +21,11 @@ use self::ended::Ended;
 use crate::backoff::Backoff;
 use crate::decode::{Bookmark, WatchEvent, decode_event};
 use crate::error::DecodeError;
-use crate::hub::view::View;
-use crate::hub::{Hub, Item};
 use crate::identity::ResourceVersion;
 use crate::kind::{Decoder, Kind};
 use crate::lines::{Line, Lines};
 use crate::server::Shared;
+use crate::sink::{Item, Sink};
 use crate::spec::{StreamOptions, StreamSpec};
 use crate::state::Restart;
 use crate::transport::{BoxBody, next_data};
@@ -42,8 +40,8 @@ const ATTEMPTS_FROM_ONE_VERSION: u32 = 3;
 const GARBAGE_IN_A_ROW: u32 = 16;
 
 #[derive(Debug)]
-pub(crate) struct Engine<K: Kind> {
-    hub: Arc<Hub<K>>,
+pub(crate) struct Engine<K: Kind, S: Sink<K>> {
+    sink: S,
     server: Arc<Shared>,
     spec: StreamSpec<K>,
     decoder: Decoder,
@@ -58,13 +56,13 @@ pub(crate) struct Engine<K: Kind> {
 }
 
 /// One open watch.
-struct Session<K> {
+struct Session<L> {
     body: BoxBody,
     lines: Lines,
     /// The server was asked to end it after this.
     timeout: Duration,
     /// What a streaming list has brought so far; none once it is complete, or if it is a plain watch.
-    initial: Option<View<K>>,
+    initial: Option<L>,
     /// That list, to be told when it is complete.
     listing: Option<Listing>,
     /// The watch, told of when it ends.
@@ -82,13 +80,8 @@ struct Batch<K> {
     ended: Option<Ended>,
 }
 
-impl<K: Kind> Engine<K> {
-    pub(crate) fn new(
-        hub: Arc<Hub<K>>,
-        server: Arc<Shared>,
-        spec: StreamSpec<K>,
-        decoder: Decoder,
-    ) -> Self {
+impl<K: Kind, S: Sink<K>> Engine<K, S> {
+    pub(crate) fn new(sink: S, server: Arc<Shared>, spec: StreamSpec<K>, decoder: Decoder) -> Self {
         let StreamOptions {
             backoff_base,
             backoff_cap,
@@ -97,7 +90,7 @@ impl<K: Kind> Engine<K> {
         } = spec.options;
         Self {
             reflector: server.reflector(spec.name),
-            hub,
+            sink,
             server,
             spec,
             decoder,
@@ -139,7 +132,7 @@ impl<K: Kind> Engine<K> {
         (session.live, ended)
     }
 
-    async fn open_watch(&mut self) -> Result<Session<K>, Ended> {
+    async fn open_watch(&mut self) -> Result<Session<S::List>, Ended> {
         let shortest = self.spec.options.watch_timeout;
         let timeout = shortest + self.backoff.random().up_to(shortest);
         let is_plain = self.resume.is_some();
@@ -150,7 +143,7 @@ impl<K: Kind> Engine<K> {
         let listing = (!is_plain).then(|| self.reflector.list());
         let body = self.open(&target, StreamSpec::<K>::accept(false)).await?;
         let now = Instant::now();
-        self.hub.lock().record.connected(now);
+        self.sink.note(|record| record.connected(now));
         if is_plain {
             self.log_recovery();
         }
@@ -158,7 +151,7 @@ impl<K: Kind> Engine<K> {
             body,
             lines: Lines::new(self.spec.options.max_event_bytes),
             timeout,
-            initial: (!is_plain).then(View::default),
+            initial: (!is_plain).then(S::List::default),
             listing,
             watching: self.reflector.watch(),
             opened: now,
@@ -168,7 +161,7 @@ impl<K: Kind> Engine<K> {
     }
 
     /// Reads a watch to its end.
-    async fn follow(&mut self, session: &mut Session<K>) -> Ended {
+    async fn follow(&mut self, session: &mut Session<S::List>) -> Ended {
         loop {
             let patience = self.patience(session);
             let data = match timeout(patience, next_data(&mut session.body)).await {
@@ -188,10 +181,11 @@ impl<K: Kind> Engine<K> {
                 }
             };
             let received = (self.spec.options.clock)();
-            self.hub.lock().record.received(data.len(), Instant::now());
+            self.sink
+                .note(|record| record.received(data.len(), Instant::now()));
             let batch = self.read(session, &data);
             session.watching.received(batch.items.len() as u64);
-            self.absorb(session, batch.items, received);
+            self.absorb(session, batch.items, received).await;
             if let Some(version) = batch.version {
                 self.advance(version);
             }
@@ -201,7 +195,7 @@ impl<K: Kind> Engine<K> {
         }
     }
 
-    fn patience(&self, session: &Session<K>) -> Duration {
+    fn patience(&self, session: &Session<S::List>) -> Duration {
         let options = &self.spec.options;
         if session.initial.is_some() {
             options.list_silence
@@ -213,7 +207,7 @@ impl<K: Kind> Engine<K> {
     }
 
     /// Decodes one chunk. Nothing is locked meanwhile but the interner.
-    fn read(&mut self, session: &mut Session<K>, data: &[u8]) -> Batch<K> {
+    fn read(&mut self, session: &mut Session<S::List>, data: &[u8]) -> Batch<K> {
         let mut batch = Batch {
             items: Vec::new(),
             version: None,
@@ -260,8 +254,13 @@ impl<K: Kind> Engine<K> {
         batch
     }
 
-    /// Brings the view to where the chunk says it is.
-    fn absorb(&mut self, session: &mut Session<K>, items: Vec<Item<K>>, received: Timestamp) {
+    /// Passes on what the chunk brought.
+    async fn absorb(
+        &mut self,
+        session: &mut Session<S::List>,
+        items: Vec<Item<K>>,
+        received: Timestamp,
+    ) {
         for item in &items {
             if let Item::Unreadable(error) = item {
                 self.count_unreadable(error);
@@ -269,22 +268,21 @@ impl<K: Kind> Engine<K> {
         }
         let mut items = items.into_iter();
         if let Some(mut list) = session.initial.take() {
-            if !self.hub.stage(&mut list, &mut items) {
+            if !self.sink.stage(&mut list, &mut items, received).await {
                 session.initial = Some(list);
                 return;
             }
             self.take_over(list, session.listing.take(), received);
             session.live = Some(Instant::now());
         }
-        self.hub.apply(items, received);
+        self.sink.apply(items, received).await;
     }
 
-    fn take_over(&mut self, list: View<K>, listing: Option<Listing>, received: Timestamp) {
-        let objects = list.len();
+    fn take_over(&mut self, list: S::List, listing: Option<Listing>, received: Timestamp) {
+        let objects = self.sink.complete(list, received, Instant::now());
         if let Some(listing) = listing {
             listing.complete(objects as u64);
         }
-        self.hub.replace(list, received, Instant::now());
         tracing::debug!(stream = self.spec.name, objects, "list taken over");
         self.log_recovery();
     }
@@ -292,7 +290,8 @@ impl<K: Kind> Engine<K> {
     fn advance(&mut self, version: ResourceVersion) {
         self.stuck = 0;
         self.reflector.seen(&version.to_string());
-        self.hub.lock().record.resource_version = Some(version.clone());
+        self.sink
+            .note(|record| record.resource_version = Some(version.clone()));
         self.resume = Some(version);
     }
 
@@ -323,15 +322,13 @@ impl<K: Kind> Engine<K> {
         };
         self.log_end(&ended, wait);
         let failures = self.backoff.failures();
-        self.hub
-            .lock()
-            .record
-            .ended(ended.why, ended.words, failures);
+        self.sink
+            .note(|record| record.ended(ended.why, ended.words, failures));
         wait
     }
 
     fn count_unreadable(&self, error: &DecodeError) {
-        let count = self.hub.lock().record.unreadable(error);
+        let count = self.sink.note(|record| record.unreadable(error));
         // A cluster can hold thousands that fail alike: the log gets ever fewer of them, the metric all.
         if count.is_power_of_two() {
             tracing::warn!(stream = self.spec.name, count, %error, "object skipped");

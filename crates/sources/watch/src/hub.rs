@@ -17,7 +17,8 @@ use crate::decode::{EventType, WatchEvent};
 use crate::error::DecodeError;
 use crate::kind::Kind;
 use crate::metrics::Observed;
-use crate::state::{Record, StreamState};
+use crate::sink::{Item, Sink};
+use crate::state::{OfSink, Record, StreamState};
 
 pub(crate) mod mirror;
 pub(crate) mod subscription;
@@ -112,13 +113,6 @@ struct Queue<K> {
     /// Set while the subscriber must be given a snapshot before anything else.
     owed: Option<ResyncCause>,
     wake: Arc<Notify>,
-}
-
-/// One event of a watch, or what could not be read as one.
-#[derive(Debug)]
-pub(crate) enum Item<K> {
-    Event(WatchEvent<K>),
-    Unreadable(DecodeError),
 }
 
 /// What a subscriber gets when it looks.
@@ -318,15 +312,48 @@ impl<K: Kind> Hub<K> {
     }
 }
 
+/// The view changes only in whole steps: a list is gathered aside and taken over at its end, so a connection that
+/// breaks in the middle leaves the view as it was. Nobody is waited for.
+impl<K: Kind> Sink<K> for Arc<Hub<K>> {
+    type List = View<K>;
+
+    fn note<T>(&self, note: impl FnOnce(&mut Record) -> T) -> T {
+        note(&mut self.lock().record)
+    }
+
+    async fn stage(
+        &self,
+        list: &mut View<K>,
+        items: &mut (impl Iterator<Item = Item<K>> + Send),
+        _received: Timestamp,
+    ) -> bool {
+        Hub::stage(self, list, items)
+    }
+
+    fn complete(&self, list: View<K>, received: Timestamp, now: Instant) -> usize {
+        let objects = list.len();
+        self.replace(list, received, now);
+        objects
+    }
+
+    async fn apply(&self, items: impl Iterator<Item = Item<K>> + Send, received: Timestamp) {
+        Hub::apply(self, items, received);
+    }
+}
+
 impl<K: Kind> Observed for Hub<K> {
     fn state(&self) -> StreamState {
         let inner = self.lock();
         let lags = |queue: &&Queue<K>| matches!(queue.owed, Some(ResyncCause::Lagged { .. }));
         let lagging = inner.queues.iter().filter(lags).count();
-        let (objects, subscribers) = (inner.view.len(), inner.queues.len());
-        inner
-            .record
-            .state(Instant::now(), objects, subscribers, lagging)
+        let queued = inner.queues.iter().map(|queue| queue.changes.len()).max();
+        let of_sink = OfSink {
+            objects: inner.view.len(),
+            subscribers: inner.queues.len(),
+            lagging,
+            queued: queued.unwrap_or(0),
+        };
+        inner.record.state(Instant::now(), of_sink)
     }
 }
 

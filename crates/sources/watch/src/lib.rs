@@ -20,6 +20,9 @@
 //! **Subscribers.** Each is given everything once, then every change ([`Update`]). A slow one loses its queue and is given
 //! everything again; neither the stream nor the others wait for it. [`Mirror`] makes changes of such a resync.
 //!
+//! **Tails.** What is too much to keep, as events are, is handed over once and forgotten ([`Server::tail`]). There is one
+//! reader, and a [`Tail`] reads no further than it does.
+//!
 //! **Freshness.** [`Stream::state`] says how a stream is, [`WatchMetrics`] exposes it, [`Stream::add_readyz`] makes a
 //! readiness check of it.
 //!
@@ -59,10 +62,12 @@ mod kinds;
 mod lines;
 mod metrics;
 mod server;
+mod sink;
 mod spec;
 mod state;
 mod stream;
 mod strings;
+mod tail;
 mod transport;
 mod wire;
 
@@ -90,4 +95,5 @@ pub use spec::{StreamOptions, StreamSpec};
 pub use state::{Restart, StreamState};
 pub use stream::Stream;
 pub use strings::Interner;
+pub use tail::{Tail, Tailed};
 pub use transport::{Answer, BoxBody, KubeTransport, Transport};

@@ -13,6 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::kind::Kind;
 use crate::state::{Restart, StreamState};
 use crate::stream::Stream;
+use crate::tail::Tail;
 
 /// Exposes the state of streams. Clones share the list of streams.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +25,9 @@ pub struct WatchMetrics {
 pub(crate) trait Observed: fmt::Debug + Send + Sync {
     fn state(&self) -> StreamState;
 }
+
+/// Streams as they are, by name.
+type States = [(&'static str, StreamState)];
 
 /// A stream, without keeping it alive.
 #[derive(Debug, Clone)]
@@ -42,11 +46,20 @@ impl WatchMetrics {
 
     /// Exposes a stream under its name until it ends. No other stream may have that name.
     pub fn track<K: Kind>(&self, stream: &Stream<K>) {
+        self.add(stream.name(), &stream.observed());
+    }
+
+    /// The same for a tail.
+    pub fn track_tail<K: Kind>(&self, tail: &Tail<K>) {
+        self.add(tail.name(), &tail.observed());
+    }
+
+    fn add(&self, name: &'static str, stream: &Arc<dyn Observed>) {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         streams.retain(|tracked| tracked.stream.strong_count() > 0);
         streams.push(Tracked {
-            name: stream.name(),
-            stream: Arc::downgrade(&stream.observed()),
+            name,
+            stream: Arc::downgrade(stream),
         });
     }
 
@@ -106,6 +119,12 @@ impl Collector for WatchMetrics {
             |state| number(state.lagging),
         )?;
         gauge(
+            "queued",
+            "Changes that wait for the subscriber that is furthest behind",
+            None,
+            |state| number(state.queued),
+        )?;
+        gauge(
             "failures",
             "Connections in a row that did not last",
             None,
@@ -139,18 +158,38 @@ impl Collector for WatchMetrics {
             |state| state.lagged,
         )?;
 
-        let help = "Connections that ended, by reason";
-        let mut restarts =
-            encoder.encode_descriptor("restarts", help, None, MetricType::Counter)?;
-        for (stream, state) in &states {
-            for reason in Restart::ALL {
-                let count = state.restarts.get(&reason).copied().unwrap_or(0);
-                let labels = [("stream", *stream), ("reason", reason.as_str())];
-                one(&mut restarts, &labels, &ConstCounter::new(count))?;
-            }
-        }
-        Ok(())
+        counter(
+            "cut_lists",
+            "Lists that were left before their end because they are long",
+            |state| state.cut_lists,
+        )?;
+
+        encode_waits(&mut encoder, &states)?;
+        encode_restarts(&mut encoder, &states)
     }
+}
+
+fn encode_waits(encoder: &mut DescriptorEncoder<'_>, states: &States) -> fmt::Result {
+    let help = "Time not read on because nobody took what had come";
+    let unit = Some(&Unit::Seconds);
+    let mut waited = encoder.encode_descriptor("waited", help, unit, MetricType::Counter)?;
+    states.iter().try_for_each(|(stream, state)| {
+        let time = ConstCounter::new(state.waited.as_secs_f64());
+        one(&mut waited, &[("stream", stream)], &time)
+    })
+}
+
+fn encode_restarts(encoder: &mut DescriptorEncoder<'_>, states: &States) -> fmt::Result {
+    let help = "Connections that ended, by reason";
+    let mut restarts = encoder.encode_descriptor("restarts", help, None, MetricType::Counter)?;
+    for (stream, state) in states {
+        for reason in Restart::ALL {
+            let count = state.restarts.get(&reason).copied().unwrap_or(0);
+            let labels = [("stream", *stream), ("reason", reason.as_str())];
+            one(&mut restarts, &labels, &ConstCounter::new(count))?;
+        }
+    }
+    Ok(())
 }
 
 fn one(

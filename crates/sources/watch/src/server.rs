@@ -11,6 +11,7 @@ use crate::kind::{Decoder, Kind};
 use crate::spec::StreamSpec;
 use crate::stream::Stream;
 use crate::strings::Interner;
+use crate::tail::Tail;
 use crate::transport::Transport;
 
 /// After this a server that did not do streaming lists is asked again: it may have been upgraded.
@@ -50,9 +51,20 @@ impl Server {
 
     /// Begins a stream on the current runtime. It runs until its last handle and subscription are dropped.
     pub fn watch<K: Kind>(&self, spec: StreamSpec<K>) -> Stream<K> {
-        let annotations = spec.annotations.iter().map(String::as_str);
-        let decoder = Decoder::new(self.shared.interner.clone()).keep_annotations(annotations);
+        let decoder = self.decoder(&spec);
         Stream::start(Arc::clone(&self.shared), spec, decoder)
+    }
+
+    /// Begins a stream of which no view is kept: each object is handed over once, and forgotten. For what is too much to
+    /// keep, such as events. It runs until the tail is dropped.
+    pub fn tail<K: Kind>(&self, spec: StreamSpec<K>) -> Tail<K> {
+        let decoder = self.decoder(&spec);
+        Tail::start(Arc::clone(&self.shared), spec, decoder)
+    }
+
+    fn decoder<K: Kind>(&self, spec: &StreamSpec<K>) -> Decoder {
+        let annotations = spec.annotations.iter().map(String::as_str);
+        Decoder::new(self.shared.interner.clone()).keep_annotations(annotations)
     }
 
     /// The strings that all streams of this server share.

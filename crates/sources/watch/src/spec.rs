@@ -58,8 +58,11 @@ pub struct StreamOptions {
     pub max_page_bytes: usize,
     /// Whether streaming lists are tried at all.
     pub streaming_lists: bool,
-    /// Changes that are kept for a subscriber before it must resync.
+    /// Changes that are kept for a subscriber before it must resync; for a tail, before it reads no further.
     pub queue: usize,
+    /// A paged list of a tail is left once so many objects were handed over: what was before is worth only so much. A
+    /// view is made of whole lists, whatever this says.
+    pub most_listed: Option<usize>,
     /// The clock that changes are stamped with.
     pub clock: fn() -> Timestamp,
     /// Makes waits and timeouts reproducible.
@@ -214,6 +217,7 @@ impl Default for StreamOptions {
             max_page_bytes: 256 << 20,
             streaming_lists: true,
             queue: 4_096,
+            most_listed: None,
             clock: || Timestamp::from_system_time(SystemTime::now()),
             seed: None,
         }

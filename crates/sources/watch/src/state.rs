@@ -44,6 +44,12 @@ pub struct StreamState {
     pub lagging: usize,
     /// How often a subscriber was too slow.
     pub lagged: u64,
+    /// Changes that wait for the subscriber that is furthest behind.
+    pub queued: usize,
+    /// For how long in all a tail did not read on because nobody took what it had.
+    pub waited: Duration,
+    /// Lists of a tail that were left before their end.
+    pub cut_lists: u64,
 }
 
 /// How a connection ended.
@@ -94,8 +100,19 @@ pub(crate) struct Record {
     decode_errors: u64,
     last_decode_error: Option<String>,
     lagged: u64,
+    waited: Duration,
+    cut_lists: u64,
     started: Instant,
     healthy_after: Duration,
+}
+
+/// What the sink of a stream knows of itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OfSink {
+    pub(crate) objects: usize,
+    pub(crate) subscribers: usize,
+    pub(crate) lagging: usize,
+    pub(crate) queued: usize,
 }
 
 impl Restart {
@@ -179,6 +196,8 @@ impl Record {
             decode_errors: 0,
             last_decode_error: None,
             lagged: 0,
+            waited: Duration::ZERO,
+            cut_lists: 0,
             started: now,
             healthy_after,
         }
@@ -216,6 +235,18 @@ impl Record {
         self.changes += 1;
     }
 
+    pub(crate) fn handed_over(&mut self, objects: usize) {
+        self.changes += objects as u64;
+    }
+
+    pub(crate) fn waited(&mut self, time: Duration) {
+        self.waited += time;
+    }
+
+    pub(crate) fn cut_short(&mut self) {
+        self.cut_lists += 1;
+    }
+
     pub(crate) fn lagged(&mut self) {
         self.lagged += 1;
     }
@@ -227,13 +258,7 @@ impl Record {
         self.decode_errors
     }
 
-    pub(crate) fn state(
-        &self,
-        now: Instant,
-        objects: usize,
-        subscribers: usize,
-        lagging: usize,
-    ) -> StreamState {
+    pub(crate) fn state(&self, now: Instant, of_sink: OfSink) -> StreamState {
         let since = |at: Instant| now.saturating_duration_since(at);
         let connected = self.connected.map(since);
         let is_healthy = connected.is_some_and(|lasted| lasted >= self.healthy_after);
@@ -243,7 +268,7 @@ impl Record {
             silent: since(self.heard.unwrap_or(self.started)),
             since_sync: self.synced.map(since),
             resource_version: self.resource_version.clone(),
-            objects,
+            objects: of_sink.objects,
             restarts: self.restarts.clone(),
             trouble: self.trouble.clone(),
             failures: if is_healthy { 0 } else { self.failures },
@@ -251,9 +276,12 @@ impl Record {
             bytes: self.bytes,
             decode_errors: self.decode_errors,
             last_decode_error: self.last_decode_error.clone(),
-            subscribers,
-            lagging,
+            subscribers: of_sink.subscribers,
+            lagging: of_sink.lagging,
             lagged: self.lagged,
+            queued: of_sink.queued,
+            waited: self.waited,
+            cut_lists: self.cut_lists,
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::hub::subscription::Subscription;
 use crate::kind::{Decoder, Kind};
 use crate::metrics::Observed;
 use crate::server::Shared;
+use crate::sink::Sink;
 use crate::spec::StreamSpec;
 use crate::state::{Record, StreamState};
 
@@ -43,22 +44,9 @@ impl<K: Kind> Stream<K> {
             Instant::now(),
             spec.options.healthy_after,
         )));
-        let (stop, mut stopped) = watch::channel(false);
         let engine = Engine::new(Arc::clone(&hub), server, spec, decoder);
         let told = Arc::clone(&hub);
-        let task = tokio::spawn(async move {
-            tokio::select! {
-                biased;
-                // An error means that the last handle is gone.
-                _ = stopped.wait_for(|stop| *stop) => {}
-                never = engine.run() => match never {},
-            }
-            told.close();
-        });
-        let running = Running {
-            stop,
-            task: Mutex::new(Some(task)),
-        };
+        let running = Running::begin(engine, move || told.close());
         Self {
             name,
             queue,
@@ -94,12 +82,7 @@ impl<K: Kind> Stream<K> {
 
     /// Waits until the first list is complete; false if the stream was shut down before that.
     pub async fn synced(&self) -> bool {
-        let mut synced = self.hub.watch_synced();
-        let mut stopped = self.running.stop.subscribe();
-        tokio::select! {
-            result = synced.wait_for(|synced| *synced) => result.is_ok(),
-            _ = stopped.wait_for(|stop| *stop) => false,
-        }
+        self.running.synced(self.hub.watch_synced()).await
     }
 
     /// How it is.
@@ -116,18 +99,64 @@ impl<K: Kind> Stream<K> {
 
     /// The check of [`Stream::add_readyz`], to register under another name.
     pub fn checked(&self, patience: Duration) -> impl Fn() -> Status + Send + Sync + use<K> {
-        let stream = Arc::downgrade(&self.hub);
-        move || match stream.upgrade() {
-            Some(stream) => stream.state().health(patience),
+        let state = self.observer();
+        move || match state() {
+            Some(state) => state.health(patience),
             None => Status::failing("stream has ended"),
         }
     }
 
+    /// Looks at [`Stream::state`] from elsewhere, without keeping the stream running; `None` once it has ended.
+    pub fn observer(&self) -> impl Fn() -> Option<StreamState> + Send + Sync + use<K> {
+        let stream = Arc::downgrade(&self.hub);
+        move || stream.upgrade().map(|stream| stream.state())
+    }
+
     /// Ends the stream and waits until its task is gone. Subscriptions get what is queued for them, then the end.
     pub async fn shutdown(&self) {
-        self.running.stop.send_replace(true);
+        self.running.end().await;
+    }
+
+    pub(crate) fn observed(&self) -> Arc<dyn Observed> {
+        Arc::clone(&self.hub) as Arc<dyn Observed>
+    }
+}
+
+impl Running {
+    /// Runs an engine until the last handle is gone or the end is asked for.
+    pub(crate) fn begin<K: Kind, S: Sink<K>>(
+        engine: Engine<K, S>,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Self {
+        let (stop, mut stopped) = watch::channel(false);
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                // An error means that the last handle is gone.
+                _ = stopped.wait_for(|stop| *stop) => {}
+                never = engine.run() => match never {},
+            }
+            ended();
+        });
+        Self {
+            stop,
+            task: Mutex::new(Some(task)),
+        }
+    }
+
+    /// Waits for the first list; false if the end comes first.
+    pub(crate) async fn synced(&self, mut synced: watch::Receiver<bool>) -> bool {
+        let mut stopped = self.stop.subscribe();
+        tokio::select! {
+            result = synced.wait_for(|synced| *synced) => result.is_ok(),
+            _ = stopped.wait_for(|stop| *stop) => false,
+        }
+    }
+
+    /// Ends the task and waits until it is gone.
+    pub(crate) async fn end(&self) {
+        self.stop.send_replace(true);
         let task = self
-            .running
             .task
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -136,10 +165,6 @@ impl<K: Kind> Stream<K> {
             // The task cannot panic and nobody aborts it; if the runtime ends first, that is as good.
             let _ = task.await;
         }
-    }
-
-    pub(crate) fn observed(&self) -> Arc<dyn Observed> {
-        Arc::clone(&self.hub) as Arc<dyn Observed>
     }
 }
 

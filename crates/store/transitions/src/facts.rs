@@ -7,6 +7,7 @@ use kubevitals_model::Timestamp;
 use kubevitals_watch::Event;
 
 use crate::message::{Probe, PulledMessage, container_of};
+use crate::shard::fnv1a;
 
 /// More containers than this are not told apart by what events say; pods with so many are unheard of.
 const MOST_CONTAINERS: usize = 64;
@@ -16,6 +17,21 @@ const MOST_TALLIED: usize = 16;
 
 /// How much of a message is kept.
 const LONGEST_MESSAGE: usize = 512;
+
+/// Reasons of events that are frequent and say nothing that is used here. A selector cannot name the reasons that are wanted,
+/// only those that are not.
+const UNUSED: [&str; 10] = [
+    "Created",
+    "DNSConfigForming",
+    "FailedScheduling",
+    "Killing",
+    "NotTriggerScaleUp",
+    "SandboxChanged",
+    "Scheduled",
+    "Started",
+    "SuccessfulAttachVolume",
+    "TriggeredScaleUp",
+];
 
 /// What events say of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -114,6 +130,16 @@ impl Facts {
                         | "FailedPrepareDynamicResources"
                 )
             )
+    }
+
+    /// What to ask an API server for, so that it sends little else than what is used here.
+    pub fn field_selector() -> String {
+        let mut selector = "involvedObject.kind=Pod".to_owned();
+        for reason in UNUSED {
+            selector.push_str(",reason!=");
+            selector.push_str(reason);
+        }
+        selector
     }
 
     /// Takes in what an event says.
@@ -271,7 +297,7 @@ impl Tally {
     }
 
     fn count(&mut self, event: &Event) {
-        let name = fingerprint(&event.identity.name);
+        let name = fnv1a(event.identity.name.as_bytes());
         let times = u32::try_from(event.occurrences()).unwrap_or(1);
         let at = self.0.partition_point(|(known, _)| *known < name);
         if let Some((_, most)) = self.0.get_mut(at).filter(|(known, _)| *known == name) {
@@ -294,11 +320,4 @@ fn kept(message: &str) -> Option<Arc<str>> {
         .get(..end)
         .filter(|text| !text.is_empty())
         .map(Into::into)
-}
-
-/// FNV-1a: tells the few events of one container apart.
-fn fingerprint(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }

@@ -38,6 +38,7 @@ mod path;
 mod place;
 mod record;
 mod retold;
+mod shard;
 mod tracker;
 
 pub use cause::Spelled;
@@ -52,4 +53,7 @@ pub use record::{
     ContainerRecord, ContainerRole, Disruption, End, Exit, Milestones, PodRecord, Resize,
     Unschedulable,
 };
-pub use tracker::{Arrival, Counts, Existing, Output, Tracker, TrackerConfig};
+pub use shard::{Shard, ShardError};
+pub use tracker::{
+    Arrival, Checkpoint, CheckpointError, Counts, Existing, Output, Tracker, TrackerConfig,
+};

@@ -21,6 +21,8 @@ pub(crate) struct Life {
     pub(crate) record: PodRecord,
     /// How far the report of its start is.
     pub(crate) startup: StartupReport,
+    /// The list of all pods that it was last in.
+    pub(crate) generation: u32,
 }
 
 /// How far the report of a pod's start is.
@@ -80,6 +82,7 @@ impl Life {
                 latest: None,
             },
             startup,
+            generation: 0,
         };
         life.take_in(pod, observed);
         if was_ready_before {

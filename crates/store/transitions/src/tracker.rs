@@ -3,48 +3,35 @@
 //! The tracker is owned by one task and has no locks. It is given states and events in whatever order the two streams
 //! come, and hands out records: for each pod one of its start, once it is ready or never will be, and one of its life, once
 //! it is gone. Both wait for a while ([`TrackerConfig::linger`]), since events arrive apart from states and later.
+//!
+//! Several processes may follow the same pods. One leads and tells; the others [stand by](Tracker::stand_by), keep back what
+//! comes due, and drop what a [`Checkpoint`] of the leader covers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use hashbrown::{HashMap, HashSet};
 use kubevitals_model::Timestamp;
 use kubevitals_watch::{Event, Pod, Uid};
 
+pub use self::checkpoint::{Checkpoint, CheckpointError};
+use self::config::settled_at;
+pub use self::config::{Counts, Existing, TrackerConfig};
+use self::due::Due;
+use self::told::Told;
 use crate::facts::Facts;
-use crate::life::{Life, StartupReport, was_ready};
+use crate::life::{Life, StartupReport};
 use crate::record::{End, PodRecord};
 
-/// How a tracker works.
-#[derive(Debug, Clone)]
-pub struct TrackerConfig {
-    /// How long late events are waited for; without an end, until [`Tracker::finish`].
-    pub linger: Option<Duration>,
-    /// Which of the pods that existed before the start are told of.
-    pub existing: Existing,
-    /// Whether every change is told until a pod is ready.
-    pub progress: bool,
-    /// Pods that are followed at most; those beyond are counted and left out.
-    pub most_pods: usize,
-    /// Pods that are gone and wait for late events at most; the oldest is told early.
-    pub most_ended: usize,
-    /// Pods of which events are kept before the pod itself is seen; the oldest is dropped.
-    pub most_early: usize,
-}
+mod checkpoint;
+mod config;
+mod due;
+mod told;
 
-/// Which of the pods that existed before the start are told of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Existing {
-    /// Those that are still starting, and those created since a time up to which another process has told of them.
-    Unsettled {
-        /// The time; none if there was no other process.
-        since: Option<Timestamp>,
-    },
-    /// All.
-    All,
-}
+/// An event in a list that is older than this, of a pod that is not known, is of one that is gone.
+const STALE: Duration = Duration::from_mins(1);
 
 /// How a state became known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,25 +55,6 @@ pub enum Output {
     Progress(Arc<PodRecord>),
 }
 
-/// What happened to everything that was given in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
-    /// States of pods that were news.
-    pub states: u64,
-    /// States that were known already or older than those known.
-    pub repeated: u64,
-    /// Events that were taken in.
-    pub events: u64,
-    /// Events that say nothing that is used here.
-    pub events_unused: u64,
-    /// Events of pods that had been told of already.
-    pub events_late: u64,
-    /// Pods that did not come, or came too late, of which events were dropped.
-    pub early_dropped: u64,
-    /// States of pods that were left out because too many are followed.
-    pub refused: u64,
-}
-
 /// All pods that are followed.
 #[derive(Debug)]
 pub struct Tracker {
@@ -97,41 +65,19 @@ pub struct Tracker {
     /// What is to be told, in the order in which it came due.
     due: VecDeque<Due>,
     ended: usize,
+    /// Lives whose start is to be told.
+    starting: usize,
     told: Told,
     /// The newest time that this process has shown.
     now: Option<Timestamp>,
+    /// The newest version that was seen, and when.
+    newest: Option<Checkpoint>,
+    /// Which list of all pods was the last.
+    generation: u32,
+    is_standby: bool,
+    /// What another process has told.
+    told_until: Option<Checkpoint>,
     counts: Counts,
-}
-
-#[derive(Debug)]
-struct Due {
-    since: Option<Timestamp>,
-    uid: Uid,
-    /// Whether it is the life that is over, or only the start.
-    is_life: bool,
-}
-
-/// The last pods that were told of to the end, so that a late word does not raise one.
-#[derive(Debug, Default)]
-struct Told {
-    uids: HashSet<Uid>,
-    order: VecDeque<Uid>,
-}
-
-/// Enough for a minute of the fastest cluster.
-const MOST_TOLD: usize = 65_536;
-
-impl Default for TrackerConfig {
-    fn default() -> Self {
-        Self {
-            linger: Some(Duration::from_secs(3)),
-            existing: Existing::Unsettled { since: None },
-            progress: false,
-            most_pods: 1_000_000,
-            most_ended: 50_000,
-            most_early: 10_000,
-        }
-    }
 }
 
 impl Tracker {
@@ -144,8 +90,13 @@ impl Tracker {
             early_order: VecDeque::new(),
             due: VecDeque::new(),
             ended: 0,
+            starting: 0,
             told: Told::default(),
             now: None,
+            newest: None,
+            generation: 0,
+            is_standby: false,
+            told_until: None,
             counts: Counts::default(),
         }
     }
@@ -158,6 +109,26 @@ impl Tracker {
     /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.lives.is_empty()
+    }
+
+    /// How many of them are still starting, or have started and are to be told of.
+    pub fn starting(&self) -> usize {
+        self.starting
+    }
+
+    /// How many are only known from events so far.
+    pub fn early(&self) -> usize {
+        self.early.len()
+    }
+
+    /// What waits to be told: for late events, or for another process to tell it.
+    pub fn waiting(&self) -> usize {
+        self.due.len()
+    }
+
+    /// Whether another process tells.
+    pub fn is_standby(&self) -> bool {
+        self.is_standby
     }
 
     /// What happened so far.
@@ -185,6 +156,8 @@ impl Tracker {
     ) {
         self.now = self.now.max(observed);
         let uid = &pod.brief.identity.uid;
+        let version = pod.brief.identity.resource_version.as_number();
+        self.has_seen(version);
         if self.told.has(uid) {
             self.counts.repeated += 1;
             return;
@@ -193,6 +166,7 @@ impl Tracker {
         let life = match self.lives.entry(uid.clone()) {
             Entry::Occupied(known) => {
                 let life = known.into_mut();
+                life.generation = self.generation;
                 if !life.apply(pod, observed) {
                     self.counts.repeated += 1;
                     return;
@@ -206,19 +180,19 @@ impl Tracker {
             Entry::Vacant(place) => {
                 let facts = self.early.remove(uid).unwrap_or_default();
                 let startup = self.config.existing.startup(pod, arrival);
-                place.insert(Box::new(Life::begin(pod, facts, startup, observed)))
+                self.starting += usize::from(startup == StartupReport::Open);
+                let mut life = Life::begin(pod, facts, startup, observed);
+                life.generation = self.generation;
+                place.insert(Box::new(life))
             }
         };
         self.counts.states += 1;
         if life.startup == StartupReport::Open {
             if life.record.is_settled() {
                 life.startup = StartupReport::Due;
-                self.due.push_back(Due {
-                    since: self.now,
-                    uid: uid.clone(),
-                    is_life: false,
-                });
-            } else if self.config.progress {
+                let happened = settled_at(pod).filter(|_| arrival != Arrival::Live);
+                self.come_due(uid, false, version, happened);
+            } else if self.config.progress && !self.is_standby {
                 out(Output::Progress(Arc::new(life.record.clone())));
             }
         }
@@ -235,23 +209,40 @@ impl Tracker {
     ) {
         self.pod(pod, arrival, observed, out);
         let uid = &pod.brief.identity.uid;
-        let end = match arrival {
-            Arrival::Live => End::Deleted,
-            Arrival::Listed | Arrival::Relisted => End::Vanished,
-        };
-        let Some(life) = self.lives.get_mut(uid) else {
-            return;
-        };
-        if life.end(end, observed) {
-            if life.startup == StartupReport::Open {
-                life.startup = StartupReport::Due;
+        let version = pod.brief.identity.resource_version.as_number();
+        match arrival {
+            Arrival::Live => self.end(uid, End::Deleted, version, observed),
+            Arrival::Listed | Arrival::Relisted => {
+                self.end(uid, End::Vanished, self.newest_version(), observed);
             }
-            self.ended += 1;
-            self.due.push_back(Due {
-                since: self.now,
-                uid: uid.clone(),
-                is_life: true,
-            });
+        }
+        self.tell_due(out);
+    }
+
+    /// These are all pods there are: takes in how they are, and ends those that are missing.
+    pub fn resync<'p>(
+        &mut self,
+        pods: impl IntoIterator<Item = &'p Arc<Pod>>,
+        arrival: Arrival,
+        observed: Option<Timestamp>,
+        out: &mut impl FnMut(Output),
+    ) {
+        self.generation = self.generation.wrapping_add(1);
+        for pod in pods {
+            self.pod(pod, arrival, observed, out);
+        }
+        let lives = self.lives.values();
+        let mut missing: Vec<&PodRecord> = lives
+            .filter(|life| life.generation != self.generation && life.record.end == End::Open)
+            .map(|life| &life.record)
+            .collect();
+        missing.sort_unstable_by(|one, two| order(one).cmp(&order(two)));
+        let missing: Vec<Uid> = missing
+            .into_iter()
+            .map(|record| record.pod.brief.identity.uid.clone())
+            .collect();
+        for uid in missing {
+            self.end(&uid, End::Vanished, self.newest_version(), observed);
         }
         self.tell_due(out);
     }
@@ -266,7 +257,8 @@ impl Tracker {
         if let Some(life) = self.lives.get_mut(uid) {
             self.counts.events += 1;
             life.record.facts.learn(event);
-            if self.config.progress && life.startup == StartupReport::Open {
+            let is_told = self.config.progress && !self.is_standby;
+            if is_told && life.startup == StartupReport::Open {
                 out(Output::Progress(Arc::new(life.record.clone())));
             }
         } else if self.told.has(uid) {
@@ -277,14 +269,30 @@ impl Tracker {
         }
     }
 
+    /// An event was found in a list, which holds those of pods that are long gone: of a pod that is not known, an old one is
+    /// left out, so that it does not take the place of what is yet to be needed.
+    pub fn event_listed(&mut self, event: &Event, now: Timestamp, out: &mut impl FnMut(Output)) {
+        let happened = event.happened();
+        let is_old = happened.is_none_or(|at| now.since(at).is_some_and(|age| age > STALE));
+        if is_old && !self.lives.contains_key(&event.regarding.uid) {
+            self.counts.events_stale += 1;
+            return;
+        }
+        self.event(event, out);
+    }
+
     /// Time has passed: tells what has waited for long enough.
     pub fn advance(&mut self, now: Timestamp, out: &mut impl FnMut(Output)) {
         self.now = self.now.max(Some(now));
         self.tell_due(out);
     }
 
-    /// The process ends, and another goes on: tells what is settled, and leaves what is open to the other.
+    /// The process ends, and another goes on: tells what is settled, and leaves what is open to the other. One that stands
+    /// by leaves all of it.
     pub fn shut_down(&mut self, out: &mut impl FnMut(Output)) {
+        if self.is_standby {
+            return;
+        }
         while let Some(due) = self.due.pop_front() {
             self.tell(&due, out);
         }
@@ -294,6 +302,7 @@ impl Tracker {
     pub fn finish(&mut self, out: &mut impl FnMut(Output)) {
         self.due.clear();
         self.ended = 0;
+        self.starting = 0;
         let mut lives: Vec<Life> = self.lives.drain().map(|(_, life)| *life).collect();
         lives.sort_unstable_by(|one, two| order(&one.record).cmp(&order(&two.record)));
         for life in lives {
@@ -305,36 +314,52 @@ impl Tracker {
         }
     }
 
-    fn tell_due(&mut self, out: &mut impl FnMut(Output)) {
-        while let Some(first) = self.due.front() {
-            let has_waited = self.config.linger.is_some_and(|linger| {
-                let until = first.since.and_then(|since| since.checked_add(linger));
-                until <= self.now
-            });
-            let is_full = self.ended > self.config.most_ended;
-            if !has_waited && !is_full {
-                return;
-            }
-            if let Some(due) = self.due.pop_front() {
-                self.tell(&due, out);
-            }
-        }
-    }
-
-    fn tell(&mut self, due: &Due, out: &mut impl FnMut(Output)) {
-        let Some(life) = self.lives.get_mut(&due.uid) else {
+    fn has_seen(&mut self, version: Option<u64>) {
+        let Some((version, time)) = version.zip(self.now) else {
             return;
         };
-        if life.startup == StartupReport::Due {
-            life.startup = StartupReport::Told;
-            out(Output::Startup(Arc::new(life.record.clone())));
+        let seen = Checkpoint { version, time };
+        self.newest = Some(seen.further(self.newest));
+    }
+
+    fn newest_version(&self) -> Option<u64> {
+        self.newest.map(|newest| newest.version)
+    }
+
+    fn end(&mut self, uid: &Uid, end: End, version: Option<u64>, observed: Option<Timestamp>) {
+        let Some(life) = self.lives.get_mut(uid) else {
+            return;
+        };
+        if !life.end(end, observed) {
+            return;
         }
-        if due.is_life
-            && let Some(life) = self.lives.remove(&due.uid)
-        {
-            self.ended = self.ended.saturating_sub(1);
-            self.told.add(due.uid.clone());
-            out(Output::Life(Arc::new(life.record)));
+        if life.startup == StartupReport::Open {
+            life.startup = StartupReport::Due;
+        }
+        self.ended += 1;
+        self.counts.vanished += u64::from(end == End::Vanished);
+        self.come_due(uid, true, version, None);
+    }
+
+    fn come_due(
+        &mut self,
+        uid: &Uid,
+        is_life: bool,
+        version: Option<u64>,
+        happened: Option<Timestamp>,
+    ) {
+        let due = Due {
+            since: self.now,
+            uid: uid.clone(),
+            is_life,
+            version,
+            happened,
+        };
+        if self.is_told_elsewhere(version, happened) {
+            self.counts.told_elsewhere += 1;
+            self.forget(&due);
+        } else {
+            self.due.push_back(due);
         }
     }
 
@@ -359,48 +384,6 @@ impl Tracker {
         facts.learn(event);
         self.early.insert(uid.clone(), facts);
         self.early_order.push_back(uid.clone());
-    }
-}
-
-impl Existing {
-    fn startup(self, pod: &Pod, arrival: Arrival) -> StartupReport {
-        let is_ours = match (arrival, self) {
-            (Arrival::Live | Arrival::Relisted, _) | (_, Self::All) => true,
-            (Arrival::Listed, Self::Unsettled { since }) => {
-                let is_settled = pod.brief.phase.is_final()
-                    || pod.details.deleted.is_some()
-                    || was_ready(pod)
-                    || pod
-                        .conditions
-                        .iter()
-                        .any(|condition| &*condition.kind == "Ready" && condition.is_true());
-                let is_new = since
-                    .zip(pod.details.created)
-                    .is_some_and(|(since, created)| created >= since);
-                !is_settled || is_new
-            }
-        };
-        if is_ours {
-            StartupReport::Open
-        } else {
-            StartupReport::NotOurs
-        }
-    }
-}
-
-impl Told {
-    fn has(&self, uid: &Uid) -> bool {
-        self.uids.contains(uid)
-    }
-
-    fn add(&mut self, uid: Uid) {
-        if self.order.len() >= MOST_TOLD
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.uids.remove(&oldest);
-        }
-        self.uids.insert(uid.clone());
-        self.order.push_back(uid);
     }
 }
 

@@ -294,3 +294,54 @@ async fn an_elector_that_goes_no_longer_leads() {
     assert_eq!(told.told(), ["slow", "on"]);
     assert_eq!(cluster.spec().lease_transitions, Some(0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_leader_leaves_in_the_lease_is_read_by_the_next_before_it_leads() {
+    type Notes = Arc<Mutex<Vec<Option<String>>>>;
+    fn with_word(elector: Elector, says: &'static str, seen: &Notes) -> Elector {
+        let seen = Arc::clone(seen);
+        let count = Mutex::new(0);
+        elector
+            .with_annotations(move || {
+                let mut count = count.lock().unwrap();
+                *count += 1;
+                BTreeMap::from([("example.com/at".to_owned(), format!("{says}{count}"))])
+            })
+            .with_reader(move |lease| {
+                let annotations = lease.metadata.annotations.as_ref();
+                let word = annotations.and_then(|all| all.get("example.com/at").cloned());
+                seen.lock().unwrap().push(word);
+            })
+    }
+    let cluster = Cluster::default();
+    let (by_a, by_b) = (Notes::default(), Notes::default());
+    let mut a = with_word(candidate(&cluster, "a").0, "a", &by_a);
+    let mut b = with_word(candidate(&cluster, "b").0, "b", &by_b);
+    a.acquire().await;
+    assert_eq!(
+        *by_a.lock().unwrap(),
+        [None],
+        "nothing is left when it is taken"
+    );
+    cluster.set(|inner| {
+        let lease = inner.lease.as_mut().unwrap();
+        let other = ("example.com/other".to_owned(), "stays".to_owned());
+        lease.metadata.annotations = Some(BTreeMap::from([other]));
+    });
+    let _ = timeout(3 * SECOND, a.hold()).await;
+    assert_eq!(by_a.lock().unwrap().last().unwrap().as_deref(), Some("a1"));
+    a.release().await;
+    assert_eq!(by_a.lock().unwrap().last().unwrap().as_deref(), Some("a2"));
+
+    b.acquire().await;
+    let seen = by_b.lock().unwrap().clone();
+    assert!(
+        seen.iter().all(|word| word.as_deref() == Some("a2")),
+        "{seen:?}"
+    );
+    let _ = timeout(3 * SECOND, b.hold()).await;
+    assert_eq!(by_b.lock().unwrap().last().unwrap().as_deref(), Some("b1"));
+    let inner = cluster.0.lock().unwrap();
+    let annotations = inner.lease.clone().unwrap().metadata.annotations.unwrap();
+    assert_eq!(annotations["example.com/other"], "stays");
+}

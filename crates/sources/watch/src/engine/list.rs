@@ -9,12 +9,11 @@ use super::Engine;
 use super::ended::Ended;
 use crate::decode::WatchEvent;
 use crate::decode::{Page, decode_page, decode_status};
-use crate::hub::Item;
-use crate::hub::view::View;
 use crate::identity::ResourceVersion;
 use crate::kind::Kind;
+use crate::sink::{Item, Sink};
 use crate::spec::StreamSpec;
-use crate::state::Restart;
+use crate::state::{Record, Restart};
 use crate::transport::{BoxBody, next_data, request};
 
 /// Of an answer that is an error, so much is read to say what it was.
@@ -26,13 +25,13 @@ const MOST_BEGINNINGS: u32 = 4;
 /// Each new beginning asks for pages so many times as large: fewer pages take less time.
 const PAGE_GROWTH: u32 = 4;
 
-impl<K: Kind> Engine<K> {
+impl<K: Kind, S: Sink<K>> Engine<K, S> {
     /// Lists in pages and takes the list over; gives its version.
     pub(super) async fn list_pages(&mut self) -> Result<ResourceVersion, Ended> {
         let mut size = self.spec.options.page_size;
         let listing = self.reflector.list();
         let mut beginnings = 1;
-        let mut list = View::default();
+        let mut list = S::List::default();
         let mut next = String::new();
         loop {
             let page = match self.get_page(size, &next).await {
@@ -40,7 +39,7 @@ impl<K: Kind> Engine<K> {
                 Err(ended) if ended.why == Restart::Expired && beginnings < MOST_BEGINNINGS => {
                     beginnings += 1;
                     size = size.saturating_mul(PAGE_GROWTH);
-                    list = View::default();
+                    list = S::List::default();
                     next = String::new();
                     continue;
                 }
@@ -54,10 +53,21 @@ impl<K: Kind> Engine<K> {
                 .into_iter()
                 .map(|object| Item::Event(WatchEvent::Added(object)));
             let unreadable = page.unreadable.into_iter().map(Item::Unreadable);
-            self.hub.stage(&mut list, &mut objects.chain(unreadable));
+            let received = (self.spec.options.clock)();
+            self.sink
+                .stage(&mut list, &mut objects.chain(unreadable), received)
+                .await;
             next = page.next;
+            if !next.is_empty() && self.sink.has_enough(&list) {
+                // All pages are of one version, so a watch from there misses nothing that comes.
+                self.sink.note(Record::cut_short);
+                tracing::info!(
+                    stream = self.spec.name,
+                    "list is long: the rest of it is left"
+                );
+                next.clear();
+            }
             if next.is_empty() {
-                let received = (self.spec.options.clock)();
                 self.take_over(list, Some(listing), received);
                 return Ok(page.resource_version);
             }
@@ -70,9 +80,8 @@ impl<K: Kind> Engine<K> {
         let body = self
             .collect(&mut body, self.spec.options.max_page_bytes)
             .await?;
-        let mut inner = self.hub.lock();
-        inner.record.received(body.len(), Instant::now());
-        drop(inner);
+        self.sink
+            .note(|record| record.received(body.len(), Instant::now()));
         decode_page(&body, &self.decoder)
             .map_err(|error| Ended::new(Restart::Garbage, error.to_string()))
     }

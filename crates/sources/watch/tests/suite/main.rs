@@ -17,3 +17,4 @@ mod recordings;
 mod sim;
 mod streams;
 mod subscribers;
+mod tails;

@@ -10,5 +10,6 @@ mod properties;
 mod recordings;
 mod retold;
 mod scenarios;
+mod standby;
 mod support;
 mod tracker;

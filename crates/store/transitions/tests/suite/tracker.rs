@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubevitals_transitions::{Arrival, Existing, Output, Tracker, TrackerConfig};
+use kubevitals_transitions::{Arrival, Checkpoint, Existing, Output, Tracker, TrackerConfig};
 use serde_json::json;
 
 use crate::support::{Made, at, running, status};
@@ -140,11 +140,17 @@ fn of_pods_from_before_the_start_only_those_still_starting_are_told_of() {
     assert_eq!(listed(unsettled, false), ["startup", "life"]);
     assert_eq!(listed(unsettled, true), ["life"]);
     assert_eq!(listed(Existing::All, true), ["startup", "life"]);
-    let since = |second| Existing::Unsettled {
-        since: Some(at(second)),
+    // Another process told of what it saw up to then; who was ready at second 2 is told of again in case of doubt.
+    let since = |version, second| Existing::Unsettled {
+        since: Some(Checkpoint {
+            version,
+            time: at(second),
+        }),
     };
-    assert_eq!(listed(since(0), true), ["startup", "life"]);
-    assert_eq!(listed(since(1), true), ["life"]);
+    assert_eq!(listed(since(100, 1), true), ["startup", "life"]);
+    assert_eq!(listed(since(100, 7), true), ["startup", "life"]);
+    assert_eq!(listed(since(100, 8), true), ["life"]);
+    assert_eq!(listed(since(101, 1), true), ["life"]);
 }
 
 #[test]

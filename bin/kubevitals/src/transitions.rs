@@ -1,0 +1,271 @@
+//! `kubevitals transitions`: how long every pod took, and why, as it happens.
+//!
+//! ```text
+//! watch: pods ────subscription──┐                                  ┌─► JSON lines ──thread──► standard output
+//!                               ├─► event loop: the tracker ──told─┤
+//! watch: events ──tail──────────┘   (one task owns it)             └─► whoever listens (metrics)
+//! ```
+//!
+//! There are two watches, however many pods there are. Both queues are bounded: pods that come faster than they are taken
+//! are taken in all at once, and events wait at the server.
+
+mod checks;
+mod config;
+mod event_loop;
+mod flags;
+mod metrics;
+mod teller;
+
+use std::fs::File;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::Write;
+use std::os::fd::AsFd as _;
+use std::time::{Duration, SystemTime};
+
+pub use event_loop::Question;
+pub use flags::TransitionsFlags;
+use kube_client_metrics::{Hooks, Registry as ClientMetrics};
+use kubevitals_cli::{InvalidSetting, RunError, Shutdown};
+use kubevitals_jsonl::{JsonLines, LineCounts};
+use kubevitals_model::Timestamp;
+use kubevitals_telemetry::{Health, Metrics};
+use kubevitals_transitions::Tracker;
+use kubevitals_watch::{
+    Event, KubeTransport, Node, Pod, Server as WatchServer, Stream, Tail, WatchMetrics,
+};
+pub use teller::Listener;
+use tokio::sync::mpsc;
+
+use self::config::Settings;
+use self::event_loop::{Counted, EventLoop, Pulse};
+use self::metrics::{Observer, RoleMetrics};
+use self::teller::{Teller, Told};
+use crate::process::Context;
+
+/// The streams, the loop and the admin server: nothing of it can use more.
+pub(crate) const MOST_THREADS: usize = 4;
+
+/// Questions to the tracker that wait.
+const QUESTIONS: usize = 16;
+
+/// Of the grace period, what is left for the end of everything else once lines are written.
+const RESERVE: Duration = Duration::from_secs(2);
+
+/// The role, configured and with nothing opened yet.
+pub struct Transitions {
+    settings: Settings,
+}
+
+/// The streams that the role lives on. Another role of the process may share them.
+pub struct Streams {
+    /// All pods that are to be followed.
+    pub pods: Stream<Pod>,
+    /// What is told of them; none if that is not wanted.
+    pub events: Option<Tail<Event>>,
+    /// The nodes, for a [`Listener`] that wants to know where pods run.
+    pub nodes: Option<Stream<Node>>,
+}
+
+/// What the role needs of its process besides its streams.
+pub struct Surroundings {
+    /// Asks the role to end.
+    pub shutdown: Shutdown,
+    /// Where lines are written; none for none, whatever the flags say.
+    pub out: Option<Box<dyn Write + Send>>,
+    /// Who else is told of every record.
+    pub listener: Listener,
+    /// Questions to the tracker.
+    pub questions: mpsc::Receiver<Question>,
+    /// Made by [`Transitions::register`].
+    pub registered: Registered,
+}
+
+/// The role's place among the metrics of the process.
+#[derive(Debug, Clone)]
+pub struct Registered {
+    metrics: RoleMetrics,
+    pulse: Pulse,
+}
+
+impl Transitions {
+    /// Checks what the flags ask for.
+    pub fn configure(flags: &TransitionsFlags) -> Result<Self, InvalidSetting> {
+        Ok(Self {
+            settings: Settings::new(flags)?,
+        })
+    }
+
+    /// Runs until the end is asked for, with lines to `out`. `told` is told where the admin server is.
+    pub async fn run(
+        self,
+        mut context: Context,
+        out: Box<dyn Write + Send>,
+        told: &mut (dyn Write + Send),
+    ) -> Result<(), RunError> {
+        let cluster = load(self.settings.kubeconfig.as_deref()).await?;
+        let metrics = &mut context.metrics;
+        let registered = Self::register(metrics);
+        let watch_metrics = WatchMetrics::register(metrics.sub("kubevitals_watch"));
+        let client_metrics = ClientMetrics::new();
+        metrics
+            .root()
+            .register_collector(Box::new(client_metrics.clone()));
+        let hooks = client_metrics.hooks();
+        let streams = self.watch(&cluster, &hooks)?;
+        watch_metrics.track(&streams.pods);
+        if let Some(events) = &streams.events {
+            watch_metrics.track_tail(events);
+        }
+        registered.add_checks(&context.health, &streams)?;
+        let shutdown = context.shutdown.clone();
+        let admin = context.start_admin().await?;
+        let line = format!("following pods, admin on http://{}\n", admin.address);
+        told.write_all(line.as_bytes()).map_err(RunError::runtime)?;
+        let (_asker, questions) = mpsc::channel(QUESTIONS);
+        let surroundings = Surroundings {
+            shutdown,
+            out: Some(out),
+            listener: Box::new(|_| {}),
+            questions,
+            registered,
+        };
+        self.run_on(streams, surroundings).await?;
+        // It ends by the same signal.
+        let _ = admin.task.await;
+        Ok(())
+    }
+
+    /// Registers the role's own metrics.
+    pub fn register(metrics: &mut Metrics) -> Registered {
+        Registered {
+            metrics: RoleMetrics::register(metrics),
+            pulse: Pulse::new(),
+        }
+    }
+
+    /// Opens the two watches.
+    pub fn watch(&self, cluster: &kube::Config, hooks: &Hooks) -> Result<Streams, RunError> {
+        let transport = KubeTransport::measured(cluster.clone(), hooks);
+        let transport = transport.map_err(RunError::runtime)?;
+        let server = WatchServer::measured(transport, hooks.clone());
+        let events = self.settings.events.clone();
+        Ok(Streams {
+            pods: server.watch(self.settings.pods.clone()),
+            events: events.map(|spec| server.tail(spec)),
+            nodes: None,
+        })
+    }
+
+    /// Runs on streams from elsewhere until the end is asked for or the pods end, and ends the streams.
+    pub async fn run_on(
+        self,
+        mut streams: Streams,
+        surroundings: Surroundings,
+    ) -> Result<(), RunError> {
+        let settings = self.settings;
+        let Surroundings {
+            shutdown,
+            out,
+            listener,
+            questions,
+            registered,
+        } = surroundings;
+        let lines = match (settings.buffer, out) {
+            (Some(buffer), Some(out)) => {
+                Some(JsonLines::begin(out, buffer).map_err(RunError::runtime)?)
+            }
+            _ => None,
+        };
+        registered.metrics.observe(
+            streams.observe_pods(),
+            streams.observe_events(),
+            lines.clone(),
+        );
+        let mut turns = EventLoop {
+            tracker: Tracker::new(settings.tracker),
+            pods: streams.pods.subscribe_with(settings.queue),
+            events: streams.events.take(),
+            questions,
+            shard: settings.shard,
+            teller: Teller {
+                form: settings.lines,
+                lines: lines.clone(),
+                listener,
+                told: Told::default(),
+            },
+            metrics: registered.metrics,
+            pulse: registered.pulse,
+            clock: || Timestamp::from_system_time(SystemTime::now()),
+            counted: Counted::default(),
+        };
+        turns.run(shutdown).await;
+
+        streams.pods.shutdown().await;
+        if let Some(events) = &turns.events {
+            events.shutdown().await;
+        }
+        turns.drain();
+        if let Some(lines) = lines {
+            flush(lines, settings.grace.saturating_sub(RESERVE)).await;
+        }
+        turns.publish();
+        Ok(())
+    }
+}
+
+impl Streams {
+    fn observe_pods(&self) -> Observer {
+        Box::new(self.pods.observer())
+    }
+
+    fn observe_events(&self) -> Option<Observer> {
+        let events = self.events.as_ref()?;
+        Some(Box::new(events.observer()))
+    }
+}
+
+impl Registered {
+    /// Adds what the role has to say about its health.
+    pub fn add_checks(&self, health: &Health, streams: &Streams) -> Result<(), RunError> {
+        let random = RandomState::new().hash_one(0);
+        let chance = f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX);
+        checks::register(health, streams, self.pulse.clone(), chance)
+    }
+}
+
+/// Standard output, without the buffer of the library: what is written is written, and what is not is known.
+pub(crate) fn standard_output() -> Result<File, RunError> {
+    let owned = std::io::stdout().as_fd().try_clone_to_owned();
+    Ok(File::from(owned.map_err(RunError::runtime)?))
+}
+
+/// Waits for what is queued to be written, on a thread that may block.
+async fn flush(lines: JsonLines, grace: Duration) -> LineCounts {
+    let written = tokio::task::spawn_blocking(move || lines.finish(grace)).await;
+    let counts = written.unwrap_or_default();
+    if counts.dropped > 0 {
+        tracing::warn!(
+            dropped = counts.dropped,
+            written = counts.written,
+            "lines were lost"
+        );
+    }
+    counts
+}
+
+/// The configuration in a file; without one that of the pod this runs in, or else that of kubectl.
+async fn load(file: Option<&std::path::Path>) -> Result<kube::Config, RunError> {
+    if file.is_none() && std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
+        return kube::Config::from_kubeconfig(&kube::config::KubeConfigOptions::default())
+            .await
+            .map_err(|error| {
+                RunError::from(InvalidSetting {
+                    flag: "kubeconfig",
+                    value: String::new(),
+                    problem: crate::server::cluster::with_causes(&error),
+                    advice: "name a kubeconfig file with a current context".to_owned(),
+                })
+            });
+    }
+    crate::server::cluster::load("kubeconfig", file).await
+}

@@ -1,0 +1,142 @@
+//! [`TransitionsFlags`], checked.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kubevitals_cli::InvalidSetting;
+use kubevitals_jsonl::{LifecycleLines, TransitionLines};
+use kubevitals_model::{LabelSelector, parse_field_selector};
+use kubevitals_transitions::{Facts, Shard, TrackerConfig};
+use kubevitals_watch::{Event, Pod, StreamOptions, StreamSpec};
+
+use super::flags::{LineFlags, PodFlags, TransitionsFlags};
+
+/// The least that a queue of lines may hold: one pod with a hundred containers.
+const LEAST_BUFFER: usize = 64 << 10;
+
+/// Nobody waits longer for late events.
+const LONGEST_LINGER: f64 = 3_600.0;
+
+/// What the role does.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    pub(super) kubeconfig: Option<PathBuf>,
+    pub(super) pods: StreamSpec<Pod>,
+    /// None if events are not to be watched.
+    pub(super) events: Option<StreamSpec<Event>>,
+    pub(super) queue: usize,
+    pub(super) shard: Shard,
+    pub(super) tracker: TrackerConfig,
+    pub(super) lines: TransitionLines,
+    /// How much may wait to be written; none if no lines are wanted.
+    pub(super) buffer: Option<usize>,
+    /// How long the end may take.
+    pub(super) grace: Duration,
+}
+
+impl Settings {
+    pub(super) fn new(flags: &TransitionsFlags) -> Result<Self, InvalidSetting> {
+        let watches = &flags.watches;
+        let queue = watches.statistic_event_queue_length as usize;
+        let options = StreamOptions {
+            watch_timeout: Duration::from_secs(watches.kube_watch_timeout.into()),
+            page_size: watches.kube_watch_max_events,
+            queue,
+            ..StreamOptions::default()
+        };
+        let events = flags.pods.image_pull_events.then(|| {
+            events(&flags.pods).options(StreamOptions {
+                // A list that streams cannot be left half-way.
+                streaming_lists: false,
+                most_listed: Some(watches.event_list_limit as usize),
+                ..options.clone()
+            })
+        });
+        let lines = &flags.lines;
+        Ok(Self {
+            kubeconfig: watches.kubeconfig.clone(),
+            pods: pods(&flags.pods)?.options(options),
+            events,
+            queue,
+            shard: flags.pods.shard,
+            tracker: TrackerConfig {
+                linger: Some(linger(lines)?),
+                progress: lines.emit_partial,
+                ..TrackerConfig::default()
+            },
+            lines: TransitionLines {
+                compat: lines.compat,
+                lifecycle: if lines.lifecycle {
+                    LifecycleLines::AtStartAndEnd
+                } else {
+                    LifecycleLines::Never
+                },
+            },
+            buffer: lines.output_lines.then(|| buffer(lines)).transpose()?,
+            grace: Duration::try_from(flags.process.shutdown_grace_period).unwrap_or_default(),
+        })
+    }
+}
+
+fn pods(flags: &PodFlags) -> Result<StreamSpec<Pod>, InvalidSetting> {
+    let mut spec = StreamSpec::<Pod>::new("pods");
+    if let Some(namespace) = &flags.namespace {
+        spec = spec.namespace(namespace);
+    }
+    let labels = LabelSelector::parse(&flags.selector).map_err(|error| InvalidSetting {
+        flag: "selector",
+        value: flags.selector.clone(),
+        problem: error.to_string(),
+        advice: "write labels as for kubectl get -l, such as app=web,tier!=cache".to_owned(),
+    })?;
+    if !labels.is_empty() {
+        spec = spec.labels(&flags.selector);
+    }
+    let fields = parse_field_selector(&flags.field_selector).map_err(|error| InvalidSetting {
+        flag: "field-selector",
+        value: flags.field_selector.clone(),
+        problem: error.to_string(),
+        advice: "write fields as for kubectl get --field-selector, such as spec.nodeName=a"
+            .to_owned(),
+    })?;
+    if !fields.is_empty() {
+        spec = spec.fields(&flags.field_selector);
+    }
+    Ok(spec)
+}
+
+/// Only what is used: a cluster writes far more events than pods.
+fn events(flags: &PodFlags) -> StreamSpec<Event> {
+    let spec = StreamSpec::<Event>::new("events").fields(Facts::field_selector());
+    match &flags.namespace {
+        Some(namespace) => spec.namespace(namespace),
+        None => spec,
+    }
+}
+
+fn linger(flags: &LineFlags) -> Result<Duration, InvalidSetting> {
+    let seconds = flags.image_pull_cancel_delay;
+    let is_good = (0.0..=LONGEST_LINGER).contains(&seconds);
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|_| is_good)
+        .ok_or_else(|| InvalidSetting {
+            flag: "image-pull-cancel-delay",
+            value: seconds.to_string(),
+            problem: "it is no time to wait for events".to_owned(),
+            advice: "write seconds, from 0 to 3600, such as 3 or 0.5".to_owned(),
+        })
+}
+
+fn buffer(flags: &LineFlags) -> Result<usize, InvalidSetting> {
+    let bytes = flags.stdout_buffer.value();
+    bytes
+        .and_then(|bytes| usize::try_from(bytes).ok())
+        .filter(|bytes| *bytes >= LEAST_BUFFER)
+        .ok_or_else(|| InvalidSetting {
+            flag: "stdout-buffer",
+            value: flags.stdout_buffer.to_string(),
+            problem: "the lines of one pod may not fit".to_owned(),
+            advice: "write at least 64Ki, such as 32Mi".to_owned(),
+        })
+}

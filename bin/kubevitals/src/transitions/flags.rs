@@ -1,0 +1,188 @@
+//! The flags of the transitions role. Those of kube-transition-metrics keep their names and meaning.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Arg, Args};
+use kubevitals_cli::flags::go_bool;
+use kubevitals_model::{GoDuration, Quantity};
+use kubevitals_transitions::Shard;
+
+use crate::process::ProcessFlags;
+
+/// Flags of the role that follows the lives of pods.
+#[derive(Debug, Clone, Args)]
+#[command(mut_arg("admin_bind_address", like_the_peer))]
+pub struct TransitionsFlags {
+    #[command(flatten)]
+    pub(super) pods: PodFlags,
+    #[command(flatten)]
+    pub(super) lines: LineFlags,
+    #[command(flatten)]
+    pub(super) watches: WatchFlags,
+    #[command(flatten)]
+    pub(super) standby: StandbyFlags,
+    #[command(flatten)]
+    pub(crate) process: ProcessFlags,
+}
+
+/// Which pods are followed.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Pods", mut_args(go_bools))]
+pub(super) struct PodFlags {
+    /// Only pods of this namespace [default: all]
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub(super) namespace: Option<String>,
+
+    /// Only pods with these labels, as in `kubectl get -l`
+    #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "")]
+    pub(super) selector: String,
+
+    /// Only pods with these fields, as in `kubectl get --field-selector`
+    #[arg(long, value_name = "SELECTOR", default_value = "")]
+    pub(super) field_selector: String,
+
+    /// Only this part of all pods, by their UIDs: 0/4 is the first of four
+    #[arg(long, value_name = "PART", default_value_t = Shard::ALL)]
+    pub(super) shard: Shard,
+
+    /// Watch events too: without them nothing is known of image pulls and failing probes
+    #[arg(long)]
+    pub(super) image_pull_events: bool,
+}
+
+/// What is written to standard output.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Lines", mut_args(go_bools))]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(super) struct LineFlags {
+    /// The durations and names that kube-transition-metrics gets wrong, as it writes them
+    #[arg(long)]
+    pub(super) compat: bool,
+
+    /// Also a set of records for every change of a pod that is not ready yet
+    #[arg(long)]
+    pub(super) emit_partial: bool,
+
+    /// Also records of type `lifecycle`, when a pod has started and when it is gone
+    #[arg(long)]
+    pub(super) lifecycle: bool,
+
+    /// Write lines at all; without them there are metrics alone
+    #[arg(long)]
+    pub(super) output_lines: bool,
+
+    /// Lines beyond this that nobody has read yet are dropped and counted
+    #[arg(long, value_name = "BYTES", default_value = "32Mi")]
+    pub(super) stdout_buffer: Quantity,
+
+    /// How long events are waited for once a pod has started or is gone, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    pub(super) image_pull_cancel_delay: f64,
+}
+
+/// How the API server is watched.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Watches")]
+pub(super) struct WatchFlags {
+    /// Kubeconfig of the cluster [default: the service account of the pod, or else that of kubectl]
+    #[arg(long, visible_alias = "kubeconfig-path", value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+
+    /// How long a watch lasts at least before it is opened anew, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 240,
+          value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(super) kube_watch_timeout: u32,
+
+    /// Objects in a page where a list comes in pages
+    #[arg(long, value_name = "N", default_value_t = 500,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(super) kube_watch_max_events: u32,
+
+    /// Changes of pods, and events, that may wait for the event loop
+    #[arg(long, value_name = "N", default_value_t = 16_384,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) statistic_event_queue_length: u32,
+
+    /// Events that are read from before the start, or from a gap
+    #[arg(long, value_name = "N", default_value_t = 50_000)]
+    pub(super) event_list_limit: u32,
+}
+
+/// How replicas share the work.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Standby", mut_args(go_bools))]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the names of the fields are the names of the flags"
+)]
+pub(super) struct StandbyFlags {
+    /// Of several replicas let one write, and the others follow it closely
+    #[arg(long)]
+    pub(super) leader_elect: bool,
+
+    /// A lease that is not renewed for this long may be taken
+    #[arg(long, value_name = "DURATION", default_value = "15s")]
+    pub(super) leader_elect_lease_duration: GoDuration,
+
+    /// A leader that cannot renew for this long stops writing
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    pub(super) leader_elect_renew_deadline: GoDuration,
+
+    /// Time between attempts to get or renew the lease
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    pub(super) leader_elect_retry_period: GoDuration,
+
+    /// Name of the Lease; of several shards, each has its own
+    #[arg(long, value_name = "NAME", default_value = "kubevitals-transitions")]
+    pub(super) leader_elect_resource_name: String,
+
+    /// Namespace of the Lease [default: that of the pod]
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(super) leader_elect_resource_namespace: Option<String>,
+}
+
+/// Written as Go programs take them, since kube-transition-metrics is one.
+fn go_bools(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "image_pull_events" | "output_lines" => go_bool(arg).default_value("true"),
+        "compat" | "emit_partial" | "lifecycle" | "leader_elect" => go_bool(arg),
+        _ => arg,
+    }
+}
+
+/// Where kube-transition-metrics serves what the admin server does here.
+fn like_the_peer(arg: Arg) -> Arg {
+    arg.visible_alias("listen-address")
+        .default_value("127.0.0.1:8080")
+        .value_parser(parse_address)
+}
+
+/// An address as Go takes it: without a host, all of the machine's.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let parsed = match text.strip_prefix(':') {
+        Some(port) => format!("[::]:{port}").parse(),
+        None => text.replacen("localhost:", "127.0.0.1:", 1).parse(),
+    };
+    parsed.map_err(|_| "write an address and a port, such as 0.0.0.0:8080".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_taken_as_go_takes_them() {
+        for (text, address) in [
+            ("127.0.0.1:8080", "127.0.0.1:8080"),
+            (":8080", "[::]:8080"),
+            ("localhost:1", "127.0.0.1:1"),
+            ("[::1]:0", "[::1]:0"),
+        ] {
+            assert_eq!(parse_address(text), Ok(address.parse().unwrap()));
+        }
+        for text in ["", ":", "8080", "0.0.0.0", "0.0.0.0:99999", ":a"] {
+            assert!(parse_address(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! A role in this process, the lines that it writes, and an API server with pods that do what a test says.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::LazyLock;
+use std::time::{Duration, SystemTime};
+
+use clap::Parser;
+use kubevitals::process::{Context, ProcessConfig, ProcessFlags};
+use kubevitals::transitions::{Transitions, TransitionsFlags};
+use kubevitals_cli::flags::LogFlags;
+use kubevitals_cli::{ShutdownTrigger, shutdown_channel};
+use kubevitals_model::Timestamp;
+use kubevitals_sim::api::{SimApi, SimApiConfig, SimApiHandle};
+use kubevitals_sim::objects::Resource;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::schema::Schema;
+
+/// Nothing here takes nearly as long.
+pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
+
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(kubevitals_jsonl::SCHEMA));
+
+/// An API server whose pods do what a test says.
+pub(crate) struct Cluster {
+    pub(crate) api: SimApiHandle,
+    folder: TempDir,
+}
+
+#[derive(Debug, Parser)]
+struct Flags {
+    #[command(flatten)]
+    transitions: TransitionsFlags,
+    #[command(flatten)]
+    logs: LogFlags,
+}
+
+/// A role in this process.
+pub(crate) struct Follower {
+    pub(crate) admin: SocketAddr,
+    lines: watch::Receiver<Vec<u8>>,
+    trigger: ShutdownTrigger,
+    task: JoinHandle<Result<(), String>>,
+}
+
+/// Where lines go.
+pub(crate) struct Sink(watch::Sender<Vec<u8>>);
+
+/// What the role tells its user.
+struct Said(mpsc::Sender<String>);
+
+impl Cluster {
+    pub(crate) async fn start() -> Self {
+        kubevitals_tls::install_crypto_provider();
+        let api = SimApi::start(SimApiConfig::default()).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("kubeconfig"), api.kubeconfig()).unwrap();
+        Self { api, folder }
+    }
+
+    /// A pod that was just created.
+    pub(crate) fn create(&self, name: &str) {
+        self.create_in("default", name);
+    }
+
+    pub(crate) fn create_in(&self, namespace: &str, name: &str) {
+        let pod = pod(
+            namespace,
+            name,
+            &json!({"phase": "Pending", "qosClass": "BestEffort"}),
+        );
+        self.api.writer().create(Resource::Pods, pod).unwrap();
+    }
+
+    /// It becomes ready at once.
+    pub(crate) fn make_ready(&self, name: &str) {
+        self.make_ready_in("default", name);
+    }
+
+    pub(crate) fn make_ready_in(&self, namespace: &str, name: &str) {
+        let now = Timestamp::from_system_time(SystemTime::now());
+        let now = now.rfc3339_seconds().to_string();
+        let condition = |kind| json!({"type": kind, "status": "True", "lastTransitionTime": now});
+        let kinds = [
+            "PodScheduled",
+            "PodReadyToStartContainers",
+            "Initialized",
+            "ContainersReady",
+            "Ready",
+        ];
+        let status = json!({
+            "phase": "Running", "qosClass": "BestEffort", "startTime": now,
+            "conditions": kinds.map(condition),
+            "containerStatuses": [{"name": "app", "ready": true, "started": true, "restartCount": 0,
+                "image": "web:2", "imageID": "", "state": {"running": {"startedAt": now}}}],
+        });
+        let mut pod = pod(namespace, name, &status);
+        let known = self
+            .api
+            .object(Resource::Pods, Some(namespace), name)
+            .unwrap();
+        pod["metadata"] = known["metadata"].clone();
+        pod["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .remove("resourceVersion");
+        self.api.writer().replace(Resource::Pods, pod).unwrap();
+    }
+
+    pub(crate) fn delete(&self, name: &str) {
+        let writer = self.api.writer();
+        writer
+            .delete(Resource::Pods, Some("default"), name)
+            .unwrap();
+    }
+
+    /// The kubelet says something of the pod's container.
+    pub(crate) fn event(&self, pod: &str, reason: &str, message: &str, age: Duration) {
+        let known = self.api.object(Resource::Pods, Some("default"), pod);
+        let uid = known.map_or(json!("00000000-0000-4000-8000-00000000dead"), |known| {
+            known["metadata"]["uid"].clone()
+        });
+        let now = Timestamp::from_system_time(SystemTime::now() - age);
+        let now = now.rfc3339_seconds().to_string();
+        let name = format!("{pod}.{reason}.{}", self.api.resource_version());
+        let event = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": "default"},
+            "involvedObject": {"kind": "Pod", "namespace": "default", "name": pod, "uid": uid,
+                "fieldPath": "spec.containers{app}"},
+            "reason": reason, "message": message, "type": "Normal", "count": 1,
+            "firstTimestamp": now, "lastTimestamp": now, "source": {"component": "kubelet"},
+        });
+        self.api.writer().create(Resource::Events, event).unwrap();
+    }
+}
+
+impl Follower {
+    /// Starts it, with what is told written as soon as it is due.
+    pub(crate) async fn start(cluster: &Cluster, more: &[&str]) -> Self {
+        let (sender, lines) = watch::channel(Vec::new());
+        Self::start_with(cluster, more, Box::new(Sink(sender)), lines).await
+    }
+
+    pub(crate) async fn start_with(
+        cluster: &Cluster,
+        more: &[&str],
+        out: Box<dyn Write + Send>,
+        lines: watch::Receiver<Vec<u8>>,
+    ) -> Self {
+        let kubeconfig = cluster.folder.path().join("kubeconfig");
+        let mut words = vec![
+            "transitions".to_owned(),
+            format!("--kubeconfig-path={}", kubeconfig.display()),
+        ];
+        if !more
+            .iter()
+            .any(|flag| flag.starts_with("--image-pull-cancel-delay"))
+        {
+            words.push("--image-pull-cancel-delay=0".to_owned());
+        }
+        words.extend(more.iter().map(ToString::to_string));
+        let flags = Flags::parse_from(words);
+        let process = ProcessFlags {
+            admin_bind_address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            shutdown_grace_period: "10s".parse().unwrap(),
+            profiling: false,
+        };
+        let config = ProcessConfig::new(&process, &flags.logs).unwrap();
+        let role = Transitions::configure(&flags.transitions).unwrap();
+        let (trigger, shutdown) = shutdown_channel();
+        let context = Context::new(&config, shutdown, None);
+        let (told, mut said) = mpsc::channel(8);
+        let task = tokio::spawn(async move {
+            let ended = role.run(context, out, &mut Said(told)).await;
+            ended.map_err(|error| error.to_string())
+        });
+        let line = timeout(DEADLINE, said.recv()).await.unwrap();
+        let line = line.expect("it says where its admin server is");
+        let admin = line.trim_end().rsplit('/').next().unwrap().parse().unwrap();
+        Self {
+            admin,
+            lines,
+            trigger,
+            task,
+        }
+    }
+
+    /// Starts it and waits until it knows all pods and events.
+    pub(crate) async fn ready(cluster: &Cluster, more: &[&str]) -> Self {
+        let follower = Self::start(cluster, more).await;
+        follower
+            .until("/readyz", |text| text.starts_with("200"))
+            .await;
+        follower
+    }
+
+    /// The lines so far, each as the schema wants it.
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        parse(&self.lines.borrow())
+    }
+
+    /// How often each pod has a line of a type.
+    pub(crate) fn told(&self, kind: &str) -> BTreeMap<String, usize> {
+        count(&self.lines(), kind)
+    }
+
+    /// Waits until the lines are as wanted.
+    pub(crate) async fn until_lines(&mut self, is_wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+        let waited = timeout(
+            DEADLINE,
+            self.lines.wait_for(|text| is_wanted(&parse(text))),
+        );
+        let text = waited.await.map(|text| text.map(|text| text.clone()));
+        match text {
+            Ok(text) => parse(&text.unwrap()),
+            Err(_) => panic!("not in time: {:#?}", self.lines()),
+        }
+    }
+
+    pub(crate) async fn until_told(&mut self, pods: usize) -> BTreeMap<String, usize> {
+        let lines = self
+            .until_lines(|lines| count(lines, "pod").len() >= pods)
+            .await;
+        count(&lines, "pod")
+    }
+
+    /// An answer of the admin server: the code of its status, and its body.
+    pub(crate) async fn ask(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.admin).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let status = answer.split(' ').nth(1).unwrap().to_owned();
+        let body = answer.split_once("\r\n\r\n").unwrap().1;
+        format!("{status}\n{body}")
+    }
+
+    /// Asks until an answer is as wanted: nothing tells when that is.
+    pub(crate) async fn until(&self, path: &str, is_wanted: impl Fn(&str) -> bool) -> String {
+        let mut last = String::new();
+        let asked = timeout(DEADLINE, async {
+            let mut ticks = tokio::time::interval(Duration::from_millis(20));
+            loop {
+                ticks.tick().await;
+                last = self.ask(path).await;
+                if is_wanted(&last) {
+                    return;
+                }
+            }
+        });
+        if asked.await.is_err() {
+            panic!("{path} is not as wanted in time: {last}");
+        }
+        last
+    }
+
+    /// The value of a series; none if it is not there.
+    pub(crate) async fn metric(&self, series: &str) -> Option<f64> {
+        value_of(&self.ask("/metrics").await, series)
+    }
+
+    pub(crate) async fn until_metric(&self, series: &str, is_wanted: impl Fn(f64) -> bool) {
+        self.until("/metrics", |text| {
+            value_of(text, series).is_some_and(&is_wanted)
+        })
+        .await;
+    }
+
+    /// Ends it in good order; gives all its lines.
+    pub(crate) async fn stop(self) -> Vec<Value> {
+        self.trigger.pull();
+        self.task.await.unwrap().unwrap();
+        let lines = self.lines.borrow();
+        parse(&lines)
+    }
+
+    /// Ends it as a crash does.
+    pub(crate) async fn kill(self) -> Vec<Value> {
+        self.task.abort();
+        let _aborted = self.task.await;
+        let lines = self.lines.borrow();
+        parse(&lines)
+    }
+}
+
+impl Sink {
+    pub(crate) fn new() -> (Self, watch::Receiver<Vec<u8>>) {
+        let (sender, receiver) = watch::channel(Vec::new());
+        (Self(sender), receiver)
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.send_modify(|all| all.extend_from_slice(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Write for Said {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        self.0.try_send(text).map_err(io::Error::other)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// How often each pod has a line of a type.
+pub(crate) fn count(lines: &[Value], kind: &str) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for line in lines {
+        let metrics = &line["kube_transition_metrics"];
+        if metrics["type"] == kind {
+            let name = metrics["pod_name"].as_str().unwrap().to_owned();
+            *counts.entry(name).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// Whole lines, checked against the schema.
+fn parse(text: &[u8]) -> Vec<Value> {
+    let text = std::str::from_utf8(text).unwrap();
+    text.split_inclusive('\n')
+        .filter(|line| line.ends_with('\n'))
+        .map(|line| {
+            let line = serde_json::from_str(line).unwrap();
+            assert_eq!(SCHEMA.fault(&line), None, "{line}");
+            line
+        })
+        .collect()
+}
+
+fn value_of(text: &str, series: &str) -> Option<f64> {
+    let line = text.lines().find(|line| {
+        line.strip_prefix(series)
+            .is_some_and(|rest| rest.starts_with(' '))
+    })?;
+    line.rsplit(' ').next().unwrap().parse().ok()
+}
+
+fn pod(namespace: &str, name: &str, status: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"app": name}},
+        "spec": {"nodeName": "n1", "containers": [{"name": "app", "image": "web:2"}]},
+        "status": status,
+    })
+}

@@ -1,0 +1,187 @@
+//! Pods as they come, become ready and go.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{Cluster, Follower};
+
+const NO_AGE: Duration = Duration::ZERO;
+
+#[tokio::test]
+async fn a_pod_that_is_created_has_its_lines_once_it_is_ready() {
+    let cluster = Cluster::start().await;
+    cluster.create("before");
+    cluster.make_ready("before");
+    let mut follower = Follower::ready(&cluster, &["--lifecycle"]).await;
+    cluster.create("web");
+    cluster.event("web", "Pulling", "Pulling image \"web:2\"", NO_AGE);
+    let pulled = "Successfully pulled image \"web:2\" in 1.5s (2.25s including waiting). Image size: 7 bytes.";
+    cluster.event("web", "Pulled", pulled, NO_AGE);
+    follower
+        .until_metric(
+            "image_pull_watch_events_total{event_type=\"ADDED\"}",
+            |count| count >= 2.0,
+        )
+        .await;
+    cluster.make_ready("web");
+    let lines = follower.until_lines(|lines| lines.len() >= 4).await;
+    let kinds: Vec<&str> = lines
+        .iter()
+        .map(|line| line["kube_transition_metrics"]["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["pod", "container", "image_pull", "lifecycle"]);
+    let names = lines
+        .iter()
+        .map(|line| &line["kube_transition_metrics"]["pod_name"]);
+    assert!(names.into_iter().all(|name| name == "web"), "{lines:#?}");
+    let pull = &lines[2]["kube_transition_metrics"]["image_pull"];
+    assert_eq!(pull["duration_seconds"], json!(2.25));
+
+    cluster.delete("web");
+    cluster.delete("before");
+    let lines = follower.until_lines(|lines| lines.len() >= 6).await;
+    let last: Vec<&str> = lines[4..]
+        .iter()
+        .map(|line| {
+            line["kube_transition_metrics"]["lifecycle"]["end"]
+                .as_str()
+                .unwrap()
+        })
+        .collect();
+    assert_eq!(last, ["deleted", "deleted"]);
+    assert_eq!(
+        follower
+            .metric("pod_watch_events_total{event_type=\"ADDED\"}")
+            .await,
+        Some(1.0)
+    );
+    assert_eq!(
+        follower
+            .metric("pod_watch_events_total{event_type=\"DELETED\"}")
+            .await,
+        Some(2.0)
+    );
+    assert_eq!(follower.stop().await.len(), 6);
+}
+
+#[tokio::test]
+async fn two_watches_are_open_however_many_pods_there_are() {
+    let cluster = Cluster::start().await;
+    let mut follower = Follower::ready(&cluster, &[]).await;
+    for number in 0..300 {
+        cluster.create(&format!("pod-{number}"));
+    }
+    assert_eq!(cluster.api.open_watches(), 2);
+    for number in 0..300 {
+        cluster.make_ready(&format!("pod-{number}"));
+    }
+    let told = follower.until_told(300).await;
+    assert!(told.values().all(|times| *times == 1), "{told:?}");
+    assert_eq!(cluster.api.open_watches(), 2);
+    assert_eq!(
+        follower.metric("image_pull_collector_routines").await,
+        Some(1.0)
+    );
+    follower
+        .until_metric("pod_statistics_tracked", |count| count == 300.0)
+        .await;
+    follower
+        .until_metric("image_pull_statistics_tracked", |count| count == 0.0)
+        .await;
+    follower.stop().await;
+
+    let without = Follower::ready(&cluster, &["--image-pull-events=false"]).await;
+    assert_eq!(cluster.api.open_watches(), 1);
+    assert_eq!(
+        without.metric("image_pull_collector_routines").await,
+        Some(0.0)
+    );
+    without.stop().await;
+}
+
+#[tokio::test]
+async fn only_the_pods_that_are_asked_for_are_followed() {
+    let cluster = Cluster::start().await;
+    let mut by_namespace = Follower::ready(&cluster, &["-n", "shop"]).await;
+    let mut by_label = Follower::ready(&cluster, &["-l", "app=b"]).await;
+    let mut by_field = Follower::ready(&cluster, &["--field-selector=metadata.name!=a"]).await;
+    for (namespace, name) in [("default", "a"), ("default", "b"), ("shop", "c")] {
+        cluster.create_in(namespace, name);
+        cluster.make_ready_in(namespace, name);
+    }
+    let names = |told: std::collections::BTreeMap<String, usize>| Vec::from_iter(told.into_keys());
+    assert_eq!(names(by_namespace.until_told(1).await), ["c"]);
+    assert_eq!(names(by_label.until_told(1).await), ["b"]);
+    assert_eq!(names(by_field.until_told(2).await), ["b", "c"]);
+    for follower in [by_namespace, by_label, by_field] {
+        follower.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn every_pod_is_in_one_of_four_parts() {
+    let cluster = Cluster::start().await;
+    let mut parts = Vec::new();
+    for part in ["--shard=0/4", "--shard=1/4", "--shard=2/4", "--shard=3/4"] {
+        parts.push(Follower::ready(&cluster, &[part]).await);
+    }
+    for number in 0..40 {
+        let name = format!("pod-{number}");
+        cluster.create(&name);
+        cluster.event(
+            &name,
+            "Pulled",
+            "Container image \"web:2\" already present on machine",
+            NO_AGE,
+        );
+        cluster.make_ready(&name);
+    }
+    for part in &parts {
+        part.until_metric(
+            "kubevitals_transitions_records_total{record=\"startup\"}",
+            |_| true,
+        )
+        .await;
+        part.until("/metrics", |text| {
+            let of = |fate| {
+                let series = format!("kubevitals_transitions_pod_states_total{{fate=\"{fate}\"}} ");
+                let line = text.lines().find_map(|line| line.strip_prefix(&series));
+                line.and_then(|value| value.parse::<f64>().ok())
+                    .unwrap_or(0.0)
+            };
+            of("news") + of("other_shard") >= 80.0
+        })
+        .await;
+    }
+    let mut all = std::collections::BTreeMap::new();
+    let mut pulls = 0;
+    for part in parts {
+        let lines = part.stop().await;
+        let told = super::follower::count(&lines, "pod");
+        assert!(!told.is_empty() && told.len() < 40);
+        pulls += super::follower::count(&lines, "image_pull").len();
+        for (name, times) in told {
+            *all.entry(name).or_insert(0) += times;
+        }
+    }
+    assert_eq!(all.len(), 40);
+    assert!(all.values().all(|times| *times == 1), "{all:?}");
+    assert_eq!(pulls, 40);
+}
+
+#[tokio::test]
+async fn what_has_settled_is_told_before_the_end_and_what_has_not_is_left() {
+    let cluster = Cluster::start().await;
+    let follower = Follower::ready(&cluster, &["--image-pull-cancel-delay=3600"]).await;
+    cluster.create("ready");
+    cluster.make_ready("ready");
+    cluster.create("starting");
+    follower
+        .until_metric("pod_statistics_tracked", |count| count == 2.0)
+        .await;
+    assert!(follower.lines().is_empty(), "late events have an hour");
+    let lines = follower.stop().await;
+    let told = super::follower::count(&lines, "pod");
+    assert_eq!(Vec::from_iter(told), [("ready".to_owned(), 1)]);
+}

@@ -1,0 +1,338 @@
+//! Several processes that follow the same pods: what each tells, and lists after gaps.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use kubevitals_transitions::{Arrival, Checkpoint, End, Existing, Output, Tracker, TrackerConfig};
+use kubevitals_watch::{EventType, Pod, Uid};
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::support::{Made, Told, at, recorded};
+
+const READY: [&str; 2] = ["ContainersReady=True@2", "Ready=True@2"];
+
+static PODS: LazyLock<Vec<Told>> = LazyLock::new(|| recorded().0);
+
+fn spec() -> serde_json::Value {
+    json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]})
+}
+
+fn tracker() -> Tracker {
+    Tracker::new(TrackerConfig::default())
+}
+
+fn startups(told: &[Output]) -> Vec<Uid> {
+    told.iter()
+        .filter_map(|output| match output {
+            Output::Startup(record) => Some(record.pod.brief.identity.uid.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_list_ends_those_that_are_missing_and_takes_in_the_others() {
+    let mut tracker = tracker();
+    let mut told = Vec::new();
+    let mut out = |output| told.push(output);
+    let (mut stays, mut goes, mut comes) = (
+        Made::new(spec()).named(1),
+        Made::new(spec()).named(2),
+        Made::new(spec()).named(3),
+    );
+    tracker.resync(
+        [&stays.pod(), &goes.pod()],
+        Arrival::Listed,
+        Some(at(0)),
+        &mut out,
+    );
+    // It became ready while nobody watched.
+    let ready = stays.status(json!({}), &READY);
+    tracker.resync(
+        [&ready, &comes.pod()],
+        Arrival::Relisted,
+        Some(at(9)),
+        &mut out,
+    );
+    assert_eq!(tracker.counts().vanished, 1);
+    assert_eq!(tracker.len(), 3, "the missing one waits for late events");
+    tracker.advance(at(20), &mut out);
+    let kinds: Vec<_> = told
+        .iter()
+        .map(|output| match output {
+            Output::Startup(record) => ("startup", record),
+            Output::Life(record) => ("life", record),
+            Output::Progress(record) => ("progress", record),
+        })
+        .map(|(kind, record)| {
+            let uid = record.pod.brief.identity.uid.to_string();
+            (kind, uid.ends_with('1'), record.end)
+        })
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            ("startup", true, End::Open),
+            ("startup", false, End::Vanished),
+            ("life", false, End::Vanished)
+        ]
+    );
+    assert_eq!(tracker.len(), 2);
+    // The same list again changes nothing.
+    tracker.resync(
+        [&ready, &comes.pod()],
+        Arrival::Relisted,
+        Some(at(30)),
+        &mut |_| panic!(),
+    );
+}
+
+#[test]
+fn an_old_event_in_a_list_is_only_taken_for_a_pod_that_is_known() {
+    let mut tracker = tracker();
+    let mut known = Made::new(spec()).named(1);
+    let stray = Made::new(spec()).named(2);
+    tracker.pod(&known.pod(), Arrival::Listed, Some(at(100)), &mut |_| {});
+    let pulling = |made: &Made, second| {
+        let (path, message) = ("spec.containers{app}", "Pulling image \"i\"");
+        made.event("a", "Pulling", path, message, (second, second), 1)
+    };
+    for (made, second, early, stale) in [
+        (&known, 1, 0, 0),
+        (&stray, 39, 0, 1),
+        (&stray, 40, 1, 1),
+        (&stray, 99, 1, 1),
+    ] {
+        tracker.event_listed(&pulling(made, second), at(100), &mut |_| {});
+        let seen = (tracker.early(), tracker.counts().events_stale);
+        assert_eq!(seen, (early, stale), "{second}");
+    }
+    // As it happens, it is news however late its clock is.
+    tracker.event(&pulling(&stray, 1), &mut |_| {});
+    assert_eq!(tracker.counts().events_stale, 1);
+    let record = tracker.get(&known.uid.as_str().into()).unwrap();
+    assert_eq!(record.facts.of("app").unwrap().pull.began, Some(at(1)));
+}
+
+#[test]
+fn a_standby_tells_what_the_leader_did_not() {
+    let (mut leader, mut standby) = (tracker(), tracker());
+    standby.stand_by();
+    let (mut by_leader, mut by_standby) = (Vec::new(), Vec::new());
+    let mut pods: Vec<Made> = (0..10)
+        .map(|number| Made::new(spec()).named(number))
+        .collect();
+    for (number, made) in (0..).zip(&mut pods) {
+        // Versions of different pods differ, as those of a server do.
+        let mut state = made.status(json!({}), &READY);
+        for _ in 0..number {
+            state = made.status(json!({}), &READY);
+        }
+        let now = Some(at(10 * (number + 1)));
+        leader.pod(&state, Arrival::Live, now, &mut |output| {
+            by_leader.push(output)
+        });
+        standby.pod(&state, Arrival::Live, now, &mut |output| {
+            by_standby.push(output)
+        });
+    }
+    assert_eq!((by_leader.len(), by_standby.len()), (9, 0));
+    assert_eq!(standby.waiting(), 10);
+    assert_eq!(standby.starting(), 10);
+    let until = leader.checkpoint().unwrap();
+    assert_eq!(
+        until,
+        Checkpoint {
+            version: 109,
+            time: at(100)
+        }
+    );
+
+    standby.told_elsewhere(until);
+    assert_eq!((standby.waiting(), standby.counts().told_elsewhere), (1, 9));
+    standby.advance(at(200), &mut |output| by_standby.push(output));
+    standby.shut_down(&mut |output| by_standby.push(output));
+    assert!(by_standby.is_empty(), "the leader is to tell it");
+    standby.lead(&mut |output| by_standby.push(output));
+    let mut all = startups(&by_leader);
+    all.extend(startups(&by_standby));
+    all.sort();
+    all.dedup();
+    assert_eq!((all.len(), by_standby.len()), (10, 1));
+    assert_eq!(standby.checkpoint().unwrap().version, 110);
+}
+
+#[test]
+fn a_leader_that_is_behind_its_forerunner_repeats_nothing() {
+    let mut successor = tracker();
+    let mut told = Vec::new();
+    successor.told_elsewhere(Checkpoint {
+        version: 105,
+        time: at(50),
+    });
+    successor.lead(&mut |output| told.push(output));
+    let mut made = Made::new(spec());
+    for _ in 0..9 {
+        let state = made.status(json!({}), &READY);
+        successor.pod(&state, Arrival::Live, Some(at(40)), &mut |output| {
+            told.push(output)
+        });
+    }
+    made.deleting(60, 0);
+    successor.deleted(&made.pod(), Arrival::Live, Some(at(60)), &mut |output| {
+        told.push(output)
+    });
+    successor.advance(at(90), &mut |output| told.push(output));
+    assert!(
+        startups(&told).is_empty(),
+        "version 101 was ready: {told:?}"
+    );
+    assert!(matches!(&told[..], [Output::Life(_)]), "{told:?}");
+    assert_eq!(successor.starting(), 0);
+}
+
+#[test]
+fn a_standby_without_a_leader_keeps_no_more_than_it_may() {
+    let mut standby = Tracker::new(TrackerConfig {
+        most_ended: 5,
+        ..TrackerConfig::default()
+    });
+    standby.stand_by();
+    for number in 0..100 {
+        let mut made = Made::new(spec()).named(number);
+        let mut out = |_| panic!("a standby tells nothing");
+        standby.pod(
+            &made.status(json!({}), &READY),
+            Arrival::Live,
+            Some(at(number)),
+            &mut out,
+        );
+        standby.deleted(&made.pod(), Arrival::Live, Some(at(number)), &mut out);
+        assert!(standby.len() <= 6 && standby.waiting() <= 12);
+    }
+    assert!(standby.counts().withheld_dropped > 0);
+}
+
+#[test]
+fn progress_is_told_by_the_leader_alone() {
+    let config = TrackerConfig {
+        progress: true,
+        ..TrackerConfig::default()
+    };
+    let mut standby = Tracker::new(config);
+    standby.stand_by();
+    let mut made = Made::new(spec());
+    standby.pod(&made.pod(), Arrival::Live, Some(at(0)), &mut |_| panic!());
+    let mut told = 0;
+    standby.lead(&mut |_| told += 1);
+    standby.pod(&made.pod(), Arrival::Live, Some(at(1)), &mut |_| told += 1);
+    assert_eq!(told, 1);
+}
+
+/// Feeds what a stream tells at the moment that its index says.
+fn feed(tracker: &mut Tracker, index: usize, told: &mut Vec<Output>) {
+    let now = Some(at(u32::try_from(index).unwrap() * 2));
+    let mut out = |output| told.push(output);
+    match &PODS[index] {
+        Told::Pod(EventType::Deleted, pod, _) => tracker.deleted(pod, Arrival::Live, now, &mut out),
+        Told::Pod(_, pod, _) => tracker.pod(pod, Arrival::Live, now, &mut out),
+        Told::Event(_) => panic!("only pods are fed"),
+    }
+}
+
+fn existing(since: Option<Checkpoint>) -> Tracker {
+    Tracker::new(TrackerConfig {
+        existing: Existing::Unsettled { since },
+        ..TrackerConfig::default()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 64, ..ProptestConfig::default() })]
+
+    /// Two processes see one stream, the second somewhat behind or ahead. At any moment the first ends in good order,
+    /// or dies with a checkpoint that is older than what it told. In good order, each start is told once; after a
+    /// crash none is missing, and only what came after the checkpoint may be told twice.
+    #[test]
+    fn of_two_processes_every_start_is_told(
+        handover in 0_usize..153, behind in 0_usize..20, stale in 0_usize..10, crashes in any::<bool>(),
+    ) {
+        let mut alone = tracker();
+        let mut expected = Vec::new();
+        for index in 0..PODS.len() {
+            feed(&mut alone, index, &mut expected);
+        }
+        alone.shut_down(&mut |output| expected.push(output));
+
+        let (mut first, mut second) = (tracker(), tracker());
+        second.stand_by();
+        let (mut by_first, mut by_second) = (Vec::new(), Vec::new());
+        let mut until = None;
+        for index in 0..handover {
+            feed(&mut first, index, &mut by_first);
+            if index + stale < handover {
+                until = first.checkpoint();
+            }
+            if index >= behind {
+                feed(&mut second, index - behind, &mut by_second);
+            }
+        }
+        let told_before = by_first.len();
+        if !crashes {
+            first.shut_down(&mut |output| by_first.push(output));
+            until = first.checkpoint();
+        }
+        if let Some(until) = until {
+            second.told_elsewhere(until);
+        }
+        second.lead(&mut |output| by_second.push(output));
+        for index in handover.saturating_sub(behind)..PODS.len() {
+            feed(&mut second, index, &mut by_second);
+        }
+        second.shut_down(&mut |output| by_second.push(output));
+
+        let mut counts: BTreeMap<Uid, usize> = BTreeMap::new();
+        for uid in startups(&by_first).into_iter().chain(startups(&by_second)) {
+            *counts.entry(uid).or_default() += 1;
+        }
+        let mut wanted = startups(&expected);
+        wanted.sort();
+        prop_assert_eq!(counts.keys().cloned().collect::<Vec<_>>(), wanted);
+        let repeated = counts.values().filter(|count| **count > 1).count();
+        if crashes {
+            prop_assert!(repeated <= told_before.min(2 * stale + 1));
+        } else {
+            prop_assert_eq!(repeated, 0);
+        }
+    }
+
+    /// A process that begins with the checkpoint of another, and a list, tells what that one did not.
+    #[test]
+    fn who_begins_with_a_checkpoint_misses_no_pod_that_is_still_there(handover in 1_usize..153) {
+        let mut first = tracker();
+        let mut by_first = Vec::new();
+        let mut there: BTreeMap<Uid, Arc<Pod>> = BTreeMap::new();
+        for index in 0..handover {
+            feed(&mut first, index, &mut by_first);
+            if let Told::Pod(event, pod, _) = &PODS[index] {
+                let uid = pod.brief.identity.uid.clone();
+                if *event == EventType::Deleted { there.remove(&uid); } else { there.insert(uid, Arc::clone(pod)); }
+            }
+        }
+        let until = first.checkpoint();
+        let now = at(u32::try_from(handover).unwrap() * 2);
+        let mut second = existing(until);
+        let mut by_second = Vec::new();
+        second.resync(there.values(), Arrival::Listed, Some(now), &mut |output| by_second.push(output));
+        second.shut_down(&mut |output| by_second.push(output));
+        first.shut_down(&mut |output| by_first.push(output));
+        let told: Vec<Uid> = startups(&by_first).into_iter().chain(startups(&by_second)).collect();
+        for (uid, pod) in &there {
+            let record = first.get(uid).unwrap();
+            let times = told.iter().filter(|one| *one == uid).count();
+            // What the first had not told yet when it made the checkpoint, it told afterwards here.
+            prop_assert!(!record.is_settled() || (1..=2).contains(&times), "{}: {}", pod.brief.identity, times);
+        }
+    }
+}
