@@ -71,7 +71,7 @@ impl Contender {
     }
 
     /// Starts the program with its input and output in our hands.
-    pub(crate) fn start_piped(&self) -> Result<(Running, ChildStdin, ChildStdout), BenchError> {
+    pub fn start_piped(&self) -> Result<(Running, ChildStdin, ChildStdout), BenchError> {
         let mut command = self.command();
         command
             .stdin(Stdio::piped())

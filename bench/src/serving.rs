@@ -11,7 +11,7 @@ pub mod real;
 pub mod report;
 pub mod told;
 
-pub use bed::Bed;
+pub use bed::{Bed, free_address};
 pub use phases::Phases;
 pub use program::{ServerFlags, ServerProgram};
 pub use real::RealFlags;

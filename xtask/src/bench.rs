@@ -36,8 +36,10 @@ const REAL_PROGRAMS: [(&str, Program); 2] = [
 struct Bench {
     name: &'static str,
     about: &'static str,
-    /// Whether it starts our own program, for the simulated cluster.
+    /// Whether it starts our own program, as what is measured or for the simulated cluster.
     needs_program: bool,
+    /// Whether it measures metrics-server.
+    needs_peer: bool,
     /// How it is built: as released, or so with line numbers for who reads profiles.
     profile: &'static str,
 }
@@ -48,71 +50,89 @@ const RELEASE: &str = "release";
 /// The same code with line numbers.
 const PROFILING: &str = "profiling";
 
-const BENCHES: [Bench; 11] = [
+const BENCHES: [Bench; 12] = [
     Bench {
         name: "promtext",
         about: "the text format: kubelet bodies parsed and encoded, next to prometheus-parse and Go",
         needs_program: false,
+        needs_peer: false,
         profile: RELEASE,
     },
     Bench {
         name: "watch",
         about: "watched pods decoded, next to kube with k8s-openapi and Go's client-go",
         needs_program: false,
+        needs_peer: false,
         profile: RELEASE,
     },
     Bench {
         name: "watch-heap",
         about: "what watched pods keep on the heap, next to the same",
         needs_program: false,
+        needs_peer: false,
         profile: RELEASE,
     },
     Bench {
         name: "usage",
         about: "the store of samples: time and heap of a container",
         needs_program: false,
+        needs_peer: false,
         profile: RELEASE,
     },
     Bench {
         name: "metrics-api",
         about: "lists and publications without a network, and what they keep on the heap",
         needs_program: false,
+        needs_peer: false,
         profile: RELEASE,
     },
     Bench {
         name: "instructions",
         about: "instructions of the hot paths, beside their record (needs valgrind)",
         needs_program: false,
+        needs_peer: false,
         profile: PROFILING,
     },
     Bench {
         name: "client-metrics",
         about: "what measuring a request costs: the same requests with and without the layer",
         needs_program: false,
+        needs_peer: false,
         profile: RELEASE,
     },
     Bench {
         name: "server",
         about: "metrics.k8s.io on a simulated cluster under load: ours and metrics-server",
         needs_program: true,
+        needs_peer: true,
         profile: RELEASE,
     },
     Bench {
         name: "growth",
         about: "what grows with the cluster, from 10 to 5,000 nodes: a picture, and what a node and a pod cost",
         needs_program: true,
+        needs_peer: true,
         profile: RELEASE,
     },
     Bench {
         name: "load",
         about: "the server while 200 ask for everything at once and half of them read slowly",
         needs_program: true,
+        needs_peer: true,
         profile: RELEASE,
     },
     Bench {
         name: "soak",
         about: "the server while pods come and go and every node is replaced: does its memory stay flat?",
         needs_program: true,
+        needs_peer: true,
+        profile: RELEASE,
+    },
+    Bench {
+        name: "transitions",
+        about: "changes of pods followed on one core, next to a client-go informer; --sim: in a busy cluster",
+        needs_program: true,
+        needs_peer: false,
         profile: RELEASE,
     },
 ];
@@ -131,7 +151,7 @@ pub(crate) fn run(flags: &BenchFlags) -> Result<()> {
     }
     let mut command = cargo();
     // Whoever names another one is not made to wait for this one.
-    if bench.needs_program && std::env::var_os(METRICS_SERVER_VARIABLE).is_none() {
+    if bench.needs_peer && std::env::var_os(METRICS_SERVER_VARIABLE).is_none() {
         let peer = fetch::program(Program::MetricsServer)?;
         command.env(METRICS_SERVER_VARIABLE, peer);
     }

@@ -126,7 +126,7 @@ impl Bed {
 }
 
 /// A free port of loopback. Somebody could take it before the server does; it would then end, and say so.
-pub(super) async fn free_address() -> Result<SocketAddr, BenchError> {
+pub async fn free_address() -> Result<SocketAddr, BenchError> {
     let listener = TcpListener::bind("127.0.0.1:0").await;
     let address = listener.and_then(|listener| listener.local_addr());
     address.map_err(BenchError::file("listen on", "127.0.0.1"))

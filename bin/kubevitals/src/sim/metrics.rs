@@ -24,6 +24,7 @@ const COUNTED: [(Resource, &str); 3] = [
 pub(super) struct SimMetrics {
     /// Left out of the exposition until the cluster is up.
     objects: Family<ObjectLabels, Gauge>,
+    watches: Gauge,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -37,6 +38,8 @@ impl SimMetrics {
         let metrics = Self::default();
         let help = "Objects of the simulated cluster by resource";
         registry.register("objects", help, metrics.objects.clone());
+        let help = "Watches of the simulated API server that are open";
+        registry.register("watches", help, metrics.watches.clone());
         metrics
     }
 
@@ -50,6 +53,8 @@ impl SimMetrics {
                 let labels = ObjectLabels { resource: name };
                 self.objects.get_or_create(&labels).set(count);
             }
+            let open = cluster.api().open_watches();
+            self.watches.set(i64::try_from(open).unwrap_or(i64::MAX));
         }
     }
 }

@@ -1,0 +1,239 @@
+//! Changes of pods followed by `kubevitals transitions`, next to a shared informer of client-go that only counts them: both
+//! read the same stream of the same fake API server, each on one core.
+
+mod contenders;
+mod crowd;
+mod feeder;
+mod script;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use kubevitals_bench::flags::RunFlags;
+use kubevitals_bench::measure::{Plan, Schedule, Values};
+use kubevitals_bench::result::{Better, Measured, Metric, Report, Unit};
+use kubevitals_bench::session::{self, Session, say};
+use kubevitals_bench::{BenchError, go, versions};
+use tokio::time::{Instant, sleep};
+
+use self::contenders::{Follower, Stream};
+use self::script::Script;
+
+/// The peer.
+const INFORMER: &str = "client-go informer";
+
+/// Ours.
+const KUBEVITALS: &str = "kubevitals transitions";
+
+/// Between the list and the first change, so that what the list left behind is done with.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// Follow changes of pods on one core
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask bench transitions")]
+struct Flags {
+    #[command(flatten)]
+    run: RunFlags,
+
+    /// Pods that are listed and then walked through their start [default: 20000, with --quick 2000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pods: Option<u32>,
+
+    /// Instead: a simulated cluster with 150,000 pods in which 1,000 are created a second (see --quick), followed for a minute
+    #[arg(long)]
+    sim: bool,
+
+    #[command(flatten)]
+    crowd: crowd::CrowdFlags,
+
+    /// Our own program [default: kubevitals beside this program]
+    #[arg(long, value_name = "FILE")]
+    kubevitals: Option<PathBuf>,
+
+    /// Measure one only
+    #[arg(long, value_name = "NAME", value_parser = ["kubevitals", "informer"])]
+    only: Option<String>,
+
+    #[command(subcommand)]
+    mode: Option<Mode>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Mode {
+    /// The fake API server, for the harness
+    #[command(hide = true)]
+    Feeder { pods: usize, kubeconfig: PathBuf },
+}
+
+fn main() -> ExitCode {
+    let flags = Flags::parse();
+    match &flags.mode {
+        Some(Mode::Feeder { pods, kubeconfig }) => match feeder::serve(*pods, kubeconfig) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                say(&format!("error: {error}"));
+                ExitCode::FAILURE
+            }
+        },
+        None if flags.sim => session::run_all(&flags.run, async |session| {
+            crowd::run(&flags.crowd, flags.run.quick, &flags.program()?, session).await
+        }),
+        None => session::run(&flags.run, async |session| run(&flags, session).await),
+    }
+}
+
+async fn run(flags: &Flags, session: &Session) -> Result<Report, BenchError> {
+    let pods = flags.pods.unwrap_or(flags.run.pick(20_000, 2_000));
+    let script = Script::new(usize::try_from(pods).unwrap_or(usize::MAX));
+    let followers = flags.followers(session).await?;
+    let plan = Plan {
+        schedule: Schedule::OneAfterOther,
+        repeats: flags.run.repeats_or(5, 2),
+    };
+    let (updates, bytes) = (script.updates(), script.update_bytes());
+    say(&format!(
+        "{pods} pods, then {updates} changes of {} bytes on average; {} turns of {} contenders",
+        bytes.checked_div(updates).unwrap_or_default(),
+        plan.repeats,
+        followers.len()
+    ));
+    let measured = plan.run(followers.len(), async |index, _| {
+        let follower = followers
+            .get(index)
+            .expect("the plan has as many as there are");
+        follow(follower, &script, session).await
+    });
+    let measured = measured.await?;
+    let contenders = followers
+        .iter()
+        .zip(measured)
+        .map(|(follower, repeats)| Measured {
+            name: follower.name().to_owned(),
+            repeats,
+        });
+    let count = |key, label, better| Metric::new(key, label, Unit::Count, better);
+    Ok(Report {
+        bench: "transitions".to_owned(),
+        started: session.started.clone(),
+        machine: session.machine.clone(),
+        versions: versions::of(&session.bench, &["kube"], &["k8s.io/client-go"]).await,
+        parameters: BTreeMap::from([
+            ("pods".to_owned(), pods.to_string()),
+            ("updates".to_owned(), updates.to_string()),
+            ("bytes".to_owned(), bytes.to_string()),
+        ]),
+        schedule: plan.schedule,
+        baseline: INFORMER.to_owned(),
+        metrics: vec![
+            count("rate", "changes a second, one core", Better::Higher),
+            Metric::seconds("cpu", "CPU of a change"),
+            Metric::bytes("steady", "RSS meanwhile, median"),
+            Metric::bytes("peak", "  peak since the start"),
+            Metric::bytes("listed", "  after the list"),
+            Metric::seconds("list.cpu", "CPU of a listed pod"),
+            count("updates", "changes seen", Better::Neither),
+            count("lines", "pods told of in lines", Better::Neither),
+            Metric::new(
+                "feeder",
+                "API server's core in use",
+                Unit::Count,
+                Better::Neither,
+            ),
+        ],
+        contenders: contenders.collect(),
+    })
+}
+
+/// One contender from the list to the last change.
+async fn follow(
+    follower: &Follower,
+    script: &Script,
+    session: &Session,
+) -> Result<Values, BenchError> {
+    let folder = tempfile::Builder::new().tempdir_in(&session.scratch);
+    let folder = folder.map_err(BenchError::file("make", &session.scratch))?;
+    let mut stream = Stream::start(script.pods(), folder.path()).await?;
+    let mut running = follower.start(stream.kubeconfig(), folder.path()).await?;
+    let listed = u64::try_from(script.pods()).unwrap_or(u64::MAX);
+    running.until_listed(listed).await?;
+    sleep(SETTLE).await;
+    let list_cpu = running.process.cpu()?;
+    let after_list = running.process.memory()?.resident;
+    let wanted = script.updates();
+    let (begun, fed) = (Instant::now(), stream.cpu()?);
+    let counts = running.counts.clone();
+    let work = async {
+        stream.send_all().await?;
+        let seen = counts.until_changed(wanted).await?;
+        Ok((seen, begun.elapsed(), stream.cpu()?.saturating_sub(fed)))
+    };
+    let ((seen, took, fed), usage) = running.process.during(work).await?;
+    running.counts.until_confirmed(wanted).await?;
+    let lines = running.end().await?;
+    stream.stop().await;
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "counts and bytes are far below 2^53"
+    )]
+    let number = |count: u64| count as f64;
+    let mut values = Values::from([
+        ("rate".to_owned(), number(seen) / took.as_secs_f64()),
+        ("cpu".to_owned(), usage.cpu.as_secs_f64() / number(seen)),
+        ("steady".to_owned(), usage.steady),
+        ("peak".to_owned(), number(usage.peak)),
+        ("listed".to_owned(), number(after_list)),
+        (
+            "list.cpu".to_owned(),
+            list_cpu.as_secs_f64() / number(listed),
+        ),
+        ("updates".to_owned(), number(seen)),
+        ("feeder".to_owned(), fed.as_secs_f64() / took.as_secs_f64()),
+    ]);
+    if let Some(lines) = lines {
+        values.insert("lines".to_owned(), number(lines));
+    }
+    Ok(values)
+}
+
+impl Flags {
+    fn program(&self) -> Result<PathBuf, BenchError> {
+        if let Some(program) = &self.kubevitals {
+            return Ok(program.clone());
+        }
+        let own = std::env::current_exe().map_err(BenchError::file("find", "this program"))?;
+        Ok(own.with_file_name("kubevitals"))
+    }
+
+    async fn followers(&self, session: &Session) -> Result<Vec<Follower>, BenchError> {
+        let wants = |name: &str| self.only.as_deref().is_none_or(|only| only == name);
+        let mut followers = Vec::new();
+        if wants("kubevitals") {
+            followers.push(Follower::Kubevitals(self.program()?));
+        }
+        if wants("informer") {
+            match go::build(&session.bench, "informer", &session.scratch).await? {
+                Some(program) => followers.push(Follower::Informer(program)),
+                None => say("Go is not installed: its contender is left out"),
+            }
+        }
+        if followers.is_empty() {
+            return Err(BenchError::NoContender("Go is not installed".to_owned()));
+        }
+        Ok(followers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_flags_are_sound() {
+        Flags::command().debug_assert();
+    }
+}
