@@ -37,6 +37,7 @@ mod moment;
 mod path;
 mod record;
 mod tracker;
+mod workload;
 
 pub use cause::Spelled;
 pub use facts::{ContainerFacts, Facts, Pull, Pulled, Trouble};
@@ -50,3 +51,4 @@ pub use record::{
     Unschedulable,
 };
 pub use tracker::{Arrival, Counts, Existing, Output, Tracker, TrackerConfig};
+pub use workload::{Workload, owner};
