@@ -47,8 +47,8 @@ pub use message::Probe;
 pub use moment::Moment;
 pub use path::{Phase, Segment};
 pub use record::{
-    ContainerRecord, ContainerRole, Disruption, End, Exit, Milestones, PodRecord, Resize,
-    Unschedulable,
+    ContainerRecord, ContainerRole, Disruption, End, Exit, ExitKind, Milestones, PodRecord, Resize,
+    RestartLog, Unschedulable,
 };
 pub use tracker::{Arrival, Counts, Existing, Output, Tracker, TrackerConfig};
 pub use workload::{Workload, owner};

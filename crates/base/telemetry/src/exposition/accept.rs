@@ -1,4 +1,4 @@
-//! Reads `Accept` headers (RFC 9110, 12.5.1) as far as two media types need it.
+//! Reads `Accept` headers (RFC 9110, 12.5.1) as far as three media types need it.
 
 /// The most ranges read per header; Prometheus sends seven at most.
 const MAX_RANGES: usize = 64;
@@ -8,6 +8,7 @@ const MAX_RANGES: usize = 64;
 pub(super) struct Preference {
     open_metrics: Liking,
     plain: Liking,
+    protobuf: Liking,
 }
 
 /// The weight of the most specific range that matches, in thousandths.
@@ -17,10 +18,13 @@ struct Liking {
     weight: u16,
 }
 
-/// One media range with the two parameters that matter.
+/// One media range with the parameters that matter.
 struct Range<'h> {
     media: &'h [u8],
     version: Option<&'h [u8]>,
+    /// `proto` and `encoding`, which say what kind of protobuf is meant.
+    proto: Option<&'h [u8]>,
+    encoding: Option<&'h [u8]>,
     weight: Option<u16>,
 }
 
@@ -41,6 +45,8 @@ impl Preference {
                 self.plain.offer(2, weight);
             } else if is("application/openmetrics-text") && range.has_version(b"1.0.0") {
                 self.open_metrics.offer(3, weight);
+            } else if is("application/vnd.google.protobuf") && range.is_of_families() {
+                self.protobuf.offer(3, weight);
             } else if is("text/plain") && range.has_version(b"0.0.4") {
                 self.plain.offer(3, weight);
             }
@@ -48,13 +54,22 @@ impl Preference {
     }
 
     pub(super) fn prefers_open_metrics(&self) -> bool {
-        let named = self.open_metrics.specificity == 3;
         let (open_metrics, plain) = (self.open_metrics.weight, self.plain.weight);
-        open_metrics > plain || (named && open_metrics > 0 && open_metrics == plain)
+        open_metrics > plain || (self.open_metrics.is_named() && open_metrics == plain)
+    }
+
+    pub(super) fn prefers_protobuf(&self) -> bool {
+        let text = self.open_metrics.weight.max(self.plain.weight);
+        self.protobuf.is_named() && self.protobuf.weight >= text
     }
 }
 
 impl Liking {
+    /// Whether it was asked for by name.
+    fn is_named(self) -> bool {
+        self.specificity == 3 && self.weight > 0
+    }
+
     /// The most specific range counts; of two alike, the one with more weight.
     fn offer(&mut self, specificity: u8, weight: u16) {
         if specificity > self.specificity {
@@ -75,6 +90,8 @@ impl<'h> Range<'h> {
         let mut range = Self {
             media: parts.next()?,
             version: None,
+            proto: None,
+            encoding: None,
             weight: None,
         };
         for part in parts {
@@ -86,9 +103,19 @@ impl<'h> Range<'h> {
                 range.weight = Some(parse_weight(value)?);
             } else if name.eq_ignore_ascii_case(b"version") {
                 range.version = Some(unquote(value));
+            } else if name.eq_ignore_ascii_case(b"proto") {
+                range.proto = Some(unquote(value));
+            } else if name.eq_ignore_ascii_case(b"encoding") {
+                range.encoding = Some(unquote(value));
             }
         }
         Some(range)
+    }
+
+    /// Both parameters are asked for, as Go's client does it: there are other forms of protobuf.
+    fn is_of_families(&self) -> bool {
+        self.proto == Some(b"io.prometheus.client.MetricFamily")
+            && self.encoding == Some(b"delimited")
     }
 
     fn has_version(&self, ours: &[u8]) -> bool {
