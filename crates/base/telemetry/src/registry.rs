@@ -100,6 +100,11 @@ impl SharedRegistry {
         Ok(names)
     }
 
+    #[cfg(test)]
+    pub(crate) fn histograms(&self) -> &[Arc<dyn HistogramSource>] {
+        &self.histograms
+    }
+
     fn open_metrics(&self) -> Result<String, TelemetryError> {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.root)

@@ -184,6 +184,36 @@ mod tests {
         preference.prefers_open_metrics()
     }
 
+    fn prefers_protobuf(accept: &str) -> bool {
+        let mut preference = Preference::default();
+        preference.read(accept.as_bytes());
+        preference.prefers_protobuf()
+    }
+
+    #[test]
+    fn protobuf_is_for_those_who_name_it() {
+        const FAMILIES: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+        for (accept, protobuf) in [
+            // Prometheus 3 with native histograms, and with the other order of protocols.
+            (format!("{FAMILIES};q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"), true),
+            (format!("application/openmetrics-text;version=1.0.0;q=0.6,{FAMILIES};q=0.5,*/*;q=0.2"), false),
+            (FAMILIES.to_owned(), true),
+            (FAMILIES.to_ascii_uppercase(), false),
+            (format!("{FAMILIES};q=0"), false),
+            (format!("{FAMILIES};q=0.5,*/*;q=0.5"), true),
+            (format!("{FAMILIES};escaping=allow-utf-8;q=0.6,text/plain;q=0.5"), true),
+            ("application/vnd.google.protobuf;proto=\"io.prometheus.client.MetricFamily\"; encoding=delimited".to_owned(), true),
+            // Other forms of protobuf are not written, and a wildcard asks for something readable.
+            ("application/vnd.google.protobuf".to_owned(), false),
+            ("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text".to_owned(), false),
+            ("application/*".to_owned(), false),
+            ("*/*".to_owned(), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(prefers_protobuf(&accept), protobuf, "{accept}");
+        }
+    }
+
     #[test]
     fn negotiation_table() {
         for (accept, open_metrics) in [
