@@ -178,6 +178,8 @@ fn coarser(position: i32) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -230,6 +232,32 @@ mod tests {
         assert_eq!(spans, [first, second]);
         assert_eq!(deltas, [5, -4, -1, 0, 4, -2]);
         assert_eq!(buckets(3, 160, &[]).spans(), (vec![], vec![]));
+    }
+
+    /// Written by `e2e/vectors/telemetry` with Go's client.
+    #[test]
+    fn buckets_are_those_of_gos_client() {
+        let mut cases = 0;
+        for line in include_str!("../../tests/vectors/native.txt").lines() {
+            let [most, observed, schema, zeros, spans, deltas]: [&str; 6] =
+                line.split(';').collect::<Vec<_>>().try_into().unwrap();
+            let values: Vec<f64> = observed
+                .split(' ')
+                .map(|nanos| Duration::from_nanos(nanos.parse().unwrap()).as_secs_f64())
+                .collect();
+            let found = buckets(3, most.parse().unwrap(), &values);
+            assert_eq!(found.schema().to_string(), schema, "{line}");
+            assert_eq!(found.zeros().to_string(), zeros, "{line}");
+            let (found_spans, found_deltas) = found.spans();
+            let shown = found_spans
+                .iter()
+                .map(|span| format!("{}:{}", span.offset, span.length));
+            assert_eq!(shown.collect::<Vec<_>>().join(" "), spans, "{line}");
+            let shown = found_deltas.iter().map(ToString::to_string);
+            assert_eq!(shown.collect::<Vec<_>>().join(" "), deltas, "{line}");
+            cases += 1;
+        }
+        assert_eq!(cases, 64);
     }
 
     proptest! {
