@@ -1,13 +1,17 @@
 //! What strangers send to the admin server, and what it makes of our own registry.
 
 use http::{HeaderMap, HeaderValue, header};
-use kubevitals_promtext::{Item, parse};
+use kubevitals_promtext::{Document, Item, parse};
+use kubevitals_protobuf::{delimited, fields};
 use kubevitals_telemetry::LogFilter;
 use kubevitals_telemetry::exposition::Format;
 
 /// What requests and filters are made of.
 pub(crate) const ADMIN_TOKENS: &[&[u8]] = &[
     b"text/plain",
+    b"application/vnd.google.protobuf",
+    b";proto=io.prometheus.client.MetricFamily",
+    b";encoding=delimited",
     b"application/openmetrics-text",
     b"*/*",
     b";version=0.0.4",
@@ -39,6 +43,8 @@ pub(crate) const OPENMETRICS_TOKENS: &[&[u8]] = &[
     b" info\n",
     b" stateset\n",
     b" unknown\n",
+    b" summary\n",
+    b"quantile=\"0.5\"",
     b"_total",
     b"_bucket",
     b"_created",
@@ -63,11 +69,13 @@ pub(crate) const OPENMETRICS_TOKENS: &[&[u8]] = &[
 ///
 /// # Panics
 ///
-/// If a filter that was read does not read as itself.
+/// If a filter that was read does not read as itself, or protobuf changes who gets which text.
 pub fn admin_input(data: &[u8]) {
     if let Ok(value) = HeaderValue::from_bytes(data) {
         let headers = HeaderMap::from_iter([(header::ACCEPT, value)]);
-        let _ = Format::negotiate(&headers);
+        let text = Format::negotiate(&headers);
+        let any = Format::negotiate_with_protobuf(&headers);
+        assert!(any == text || any == Format::Protobuf);
     }
     let text = std::str::from_utf8(data).ok();
     if let Some(filter) = text.and_then(|text| text.parse::<LogFilter>().ok()) {
@@ -79,7 +87,7 @@ pub fn admin_input(data: &[u8]) {
 ///
 /// # Panics
 ///
-/// If a line that was valid became one that is not.
+/// If a line that was valid became one that is not, or the protobuf form is not one or has other series than the text.
 pub fn exposition(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -95,6 +103,47 @@ pub fn exposition(data: &[u8]) {
         );
     }
     let _ = Format::OpenMetrics.render(text);
+    let families = families_of(&Format::Protobuf.render(text));
+    let document = Document::parse(&rendered);
+    let known = document
+        .families()
+        .iter()
+        .filter(|family| family.series().next().is_some());
+    let mut names: Vec<&str> = known.map(|family| family.name().as_str()).collect();
+    names.sort_unstable();
+    let mut found: Vec<&str> = families.iter().map(String::as_str).collect();
+    found.sort_unstable();
+    assert_eq!(found, names);
+}
+
+/// The names of the families of a protobuf body, every message of which is taken apart.
+fn families_of(mut body: &[u8]) -> Vec<String> {
+    let mut names = Vec::new();
+    while !body.is_empty() {
+        let (family, rest) = delimited(body).expect("each message follows its length");
+        body = rest;
+        for field in fields(family).expect("a family is a message") {
+            match (field.number, field.value) {
+                (1, value) => names.extend(value.text().map(str::to_owned)),
+                (4, value) => take_apart(value.bytes().expect("a series is a message"), 3),
+                _ => {}
+            }
+        }
+    }
+    names
+}
+
+/// Reads the messages in a series: labels, values, and buckets in them. Texts may look like messages or not.
+fn take_apart(message: &[u8], depth: u32) {
+    let is_text = |number: u32| depth == 2 && number <= 2;
+    for field in fields(message).expect("what is written is a message") {
+        if let Some(inner) = field.value.bytes()
+            && depth > 1
+            && !is_text(field.number)
+        {
+            take_apart(inner, depth - 1);
+        }
+    }
 }
 
 fn bad_lines(body: &[u8]) -> usize {

@@ -8,9 +8,12 @@ use std::sync::Arc;
 
 pub use prometheus_client::registry::{Registry, Unit};
 
+use http::HeaderMap;
+
 use crate::{
     BuildInfo, TelemetryError,
-    exposition::{Format, family_names},
+    exposition::{Format, family_names, render},
+    histogram::HistogramSource,
     process::ProcessCollector,
 };
 
@@ -18,12 +21,14 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Metrics {
     root: Registry,
+    histograms: Vec<Arc<dyn HistogramSource>>,
 }
 
 /// The registry once it is full. Clones share it.
 #[derive(Clone, Debug)]
 pub struct SharedRegistry {
     root: Arc<Registry>,
+    histograms: Arc<[Arc<dyn HistogramSource>]>,
 }
 
 impl Metrics {
@@ -51,10 +56,16 @@ impl Metrics {
         self
     }
 
+    /// Adds histograms that are not in the registry of the library.
+    pub(crate) fn add_histograms(&mut self, source: Arc<dyn HistogramSource>) {
+        self.histograms.push(source);
+    }
+
     /// Ends registration.
     pub fn freeze(self) -> SharedRegistry {
         SharedRegistry {
             root: Arc::new(self.root),
+            histograms: self.histograms.into(),
         }
     }
 }
@@ -62,14 +73,36 @@ impl Metrics {
 impl SharedRegistry {
     /// Reads all metrics now and writes them in the given form.
     pub fn encode(&self, format: Format) -> Result<Vec<u8>, TelemetryError> {
-        Ok(format.render(&self.open_metrics()?))
+        Ok(render(format, &self.open_metrics()?, &self.histograms))
+    }
+
+    /// Chooses a form by the `Accept` headers of a request.
+    ///
+    /// Protobuf is for those who ask for it and would miss native histograms in any other form; everyone else gets text, which
+    /// people can read.
+    pub fn negotiate(&self, headers: &HeaderMap) -> Format {
+        let has_native = |source: &Arc<dyn HistogramSource>| source.spec().native.is_some();
+        if self.histograms.iter().any(has_native) {
+            Format::negotiate_with_protobuf(headers)
+        } else {
+            Format::negotiate(headers)
+        }
     }
 
     /// Lists `type name` of all families that have a series, named as in the Prometheus form.
     ///
     /// For the test of each crate that keeps its metric names in a snapshot.
     pub fn families(&self) -> Result<Vec<String>, TelemetryError> {
-        Ok(family_names(&self.open_metrics()?))
+        let mut names = family_names(&self.open_metrics()?);
+        let own = self.histograms.iter().filter(|source| !source.is_empty());
+        names.extend(own.map(|source| format!("histogram {}", source.spec().name)));
+        names.sort_by(|a, b| a.split(' ').next_back().cmp(&b.split(' ').next_back()));
+        Ok(names)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn histograms(&self) -> &[Arc<dyn HistogramSource>] {
+        &self.histograms
     }
 
     fn open_metrics(&self) -> Result<String, TelemetryError> {

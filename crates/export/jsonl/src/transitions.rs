@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kubevitals_model::Timestamp;
 use kubevitals_transitions::{
-    ContainerRecord, ContainerRole, End, ImageName, Moment, Output, PodRecord,
+    ContainerRecord, ContainerRole, End, ImageName, Moment, Output, PodRecord, Workload, owner,
 };
 use serde::Serialize;
 
@@ -244,7 +244,7 @@ impl TransitionLines {
     fn common(self, record: &PodRecord) -> Metrics<'_> {
         let pod = &*record.pod;
         let label = |key: &str| pod.brief.labels.get(key).map(|value| &**value);
-        let owner = pod.details.controller().or(pod.details.owners.first());
+        let owner = owner(pod);
         let named = |kind: &str| {
             owner
                 .filter(|owner| &*owner.kind == kind)
@@ -264,9 +264,7 @@ impl TransitionLines {
             kube_ownerref_kind: owner.map(|owner| owner.kind.to_lowercase()),
             kube_ownerref_name: owner.map(|owner| &*owner.name),
             kube_daemon_set: named("DaemonSet"),
-            kube_deployment: named("ReplicaSet")
-                .zip(label("pod-template-hash"))
-                .and_then(|(set, hash)| set.strip_suffix(hash)?.strip_suffix('-')),
+            kube_deployment: Workload::deployment_of(pod),
             kube_job: named("Job"),
             kube_replica_set: named("ReplicaSet"),
             kube_statefulset: stateful_set.filter(|_| !self.compat),

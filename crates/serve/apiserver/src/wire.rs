@@ -6,4 +6,5 @@
 pub mod envelope;
 pub mod json;
 pub mod meta;
-pub mod protobuf;
+
+pub use kubevitals_protobuf as protobuf;

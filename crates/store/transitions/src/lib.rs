@@ -40,6 +40,7 @@ mod record;
 mod retold;
 mod shard;
 mod tracker;
+mod workload;
 
 pub use cause::Spelled;
 pub use facts::{ContainerFacts, Facts, Pull, Pulled, Trouble};
@@ -50,10 +51,11 @@ pub use moment::Moment;
 pub use path::{Phase, Segment};
 pub use place::node_pool;
 pub use record::{
-    ContainerRecord, ContainerRole, Disruption, End, Exit, Milestones, PodRecord, Resize,
-    Unschedulable,
+    ContainerRecord, ContainerRole, Disruption, End, Exit, ExitKind, Milestones, PodRecord, Resize,
+    RestartLog, Unschedulable,
 };
 pub use shard::{Shard, ShardError};
 pub use tracker::{
     Arrival, Checkpoint, CheckpointError, Counts, Existing, Output, Tracker, TrackerConfig,
 };
+pub use workload::{Workload, owner};

@@ -96,6 +96,17 @@ pub struct ContainerRecord {
     pub down: Duration,
     /// How many times that was.
     pub downs: u32,
+    /// More about its restarts, if there were any.
+    pub restart_log: Option<Box<RestartLog>>,
+}
+
+/// What is known of restarts, of which most containers have none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RestartLog {
+    /// How long it was down each of the first times, 32 at most: by then a kubelet's back-off no longer changes.
+    pub first_downs: Vec<Duration>,
+    /// How often it was restarted after which kind of end. Ends that nobody saw count as the one after them.
+    pub after: Vec<(ExitKind, u32)>,
 }
 
 /// What a container is for.
@@ -118,6 +129,23 @@ pub struct Exit {
     pub signal: Option<i32>,
     /// Why, as one word: `OOMKilled`.
     pub reason: Option<Arc<str>>,
+}
+
+/// What kinds of ends of containers there are: few enough to be the value of a label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ExitKind {
+    /// It ended well, and was to run for ever.
+    Completed,
+    /// It ended badly.
+    Error,
+    /// It was killed for lack of memory.
+    OomKilled,
+    /// It could not be started.
+    StartError,
+    /// Nobody knows: the runtime lost sight of it.
+    Unknown,
+    /// Any other reason that a kubelet or a runtime states.
+    Other,
 }
 
 /// That the scheduler found no node.
@@ -222,6 +250,42 @@ impl ContainerRole {
     /// Whether the pod lists it among its init containers.
     pub const fn is_init(self) -> bool {
         matches!(self, Self::Init | Self::Sidecar)
+    }
+}
+
+impl ExitKind {
+    /// Every kind.
+    pub const ALL: [Self; 6] = [
+        Self::Completed,
+        Self::Error,
+        Self::OomKilled,
+        Self::StartError,
+        Self::Unknown,
+        Self::Other,
+    ];
+
+    /// As it stands in labels: the word of the API where there is one.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "Completed",
+            Self::Error => "Error",
+            Self::OomKilled => "OOMKilled",
+            Self::StartError => "StartError",
+            Self::Unknown => "Unknown",
+            Self::Other => "Other",
+        }
+    }
+
+    /// Which kind a reason of the API is of.
+    pub fn of(reason: Option<&str>) -> Self {
+        match reason {
+            Some("Completed") => Self::Completed,
+            Some("Error") => Self::Error,
+            Some("OOMKilled") => Self::OomKilled,
+            Some("StartError" | "ContainerCannotRun") => Self::StartError,
+            Some("ContainerStatusUnknown" | "") | None => Self::Unknown,
+            Some(_) => Self::Other,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
     Admin, Limits, Profiling, query,
     response::{Answer, method_not_allowed, refusal, text, typed},
 };
-use crate::{LogFilter, LogHandle, Probe, TelemetryError, exposition::Format, metrics::Route};
+use crate::{LogFilter, LogHandle, Probe, TelemetryError, metrics::Route};
 
 const READ: &str = "GET, HEAD";
 const READ_AND_SET: &str = "GET, HEAD, PUT, POST";
@@ -103,7 +103,7 @@ impl Handler {
     }
 
     fn metrics(&self, headers: &HeaderMap) -> Answer {
-        let format = Format::negotiate(headers);
+        let format = self.admin.registry.negotiate(headers);
         match self.admin.registry.encode(format) {
             Ok(body) => typed(StatusCode::OK, format.content_type(), body),
             Err(error) => {

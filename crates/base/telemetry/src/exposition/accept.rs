@@ -1,4 +1,4 @@
-//! Reads `Accept` headers (RFC 9110, 12.5.1) as far as two media types need it.
+//! Reads `Accept` headers (RFC 9110, 12.5.1) as far as three media types need it.
 
 /// The most ranges read per header; Prometheus sends seven at most.
 const MAX_RANGES: usize = 64;
@@ -8,6 +8,7 @@ const MAX_RANGES: usize = 64;
 pub(super) struct Preference {
     open_metrics: Liking,
     plain: Liking,
+    protobuf: Liking,
 }
 
 /// The weight of the most specific range that matches, in thousandths.
@@ -17,10 +18,13 @@ struct Liking {
     weight: u16,
 }
 
-/// One media range with the two parameters that matter.
+/// One media range with the parameters that matter.
 struct Range<'h> {
     media: &'h [u8],
     version: Option<&'h [u8]>,
+    /// `proto` and `encoding`, which say what kind of protobuf is meant.
+    proto: Option<&'h [u8]>,
+    encoding: Option<&'h [u8]>,
     weight: Option<u16>,
 }
 
@@ -41,6 +45,8 @@ impl Preference {
                 self.plain.offer(2, weight);
             } else if is("application/openmetrics-text") && range.has_version(b"1.0.0") {
                 self.open_metrics.offer(3, weight);
+            } else if is("application/vnd.google.protobuf") && range.is_of_families() {
+                self.protobuf.offer(3, weight);
             } else if is("text/plain") && range.has_version(b"0.0.4") {
                 self.plain.offer(3, weight);
             }
@@ -48,13 +54,22 @@ impl Preference {
     }
 
     pub(super) fn prefers_open_metrics(&self) -> bool {
-        let named = self.open_metrics.specificity == 3;
         let (open_metrics, plain) = (self.open_metrics.weight, self.plain.weight);
-        open_metrics > plain || (named && open_metrics > 0 && open_metrics == plain)
+        open_metrics > plain || (self.open_metrics.is_named() && open_metrics == plain)
+    }
+
+    pub(super) fn prefers_protobuf(&self) -> bool {
+        let text = self.open_metrics.weight.max(self.plain.weight);
+        self.protobuf.is_named() && self.protobuf.weight >= text
     }
 }
 
 impl Liking {
+    /// Whether it was asked for by name.
+    fn is_named(self) -> bool {
+        self.specificity == 3 && self.weight > 0
+    }
+
     /// The most specific range counts; of two alike, the one with more weight.
     fn offer(&mut self, specificity: u8, weight: u16) {
         if specificity > self.specificity {
@@ -75,6 +90,8 @@ impl<'h> Range<'h> {
         let mut range = Self {
             media: parts.next()?,
             version: None,
+            proto: None,
+            encoding: None,
             weight: None,
         };
         for part in parts {
@@ -86,9 +103,19 @@ impl<'h> Range<'h> {
                 range.weight = Some(parse_weight(value)?);
             } else if name.eq_ignore_ascii_case(b"version") {
                 range.version = Some(unquote(value));
+            } else if name.eq_ignore_ascii_case(b"proto") {
+                range.proto = Some(unquote(value));
+            } else if name.eq_ignore_ascii_case(b"encoding") {
+                range.encoding = Some(unquote(value));
             }
         }
         Some(range)
+    }
+
+    /// Both parameters are asked for, as Go's client does it: there are other forms of protobuf.
+    fn is_of_families(&self) -> bool {
+        self.proto == Some(b"io.prometheus.client.MetricFamily")
+            && self.encoding == Some(b"delimited")
     }
 
     fn has_version(&self, ours: &[u8]) -> bool {
@@ -155,6 +182,36 @@ mod tests {
             preference.read(header.as_bytes());
         }
         preference.prefers_open_metrics()
+    }
+
+    fn prefers_protobuf(accept: &str) -> bool {
+        let mut preference = Preference::default();
+        preference.read(accept.as_bytes());
+        preference.prefers_protobuf()
+    }
+
+    #[test]
+    fn protobuf_is_for_those_who_name_it() {
+        const FAMILIES: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+        for (accept, protobuf) in [
+            // Prometheus 3 with native histograms, and with the other order of protocols.
+            (format!("{FAMILIES};q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"), true),
+            (format!("application/openmetrics-text;version=1.0.0;q=0.6,{FAMILIES};q=0.5,*/*;q=0.2"), false),
+            (FAMILIES.to_owned(), true),
+            (FAMILIES.to_ascii_uppercase(), false),
+            (format!("{FAMILIES};q=0"), false),
+            (format!("{FAMILIES};q=0.5,*/*;q=0.5"), true),
+            (format!("{FAMILIES};escaping=allow-utf-8;q=0.6,text/plain;q=0.5"), true),
+            ("application/vnd.google.protobuf;proto=\"io.prometheus.client.MetricFamily\"; encoding=delimited".to_owned(), true),
+            // Other forms of protobuf are not written, and a wildcard asks for something readable.
+            ("application/vnd.google.protobuf".to_owned(), false),
+            ("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text".to_owned(), false),
+            ("application/*".to_owned(), false),
+            ("*/*".to_owned(), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(prefers_protobuf(&accept), protobuf, "{accept}");
+        }
     }
 
     #[test]

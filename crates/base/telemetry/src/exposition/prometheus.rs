@@ -26,34 +26,38 @@ struct Label<'t> {
     value: &'t str,
 }
 
-pub(super) fn write(families: &[Family<'_>], out: &mut Vec<u8>) {
+/// Families under the names that they have in this format, by name.
+pub(super) fn named<'f, 't>(families: &'f [Family<'t>]) -> Vec<(String, &'f Family<'t>)> {
     let mut named: Vec<(String, &Family<'_>)> = families
         .iter()
         .map(|family| (format!("{}{}", family.name, family.kind.suffix), family))
         .collect();
     named.sort_by(|a, b| a.0.cmp(&b.0));
-    for (name, family) in named {
-        let mut samples: Vec<Sample<'_>> = family
-            .lines
-            .iter()
-            .filter_map(|line| Sample::parse(line, family))
-            .collect();
-        if samples.is_empty() {
-            continue;
-        }
-        samples.sort_by(Sample::compare);
-        if let Some(help) = family.help {
-            extend(out, &["# HELP ", &name, " "]);
-            // Resolved first: OpenMetrics escapes quotes too, and the library writes help texts as they
-            // were registered, escaped or not.
-            write_escaped_help(out, &unescape(help));
-            out.push(b'\n');
-        }
-        extend(out, &["# TYPE ", &name, " ", family.kind.word, "\n"]);
-        for sample in samples {
-            extend(out, &[family.name, sample.part]);
-            sample.write_rest(out);
-        }
+    named
+}
+
+/// Writes one family, if it has a sample.
+pub(super) fn write((name, family): (String, &Family<'_>), out: &mut Vec<u8>) {
+    let mut samples: Vec<Sample<'_>> = family
+        .lines
+        .iter()
+        .filter_map(|line| Sample::parse(line, family))
+        .collect();
+    if samples.is_empty() {
+        return;
+    }
+    samples.sort_by(Sample::compare);
+    if let Some(help) = family.help {
+        extend(out, &["# HELP ", &name, " "]);
+        // Resolved first: OpenMetrics escapes quotes too, and the library writes help texts as they
+        // were registered, escaped or not.
+        write_escaped_help(out, &unescape(help));
+        out.push(b'\n');
+    }
+    extend(out, &["# TYPE ", &name, " ", family.kind.word, "\n"]);
+    for sample in samples {
+        extend(out, &[family.name, sample.part]);
+        sample.write_rest(out);
     }
 }
 

@@ -10,6 +10,8 @@ use prometheus_client::metrics::{
 use super::*;
 use crate::Metrics;
 
+mod protobuf;
+
 fn prometheus(open_metrics: &str) -> String {
     String::from_utf8(Format::Prometheus.render(open_metrics)).unwrap()
 }
@@ -212,6 +214,27 @@ fn build(families: &[Generated]) -> (Metrics, Samples) {
     (metrics, want)
 }
 
+/// All samples of a body in the Prometheus text format.
+fn read(text: &[u8]) -> Samples {
+    let mut found = Samples::new();
+    parse(text, |item| {
+        if let Item::Sample(sample) = item {
+            let labels = sample
+                .labels
+                .iter()
+                .map(|label| (label.name.to_string(), label.value().into_owned()))
+                .collect();
+            let value = if sample.value.is_nan() {
+                f64::NAN
+            } else {
+                sample.value
+            };
+            found.insert((sample.name.to_string(), labels), value.to_bits());
+        }
+    });
+    found
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 128, ..ProptestConfig::default() })]
 
@@ -219,26 +242,24 @@ proptest! {
     fn a_scrape_finds_what_was_registered(families in generated()) {
         let (metrics, want) = build(&families);
         let text = metrics.freeze().encode(Format::Prometheus).unwrap();
-        let mut found = Samples::new();
         let mut types = Vec::new();
         let mut errors = Vec::new();
         parse(&text, |item| match item {
-            Item::Sample(sample) => {
-                let labels = sample
-                    .labels
-                    .iter()
-                    .map(|label| (label.name.to_string(), label.value().into_owned()))
-                    .collect();
-                let value = if sample.value.is_nan() { f64::NAN } else { sample.value };
-                found.insert((sample.name.to_string(), labels), value.to_bits());
-            }
             Item::Type(line) => types.push(line.name.to_string()),
             Item::Error(error) => errors.push(error.to_string()),
             _ => {}
         });
+        let found = read(&text);
         prop_assert_eq!(errors, Vec::<String>::new());
         prop_assert!(types.is_sorted());
         prop_assert_eq!(found, want);
+    }
+
+    #[test]
+    fn a_scrape_for_protobuf_finds_the_same(families in generated()) {
+        let (metrics, want) = build(&families);
+        let bytes = metrics.freeze().encode(Format::Protobuf).unwrap();
+        prop_assert_eq!(protobuf::decode(&bytes).samples(), want);
     }
 }
 

@@ -4,6 +4,8 @@
 
 use std::{collections::HashMap, hash::Hash, time::Duration};
 
+use kubevitals_protobuf::{put_bytes, put_uint, put_varint};
+
 /// A CPU profile.
 pub(super) struct CpuProfile {
     /// Stacks with the number of times each was seen.
@@ -156,26 +158,19 @@ impl<T: Eq + Hash> Ids<T> {
 }
 
 impl Message {
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value.to_le_bytes()[0] | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value.to_le_bytes()[0]);
+    fn varint(&mut self, value: u64) {
+        put_varint(&mut self.0, value);
     }
 
-    fn number(&mut self, field: u64, value: u64) {
-        self.varint(field << 3);
-        self.varint(value);
+    fn number(&mut self, field: u32, value: u64) {
+        put_uint(&mut self.0, field, value);
     }
 
-    fn bytes(&mut self, field: u64, bytes: &[u8]) {
-        self.varint(field << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
+    fn bytes(&mut self, field: u32, bytes: &[u8]) {
+        put_bytes(&mut self.0, field, bytes);
     }
 
-    fn message(&mut self, field: u64, message: &Self) {
+    fn message(&mut self, field: u32, message: &Self) {
         self.bytes(field, &message.0);
     }
 }
@@ -221,38 +216,21 @@ mod tests {
     }
 
     /// Reads fields of a message as `(number, value or bytes)`.
-    fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, Vec<u8>)> {
-        fn varint(bytes: &mut &[u8]) -> u64 {
-            let mut value = 0;
-            for shift in (0..).step_by(7) {
-                let (first, rest) = bytes.split_first().unwrap();
-                *bytes = rest;
-                value |= u64::from(first & 0x7f) << shift;
-                if first & 0x80 == 0 {
-                    break;
-                }
-            }
-            value
-        }
-        let mut all = Vec::new();
-        while !bytes.is_empty() {
-            let tag = varint(&mut bytes);
-            let value = varint(&mut bytes);
-            let mut body = Vec::new();
-            if tag & 7 == 2 {
-                let (taken, rest) = bytes.split_at(usize::try_from(value).unwrap());
-                (body, bytes) = (taken.to_vec(), rest);
-            }
-            all.push((tag >> 3, value, body));
-        }
-        all
+    fn fields(message: &[u8]) -> Vec<(u32, u64, Vec<u8>)> {
+        let fields = kubevitals_protobuf::fields(message).unwrap();
+        let each = fields.iter().map(|field| {
+            let bytes = field.value.bytes().unwrap_or_default();
+            let number = field.value.uint().unwrap_or_default();
+            (field.number, number, bytes.to_vec())
+        });
+        each.collect()
     }
 
     #[test]
     fn tables_are_shared_between_samples() {
         let encoded = profile().encode();
         let all = fields(&encoded);
-        let count = |number: u64| all.iter().filter(|field| field.0 == number).count();
+        let count = |number: u32| all.iter().filter(|field| field.0 == number).count();
         assert_eq!(
             [count(1), count(2), count(3), count(4), count(5)],
             [2, 2, 1, 3, 3]

@@ -8,6 +8,7 @@
 mod client;
 mod server;
 mod telling;
+mod vectors;
 
 use kubevitals_telemetry::{
     Admin, AdminMetrics, AdminServer, Health, Limits, LogHandle, LogOptions, Metrics, Profiling,

@@ -70,7 +70,7 @@ pub fn put_protobuf_event(out: &mut Vec<u8>, kind: EventKind, enveloped: &[u8]) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::protobuf::tests::{Field, fields};
+    use super::super::protobuf::fields;
     use super::*;
 
     #[test]
@@ -93,11 +93,11 @@ mod tests {
         put_protobuf_event(&mut out, EventKind::Bookmark, b"k8s\0abc");
         let (length, event) = out.split_at(4);
         assert_eq!(length, u32::try_from(event.len()).unwrap().to_be_bytes());
-        let event = fields(event);
-        assert_eq!(event[0], Field::Bytes(1, b"BOOKMARK".to_vec()));
-        let Field::Bytes(2, raw) = &event[1] else {
-            panic!("{event:?}")
-        };
-        assert_eq!(fields(raw), [Field::Bytes(1, b"k8s\0abc".to_vec())]);
+        let event = fields(event).unwrap();
+        assert_eq!((event.len(), event[0].number, event[1].number), (2, 1, 2));
+        assert_eq!(event[0].value.text(), Some("BOOKMARK"));
+        let raw = fields(event[1].value.bytes().unwrap()).unwrap();
+        assert_eq!((raw.len(), raw[0].number), (1, 1));
+        assert_eq!(raw[0].value.bytes(), Some(b"k8s\0abc".as_slice()));
     }
 }

@@ -9,7 +9,10 @@ use kubevitals_watch::{
 };
 
 use crate::moment::{Moment, note};
-use crate::record::{ContainerRecord, ContainerRole, Exit, PodRecord};
+use crate::record::{ContainerRecord, ContainerRole, Exit, ExitKind, PodRecord};
+
+/// How many times of being down are kept one by one.
+const MOST_FIRST_DOWNS: usize = 32;
 
 /// What one status shows of the runs of its container.
 struct Runs<'s> {
@@ -17,6 +20,8 @@ struct Runs<'s> {
     first_start: Option<Timestamp>,
     /// The last that ended.
     last_end: Option<&'s Termination>,
+    /// The one before the last, or the last if another is waited for.
+    before: Option<&'s Termination>,
     /// The time between the last two.
     down: Option<Duration>,
 }
@@ -61,6 +66,7 @@ impl ContainerRecord {
             restarts: 0,
             down: Duration::ZERO,
             downs: 0,
+            restart_log: None,
         }
     }
 
@@ -74,14 +80,30 @@ impl ContainerRecord {
             note(&mut self.running, runs.first_start, observed);
             self.take_in_end(&runs, observed);
             if status.restart_count > self.restarts {
-                self.restarts = status.restart_count;
-                if let Some(down) = runs.down {
-                    self.down = self.down.saturating_add(down);
-                    self.downs = self.downs.saturating_add(1);
-                }
+                self.take_in_restarts(status, &runs);
             }
         }
         self.take_in_start(spec, status, observed);
+    }
+
+    fn take_in_restarts(&mut self, status: &ContainerStatus, runs: &Runs<'_>) {
+        let more = status.restart_count.abs_diff(self.restarts);
+        self.restarts = status.restart_count;
+        let log = self.restart_log.get_or_insert_default();
+        if let Some(down) = runs.down {
+            self.down = self.down.saturating_add(down);
+            self.downs = self.downs.saturating_add(1);
+            if log.first_downs.len() < MOST_FIRST_DOWNS {
+                log.first_downs.push(down);
+            }
+        }
+        let reason = runs.before.and_then(|end| end.reason.as_deref());
+        let kind = ExitKind::of(reason);
+        let at = log.after.partition_point(|(known, _)| *known < kind);
+        match log.after.get_mut(at) {
+            Some((known, times)) if *known == kind => *times = times.saturating_add(more),
+            _ => log.after.insert(at, (kind, more)),
+        }
     }
 
     fn take_in_start(
@@ -172,6 +194,7 @@ impl<'s> Runs<'s> {
         Some(Self {
             first_start,
             last_end: is_ended.filter(|end| end.started_at.is_some()).or(before),
+            before,
             down: before
                 .and_then(|end| end.finished_at)
                 .zip(this)

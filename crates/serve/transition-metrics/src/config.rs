@@ -1,0 +1,234 @@
+//! Which labels families have, and how many series they may grow to.
+
+use std::fmt;
+use std::str::FromStr;
+
+use kubevitals_model::Labels;
+
+use crate::error::TransitionMetricsError;
+
+/// Where the zone of a node is told. Newer API servers copy it to each pod that is bound.
+pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// The name of [`ZONE`] before Kubernetes 1.17, which old nodes still have alone.
+const OLD_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
+
+/// The labels in which providers tell the pool of a node: the first that a node has counts.
+///
+/// Those that people choose stand before those that the machinery makes up: a node that Karpenter made on EKS belongs to
+/// its `NodePool`.
+pub const POOL_LABELS: [&str; 10] = [
+    "karpenter.sh/nodepool",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+    "agentpool",
+    "alpha.eksctl.io/nodegroup-name",
+    "doks.digitalocean.com/node-pool",
+    "cluster.x-k8s.io/deployment-name",
+    "kops.k8s.io/instancegroup",
+    "karpenter.sh/provisioner-name",
+];
+
+/// More labels than this are not looked for on each node.
+const MOST_POOL_LABELS: usize = 32;
+
+/// How families are made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FamilyConfig {
+    /// Which labels families have besides their own.
+    pub labels: LabelChoice,
+    /// How many sets of these labels are told apart; all others are counted together.
+    pub series_limit: usize,
+    /// Whether histograms are native too, for those who ask for protobuf.
+    pub native_histograms: bool,
+    /// The labels in which the pool of a node is looked for, the first 32 of them.
+    pub pool_labels: Vec<String>,
+}
+
+/// Which labels families have besides their own: any of `namespace`, `workload`, `node_pool` and `zone`.
+///
+/// It is read from words with commas between them. `workload` stands for two labels, `workload_kind` and `workload`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four labels, each of which is there or is not"
+)]
+pub struct LabelChoice {
+    /// The pod's namespace.
+    pub namespace: bool,
+    /// What the pod belongs to.
+    pub workload: bool,
+    /// The pool of the pod's node.
+    pub node_pool: bool,
+    /// The zone of the pod's node.
+    pub zone: bool,
+}
+
+/// Where the node of a pod is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place<'n> {
+    /// The pool that the node belongs to.
+    pub pool: Option<&'n str>,
+    /// The zone that it is in.
+    pub zone: Option<&'n str>,
+}
+
+impl Default for FamilyConfig {
+    fn default() -> Self {
+        Self {
+            labels: LabelChoice::default(),
+            series_limit: 2_000,
+            native_histograms: false,
+            pool_labels: POOL_LABELS.map(str::to_owned).into(),
+        }
+    }
+}
+
+impl FamilyConfig {
+    /// Where a node is, by its labels.
+    pub fn place_of<'n>(&self, node: &'n Labels) -> Place<'n> {
+        let pool_labels = self.pool_labels.iter().map(String::as_str);
+        Place::find(node, pool_labels.take(MOST_POOL_LABELS))
+    }
+}
+
+impl<'n> Place<'n> {
+    /// Where a node is, by its labels and the usual ones for pools ([`POOL_LABELS`]).
+    pub fn of_node(node: &'n Labels) -> Self {
+        Self::find(node, POOL_LABELS)
+    }
+
+    fn find<'k>(node: &'n Labels, pool_labels: impl IntoIterator<Item = &'k str>) -> Self {
+        let value = |key: &str| {
+            node.get(key)
+                .map(|value| &**value)
+                .filter(|value| !value.is_empty())
+        };
+        Self {
+            pool: pool_labels.into_iter().find_map(value),
+            zone: value(ZONE).or_else(|| value(OLD_ZONE)),
+        }
+    }
+}
+
+impl LabelChoice {
+    /// No labels but those of each family.
+    pub const NONE: Self = Self {
+        namespace: false,
+        workload: false,
+        node_pool: false,
+        zone: false,
+    };
+
+    /// Every label there is.
+    pub const ALL: Self = Self {
+        namespace: true,
+        workload: true,
+        node_pool: true,
+        zone: true,
+    };
+
+    /// Each word, and whether it is chosen.
+    const fn words(self) -> [(&'static str, bool); 4] {
+        [
+            ("namespace", self.namespace),
+            ("workload", self.workload),
+            ("node_pool", self.node_pool),
+            ("zone", self.zone),
+        ]
+    }
+}
+
+impl Default for LabelChoice {
+    fn default() -> Self {
+        Self {
+            namespace: true,
+            workload: true,
+            ..Self::NONE
+        }
+    }
+}
+
+impl FromStr for LabelChoice {
+    type Err = TransitionMetricsError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut choice = Self::NONE;
+        for word in text.split(',').map(str::trim) {
+            match word {
+                "" => {}
+                "namespace" => choice.namespace = true,
+                "workload" => choice.workload = true,
+                "node_pool" => choice.node_pool = true,
+                "zone" => choice.zone = true,
+                _ => {
+                    return Err(TransitionMetricsError::UnknownLabel {
+                        found: word.to_owned(),
+                    });
+                }
+            }
+        }
+        Ok(choice)
+    }
+}
+
+impl fmt::Display for LabelChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (word, _) in self.words().into_iter().filter(|(_, chosen)| *chosen) {
+            write!(f, "{separator}{word}")?;
+            separator = ",";
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        let mut pairs: Vec<_> = pairs
+            .iter()
+            .map(|(k, v)| ((*k).into(), (*v).into()))
+            .collect();
+        pairs.sort();
+        Labels::from_sorted(pairs.into())
+    }
+
+    #[test]
+    fn choices_read_as_they_are_written() {
+        for text in ["", "namespace", "namespace,workload,node_pool,zone", "zone"] {
+            assert_eq!(text.parse::<LabelChoice>().unwrap().to_string(), text);
+        }
+        let choice: LabelChoice = " workload , namespace,".parse().unwrap();
+        assert_eq!(choice, LabelChoice::default());
+        let error = "namespace,pod".parse::<LabelChoice>().unwrap_err();
+        assert!(error.to_string().contains("\"pod\""), "{error}");
+    }
+
+    #[test]
+    fn nodes_of_every_provider_have_a_pool() {
+        for key in POOL_LABELS {
+            let node = labels(&[(key, "b"), (ZONE, "z1"), ("kubernetes.io/hostname", "n")]);
+            let place = Place::of_node(&node);
+            assert_eq!((place.pool, place.zone), (Some("b"), Some("z1")));
+        }
+        let node = labels(&[("eks.amazonaws.com/nodegroup", ""), (OLD_ZONE, "z2")]);
+        assert_eq!(
+            Place::of_node(&node),
+            Place {
+                pool: None,
+                zone: Some("z2")
+            }
+        );
+        let config = FamilyConfig {
+            pool_labels: vec!["team/pool".to_owned()],
+            ..FamilyConfig::default()
+        };
+        let node = labels(&[("team/pool", "a"), ("agentpool", "b")]);
+        assert_eq!(config.place_of(&node).pool, Some("a"));
+        assert_eq!(Place::of_node(&node).pool, Some("b"));
+    }
+}

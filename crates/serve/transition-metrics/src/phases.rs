@@ -1,0 +1,87 @@
+//! How long each phase of a start took, from one milestone to the next.
+//!
+//! The critical path of a pod cuts its way by whichever container was last, which is right for one pod and shifts between
+//! pods of one workload. A histogram needs a phase to mean the same thing every time: it is the time between two milestones
+//! of the whole pod, by one clock.
+
+use std::time::Duration;
+
+use kubevitals_transitions::{ContainerRecord, ContainerRole, Milestones, Phase, PodRecord};
+
+use crate::clock::{Clock, last};
+use crate::pulls;
+
+/// Whether the times that a record has are those of the pod's first start.
+///
+/// Of a pod that began before it was watched they need not be: once a container was restarted or the pod was ready before, its
+/// state tells of the last time.
+pub(crate) fn is_measured(record: &PodRecord) -> bool {
+    let has_restarted = || record.containers.iter().any(|one| one.restarts > 0);
+    !record.reconstructed || !(record.was_ready_before || has_restarted())
+}
+
+/// From creation to ready.
+pub(crate) fn startup(record: &PodRecord) -> Option<Duration> {
+    let reached = &record.milestones;
+    Clock::of(record).between(Some(reached.created), reached.ready)
+}
+
+/// The phases that came to their end.
+pub(crate) fn phases(record: &PodRecord) -> impl Iterator<Item = (Phase, Duration)> {
+    let clock = Clock::of(record);
+    let Milestones {
+        created,
+        gated,
+        ungated,
+        scheduled,
+        sandbox,
+        initialized,
+        containers_ready,
+        ready,
+        ..
+    } = record.milestones;
+    let created = Some(created);
+    let has_init = record.containers.iter().any(|one| one.role.is_init());
+    let has_startup_probe = record
+        .pod
+        .containers
+        .iter()
+        .any(|one| one.has_startup_probe);
+    let running = last(main(record).map(|one| one.running));
+    let started = last(main(record).map(|one| one.started));
+    let free = if gated.is_some() { ungated } else { created };
+    let prepared = if has_init { initialized } else { sandbox };
+    let pulling = pulls::time_of(record).filter(|took| !took.is_zero());
+    [
+        (Phase::Gated, clock.between(gated.and(created), ungated)),
+        (Phase::Scheduling, clock.between(free, scheduled)),
+        (Phase::Sandbox, clock.between(scheduled, sandbox)),
+        (
+            Phase::Init,
+            clock.between(sandbox, initialized).filter(|_| has_init),
+        ),
+        (Phase::ImagePull, pulling),
+        (Phase::ContainerStart, clock.between(prepared, running)),
+        (
+            Phase::StartupProbe,
+            clock
+                .between(running, started)
+                .filter(|_| has_startup_probe),
+        ),
+        (Phase::Readiness, clock.between(started, containers_ready)),
+        (
+            Phase::ReadinessGates,
+            clock
+                .between(containers_ready, ready)
+                .filter(|_| !record.gates.is_empty()),
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(phase, took)| Some((phase, took?)))
+}
+
+/// The containers that do the work.
+pub(crate) fn main(record: &PodRecord) -> impl Iterator<Item = &ContainerRecord> {
+    let containers = record.containers.iter();
+    containers.filter(|one| one.role == ContainerRole::Main)
+}

@@ -1,0 +1,72 @@
+//! What a scrape finds after the recordings of a real cluster.
+
+use kubevitals_telemetry::exposition::Format;
+use kubevitals_transition_metrics::{FAMILIES, FamilyConfig, FamilyKind};
+
+use crate::support::{Told, recorded};
+
+#[test]
+fn the_recordings_of_a_real_cluster() {
+    let told = Told::with(FamilyConfig::default());
+    told.tell(&recorded());
+    // Empty buckets are left out here, to keep what is looked at.
+    let mut before = String::new();
+    let text = told.text();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            let is_repeated = series.contains("_bucket{") && before == value;
+            before = value.to_owned();
+            !is_repeated || series.contains("+Inf")
+        })
+        .collect();
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn all_that_is_registered_is_in_the_table() {
+    let told = Told::with(FamilyConfig::default());
+    told.tell(&recorded());
+    let found = told.registry.families().unwrap();
+    let known: Vec<String> = FAMILIES
+        .iter()
+        .map(|family| format!("{} {}", family.kind.as_str(), family.name))
+        .collect();
+    for family in &found {
+        assert!(known.contains(family), "{family}");
+    }
+    // What the recordings have nothing of.
+    let missing: Vec<&String> = known.iter().filter(|name| !found.contains(name)).collect();
+    insta::assert_debug_snapshot!(missing);
+}
+
+#[test]
+fn names_and_texts_are_as_prometheus_asks_for() {
+    for family in FAMILIES {
+        let name = family.name;
+        assert!(name.starts_with("kubevitals_pod_"), "{name}");
+        assert!(!family.help.ends_with('.') && !family.help.contains('\n'));
+        match family.kind {
+            FamilyKind::Counter => assert!(name.ends_with("_total"), "{name}"),
+            FamilyKind::Histogram(bounds) => {
+                assert!(name.ends_with("_duration_seconds"), "{name}");
+                assert!(bounds.is_sorted_by(|one, two| one < two) && !bounds.is_empty());
+            }
+            FamilyKind::Gauge => assert!(!name.ends_with("_total")),
+        }
+    }
+}
+
+#[test]
+fn forms_agree() {
+    let told = Told::with(FamilyConfig {
+        native_histograms: true,
+        ..FamilyConfig::default()
+    });
+    told.tell(&recorded());
+    let open_metrics = told.registry.encode(Format::OpenMetrics).unwrap();
+    let converted = Format::Prometheus.render(str::from_utf8(&open_metrics).unwrap());
+    assert_eq!(String::from_utf8(converted).unwrap(), told.text());
+    assert!(!told.registry.encode(Format::Protobuf).unwrap().is_empty());
+}

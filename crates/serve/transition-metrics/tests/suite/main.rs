@@ -1,0 +1,17 @@
+//! Families of pods' lives, from recordings and from pods that are made up.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+#![expect(
+    clippy::float_cmp,
+    reason = "counts are exact, and so are sums of durations that are multiples of 1/8 second"
+)]
+
+mod documents;
+mod exposition;
+mod properties;
+mod starts;
+mod support;
