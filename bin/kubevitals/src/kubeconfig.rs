@@ -142,7 +142,10 @@ mod tests {
         let usual = home.join(".kube").join("config");
         assert_eq!(usual_files(None, Some(home.clone())), Vec::<PathBuf>::new());
         std::fs::write(&usual, "").unwrap();
-        assert_eq!(usual_files(None, Some(home.clone())), [usual.clone()]);
+        assert_eq!(
+            usual_files(None, Some(home.clone())),
+            std::slice::from_ref(&usual)
+        );
         assert_eq!(
             usual_files(Some(OsStr::new("")), Some(home.clone())),
             [usual]

@@ -12,7 +12,6 @@ use std::io::Write;
 
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, ValueEnum, value_parser};
 use kubevitals_cli::{InvalidSetting, RunError};
-use tokio::sync::mpsc;
 
 use crate::cluster::Cluster;
 use crate::process::{Context, ProcessFlags};
@@ -150,7 +149,7 @@ async fn both(
 ) -> Result<(), RunError> {
     let config = transitions.load().await?;
     let cluster = Cluster::new(config, &mut context.metrics)?;
-    let registered = Transitions::register(&mut context.metrics);
+    let registered = transitions.register(&mut context.metrics);
     let mut watched = transitions.watch(&cluster);
     let nodes = server.watch_nodes(&cluster);
     watched.nodes = Some(nodes.clone());
@@ -164,12 +163,9 @@ async fn both(
     let serving = server::Surroundings::of(&context);
     let shutdown = context.shutdown.clone();
     let admin = context.start_admin().await?;
-    let (_asker, questions) = mpsc::channel(1);
     let following = transitions::Surroundings {
         shutdown,
         out: Some(lines),
-        listener: Box::new(|_| {}),
-        questions,
         leases,
         registered,
     };

@@ -361,7 +361,7 @@ fn node_of_new_runner<P: PodLike>(what: &What<P>) -> Option<&str> {
         What::Deleted(_) => return None,
     };
     let begins = pod.phase == PodPhase::Running && before != Some(PodPhase::Running);
-    begins.then(|| pod.node.as_deref()).flatten()
+    pod.node.as_deref().filter(|_| begins)
 }
 
 async fn ended(mut shutdown: Shutdown) {

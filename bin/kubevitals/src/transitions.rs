@@ -23,7 +23,6 @@ use std::io::Write;
 use std::os::fd::AsFd as _;
 use std::time::{Duration, SystemTime};
 
-pub use event_loop::Question;
 pub use flags::TransitionsFlags;
 use kube_client_metrics::Hooks;
 use kube_client_metrics::lease::Election;
@@ -31,10 +30,10 @@ use kubevitals_cli::{InvalidSetting, RunError, Shutdown};
 use kubevitals_jsonl::{JsonLines, LineCounts};
 use kubevitals_model::Timestamp;
 use kubevitals_telemetry::{Health, Metrics};
-use kubevitals_transitions::{Checkpoint, Existing, Tracker};
-use kubevitals_watch::{Event, Node, Pod, Stream, Tail};
-pub use teller::Listener;
-use tokio::sync::mpsc;
+use kubevitals_transition_metrics::TransitionMetrics;
+use kubevitals_transitions::{Checkpoint, Existing, Output, Tracker};
+use kubevitals_watch::{Event, Node, Pod, Stream, StreamSpec, Tail};
+use teller::Listener;
 
 use self::config::Settings;
 use self::event_loop::{Counted, EventLoop, Pulse};
@@ -47,9 +46,6 @@ use crate::process::Context;
 
 /// The streams, the loop and the admin server: nothing of it can use more.
 pub(crate) const MOST_THREADS: usize = 4;
-
-/// Questions to the tracker that wait.
-const QUESTIONS: usize = 16;
 
 /// Of the grace period, what is left for the end of everything else once lines are written.
 const RESERVE: Duration = Duration::from_secs(2);
@@ -68,7 +64,7 @@ pub struct Streams {
     pub pods: Stream<Pod>,
     /// What is told of them; none if that is not wanted.
     pub events: Option<Tail<Event>>,
-    /// The nodes, for a [`Listener`] that wants to know where pods run.
+    /// The nodes, where metrics are to say where pods run.
     pub nodes: Option<Stream<Node>>,
 }
 
@@ -78,10 +74,6 @@ pub struct Surroundings {
     pub shutdown: Shutdown,
     /// Where lines are written; none for none, whatever the flags say.
     pub out: Option<Box<dyn Write + Send>>,
-    /// Who else is told of every record.
-    pub listener: Listener,
-    /// Questions to the tracker.
-    pub questions: mpsc::Receiver<Question>,
     /// How leases are reached, where the flags ask for an election; see [`Transitions::leases`].
     pub leases: Option<Leases>,
     /// Made by [`Transitions::register`].
@@ -99,6 +91,7 @@ pub struct Leases {
 #[derive(Debug, Clone)]
 pub struct Registered {
     metrics: RoleMetrics,
+    families: TransitionMetrics,
     pulse: Pulse,
 }
 
@@ -119,20 +112,22 @@ impl Transitions {
     ) -> Result<(), RunError> {
         let config = self.load().await?;
         let cluster = Cluster::new(config, &mut context.metrics)?;
-        let registered = Self::register(&mut context.metrics);
-        let streams = self.watch(&cluster);
+        let registered = self.register(&mut context.metrics);
+        let mut streams = self.watch(&cluster);
+        if self.wants_nodes() {
+            let nodes = cluster.watches.watch(StreamSpec::<Node>::new("nodes"));
+            cluster.metrics.track(&nodes);
+            streams.nodes = Some(nodes);
+        }
         registered.add_checks(&context.health, &streams)?;
         let shutdown = context.shutdown.clone();
         let admin = context.start_admin().await?;
         let line = format!("following pods, admin on http://{}\n", admin.address);
         told.write_all(line.as_bytes()).map_err(RunError::runtime)?;
-        let (_asker, questions) = mpsc::channel(QUESTIONS);
         let leases = self.leases(&cluster)?;
         let surroundings = Surroundings {
             shutdown,
             out: Some(out),
-            listener: Box::new(|_| {}),
-            questions,
             leases,
             registered,
         };
@@ -148,11 +143,18 @@ impl Transitions {
     }
 
     /// Registers the role's own metrics.
-    pub fn register(metrics: &mut Metrics) -> Registered {
+    pub fn register(&self, metrics: &mut Metrics) -> Registered {
         Registered {
             metrics: RoleMetrics::register(metrics),
+            families: TransitionMetrics::register(metrics, self.settings.families.clone()),
             pulse: Pulse::new(),
         }
+    }
+
+    /// Whether metrics are to say what only nodes tell.
+    pub(crate) fn wants_nodes(&self) -> bool {
+        let labels = self.settings.families.labels;
+        labels.node_pool || labels.zone
     }
 
     /// Opens the two watches.
@@ -194,8 +196,6 @@ impl Transitions {
         let Surroundings {
             mut shutdown,
             out,
-            listener,
-            questions,
             leases,
             registered,
         } = surroundings;
@@ -234,12 +234,11 @@ impl Transitions {
             standby,
             pods: streams.pods.subscribe_with(settings.queue),
             events: streams.events.take(),
-            questions,
             shard: settings.shard,
             teller: Teller {
                 form: settings.lines,
                 lines: lines.clone(),
-                listener,
+                listener: listener(registered.families, streams.nodes),
                 told: Told::default(),
             },
             metrics: registered.metrics,
@@ -314,6 +313,20 @@ fn identity() -> String {
         .find_map(|variable| std::env::var(variable).ok());
     let name = named.unwrap_or_else(|| "kubevitals".to_owned());
     format!("{name}_{:016x}", random())
+}
+
+/// Tells families of every record, and of where the pod's node is if nodes are known.
+fn listener(families: TransitionMetrics, nodes: Option<Stream<Node>>) -> Listener {
+    Box::new(move |output| {
+        let (Output::Startup(record) | Output::Life(record) | Output::Progress(record)) = output;
+        let name = record.pod.brief.node.as_deref();
+        let node = nodes
+            .as_ref()
+            .zip(name)
+            .and_then(|(nodes, name)| nodes.get("", name));
+        let place = node.as_ref().map(|node| families.place_of(&node.labels));
+        families.tell(output, place.unwrap_or_default());
+    })
 }
 
 /// Standard output, without the buffer of the library: what is written is written, and what is not is known.

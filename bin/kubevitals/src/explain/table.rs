@@ -38,11 +38,12 @@ pub(super) fn write(
         let mut line = String::new();
         for (index, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let is_number = index == 0;
-            if is_number {
-                line.push_str(&format!("{cell:>width$}  "));
+            let cell = if is_number {
+                format!("{cell:>width$}  ")
             } else {
-                line.push_str(&format!("{cell:width$}  "));
-            }
+                format!("{cell:width$}  ")
+            };
+            line.push_str(&cell);
         }
         writeln!(out, "{}", line.trim_end())?;
     }

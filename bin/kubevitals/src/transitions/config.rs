@@ -7,6 +7,7 @@ use kube_client_metrics::lease::Election;
 use kubevitals_cli::InvalidSetting;
 use kubevitals_jsonl::{LifecycleLines, TransitionLines};
 use kubevitals_model::{GoDuration, LabelSelector, parse_field_selector};
+use kubevitals_transition_metrics::FamilyConfig;
 use kubevitals_transitions::{Facts, Shard, TrackerConfig};
 use kubevitals_watch::{Event, Pod, StreamOptions, StreamSpec};
 
@@ -33,6 +34,8 @@ pub(super) struct Settings {
     pub(super) buffer: Option<usize>,
     /// How replicas share the work; none if there is one alone.
     pub(super) standby: Option<StandbySettings>,
+    /// What is measured of pods, by which labels.
+    pub(super) families: FamilyConfig,
     /// How long the end may take.
     pub(super) grace: Duration,
 }
@@ -88,6 +91,12 @@ impl Settings {
             },
             buffer: lines.output_lines.then(|| buffer(lines)).transpose()?,
             standby: StandbySettings::new(&flags.standby, flags.pods.shard)?,
+            families: FamilyConfig {
+                labels: flags.families.metric_labels,
+                series_limit: flags.families.metric_series_limit as usize,
+                native_histograms: flags.families.native_histograms,
+                ..FamilyConfig::default()
+            },
             grace: Duration::try_from(flags.process.shutdown_grace_period).unwrap_or_default(),
         })
     }

@@ -10,7 +10,6 @@ use kubevitals_transitions::{Arrival, Shard, Tracker};
 use kubevitals_watch::{
     Change, Event, EventType, Pod, Seen, Subscription, Tail, Tailed, Update, What,
 };
-use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
 use super::metrics::{Changes, LoopMetrics, Published, RoleMetrics};
@@ -23,15 +22,11 @@ pub(super) const TICK: Duration = Duration::from_millis(250);
 /// So many changes of one stream are taken at once before the others are looked at.
 const BATCH: usize = 256;
 
-/// Something to do with the tracker, on the task that owns it. It holds up everything else meanwhile.
-pub type Question = Box<dyn FnOnce(&Tracker) + Send>;
-
 /// The tracker, and all that reaches it.
 pub(super) struct EventLoop {
     pub(super) tracker: Tracker,
     pub(super) pods: Subscription<Pod>,
     pub(super) events: Option<Tail<Event>>,
-    pub(super) questions: mpsc::Receiver<Question>,
     /// None if this process is alone.
     pub(super) standby: Option<Standby>,
     pub(super) shard: Shard,
@@ -82,7 +77,6 @@ impl EventLoop {
                 },
                 Some(event) = next_event(&mut self.events), if is_listed => self.take_events(event),
                 () = turn_of(&mut self.standby) => self.take_turn(),
-                Some(question) = self.questions.recv() => question(&self.tracker),
                 _ = ticks.tick() => self.tick(),
             }
             if self.counted.resyncs > 0 {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Arg, Args};
 use kubevitals_cli::flags::go_bool;
 use kubevitals_model::{GoDuration, Quantity};
+use kubevitals_transition_metrics::LabelChoice;
 use kubevitals_transitions::Shard;
 
 use crate::process::ProcessFlags;
@@ -20,6 +21,8 @@ pub struct TransitionsFlags {
     pub(super) lines: LineFlags,
     #[command(flatten)]
     pub(super) watches: WatchFlags,
+    #[command(flatten)]
+    pub(super) families: FamilyFlags,
     #[command(flatten)]
     pub(super) standby: StandbyFlags,
     #[command(flatten)]
@@ -109,6 +112,24 @@ pub(super) struct WatchFlags {
     pub(super) event_list_limit: u32,
 }
 
+/// What Prometheus is shown of pods.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Metrics of pods", mut_args(go_bools))]
+pub(super) struct FamilyFlags {
+    /// Labels of pods' metrics: namespace, workload, `node_pool`, zone; for the last two, nodes are watched too
+    #[arg(long, value_name = "LABELS", default_value_t = LabelChoice::default())]
+    pub(super) metric_labels: LabelChoice,
+
+    /// Sets of these labels that are told apart; all others are counted together
+    #[arg(long, value_name = "N", default_value_t = 2_000,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) metric_series_limit: u32,
+
+    /// Also native histograms, for a Prometheus that asks for them
+    #[arg(long)]
+    pub(super) native_histograms: bool,
+}
+
 /// How replicas share the work.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Standby", mut_args(go_bools))]
@@ -159,7 +180,9 @@ impl TransitionsFlags {
 fn go_bools(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "image_pull_events" | "output_lines" => go_bool(arg).default_value("true"),
-        "compat" | "emit_partial" | "lifecycle" | "leader_elect" => go_bool(arg),
+        "compat" | "emit_partial" | "lifecycle" | "leader_elect" | "native_histograms" => {
+            go_bool(arg)
+        }
         _ => arg,
     }
 }

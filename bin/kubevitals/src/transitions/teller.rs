@@ -5,7 +5,7 @@ use kubevitals_model::Timestamp;
 use kubevitals_transitions::Output;
 
 /// Whoever else is told of every record, on the task of the event loop: it must be quick.
-pub type Listener = Box<dyn FnMut(&Output) + Send>;
+pub(super) type Listener = Box<dyn FnMut(&Output) + Send>;
 
 /// Tells what there is to tell.
 pub(super) struct Teller {

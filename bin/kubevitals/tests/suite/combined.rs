@@ -22,11 +22,11 @@ struct Flags {
 }
 
 /// Where lines go, as they are written.
-struct Written(mpsc::UnboundedSender<Vec<u8>>);
+struct Written(mpsc::Sender<Vec<u8>>);
 
 impl Write for Written {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _ = self.0.send(bytes.to_vec());
+        let _ = self.0.blocking_send(bytes.to_vec());
         Ok(bytes.len())
     }
 
@@ -48,7 +48,7 @@ fn pod(status: &Value) -> Value {
 #[tokio::test]
 async fn two_roles_share_one_set_of_watches() {
     let cluster = cluster(2).await;
-    let (sender, mut written) = mpsc::unbounded_channel();
+    let (sender, mut written) = mpsc::channel(64);
     let more = ["--roles=server,transitions", "--image-pull-cancel-delay=0"];
     let both = Running::launch(&cluster, &more, |words, mut told| {
         let flags = Flags::parse_from(words);
@@ -56,7 +56,7 @@ async fn two_roles_share_one_set_of_watches() {
         let (trigger, context) = surroundings(&flags.logs);
         let task = tokio::spawn(async move {
             let lines = Box::new(Written(sender));
-            let ended = roles.run(context, lines, &mut told).await;
+            let ended = Box::pin(roles.run(context, lines, &mut told)).await;
             ended.map_err(|error| error.to_string())
         });
         (trigger, task)

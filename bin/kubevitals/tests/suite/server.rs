@@ -50,7 +50,7 @@ impl Running {
             let server = Server::configure(&flags.server).unwrap();
             let (trigger, context) = surroundings(&flags.logs);
             let task = tokio::spawn(async move {
-                let ended = server.run(context, &mut out).await;
+                let ended = Box::pin(server.run(context, &mut out)).await;
                 ended.map_err(|error| error.to_string())
             });
             (trigger, task)

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use kubevitals_model::Labels;
+pub use kubevitals_transitions::POOL_LABELS;
 
 use crate::error::TransitionMetricsError;
 
@@ -12,23 +13,6 @@ pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The name of [`ZONE`] before Kubernetes 1.17, which old nodes still have alone.
 const OLD_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
-
-/// The labels in which providers tell the pool of a node: the first that a node has counts.
-///
-/// Those that people choose stand before those that the machinery makes up: a node that Karpenter made on EKS belongs to
-/// its `NodePool`.
-pub const POOL_LABELS: [&str; 10] = [
-    "karpenter.sh/nodepool",
-    "cloud.google.com/gke-nodepool",
-    "eks.amazonaws.com/nodegroup",
-    "kubernetes.azure.com/agentpool",
-    "agentpool",
-    "alpha.eksctl.io/nodegroup-name",
-    "doks.digitalocean.com/node-pool",
-    "cluster.x-k8s.io/deployment-name",
-    "kops.k8s.io/instancegroup",
-    "karpenter.sh/provisioner-name",
-];
 
 /// More labels than this are not looked for on each node.
 const MOST_POOL_LABELS: usize = 32;

@@ -49,7 +49,7 @@ pub use image::ImageName;
 pub use message::Probe;
 pub use moment::Moment;
 pub use path::{Phase, Segment};
-pub use place::node_pool;
+pub use place::{POOL_LABELS, node_pool};
 pub use record::{
     ContainerRecord, ContainerRole, Disruption, End, Exit, ExitKind, Milestones, PodRecord, Resize,
     RestartLog, Unschedulable,

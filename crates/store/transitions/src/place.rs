@@ -4,16 +4,23 @@ use std::sync::Arc;
 
 use kubevitals_model::Labels;
 
-/// The labels by which providers and tools name the pool that a node belongs to, those that say it best first.
-const POOL_LABELS: [&str; 9] = [
+/// The labels in which providers and tools tell the pool of a node: the first that a node has counts.
+///
+/// Those that people choose stand before those that the machinery makes up: a node that Karpenter made on EKS belongs to
+/// its `NodePool`.
+pub const POOL_LABELS: [&str; 13] = [
     "karpenter.sh/nodepool",
     "cloud.google.com/gke-nodepool",
     "eks.amazonaws.com/nodegroup",
     "kubernetes.azure.com/agentpool",
     "agentpool",
+    "alpha.eksctl.io/nodegroup-name",
     "doks.digitalocean.com/node-pool",
     "k8s.scaleway.com/pool-name",
     "oke.oraclecloud.com/pool.name",
+    "cluster.x-k8s.io/deployment-name",
+    "kops.k8s.io/instancegroup",
+    "karpenter.sh/provisioner-name",
     "node.kubernetes.io/pool",
 ];
 
