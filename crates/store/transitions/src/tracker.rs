@@ -157,7 +157,10 @@ impl Tracker {
         self.now = self.now.max(observed);
         let uid = &pod.brief.identity.uid;
         let version = pod.brief.identity.resource_version.as_number();
-        self.has_seen(version);
+        // What lists show comes in no order: that one version was seen says nothing of those before it.
+        if arrival == Arrival::Live {
+            self.has_seen(version);
+        }
         if self.told.has(uid) {
             self.counts.repeated += 1;
             return;
@@ -228,9 +231,12 @@ impl Tracker {
         out: &mut impl FnMut(Output),
     ) {
         self.generation = self.generation.wrapping_add(1);
+        let mut newest = None;
         for pod in pods {
+            newest = newest.max(pod.brief.identity.resource_version.as_number());
             self.pod(pod, arrival, observed, out);
         }
+        self.has_seen(newest);
         let lives = self.lives.values();
         let mut missing: Vec<&PodRecord> = lives
             .filter(|life| life.generation != self.generation && life.record.end == End::Open)

@@ -106,7 +106,7 @@ async fn only_the_pods_that_are_asked_for_are_followed() {
         cluster.make_ready_in(namespace, name);
     }
     let names =
-        |told: std::collections::BTreeMap<String, usize>| told.into_keys().collect::<Vec<String>>();
+        |told: std::collections::BTreeMap<String, usize>| told.into_keys().collect::<Vec<_>>();
     assert_eq!(names(by_namespace.until_told(1).await), ["c"]);
     assert_eq!(names(by_label.until_told(1).await), ["b"]);
     assert_eq!(names(by_field.until_told(2).await), ["b", "c"]);

@@ -193,6 +193,42 @@ fn a_leader_that_is_behind_its_forerunner_repeats_nothing() {
 }
 
 #[test]
+fn what_a_list_shows_in_no_order_does_not_look_told_before_it_is() {
+    let mut leader = tracker();
+    let mut one = Made::new(spec()).named(1);
+    leader.pod(&one.pod(), Arrival::Live, Some(at(0)), &mut |_| {});
+    let known = leader.checkpoint().unwrap().version;
+    let mut later = Made::new(spec()).named(2);
+    for _ in 0..20 {
+        later.pod();
+    }
+    let late = later.pod();
+    // After a gap: the one with the later version comes first, and the other is still in the queue.
+    leader.pod(&late, Arrival::Relisted, Some(at(1)), &mut |_| {});
+    assert_eq!(leader.checkpoint().unwrap().version, known);
+    let ready = one.status(json!({}), &READY);
+    leader.pod(&ready, Arrival::Relisted, Some(at(1)), &mut |_| {});
+    leader.advance(at(60), &mut |_| {});
+    assert_eq!(leader.checkpoint().unwrap().version, known);
+    // What happens afterwards comes after all of the list.
+    let live = later.pod();
+    leader.pod(&live, Arrival::Live, Some(at(61)), &mut |_| {});
+    let version = live.brief.identity.resource_version.as_number();
+    assert_eq!(Some(leader.checkpoint().unwrap().version), version);
+    // A list that is taken in as a whole leaves nothing out.
+    leader.resync(
+        [&later.pod(), &one.pod()],
+        Arrival::Relisted,
+        Some(at(62)),
+        &mut |_| {},
+    );
+    assert_eq!(
+        Some(leader.checkpoint().unwrap().version),
+        version.map(|version| version + 1)
+    );
+}
+
+#[test]
 fn a_standby_without_a_leader_keeps_no_more_than_it_may() {
     let mut standby = Tracker::new(TrackerConfig {
         most_ended: 5,
