@@ -71,6 +71,9 @@ impl Contender {
     }
 
     /// Starts the program with its input and output in our hands.
+    ///
+    /// # Panics
+    /// Never: both were asked for.
     pub fn start_piped(&self) -> Result<(Running, ChildStdin, ChildStdout), BenchError> {
         let mut command = self.command();
         command

@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn pools_are_found_by_the_names_of_providers() {
-        let found = |pairs: &[(&str, &str)]| node_pool(&labels(pairs)).map(|pool| pool.to_string());
+        let found = |pairs: &[(&str, &str)]| node_pool(&labels(pairs)).map(ToString::to_string);
         assert_eq!(
             found(&[("cloud.google.com/gke-nodepool", "b"), ("zone", "c")]).as_deref(),
             Some("b")
