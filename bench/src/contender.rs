@@ -73,8 +73,7 @@ impl Contender {
     /// Starts the program with its input and output in our hands.
     ///
     /// # Panics
-    ///
-    /// Never: a child that was started with pipes has them.
+    /// Never: both were asked for.
     pub fn start_piped(&self) -> Result<(Running, ChildStdin, ChildStdout), BenchError> {
         let mut command = self.command();
         command

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use clap::{Arg, Args, ValueEnum};
 use kubevitals_cli::flags::go_bool;
-use kubevitals_cli::{InvalidSetting, RunError};
+use kubevitals_cli::{CliError, InvalidSetting, RunError};
 use kubevitals_jsonl::{LifecycleLines, TransitionLines};
 use kubevitals_model::{GoDuration, Timestamp};
 use kubevitals_telemetry::logs::ansi_allowed;
@@ -250,6 +250,13 @@ fn go_bools(arg: Arg) -> Arg {
 /// Nobody is left to tell when standard error is closed.
 fn note(text: &str) {
     let _ = writeln!(io::stderr(), "warning: {}", crate::waterfall::plain(text));
+}
+
+/// Words that name no pod.
+fn misused(problem: &str, advice: &str) -> RunError {
+    let words = format!("{problem}; {advice}\n");
+    let error = clap::Error::raw(clap::error::ErrorKind::ValueValidation, words);
+    RunError::from(CliError::Usage(Box::new(error)))
 }
 
 /// What cannot be meant.

@@ -78,8 +78,14 @@ struct Seen {
     gone: Option<Instant>,
 }
 
-/// Pods by namespace and name: the cluster gives no name twice.
-type Pods = HashMap<(Box<str>, Box<str>), Seen>;
+/// Namespace and name of a pod: the cluster gives no name twice.
+type Name = (Box<str>, Box<str>);
+
+/// Pods that were created while it was looked.
+type Pods = HashMap<Name, Seen>;
+
+/// How often each pod was told to have started.
+type Startups = HashMap<Name, u32>;
 
 pub(crate) async fn run(
     flags: &CrowdFlags,
@@ -190,11 +196,14 @@ async fn follow(
     let mut set = |key: &str, value: f64| values.insert(key.to_owned(), value);
     let lasted = (ended - since).as_secs_f64();
     let created = number(u64::try_from(created).unwrap_or(u64::MAX));
-    let cpu = (cpu - cpu_before).as_secs_f64();
+    let cpu = cpu.saturating_sub(cpu_before).as_secs_f64();
     set("created.rate", created / lasted);
     set("cpu", cpu / lasted);
     set("cpu.pod", cpu / created.max(1.0));
-    set("sim.cpu", (sim_cpu - sim_before).as_secs_f64() / lasted);
+    set(
+        "sim.cpu",
+        sim_cpu.saturating_sub(sim_before).as_secs_f64() / lasted,
+    );
     let open = watches.iter().map(|open| number(*open) - 1.0);
     if let Some(spread) = Spread::of(open) {
         set("watches.min", spread.min);
@@ -278,7 +287,7 @@ fn note(update: Update<Metadata>, pods: &mut Pods) {
 }
 
 /// How often each pod was told to have started.
-fn startups(lines: &Path) -> Result<HashMap<(Box<str>, Box<str>), u32>, BenchError> {
+fn startups(lines: &Path) -> Result<Startups, BenchError> {
     let file = std::fs::File::open(lines).map_err(BenchError::file("open", lines))?;
     let mut told = HashMap::new();
     for line in BufReader::new(file).lines() {
@@ -302,7 +311,7 @@ fn startups(lines: &Path) -> Result<HashMap<(Box<str>, Box<str>), u32>, BenchErr
 }
 
 /// Holds the lines against what was seen.
-fn compare(pods: &Pods, startups: &HashMap<(Box<str>, Box<str>), u32>, ended: Instant) -> Values {
+fn compare(pods: &Pods, startups: &Startups, ended: Instant) -> Values {
     let (mut gone, mut missing, mut twice) = (0_u32, 0_u32, 0_u32);
     for (pod, seen) in pods {
         let is_settled = seen.gone.is_some_and(|gone| ended - gone >= LATEST);
@@ -446,7 +455,7 @@ impl CrowdFlags {
 mod tests {
     use super::*;
 
-    fn pod(name: &str) -> (Box<str>, Box<str>) {
+    fn pod(name: &str) -> Name {
         (Box::from("a"), Box::from(name))
     }
 

@@ -1,5 +1,6 @@
 //! Pods as lines of a table.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use kubevitals_model::Timestamp;
@@ -38,12 +39,12 @@ pub(super) fn write(
         let mut line = String::new();
         for (index, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let is_number = index == 0;
-            let cell = if is_number {
-                format!("{cell:>width$}  ")
+            let written = if is_number {
+                write!(line, "{cell:>width$}  ")
             } else {
-                format!("{cell:width$}  ")
+                write!(line, "{cell:width$}  ")
             };
-            line.push_str(&cell);
+            written.expect("a String takes all that is written");
         }
         writeln!(out, "{}", line.trim_end())?;
     }

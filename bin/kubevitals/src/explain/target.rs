@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kubevitals_cli::RunError;
 
-use super::{ExplainFlags, ExplainOutput, refused};
+use super::{ExplainFlags, ExplainOutput, misused, refused};
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(super) struct Slowest {
 impl Wanted {
     pub(super) fn read(flags: &ExplainFlags) -> Result<Self, RunError> {
         if let Some(namespace) = &flags.namespace {
-            check_name("namespace", namespace)?;
+            check_namespace(namespace)?;
         }
         match flags.slowest {
             Some(most) => Self::slowest(flags, most),
@@ -94,7 +94,7 @@ impl Wanted {
         let usage = || {
             let advice =
                 "write `kubevitals explain pod NAMESPACE/NAME` or `kubevitals explain --slowest`";
-            refused("slowest", flags.target.join(" "), "no pod is named", advice)
+            misused("no pod is named", advice)
         };
         let (first, rest) = flags.target.split_first().ok_or_else(usage)?;
         let names: Vec<&str> = match first.split_once('/') {
@@ -132,9 +132,11 @@ impl Target {
         }
         let namespace = namespace.or(flags.namespace.as_deref());
         if let Some(namespace) = namespace {
-            check_name("namespace", namespace)?;
+            check_namespace(namespace)?;
         }
-        check_name("pod", name)?;
+        if !is_name(name) {
+            return Err(misused(&format!("'{name}' is no name of a pod"), NAMES));
+        }
         Ok(Self {
             namespace: namespace.map(ToOwned::to_owned),
             name: name.to_owned(),
@@ -165,18 +167,21 @@ fn without_kind(word: &str) -> &str {
 }
 
 /// Names become part of a path: what no name can be is not sent.
-fn check_name(flag: &'static str, name: &str) -> Result<(), RunError> {
+fn is_name(name: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_name = name
-        .bytes()
+    name.bytes()
         .all(|byte| is_allowed(byte) || matches!(byte, b'-' | b'.'))
         && name.bytes().next().is_some_and(is_allowed)
-        && name.len() <= 253;
-    if is_name {
+        && name.len() <= 253
+}
+
+const NAMES: &str = "names have lower-case letters, digits, dashes and dots";
+
+fn check_namespace(name: &str) -> Result<(), RunError> {
+    if is_name(name) {
         return Ok(());
     }
-    let advice = "names have lower-case letters, digits, dashes and dots";
-    Err(refused(flag, name, "that is no name", advice))
+    Err(refused("namespace", name, "that is no name", NAMES))
 }
 
 #[cfg(test)]
@@ -245,7 +250,8 @@ mod tests {
             (&["pod"], "no pod is named"),
             (&["deployment/web"], "no pod is named"),
             (&["pod", "../secrets"], "that is no name"),
-            (&["pod", "a/b/c"], "that is no name"),
+            (&["pod", "a/Web"], "'Web' is no name of a pod"),
+            (&["pod", "a/b/c"], "'b/c' is no name of a pod"),
             (&["pod", "a/b", "-n", "c"], "in another"),
             (&["pod", "web", "--since=1h"], "--slowest"),
             (&["pod", "web", "--slowest=3"], "a pod is named as well"),
