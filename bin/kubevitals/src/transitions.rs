@@ -123,7 +123,8 @@ impl Transitions {
         let shutdown = context.shutdown.clone();
         let admin = context.start_admin().await?;
         let line = format!("following pods, admin on http://{}\n", admin.address);
-        told.write_all(line.as_bytes()).map_err(RunError::runtime)?;
+        // Who has closed standard error does not want to know.
+        let _ = told.write_all(line.as_bytes());
         let leases = self.leases(&cluster)?;
         let surroundings = Surroundings {
             shutdown,
@@ -252,8 +253,8 @@ impl Transitions {
         if let Some(events) = &turns.events {
             events.shutdown().await;
         }
-        turns.drain();
         let dropped = turns.teller.counts().dropped;
+        turns.drain();
         if let Some(lines) = lines {
             flush(lines, settings.grace.saturating_sub(RESERVE)).await;
         }

@@ -87,6 +87,8 @@ impl EventLoop {
 
     /// Takes in all that is queued. The streams have ended, so there is an end to it.
     pub(super) fn drain(&mut self) {
+        // Who no longer leads must not tell what another tells.
+        self.take_turn();
         while let Some(update) = self.pods.try_next() {
             self.take_pods(update);
         }

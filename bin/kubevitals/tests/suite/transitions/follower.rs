@@ -13,7 +13,7 @@ use kubevitals::transitions::{Transitions, TransitionsFlags};
 use kubevitals_cli::flags::LogFlags;
 use kubevitals_cli::{ShutdownTrigger, shutdown_channel};
 use kubevitals_model::Timestamp;
-use kubevitals_sim::api::{SimApi, SimApiConfig, SimApiHandle};
+use kubevitals_sim::api::{Rule, SimApi, SimApiConfig, SimApiHandle, User};
 use kubevitals_sim::objects::Resource;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -65,6 +65,19 @@ impl Cluster {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("kubeconfig"), api.kubeconfig()).unwrap();
         Self { api, folder }
+    }
+
+    /// From now on, roles are started as somebody who may do this and nothing else: verbs, API group, resource.
+    pub(crate) fn restrict(&self, rules: &[(&[&str], &str, &str)]) {
+        let name = "system:serviceaccount:kube-system:kubevitals-transitions";
+        for (verbs, group, resource) in rules {
+            let verbs = verbs.iter().copied();
+            self.api
+                .allow(Rule::for_user(name, verbs, group, [*resource]));
+        }
+        let user = User::new(name, ["system:serviceaccounts"]);
+        let token = self.api.issue_token(user, None).unwrap();
+        std::fs::write(self.kubeconfig(), self.api.kubeconfig_for_token(&token)).unwrap();
     }
 
     pub(crate) fn kubeconfig(&self) -> PathBuf {

@@ -115,3 +115,34 @@ async fn who_begins_after_a_gap_goes_on_from_the_last_word() {
     let all = union(&by_first, &second.stop().await);
     assert!(all.values().all(|times| *times == 1), "{all:?}");
 }
+
+#[tokio::test]
+async fn the_permissions_of_the_manifest_are_enough() {
+    let manifest = include_str!("../../../../../deploy/transitions.yaml");
+    let rules: [(&[&str], &str, &str); 4] = [
+        (&["list", "watch"], "", "pods"),
+        (&["list", "watch"], "", "events"),
+        (&["create"], "coordination.k8s.io", "leases"),
+        (&["get", "update"], "coordination.k8s.io", "leases"),
+    ];
+    for (verbs, group, resource) in rules {
+        let group = if group.is_empty() { "\"\"" } else { group };
+        let rule = format!("- apiGroups: [{group}]\n    resources: [{resource}]\n");
+        let verbs = format!("verbs: [{}]\n", verbs.join(", "));
+        let found = manifest.split(&rule).skip(1).any(|after| {
+            let rule = after.split("  - apiGroups").next().unwrap();
+            rule.contains(&verbs)
+        });
+        assert!(found, "{rule}{verbs}");
+    }
+    assert_eq!(manifest.matches("  - apiGroups").count(), rules.len());
+
+    let cluster = Cluster::start().await;
+    cluster.restrict(&rules);
+    let (mut first, second) = pair(&cluster).await;
+    start(&cluster, 0..3);
+    first.until_told(3).await;
+    first.stop().await;
+    second.until_metric(LEADER, is(1)).await;
+    second.stop().await;
+}

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use kubevitals_transitions::{Arrival, Checkpoint, End, Existing, Output, Tracker, TrackerConfig};
+use kubevitals_transitions::{
+    Arrival, Checkpoint, End, Existing, Facts, Output, Tracker, TrackerConfig,
+};
 use kubevitals_watch::{EventType, Pod, Uid};
 use proptest::prelude::*;
 use serde_json::json;
@@ -113,6 +115,20 @@ fn an_old_event_in_a_list_is_only_taken_for_a_pod_that_is_known() {
     assert_eq!(tracker.counts().events_stale, 1);
     let record = tracker.get(&known.uid.as_str().into()).unwrap();
     assert_eq!(record.facts.of("app").unwrap().pull.began, Some(at(1)));
+}
+
+#[test]
+fn the_server_is_asked_to_leave_out_nothing_that_is_used() {
+    let selector = Facts::field_selector();
+    let mut terms = selector.split(',');
+    assert_eq!(terms.next(), Some("involvedObject.kind=Pod"));
+    for term in terms {
+        let reason = term.strip_prefix("reason!=").unwrap();
+        let event = Made::new(spec()).event("a", reason, "spec.containers{app}", "", (1, 1), 1);
+        assert!(!Facts::are_told_by(&event), "{reason}");
+    }
+    let pulled = Made::new(spec()).event("a", "Pulled", "spec.containers{app}", "", (1, 1), 1);
+    assert!(Facts::are_told_by(&pulled));
 }
 
 #[test]
