@@ -51,8 +51,12 @@ fn workloads() -> Vec<Value> {
     let mut late = container("main", "sleep 1; touch /tmp/ok; exec sleep 3600");
     late["readinessProbe"] =
         json!({"exec": {"command": ["test", "-e", "/tmp/ok"]}, "periodSeconds": 1});
+    // Without the probe both would be ready for as long as they run, and it would be chance whether that is seen.
+    let never = json!({"exec": {"command": ["false"]}, "periodSeconds": 1});
     let mut crashing = container("main", "exit 3");
-    crashing["readinessProbe"] = json!({"exec": {"command": ["false"]}, "periodSeconds": 1});
+    crashing["readinessProbe"] = never.clone();
+    let mut done = container("main", "true");
+    done["readinessProbe"] = never;
     let mut sidecar = container("sidecar", "exec sleep 3600");
     sidecar["restartPolicy"] = json!("Always");
     let mut absent = container("main", "true");
@@ -79,10 +83,7 @@ fn workloads() -> Vec<Value> {
             "Job",
             "batch/v1",
             "once",
-            &spec(
-                &json!([container("main", "true")]),
-                &json!({"restartPolicy": "Never"}),
-            ),
+            &spec(&json!([done]), &json!({"restartPolicy": "Never"})),
             &json!({}),
         ),
         pod("crashing", &spec(&json!([crashing]), &json!({}))),
