@@ -36,6 +36,8 @@ mod message;
 mod moment;
 mod path;
 mod record;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod tracker;
 mod workload;
 
