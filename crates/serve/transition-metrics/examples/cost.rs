@@ -18,8 +18,8 @@ use kubevitals_telemetry::{
     Admin, AdminMetrics, AdminServer, Health, Limits, Metrics, Profiling, SharedRegistry,
 };
 use kubevitals_transition_metrics::{FamilyConfig, Place, TransitionMetrics};
-use kubevitals_transitions::{Arrival, Output, Tracker, TrackerConfig};
-use kubevitals_watch::{Decoder, Event, Pod, decode_object};
+use kubevitals_transitions::testing::{event, patient, pod};
+use kubevitals_transitions::{Arrival, Output, PodRecord};
 use serde_json::{Value, json};
 
 /// How many pods each namespace has had.
@@ -59,13 +59,13 @@ fn tell(families: &TransitionMetrics, sets: usize) {
     for set in 0..sets {
         let elsewhere = |output: &Output| match output {
             Output::Startup(record) => {
-                let mut record = kubevitals_transitions::PodRecord::clone(record);
+                let mut record = PodRecord::clone(record);
                 let pod = Arc::make_mut(&mut record.pod);
                 pod.brief.identity.namespace = format!("namespace-{set}").into();
                 Output::Startup(Arc::new(record))
             }
             Output::Life(record) => {
-                let mut record = kubevitals_transitions::PodRecord::clone(record);
+                let mut record = PodRecord::clone(record);
                 let pod = Arc::make_mut(&mut record.pod);
                 pod.brief.identity.namespace = format!("namespace-{set}").into();
                 Output::Life(Arc::new(record))
@@ -88,18 +88,15 @@ fn tell(families: &TransitionMetrics, sets: usize) {
 
 /// The start and the life of a pod that pulled an image, was ready after six seconds and was deleted.
 fn outputs() -> (Output, Output) {
-    let mut tracker = Tracker::new(TrackerConfig {
-        linger: None,
-        ..TrackerConfig::default()
-    });
+    let mut tracker = patient();
     let mut told = Vec::new();
     let message = "Successfully pulled image \"i\" in 900ms (1.1s including waiting). Image size: 20000000 bytes.";
-    let event = json!({
+    let pulled = json!({
         "metadata": {"name": "e", "namespace": "default", "uid": "1", "resourceVersion": "1"},
         "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p", "uid": UID, "fieldPath": "spec.containers{main}"},
         "reason": "Pulled", "message": message, "type": "Normal", "count": 1, "firstTimestamp": stamp(3),
     });
-    let event: Event = decode_object(event.to_string().as_bytes(), &Decoder::default()).unwrap();
+    let pulled = event(&pulled.to_string());
     let condition = |kind: &str, second: u32| json!({"type": kind, "status": "True", "lastTransitionTime": stamp(second)});
     let ready = json!({"phase": "Running", "startTime": stamp(1),
         "conditions": [condition("PodScheduled", 1), condition("PodReadyToStartContainers", 2),
@@ -107,19 +104,29 @@ fn outputs() -> (Output, Output) {
         "containerStatuses": [{"name": "main", "ready": true, "started": true, "restartCount": 0,
                                "state": {"running": {"startedAt": stamp(4)}}}]});
     let out = &mut |output| told.push(output);
-    tracker.pod(&pod(1, &json!({}), &json!({})), Arrival::Live, None, out);
-    tracker.event(&event, out);
-    tracker.pod(&pod(2, &json!({}), &ready), Arrival::Live, None, out);
+    tracker.pod(
+        &pod(&state(1, &json!({}), &json!({}))),
+        Arrival::Live,
+        None,
+        out,
+    );
+    tracker.event(&pulled, out);
+    tracker.pod(
+        &pod(&state(2, &json!({}), &ready)),
+        Arrival::Live,
+        None,
+        out,
+    );
     let deleting = json!({"deletionTimestamp": stamp(59), "deletionGracePeriodSeconds": 30});
-    tracker.pod(&pod(3, &deleting, &ready), Arrival::Live, None, out);
+    tracker.pod(&pod(&state(3, &deleting, &ready)), Arrival::Live, None, out);
     let gone = json!({"deletionTimestamp": stamp(40), "deletionGracePeriodSeconds": 0});
-    tracker.deleted(&pod(4, &gone, &ready), Arrival::Live, None, out);
+    tracker.deleted(&pod(&state(4, &gone, &ready)), Arrival::Live, None, out);
     tracker.finish(out);
     let mut told = told.into_iter();
     (told.next().unwrap(), told.next().unwrap())
 }
 
-fn pod(version: u32, meta: &Value, status: &Value) -> Arc<Pod> {
+fn state(version: u32, meta: &Value, status: &Value) -> String {
     let mut metadata = json!({
         "name": "p", "namespace": "default", "uid": UID, "resourceVersion": version.to_string(),
         "creationTimestamp": stamp(0), "labels": {"pod-template-hash": "5d4"},
@@ -129,7 +136,7 @@ fn pod(version: u32, meta: &Value, status: &Value) -> Arc<Pod> {
         metadata[key] = value.clone();
     }
     let object = json!({"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "i"}]}, "status": status});
-    Arc::new(decode_object(object.to_string().as_bytes(), &Decoder::default()).unwrap())
+    object.to_string()
 }
 
 fn stamp(second: u32) -> String {

@@ -39,6 +39,8 @@ mod place;
 mod record;
 mod retold;
 mod shard;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod tracker;
 mod workload;
 

@@ -1,16 +1,14 @@
 //! Lives to tell of, and what a scrape finds.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use kubevitals_model::Timestamp;
 use kubevitals_promtext::{Item, parse};
-use kubevitals_recording::{LARGEST_OBJECT, Recording, What};
 use kubevitals_telemetry::exposition::Format;
 use kubevitals_telemetry::{Metrics, SharedRegistry};
 use kubevitals_transition_metrics::{FamilyConfig, Place, TransitionMetrics};
-use kubevitals_transitions::{Arrival, Existing, Output, Tracker, TrackerConfig};
-use kubevitals_watch::{Decoder, Event, EventType, Pod, decode_object};
+use kubevitals_transitions::testing::{event, patient, pod, replay};
+use kubevitals_transitions::{Arrival, Output, Tracker};
 use serde_json::{Value, json};
 
 const PODS: &str = include_str!("../../../../sources/watch/tests/fixtures/pods.watch.jsonl");
@@ -18,36 +16,7 @@ const EVENTS: &str = include_str!("../../../../sources/watch/tests/fixtures/even
 
 /// Everything that is told of the recorded streams of a real cluster.
 pub(crate) fn recorded() -> Vec<Output> {
-    let mut tracker = patient();
-    let mut out = Vec::new();
-    for text in [PODS, EVENTS] {
-        for item in Recording::new(text.as_bytes(), Decoder::default(), LARGEST_OBJECT) {
-            let told = &mut |output| out.push(output);
-            match item.what.unwrap() {
-                What::Pod(seen) => {
-                    let pod = Arc::new(seen.object);
-                    let observed = seen.written.filter(|_| seen.event != EventType::Deleted);
-                    if seen.event == EventType::Deleted {
-                        tracker.deleted(&pod, Arrival::Live, observed, told);
-                    } else {
-                        tracker.pod(&pod, Arrival::Live, observed, told);
-                    }
-                }
-                What::Event(seen) => tracker.event(&seen.object, told),
-                other => panic!("{other:?}"),
-            }
-        }
-    }
-    tracker.finish(&mut |output| out.push(output));
-    out
-}
-
-pub(crate) fn patient() -> Tracker {
-    Tracker::new(TrackerConfig {
-        linger: None,
-        existing: Existing::All,
-        ..TrackerConfig::default()
-    })
+    replay(&[PODS, EVENTS])
 }
 
 /// The families of these settings.
@@ -179,7 +148,7 @@ impl Made {
 
     /// It is seen as it is now.
     pub(crate) fn seen(&mut self, millis: Option<i64>) -> &mut Self {
-        let pod = self.pod();
+        let pod = pod(&self.object());
         let told = &mut |output| self.told.push(output);
         self.tracker.pod(&pod, Arrival::Live, millis.map(at), told);
         self
@@ -187,7 +156,7 @@ impl Made {
 
     /// It is seen to be gone.
     pub(crate) fn gone(&mut self, millis: Option<i64>) -> &mut Self {
-        let pod = self.pod();
+        let pod = pod(&self.object());
         let told = &mut |output| self.told.push(output);
         self.tracker
             .deleted(&pod, Arrival::Live, millis.map(at), told);
@@ -204,8 +173,7 @@ impl Made {
             "reason": reason, "message": message, "type": "Normal", "count": 1,
             "firstTimestamp": stamp(second), "lastTimestamp": stamp(second),
         });
-        let event: Event =
-            decode_object(object.to_string().as_bytes(), &Decoder::default()).unwrap();
+        let event = event(&object.to_string());
         let told = &mut |output| self.told.push(output);
         self.tracker.event(&event, told);
     }
@@ -223,7 +191,7 @@ impl Made {
         std::mem::take(&mut self.told)
     }
 
-    fn pod(&mut self) -> Arc<Pod> {
+    fn object(&mut self) -> String {
         self.version += 1;
         let mut meta = json!({
             "name": "made", "namespace": "default", "uid": "00000000-0000-4000-8000-000000000001",
@@ -233,7 +201,7 @@ impl Made {
             meta[key] = value.clone();
         }
         let object = json!({"metadata": meta, "spec": self.spec, "status": self.status});
-        Arc::new(decode_object(object.to_string().as_bytes(), &Decoder::default()).unwrap())
+        object.to_string()
     }
 }
 
