@@ -184,7 +184,10 @@ impl<F: Future + Unpin> Future for InTurn<F> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = &mut *self;
-        let rank = Rank::newest(this.number, this.has_begun);
+        let rank = Rank::Connection {
+            number: this.number,
+            has_begun: this.has_begun,
+        };
         if this.ticket.poll_turn(Some(rank), context).is_pending() {
             return Poll::Pending;
         }

@@ -30,6 +30,8 @@ struct Line {
     shares: HashMap<Source, Share>,
     /// What the source that was called last had had: whoever joins the line begins there.
     level: u64,
+    /// Whether those of a rank are called from the other end next time.
+    from_behind: bool,
     next: u64,
 }
 
@@ -49,9 +51,14 @@ struct Share {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Source(u64);
 
-/// Who comes first among those from one source: the smallest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Rank(u64);
+/// Who comes first among those from one source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rank {
+    /// Whoever joined the line first.
+    First(u64),
+    /// A connection by its number, with which work has begun or not.
+    Connection { number: u64, has_begun: bool },
+}
 
 /// What somebody has or waits for. It goes back when dropped.
 pub(super) struct Ticket {
@@ -76,6 +83,7 @@ impl Turns {
             called: Vec::new(),
             shares: HashMap::new(),
             level: 0,
+            from_behind: false,
             next: 0,
         };
         Arc::new(Self {
@@ -122,16 +130,18 @@ impl Line {
     }
 
     /// Gives a turn that has become free to the best of those who wait: of the source that has had the fewest, the one of the
-    /// smallest rank.
+    /// first rank.
     fn call(&mut self) -> Option<Waker> {
         let had = |waiter: &Waiter| self.shares.get(&waiter.source).map_or(0, |s| s.turns);
         let waiting = self.waiting.iter().enumerate();
-        let best = waiting.min_by_key(|(_, waiter)| (had(waiter), waiter.rank));
+        let best =
+            waiting.min_by_key(|(_, waiter)| (had(waiter), waiter.rank.place(self.from_behind)));
         let Some((at, _)) = best else {
             self.free += 1;
             return None;
         };
         let waiter = self.waiting.swap_remove(at);
+        self.from_behind = !self.from_behind;
         if let Some(share) = self.shares.get_mut(&waiter.source) {
             self.level = self.level.max(share.turns);
             share.turns += 1;
@@ -190,7 +200,7 @@ impl Ticket {
                     drop(line);
                     context.waker().wake_by_ref();
                 } else {
-                    let rank = rank.unwrap_or(Rank(number));
+                    let rank = rank.unwrap_or(Rank::First(number));
                     line.join(self.source, number, rank, context.waker());
                     drop(line);
                     self.turns.metrics.joined();
@@ -249,11 +259,21 @@ impl Source {
 }
 
 impl Rank {
-    /// For a connection that is the `number`th: the newest first, since somebody still waits for it; but before all others
-    /// those with whom work has begun, which would else be for nothing.
-    pub(super) fn newest(number: u64, has_begun: bool) -> Self {
-        let newest = (u64::MAX >> 1) - (number & (u64::MAX >> 1));
-        Self(if has_begun { newest } else { newest | 1 << 63 })
+    /// What is smaller comes first. Connections with which work has begun are before the others, since it would else be for
+    /// nothing. Otherwise the newest and the oldest come by turns: for the newest somebody surely still waits, and the
+    /// oldest has waited longest; in a storm of equals nobody at either end of it waits for all the others.
+    fn place(self, from_behind: bool) -> (bool, u64) {
+        match self {
+            Self::First(number) => (false, number),
+            Self::Connection { number, has_begun } => {
+                let place = if from_behind {
+                    number
+                } else {
+                    u64::MAX - number
+                };
+                (!has_begun, place)
+            }
+        }
     }
 }
 

@@ -50,6 +50,10 @@ impl Somebody {
     }
 }
 
+fn connection(number: u64, has_begun: bool) -> Rank {
+    Rank::Connection { number, has_begun }
+}
+
 fn turns(places: usize) -> Arc<Turns> {
     Turns::new(places, WaitMetrics::unregistered("handshake"))
 }
@@ -88,31 +92,31 @@ fn no_more_work_than_there_are_places() {
 #[test]
 fn a_free_place_is_taken_after_one_way_through_the_queue() {
     let turns = turns(1);
-    let mut first = Somebody::new(&turns, 1, Some(Rank::newest(1, false)));
+    let mut first = Somebody::new(&turns, 1, Some(connection(1, false)));
     assert!(!first.poll());
     assert_eq!((first.woken(), turns.metrics.waited.get()), (1, 0));
     // Who is polled meanwhile joins the line, whatever the order.
     let mut others: Vec<_> = (2..5)
-        .map(|number| Somebody::new(&turns, 1, Some(Rank::newest(number, false))))
+        .map(|number| Somebody::new(&turns, 1, Some(connection(number, false))))
         .collect();
     assert!(others.iter_mut().all(|one| !one.poll()));
     assert!(first.poll());
     first.ticket.end();
-    assert_eq!(order(others), [2, 1, 0]);
+    assert_eq!(order(others), [2, 0, 1]);
 }
 
 #[test]
-fn the_newest_connection_comes_first_and_before_it_those_that_have_begun() {
+fn both_ends_come_by_turns_and_before_them_those_that_have_begun() {
     let turns = turns(1);
     let mut busy = Somebody::new(&turns, 1, None);
     assert!(busy.works());
     let ranks = [(1, false), (2, true), (3, false), (4, true), (5, false)];
     let mut all: Vec<_> = ranks
-        .map(|(number, begun)| Somebody::new(&turns, 1, Some(Rank::newest(number, begun))))
+        .map(|(number, begun)| Somebody::new(&turns, 1, Some(connection(number, begun))))
         .into();
     assert!(all.iter_mut().all(|one| !one.works()));
     busy.ticket.end();
-    assert_eq!(order(all), [3, 1, 4, 2, 0]);
+    assert_eq!(order(all), [3, 1, 4, 0, 2]);
 }
 
 #[test]
@@ -121,14 +125,14 @@ fn one_source_does_not_starve_another() {
     let mut busy = Somebody::new(&turns, 1, None);
     assert!(busy.works());
     // Four of one source, the newest of all among them, and two of another.
-    let newest = |number| Some(Rank::newest(number, false));
+    let newest = |number| Some(connection(number, false));
     let sources = [(1, 7), (1, 8), (2, 1), (2, 2), (1, 9), (1, 10)];
     let mut all: Vec<_> = sources
         .map(|(source, number)| Somebody::new(&turns, source, newest(number)))
         .into();
     assert!(all.iter_mut().all(|one| !one.works()));
     busy.ticket.end();
-    assert_eq!(order(all), [5, 3, 4, 2, 1, 0]);
+    assert_eq!(order(all), [5, 2, 4, 3, 1, 0]);
 }
 
 #[test]
@@ -203,7 +207,7 @@ proptest! {
         for (at, action, ranked) in steps {
             match (action, &mut all[at]) {
                 (0, place) => {
-                    let rank = ranked.then(|| Rank::newest(at as u64, ranked));
+                    let rank = ranked.then(|| connection(at as u64, ranked));
                     *place = Some(Somebody::new(&turns, u8::try_from(at % 3).unwrap(), rank));
                 }
                 (1, Some(one)) => { let _ = one.poll(); }
