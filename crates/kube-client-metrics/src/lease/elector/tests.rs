@@ -323,20 +323,24 @@ async fn what_a_leader_leaves_in_the_lease_is_read_by_the_next_before_it_leads()
         [None],
         "nothing is left when it is taken"
     );
+    // Somebody else writes too: what is remembered is too old, and the lease is read again.
     cluster.set(|inner| {
+        inner.version += 1;
+        let version = inner.version.to_string();
         let lease = inner.lease.as_mut().unwrap();
         let other = ("example.com/other".to_owned(), "stays".to_owned());
         lease.metadata.annotations = Some(BTreeMap::from([other]));
+        lease.metadata.resource_version = Some(version);
     });
     let _ = timeout(3 * SECOND, a.hold()).await;
-    assert_eq!(by_a.lock().unwrap().last().unwrap().as_deref(), Some("a1"));
-    a.release().await;
     assert_eq!(by_a.lock().unwrap().last().unwrap().as_deref(), Some("a2"));
+    a.release().await;
+    assert_eq!(by_a.lock().unwrap().last().unwrap().as_deref(), Some("a3"));
 
     b.acquire().await;
     let seen = by_b.lock().unwrap().clone();
     assert!(
-        seen.iter().all(|word| word.as_deref() == Some("a2")),
+        seen.iter().all(|word| word.as_deref() == Some("a3")),
         "{seen:?}"
     );
     let _ = timeout(3 * SECOND, b.hold()).await;
