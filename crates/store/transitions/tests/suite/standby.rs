@@ -147,10 +147,10 @@ fn a_standby_tells_what_the_leader_did_not() {
         }
         let now = Some(at(10 * (number + 1)));
         leader.pod(&state, Arrival::Live, now, &mut |output| {
-            by_leader.push(output)
+            by_leader.push(output);
         });
         standby.pod(&state, Arrival::Live, now, &mut |output| {
-            by_standby.push(output)
+            by_standby.push(output);
         });
     }
     assert_eq!((by_leader.len(), by_standby.len()), (9, 0));
@@ -192,12 +192,12 @@ fn a_leader_that_is_behind_its_forerunner_repeats_nothing() {
     for _ in 0..9 {
         let state = made.status(json!({}), &READY);
         successor.pod(&state, Arrival::Live, Some(at(40)), &mut |output| {
-            told.push(output)
+            told.push(output);
         });
     }
     made.deleting(60, 0);
     successor.deleted(&made.pod(), Arrival::Live, Some(at(60)), &mut |output| {
-        told.push(output)
+        told.push(output);
     });
     successor.advance(at(90), &mut |output| told.push(output));
     assert!(
