@@ -210,7 +210,7 @@ impl Watcher {
                     }
                 }
                 Changed::Gone(departed) => {
-                    if !still_there(&catalog, &self.filter, departed) {
+                    if !still_there(&catalog, &self.filter, departed, version) {
                         let message = message_of_departed(departed, (self.state.config.clock)());
                         put_event(out, self.form, "DELETED", &message, version);
                     }
@@ -372,19 +372,24 @@ fn is_served(catalog: &Catalog, slot: &Arc<PodSlot>) -> bool {
     served.is_some_and(|own| Arc::ptr_eq(own, slot))
 }
 
-/// Whether an object of the same name is there again, or still, and selected.
-fn still_there(catalog: &Catalog, filter: &Filter, departed: &Logged) -> bool {
+/// Whether an object of the same name was there, and selected, when this one went, and still is. One that came later is told
+/// of later: the reader may break off in between, go on from there, and would not know that the first is gone.
+fn still_there(catalog: &Catalog, filter: &Filter, departed: &Logged, version: u64) -> bool {
     let takes = |entry: &NodeEntry, labels: &Labels| filter.takes_node(entry.name.as_str(), labels);
     match departed {
         Logged::NodeGone(name, _) => {
             let entry = catalog.node(name.as_str());
-            entry.is_some_and(|entry| entry.own.is_some() && takes(entry, &entry.labels))
+            entry.is_some_and(|entry| {
+                entry.own.is_some_and(|own| own.since <= version) && takes(entry, &entry.labels)
+            })
         }
         Logged::PodGone(slot, _) | Logged::PodBack(slot, _) => {
             let now = catalog.pods.get(slot.key.as_pod_key());
             now.is_some_and(|slot| {
                 let entry = catalog.nodes.get(slot.node);
-                entry.is_some_and(|entry| filter.takes_pod(slot, entry.name.as_str()))
+                let since = catalog.pod(slot).map(|found| found.since);
+                since.is_some_and(|since| since <= version)
+                    && entry.is_some_and(|entry| filter.takes_pod(slot, entry.name.as_str()))
             })
         }
     }

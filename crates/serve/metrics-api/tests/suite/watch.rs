@@ -153,6 +153,29 @@ proptest! {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_went_and_came_again_does_not_stay_with_a_reader_who_broke_off_in_between() {
+    let api = api_with(Limits {
+        piece_bytes: 1,
+        ..Limits::default()
+    });
+    let ask = all(PROTOBUF);
+    let mut known = BTreeMap::new();
+    let mut watch = ask.watch(&api, "pods", "", None).unwrap();
+    publish(&api, "n", None, &[one("p", 1)]);
+    follow(&mut known, drain(&mut watch, Encoding::Protobuf).await);
+    publish(&api, "n", None, &[one("q", 1)]);
+    publish(&api, "n", None, &[one("p", 2), one("q", 1)]);
+    let piece = next(&mut watch).await.unwrap();
+    let told = events(&piece, Encoding::Protobuf);
+    let version = told.last().unwrap().version.to_string();
+    follow(&mut known, told);
+    let mut watch = ask.watch(&api, "pods", &version, None).unwrap();
+    publish(&api, "n", None, &[one("q", 1)]);
+    follow(&mut known, drain(&mut watch, Encoding::Protobuf).await);
+    assert_eq!(known.keys().collect::<Vec<_>>(), ["a/q"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_slow_reader_gets_the_latest_of_each() {
     let api = api();
     let mut watch = all(PROTOBUF).watch(&api, "pods", "", None).unwrap();
