@@ -163,6 +163,7 @@ async fn a_pod_that_went_and_came_again_does_not_stay_with_a_reader_who_broke_of
     let mut watch = ask.watch(&api, "pods", "", None).unwrap();
     publish(&api, "n", None, &[one("p", 1)]);
     follow(&mut known, drain(&mut watch, Encoding::Protobuf).await);
+    publish(&api, "n", None, &[]);
     publish(&api, "n", None, &[one("q", 1)]);
     publish(&api, "n", None, &[one("p", 2), one("q", 1)]);
     let piece = next(&mut watch).await.unwrap();
