@@ -1,6 +1,6 @@
 //! The roles of kubevitals, each wired in a file of its own.
 //!
-//! [`run`] is the whole program: it reads all settings before it opens a socket, then calls the role.
+//! [`run()`] is the whole program: it reads all settings before it opens a socket, then calls the role.
 
 mod args;
 mod cluster;

@@ -74,7 +74,7 @@ pub struct Surroundings {
     pub shutdown: Shutdown,
     /// Where lines are written; none for none, whatever the flags say.
     pub out: Option<Box<dyn Write + Send>>,
-    /// How leases are reached, where the flags ask for an election; see [`Transitions::leases`].
+    /// How leases are reached, where the flags ask for an election.
     pub leases: Option<Leases>,
     /// Made by [`Transitions::register`].
     pub registered: Registered,
