@@ -149,6 +149,45 @@ fn seconds_until(pod: &Pod, condition: &str) -> Option<f64> {
     Some(since.0.duration_since(created.0).as_secs_f64())
 }
 
+/// One record for each of the nine pods, and what the longest story of each says.
+fn assert_lives(lines: &[Value]) {
+    let (told, lives) = (records(lines, "pod"), records(lines, "lifecycle"));
+    assert_eq!(told.len(), 9, "{told:#?}");
+    for (name, records) in &told {
+        assert_eq!(records.len(), 1, "{name}: {records:#?}");
+    }
+    let life = |name: &str| &lives[name].last().unwrap()["lifecycle"];
+    assert_eq!(life("crashing")["incomplete"]["kind"], "crash_loop");
+    assert_eq!(life("crashing")["containers"][0]["last_exit"]["code"], 3);
+    assert_eq!(life("absent")["incomplete"]["kind"], "image_pull");
+    let pull = &life("absent")["containers"][0]["image_pull"];
+    assert!(pull["failures"].as_u64() > Some(0), "{pull}");
+    let once = lives.keys().find(|name| name.starts_with("once-")).unwrap();
+    assert_eq!(life(once)["phase"], "Succeeded");
+    assert_eq!(life("gated")["complete"], true);
+    assert_eq!(
+        life("gated")["readiness_gates"][0]["condition"],
+        "example.com/open"
+    );
+    let roles: Vec<&Value> = life("accompanied")["containers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|container| &container["role"])
+        .collect();
+    assert_eq!(roles, ["sidecar", "init", "main"]);
+    for name in told.keys().filter(|name| name.starts_with("web-")) {
+        let record = told[name][0];
+        assert_eq!(record["kube_deployment"], "web", "{record}");
+        assert_eq!(
+            life(name)["longest"]["phase"],
+            "readiness",
+            "{}",
+            life(name)
+        );
+    }
+}
+
 #[tokio::test]
 async fn every_start_ends_in_one_record() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
@@ -225,42 +264,7 @@ async fn every_start_ends_in_one_record() -> anyhow::Result<()> {
     })
     .await?;
 
-    let lines = role.stop().await?;
-    let (told, lives) = (records(&lines, "pod"), records(&lines, "lifecycle"));
-    assert_eq!(told.len(), 9, "{told:#?}");
-    for (name, records) in &told {
-        assert_eq!(records.len(), 1, "{name}: {records:#?}");
-    }
-    let life = |name: &str| &lives[name].last().unwrap()["lifecycle"];
-    assert_eq!(life("crashing")["incomplete"]["kind"], "crash_loop");
-    assert_eq!(life("crashing")["containers"][0]["last_exit"]["code"], 3);
-    assert_eq!(life("absent")["incomplete"]["kind"], "image_pull");
-    let pull = &life("absent")["containers"][0]["image_pull"];
-    assert!(pull["failures"].as_u64() > Some(0), "{pull}");
-    let once = lives.keys().find(|name| name.starts_with("once-")).unwrap();
-    assert_eq!(life(once)["phase"], "Succeeded");
-    assert_eq!(life("gated")["complete"], true);
-    assert_eq!(
-        life("gated")["readiness_gates"][0]["condition"],
-        "example.com/open"
-    );
-    let roles: Vec<&Value> = life("accompanied")["containers"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|container| &container["role"])
-        .collect();
-    assert_eq!(roles, ["sidecar", "init", "main"]);
-    for name in told.keys().filter(|name| name.starts_with("web-")) {
-        let record = told[name][0];
-        assert_eq!(record["kube_deployment"], "web", "{record}");
-        assert_eq!(
-            life(name)["longest"]["phase"],
-            "readiness",
-            "{}",
-            life(name)
-        );
-    }
+    assert_lives(&role.stop().await?);
     Ok(namespace.finish().await?)
 }
 

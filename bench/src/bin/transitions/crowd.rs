@@ -124,6 +124,10 @@ pub(crate) async fn run(
     }
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "one course of events, told in its order"
+)]
 async fn follow(
     crowd: Crowd,
     program: &Path,

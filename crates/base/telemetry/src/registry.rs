@@ -100,6 +100,11 @@ impl SharedRegistry {
         Ok(names)
     }
 
+    /// Whether it has families that grow with a cluster, rather than with the program.
+    pub(crate) fn may_be_large(&self) -> bool {
+        !self.histograms.is_empty()
+    }
+
     #[cfg(test)]
     pub(crate) fn histograms(&self) -> &[Arc<dyn HistogramSource>] {
         &self.histograms

@@ -158,15 +158,19 @@ impl NodeEntry {
         }
     }
 
-    /// Whether the pod at this place is the same as in another entry, and as long in a list.
-    fn is_as_long(&self, other: &Self, at: usize) -> bool {
+    /// Whether the pod at this place is the same as in another entry, and its metadata as long.
+    fn has_same(&self, other: &Self, at: usize) -> bool {
         let (Some(own), Some(others)) = (self.pods.get(at), other.pods.get(at)) else {
             return false;
         };
-        Arc::ptr_eq(&own.slot, &others.slot)
-            && proto::are_as_long(own.created, others.created)
-            && self.start(at).map(|start| own.end - start)
-                == other.start(at).map(|start| others.end - start)
+        Arc::ptr_eq(&own.slot, &others.slot) && proto::are_as_long(own.created, others.created)
+    }
+
+    /// How long the pod at this place is in a list, here and in another entry that has the same; `None` if it is as long.
+    fn pair_of_lengths(&self, other: &Self, at: usize) -> Option<[usize; 2]> {
+        let (own, others) = (self.pod_at(at)?, other.pod_at(at)?);
+        let bodies = [own.body.len(), others.body.len()];
+        (own.body.len() != others.body.len()).then(|| proto::item_lens(own.meta, bodies))
     }
 
     /// Where the body of the pod at this place begins.

@@ -174,7 +174,7 @@ async fn what_has_settled_is_told_before_the_end_and_what_has_not_is_left() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_burst_of_pods_is_followed_to_the_last() {
     const PRESENT: usize = 500;
-    const NEW: usize = 2_000;
+    const NEW: usize = 1_000;
     let cluster = Cluster::start().await;
     for number in 0..PRESENT {
         let name = format!("old-{number}");

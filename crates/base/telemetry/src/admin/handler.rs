@@ -65,7 +65,7 @@ impl Handler {
             Route::Livez => self.probe(Probe::Livez, rest, query),
             Route::Readyz => self.probe(Probe::Readyz, rest, query),
             Route::Healthz => self.probe(Probe::Healthz, rest, query),
-            Route::Metrics => self.metrics(&head.headers),
+            Route::Metrics => self.metrics(&head.headers).await,
             Route::Pprof => self.pprof(peer, rest, query).await,
         };
         self.admin.metrics.count(route, answer.status().as_u16());
@@ -102,9 +102,19 @@ impl Handler {
         text(status, report.body(verbose))
     }
 
-    fn metrics(&self, headers: &HeaderMap) -> Answer {
-        let format = self.admin.registry.negotiate(headers);
-        match self.admin.registry.encode(format) {
+    async fn metrics(&self, headers: &HeaderMap) -> Answer {
+        let registry = &self.admin.registry;
+        let format = registry.negotiate(headers);
+        let encoded = if registry.may_be_large() {
+            // Hundreds of thousands of series take longer than anything else on this thread may wait.
+            let registry = registry.clone();
+            tokio::task::spawn_blocking(move || registry.encode(format))
+                .await
+                .unwrap_or_else(|_panicked| Err(TelemetryError::Encode(std::fmt::Error)))
+        } else {
+            registry.encode(format)
+        };
+        match encoded {
             Ok(body) => typed(StatusCode::OK, format.content_type(), body),
             Err(error) => {
                 tracing::error!(%error, "metrics could not be encoded");

@@ -1,6 +1,11 @@
 //! What `/readyz?verbose` and `/metrics` say, in full.
 
-use kubevitals_telemetry::{BuildInfo, Limits, Metrics, Probe, Status};
+use std::time::Duration;
+
+use kubevitals_telemetry::{
+    BuildInfo, HistogramFamily, HistogramSpec, LabelSet, Limits, Metrics, NativeOptions, Probe,
+    Status,
+};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
@@ -122,6 +127,45 @@ async fn metrics_for_everyone_else() {
         Some("text/plain; version=0.0.4; charset=utf-8")
     );
     insta::assert_snapshot!(answer.body);
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct NoLabels;
+
+impl LabelSet for NoLabels {
+    fn visit(&self, _: &mut dyn FnMut(&str, &str)) {}
+}
+
+#[tokio::test]
+async fn metrics_for_a_prometheus_that_takes_native_histograms() {
+    let mut metrics = one_of_each();
+    let spec = HistogramSpec {
+        name: "wait_duration_seconds",
+        help: "Waits",
+        bounds: &[1.0],
+        native: Some(NativeOptions::default()),
+    };
+    let waits = HistogramFamily::register(&mut metrics, spec);
+    waits.observe(&NoLabels, Duration::from_millis(500));
+    let running = Running::with_metrics(metrics, Limits::default()).await;
+    let mut client = running.connect().await;
+    let asks = format!(
+        "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,{FROM_PROMETHEUS}"
+    );
+    let protobuf = client
+        .send("GET", "/metrics", &[("Accept", &asks)], "")
+        .await;
+    assert_eq!(protobuf.status, 200);
+    assert_eq!(
+        protobuf.header("content-type"),
+        Some(
+            "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+        )
+    );
+    assert!(protobuf.body.contains("wait_duration_seconds"));
+    let text = client.send("GET", "/metrics", &[], "").await;
+    let line = "\nwait_duration_seconds_bucket{le=\"1\"} 1\n";
+    assert!(text.body.contains(line), "{}", text.body);
 }
 
 #[test]

@@ -44,14 +44,13 @@ impl Lengths {
         after: Option<&NodeEntry>,
         hidden: (&[Arc<PodSlot>], &[Arc<PodSlot>]),
     ) {
-        // Mostly the same pods come again, and nearly all are as long as before.
+        // Mostly the same pods come again, and only their bodies differ.
         let is_open = hidden.0.is_empty() && hidden.1.is_empty();
-        let same = |at: usize| {
-            let (Some(before), Some(after)) = (before, after) else {
-                return false;
-            };
-            is_open && before.is_as_long(after, at)
-        };
+        let pair = before.zip(after).filter(|_| is_open);
+        let same = |at: usize| pair.is_some_and(|(before, after)| before.has_same(after, at));
+        if let Some((before, after)) = pair {
+            self.regrow(before, after, same);
+        }
         for (entry, change, hidden) in [
             (before, Change::Goes, hidden.0),
             (after, Change::Comes, hidden.1),
@@ -64,6 +63,35 @@ impl Lengths {
                     self.change(entry, at, change);
                 }
             }
+        }
+    }
+
+    /// Counts anew those that are the `same` but for their bodies: what they have grown by is added up for a namespace first.
+    fn regrow(&mut self, before: &NodeEntry, after: &NodeEntry, same: impl Fn(usize) -> bool) {
+        let mut sums: Option<(&Arc<str>, [usize; 2])> = None;
+        for (at, piece) in after.pods.iter().enumerate().filter(|(at, _)| same(*at)) {
+            let Some([old, new]) = before.pair_of_lengths(after, at) else {
+                continue;
+            };
+            let namespace = piece.slot.key.namespace();
+            match &mut sums {
+                Some((own, [olds, news])) if *own == namespace => {
+                    *olds += old;
+                    *news += new;
+                }
+                _ => {
+                    self.grow(sums.replace((namespace, [old, new])));
+                }
+            }
+        }
+        self.grow(sums);
+    }
+
+    fn grow(&mut self, sums: Option<(&Arc<str>, [usize; 2])>) {
+        if let Some((namespace, [old, new])) = sums {
+            self.all = self.all + new - old;
+            let sum = self.sum(namespace);
+            *sum = *sum + new - old;
         }
     }
 

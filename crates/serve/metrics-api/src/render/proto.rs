@@ -48,7 +48,14 @@ pub(crate) fn put_message(out: &mut Vec<u8>, meta: Meta<'_>, body: &[u8]) {
 
 /// How long an object is as the item of a list.
 pub(crate) fn item_len(meta: Meta<'_>, body: &[u8]) -> usize {
-    block_len(block_len(meta_len(meta)) + body.len())
+    let [len] = item_lens(meta, [body.len()]);
+    len
+}
+
+/// How long items are that differ in the length of their bodies alone.
+pub(crate) fn item_lens<const N: usize>(meta: Meta<'_>, bodies: [usize; N]) -> [usize; N] {
+    let metadata = block_len(meta_len(meta));
+    bodies.map(|body| block_len(metadata + body))
 }
 
 /// Whether objects that differ in the time of their creation alone are of one length.

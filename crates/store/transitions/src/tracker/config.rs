@@ -12,7 +12,7 @@ use kubevitals_model::Timestamp;
 /// How a tracker works.
 #[derive(Debug, Clone)]
 pub struct TrackerConfig {
-    /// How long late events are waited for; without an end, until [`Tracker::finish`].
+    /// How long late events are waited for; without an end, until [`Tracker::finish`](super::Tracker::finish).
     pub linger: Option<Duration>,
     /// Which of the pods that existed before the start are told of.
     pub existing: Existing,

@@ -197,7 +197,7 @@ fn a_leader_that_is_behind_its_forerunner_repeats_nothing() {
     }
     made.deleting(60, 0);
     successor.deleted(&made.pod(), Arrival::Live, Some(at(60)), &mut |output| {
-        told.push(output)
+        told.push(output);
     });
     successor.advance(at(90), &mut |output| told.push(output));
     assert!(
