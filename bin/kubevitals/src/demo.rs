@@ -53,6 +53,7 @@ impl Demo {
             replace_nodes: ChurnRate::NONE,
             churn: flags.churn,
             faults: Vec::new(),
+            watch_history: None,
             seed: 1,
             api_bind_address: SocketAddr::from(([127, 0, 0, 1], 0)),
             kubelet_port: 0,

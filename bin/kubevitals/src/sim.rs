@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use kubevitals_cli::{InvalidSetting, RunError};
-use kubevitals_sim::api::{Rule, SimApiConfig};
+use kubevitals_sim::api::{HistoryLimits, Rule, SimApiConfig};
 use kubevitals_sim::cluster::{ClusterError, Progress, SimCluster, SimClusterConfig};
 use kubevitals_sim::faults::FaultSpec;
 use kubevitals_sim::kubelet::Binding;
@@ -54,6 +54,10 @@ pub struct SimFlags {
     /// cluster runs, the key `faults` of the ConfigMap kube-system/kubevitals-sim adds more.
     #[arg(long = "fault", value_name = "FAULT=NODES")]
     pub faults: Vec<FaultSpec>,
+
+    /// Changes of each resource that watches can go back [default: 50000, and no more than 64 MiB of them]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub watch_history: Option<u32>,
 
     /// The same seed gives the same cluster
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -118,6 +122,7 @@ impl Sim {
                 api: SimApiConfig {
                     address: flags.api_bind_address,
                     rules: vec![readers()],
+                    history: flags.watch_history.map(history).unwrap_or_default(),
                     ..SimApiConfig::default()
                 },
                 binding: Binding::Wildcard(flags.kubelet_port),
@@ -169,6 +174,14 @@ impl std::fmt::Debug for Sim {
         f.debug_struct("Sim")
             .field("nodes", &self.cluster.nodes)
             .finish_non_exhaustive()
+    }
+}
+
+/// So many changes, whatever their size.
+fn history(changes: u32) -> HistoryLimits {
+    HistoryLimits {
+        changes: usize::try_from(changes).unwrap_or(usize::MAX),
+        bytes: usize::MAX,
     }
 }
 

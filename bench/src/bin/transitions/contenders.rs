@@ -31,7 +31,7 @@ const REST: Duration = Duration::from_mins(1);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// More is no answer.
-const LARGEST_ANSWER: u64 = 16 << 20;
+const LARGEST_ANSWER: u64 = 256 << 20;
 
 /// A program that follows pods.
 #[derive(Debug)]

@@ -37,6 +37,10 @@ const LATEST: Duration = Duration::from_secs(15);
 const FLAT: f64 = 1.05;
 const SLACK: f64 = 2e6;
 
+/// Changes that watches can go back for each pod that is created a second: half a minute of them, since a list of all pods takes
+/// seconds, and who is sent it must be able to go on from where it began.
+const HISTORY: u64 = 300;
+
 /// How long a list of all pods may take, as long as the cluster is busy with its pods.
 const LIST: Duration = Duration::from_mins(5);
 
@@ -103,7 +107,10 @@ pub(crate) async fn run(
         crowd.warm_up.as_secs(),
         crowd.lasts.as_secs(),
     ));
-    let more = [format!("--churn={}/s", crowd.created)];
+    let more = [
+        format!("--churn={}/s", crowd.created),
+        format!("--watch-history={}", u64::from(crowd.created) * HISTORY),
+    ];
     let sim = SimProcess::start(program, crowd.size, &more, &session.scratch).await?;
     let plan = Plan {
         schedule: Schedule::OneAfterOther,
@@ -185,6 +192,7 @@ async fn follow(
     }
     let ended = Instant::now();
     let told = ask(address, "/metrics").await?;
+    let exposed = told.len();
     let (cpu, sim_cpu) = (running.cpu()?, sim.cpu()?);
     let (cpu_before, sim_before, created_before, since) =
         at_start.expect("it was looked at least once");
@@ -204,6 +212,10 @@ async fn follow(
     let cpu = cpu.saturating_sub(cpu_before).as_secs_f64();
     set("created.rate", created / lasted);
     set("cpu", cpu / lasted);
+    set(
+        "exposed",
+        number(u64::try_from(exposed).unwrap_or(u64::MAX)),
+    );
     set("cpu.pod", cpu / created.max(1.0));
     set(
         "sim.cpu",
@@ -412,6 +424,7 @@ async fn report(
                 "changes of pods taken in, all of it",
                 Unit::Count,
             ),
+            told("exposed", "its own metrics as text", Unit::Bytes),
             told("cpu", "cores in use", Unit::Count),
             told(
                 "cpu.pod",

@@ -161,10 +161,6 @@ impl Tracker {
         if arrival == Arrival::Live {
             self.has_seen(version);
         }
-        if self.told.has(uid) {
-            self.counts.repeated += 1;
-            return;
-        }
         let is_full = self.lives.len() >= self.config.most_pods;
         let life = match self.lives.entry(uid.clone()) {
             Entry::Occupied(known) => {
@@ -175,6 +171,11 @@ impl Tracker {
                     return;
                 }
                 life
+            }
+            // Only who is no longer followed can have been told of to the end.
+            Entry::Vacant(_) if self.told.has(uid) => {
+                self.counts.repeated += 1;
+                return;
             }
             Entry::Vacant(_) if is_full => {
                 self.counts.refused += 1;
