@@ -179,12 +179,11 @@ fn assert_lives(lines: &[Value]) {
     for name in told.keys().filter(|name| name.starts_with("web-")) {
         let record = told[name][0];
         assert_eq!(record["kube_deployment"], "web", "{record}");
-        assert_eq!(
-            life(name)["longest"]["phase"],
-            "readiness",
-            "{}",
-            life(name)
-        );
+        // The longest of all is whatever a busy machine makes it.
+        let path = life(name)["critical_path"].as_array().unwrap();
+        let readiness = path.iter().find(|piece| piece["phase"] == "readiness");
+        let waited = readiness.and_then(|piece| piece["seconds"].as_f64());
+        assert!(waited >= Some(1.0), "{path:#?}");
     }
 }
 
