@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::{ChildStdin, ChildStdout};
+use tokio::time::{Instant, sleep};
 
 use crate::{INFORMER, KUBEVITALS, feeder};
 
@@ -27,8 +28,8 @@ const LIST: Duration = Duration::from_mins(3);
 /// How long changes may take after the last was written: they are on their way.
 const REST: Duration = Duration::from_mins(1);
 
-/// How often counts are asked for while the last changes are awaited.
-const LOOK: Duration = Duration::from_millis(10);
+/// How often counts are asked for while the last changes are awaited. Not often: to answer is work on the core that is measured.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// More is no answer.
 const LARGEST_ANSWER: u64 = 256 << 20;
@@ -206,15 +207,18 @@ impl Following {
 }
 
 impl Counts {
-    /// Waits until it has seen so many changes; more is an error.
-    pub(crate) async fn until_changed(&self, wanted: u64) -> Result<u64, BenchError> {
+    /// Waits until it has seen so many changes; more is an error. Gives how many, and when it was asked for them.
+    pub(crate) async fn until_changed(&self, wanted: u64) -> Result<(u64, Instant), BenchError> {
+        // What is still on its way is read in less.
+        sleep(LOOK / 2).await;
         let seen = until("the last change", LOOK, REST, async || {
+            let asked = Instant::now();
             let (_, changed) = self.read().await?;
-            Ok((changed >= wanted).then_some(changed))
+            Ok((changed >= wanted).then_some((changed, asked)))
         });
-        let seen = seen.await?;
+        let (seen, asked) = seen.await?;
         if seen == wanted {
-            return Ok(seen);
+            return Ok((seen, asked));
         }
         Err(BenchError::DifferentWork {
             name: format!("{self:?}"),

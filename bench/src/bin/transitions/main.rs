@@ -91,7 +91,7 @@ async fn run(flags: &Flags, session: &Session) -> Result<Report, BenchError> {
     let followers = flags.followers(session).await?;
     let plan = Plan {
         schedule: Schedule::OneAfterOther,
-        repeats: flags.run.repeats_or(5, 2),
+        repeats: flags.run.repeats_or(3, 2),
     };
     let (updates, bytes) = (script.updates(), script.update_bytes());
     say(&format!(
@@ -167,8 +167,8 @@ async fn follow(
     let counts = running.counts.clone();
     let work = async {
         stream.send_all().await?;
-        let seen = counts.until_changed(wanted).await?;
-        Ok((seen, begun.elapsed(), stream.cpu()?.saturating_sub(fed)))
+        let (seen, asked) = counts.until_changed(wanted).await?;
+        Ok((seen, asked - begun, stream.cpu()?.saturating_sub(fed)))
     };
     let ((seen, took, fed), usage) = running.process.during(work).await?;
     running.counts.until_confirmed(wanted).await?;
