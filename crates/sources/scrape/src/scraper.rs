@@ -227,25 +227,12 @@ fn timely(shared: &Shared, now: Instant) -> Status {
 
 #[cfg(test)]
 mod tests {
-    use kubevitals_model::{NodeBatch, Timestamp};
-    use kubevitals_telemetry::Metrics;
-
     use super::*;
-    use crate::{Answer, Credentials, Failure, Transport};
-
-    struct Nobody;
-
-    impl Receive for Nobody {
-        fn received(&self, _: &NodeName, _: &NodeBatch, _: &Answer) {}
-        fn failed(&self, _: &NodeName, _: &Failure, _: Timestamp) {}
-        fn left(&self, _: &NodeName) {}
-    }
+    use crate::shared::tests::shared;
 
     #[tokio::test(start_paused = true)]
     async fn scraping_that_stands_still_is_noticed() {
-        let config = ScrapeConfig::new(Transport::InsecureHttp, Credentials::None);
-        let metrics = ScrapeMetrics::register(&mut Metrics::new(), config.resolution);
-        let shared = Shared::new(config, Arc::new(Nobody), metrics);
+        let shared = shared();
         let now = Instant::now();
         let at = |seconds| now + Duration::from_secs(seconds);
         assert_eq!(timely(&shared, at(3_600)), Status::Ok, "there are no nodes");

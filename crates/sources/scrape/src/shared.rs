@@ -88,7 +88,7 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use kubevitals_model::{NodeBatch, NodeName};
     use kubevitals_telemetry::Metrics;
 
@@ -103,11 +103,16 @@ mod tests {
         fn left(&self, _: &NodeName) {}
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn what_is_due_within_a_beat_is_due_at_once_and_never_too_early() {
+    /// Of a scraper that has nobody to tell.
+    pub(crate) fn shared() -> Shared {
         let config = ScrapeConfig::new(Transport::InsecureHttp, Credentials::None);
         let metrics = ScrapeMetrics::register(&mut Metrics::new(), config.resolution);
-        let shared = Shared::new(config, Arc::new(Nobody), metrics);
+        Shared::new(config, Arc::new(Nobody), metrics)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_due_within_a_beat_is_due_at_once_and_never_too_early() {
+        let shared = shared();
         let begun = Instant::now();
         let after = |micros| begun + Duration::from_micros(micros);
         for (due, beat) in [(0, 0), (1, 100_000), (99_999, 100_000), (100_000, 100_000)] {
