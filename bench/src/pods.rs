@@ -36,60 +36,107 @@ pub async fn versions(bench: &Path) -> BTreeMap<String, String> {
 /// # Panics
 /// Never: the recording is part of this program, and tests read it.
 pub fn lines(count: usize) -> Vec<Vec<u8>> {
-    let recorded: Vec<Value> = RECORDING
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("the recording is JSON"))
-        .filter(is_running)
-        .collect();
+    let recorded: Vec<&str> = RECORDING.lines().filter(|line| is_running(line)).collect();
     (0..count)
         .zip(recorded.iter().cycle())
         .map(|(number, event)| line(number, event))
         .collect()
 }
 
+/// The watch line with another text at a place, all else as it was written: the order in which a server writes members matters
+/// to who reads them. A line without that place is left as it is.
+///
+/// # Panics
+/// If the line is no JSON.
+pub fn with_text(line: &str, pointer: &str, text: &str) -> String {
+    let event: Value = serde_json::from_str(line).expect("a line of a recording is JSON");
+    let member = pointer.rsplit('/').next().unwrap_or_default();
+    let Some(old) = event.pointer(pointer) else {
+        return line.to_owned();
+    };
+    // The first of its kind is the object's own: owners and references come behind.
+    line.replacen(
+        &format!("\"{member}\":{old}"),
+        &format!("\"{member}\":\"{text}\""),
+        1,
+    )
+}
+
 /// Only pods that run: the others are smaller, and rarer.
-fn is_running(event: &Value) -> bool {
+fn is_running(line: &str) -> bool {
+    let event: Value = serde_json::from_str(line).expect("the recording is JSON");
     event.pointer("/object/status/containerStatuses").is_some()
         && event.pointer("/object/status/phase") == Some(&json!("Running"))
 }
 
-fn line(number: usize, event: &Value) -> Vec<u8> {
-    let mut event = event.clone();
-    let mut set = |pointer: &str, value: String| {
-        if let Some(place) = event.pointer_mut(pointer) {
-            *place = Value::String(value);
-        }
-    };
-    set("/type", "ADDED".to_owned());
-    set(
-        "/object/metadata/name",
-        format!("workload-7c9fbb586d-{number:05x}"),
-    );
-    set(
-        "/object/metadata/namespace",
-        format!("team-{}", number % 40),
-    );
-    set(
-        "/object/metadata/uid",
-        format!("b37f14a9-3bf4-458b-8cfd-{number:012x}"),
-    );
-    set(
-        "/object/metadata/resourceVersion",
-        (1_000 + number).to_string(),
-    );
-    set("/object/spec/nodeName", format!("node-{}", number % 200));
-    set(
-        "/object/status/podIP",
-        format!("10.{}.{}.7", number / 250, number % 250),
-    );
-    let mut line = event.to_string().into_bytes();
-    line.push(b'\n');
-    line
+fn line(number: usize, event: &str) -> Vec<u8> {
+    let texts = [
+        ("/type", "ADDED".to_owned()),
+        (
+            "/object/metadata/name",
+            format!("workload-7c9fbb586d-{number:05x}"),
+        ),
+        (
+            "/object/metadata/namespace",
+            format!("team-{}", number % 40),
+        ),
+        (
+            "/object/metadata/uid",
+            format!("b37f14a9-3bf4-458b-8cfd-{number:012x}"),
+        ),
+        (
+            "/object/metadata/resourceVersion",
+            (1_000 + number).to_string(),
+        ),
+        ("/object/spec/nodeName", format!("node-{}", number % 200)),
+        (
+            "/object/status/podIP",
+            format!("10.{}.{}.7", number / 250, number % 250),
+        ),
+    ];
+    let texts = texts.into_iter();
+    let line = texts.fold(event.to_owned(), |line, (pointer, text)| {
+        with_text(&line, pointer, &text)
+    });
+    (line + "\n").into_bytes()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_is_set_where_it_is_meant_and_nothing_else_changes() {
+        for line in RECORDING.lines() {
+            for pointer in [
+                "/type",
+                "/object/metadata/name",
+                "/object/metadata/namespace",
+                "/object/metadata/uid",
+                "/object/metadata/resourceVersion",
+                "/object/spec/nodeName",
+                "/object/status/podIP",
+            ] {
+                let mut expected: Value = serde_json::from_str(line).unwrap();
+                if let Some(place) = expected.pointer_mut(pointer) {
+                    *place = json!("new");
+                }
+                let set = with_text(line, pointer, "new");
+                assert_eq!(
+                    serde_json::from_str::<Value>(&set).unwrap(),
+                    expected,
+                    "{pointer} in {line}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn members_come_in_the_order_of_a_real_server() {
+        for line in lines(20) {
+            assert!(line.starts_with(b"{\"type\":\"ADDED\",\"object\":{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":"));
+        }
+    }
 
     #[test]
     fn lines_survive_their_file() {

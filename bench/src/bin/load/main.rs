@@ -26,7 +26,7 @@ use kubevitals_bench::sim::SimSize;
 use tokio::sync::Barrier;
 use tokio::time::{Instant, sleep};
 
-use self::readers::{Ended, Reader, probe};
+use self::readers::{Ended, KUBELET, Liveness, READERS, Reader, probe};
 use self::verdict::Bounds;
 
 /// How often samples' ages are looked at meanwhile.
@@ -192,9 +192,9 @@ impl Round {
             })
             .collect();
         let done = Arc::new(AtomicBool::new(false));
-        let prober = std::thread::spawn({
+        let probers = [KUBELET, READERS].map(|from| {
             let (tls, done) = (tls.clone(), Arc::clone(&done));
-            move || probe(address, &tls, &done)
+            std::thread::spawn(move || probe(from, address, &tls, &done))
         });
         let until = Instant::now() + hold;
         let work = async {
@@ -213,7 +213,7 @@ impl Round {
         };
         let held = running.during(work).await;
         done.store(true, Ordering::SeqCst);
-        let liveness = prober.join().unwrap_or_default();
+        let [liveness, of_readers] = probers.map(|prober| prober.join().unwrap_or_default());
         let ((ended, oldest), during) = held?;
         let pause = async {
             sleep(resolution).await;
@@ -223,9 +223,15 @@ impl Round {
         running.stop().await;
 
         let mut values = verdict::count(&ended);
-        let probes = liveness.latency.quantiles();
-        let seconds = |share| probes.at(share).map(|time| time.as_secs_f64());
-        let told = [("livez.p50", seconds(0.5)), ("livez.max", seconds(1.0))];
+        let seconds = |probes: &Liveness, share| {
+            let time = probes.latency.quantiles().at(share);
+            time.map(|time| time.as_secs_f64())
+        };
+        let told = [
+            ("livez.p50", seconds(&liveness, 0.5)),
+            ("livez.max", seconds(&liveness, 1.0)),
+            ("livez.readers_max", seconds(&of_readers, 1.0)),
+        ];
         let told = told
             .into_iter()
             .filter_map(|(key, value)| Some((key, value?)));
@@ -235,7 +241,10 @@ impl Round {
             reason = "counts and sizes are far below 2^53"
         )]
         values.extend([
-            ("livez.failed".to_owned(), liveness.failed as f64),
+            (
+                "livez.failed".to_owned(),
+                (liveness.failed + of_readers.failed) as f64,
+            ),
             ("livez.count".to_owned(), liveness.latency.count() as f64),
             ("rss.before".to_owned(), before.steady),
             ("rss.peak".to_owned(), during.most as f64),
@@ -267,6 +276,11 @@ fn metrics() -> Vec<Metric> {
         ),
         told("livez.p50", "/livez, p50", Unit::Seconds),
         told("livez.max", "  slowest", Unit::Seconds),
+        told(
+            "livez.readers_max",
+            "  slowest, from the readers' address",
+            Unit::Seconds,
+        ),
         told("livez.count", "  answered", Unit::Count),
         told("livez.failed", "  failed", Unit::Count),
         told("whole", "readers with the whole list", Unit::Count),

@@ -1,6 +1,6 @@
 //! Readers that all ask at once, some of whom take their time, and somebody who asks meanwhile whether the server lives.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Full};
 use kubevitals_bench::histogram::Histogram;
 use kubevitals_bench::https::speak;
 use kubevitals_tls::ClientTls;
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpSocket;
 use tokio::sync::Barrier;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -22,6 +22,11 @@ const GROUP: (&str, &str) = ("Impersonate-Group", "sim:readers");
 
 /// What the kernel keeps for a slow reader, so that the server feels that it is slow.
 const SLOW_BUFFER: u32 = 64 << 10;
+
+/// Where a kubelet asks from: the server's own node, which is not where API servers pass on what readers ask for.
+pub(crate) const KUBELET: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+/// Where readers ask from.
+pub(crate) const READERS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// How often it is asked whether the server lives.
 const PROBE_EVERY: Duration = Duration::from_millis(100);
@@ -137,7 +142,12 @@ impl Reader {
 
 /// Asks again and again on a thread of its own, over a new connection each time as a kubelet does, until `done`. What
 /// this process does for the readers is then not in the way.
-pub(crate) fn probe(address: SocketAddr, tls: &ClientTls, done: &AtomicBool) -> Liveness {
+pub(crate) fn probe(
+    from: IpAddr,
+    address: SocketAddr,
+    tls: &ClientTls,
+    done: &AtomicBool,
+) -> Liveness {
     let mut liveness = Liveness::default();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -152,7 +162,7 @@ pub(crate) fn probe(address: SocketAddr, tls: &ClientTls, done: &AtomicBool) -> 
         while !done.load(Ordering::SeqCst) {
             ticks.tick().await;
             let asked = Instant::now();
-            match timeout(PROBE_PATIENCE, livez(address, tls)).await {
+            match timeout(PROBE_PATIENCE, livez(from, address, tls)).await {
                 Ok(Ok(StatusCode::OK)) => liveness.latency.record(asked.elapsed()),
                 Ok(Ok(status)) => liveness.fail(format!("status {status}")),
                 Ok(Err(error)) => liveness.fail(error),
@@ -163,8 +173,11 @@ pub(crate) fn probe(address: SocketAddr, tls: &ClientTls, done: &AtomicBool) -> 
     liveness
 }
 
-async fn livez(address: SocketAddr, tls: &ClientTls) -> Result<StatusCode, String> {
-    let stream = TcpStream::connect(address).await;
+async fn livez(from: IpAddr, address: SocketAddr, tls: &ClientTls) -> Result<StatusCode, String> {
+    let socket = TcpSocket::new_v4().map_err(|error| error.to_string())?;
+    let bound = socket.bind(SocketAddr::new(from, 0));
+    bound.map_err(|error| error.to_string())?;
+    let stream = socket.connect(address).await;
     let stream = stream.map_err(|error| error.to_string())?;
     let mut sender = speak(stream, address, tls).await?;
     let request = Request::get("/livez")

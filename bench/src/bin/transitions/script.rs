@@ -5,13 +5,14 @@
 
 use std::io::Write;
 
+use kubevitals_bench::pods::with_text;
 use serde_json::{Value, json};
 
 const RECORDING: &str =
     include_str!("../../../../crates/sources/watch/tests/fixtures/pods.watch.jsonl");
 
-/// How the places are marked that differ from pod to pod; no recorded text holds it.
-const MARK: char = '\u{1}';
+/// How the places are marked that differ from pod to pod, as an escape of JSON; no recorded text holds it.
+const MARK: &str = "\\u0001";
 
 /// The states that recorded pods pass, and how many pods pass them.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ const HOLES: [(char, Hole, &str); 5] = [
 impl Script {
     /// So many pods, which take turns in the recorded lives that begin in the recording.
     pub(crate) fn new(pods: usize) -> Self {
-        let mut walks: Vec<(String, Vec<Value>)> = Vec::new();
+        let mut walks: Vec<(String, Vec<&str>)> = Vec::new();
         for line in RECORDING.lines() {
             let event: Value = serde_json::from_str(line).expect("the recording is JSON");
             let uid = event
@@ -58,9 +59,9 @@ impl Script {
             let uid = uid.unwrap_or_default().to_owned();
             let known = walks.iter_mut().find(|(known, _)| *known == uid);
             match known {
-                Some((_, states)) if is_wanted(&event) => states.push(event),
+                Some((_, states)) if is_wanted(&event) => states.push(line),
                 None if event.get("type") == Some(&json!("ADDED")) => {
-                    walks.push((uid, vec![event]));
+                    walks.push((uid, vec![line]));
                 }
                 _ => {}
             }
@@ -125,19 +126,14 @@ impl Script {
 }
 
 impl Template {
-    fn new(step: usize, mut event: Value) -> Self {
+    fn new(step: usize, event: &str) -> Self {
         let kind = if step == 0 { "ADDED" } else { "MODIFIED" };
-        if let Some(place) = event.get_mut("type") {
-            *place = kind.into();
-        }
-        for (letter, _, pointer) in HOLES {
-            if let Some(place) = event.pointer_mut(pointer) {
-                *place = format!("{MARK}{letter}").into();
-            }
-        }
-        // A control character is escaped in JSON.
-        let text = event.to_string() + "\n";
-        let mut pieces = text.split("\\u0001");
+        let text = with_text(event, "/type", kind);
+        let text = HOLES.iter().fold(text, |text, (letter, _, pointer)| {
+            with_text(&text, pointer, &format!("{MARK}{letter}"))
+        });
+        let text = text + "\n";
+        let mut pieces = text.split(MARK);
         let mut text = pieces.next().unwrap_or_default();
         let mut parts = Vec::new();
         for piece in pieces {

@@ -45,6 +45,8 @@ enum Found<'de> {
 
 impl<'de> Json<'de> {
     pub(crate) fn new(input: &'de [u8]) -> Self {
+        // A line may come with its end, which is a control character.
+        let input = input.trim_ascii_end();
         let text = str::from_utf8(input).ok();
         let text = text.filter(|_| !has_controls(input));
         Self { input, text, at: 0 }
@@ -64,7 +66,17 @@ impl<'de> Json<'de> {
     }
 
     /// The next byte that is no blank, without taking it.
+    #[inline]
     fn peek(&mut self) -> Option<u8> {
+        match self.input.get(self.at) {
+            Some(byte) if *byte > b' ' => Some(*byte),
+            _ => self.peek_behind_blanks(),
+        }
+    }
+
+    /// Servers write no blanks; people do.
+    #[cold]
+    fn peek_behind_blanks(&mut self) -> Option<u8> {
         loop {
             let byte = *self.input.get(self.at)?;
             if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
@@ -74,6 +86,7 @@ impl<'de> Json<'de> {
         }
     }
 
+    #[inline]
     fn take(&mut self, expected: u8, name: &str) -> Result<(), Error> {
         if self.peek() != Some(expected) {
             return Err(wrong(name));
@@ -92,8 +105,22 @@ impl<'de> Json<'de> {
     }
 
     /// Takes a string; its opening quote is next.
+    #[inline]
     fn string(&mut self) -> Result<Found<'de>, Error> {
         let start = self.at + 1;
+        // Keys and most values are so short that one look is enough.
+        let rest = self.input.get(start..).unwrap_or_default();
+        if let Some(lane) = rest.first_chunk() {
+            let found = quotes_and_backslashes(*lane).trailing_zeros() as usize;
+            if rest.get(found) == Some(&b'"') && found < lane.len() {
+                self.at = start + found + 1;
+                return Ok(Found::Plain(start..start + found));
+            }
+        }
+        self.long_string(start)
+    }
+
+    fn long_string(&mut self, start: usize) -> Result<Found<'de>, Error> {
         let (end, is_plain) =
             string_end(self.input, start).ok_or_else(|| wrong("string without an end"))?;
         self.at = end + 1;
@@ -105,10 +132,16 @@ impl<'de> Json<'de> {
     }
 
     /// A string without escapes, that is kept.
+    #[inline]
     fn plain(&self, place: Range<usize>) -> Result<&'de str, Error> {
         if let Some(text) = self.text.and_then(|text| text.get(place.clone())) {
             return Ok(text);
         }
+        self.plain_if_sound(place)
+    }
+
+    #[cold]
+    fn plain_if_sound(&self, place: Range<usize>) -> Result<&'de str, Error> {
         let bytes = self.input.get(place).unwrap_or_default();
         if bytes.iter().any(|byte| *byte < b' ') {
             return Err(wrong("control character in a string"));
@@ -268,6 +301,7 @@ impl<'de> SeqAccess<'de> for &mut Inside<'_, 'de> {
 
 impl Inside<'_, '_> {
     /// Whether another entry follows; takes the comma before it.
+    #[inline]
     fn has_next(&mut self, close: u8) -> Result<bool, Error> {
         if self.json.peek() == Some(close) {
             return Ok(false);
@@ -298,6 +332,7 @@ impl<'de> Deserializer<'de> for Key<'_, 'de> {
     }
 }
 
+#[cold]
 fn wrong(what: &str) -> Error {
     Error::custom(what)
 }
@@ -326,13 +361,19 @@ fn has_controls(input: &[u8]) -> bool {
     least.reduce_min() < b' ' || tail.iter().any(|byte| *byte < b' ')
 }
 
+/// A bit for each `"` and `\`.
+#[inline]
+fn quotes_and_backslashes(lane: [u8; 16]) -> u32 {
+    let lane = u8x16::new(lane);
+    let found = lane.simd_eq(u8x16::splat(b'"')) | lane.simd_eq(u8x16::splat(b'\\'));
+    found.to_bitmask()
+}
+
 /// The first `"` or `\`.
 fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
     let (lanes, tail) = bytes.as_chunks::<16>();
     for (index, lane) in lanes.iter().enumerate() {
-        let lane = u8x16::new(*lane);
-        let found = lane.simd_eq(u8x16::splat(b'"')) | lane.simd_eq(u8x16::splat(b'\\'));
-        let found = found.to_bitmask();
+        let found = quotes_and_backslashes(*lane);
         if found != 0 {
             return Some(index * 16 + found.trailing_zeros() as usize);
         }

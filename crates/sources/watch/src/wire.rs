@@ -107,7 +107,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = items.next_element()? {
-            list.push(item);
+            push(&mut list, item);
         }
         Ok(List(list))
     }
@@ -155,7 +155,7 @@ impl<'de> Visitor<'de> for MapVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
         let mut map = Vec::new();
         while let Some(entry) = entries.next_entry()? {
-            map.push(entry);
+            push(&mut map, entry);
         }
         Ok(Map(map))
     }
@@ -189,6 +189,15 @@ impl Visitor<'_> for TimeVisitor {
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
         Ok(Time::default())
     }
+}
+
+/// Room for what most lists have is made at once: it is soon given back, and growing would copy.
+fn push<T>(list: &mut Vec<T>, item: T) {
+    const FIRST: usize = 8;
+    if list.capacity() == 0 {
+        list.reserve_exact(FIRST);
+    }
+    list.push(item);
 }
 
 #[cfg(test)]

@@ -1,37 +1,31 @@
 //! Objects by name.
 //!
-//! The set holds nothing but pointers: an object is found by the names inside it, so a name is kept once.
+//! The table holds nothing but pointers: an object is found by the names inside it, so a name is kept once.
 
-use std::borrow::Borrow;
-use std::hash::{Hash, Hasher};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use hashbrown::HashSet;
+use hashbrown::hash_table::Entry;
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::What;
+use crate::identity::Identity;
 use crate::kind::Kind;
 
 #[derive(Debug)]
 pub(crate) struct View<K> {
-    objects: HashSet<ByName<K>>,
+    objects: HashTable<Arc<K>>,
+    hasher: DefaultHashBuilder,
 }
 
 /// What one event changes: nothing, an object, or two of one name.
 pub(crate) type Changes<K> = std::iter::Flatten<std::array::IntoIter<Option<What<K>>, 2>>;
 
-/// An object that is equal to any other of the same name.
-#[derive(Debug)]
-struct ByName<K>(Arc<K>);
-
-/// Whatever has a namespace and a name: lets the set be searched without making an object.
-trait Named {
-    fn names(&self) -> (&str, &str);
-}
-
 impl<K> Default for View<K> {
     fn default() -> Self {
         Self {
-            objects: HashSet::new(),
+            objects: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
         }
     }
 }
@@ -42,70 +36,75 @@ impl<K: Kind> View<K> {
     }
 
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&Arc<K>> {
-        let names: &dyn Named = &(namespace, name);
-        self.objects.get(names).map(|ByName(object)| object)
+        let hash = hash_of(&self.hasher, namespace, name);
+        self.objects.find(hash, |known| {
+            let identity = known.identity();
+            *identity.name == *name && *identity.namespace == *namespace
+        })
     }
 
     pub(crate) fn objects(&self) -> Vec<Arc<K>> {
-        let objects = self.objects.iter();
-        objects.map(|ByName(object)| Arc::clone(object)).collect()
+        self.objects.iter().map(Arc::clone).collect()
     }
 
     /// Takes in the newest state of an object. Nothing changes if it is the state known already; another object of
     /// the same name means that the one known was deleted meanwhile.
     pub(crate) fn put(&mut self, object: Arc<K>) -> Changes<K> {
-        let changes = match self.get_same_name(&object) {
-            None => [Some(What::Added(Arc::clone(&object))), None],
-            Some(known) if known.identity().is_same_state(object.identity()) => return none(),
-            Some(known) if known.identity().is_same_object(object.identity()) => {
-                let before = Arc::clone(known);
-                let now = Arc::clone(&object);
-                [Some(What::Modified { before, now }), None]
+        let changes = match self.entry(object.identity()) {
+            Entry::Vacant(place) => {
+                place.insert(Arc::clone(&object));
+                [Some(What::Added(object)), None]
             }
-            Some(known) => [
-                Some(What::Deleted(Arc::clone(known))),
-                Some(What::Added(Arc::clone(&object))),
-            ],
+            Entry::Occupied(mut known) => {
+                let (before, now) = (known.get().identity(), object.identity());
+                if before.is_same_state(now) {
+                    return none();
+                }
+                let is_same_object = before.is_same_object(now);
+                let before = std::mem::replace(known.get_mut(), Arc::clone(&object));
+                if is_same_object {
+                    let now = object;
+                    [Some(What::Modified { before, now }), None]
+                } else {
+                    [Some(What::Deleted(before)), Some(What::Added(object))]
+                }
+            }
         };
-        self.objects.replace(ByName(object));
         changes.into_iter().flatten()
     }
 
     /// Forgets an object, given the state in which it was deleted. An object of which nothing is known needs no
     /// deletion, and a late word of one that had the same name deletes nothing.
     pub(crate) fn remove(&mut self, last: Arc<K>) -> Changes<K> {
-        let is_known = self
-            .get_same_name(&last)
-            .is_some_and(|known| known.identity().is_same_object(last.identity()));
-        if !is_known {
-            return none();
+        match self.entry(last.identity()) {
+            Entry::Occupied(known) if known.get().identity().is_same_object(last.identity()) => {
+                known.remove();
+            }
+            _ => return none(),
         }
-        self.remove_named(&last);
         [Some(What::Deleted(last)), None].into_iter().flatten()
     }
 
     /// The state known already, if the object is in that very state: saves keeping it twice.
     pub(crate) fn known(&self, object: &K) -> Option<Arc<K>> {
-        let identity = object.identity();
-        let known = self.get(&identity.namespace, &identity.name)?;
-        let is_same = known.identity().is_same_state(identity);
+        let known = self.get_same_name(object)?;
+        let is_same = known.identity().is_same_state(object.identity());
         is_same.then(|| Arc::clone(known))
     }
 
     /// Becomes the list, and says what differed: deletions first, so that what is told never holds more objects at
     /// once than there are.
-    pub(crate) fn replace(&mut self, mut list: Self) -> Vec<What<K>> {
+    pub(crate) fn replace(&mut self, list: Self) -> Vec<What<K>> {
         let mut changes = Vec::new();
-        for ByName(known) in &self.objects {
-            let identity = known.identity();
+        for known in &self.objects {
             let is_there = list
-                .get(&identity.namespace, &identity.name)
-                .is_some_and(|listed| listed.identity().is_same_object(identity));
+                .get_same_name(known)
+                .is_some_and(|listed| listed.identity().is_same_object(known.identity()));
             if !is_there {
                 changes.push(What::Deleted(Arc::clone(known)));
             }
         }
-        for ByName(listed) in &list.objects {
+        for listed in &list.objects {
             match self.get_same_name(listed) {
                 Some(known) if known.identity().is_same_state(listed.identity()) => {}
                 Some(known) if known.identity().is_same_object(listed.identity()) => {
@@ -117,67 +116,34 @@ impl<K: Kind> View<K> {
                 _ => changes.push(What::Added(Arc::clone(listed))),
             }
         }
-        std::mem::swap(&mut self.objects, &mut list.objects);
+        *self = list;
         changes
     }
 
-    fn get_same_name(&self, object: &Arc<K>) -> Option<&Arc<K>> {
+    fn get_same_name(&self, object: &K) -> Option<&Arc<K>> {
         let identity = object.identity();
         self.get(&identity.namespace, &identity.name)
     }
 
-    fn remove_named(&mut self, object: &Arc<K>) {
-        let identity = object.identity();
-        let names: &dyn Named = &(&*identity.namespace, &*identity.name);
-        self.objects.remove(names);
+    /// The place of whatever has these names, found once for looking and writing.
+    fn entry(&mut self, wanted: &Identity) -> Entry<'_, Arc<K>> {
+        let Self { objects, hasher } = self;
+        objects.entry(
+            hash_of(hasher, &wanted.namespace, &wanted.name),
+            |known| {
+                let identity = known.identity();
+                identity.name == wanted.name && identity.namespace == wanted.namespace
+            },
+            |known| {
+                let identity = known.identity();
+                hash_of(hasher, &identity.namespace, &identity.name)
+            },
+        )
     }
 }
 
-impl<K: Kind> Named for ByName<K> {
-    fn names(&self) -> (&str, &str) {
-        let identity = self.0.identity();
-        (&identity.namespace, &identity.name)
-    }
-}
-
-impl Named for (&str, &str) {
-    fn names(&self) -> (&str, &str) {
-        *self
-    }
-}
-
-impl<'a, K: Kind> Borrow<dyn Named + 'a> for ByName<K> {
-    fn borrow(&self) -> &(dyn Named + 'a) {
-        self
-    }
-}
-
-impl PartialEq for dyn Named + '_ {
-    fn eq(&self, other: &Self) -> bool {
-        self.names() == other.names()
-    }
-}
-
-impl Eq for dyn Named + '_ {}
-
-impl Hash for dyn Named + '_ {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.names().hash(state);
-    }
-}
-
-impl<K: Kind> PartialEq for ByName<K> {
-    fn eq(&self, other: &Self) -> bool {
-        self.names() == other.names()
-    }
-}
-
-impl<K: Kind> Eq for ByName<K> {}
-
-impl<K: Kind> Hash for ByName<K> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.names().hash(state);
-    }
+fn hash_of(hasher: &DefaultHashBuilder, namespace: &str, name: &str) -> u64 {
+    hasher.hash_one((namespace, name))
 }
 
 fn none<K>() -> Changes<K> {
