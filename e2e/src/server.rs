@@ -8,7 +8,7 @@ use crate::metrics_server::{MetricsServer, death_of};
 use crate::namespace::TestNamespace;
 
 /// What `deploy/server.yaml` allows it.
-const RULES: &[Rule] = &[
+pub(crate) const RULES: &[Rule] = &[
     Rule::get(&["nodes/metrics", "nodes/stats"]),
     Rule::watch(&["nodes", "pods"]),
     Rule {

@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 use crate::access::Rule;
 use crate::error::{E2eError, tail};
 use crate::namespace::TestNamespace;
+use crate::server::RULES as SERVER_RULES;
 use crate::wait::DEADLINE;
 
 /// What `deploy/transitions.yaml` allows it.
@@ -49,6 +50,32 @@ impl LifeLines {
         ];
         let given = arguments.iter().map(|argument| (*argument).to_owned());
         Self::run(namespace, own.into_iter().chain(given)).await
+    }
+
+    /// Starts `kubevitals run` with this role and the server in one process, for the whole cluster, and waits until both are
+    /// ready. It serves `metrics.k8s.io` on the loopback, where nobody asks for it.
+    pub async fn start_with_server(namespace: &TestNamespace) -> Result<Self, E2eError> {
+        let rules: Vec<Rule> = [RULES, SERVER_RULES].concat();
+        let access = namespace.access("kubevitals", &rules).await?;
+        access
+            .bind_everywhere(namespace, "system:auth-delegator")
+            .await?;
+        let reader = "extension-apiserver-authentication-reader";
+        access.bind_in_kube_system(namespace, reader).await?;
+        let authority = namespace.cluster().authority().display().to_string();
+        let arguments = [
+            "run".to_owned(),
+            "--roles=server,transitions".to_owned(),
+            format!("--kubeconfig={}", access.kubeconfig(namespace)?.display()),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--secure-port=0".to_owned(),
+            format!("--cert-dir={}", namespace.folder().join("both").display()),
+            format!("--kubelet-certificate-authority={authority}"),
+            "--kubelet-preferred-address-types=InternalIP".to_owned(),
+            "--metric-resolution=10s".to_owned(),
+            "--kubelet-request-timeout=5s".to_owned(),
+        ];
+        Self::run(namespace, arguments.into_iter()).await
     }
 
     /// Starts a program of ours that writes such lines, and waits until it is ready.

@@ -9,6 +9,7 @@
 
 mod apiserver_restart;
 mod client_metrics;
+mod combined;
 mod kubelet_facts;
 mod metrics_server;
 mod pod_life;

@@ -187,6 +187,43 @@ fn assert_lives(lines: &[Value]) {
     }
 }
 
+/// What `kubevitals explain` prints, which needs nothing but the API server.
+async fn explain(namespace: &TestNamespace, arguments: &[&str]) -> String {
+    let program = namespace.cluster().program("kubevitals").unwrap();
+    let output = tokio::process::Command::new(program)
+        .arg("explain")
+        .arg("--kubeconfig")
+        .arg(namespace.cluster().kubeconfig())
+        .args(arguments)
+        .output()
+        .await
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {told}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Of one that started late and of one that never did the cause is told in words, and all are in the list of the slowest.
+async fn assert_explained(namespace: &TestNamespace, pods: &[Pod]) {
+    let names = pods.iter().filter_map(|pod| pod.metadata.name.as_deref());
+    let names: Vec<&str> = names.collect();
+    let web = names.iter().find(|name| name.starts_with("web-")).unwrap();
+    let web = explain(namespace, &["pod", &format!("{}/{web}", namespace.name())]).await;
+    assert!(web.contains("readiness"), "{web}");
+    let absent = format!("{}/absent", namespace.name());
+    let absent = explain(namespace, &["pod", &absent]).await;
+    assert!(absent.contains("127.0.0.1:9/absent:1"), "{absent}");
+    let slowest = explain(
+        namespace,
+        &["--slowest", "20", "--namespace", namespace.name()],
+    )
+    .await;
+    for name in names {
+        assert!(slowest.contains(name), "{name} is not in:\n{slowest}");
+    }
+    println!("{web}\n{absent}\n{slowest}");
+}
+
 #[tokio::test]
 async fn every_start_ends_in_one_record() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
@@ -249,6 +286,7 @@ async fn every_start_ends_in_one_record() -> anyhow::Result<()> {
     namespace
         .wait_for::<Pod>("absent", |pod| waits_for(pod, "ImagePullBackOff"))
         .await?;
+    assert_explained(&namespace, &seen).await;
     for name in ["crashing", "absent"] {
         namespace.delete::<Pod>(name).await?;
     }
