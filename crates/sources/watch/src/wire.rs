@@ -54,8 +54,12 @@ impl<T> Default for List<T> {
 }
 
 impl<T> List<T> {
+    /// Into a place of just the right size. Collecting would take over the room of the list, and copy out of it to give back
+    /// most of it.
     pub(crate) fn map<U>(self, each: impl FnMut(T) -> U) -> Box<[U]> {
-        self.0.into_iter().map(each).collect()
+        let mut made = Vec::with_capacity(self.0.len());
+        made.extend(self.0.into_iter().map(each));
+        made.into_boxed_slice()
     }
 }
 
