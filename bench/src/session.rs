@@ -93,6 +93,15 @@ pub fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
+/// The end of a run that has conditions: says that they held, or fails with those that were missed.
+pub fn held(missed: &[String], conditions: &str) -> Result<(), BenchError> {
+    if missed.is_empty() {
+        say(&format!("all held: {conditions}"));
+        return Ok(());
+    }
+    Err(BenchError::Missed(missed.join("; ")))
+}
+
 async fn measured(
     flags: &RunFlags,
     bench: impl AsyncFnOnce(&Session) -> Result<(), BenchError>,

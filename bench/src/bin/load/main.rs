@@ -21,7 +21,7 @@ use kubevitals_bench::measure::{Plan, Schedule, Values};
 use kubevitals_bench::result::{Better, Measured, Metric, Unit};
 use kubevitals_bench::serving::reads::API_PODS;
 use kubevitals_bench::serving::{Bed, ServerFlags, ServerProgram, program, report, told};
-use kubevitals_bench::session::{self, Session, say};
+use kubevitals_bench::session::{self, Session, held, say};
 use kubevitals_bench::sim::SimSize;
 use tokio::sync::Barrier;
 use tokio::time::{Instant, sleep};
@@ -149,11 +149,7 @@ async fn run(flags: &Flags, session: &Session) -> Result<(), BenchError> {
                 .map(|what| format!("{}: {what}", round.name))
         })
         .collect();
-    if missed.is_empty() {
-        say(&format!("all held: {bounds}"));
-        return Ok(());
-    }
-    Err(BenchError::Missed(missed.join("; ")))
+    held(&missed, &bounds.to_string())
 }
 
 impl Round {
