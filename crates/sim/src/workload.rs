@@ -24,7 +24,7 @@ use kubevitals_model::Timestamp;
 
 use crate::clock::after;
 use crate::kubelet::usage::{self, ContainerUsage};
-use crate::objects::{ObjectWriter, WriteError};
+use crate::objects::{ObjectText, ObjectWriter, WriteError};
 use crate::roster::Roster;
 use crate::seed::Seed;
 
@@ -35,6 +35,7 @@ mod deployment;
 mod driver;
 mod ending;
 mod event;
+mod kind;
 mod life;
 mod messages;
 mod nodes;
@@ -96,6 +97,8 @@ pub struct Workload {
     pods: BTreeMap<PodId, Slot>,
     owners: BTreeMap<OwnerId, OwnerSlot>,
     recorder: Recorder,
+    /// Where the next object is written before it goes to the store.
+    text: ObjectText,
     churn: churn::Churn,
     next_node: usize,
     replacing: replacing::Replacing,
@@ -168,6 +171,7 @@ impl Workload {
                 config.event_lifetime_millis,
                 config.max_events,
             ),
+            text: ObjectText::default(),
             churn: churn::Churn::new(seed.derive_name("churn")),
             config,
             seed,
