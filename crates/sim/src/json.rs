@@ -25,6 +25,7 @@ impl<'a> Members<'a> {
         Self(out)
     }
 
+    #[inline]
     pub(crate) fn text(&mut self, name: &str, value: &str) -> &mut Self {
         self.name(name);
         push_string(self.0, value);
@@ -40,6 +41,7 @@ impl<'a> Members<'a> {
     }
 
     /// A text that is known to hold nothing that needs to be escaped.
+    #[inline]
     pub(crate) fn display(&mut self, name: &str, value: impl Display) -> &mut Self {
         self.name(name);
         self.0.push('"');
@@ -49,21 +51,25 @@ impl<'a> Members<'a> {
     }
 
     /// A number, a flag, or `null`.
+    #[inline]
     pub(crate) fn bare(&mut self, name: &str, value: impl Display) -> &mut Self {
         self.name(name);
         push_display(self.0, value);
         self.end()
     }
 
+    #[inline]
     pub(crate) fn flag(&mut self, name: &str, value: bool) -> &mut Self {
         self.json(name, if value { "true" } else { "false" })
     }
 
+    #[inline]
     pub(crate) fn null(&mut self, name: &str) -> &mut Self {
         self.json(name, "null")
     }
 
     /// The form of a time in a status.
+    #[inline]
     pub(crate) fn time(&mut self, name: &str, at: Timestamp) -> &mut Self {
         self.name(name);
         self.0.push('"');
@@ -82,6 +88,7 @@ impl<'a> Members<'a> {
         self.end()
     }
 
+    #[inline]
     pub(crate) fn uid(&mut self, name: &str, uid: Uid) -> &mut Self {
         self.name(name);
         self.0.push('"');
@@ -91,6 +98,7 @@ impl<'a> Members<'a> {
     }
 
     /// A value that is JSON already.
+    #[inline]
     pub(crate) fn json(&mut self, name: &str, value: &str) -> &mut Self {
         self.name(name);
         self.0.push_str(value);
@@ -112,12 +120,14 @@ impl<'a> Members<'a> {
         self.end()
     }
 
+    #[inline]
     pub(crate) fn object(&mut self, name: &str, write: impl FnOnce(&mut Members<'_>)) -> &mut Self {
         self.name(name);
         push_object(self.0, write);
         self.end()
     }
 
+    #[inline]
     pub(crate) fn list(&mut self, name: &str, write: impl FnOnce(&mut Items<'_>)) -> &mut Self {
         self.name(name);
         self.0.push('[');
@@ -126,12 +136,14 @@ impl<'a> Members<'a> {
         self.end()
     }
 
+    #[inline]
     fn name(&mut self, name: &str) {
         self.0.push('"');
         self.0.push_str(name);
         self.0.push_str("\":");
     }
 
+    #[inline]
     fn end(&mut self) -> &mut Self {
         self.0.push(',');
         self
@@ -139,6 +151,7 @@ impl<'a> Members<'a> {
 }
 
 impl Items<'_> {
+    #[inline]
     pub(crate) fn object(&mut self, write: impl FnOnce(&mut Members<'_>)) {
         push_object(self.0, write);
         self.0.push(',');

@@ -6,6 +6,7 @@
 //! holds on to nothing; when the log has moved past it, it is ended.
 
 pub(crate) mod fields;
+mod key;
 pub(crate) mod log;
 pub(crate) mod record;
 pub(crate) mod snapshot;
@@ -24,6 +25,7 @@ use crate::api::catalog::{self, Facts};
 use crate::objects::{ObjectText, ObjectWriter, Resource, WriteError};
 
 pub(crate) use fields::FieldSelector;
+use key::Key;
 pub(crate) use log::Change;
 pub use log::HistoryLimits;
 use log::Log;
@@ -52,7 +54,7 @@ struct Inner {
 
 #[derive(Default)]
 struct Shelf {
-    objects: BTreeMap<Arc<str>, Arc<Record>>,
+    objects: BTreeMap<Key, Arc<Record>>,
     log: Log,
 }
 
@@ -105,7 +107,7 @@ impl Store {
             .shelves
             .get(&resource)?
             .objects
-            .get(key)
+            .get(&Key::new(key))
             .map(Arc::clone)
     }
 
@@ -152,22 +154,27 @@ impl Store {
         content: Content,
         expect: Expect,
     ) -> Result<Arc<Record>, WriteError> {
+        let place = Key::new(key);
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         let version = inner.version + 1;
         let shelf = inner.shelves.entry(resource).or_default();
         let (record, previous) = if expect == Expect::Absent {
             // One search for the place of a new object: most writes of a busy cluster make new events.
-            let Entry::Vacant(place) = shelf.objects.entry(Arc::from(key)) else {
+            let Entry::Vacant(place) = shelf.objects.entry(place) else {
                 return Err(WriteError::AlreadyExists {
                     resource,
                     key: key.to_owned(),
                 });
             };
-            let record = Arc::new(Record::new(Arc::clone(place.key()), version, content));
+            let record = Arc::new(Record::new(
+                Arc::clone(place.key().full()),
+                version,
+                content,
+            ));
             place.insert(Arc::clone(&record));
             (record, None)
         } else {
-            let place = shelf.objects.get_mut(key);
+            let place = shelf.objects.get_mut(&place);
             check(resource, key, place.as_deref().map(AsRef::as_ref), expect)?;
             let Some(place) = place else {
                 return Err(not_found(resource, key));
@@ -201,11 +208,12 @@ impl Store {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         let version = inner.version + 1;
         let shelf = inner.shelves.entry(resource).or_default();
+        let place = Key::new(key);
         if expect != Expect::Present {
-            let existing = shelf.objects.get(key).map(AsRef::as_ref);
+            let existing = shelf.objects.get(&place).map(AsRef::as_ref);
             check(resource, key, existing, expect)?;
         }
-        let Some(previous) = shelf.objects.remove(key) else {
+        let Some(previous) = shelf.objects.remove(&place) else {
             return Err(not_found(resource, key));
         };
         let change = Change {

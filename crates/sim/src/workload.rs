@@ -16,8 +16,7 @@
 //!   owners make others.
 //! * `managedFields` are not written.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kubevitals_model::Timestamp;
@@ -42,6 +41,7 @@ mod nodes;
 mod owner;
 pub(crate) mod pod;
 mod population;
+mod queue;
 mod records;
 pub(crate) mod render;
 mod replacing;
@@ -91,8 +91,8 @@ pub struct Workload {
     config: WorkloadConfig,
     seed: Seed,
     roster: Arc<Roster>,
-    queue: BinaryHeap<Reverse<Due>>,
-    /// Orders what is due at one instant, and names what is created.
+    queue: queue::Queue,
+    /// Counts what was planned or created, and names the latter.
     sequence: u64,
     pods: BTreeMap<PodId, Slot>,
     owners: BTreeMap<OwnerId, OwnerSlot>,
@@ -120,14 +120,7 @@ pub(crate) struct Slot {
     pub(crate) written: Vec<Written>,
 }
 
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Due {
-    at: Timestamp,
-    sequence: u64,
-    what: What,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum What {
     Pod { id: PodId, era: u32, step: Step },
     Reconcile(OwnerId),
@@ -176,7 +169,7 @@ impl Workload {
             config,
             seed,
             roster,
-            queue: BinaryHeap::new(),
+            queue: queue::Queue::default(),
             sequence: 0,
             pods: BTreeMap::new(),
             owners: BTreeMap::new(),
@@ -194,18 +187,12 @@ impl Workload {
     /// Takes at most `most` transitions and tells whether more are due.
     pub fn step_some(&mut self, now: Timestamp, writer: &dyn ObjectWriter, most: usize) -> bool {
         for _ in 0..most {
-            if self.queue.peek().is_none_or(|Reverse(due)| due.at > now) {
+            let Some((at, what)) = self.queue.pop(now) else {
                 self.recorder.expire(writer, now);
                 return false;
-            }
-            let Some(Reverse(due)) = self.queue.pop() else {
-                return false;
             };
-            let moment = Moment {
-                now: due.at,
-                writer,
-            };
-            match due.what {
+            let moment = Moment { now: at, writer };
+            match what {
                 What::Pod { id, era, step } => {
                     if self.pods.get(&id).is_some_and(|slot| slot.era == era) {
                         self.take(id, step, moment);
@@ -224,7 +211,7 @@ impl Workload {
 
     /// When the next transition is due.
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.queue.peek().map(|Reverse(due)| due.at)
+        self.queue.next_due()
     }
 
     /// How many pods there are, in whatever state.
@@ -261,11 +248,7 @@ impl Workload {
 
     fn plan(&mut self, at: Timestamp, what: What) {
         self.sequence += 1;
-        self.queue.push(Reverse(Due {
-            at,
-            sequence: self.sequence,
-            what,
-        }));
+        self.queue.push(at, what);
     }
 
     /// Plans a pod's next step, `low` to `high` milliseconds from now.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::template::{ContainerTemplate, PodTemplate, Resources};
 use crate::json::Members;
+use crate::objects::ObjectText;
 use crate::seed::Uid;
 
 /// Members of a pod's spec that are the pod's own, in the order of their names.
@@ -45,6 +46,8 @@ pub(crate) struct KindTexts {
     pub(crate) annotations: Box<str>,
     pub(crate) generate_name: Box<str>,
     pub(crate) labels: Box<str>,
+    /// The labels for selectors, as [`ObjectText`] has them, and whether they cannot be stored.
+    pub(crate) packed_labels: (Box<str>, bool),
     pub(crate) owner_references: Box<str>,
     pub(crate) allocated: Box<str>,
     pub(crate) resources: Box<str>,
@@ -137,8 +140,13 @@ impl KindTexts {
             .iter()
             .map(|(key, value)| (&**key, &**value))
             .collect();
+        let mut packed = ObjectText::default();
+        for (key, value) in &labels {
+            packed.label(key, value);
+        }
         let total = template.total();
         Self {
+            packed_labels: (packed.labels.into(), packed.has_nul),
             annotations: member(|members| {
                 if !annotations.is_empty() {
                     write_labels(members, "annotations", &annotations);

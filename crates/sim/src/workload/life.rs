@@ -10,7 +10,7 @@ use crate::objects::{Resource, WriteError};
 use crate::roster::Node;
 
 /// What happens to a pod next. Numbers are places in [`super::PodTemplate::all`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
     Ungate,
     Schedule,

@@ -72,17 +72,16 @@ fn metadata(pod: &Pod, out: &mut ObjectText) {
 }
 
 fn labels(pod: &Pod, out: &mut ObjectText) {
-    let common = pod.kind.labels.iter();
-    let common = common.map(|(key, value)| (&**key, &**value));
     let Some(ordinal) = pod.ordinal else {
-        out.members().ready(&pod.kind.texts.labels);
-        for (key, value) in common {
-            out.label(key, value);
-        }
+        let texts = &pod.kind.texts;
+        out.members().ready(&texts.labels);
+        out.labels.push_str(&texts.packed_labels.0);
+        out.has_nul |= texts.packed_labels.1;
         return;
     };
     let ordinal = ordinal.to_string();
-    let mut labels: BTreeMap<&str, &str> = common.collect();
+    let common = pod.kind.labels.iter();
+    let mut labels: BTreeMap<&str, &str> = common.map(|(key, value)| (&**key, &**value)).collect();
     labels.insert("apps.kubernetes.io/pod-index", &ordinal);
     labels.insert("statefulset.kubernetes.io/pod-name", &pod.name);
     write_labels(&mut out.members(), "labels", &labels);
