@@ -50,7 +50,7 @@ impl<'a> Members<'a> {
         self.end()
     }
 
-    /// A number, a flag, or `null`.
+    /// A number.
     #[inline]
     pub(crate) fn bare(&mut self, name: &str, value: impl Display) -> &mut Self {
         self.name(name);
@@ -166,10 +166,10 @@ pub(crate) fn close(out: &mut String, with: char) {
     out.push(with);
 }
 
-/// Appends `value` in as many hexadecimal digits as are asked for, at most 32.
-pub(crate) fn push_hex(out: &mut String, value: u128, digits: usize) {
+/// Appends the last hexadecimal digits of `value`, at most 16.
+pub(crate) fn push_hex(out: &mut String, value: u64, digits: usize) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = [b'0'; 32];
+    let mut text = [b'0'; 16];
     let mut rest = value;
     for place in text.iter_mut().take(digits).rev() {
         *place = DIGITS
@@ -186,27 +186,33 @@ pub(crate) fn push_hex(out: &mut String, value: u128, digits: usize) {
 pub(crate) fn push_string(out: &mut String, text: &str) {
     out.push('"');
     let is_special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
-    if text.bytes().any(is_special) {
-        for letter in text.chars() {
-            match letter {
-                '"' => out.push_str("\\\""),
-                '\\' => out.push_str("\\\\"),
-                '\n' => out.push_str("\\n"),
-                '\r' => out.push_str("\\r"),
-                '\t' => out.push_str("\\t"),
-                '\u{8}' => out.push_str("\\b"),
-                '\u{c}' => out.push_str("\\f"),
-                control if control < ' ' => {
-                    out.push_str("\\u");
-                    push_hex(out, u128::from(u32::from(control)), 4);
-                }
-                plain => out.push(plain),
-            }
-        }
+    // To the end even if one was found, so that many bytes are looked at in one go.
+    let is_escaped = text
+        .bytes()
+        .fold(false, |found, byte| found | is_special(byte));
+    if is_escaped {
+        text.chars().for_each(|letter| push_escaped(out, letter));
     } else {
         out.push_str(text);
     }
     out.push('"');
+}
+
+fn push_escaped(out: &mut String, letter: char) {
+    match letter {
+        '"' => out.push_str("\\\""),
+        '\\' => out.push_str("\\\\"),
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        '\u{8}' => out.push_str("\\b"),
+        '\u{c}' => out.push_str("\\f"),
+        control if control < ' ' => {
+            out.push_str("\\u");
+            push_hex(out, u64::from(control), 4);
+        }
+        plain => out.push(plain),
+    }
 }
 
 pub(crate) fn push_display(out: &mut String, value: impl Display) {
@@ -236,11 +242,11 @@ mod tests {
         }
 
         #[test]
-        fn hexadecimal_digits_are_those_of_the_standard_library(value: u128) {
+        fn hexadecimal_digits_are_those_of_the_standard_library(value: u64) {
             let mut out = String::new();
-            push_hex(&mut out, value, 32);
-            push_hex(&mut out, value & 0xFFFF, 4);
-            prop_assert_eq!(out, format!("{value:032x}{:04x}", value & 0xFFFF));
+            push_hex(&mut out, value, 16);
+            push_hex(&mut out, value, 4);
+            prop_assert_eq!(out, format!("{value:016x}{:04x}", value & 0xFFFF));
         }
     }
 

@@ -83,20 +83,29 @@ impl Seed {
 
     pub(crate) fn push_hex64(&mut self, out: &mut String) {
         for _ in 0..4 {
-            push_hex(out, u128::from(self.next()), 16);
+            push_hex(out, self.next(), 16);
         }
     }
 }
 
 impl Uid {
     pub(crate) fn push(self, out: &mut String) {
-        let mut rest = 128;
-        for (index, digits) in [8, 4, 4, 4, 12].into_iter().enumerate() {
+        let half = |bits: u128| u64::try_from(bits & u128::from(u64::MAX)).unwrap_or(0);
+        let (high, low) = (half(self.0 >> 64), half(self.0));
+        for (index, (bits, digits)) in [
+            (high >> 32, 8),
+            (high >> 16, 4),
+            (high, 4),
+            (low >> 48, 4),
+            (low, 12),
+        ]
+        .into_iter()
+        .enumerate()
+        {
             if index > 0 {
                 out.push('-');
             }
-            rest -= 4 * digits;
-            push_hex(out, self.0 >> rest, digits);
+            push_hex(out, bits, digits);
         }
     }
 }

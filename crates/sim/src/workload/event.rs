@@ -14,9 +14,6 @@ use crate::json::{push_display, push_hex};
 use crate::objects::{ObjectText, ObjectWriter, Resource};
 use crate::seed::{Seed, Uid};
 
-#[cfg(test)]
-mod tests;
-
 /// Who writes an event.
 #[derive(Debug, Clone)]
 pub(crate) enum Source<'a> {
@@ -131,7 +128,7 @@ impl Recorder {
         let number = instant.wrapping_add(self.sequence % 1_000_000);
         name.push_str(subject.name);
         name.push('.');
-        push_hex(&mut name, u128::from(number), 16);
+        push_hex(&mut name, number, 16);
         let uid = self.seed.derive(self.sequence).uid();
         let mark = Mark {
             name: &name,
@@ -269,3 +266,6 @@ fn fields(subject: &Subject<'_>, reason: &str, component: &str, kind: &str, out:
         out.field(value);
     }
 }
+
+#[cfg(test)]
+mod tests;

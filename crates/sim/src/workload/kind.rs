@@ -45,8 +45,9 @@ pub(crate) struct SpecText([Box<str>; OWN_MEMBERS.len() + 1]);
 pub(crate) struct KindTexts {
     pub(crate) annotations: Box<str>,
     pub(crate) generate_name: Box<str>,
+    /// Of a pod that has no labels of its own.
     pub(crate) labels: Box<str>,
-    /// The labels for selectors, as [`ObjectText`] has them, and whether they cannot be stored.
+    /// The same for selectors, as [`ObjectText`] has them, and whether they hold a NUL.
     pub(crate) packed_labels: (Box<str>, bool),
     pub(crate) owner_references: Box<str>,
     pub(crate) allocated: Box<str>,
@@ -108,7 +109,7 @@ impl SpecText {
         Self(pieces.map(String::into_boxed_str))
     }
 
-    /// Writes all members of a spec. `own` writes those of a pod, by the place of their name among [`OWN_MEMBERS`].
+    /// Writes all members of a spec. `own` is asked at its place for each of the [`OWN_MEMBERS`], which may be left out.
     pub(crate) fn write(
         &self,
         members: &mut Members<'_>,

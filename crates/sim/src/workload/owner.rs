@@ -13,9 +13,6 @@ use crate::json::{Members, push_display};
 use crate::objects::{ObjectText, Resource};
 use crate::seed::Uid;
 
-#[cfg(test)]
-mod tests;
-
 /// Something to run.
 #[derive(Debug, Clone)]
 pub enum Manifest {
@@ -322,3 +319,6 @@ impl OwnerSlot {
             });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,9 +13,6 @@ use super::pod::{Container, Ended, Flip, Part, Phase, Pod, State};
 use crate::json::{Items, Members, push_display};
 use crate::objects::{ObjectText, Resource};
 
-#[cfg(test)]
-pub(in crate::workload) mod tests;
-
 /// What the image of every container resolves to.
 const IMAGE_ID: &str = "sha256:5116da950d5162b8735bbe0a781676adc35b855e36117782c7053a1931ba0009";
 
@@ -356,3 +353,6 @@ impl Phase {
         }
     }
 }
+
+#[cfg(test)]
+pub(in crate::workload) mod tests;
