@@ -24,4 +24,5 @@ pub mod workload;
 mod aggregator;
 mod auth;
 mod error;
+mod json;
 mod store;

@@ -3,6 +3,10 @@
 
 use thiserror::Error;
 
+mod text;
+
+pub use text::ObjectText;
+
 /// A resource that the simulated API server serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Resource {
@@ -65,6 +69,14 @@ pub trait ObjectWriter: Send + Sync {
     fn create(&self, resource: Resource, object: serde_json::Value) -> Result<u64, WriteError>;
     /// Replaces an object as a whole. Replacing by the same contents changes nothing.
     fn replace(&self, resource: Resource, object: serde_json::Value) -> Result<u64, WriteError>;
+    /// [`ObjectWriter::create`] of an object that is text already, for what is written all the time.
+    fn create_text(&self, resource: Resource, object: &ObjectText) -> Result<u64, WriteError> {
+        self.create(resource, object.value(resource))
+    }
+    /// [`ObjectWriter::replace`] by an object that is text already.
+    fn replace_text(&self, resource: Resource, object: &ObjectText) -> Result<u64, WriteError> {
+        self.replace(resource, object.value(resource))
+    }
     /// Removes an object at once, whatever its finalizers.
     fn delete(
         &self,

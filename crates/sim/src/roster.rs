@@ -161,7 +161,9 @@ impl Node {
     /// Adds a pod, or replaces what was known of it.
     pub(crate) fn put(&self, pod: &Arc<Pod>) {
         let mut pods = self.pods.write().unwrap_or_else(PoisonError::into_inner);
-        match pods.present.iter_mut().find(|known| known.uid == pod.uid) {
+        // From the end: the youngest change most, and each one that is looked at is somewhere else in memory.
+        let mut known = pods.present.iter_mut().rev();
+        match known.find(|known| known.uid == pod.uid) {
             Some(known) => *known = Arc::clone(pod),
             None => pods.present.push(Arc::clone(pod)),
         }
@@ -175,7 +177,9 @@ impl Node {
             departed,
             retired_cpu,
         } = &mut *pods;
-        present.retain(|known| known.uid != pod.uid);
+        if let Some(place) = present.iter().rposition(|known| known.uid == pod.uid) {
+            present.remove(place);
+        }
         departed.retain(|(left, gone)| {
             let keep = millis_between(*left, now) < DEPARTED_FOR_MILLIS;
             if !keep {

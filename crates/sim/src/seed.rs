@@ -4,7 +4,7 @@
 //! A seed is derived for each thing from the seed of what holds it (cluster, workload, pod,
 //! container), so that adding one pod does not change the life of any other.
 
-use std::fmt::Write;
+use crate::json::push_hex;
 
 /// What Kubernetes makes name suffixes of: no vowels, so no words by accident.
 const SAFE_LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -77,25 +77,44 @@ impl Seed {
     /// Sixty-four hexadecimal digits, as in a container's or an image's id.
     pub fn hex64(mut self) -> String {
         let mut out = String::with_capacity(64);
-        for _ in 0..4 {
-            write!(out, "{:016x}", self.next()).expect("a String takes any text");
-        }
+        self.push_hex64(&mut out);
         out
+    }
+
+    pub(crate) fn push_hex64(&mut self, out: &mut String) {
+        for _ in 0..4 {
+            push_hex(out, self.next(), 16);
+        }
+    }
+}
+
+impl Uid {
+    pub(crate) fn push(self, out: &mut String) {
+        let half = |bits: u128| u64::try_from(bits & u128::from(u64::MAX)).unwrap_or(0);
+        let (high, low) = (half(self.0 >> 64), half(self.0));
+        for (index, (bits, digits)) in [
+            (high >> 32, 8),
+            (high >> 16, 4),
+            (high, 4),
+            (low >> 48, 4),
+            (low, 12),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            if index > 0 {
+                out.push('-');
+            }
+            push_hex(out, bits, digits);
+        }
     }
 }
 
 impl std::fmt::Display for Uid {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let bits = self.0;
-        write!(
-            f,
-            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-            bits >> 96,
-            (bits >> 80) & 0xFFFF,
-            (bits >> 64) & 0xFFFF,
-            (bits >> 48) & 0xFFFF,
-            bits & 0xFFFF_FFFF_FFFF
-        )
+        let mut text = String::with_capacity(36);
+        self.push(&mut text);
+        f.write_str(&text)
     }
 }
 
@@ -134,6 +153,8 @@ mod tests {
     fn a_uid_is_of_version_four() {
         let text = Seed::new(1).uid().to_string();
         assert_eq!(text.len(), 36, "{text}");
+        let bits: String = text.chars().filter(|letter| *letter != '-').collect();
+        assert_eq!(bits, format!("{:032x}", Seed::new(1).uid().0));
         let digits: Vec<char> = text.chars().collect();
         assert_eq!(digits[14], '4', "{text}");
         assert!("89ab".contains(digits[19]), "{text}");

@@ -6,11 +6,13 @@
 //! holds on to nothing; when the log has moved past it, it is ended.
 
 pub(crate) mod fields;
+mod key;
 pub(crate) mod log;
 pub(crate) mod record;
 pub(crate) mod snapshot;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -20,9 +22,10 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use crate::api::catalog::{self, Facts};
-use crate::objects::{ObjectWriter, Resource, WriteError};
+use crate::objects::{ObjectText, ObjectWriter, Resource, WriteError};
 
 pub(crate) use fields::FieldSelector;
+use key::Key;
 pub(crate) use log::Change;
 pub use log::HistoryLimits;
 use log::Log;
@@ -51,7 +54,7 @@ struct Inner {
 
 #[derive(Default)]
 struct Shelf {
-    objects: BTreeMap<Arc<str>, Arc<Record>>,
+    objects: BTreeMap<Key, Arc<Record>>,
     log: Log,
 }
 
@@ -104,7 +107,7 @@ impl Store {
             .shelves
             .get(&resource)?
             .objects
-            .get(key)
+            .get(&Key::new(key))
             .map(Arc::clone)
     }
 
@@ -120,22 +123,69 @@ impl Store {
         self.stamp(facts, &key, &mut object);
         let content = Content::encode(facts, &object)?;
         drop(object);
+        self.store(resource, &key, content, expect)
+    }
+
+    /// Writes an object that is text already.
+    fn put_text(
+        &self,
+        resource: Resource,
+        object: &ObjectText,
+        expect: Expect,
+    ) -> Result<u64, WriteError> {
+        let (namespace, name) = object.key.split_once('/').unwrap_or_default();
+        check_names(catalog::facts(resource), namespace, name)?;
+        if object.has_nul {
+            return Err(WriteError::Invalid {
+                resource,
+                reason: "a label or a field holds a NUL".to_owned(),
+            });
+        }
+        let content = Content::of_text(object);
+        Ok(self
+            .store(resource, &object.key, content, expect)?
+            .version())
+    }
+
+    fn store(
+        &self,
+        resource: Resource,
+        key: &str,
+        content: Content,
+        expect: Expect,
+    ) -> Result<Arc<Record>, WriteError> {
+        let place = Key::new(key);
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         let version = inner.version + 1;
         let shelf = inner.shelves.entry(resource).or_default();
-        let previous = shelf.objects.get(&*key).map(Arc::clone);
-        check(resource, &key, previous.as_deref(), expect)?;
-        let key = match &previous {
-            Some(previous) if previous.content().is_same(&content) => {
-                return Ok(Arc::clone(previous));
+        let (record, previous) = if expect == Expect::Absent {
+            // One search for the place of a new object: most writes of a busy cluster make new events.
+            let Entry::Vacant(place) = shelf.objects.entry(place) else {
+                return Err(WriteError::AlreadyExists {
+                    resource,
+                    key: key.to_owned(),
+                });
+            };
+            let record = Arc::new(Record::new(
+                Arc::clone(place.key().full()),
+                version,
+                content,
+            ));
+            place.insert(Arc::clone(&record));
+            (record, None)
+        } else {
+            let place = shelf.objects.get_mut(&place);
+            check(resource, key, place.as_deref().map(AsRef::as_ref), expect)?;
+            let Some(place) = place else {
+                return Err(not_found(resource, key));
+            };
+            if place.content().is_same(&content) {
+                return Ok(Arc::clone(place));
             }
-            Some(previous) => Arc::clone(previous.key()),
-            None => Arc::from(key),
+            let record = Arc::new(Record::new(Arc::clone(place.key()), version, content));
+            let previous = std::mem::replace(place, Arc::clone(&record));
+            (record, Some(previous))
         };
-        let record = Arc::new(Record::new(key, version, content));
-        shelf
-            .objects
-            .insert(Arc::clone(record.key()), Arc::clone(&record));
         let change = Change {
             version,
             current: Some(Arc::clone(&record)),
@@ -158,17 +208,13 @@ impl Store {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         let version = inner.version + 1;
         let shelf = inner.shelves.entry(resource).or_default();
-        check(
-            resource,
-            key,
-            shelf.objects.get(key).map(AsRef::as_ref),
-            expect,
-        )?;
-        let Some(previous) = shelf.objects.remove(key) else {
-            return Err(WriteError::NotFound {
-                resource,
-                key: key.to_owned(),
-            });
+        let place = Key::new(key);
+        if expect != Expect::Present {
+            let existing = shelf.objects.get(&place).map(AsRef::as_ref);
+            check(resource, key, existing, expect)?;
+        }
+        let Some(previous) = shelf.objects.remove(&place) else {
+            return Err(not_found(resource, key));
         };
         let change = Change {
             version,
@@ -302,6 +348,14 @@ impl ObjectWriter for Store {
         Ok(self.put(resource, object, Expect::Present)?.version())
     }
 
+    fn create_text(&self, resource: Resource, object: &ObjectText) -> Result<u64, WriteError> {
+        self.put_text(resource, object, Expect::Absent)
+    }
+
+    fn replace_text(&self, resource: Resource, object: &ObjectText) -> Result<u64, WriteError> {
+        self.put_text(resource, object, Expect::Present)
+    }
+
     fn delete(
         &self,
         resource: Resource,
@@ -356,6 +410,11 @@ fn key_of(facts: &Facts, object: &Map<String, Value>) -> Result<String, WriteErr
             .unwrap_or_default()
     };
     let (namespace, name) = (member("namespace"), member("name"));
+    check_names(facts, namespace, name)?;
+    Ok(join_key(namespace, name))
+}
+
+fn check_names(facts: &Facts, namespace: &str, name: &str) -> Result<(), WriteError> {
     let invalid = |reason: &str| WriteError::Invalid {
         resource: facts.resource,
         reason: reason.to_owned(),
@@ -368,7 +427,14 @@ fn key_of(facts: &Facts, object: &Map<String, Value>) -> Result<String, WriteErr
             "metadata.namespace does not fit the scope of the resource",
         ));
     }
-    Ok(join_key(namespace, name))
+    Ok(())
+}
+
+fn not_found(resource: Resource, key: &str) -> WriteError {
+    WriteError::NotFound {
+        resource,
+        key: key.to_owned(),
+    }
 }
 
 fn check(
@@ -377,21 +443,17 @@ fn check(
     existing: Option<&Record>,
     expect: Expect,
 ) -> Result<(), WriteError> {
-    let key = || key.to_owned();
     match (expect, existing) {
         (Expect::Absent, None) | (Expect::Present, Some(_)) => Ok(()),
         (Expect::Absent, Some(_)) => Err(WriteError::AlreadyExists {
             resource,
-            key: key(),
+            key: key.to_owned(),
         }),
-        (_, None) => Err(WriteError::NotFound {
-            resource,
-            key: key(),
-        }),
+        (_, None) => Err(not_found(resource, key)),
         (Expect::Version(version), Some(record)) if record.version() == version => Ok(()),
         (Expect::Version(_), Some(_)) => Err(WriteError::Conflict {
             resource,
-            key: key(),
+            key: key.to_owned(),
         }),
     }
 }

@@ -16,15 +16,14 @@
 //!   owners make others.
 //! * `managedFields` are not written.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kubevitals_model::Timestamp;
 
 use crate::clock::after;
 use crate::kubelet::usage::{self, ContainerUsage};
-use crate::objects::{ObjectWriter, WriteError};
+use crate::objects::{ObjectText, ObjectWriter, WriteError};
 use crate::roster::Roster;
 use crate::seed::Seed;
 
@@ -35,12 +34,14 @@ mod deployment;
 mod driver;
 mod ending;
 mod event;
+mod kind;
 mod life;
 mod messages;
 mod nodes;
 mod owner;
 pub(crate) mod pod;
 mod population;
+mod queue;
 mod records;
 pub(crate) mod render;
 mod replacing;
@@ -90,12 +91,14 @@ pub struct Workload {
     config: WorkloadConfig,
     seed: Seed,
     roster: Arc<Roster>,
-    queue: BinaryHeap<Reverse<Due>>,
-    /// Orders what is due at one instant, and names what is created.
+    queue: queue::Queue,
+    /// Counts what was planned or created, and names the latter.
     sequence: u64,
     pods: BTreeMap<PodId, Slot>,
     owners: BTreeMap<OwnerId, OwnerSlot>,
     recorder: Recorder,
+    /// Where the next object is written before it goes to the store.
+    text: ObjectText,
     churn: churn::Churn,
     next_node: usize,
     replacing: replacing::Replacing,
@@ -117,14 +120,7 @@ pub(crate) struct Slot {
     pub(crate) written: Vec<Written>,
 }
 
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Due {
-    at: Timestamp,
-    sequence: u64,
-    what: What,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum What {
     Pod { id: PodId, era: u32, step: Step },
     Reconcile(OwnerId),
@@ -168,11 +164,12 @@ impl Workload {
                 config.event_lifetime_millis,
                 config.max_events,
             ),
+            text: ObjectText::default(),
             churn: churn::Churn::new(seed.derive_name("churn")),
             config,
             seed,
             roster,
-            queue: BinaryHeap::new(),
+            queue: queue::Queue::default(),
             sequence: 0,
             pods: BTreeMap::new(),
             owners: BTreeMap::new(),
@@ -190,18 +187,12 @@ impl Workload {
     /// Takes at most `most` transitions and tells whether more are due.
     pub fn step_some(&mut self, now: Timestamp, writer: &dyn ObjectWriter, most: usize) -> bool {
         for _ in 0..most {
-            if self.queue.peek().is_none_or(|Reverse(due)| due.at > now) {
+            let Some((at, what)) = self.queue.pop(now) else {
                 self.recorder.expire(writer, now);
                 return false;
-            }
-            let Some(Reverse(due)) = self.queue.pop() else {
-                return false;
             };
-            let moment = Moment {
-                now: due.at,
-                writer,
-            };
-            match due.what {
+            let moment = Moment { now: at, writer };
+            match what {
                 What::Pod { id, era, step } => {
                     if self.pods.get(&id).is_some_and(|slot| slot.era == era) {
                         self.take(id, step, moment);
@@ -220,7 +211,7 @@ impl Workload {
 
     /// When the next transition is due.
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.queue.peek().map(|Reverse(due)| due.at)
+        self.queue.next_due()
     }
 
     /// How many pods there are, in whatever state.
@@ -257,11 +248,7 @@ impl Workload {
 
     fn plan(&mut self, at: Timestamp, what: What) {
         self.sequence += 1;
-        self.queue.push(Reverse(Due {
-            at,
-            sequence: self.sequence,
-            what,
-        }));
+        self.queue.push(at, what);
     }
 
     /// Plans a pod's next step, `low` to `high` milliseconds from now.

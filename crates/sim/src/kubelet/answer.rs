@@ -108,7 +108,7 @@ fn pods(pods: &[std::sync::Arc<Pod>]) -> Value {
     let items: Vec<Value> = pods
         .iter()
         .map(|pod| {
-            let mut item = render::pod(pod);
+            let mut item = render::pod_value(pod);
             if let Some(item) = item.as_object_mut() {
                 item.remove("kind");
                 item.remove("apiVersion");

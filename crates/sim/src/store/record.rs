@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::api::catalog::Facts;
-use crate::objects::{Resource, WriteError};
+use crate::objects::{ObjectText, Resource, WriteError};
 
 /// An object as stored.
 #[derive(Debug)]
@@ -23,14 +23,15 @@ pub(crate) struct Record {
 /// What an object consists of, before it has a resourceVersion.
 #[derive(Debug)]
 pub(crate) struct Content {
-    /// The text from the second member of `metadata` on.
-    rest: Box<[u8]>,
-    /// How much of `rest` belongs to `metadata`, with its closing brace.
+    /// Three texts in one allocation of just their size: the object from the second member of `metadata` on; its labels
+    /// as `key NUL value NUL …`; the values of the selectable fields in the order of the catalog, each ended by NUL.
+    text: Box<str>,
+    /// How much of `text` belongs to `metadata`, with its closing brace.
     metadata_len: usize,
-    /// `key NUL value NUL …`.
-    labels: Box<str>,
-    /// The values of the selectable fields in the order of the catalog, each ended by NUL.
-    fields: Box<str>,
+    /// Where the object ends and its labels begin.
+    object_len: usize,
+    /// Where the labels end and the fields begin.
+    labels_end: usize,
 }
 
 /// How to render an object.
@@ -63,7 +64,7 @@ impl Content {
                 return Err(invalid("spec or status is not an object"));
             }
         }
-        let mut text = Vec::with_capacity(1024);
+        let mut text = Vec::with_capacity(4096);
         let members = metadata
             .iter()
             .filter(|(name, _)| !matches!(name.as_str(), "resourceVersion" | "selfLink"));
@@ -73,29 +74,72 @@ impl Content {
         }
         text.push(b'}');
         let metadata_len = text.len();
+        text.push(b',');
         let others = object
             .iter()
             .filter(|(name, _)| !matches!(name.as_str(), "metadata" | "kind" | "apiVersion"));
-        let mut rest = Vec::new();
-        write_members(&mut rest, others);
-        if !rest.is_empty() {
-            text.push(b',');
-            text.append(&mut rest);
+        write_members(&mut text, others);
+        if text.last() == Some(&b',') {
+            text.pop();
         }
         text.push(b'}');
-        Ok(Self {
-            // Copied, as the vector has grown beyond what is needed: with 150,000 objects that
-            // would be half of the memory.
-            rest: Box::from(text.as_slice()),
+        let text = std::str::from_utf8(&text).expect("JSON is text");
+        let labels = pack_labels(metadata).ok_or_else(|| invalid("a label holds a NUL"))?;
+        let fields = pack_fields(facts, object).ok_or_else(|| invalid("a field holds a NUL"))?;
+        Ok(Self::join(text, metadata_len, &labels, &fields))
+    }
+
+    /// Takes an object that is text already.
+    pub(crate) fn of_text(object: &ObjectText) -> Self {
+        let ObjectText {
+            text,
             metadata_len,
-            labels: pack_labels(metadata).ok_or_else(|| invalid("a label holds a NUL"))?,
-            fields: pack_fields(facts, object).ok_or_else(|| invalid("a field holds a NUL"))?,
-        })
+            labels,
+            fields,
+            ..
+        } = object;
+        Self::join(text, *metadata_len, labels, fields)
+    }
+
+    fn join(object: &str, metadata_len: usize, labels: &str, fields: &str) -> Self {
+        let object_len = object.len();
+        let labels_end = object_len + labels.len();
+        // Of just the size that is needed: with 150,000 objects anything else would be half of the memory.
+        let mut text = String::with_capacity(labels_end + fields.len());
+        for part in [object, labels, fields] {
+            text.push_str(part);
+        }
+        Self {
+            text: text.into_boxed_str(),
+            metadata_len,
+            object_len,
+            labels_end,
+        }
     }
 
     /// Whether storing the other one would change nothing.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.rest == other.rest
+        self.text == other.text
+    }
+
+    fn object(&self) -> &str {
+        self.part(0, self.object_len)
+    }
+
+    fn metadata(&self) -> &str {
+        self.part(0, self.metadata_len)
+    }
+
+    fn labels(&self) -> &str {
+        self.part(self.object_len, self.labels_end)
+    }
+
+    fn fields(&self) -> &str {
+        self.part(self.labels_end, self.text.len())
+    }
+
+    fn part(&self, from: usize, to: usize) -> &str {
+        self.text.get(from..to).unwrap_or_default()
     }
 }
 
@@ -135,16 +179,12 @@ impl Record {
 
     /// About how much memory it takes.
     pub(crate) fn size(&self) -> usize {
-        self.content.rest.len()
-            + self.content.labels.len()
-            + self.content.fields.len()
-            + self.key.len()
-            + size_of::<Self>()
+        self.content.text.len() + self.key.len() + size_of::<Self>()
     }
 
     /// The value of a label.
     pub(crate) fn label(&self, key: &str) -> Option<&str> {
-        let mut parts = self.content.labels.split_terminator('\0');
+        let mut parts = self.content.labels().split_terminator('\0');
         while let Some(found) = parts.next() {
             let value = parts.next()?;
             if found == key {
@@ -156,7 +196,7 @@ impl Record {
 
     /// The value of the selectable field at a place in the catalog.
     pub(crate) fn field(&self, index: usize) -> &str {
-        self.content.fields.split('\0').nth(index).unwrap_or("")
+        self.content.fields().split('\0').nth(index).unwrap_or("")
     }
 
     /// Renders the object as of its own version.
@@ -183,18 +223,17 @@ impl Record {
         out.extend_from_slice(b"\"metadata\":{\"resourceVersion\":\"");
         out.extend_from_slice(version.to_string().as_bytes());
         out.extend_from_slice(b"\",");
-        let rest = &self.content.rest;
         if form == Form::Metadata {
-            out.extend_from_slice(rest.get(..self.content.metadata_len).unwrap_or_default());
+            out.extend_from_slice(self.content.metadata().as_bytes());
             out.push(b'}');
         } else {
-            out.extend_from_slice(rest);
+            out.extend_from_slice(self.content.object().as_bytes());
         }
     }
 
     /// The whole object as a tree, with kind, apiVersion and resourceVersion.
     pub(crate) fn value(&self, facts: &Facts) -> Value {
-        let mut text = Vec::with_capacity(self.content.rest.len() + 128);
+        let mut text = Vec::with_capacity(self.content.object_len + 128);
         self.write(&mut text, facts, Form::Object);
         serde_json::from_slice(&text).expect("the text was written by this module")
     }
@@ -224,7 +263,7 @@ fn write_members<'a>(out: &mut Vec<u8>, members: impl Iterator<Item = (&'a Strin
     }
 }
 
-fn pack_labels(metadata: &Map<String, Value>) -> Option<Box<str>> {
+fn pack_labels(metadata: &Map<String, Value>) -> Option<String> {
     let mut packed = String::new();
     if let Some(Value::Object(labels)) = metadata.get("labels") {
         for (key, value) in labels {
@@ -238,10 +277,10 @@ fn pack_labels(metadata: &Map<String, Value>) -> Option<Box<str>> {
             packed.push('\0');
         }
     }
-    Some(packed.into())
+    Some(packed)
 }
 
-fn pack_fields(facts: &Facts, object: &Map<String, Value>) -> Option<Box<str>> {
+fn pack_fields(facts: &Facts, object: &Map<String, Value>) -> Option<String> {
     let mut packed = String::new();
     for path in facts.fields {
         let value = field_value(facts.resource, path, object);
@@ -251,7 +290,7 @@ fn pack_fields(facts: &Facts, object: &Map<String, Value>) -> Option<Box<str>> {
         packed.push_str(&value);
         packed.push('\0');
     }
-    Some(packed.into())
+    Some(packed)
 }
 
 /// The value of a selectable field, with the defaults that the typed API server has.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kubevitals_model::LabelSelector;
 
-use super::{FieldSelector, Record, Store};
+use super::{FieldSelector, Key, Record, Store};
 use crate::objects::Resource;
 
 /// Which objects are wanted.
@@ -131,8 +131,10 @@ impl Store {
                 }
             }
         }
-        let now = shelf.objects.range::<str, _>(bounds);
-        let now = now.map(|(key, record)| (&**key, record));
+        let now = shelf
+            .objects
+            .range((bounds.0.map(Key::new), bounds.1.map(Key::new)));
+        let now = now.map(|(key, record)| (&**key.full(), record));
         if undone.is_empty() {
             collect(query, limit, now.map(|(_, record)| record), &mut page);
         } else {

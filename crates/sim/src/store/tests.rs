@@ -52,6 +52,66 @@ fn writing_the_same_again_changes_nothing() {
     assert_eq!(store.version(), first);
 }
 
+fn text(name: &str, label: &str) -> ObjectText {
+    let mut text = ObjectText::default();
+    text.begin("default", name);
+    text.members()
+        .text("creationTimestamp", "2026-01-01T00:00:00Z")
+        .object("labels", |members| {
+            members.text("tier", label);
+        })
+        .text("name", name)
+        .text("namespace", "default")
+        .text("uid", "u");
+    text.end_metadata();
+    text.members().object("status", |members| {
+        members.text("phase", "Running");
+    });
+    text.end();
+    text.label("tier", label);
+    for field in ["", "", "", "", "false", "Running", "", ""] {
+        text.field(field);
+    }
+    text
+}
+
+#[test]
+fn an_object_that_comes_as_text_is_the_same_as_one_that_comes_as_a_tree() {
+    let store = store(HistoryLimits::default());
+    let first = store.create_text(Resource::Pods, &text("a", "front"));
+    let first = first.unwrap();
+    let tree = json!({
+        "metadata": {"name": "a", "namespace": "default", "uid": "u", "labels": {"tier": "front"},
+                     "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "status": {"phase": "Running"},
+    });
+    assert_eq!(store.replace(Resource::Pods, tree), Ok(first));
+    let record = store.get(Resource::Pods, "default/a").unwrap();
+    assert_eq!(record.label("tier"), Some("front"));
+    assert_eq!((record.field(4), record.field(5)), ("false", "Running"));
+    let second = store.replace_text(Resource::Pods, &text("a", "back"));
+    assert_eq!(second, Ok(first + 1));
+}
+
+#[test]
+fn text_that_does_not_fit_is_refused() {
+    let store = store(HistoryLimits::default());
+    store
+        .create_text(Resource::Pods, &text("a", "front"))
+        .unwrap();
+    let again = store.create_text(Resource::Pods, &text("a", "front"));
+    assert!(matches!(again, Err(WriteError::AlreadyExists { .. })));
+    let absent = store.replace_text(Resource::Pods, &text("b", "front"));
+    assert!(matches!(absent, Err(WriteError::NotFound { .. })));
+    for flawed in [text("", "x"), text("a/b", "x"), text("b", "\0")] {
+        let refused = store.create_text(Resource::Pods, &flawed);
+        assert!(matches!(refused, Err(WriteError::Invalid { .. })));
+    }
+    let blank = store.create_text(Resource::Pods, &ObjectText::default());
+    assert!(matches!(blank, Err(WriteError::Invalid { .. })));
+    assert_eq!(store.count(Resource::Pods), 1);
+}
+
 #[test]
 fn writes_that_do_not_fit_are_refused() {
     let store = store(HistoryLimits::default());

@@ -193,20 +193,24 @@ impl Workload {
             return;
         }
         let desired = slot.desired;
-        match &slot.kind {
-            OwnerKind::Deployment { .. } => self.roll_on(id, moment),
+        let is_changed = match &slot.kind {
+            OwnerKind::Deployment { .. } => {
+                self.roll_on(id, moment);
+                true
+            }
             OwnerKind::ReplicaSet { deployment, .. } => {
                 let deployment = *deployment;
                 self.scale(id, desired, counts, moment);
                 if let Some(deployment) = deployment {
                     self.wake(deployment, moment);
                 }
+                counts.total != desired
             }
             OwnerKind::StatefulSet => {
                 let all = slot.pods.len();
-                if all < desired as usize && counts.ready as usize == all {
-                    let _ = self.create_owned(id, moment);
-                }
+                all < desired as usize
+                    && counts.ready as usize == all
+                    && self.create_owned(id, moment).is_some()
             }
             OwnerKind::Job { ttl_seconds } => {
                 let ttl = *ttl_seconds;
@@ -214,6 +218,7 @@ impl Workload {
                     for _ in 0..desired {
                         let _ = self.create_owned(id, moment);
                     }
+                    true
                 } else if counts.succeeded >= desired && slot.counts.completed.is_none() {
                     slot.counts.completed = Some(moment.now);
                     self.say_of(id, "Completed", "Job completed", moment);
@@ -221,11 +226,14 @@ impl Workload {
                         let at = after(moment.now, u64::from(ttl) * 1_000);
                         self.plan(at, What::Expire(id));
                     }
+                    false
+                } else {
+                    false
                 }
             }
-            OwnerKind::DaemonSet => {}
-        }
-        let counts = self.count(id);
+            OwnerKind::DaemonSet => false,
+        };
+        let counts = if is_changed { self.count(id) } else { counts };
         if let Some(slot) = self.owners.get_mut(&id) {
             slot.counts = Counts {
                 completed: slot.counts.completed,

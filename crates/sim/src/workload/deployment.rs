@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::kind::SpecText;
 use super::owner::{Counts, OwnerKind};
 use super::template::PodTemplate;
 use super::{Moment, OwnerId, Workload};
@@ -31,7 +32,7 @@ impl Workload {
         moment: Moment<'_>,
     ) -> (OwnerId, OwnerId) {
         let kind = OwnerKind::Deployment {
-            spec: template.spec(),
+            spec: SpecText::new(&template),
             template: Box::new(template.clone()),
             current: 0,
             previous: None,
@@ -87,7 +88,7 @@ impl Workload {
         else {
             return false;
         };
-        *spec = new.spec();
+        *spec = SpecText::new(&new);
         **template = new.clone();
         *revision += 1;
         slot.generation += 1;

@@ -5,15 +5,13 @@
 //! many, so that a busy cluster does not fill the store.
 
 use std::collections::VecDeque;
-use std::fmt::Write;
 use std::sync::Arc;
 
 use kubevitals_model::Timestamp;
-use serde_json::{Map, Value, json};
 
-use super::render::time;
 use crate::clock::after;
-use crate::objects::{ObjectWriter, Resource};
+use crate::json::{push_display, push_hex};
+use crate::objects::{ObjectText, ObjectWriter, Resource};
 use crate::seed::{Seed, Uid};
 
 /// Who writes an event.
@@ -31,11 +29,11 @@ pub(crate) enum Source<'a> {
 pub(crate) struct Subject<'a> {
     pub(crate) api_version: &'static str,
     pub(crate) kind: &'static str,
-    pub(crate) namespace: &'a str,
+    pub(crate) namespace: &'a Arc<str>,
     pub(crate) name: &'a str,
     pub(crate) uid: Uid,
     pub(crate) version: u64,
-    pub(crate) field_path: Option<String>,
+    pub(crate) field_path: Option<&'a str>,
 }
 
 /// What is said.
@@ -49,9 +47,19 @@ pub(crate) struct Saying<'a> {
 #[derive(Debug)]
 pub(crate) struct Written {
     key: u64,
-    name: Box<str>,
+    name: Arc<str>,
     count: u32,
     first: Timestamp,
+    uid: Uid,
+}
+
+/// What tells an event from others that say the same, and how often it was said.
+struct Mark<'a> {
+    name: &'a str,
+    uid: Uid,
+    count: u32,
+    first: Timestamp,
+    last: Timestamp,
 }
 
 /// Writes events and ends them.
@@ -59,9 +67,11 @@ pub(crate) struct Written {
 pub(crate) struct Recorder {
     sequence: u64,
     seed: Seed,
-    live: VecDeque<(Timestamp, Arc<str>, Box<str>)>,
+    live: VecDeque<(Timestamp, Arc<str>, Arc<str>)>,
     lifetime_millis: u64,
     most: usize,
+    /// Where the next event is written before it goes to the store.
+    text: ObjectText,
 }
 
 impl Recorder {
@@ -72,6 +82,7 @@ impl Recorder {
             live: VecDeque::new(),
             lifetime_millis,
             most,
+            text: ObjectText::default(),
         }
     }
 
@@ -96,15 +107,15 @@ impl Recorder {
             && let Some(known) = written.iter_mut().find(|known| known.key == key)
         {
             known.count += 1;
-            let object = event(
-                &known.name,
-                subject,
-                source,
-                saying,
-                (known.first, now),
-                known.count,
-            );
-            if writer.replace(Resource::Events, object).is_ok() {
+            let mark = Mark {
+                name: &known.name,
+                uid: known.uid,
+                count: known.count,
+                first: known.first,
+                last: now,
+            };
+            event(&mark, subject, source, saying, &mut self.text);
+            if writer.replace_text(Resource::Events, &self.text).is_ok() {
                 return known.count;
             }
             // It ended meanwhile: what is said now is new again.
@@ -114,34 +125,35 @@ impl Recorder {
         let mut name = String::with_capacity(subject.name.len() + 17);
         // Events are named after their instant, with the sequence to tell those of one instant apart.
         let instant = now.unix_millis().cast_unsigned().wrapping_mul(1_000_000);
-        write!(
-            name,
-            "{}.{:016x}",
-            subject.name,
-            instant.wrapping_add(self.sequence % 1_000_000)
-        )
-        .expect("a String takes any text");
-        let mut object = event(&name, subject, source, saying, (now, now), 1);
-        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            let uid = self.seed.derive(self.sequence).uid();
-            metadata.insert("uid".into(), uid.to_string().into());
-            metadata.insert("creationTimestamp".into(), time(now));
-        }
-        if let Err(error) = writer.create(Resource::Events, object) {
+        let number = instant.wrapping_add(self.sequence % 1_000_000);
+        name.push_str(subject.name);
+        name.push('.');
+        push_hex(&mut name, number, 16);
+        let uid = self.seed.derive(self.sequence).uid();
+        let mark = Mark {
+            name: &name,
+            uid,
+            count: 1,
+            first: now,
+            last: now,
+        };
+        event(&mark, subject, source, saying, &mut self.text);
+        if let Err(error) = writer.create_text(Resource::Events, &self.text) {
             tracing::debug!(%error, "event not written");
             return 1;
         }
-        let name: Box<str> = name.into();
+        let name: Arc<str> = name.into();
         self.live.push_back((
             after(now, self.lifetime_millis),
-            subject.namespace.into(),
-            name.clone(),
+            Arc::clone(subject.namespace),
+            Arc::clone(&name),
         ));
         written.push(Written {
             key,
             name,
             count: 1,
             first: now,
+            uid,
         });
         1
     }
@@ -164,73 +176,96 @@ fn key(subject: &Subject<'_>, saying: &Saying<'_>) -> u64 {
     Seed::new(0)
         .derive_name(saying.reason)
         .derive_name(saying.message)
-        .derive_name(subject.field_path.as_deref().unwrap_or(""))
+        .derive_name(subject.field_path.unwrap_or(""))
         .next()
 }
 
+/// Writes the whole object, without `resourceVersion`.
 fn event(
-    name: &str,
+    mark: &Mark<'_>,
     subject: &Subject<'_>,
     source: &Source<'_>,
     saying: &Saying<'_>,
-    (first, last): (Timestamp, Timestamp),
-    count: u32,
-) -> Value {
-    let mut involved = json!({
-        "kind": subject.kind,
-        "namespace": subject.namespace,
-        "name": subject.name,
-        "uid": subject.uid.to_string(),
-        "apiVersion": subject.api_version,
-        "resourceVersion": subject.version.to_string(),
-    });
-    if let (Some(path), Some(involved)) = (&subject.field_path, involved.as_object_mut()) {
-        involved.insert("fieldPath".into(), path.as_str().into());
-    }
-    let mut fields = Map::new();
-    fields.insert("kind".into(), "Event".into());
-    fields.insert("apiVersion".into(), "v1".into());
-    fields.insert(
-        "metadata".into(),
-        json!({"name": name, "namespace": subject.namespace, "creationTimestamp": time(first)}),
-    );
-    fields.insert("involvedObject".into(), involved);
-    fields.insert("reason".into(), saying.reason.into());
-    fields.insert("message".into(), saying.message.into());
-    let kind = if saying.warning { "Warning" } else { "Normal" };
-    fields.insert("type".into(), kind.into());
+    out: &mut ObjectText,
+) {
     let (component, instance) = match source {
-        Source::Kubelet(node) => {
-            fields.insert(
-                "source".into(),
-                json!({"component": "kubelet", "host": node}),
-            );
-            ("kubelet", *node)
-        }
-        Source::Controller(component) => {
-            fields.insert("source".into(), json!({"component": component}));
-            (*component, "")
-        }
-        Source::Scheduler { action } => {
-            fields.insert("source".into(), json!({}));
-            fields.insert("action".into(), (*action).into());
-            ("default-scheduler", "default-scheduler-sim")
-        }
+        Source::Kubelet(node) => ("kubelet", *node),
+        Source::Controller(component) => (*component, ""),
+        Source::Scheduler { .. } => ("default-scheduler", "default-scheduler-sim"),
     };
-    fields.insert("reportingComponent".into(), component.into());
-    fields.insert("reportingInstance".into(), instance.into());
-    if let Source::Scheduler { .. } = source {
-        // metav1.MicroTime: six digits, whatever the clock's own resolution.
-        let millis = last.rfc3339_millis();
-        let micros = format!("{}000Z", millis.as_str().trim_end_matches('Z'));
-        fields.insert("eventTime".into(), micros.into());
-        fields.insert("firstTimestamp".into(), Value::Null);
-        fields.insert("lastTimestamp".into(), Value::Null);
+    let kind = if saying.warning { "Warning" } else { "Normal" };
+    out.begin(subject.namespace, mark.name);
+    out.members()
+        .time("creationTimestamp", mark.first)
+        .text("name", mark.name)
+        .text("namespace", subject.namespace)
+        .uid("uid", mark.uid);
+    out.end_metadata();
+    let mut members = out.members();
+    if let Source::Scheduler { action } = source {
+        members
+            .text("action", action)
+            .micro_time("eventTime", mark.last)
+            .null("firstTimestamp");
     } else {
-        fields.insert("eventTime".into(), Value::Null);
-        fields.insert("firstTimestamp".into(), time(first));
-        fields.insert("lastTimestamp".into(), time(last));
-        fields.insert("count".into(), count.into());
+        members
+            .bare("count", mark.count)
+            .null("eventTime")
+            .time("firstTimestamp", mark.first);
     }
-    fields.into()
+    members.object("involvedObject", |members| {
+        members.text("apiVersion", subject.api_version);
+        if let Some(path) = subject.field_path {
+            members.text("fieldPath", path);
+        }
+        members
+            .text("kind", subject.kind)
+            .text("name", subject.name)
+            .text("namespace", subject.namespace)
+            .display("resourceVersion", subject.version)
+            .uid("uid", subject.uid);
+    });
+    if let Source::Scheduler { .. } = source {
+        members.null("lastTimestamp");
+    } else {
+        members.time("lastTimestamp", mark.last);
+    }
+    members
+        .text("message", saying.message)
+        .text("reason", saying.reason)
+        .text("reportingComponent", component)
+        .text("reportingInstance", instance)
+        .object("source", |members| match source {
+            Source::Kubelet(node) => {
+                members.text("component", component).text("host", node);
+            }
+            Source::Controller(_) => {
+                members.text("component", component);
+            }
+            Source::Scheduler { .. } => {}
+        })
+        .text("type", kind);
+    out.end();
+    fields(subject, saying.reason, component, kind, out);
 }
+
+/// The selectable fields, in the order of the catalog.
+fn fields(subject: &Subject<'_>, reason: &str, component: &str, kind: &str, out: &mut ObjectText) {
+    out.field(subject.kind);
+    out.field(subject.namespace);
+    out.field(subject.name);
+    subject.uid.push(&mut out.fields);
+    out.field("");
+    out.field(subject.api_version);
+    push_display(&mut out.fields, subject.version);
+    out.field("");
+    out.field(subject.field_path.unwrap_or(""));
+    out.field(reason);
+    // The component again for `source`, which the newer form leaves empty.
+    for value in [component, component, kind] {
+        out.field(value);
+    }
+}
+
+#[cfg(test)]
+mod tests;

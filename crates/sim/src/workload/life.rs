@@ -10,7 +10,7 @@ use crate::objects::{Resource, WriteError};
 use crate::roster::Node;
 
 /// What happens to a pod next. Numbers are places in [`super::PodTemplate::all`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
     Ungate,
     Schedule,
@@ -121,10 +121,8 @@ impl Workload {
         {
             node.put(&slot.pod);
         }
-        match moment
-            .writer
-            .replace(Resource::Pods, super::render::pod(&slot.pod))
-        {
+        super::render::pod(&slot.pod, &mut self.text);
+        match moment.writer.replace_text(Resource::Pods, &self.text) {
             Ok(version) => slot.version = version,
             Err(WriteError::NotFound { .. }) => self.forget(id, moment),
             Err(error) => {
@@ -148,15 +146,7 @@ impl Workload {
             return 0;
         };
         let pod = &*slot.pod;
-        let field_path = container.and_then(|at| {
-            let list = if at < pod.template().init.len() {
-                "initContainers"
-            } else {
-                "containers"
-            };
-            let name = &pod.template().at(at)?.name;
-            Some(format!("spec.{list}{{{name}}}"))
-        });
+        let texts = container.and_then(|at| pod.kind.containers.get(at));
         let subject = Subject {
             api_version: "v1",
             kind: "Pod",
@@ -164,7 +154,7 @@ impl Workload {
             name: &pod.name,
             uid: pod.uid,
             version: slot.version,
-            field_path,
+            field_path: texts.map(|texts| &*texts.field_path),
         };
         let source = match (reason, &pod.host) {
             ("Scheduled", _) => Source::Scheduler { action: "Binding" },

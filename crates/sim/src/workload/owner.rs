@@ -1,16 +1,16 @@
 //! Workload controllers as objects.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kubevitals_model::Timestamp;
-use serde_json::{Value, json};
 
 use super::event::Written;
-use super::pod::PodKind;
-use super::render::{object, time};
+use super::kind::{Owner, PodKind, SpecText, write_labels};
 use super::template::PodTemplate;
 use super::{OwnerId, PodId};
-use crate::objects::Resource;
+use crate::json::{Members, push_display};
+use crate::objects::{ObjectText, Resource};
 use crate::seed::Uid;
 
 /// Something to run.
@@ -92,7 +92,7 @@ pub(crate) enum OwnerKind {
     Deployment {
         template: Box<PodTemplate>,
         /// The template's spec, made once.
-        spec: Value,
+        spec: SpecText,
         current: OwnerId,
         previous: Option<OwnerId>,
         revision: u32,
@@ -145,178 +145,180 @@ impl OwnerKind {
 }
 
 impl OwnerSlot {
-    /// The whole object, without `resourceVersion`.
-    pub(crate) fn render(&self) -> Value {
-        let (api_version, kind, _) = self.kind.identity();
-        let mut metadata = json!({
-            "name": &*self.name,
-            "namespace": &*self.namespace,
-            "uid": self.uid.to_string(),
-            "generation": self.generation,
-            "creationTimestamp": time(self.created),
-        });
+    /// Writes the whole object, without `resourceVersion`.
+    pub(crate) fn render(&self, out: &mut ObjectText) {
+        out.begin(&self.namespace, &self.name);
+        self.metadata(&mut out.members());
+        out.end_metadata();
+        out.members()
+            .object("spec", |members| self.spec(members))
+            .object("status", |members| self.status(members));
+        out.end();
+        // The selectable field, where there is one.
+        let count = match self.kind {
+            OwnerKind::ReplicaSet { .. } => self.counts.total,
+            OwnerKind::Job { .. } => self.counts.succeeded,
+            _ => return,
+        };
+        push_display(&mut out.fields, count);
+        out.field("");
+    }
+
+    fn metadata(&self, members: &mut Members<'_>) {
+        if let OwnerKind::Deployment { revision, .. } = &self.kind {
+            members.object("annotations", |members| {
+                members.display("deployment.kubernetes.io/revision", revision);
+            });
+        }
+        members
+            .time("creationTimestamp", self.created)
+            .bare("generation", self.generation)
+            .text("name", &self.name)
+            .text("namespace", &self.namespace);
         if let OwnerKind::ReplicaSet {
             deployment_owner: Some((name, uid)),
             ..
         } = &self.kind
-            && let Some(metadata) = metadata.as_object_mut()
         {
-            metadata.insert(
-                "ownerReferences".into(),
-                json!([{
-                    "apiVersion": "apps/v1",
-                    "kind": "Deployment",
-                    "name": &**name,
-                    "uid": uid.to_string(),
-                    "controller": true,
-                    "blockOwnerDeletion": true,
-                }]),
-            );
+            let owner = Owner {
+                api_version: "apps/v1",
+                kind: "Deployment",
+                name: Arc::clone(name),
+                uid: *uid,
+            };
+            owner.write(members);
         }
-        if let (OwnerKind::Deployment { revision, .. }, Some(metadata)) =
-            (&self.kind, metadata.as_object_mut())
-        {
-            metadata.insert(
-                "annotations".into(),
-                json!({"deployment.kubernetes.io/revision": revision.to_string()}),
-            );
-        }
-        object([
-            ("apiVersion", api_version.into()),
-            ("kind", kind.into()),
-            ("metadata", metadata),
-            ("spec", self.spec()),
-            ("status", self.status()),
-        ])
+        members.uid("uid", self.uid);
     }
 
-    fn template(&self) -> Option<(&PodTemplate, Value)> {
-        match (&self.kind, &self.pod_kind) {
-            (OwnerKind::Deployment { template, spec, .. }, _) => Some((template, spec.clone())),
-            (_, Some(kind)) => Some((&kind.template, kind.spec.clone())),
-            _ => None,
-        }
-    }
-
-    fn spec(&self) -> Value {
-        let Some((template, spec)) = self.template() else {
-            return json!({});
+    fn spec(&self, members: &mut Members<'_>) {
+        let (template, spec) = match (&self.kind, &self.pod_kind) {
+            (OwnerKind::Deployment { template, spec, .. }, _) => (&**template, spec),
+            (_, Some(kind)) => (&kind.template, &kind.spec),
+            _ => return,
         };
-        let mut labels: serde_json::Map<String, Value> = template
-            .labels
-            .iter()
-            .map(|(key, value)| ((**key).to_owned(), (**value).into()))
-            .collect();
+        let labels = template.labels.iter();
+        let mut labels: BTreeMap<&str, &str> =
+            labels.map(|(key, value)| (&**key, &**value)).collect();
         if let OwnerKind::ReplicaSet { hash, .. } = &self.kind {
-            labels.insert("pod-template-hash".into(), (**hash).into());
+            labels.insert("pod-template-hash", hash);
         }
-        let selector = object([("matchLabels", labels.clone().into())]);
-        let metadata = object([("labels", labels.into())]);
-        let template = object([("metadata", metadata), ("spec", spec)]);
-        let mut spec = match &self.kind {
-            OwnerKind::Deployment { .. } => json!({
-                "replicas": self.desired,
-                "strategy": {
-                    "type": "RollingUpdate",
-                    "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"},
-                },
-                "revisionHistoryLimit": 10,
-                "progressDeadlineSeconds": 600,
-            }),
-            OwnerKind::ReplicaSet { .. } => json!({"replicas": self.desired}),
-            OwnerKind::StatefulSet => json!({
-                "replicas": self.desired,
-                "serviceName": &*self.name,
-                "podManagementPolicy": "OrderedReady",
-            }),
-            OwnerKind::DaemonSet => json!({}),
-            OwnerKind::Job { .. } => json!({
-                "parallelism": self.desired,
-                "completions": self.desired,
-                "backoffLimit": 6,
-            }),
+        match &self.kind {
+            OwnerKind::Deployment { .. } => members
+                .bare("progressDeadlineSeconds", 600)
+                .bare("replicas", self.desired)
+                .bare("revisionHistoryLimit", 10),
+            OwnerKind::ReplicaSet { .. } => members.bare("replicas", self.desired),
+            OwnerKind::StatefulSet => members
+                .text("podManagementPolicy", "OrderedReady")
+                .bare("replicas", self.desired),
+            OwnerKind::DaemonSet => members,
+            OwnerKind::Job { .. } => members
+                .bare("backoffLimit", 6)
+                .bare("completions", self.desired)
+                .bare("parallelism", self.desired),
         };
-        if let Some(spec) = spec.as_object_mut() {
-            spec.insert("template".into(), template);
-            match self.kind {
-                OwnerKind::Job { ttl_seconds } => {
-                    if let Some(ttl) = ttl_seconds {
-                        spec.insert("ttlSecondsAfterFinished".into(), ttl.into());
-                    }
-                }
-                _ => {
-                    spec.insert("selector".into(), selector);
-                }
-            }
+        if !matches!(self.kind, OwnerKind::Job { .. }) {
+            members.object("selector", |members| {
+                write_labels(members, "matchLabels", &labels);
+            });
         }
-        spec
+        match &self.kind {
+            OwnerKind::Deployment { .. } => {
+                members.json(
+                    "strategy",
+                    r#"{"rollingUpdate":{"maxSurge":"25%","maxUnavailable":"25%"},"type":"RollingUpdate"}"#,
+                );
+            }
+            OwnerKind::StatefulSet => {
+                members.text("serviceName", &self.name);
+            }
+            _ => {}
+        }
+        members.object("template", |members| {
+            members
+                .object("metadata", |members| {
+                    write_labels(members, "labels", &labels);
+                })
+                .object("spec", |members| spec.write(members, |_, _| {}));
+        });
+        if let OwnerKind::Job {
+            ttl_seconds: Some(ttl),
+        } = self.kind
+        {
+            members.bare("ttlSecondsAfterFinished", ttl);
+        }
     }
 
-    fn status(&self) -> Value {
+    fn status(&self, members: &mut Members<'_>) {
         let Counts {
             total,
             ready,
             succeeded,
             failed,
-            completed,
+            ..
         } = self.counts;
         match &self.kind {
-            OwnerKind::Deployment { .. } => json!({
-                "observedGeneration": self.generation,
-                "replicas": total,
-                "updatedReplicas": total.min(self.desired),
-                "readyReplicas": ready,
-                "availableReplicas": ready,
-                "unavailableReplicas": self.desired.saturating_sub(ready),
-            }),
-            OwnerKind::ReplicaSet { .. } => json!({
-                "observedGeneration": self.generation,
-                "replicas": total,
-                "fullyLabeledReplicas": total,
-                "readyReplicas": ready,
-                "availableReplicas": ready,
-            }),
-            OwnerKind::StatefulSet => json!({
-                "observedGeneration": self.generation,
-                "replicas": total,
-                "readyReplicas": ready,
-                "currentReplicas": total,
-                "availableReplicas": ready,
-            }),
-            OwnerKind::DaemonSet => json!({
-                "observedGeneration": self.generation,
-                "currentNumberScheduled": total,
-                "desiredNumberScheduled": self.desired,
-                "numberAvailable": ready,
-                "numberMisscheduled": 0,
-                "numberReady": ready,
-                "updatedNumberScheduled": total,
-            }),
+            OwnerKind::Deployment { .. } => members
+                .bare("availableReplicas", ready)
+                .bare("observedGeneration", self.generation)
+                .bare("readyReplicas", ready)
+                .bare("replicas", total)
+                .bare("unavailableReplicas", self.desired.saturating_sub(ready))
+                .bare("updatedReplicas", total.min(self.desired)),
+            OwnerKind::ReplicaSet { .. } => members
+                .bare("availableReplicas", ready)
+                .bare("fullyLabeledReplicas", total)
+                .bare("observedGeneration", self.generation)
+                .bare("readyReplicas", ready)
+                .bare("replicas", total),
+            OwnerKind::StatefulSet => members
+                .bare("availableReplicas", ready)
+                .bare("currentReplicas", total)
+                .bare("observedGeneration", self.generation)
+                .bare("readyReplicas", ready)
+                .bare("replicas", total),
+            OwnerKind::DaemonSet => members
+                .bare("currentNumberScheduled", total)
+                .bare("desiredNumberScheduled", self.desired)
+                .bare("numberAvailable", ready)
+                .bare("numberMisscheduled", 0)
+                .bare("numberReady", ready)
+                .bare("observedGeneration", self.generation)
+                .bare("updatedNumberScheduled", total),
             OwnerKind::Job { .. } => {
-                let mut status = json!({
-                    "startTime": time(self.created),
-                    "active": total.saturating_sub(succeeded + failed),
-                    "ready": ready,
-                    "succeeded": succeeded,
-                    "failed": failed,
-                    "terminating": 0,
-                });
-                if let (Some(at), Some(status)) = (completed, status.as_object_mut()) {
-                    status.insert("completionTime".into(), time(at));
-                    status.insert(
-                        "conditions".into(),
-                        json!([{
-                            "type": "Complete",
-                            "status": "True",
-                            "reason": "CompletionsReached",
-                            "message": "Reached expected number of succeeded pods",
-                            "lastProbeTime": time(at),
-                            "lastTransitionTime": time(at),
-                        }]),
-                    );
-                }
-                status
+                members.bare("active", total.saturating_sub(succeeded + failed));
+                self.completion(members);
+                members
+                    .bare("failed", failed)
+                    .bare("ready", ready)
+                    .time("startTime", self.created)
+                    .bare("succeeded", succeeded)
+                    .bare("terminating", 0)
             }
-        }
+        };
+    }
+
+    /// What the status of a Job says once it is done.
+    fn completion(&self, members: &mut Members<'_>) {
+        let Some(at) = self.counts.completed else {
+            return;
+        };
+        members
+            .time("completionTime", at)
+            .list("conditions", |items| {
+                items.object(|members| {
+                    members
+                        .time("lastProbeTime", at)
+                        .time("lastTransitionTime", at)
+                        .text("message", "Reached expected number of succeeded pods")
+                        .text("reason", "CompletionsReached")
+                        .text("status", "True")
+                        .text("type", "Complete");
+                });
+            });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,8 +4,8 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use kubevitals_model::Timestamp;
-use serde_json::Value;
 
+use super::kind::PodKind;
 use super::template::{PodTemplate, RestartPolicy};
 use crate::clock::after;
 use crate::seed::{Seed, Uid};
@@ -43,29 +43,6 @@ pub struct Pod {
     pub(crate) gate_open: Option<Timestamp>,
     /// Init containers first.
     pub(crate) containers: Box<[Container]>,
-}
-
-/// What the pods of one workload have in common.
-#[derive(Debug)]
-pub(crate) struct PodKind {
-    pub(crate) template: PodTemplate,
-    /// The template's spec, made once.
-    pub(crate) spec: Value,
-    pub(crate) generate_name: Option<Arc<str>>,
-    pub(crate) owner: Option<Owner>,
-    /// Labels that the controller adds.
-    pub(crate) owner_labels: Vec<(Arc<str>, Arc<str>)>,
-    /// How many nodes there are, for the scheduler's messages.
-    pub(crate) cluster_size: usize,
-}
-
-/// `metadata.ownerReferences`.
-#[derive(Debug, Clone)]
-pub(crate) struct Owner {
-    pub(crate) api_version: &'static str,
-    pub(crate) kind: &'static str,
-    pub(crate) name: Arc<str>,
-    pub(crate) uid: Uid,
 }
 
 /// Where a pod runs.
@@ -279,10 +256,11 @@ impl Pod {
         self.seed.derive(index as u64 + 1)
     }
 
-    /// The id of a run of a container.
-    pub(crate) fn container_id(&self, index: usize, run: u32) -> String {
-        let id = self.container_seed(index).derive(u64::from(run)).hex64();
-        format!("containerd://{id}")
+    /// Appends the id of a run of a container.
+    pub(crate) fn push_container_id(&self, index: usize, run: u32, out: &mut String) {
+        out.push_str("containerd://");
+        let mut seed = self.container_seed(index).derive(u64::from(run));
+        seed.push_hex64(out);
     }
 
     /// What the kubelet would call the phase from the containers alone. The API server learns of the

@@ -168,7 +168,8 @@ impl Workload {
         let mut pod = Pod::new(kind, namespace, name.into(), seed, created);
         run_since(&mut pod, host, created);
         let pod = Arc::new(pod);
-        match moment.writer.create(Resource::Pods, render::pod(&pod)) {
+        render::pod(&pod, &mut self.text);
+        match moment.writer.create_text(Resource::Pods, &self.text) {
             Ok(version) => {
                 at.put(&pod);
                 let id = self.next_id();

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::event::{Saying, Source, Subject};
+use super::kind::{Owner, PodKind};
 use super::life::Step;
 use super::owner::{Counts, OwnerKind, OwnerSlot};
-use super::pod::{Owner, Pod, PodKind};
+use super::pod::Pod;
 use super::template::PodTemplate;
 use super::{Moment, OwnerId, PodId, Slot, Workload};
 use crate::objects::Resource;
@@ -26,14 +27,13 @@ impl Workload {
         owner: Option<Owner>,
         owner_labels: Vec<(Arc<str>, Arc<str>)>,
     ) -> Arc<PodKind> {
-        Arc::new(PodKind {
-            spec: template.spec(),
+        Arc::new(PodKind::new(
             template,
-            generate_name: generate_name.map(Into::into),
+            generate_name.map(Into::into),
             owner,
             owner_labels,
-            cluster_size: self.roster.count(),
-        })
+            self.roster.count(),
+        ))
     }
 
     /// What Kubernetes derives from a template to tell revisions apart.
@@ -107,7 +107,8 @@ impl Workload {
     /// Writes a new owner.
     pub(super) fn announce(&mut self, id: OwnerId, moment: Moment<'_>) {
         if let Some(slot) = self.owners.get_mut(&id) {
-            match moment.writer.create(slot.kind.resource(), slot.render()) {
+            slot.render(&mut self.text);
+            match moment.writer.create_text(slot.kind.resource(), &self.text) {
                 Ok(version) => slot.version = version,
                 Err(error) => {
                     self.refused += 1;
@@ -120,7 +121,8 @@ impl Workload {
     /// Writes a changed owner.
     pub(super) fn update_owner(&mut self, id: OwnerId, moment: Moment<'_>) {
         if let Some(slot) = self.owners.get_mut(&id) {
-            match moment.writer.replace(slot.kind.resource(), slot.render()) {
+            slot.render(&mut self.text);
+            match moment.writer.replace_text(slot.kind.resource(), &self.text) {
                 Ok(version) => slot.version = version,
                 Err(error) => {
                     self.refused += 1;
@@ -176,10 +178,8 @@ impl Workload {
         lifetime_millis: Option<u64>,
         moment: Moment<'_>,
     ) -> Option<PodId> {
-        let version = match moment
-            .writer
-            .create(Resource::Pods, super::render::pod(&pod))
-        {
+        super::render::pod(&pod, &mut self.text);
+        let version = match moment.writer.create_text(Resource::Pods, &self.text) {
             Ok(version) => version,
             Err(error) => {
                 self.refused += 1;

@@ -1,28 +1,29 @@
 //! A pod as JSON, field for field as a real API server shows it (but for `managedFields`).
+//!
+//! A pod is written about ten times in its life, and a busy cluster has thousands of them a second: it goes straight to
+//! text, with members in the order of their names.
+
+use std::collections::BTreeMap;
 
 use kubevitals_model::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
+use super::kind::{ContainerTexts, write_labels};
 use super::pod::{Container, Ended, Flip, Part, Phase, Pod, State};
+use crate::json::{Items, Members, push_display};
+use crate::objects::{ObjectText, Resource};
 
 /// What the image of every container resolves to.
 const IMAGE_ID: &str = "sha256:5116da950d5162b8735bbe0a781676adc35b855e36117782c7053a1931ba0009";
 
-/// The whole object, without `resourceVersion`.
-pub(crate) fn pod(pod: &Pod) -> Value {
-    object([
-        ("kind", "Pod".into()),
-        ("apiVersion", "v1".into()),
-        ("metadata", metadata(pod)),
-        ("spec", spec(pod)),
-        ("status", status(pod)),
-    ])
-}
+/// Reason and message of a condition.
+type Reason<'a> = Option<(&'a str, Option<&'a str>)>;
 
-/// An object of these fields. Unlike `json!` it moves them, which halves the cost of large ones.
-pub(crate) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
-    let fields = fields.map(|(name, value)| (name.to_owned(), value));
-    Value::Object(fields.into_iter().collect())
+/// The whole object, without `resourceVersion`, as a tree.
+pub(crate) fn pod_value(pod: &Pod) -> Value {
+    let mut text = ObjectText::default();
+    self::pod(pod, &mut text);
+    text.value(Resource::Pods)
 }
 
 /// The form of a time in a status.
@@ -30,134 +31,161 @@ pub(crate) fn time(at: Timestamp) -> Value {
     at.rfc3339_seconds().as_str().into()
 }
 
-pub(crate) fn metadata(pod: &Pod) -> Value {
-    let kind = &pod.kind;
-    let mut fields = Map::new();
-    fields.insert("name".into(), (*pod.name).into());
-    fields.insert("namespace".into(), (*pod.namespace).into());
-    fields.insert("uid".into(), pod.uid.to_string().into());
-    fields.insert("generation".into(), pod.generation.into());
-    fields.insert("creationTimestamp".into(), time(pod.created));
-    if let Some(prefix) = &kind.generate_name {
-        fields.insert("generateName".into(), (**prefix).into());
-    }
-    let mut labels: Map<String, Value> = kind
-        .template
-        .labels
-        .iter()
-        .chain(&kind.owner_labels)
-        .map(|(key, value)| ((**key).to_owned(), (**value).into()))
-        .collect();
-    if let Some(ordinal) = pod.ordinal {
-        labels.insert(
-            "apps.kubernetes.io/pod-index".into(),
-            ordinal.to_string().into(),
-        );
-        labels.insert(
-            "statefulset.kubernetes.io/pod-name".into(),
-            (*pod.name).into(),
-        );
-    }
-    if !labels.is_empty() {
-        fields.insert("labels".into(), labels.into());
-    }
-    if !kind.template.annotations.is_empty() {
-        let annotations: Map<String, Value> = kind
-            .template
-            .annotations
-            .iter()
-            .map(|(key, value)| ((**key).to_owned(), (**value).into()))
-            .collect();
-        fields.insert("annotations".into(), annotations.into());
-    }
-    if let Some(owner) = &kind.owner {
-        fields.insert(
-            "ownerReferences".into(),
-            json!([{
-                "apiVersion": owner.api_version,
-                "kind": owner.kind,
-                "name": &*owner.name,
-                "uid": owner.uid.to_string(),
-                "controller": true,
-                "blockOwnerDeletion": true,
-            }]),
-        );
+/// Writes the whole object, without `resourceVersion`.
+pub(crate) fn pod(pod: &Pod, out: &mut ObjectText) {
+    out.begin(&pod.namespace, &pod.name);
+    metadata(pod, out);
+    out.end_metadata();
+    out.members()
+        .object("spec", |members| spec(pod, members))
+        .object("status", |members| status(pod, members));
+    out.end();
+    fields(pod, out);
+}
+
+fn metadata(pod: &Pod, out: &mut ObjectText) {
+    let texts = &pod.kind.texts;
+    let mut members = out.members();
+    members
+        .ready(&texts.annotations)
+        .time("creationTimestamp", pod.created);
+    if let Some(deletion) = pod.deletion {
+        members
+            .bare("deletionGracePeriodSeconds", deletion.grace_seconds)
+            .time("deletionTimestamp", deletion.at);
     }
     if pod.tracked {
-        fields.insert(
-            "finalizers".into(),
-            json!(["batch.kubernetes.io/job-tracking"]),
-        );
+        members.json("finalizers", r#"["batch.kubernetes.io/job-tracking"]"#);
     }
-    if let Some(deletion) = pod.deletion {
-        fields.insert("deletionTimestamp".into(), time(deletion.at));
-        fields.insert(
-            "deletionGracePeriodSeconds".into(),
-            deletion.grace_seconds.into(),
-        );
-    }
-    fields.into()
+    members
+        .ready(&texts.generate_name)
+        .bare("generation", pod.generation);
+    labels(pod, out);
+    out.members()
+        .text("name", &pod.name)
+        .text("namespace", &pod.namespace)
+        .ready(&texts.owner_references)
+        .uid("uid", pod.uid);
 }
 
-fn spec(pod: &Pod) -> Value {
-    let mut spec = pod.kind.spec.clone();
-    if let Some(fields) = spec.as_object_mut() {
-        if let Some(host) = &pod.host {
-            fields.insert("nodeName".into(), (*host.name).into());
-        }
-        if let (true, Some((gate, _))) = (pod.gated, &pod.template().scheduling_gate) {
-            fields.insert("schedulingGates".into(), json!([{"name": &**gate}]));
-        }
-        if let Some(subdomain) = &pod.template().subdomain {
-            fields.insert("hostname".into(), (*pod.name).into());
-            fields.insert("subdomain".into(), (**subdomain).into());
-        }
-    }
-    spec
-}
-
-pub(crate) fn status(pod: &Pod) -> Value {
-    let mut fields = Map::new();
-    fields.insert("phase".into(), pod.phase.text().into());
-    fields.insert("qosClass".into(), pod.template().qos_class().into());
-    if let Some(eviction) = &pod.reason {
-        fields.insert("reason".into(), "Evicted".into());
-        fields.insert("message".into(), eviction.message.as_str().into());
-    }
-    let conditions = conditions(pod);
-    if !conditions.is_empty() {
-        fields.insert("conditions".into(), conditions.into());
-    }
-    let (Some(host), Some(start)) = (&pod.host, pod.start) else {
-        return fields.into();
+fn labels(pod: &Pod, out: &mut ObjectText) {
+    let Some(ordinal) = pod.ordinal else {
+        let texts = &pod.kind.texts;
+        out.members().ready(&texts.labels);
+        out.labels.push_str(&texts.packed_labels.0);
+        out.has_nul |= texts.packed_labels.1;
+        return;
     };
-    fields.insert("observedGeneration".into(), pod.observed.into());
-    fields.insert("hostIP".into(), host.ip.to_string().into());
-    fields.insert("hostIPs".into(), json!([{"ip": host.ip.to_string()}]));
-    fields.insert("startTime".into(), time(start));
-    if let Some(ip) = pod.ip {
-        fields.insert("podIP".into(), ip.to_string().into());
-        fields.insert("podIPs".into(), json!([{"ip": ip.to_string()}]));
+    let ordinal = ordinal.to_string();
+    let common = pod.kind.labels.iter();
+    let mut labels: BTreeMap<&str, &str> = common.map(|(key, value)| (&**key, &**value)).collect();
+    labels.insert("apps.kubernetes.io/pod-index", &ordinal);
+    labels.insert("statefulset.kubernetes.io/pod-name", &pod.name);
+    write_labels(&mut out.members(), "labels", &labels);
+    for (key, value) in labels {
+        out.label(key, value);
     }
-    let (mut init, mut main) = (Vec::new(), Vec::new());
-    for part in pod.parts() {
-        let list = if part.init { &mut init } else { &mut main };
-        list.push(container(pod, &part));
-    }
-    if !init.is_empty() {
-        fields.insert("initContainerStatuses".into(), init.into());
-    }
-    fields.insert("containerStatuses".into(), main.into());
-    let total = pod.template().total();
-    let requests = total.requests();
-    if !requests.is_empty() {
-        fields.insert("allocatedResources".into(), requests.into());
-    }
-    fields.insert("resources".into(), total.spec());
-    fields.into()
 }
 
-fn container(pod: &Pod, part: &Part<'_>) -> Value {
+fn spec(pod: &Pod, members: &mut Members<'_>) {
+    let template = pod.template();
+    pod.kind.spec.write(members, |name, members| match name {
+        "hostname" if template.subdomain.is_some() => {
+            members.text(name, &pod.name);
+        }
+        "nodeName" => {
+            if let Some(host) = &pod.host {
+                members.text(name, &host.name);
+            }
+        }
+        "schedulingGates" => {
+            if let (true, Some((gate, _))) = (pod.gated, &template.scheduling_gate) {
+                members.list(name, |items| {
+                    items.object(|members| {
+                        members.text("name", gate);
+                    });
+                });
+            }
+        }
+        "subdomain" => {
+            if let Some(subdomain) = &template.subdomain {
+                members.text(name, subdomain);
+            }
+        }
+        _ => {}
+    });
+}
+
+fn status(pod: &Pod, members: &mut Members<'_>) {
+    let texts = &pod.kind.texts;
+    let placed = pod.host.as_ref().zip(pod.start);
+    if placed.is_some() {
+        members.ready(&texts.allocated);
+    }
+    if pod.scheduled.is_some() || is_gated(pod) {
+        members.list("conditions", |items| conditions(pod, items));
+    }
+    if let Some((host, _)) = placed {
+        members.list("containerStatuses", |items| containers(pod, items, false));
+        address(members, "hostIP", "hostIPs", host.ip);
+        if !pod.template().init.is_empty() {
+            members.list("initContainerStatuses", |items| {
+                containers(pod, items, true);
+            });
+        }
+    }
+    if let Some(eviction) = &pod.reason {
+        members.text("message", &eviction.message);
+    }
+    if placed.is_some() {
+        members.bare("observedGeneration", pod.observed);
+    }
+    members.text("phase", pod.phase.text());
+    if let (Some(_), Some(ip)) = (placed, pod.ip) {
+        address(members, "podIP", "podIPs", ip);
+    }
+    members.text("qosClass", pod.template().qos_class());
+    if pod.reason.is_some() {
+        members.text("reason", "Evicted");
+    }
+    if let Some((_, start)) = placed {
+        members.ready(&texts.resources).time("startTime", start);
+    }
+}
+
+/// The selectable fields, in the order of the catalog.
+fn fields(pod: &Pod, out: &mut ObjectText) {
+    out.field(pod.host.as_ref().map_or("", |host| &*host.name));
+    out.field(pod.template().restart.text());
+    out.field("default-scheduler");
+    out.field("");
+    out.field("false");
+    out.field(pod.phase.text());
+    if let (Some(_), Some(_), Some(ip)) = (&pod.host, pod.start, pod.ip) {
+        push_display(&mut out.fields, ip);
+    }
+    out.field("");
+    out.field("");
+}
+
+/// An address, and the list of the only one.
+fn address(members: &mut Members<'_>, one: &str, all: &str, ip: std::net::Ipv4Addr) {
+    members.display(one, ip).list(all, |items| {
+        items.object(|members| {
+            members.display("ip", ip);
+        });
+    });
+}
+
+fn containers(pod: &Pod, items: &mut Items<'_>, init: bool) {
+    for (part, texts) in pod.parts().zip(&pod.kind.containers) {
+        if part.init == init {
+            items.object(|members| container(pod, &part, texts, members));
+        }
+    }
+}
+
+fn container(pod: &Pod, part: &Part<'_>, texts: &ContainerTexts, members: &mut Members<'_>) {
     let Container {
         state,
         last,
@@ -166,164 +194,153 @@ fn container(pod: &Pod, part: &Part<'_>) -> Value {
         started,
         ..
     } = part.container;
-    let template = pod.template().at(part.index);
-    let image = template.map_or("", |t| &*t.image);
-    let mut fields = Map::new();
-    fields.insert("name".into(), (**part.name).into());
-    fields.insert("state".into(), self::state(pod, part, state));
-    fields.insert(
-        "lastState".into(),
-        match last {
-            Some(ended) => object([("terminated", terminated(pod, part.index, ended))]),
-            None => Value::Object(Map::new()),
-        },
-    );
-    fields.insert("ready".into(), (*ready).into());
-    fields.insert("restartCount".into(), (*restarts).into());
-    fields.insert("image".into(), image.into());
-    fields.insert("started".into(), (*started).into());
     let ran = match state {
         State::Running { .. } => Some(*restarts),
         State::Ended(ended) => Some(ended.run),
         State::Waiting { .. } | State::Lost => last.as_ref().map(|ended| ended.run),
     };
-    fields.insert(
-        "imageID".into(),
-        if ran.is_some() { IMAGE_ID } else { "" }.into(),
-    );
     if let Some(run) = ran {
-        let id = pod.container_id(part.index, run);
-        fields.insert("containerID".into(), id.into());
-        let resources = template.map(|t| t.resources).unwrap_or_default();
-        let requests = resources.requests();
-        if !requests.is_empty() {
-            fields.insert("allocatedResources".into(), requests.into());
-        }
-        fields.insert("resources".into(), resources.spec());
+        members
+            .ready(&texts.allocated)
+            .pushed("containerID", |out| {
+                pod.push_container_id(part.index, run, out);
+            });
     }
-    fields.into()
+    members
+        .ready(&texts.image)
+        .text("imageID", if ran.is_some() { IMAGE_ID } else { "" })
+        .object("lastState", |members| {
+            if let Some(ended) = last {
+                terminated(pod, part.index, ended, members);
+            }
+        })
+        .ready(&texts.name)
+        .flag("ready", *ready);
+    if ran.is_some() {
+        members.ready(&texts.resources);
+    }
+    members
+        .bare("restartCount", restarts)
+        .flag("started", *started)
+        .object("state", |members| self::state(pod, part, state, members));
 }
 
-fn state(pod: &Pod, part: &Part<'_>, state: &State) -> Value {
+fn state(pod: &Pod, part: &Part<'_>, state: &State, members: &mut Members<'_>) {
     match state {
-        State::Waiting { reason, message } => match message {
-            Some(message) => json!({"waiting": {"reason": reason, "message": &**message}}),
-            None => json!({"waiting": {"reason": reason}}),
-        },
-        State::Running { since } => object([("running", object([("startedAt", time(*since))]))]),
-        State::Ended(ended) => object([("terminated", terminated(pod, part.index, ended))]),
-        State::Lost => json!({"terminated": {
-            "exitCode": 137,
-            "reason": "ContainerStatusUnknown",
-            "message": "The container could not be located when the pod was terminated",
-            "startedAt": null,
-            "finishedAt": null,
-        }}),
+        State::Waiting { reason, message } => {
+            members.object("waiting", |members| {
+                if let Some(message) = message {
+                    members.text("message", message);
+                }
+                members.text("reason", reason);
+            });
+        }
+        State::Running { since } => {
+            members.object("running", |members| {
+                members.time("startedAt", *since);
+            });
+        }
+        State::Ended(ended) => terminated(pod, part.index, ended, members),
+        State::Lost => {
+            let message = "The container could not be located when the pod was terminated";
+            members.object("terminated", |members| {
+                members
+                    .bare("exitCode", 137)
+                    .null("finishedAt")
+                    .text("message", message)
+                    .text("reason", "ContainerStatusUnknown")
+                    .null("startedAt");
+            });
+        }
     }
 }
 
-fn terminated(pod: &Pod, index: usize, ended: &Ended) -> Value {
-    object([
-        ("exitCode", ended.exit_code.into()),
-        ("reason", ended.reason().into()),
-        ("startedAt", time(ended.started)),
-        ("finishedAt", time(ended.finished)),
-        ("containerID", pod.container_id(index, ended.run).into()),
-    ])
+fn terminated(pod: &Pod, index: usize, ended: &Ended, members: &mut Members<'_>) {
+    members.object("terminated", |members| {
+        members
+            .pushed("containerID", |out| {
+                pod.push_container_id(index, ended.run, out);
+            })
+            .bare("exitCode", ended.exit_code)
+            .time("finishedAt", ended.finished)
+            .text("reason", ended.reason())
+            .time("startedAt", ended.started);
+    });
+}
+
+/// Whether the pod says that a scheduling gate holds it.
+fn is_gated(pod: &Pod) -> bool {
+    pod.gated && pod.template().scheduling_gate.is_some()
 }
 
 /// Conditions in the order of a kubelet: those of others first, then its own five.
-fn conditions(pod: &Pod) -> Vec<Value> {
-    let mut list = Vec::with_capacity(6);
+fn conditions(pod: &Pod, items: &mut Items<'_>) {
+    let mut list = |kind: &str, flip: Flip, reason: Reason<'_>, observed: bool| {
+        items.object(|members| condition(pod, kind, flip, reason, observed, members));
+    };
     let Some(scheduled) = pod.scheduled else {
-        if let (true, Some(_)) = (pod.gated, &pod.template().scheduling_gate) {
-            let message = "Scheduling is blocked due to non-empty scheduling gates";
-            let reason = Some(("SchedulingGated", Some(message.to_owned())));
-            list.push(condition(
-                pod,
-                "PodScheduled",
-                Flip::no(pod.created),
-                reason,
-                true,
-            ));
-        }
-        return list;
+        let message = "Scheduling is blocked due to non-empty scheduling gates";
+        let reason = Some(("SchedulingGated", Some(message)));
+        list("PodScheduled", Flip::no(pod.created), reason, true);
+        return;
     };
     if !scheduled.holds {
-        let reason = Some(("Unschedulable", Some(super::messages::unschedulable(pod))));
-        list.push(condition(pod, "PodScheduled", scheduled, reason, true));
-        return list;
+        let message = super::messages::unschedulable(pod);
+        let reason = Some(("Unschedulable", Some(message.as_str())));
+        list("PodScheduled", scheduled, reason, true);
+        return;
     }
     let seen = pod.start.is_some();
     if let (Some((gate, _)), Some(since)) = (&pod.template().readiness_gate, pod.gate_open) {
-        list.push(json!({
-            "type": &**gate,
-            "status": "True",
-            "lastProbeTime": null,
-            "lastTransitionTime": time(since),
-        }));
+        list(gate, Flip { holds: true, since }, None, false);
     }
     if let Some(eviction) = &pod.reason {
         let flip = Flip {
             holds: true,
             since: eviction.at,
         };
-        let reason = Some(("TerminationByKubelet", Some(eviction.message.clone())));
-        list.push(condition(pod, "DisruptionTarget", flip, reason, true));
+        let reason = Some(("TerminationByKubelet", Some(eviction.message.as_str())));
+        list("DisruptionTarget", flip, reason, true);
     }
     if seen {
         let own = super::messages::conditions(pod);
-        list.push(condition(
-            pod,
-            "PodReadyToStartContainers",
-            pod.sandbox,
-            own.sandbox,
-            true,
-        ));
-        list.push(condition(
-            pod,
-            "Initialized",
-            pod.initialized,
-            own.initialized,
-            true,
-        ));
-        list.push(condition(pod, "Ready", pod.ready, own.ready, true));
-        list.push(condition(
-            pod,
-            "ContainersReady",
-            pod.containers_ready,
-            own.containers,
-            true,
-        ));
+        for (kind, flip, reason) in [
+            ("PodReadyToStartContainers", pod.sandbox, &own.sandbox),
+            ("Initialized", pod.initialized, &own.initialized),
+            ("Ready", pod.ready, &own.ready),
+            ("ContainersReady", pod.containers_ready, &own.containers),
+        ] {
+            let reason = reason.as_ref();
+            let reason = reason.map(|(reason, message)| (*reason, message.as_deref()));
+            list(kind, flip, reason, true);
+        }
     }
-    list.push(condition(pod, "PodScheduled", scheduled, None, seen));
-    list
+    list("PodScheduled", scheduled, None, seen);
 }
 
 fn condition(
     pod: &Pod,
     kind: &str,
     flip: Flip,
-    reason: Option<(&str, Option<String>)>,
+    reason: Reason<'_>,
     observed: bool,
-) -> Value {
-    let mut fields = Map::new();
-    fields.insert("type".into(), kind.into());
+    members: &mut Members<'_>,
+) {
+    members
+        .null("lastProbeTime")
+        .time("lastTransitionTime", flip.since);
+    if let Some((_, Some(message))) = reason {
+        members.text("message", message);
+    }
     if observed {
-        let generation = if pod.observed == 0 { 1 } else { pod.observed };
-        fields.insert("observedGeneration".into(), generation.into());
+        members.bare("observedGeneration", pod.observed.max(1));
     }
-    let status = if flip.holds { "True" } else { "False" };
-    fields.insert("status".into(), status.into());
-    fields.insert("lastProbeTime".into(), Value::Null);
-    fields.insert("lastTransitionTime".into(), time(flip.since));
-    if let Some((reason, message)) = reason {
-        fields.insert("reason".into(), reason.into());
-        if let Some(message) = message {
-            fields.insert("message".into(), message.into());
-        }
+    if let Some((reason, _)) = reason {
+        members.text("reason", reason);
     }
-    fields.into()
+    members
+        .text("status", if flip.holds { "True" } else { "False" })
+        .text("type", kind);
 }
 
 impl Phase {
@@ -336,3 +353,6 @@ impl Phase {
         }
     }
 }
+
+#[cfg(test)]
+pub(in crate::workload) mod tests;

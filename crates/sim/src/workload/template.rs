@@ -119,6 +119,16 @@ pub struct PodTemplate {
     pub subdomain: Option<Arc<str>>,
 }
 
+impl RestartPolicy {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Always => "Always",
+            Self::OnFailure => "OnFailure",
+            Self::Never => "Never",
+        }
+    }
+}
+
 impl ContainerTemplate {
     /// A container that runs on and is ready at once.
     pub fn new(name: &str, command: &[&str]) -> Self {
@@ -294,11 +304,7 @@ impl PodTemplate {
     pub fn spec(&self) -> Value {
         let mut spec = json!({
             "containers": self.containers.iter().map(ContainerTemplate::spec).collect::<Vec<_>>(),
-            "restartPolicy": match self.restart {
-                RestartPolicy::Always => "Always",
-                RestartPolicy::OnFailure => "OnFailure",
-                RestartPolicy::Never => "Never",
-            },
+            "restartPolicy": self.restart.text(),
             "terminationGracePeriodSeconds": self.grace_seconds,
             "dnsPolicy": "ClusterFirst",
             "automountServiceAccountToken": false,

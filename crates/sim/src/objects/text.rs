@@ -1,0 +1,88 @@
+//! An object as text, beside just what a store needs to know of it.
+
+use serde_json::{Map, Value};
+
+use super::Resource;
+use crate::api::catalog;
+use crate::json::{Members, close};
+
+/// An object that was written straight as JSON text, in a buffer that serves one object after the other.
+///
+/// It has a uid and a creationTimestamp, and members in the order of their names.
+#[derive(Debug, Default)]
+pub struct ObjectText {
+    /// `namespace/name`.
+    pub(crate) key: String,
+    /// The text from the first member of `metadata` on, with the closing brace of the object.
+    pub(crate) text: String,
+    /// How much of `text` belongs to `metadata`, with its closing brace.
+    pub(crate) metadata_len: usize,
+    /// `key NUL value NUL …`.
+    pub(crate) labels: String,
+    /// The values of the selectable fields in the order of the catalog, each ended by NUL.
+    pub(crate) fields: String,
+    /// Some label or field holds what ends one, and cannot be stored.
+    pub(crate) has_nul: bool,
+}
+
+impl ObjectText {
+    /// Begins an object in a namespace.
+    pub(crate) fn begin(&mut self, namespace: &str, name: &str) {
+        for part in [
+            &mut self.key,
+            &mut self.text,
+            &mut self.labels,
+            &mut self.fields,
+        ] {
+            part.clear();
+        }
+        self.metadata_len = 0;
+        self.has_nul = false;
+        self.key.push_str(namespace);
+        self.key.push('/');
+        self.key.push_str(name);
+    }
+
+    /// The members that come next: those of `metadata` first, then the others.
+    pub(crate) fn members(&mut self) -> Members<'_> {
+        Members::new(&mut self.text)
+    }
+
+    /// Ends `metadata`.
+    pub(crate) fn end_metadata(&mut self) {
+        close(&mut self.text, '}');
+        self.metadata_len = self.text.len();
+        self.text.push(',');
+    }
+
+    /// Ends the object.
+    pub(crate) fn end(&mut self) {
+        close(&mut self.text, '}');
+    }
+
+    /// Adds a label for selectors.
+    pub(crate) fn label(&mut self, key: &str, value: &str) {
+        for part in [key, value] {
+            self.has_nul |= part.contains('\0');
+            self.labels.push_str(part);
+            self.labels.push('\0');
+        }
+    }
+
+    /// Adds the value of the next selectable field.
+    pub(crate) fn field(&mut self, value: &str) {
+        self.has_nul |= value.contains('\0');
+        self.fields.push_str(value);
+        self.fields.push('\0');
+    }
+
+    /// The object as a tree. A buffer that nothing was written to gives one without `metadata`, which no store takes.
+    pub fn value(&self, resource: Resource) -> Value {
+        let facts = catalog::facts(resource);
+        let text = format!("{{\"metadata\":{{{}", self.text);
+        let mut object: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
+        object.insert("kind".to_owned(), facts.kind.into());
+        object.insert("apiVersion".to_owned(), facts.api_version().into());
+        object.into()
+    }
+}

@@ -1,0 +1,240 @@
+//! What the pods of one workload have in common, with the text of all in it that never changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::template::{ContainerTemplate, PodTemplate, Resources};
+use crate::json::Members;
+use crate::objects::ObjectText;
+use crate::seed::Uid;
+
+/// Members of a pod's spec that are the pod's own, in the order of their names.
+const OWN_MEMBERS: [&str; 4] = ["hostname", "nodeName", "schedulingGates", "subdomain"];
+
+/// What the pods of one workload have in common.
+#[derive(Debug)]
+pub(crate) struct PodKind {
+    pub(crate) template: PodTemplate,
+    pub(crate) generate_name: Option<Arc<str>>,
+    pub(crate) owner: Option<Owner>,
+    /// How many nodes there are, for the scheduler's messages.
+    pub(crate) cluster_size: usize,
+    /// The labels of the template and of the controller, in the order of their keys.
+    pub(crate) labels: BTreeMap<Arc<str>, Arc<str>>,
+    pub(crate) spec: SpecText,
+    pub(crate) texts: KindTexts,
+    /// By the place in [`PodTemplate::all`].
+    pub(crate) containers: Box<[ContainerTexts]>,
+}
+
+/// `metadata.ownerReferences`.
+#[derive(Debug, Clone)]
+pub(crate) struct Owner {
+    pub(crate) api_version: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) name: Arc<str>,
+    pub(crate) uid: Uid,
+}
+
+/// A template's spec as text, with gaps for the members that are a pod's own.
+#[derive(Debug)]
+pub(crate) struct SpecText([Box<str>; OWN_MEMBERS.len() + 1]);
+
+/// Members of an object as text, each followed by a comma. Empty where there are none.
+#[derive(Debug)]
+pub(crate) struct KindTexts {
+    pub(crate) annotations: Box<str>,
+    pub(crate) generate_name: Box<str>,
+    /// Of a pod that has no labels of its own.
+    pub(crate) labels: Box<str>,
+    /// The same for selectors, as [`ObjectText`] has them, and whether they hold a NUL.
+    pub(crate) packed_labels: (Box<str>, bool),
+    pub(crate) owner_references: Box<str>,
+    pub(crate) allocated: Box<str>,
+    pub(crate) resources: Box<str>,
+}
+
+/// The same of a container's status.
+#[derive(Debug)]
+pub(crate) struct ContainerTexts {
+    pub(crate) allocated: Box<str>,
+    pub(crate) image: Box<str>,
+    pub(crate) name: Box<str>,
+    pub(crate) resources: Box<str>,
+    /// `involvedObject.fieldPath` of events about the container.
+    pub(crate) field_path: Box<str>,
+}
+
+impl PodKind {
+    pub(crate) fn new(
+        template: PodTemplate,
+        generate_name: Option<Arc<str>>,
+        owner: Option<Owner>,
+        owner_labels: Vec<(Arc<str>, Arc<str>)>,
+        cluster_size: usize,
+    ) -> Self {
+        let labels = template
+            .labels
+            .iter()
+            .map(|(key, value)| (Arc::clone(key), Arc::clone(value)))
+            .chain(owner_labels)
+            .collect();
+        let init = template.init.len();
+        Self {
+            spec: SpecText::new(&template),
+            texts: KindTexts::new(&template, generate_name.as_deref(), owner.as_ref(), &labels),
+            containers: template
+                .all()
+                .enumerate()
+                .map(|(at, container)| ContainerTexts::new(container, at < init))
+                .collect(),
+            template,
+            generate_name,
+            owner,
+            cluster_size,
+            labels,
+        }
+    }
+}
+
+impl SpecText {
+    pub(crate) fn new(template: &PodTemplate) -> Self {
+        let mut pieces = <[String; OWN_MEMBERS.len() + 1]>::default();
+        for (name, value) in template.spec().as_object().into_iter().flatten() {
+            let place = OWN_MEMBERS.partition_point(|own| *own < name.as_str());
+            if let Some(piece) = pieces.get_mut(place) {
+                Members::new(piece).json(name, &value.to_string());
+            }
+        }
+        Self(pieces.map(String::into_boxed_str))
+    }
+
+    /// Writes all members of a spec. `own` is asked at its place for each of the [`OWN_MEMBERS`], which may be left out.
+    pub(crate) fn write(
+        &self,
+        members: &mut Members<'_>,
+        mut own: impl FnMut(&'static str, &mut Members<'_>),
+    ) {
+        let mut names = OWN_MEMBERS.into_iter();
+        for piece in &self.0 {
+            members.ready(piece);
+            if let Some(name) = names.next() {
+                own(name, members);
+            }
+        }
+    }
+}
+
+impl KindTexts {
+    fn new(
+        template: &PodTemplate,
+        generate_name: Option<&str>,
+        owner: Option<&Owner>,
+        labels: &BTreeMap<Arc<str>, Arc<str>>,
+    ) -> Self {
+        let annotations: BTreeMap<&str, &str> = template
+            .annotations
+            .iter()
+            .map(|(key, value)| (&**key, &**value))
+            .collect();
+        let labels: BTreeMap<&str, &str> = labels
+            .iter()
+            .map(|(key, value)| (&**key, &**value))
+            .collect();
+        let mut packed = ObjectText::default();
+        for (key, value) in &labels {
+            packed.label(key, value);
+        }
+        let total = template.total();
+        Self {
+            packed_labels: (packed.labels.into(), packed.has_nul),
+            annotations: member(|members| {
+                if !annotations.is_empty() {
+                    write_labels(members, "annotations", &annotations);
+                }
+            }),
+            generate_name: member(|members| {
+                if let Some(prefix) = generate_name {
+                    members.text("generateName", prefix);
+                }
+            }),
+            labels: member(|members| {
+                if !labels.is_empty() {
+                    write_labels(members, "labels", &labels);
+                }
+            }),
+            owner_references: member(|members| {
+                if let Some(owner) = owner {
+                    owner.write(members);
+                }
+            }),
+            allocated: allocated(total),
+            resources: resources(total),
+        }
+    }
+}
+
+impl ContainerTexts {
+    fn new(container: &ContainerTemplate, init: bool) -> Self {
+        let list = if init { "initContainers" } else { "containers" };
+        Self {
+            allocated: allocated(container.resources),
+            image: member(|members| {
+                members.text("image", &container.image);
+            }),
+            name: member(|members| {
+                members.text("name", &container.name);
+            }),
+            resources: resources(container.resources),
+            field_path: format!("spec.{list}{{{}}}", container.name).into(),
+        }
+    }
+}
+
+impl Owner {
+    /// Writes `ownerReferences` with it as the controller.
+    pub(crate) fn write(&self, members: &mut Members<'_>) {
+        members.list("ownerReferences", |items| {
+            items.object(|members| {
+                members
+                    .text("apiVersion", self.api_version)
+                    .flag("blockOwnerDeletion", true)
+                    .flag("controller", true)
+                    .text("kind", self.kind)
+                    .text("name", &self.name)
+                    .uid("uid", self.uid);
+            });
+        });
+    }
+}
+
+/// Writes labels or annotations under a name.
+pub(crate) fn write_labels(members: &mut Members<'_>, name: &str, labels: &BTreeMap<&str, &str>) {
+    members.object(name, |members| {
+        for (key, value) in labels {
+            members.entry(key, value);
+        }
+    });
+}
+
+fn member(write: impl FnOnce(&mut Members<'_>)) -> Box<str> {
+    let mut out = String::new();
+    write(&mut Members::new(&mut out));
+    out.into()
+}
+
+fn allocated(resources: Resources) -> Box<str> {
+    let requests = resources.requests();
+    member(|members| {
+        if !requests.is_empty() {
+            let requests = serde_json::Value::Object(requests);
+            members.json("allocatedResources", &requests.to_string());
+        }
+    })
+}
+
+fn resources(resources: Resources) -> Box<str> {
+    member(|members| {
+        members.json("resources", &resources.spec().to_string());
+    })
+}

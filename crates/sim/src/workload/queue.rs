@@ -1,0 +1,64 @@
+//! What is due when.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use kubevitals_model::Timestamp;
+
+use super::What;
+
+/// Transitions in the order of their instants, and those of one instant in the order in which they were planned.
+///
+/// A busy cluster plans a hundred thousand of them ahead. By instant, what is due next is together in memory; in a heap each
+/// step down would be a place of its own.
+#[derive(Debug, Default)]
+pub(super) struct Queue(BTreeMap<Timestamp, VecDeque<What>>);
+
+impl Queue {
+    pub(super) fn push(&mut self, at: Timestamp, what: What) {
+        self.0.entry(at).or_default().push_back(what);
+    }
+
+    /// When the next one is due.
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        self.0.first_key_value().map(|(at, _)| *at)
+    }
+
+    /// Takes the next one, if it is due at `now`.
+    pub(super) fn pop(&mut self, now: Timestamp) -> Option<(Timestamp, What)> {
+        let mut first = self.0.first_entry()?;
+        let at = *first.key();
+        if at > now {
+            return None;
+        }
+        let what = first.get_mut().pop_front();
+        if first.get().is_empty() {
+            first.remove();
+        }
+        what.map(|what| (at, what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_due_comes_in_order() {
+        let at = Timestamp::from_unix_millis;
+        let mut queue = Queue::default();
+        for (millis, owner) in [(5, 1), (3, 2), (5, 3), (9, 4)] {
+            queue.push(at(millis), What::Reconcile(owner));
+        }
+        let mut taken = Vec::new();
+        while let Some((_, What::Reconcile(owner))) = queue.pop(at(5)) {
+            if owner == 2 {
+                queue.push(at(5), What::Reconcile(5));
+            }
+            taken.push(owner);
+        }
+        assert_eq!(taken, [2, 1, 3, 5]);
+        assert_eq!(queue.next_due(), Some(at(9)));
+        assert!(queue.pop(at(9)).is_some());
+        assert_eq!(queue.next_due(), None);
+    }
+}
