@@ -19,6 +19,9 @@ struct Allowance {
     ticket: Ticket,
     /// Whether there was something to write in this poll for which it needed a turn.
     needs_turn: bool,
+    /// Whether it has asked for a turn in this poll. hyper tries to write more than once in a poll, and asking wakes the
+    /// connection: if the second attempt were granted the turn, one whose socket is full would be polled over and over.
+    has_asked: bool,
 }
 
 impl Pace {
@@ -28,6 +31,7 @@ impl Pace {
             left,
             ticket,
             needs_turn: false,
+            has_asked: false,
         }))
     }
 
@@ -54,9 +58,13 @@ impl Pace {
             return Poll::Ready(());
         }
         allowance.needs_turn = true;
+        if allowance.has_asked {
+            return Poll::Pending;
+        }
         // Whose turn it was goes to the end of the line, and of the runtime's queue.
         allowance.ticket.end();
         if allowance.ticket.poll_turn(None, context).is_pending() {
+            allowance.has_asked = true;
             return Poll::Pending;
         }
         allowance.left = TURN_BYTES;
@@ -81,6 +89,7 @@ impl Pace {
             allowance.ticket.leave();
         }
         allowance.needs_turn = false;
+        allowance.has_asked = false;
     }
 
     fn allowance(&self) -> MutexGuard<'_, Allowance> {
@@ -92,13 +101,24 @@ impl Pace {
 mod tests {
     use std::net::IpAddr;
     use std::sync::Arc;
-    use std::task::Waker;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Wake, Waker};
 
     use super::super::turns::{Source, Turns};
     use super::*;
     use crate::metrics::WaitMetrics;
 
     const STEP: usize = 16 << 10;
+
+    /// Whether somebody was woken since it was last looked.
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
 
     fn pace(turns: &Arc<Turns>) -> Pace {
         Pace::new(turns.ticket(Source::of(IpAddr::from([10, 0, 0, 1]))))
@@ -156,11 +176,48 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_whose_socket_is_full_was_polled_over_and_over() {
+        let turns = Turns::new(1, WaitMetrics::unregistered("answer"));
+        let pace = pace(&turns);
+        pace.written(FREE_BYTES);
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut context = Context::from_waker(&waker);
+        let (mut polls, mut attempts) = (0, 0);
+        loop {
+            polls += 1;
+            // As hyper does; the socket takes nothing.
+            for _ in 0..2 {
+                attempts += usize::from(pace.poll_turn(STEP, &mut context).is_ready());
+            }
+            pace.end_turn();
+            if !woken.0.swap(false, Ordering::SeqCst) {
+                break;
+            }
+            assert!(polls < 10, "it never rests");
+        }
+        assert_eq!((polls, attempts), (2, 2), "one asks, the next has the turn");
+    }
+
+    #[test]
+    fn who_has_used_its_turn_up_gets_the_next_one_in_another_poll() {
+        let turns = Turns::new(1, WaitMetrics::unregistered("answer"));
+        let pace = pace(&turns);
+        assert_eq!(poll(&pace), FREE_BYTES);
+        assert!(may_write(&pace));
+        pace.written(TURN_BYTES);
+        assert!(!may_write(&pace) && !may_write(&pace), "in this poll");
+        pace.end_turn();
+        assert!(may_write(&pace));
+    }
+
+    #[test]
     fn a_long_answer_waits_from_its_first_byte() {
         let turns = Turns::new(1, WaitMetrics::unregistered("answer"));
         let pace = pace(&turns);
         let mut context = Context::from_waker(Waker::noop());
         assert!(pace.poll_turn(FREE_BYTES + 1, &mut context).is_pending());
+        pace.end_turn();
         assert!(pace.poll_turn(FREE_BYTES + 1, &mut context).is_ready());
         pace.written(TURN_BYTES + 1);
         assert!(pace.poll_turn(1, &mut context).is_pending());
@@ -174,6 +231,7 @@ mod tests {
         assert!(may_write(&slow));
         slow.written(STEP);
         assert!(!may_write(&fast));
+        fast.end_turn();
         // Its socket is full: it waits for its reader, and nobody for it.
         slow.end_turn();
         assert!(may_write(&fast));
