@@ -153,6 +153,10 @@ impl Context {
     }
 }
 
+/// After so many tasks a thread looks what has come from the network. The runtime's own 61 are for tasks of microseconds: with
+/// pieces of lists, half a millisecond each, whoever asks for `/livez` would wait tens of milliseconds at each of its steps.
+const TASKS_BETWEEN_LOOKS: u32 = 4;
+
 /// Runs a role until it ends or a signal ends it, with logs, a runtime and signals of the process.
 ///
 /// There are no more threads than processors, nor than `most_threads`: those that have nothing to do cost memory, and wake
@@ -169,6 +173,7 @@ where
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(processors.min(most_threads))
+        .event_interval(TASKS_BETWEEN_LOOKS)
         .enable_all()
         .build()
         .map_err(RunError::runtime)?;

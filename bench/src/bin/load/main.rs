@@ -26,7 +26,7 @@ use kubevitals_bench::sim::SimSize;
 use tokio::sync::Barrier;
 use tokio::time::{Instant, sleep};
 
-use self::readers::{Ended, KUBELET, Liveness, READERS, Reader, probe};
+use self::readers::{Ended, KUBELET, Liveness, READERS, Reader, Steps, probe};
 use self::verdict::Bounds;
 
 /// How often samples' ages are looked at meanwhile.
@@ -248,6 +248,18 @@ impl Round {
             ("cpu".to_owned(), during.cpu.as_secs_f64()),
             ("age.max".to_owned(), oldest.as_secs_f64()),
         ]);
+        for (whose, probes) in [("a kubelet", &liveness), ("the readers", &of_readers)] {
+            let Steps {
+                asked,
+                connected,
+                shaken_hands,
+                answered,
+            } = probes.slowest;
+            say(&format!(
+                "slowest /livez from the address of {whose}, {asked:.1?} after the first: connected after {connected:.1?}, \
+                 hands shaken after {shaken_hands:.1?}, answered after {answered:.1?}"
+            ));
+        }
         if let Some(failure) = &liveness.first_failure {
             say(&format!("/livez failed, first: {failure}"));
         }

@@ -63,8 +63,20 @@ pub(crate) enum Ended {
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
     pub(crate) latency: Histogram,
+    /// The one that took longest.
+    pub(crate) slowest: Steps,
     pub(crate) failed: usize,
     pub(crate) first_failure: Option<String>,
+}
+
+/// Where the time of one answer went.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Steps {
+    /// When it was asked, from the first question on.
+    pub(crate) asked: Duration,
+    pub(crate) connected: Duration,
+    pub(crate) shaken_hands: Duration,
+    pub(crate) answered: Duration,
 }
 
 impl Reader {
@@ -159,12 +171,19 @@ pub(crate) fn probe(
     runtime.block_on(async {
         let mut ticks = tokio::time::interval(PROBE_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let begun = Instant::now();
         while !done.load(Ordering::SeqCst) {
             ticks.tick().await;
             let asked = Instant::now();
             match timeout(PROBE_PATIENCE, livez(from, address, tls)).await {
-                Ok(Ok(StatusCode::OK)) => liveness.latency.record(asked.elapsed()),
-                Ok(Ok(status)) => liveness.fail(format!("status {status}")),
+                Ok(Ok((StatusCode::OK, steps))) => {
+                    liveness.latency.record(steps.answered);
+                    if steps.answered > liveness.slowest.answered {
+                        let asked = asked.duration_since(begun);
+                        liveness.slowest = Steps { asked, ..steps };
+                    }
+                }
+                Ok(Ok((status, _))) => liveness.fail(format!("status {status}")),
                 Ok(Err(error)) => liveness.fail(error),
                 Err(_) => liveness.fail(format!("no answer within {PROBE_PATIENCE:?}")),
             }
@@ -173,19 +192,29 @@ pub(crate) fn probe(
     liveness
 }
 
-async fn livez(from: IpAddr, address: SocketAddr, tls: &ClientTls) -> Result<StatusCode, String> {
+async fn livez(
+    from: IpAddr,
+    address: SocketAddr,
+    tls: &ClientTls,
+) -> Result<(StatusCode, Steps), String> {
+    let asked = Instant::now();
+    let mut steps = Steps::default();
     let socket = TcpSocket::new_v4().map_err(|error| error.to_string())?;
     let bound = socket.bind(SocketAddr::new(from, 0));
     bound.map_err(|error| error.to_string())?;
     let stream = socket.connect(address).await;
     let stream = stream.map_err(|error| error.to_string())?;
+    steps.connected = asked.elapsed();
     let mut sender = speak(stream, address, tls).await?;
+    steps.shaken_hands = asked.elapsed();
     let request = Request::get("/livez")
         .header(HOST, address.to_string())
         .body(Full::default())
         .map_err(|error| error.to_string())?;
     let response = sender.send_request(request).await;
-    Ok(response.map_err(|error| error.to_string())?.status())
+    let status = response.map_err(|error| error.to_string())?.status();
+    steps.answered = asked.elapsed();
+    Ok((status, steps))
 }
 
 impl Liveness {

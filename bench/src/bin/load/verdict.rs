@@ -61,11 +61,20 @@ impl Bounds {
                 self.oldest
             ),
         );
-        let (slowest, failed) = (value("livez.max"), value("livez.failed"));
-        hold(
-            slowest <= LIVEZ.as_secs_f64(),
-            format!("/livez took {:.0} ms, more than {LIVEZ:?}", slowest * 1e3),
-        );
+        for (key, whose) in [
+            ("livez.max", "a kubelet"),
+            ("livez.readers_max", "the readers"),
+        ] {
+            let slowest = value(key);
+            hold(
+                slowest <= LIVEZ.as_secs_f64(),
+                format!(
+                    "/livez took {:.0} ms from the address of {whose}, more than {LIVEZ:?}",
+                    slowest * 1e3
+                ),
+            );
+        }
+        let failed = value("livez.failed");
         hold(failed == 0.0, format!("/livez failed {failed} times"));
         let (away, blank) = (value("away"), value("away.blank"));
         hold(
@@ -131,6 +140,7 @@ mod tests {
                 ("rss.peak", 60e6),
                 ("age.max", 29.0),
                 ("livez.max", 0.02),
+                ("livez.readers_max", 0.03),
                 ("livez.failed", 0.0),
             ]
             .map(|(key, value)| (key.to_owned(), value)),
@@ -145,7 +155,12 @@ mod tests {
         for (key, value, words) in [
             ("rss.peak", 300e6, "memory grew by"),
             ("age.max", 40.0, "a sample was 40.0 s old"),
-            ("livez.max", 0.2, "/livez took 200 ms"),
+            (
+                "livez.max",
+                0.2,
+                "/livez took 200 ms from the address of a kubelet",
+            ),
+            ("livez.readers_max", 0.2, "from the address of the readers"),
             ("livez.failed", 1.0, "/livez failed"),
             ("away.blank", 1.0, "when to come back"),
             ("away", 0.0, "nobody was turned away"),

@@ -164,7 +164,14 @@ impl http_body::Body for Guarded {
                 }
             }
         }
-        let polled = Pin::new(&mut this.body).poll_frame(context);
+        let pace = &this.connection.pace;
+        let polled = match pace.poll_room(context) {
+            Poll::Ready(()) => Pin::new(&mut this.body).poll_frame(context),
+            Poll::Pending => Poll::Pending,
+        };
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            pace.made(frame.data_ref().map_or(0, Bytes::len));
+        }
         match &polled {
             Poll::Ready(_) => this.connection.activity.progress(),
             Poll::Pending => {

@@ -22,7 +22,7 @@ use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 
 use super::activity::{Activity, Overdue};
-use super::pace::Pace;
+use super::pace::{AHEAD_BYTES, Pace};
 use super::turns::{Rank, Source, Ticket, Turns};
 use crate::authn::Peer;
 use crate::config::Limits;
@@ -159,7 +159,7 @@ pub(super) async fn accept(accepted: Accepted, shared: Shared, closing: watch::R
         .peer_certificates()
         .map(|chain| chain.iter().map(|der| der.clone().into_owned()).collect())
         .unwrap_or_default();
-    let pace = Pace::new(shared.answers.ticket(source));
+    let pace = Pace::new(shared.answers.ticket(source), is_http2);
     let (handler, terms) = (shared.handler, shared.terms);
     serve(stream, &chain, is_http2, handler, terms, pace, closing).await;
 }
@@ -288,6 +288,8 @@ fn builder(is_http2: bool, terms: &Terms) -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .max_concurrent_streams(terms.streams)
         .max_header_list_size(terms.header_bytes)
+        // Of each answer, as in HTTP/1: windows are up to megabytes wide.
+        .max_send_buf_size(AHEAD_BYTES)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT);
     if is_http2 {

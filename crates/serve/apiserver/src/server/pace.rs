@@ -1,7 +1,7 @@
-//! How much a connection may write before others get their turn.
+//! How much a connection may make and write before others get their turn.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use super::turns::Ticket;
 
@@ -10,8 +10,12 @@ const FREE_BYTES: usize = 32 << 10;
 /// What may be written in one turn: about a millisecond of work, so that taking turns costs nothing beside it.
 const TURN_BYTES: usize = 256 << 10;
 
-/// How much a connection may write before others get their turn. What it writes must be made first, and hyper makes no
-/// more than it can write, so that this paces the making of answers too.
+/// What may be made of an answer before it is written. hyper would let a megabyte be made of each: of two hundred lists that
+/// are asked for at once, all that before the first of them writes a byte.
+pub(super) const AHEAD_BYTES: usize = 64 << 10;
+
+/// How much a connection may write before others get their turn. What it writes must be made first, and no more of that is
+/// made than it can write soon, so that this paces the making of answers too.
 pub(crate) struct Pace(Mutex<Allowance>);
 
 struct Allowance {
@@ -22,16 +26,23 @@ struct Allowance {
     /// Whether it has asked for a turn in this poll. hyper tries to write more than once in a poll, and asking wakes the
     /// connection: if the second attempt were granted the turn, one whose socket is full would be polled over and over.
     has_asked: bool,
+    /// Bytes that were made and not written yet; not counted where many answers share a connection, each of which has a
+    /// window of its own.
+    ahead: Option<usize>,
+    /// Who waits until some of them are written.
+    maker: Option<Waker>,
 }
 
 impl Pace {
-    pub(super) fn new(ticket: Ticket) -> Self {
+    pub(super) fn new(ticket: Ticket, is_http2: bool) -> Self {
         let left = FREE_BYTES;
         Self(Mutex::new(Allowance {
             left,
             ticket,
             needs_turn: false,
             has_asked: false,
+            ahead: (!is_http2).then_some(0),
+            maker: None,
         }))
     }
 
@@ -43,6 +54,23 @@ impl Pace {
             allowance.ticket.leave();
             allowance.left = FREE_BYTES;
         }
+        allowance.ahead = allowance.ahead.map(|_| 0);
+    }
+
+    /// Ready if more of an answer may be made.
+    pub(crate) fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut allowance = self.allowance();
+        if allowance.ahead.is_none_or(|ahead| ahead < AHEAD_BYTES) {
+            return Poll::Ready(());
+        }
+        allowance.maker = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// So much was made.
+    pub(crate) fn made(&self, bytes: usize) {
+        let mut allowance = self.allowance();
+        allowance.ahead = allowance.ahead.map(|ahead| ahead.saturating_add(bytes));
     }
 
     /// Ready if so many bytes may be written.
@@ -75,6 +103,15 @@ impl Pace {
     pub(super) fn written(&self, bytes: usize) {
         let mut allowance = self.allowance();
         allowance.left = allowance.left.saturating_sub(bytes);
+        allowance.ahead = allowance.ahead.map(|ahead| ahead.saturating_sub(bytes));
+        if allowance.ahead.is_some_and(|ahead| ahead >= AHEAD_BYTES) {
+            return;
+        }
+        let maker = allowance.maker.take();
+        drop(allowance);
+        if let Some(maker) = maker {
+            maker.wake();
+        }
     }
 
     /// The connection has been polled, and waits for something: others may work meanwhile.
@@ -121,7 +158,12 @@ mod tests {
     }
 
     fn pace(turns: &Arc<Turns>) -> Pace {
-        Pace::new(turns.ticket(Source::of(IpAddr::from([10, 0, 0, 1]))))
+        of_version(turns, false)
+    }
+
+    fn of_version(turns: &Arc<Turns>, is_http2: bool) -> Pace {
+        let ticket = turns.ticket(Source::of(IpAddr::from([10, 0, 0, 1])));
+        Pace::new(ticket, is_http2)
     }
 
     fn may_write(pace: &Pace) -> bool {
@@ -209,6 +251,38 @@ mod tests {
         assert!(!may_write(&pace) && !may_write(&pace), "in this poll");
         pace.end_turn();
         assert!(may_write(&pace));
+    }
+
+    #[test]
+    fn no_more_is_made_than_can_be_written_soon() {
+        let turns = Turns::new(1, WaitMetrics::unregistered("answer"));
+        let pace = pace(&turns);
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut context = Context::from_waker(&waker);
+        let is_woken = || woken.0.swap(false, Ordering::SeqCst);
+        assert!(pace.poll_room(&mut context).is_ready());
+        pace.made(AHEAD_BYTES + STEP);
+        assert!(pace.poll_room(&mut context).is_pending());
+        pace.written(STEP);
+        assert!(!is_woken(), "that is not enough");
+        pace.written(1);
+        assert!(is_woken() && pace.poll_room(&mut context).is_ready());
+        pace.made(2 * AHEAD_BYTES);
+        pace.request();
+        assert!(
+            pace.poll_room(&mut context).is_ready(),
+            "it is another answer"
+        );
+    }
+
+    #[test]
+    fn answers_that_share_a_connection_do_not_wait_for_one_another() {
+        let turns = Turns::new(1, WaitMetrics::unregistered("answer"));
+        let pace = of_version(&turns, true);
+        pace.made(10 * AHEAD_BYTES);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(pace.poll_room(&mut context).is_ready());
     }
 
     #[test]
