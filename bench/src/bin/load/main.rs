@@ -26,7 +26,7 @@ use kubevitals_bench::sim::SimSize;
 use tokio::sync::Barrier;
 use tokio::time::{Instant, sleep};
 
-use self::readers::{Ended, KUBELET, Liveness, READERS, Reader, Steps, probe};
+use self::readers::{Ended, KUBELET, READERS, Reader, probe};
 use self::verdict::Bounds;
 
 /// How often samples' ages are looked at meanwhile.
@@ -219,14 +219,10 @@ impl Round {
         running.stop().await;
 
         let mut values = verdict::count(&ended);
-        let seconds = |probes: &Liveness, share| {
-            let time = probes.latency.quantiles().at(share);
-            time.map(|time| time.as_secs_f64())
-        };
         let told = [
-            ("livez.p50", seconds(&liveness, 0.5)),
-            ("livez.max", seconds(&liveness, 1.0)),
-            ("livez.readers_max", seconds(&of_readers, 1.0)),
+            ("livez.p50", liveness.seconds(0.5)),
+            ("livez.max", liveness.seconds(1.0)),
+            ("livez.readers_max", of_readers.seconds(1.0)),
         ];
         let told = told
             .into_iter()
@@ -249,15 +245,9 @@ impl Round {
             ("age.max".to_owned(), oldest.as_secs_f64()),
         ]);
         for (whose, probes) in [("a kubelet", &liveness), ("the readers", &of_readers)] {
-            let Steps {
-                asked,
-                connected,
-                shaken_hands,
-                answered,
-            } = probes.slowest;
+            let slowest = probes.slowest;
             say(&format!(
-                "slowest /livez from the address of {whose}, {asked:.1?} after the first: connected after {connected:.1?}, \
-                 hands shaken after {shaken_hands:.1?}, answered after {answered:.1?}"
+                "slowest /livez from the address of {whose}, {slowest}"
             ));
         }
         if let Some(failure) = &liveness.first_failure {

@@ -1,5 +1,6 @@
 //! Readers that all ask at once, some of whom take their time, and somebody who asks meanwhile whether the server lives.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -217,7 +218,29 @@ async fn livez(
     Ok((status, steps))
 }
 
+impl fmt::Display for Steps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            asked,
+            connected,
+            shaken_hands,
+            answered,
+        } = self;
+        write!(
+            f,
+            "{asked:.1?} after the first: connected after {connected:.1?}, hands shaken after {shaken_hands:.1?}, answered \
+             after {answered:.1?}"
+        )
+    }
+}
+
 impl Liveness {
+    /// The time within which this share was answered.
+    pub(crate) fn seconds(&self, share: f64) -> Option<f64> {
+        let time = self.latency.quantiles().at(share);
+        time.map(|time| time.as_secs_f64())
+    }
+
     fn fail(&mut self, why: String) {
         self.failed += 1;
         self.first_failure.get_or_insert(why);
