@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubevitals_e2e::{Cluster, LifeLines};
+use kubevitals_e2e::{Cluster, DEADLINE, LifeLines};
 use serde_json::json;
 
 use crate::in_time;
@@ -39,7 +39,7 @@ async fn until_watches_are(cluster: &Cluster, wanted: [u64; 3], when: &str) -> a
             tokio::time::sleep(PAUSE).await;
         }
     };
-    match tokio::time::timeout(Duration::from_secs(60), looking).await {
+    match tokio::time::timeout(DEADLINE, looking).await {
         Ok(seen) => seen,
         Err(_) => anyhow::bail!(
             "{when}: {wanted:?} watches of pods, nodes and events are wanted, {last:?} were there"
