@@ -1,6 +1,6 @@
 //! Our own server of the resource metrics API.
 
-use crate::access::Rule;
+use crate::access::{Access, Rule};
 use crate::aggregation::AggregatedApi;
 use crate::background::Background;
 use crate::error::E2eError;
@@ -70,12 +70,7 @@ impl MetricsApiServer {
     ) -> Result<Self, E2eError> {
         let cluster = namespace.cluster();
         let mut api = api.with_authority_of_its_own();
-        let access = namespace.access(SERVICE, RULES).await?;
-        access
-            .bind_everywhere(namespace, "system:auth-delegator")
-            .await?;
-        let reader = "extension-apiserver-authentication-reader";
-        access.bind_in_kube_system(namespace, reader).await?;
+        let access = access_of_server(namespace, SERVICE, RULES).await?;
         let kubeconfig = access.kubeconfig(namespace)?.display().to_string();
         let arguments = [
             "server".to_owned(),
@@ -105,4 +100,19 @@ impl MetricsApiServer {
         }
         Ok(Self { process, api })
     }
+}
+
+/// An account that may do these, and what every aggregated API server may: ask who somebody is, and what they may.
+pub(crate) async fn access_of_server(
+    namespace: &TestNamespace,
+    name: &str,
+    rules: &[Rule],
+) -> Result<Access, E2eError> {
+    let access = namespace.access(name, rules).await?;
+    access
+        .bind_everywhere(namespace, "system:auth-delegator")
+        .await?;
+    let reader = "extension-apiserver-authentication-reader";
+    access.bind_in_kube_system(namespace, reader).await?;
+    Ok(access)
 }

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use crate::access::Rule;
 use crate::error::{E2eError, tail};
 use crate::namespace::TestNamespace;
-use crate::server::RULES as SERVER_RULES;
+use crate::server::{RULES as SERVER_RULES, access_of_server};
 use crate::wait::DEADLINE;
 
 /// What `deploy/transitions.yaml` allows it.
@@ -56,12 +56,7 @@ impl LifeLines {
     /// ready. It serves `metrics.k8s.io` on the loopback, where nobody asks for it.
     pub async fn start_with_server(namespace: &TestNamespace) -> Result<Self, E2eError> {
         let rules: Vec<Rule> = [RULES, SERVER_RULES].concat();
-        let access = namespace.access("kubevitals", &rules).await?;
-        access
-            .bind_everywhere(namespace, "system:auth-delegator")
-            .await?;
-        let reader = "extension-apiserver-authentication-reader";
-        access.bind_in_kube_system(namespace, reader).await?;
+        let access = access_of_server(namespace, "kubevitals", &rules).await?;
         let authority = namespace.cluster().authority().display().to_string();
         let arguments = [
             "run".to_owned(),

@@ -6,6 +6,7 @@ use kubevitals_e2e::{Cluster, DEADLINE, LifeLines};
 use serde_json::json;
 
 use crate::in_time;
+use crate::transitions::{container, pod, spec};
 
 /// Between two looks at the API server's own count.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -58,20 +59,8 @@ async fn two_roles_in_one_process_watch_pods_once() -> anyhow::Result<()> {
 
     let mut both = LifeLines::start_with_server(&namespace).await?;
     until_watches_are(&cluster, [pods + 1, nodes + 1, events + 1], "both roles").await?;
-    let pod = json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "started"},
-        "spec": {
-            "terminationGracePeriodSeconds": 0,
-            "containers": [{
-                "name": "main",
-                "image": "kubevitals.test/busybox:1",
-                "imagePullPolicy": "Never",
-                "command": ["/bin/sh", "-c", "exec sleep 3600"],
-            }],
-        },
-    });
+    let idle = container("main", "exec sleep 3600");
+    let pod = pod("started", &spec(&json!([idle]), &json!({})));
     namespace.apply(&pod).await?;
     both.until("the start of a pod", |lines| {
         let mut records = lines.iter().map(|line| &line["kube_transition_metrics"]);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const IMAGE: &str = "kubevitals.test/busybox:1";
 
 /// A container that never needs to be pulled.
-fn container(name: &str, script: &str) -> Value {
+pub(crate) fn container(name: &str, script: &str) -> Value {
     json!({
         "name": name,
         "image": IMAGE,
@@ -20,7 +20,7 @@ fn container(name: &str, script: &str) -> Value {
 }
 
 /// What a pod consists of; it goes at once when it is deleted.
-fn spec(containers: &Value, rest: &Value) -> Value {
+pub(crate) fn spec(containers: &Value, rest: &Value) -> Value {
     let mut spec = json!({"terminationGracePeriodSeconds": 0, "containers": containers});
     for (key, value) in rest.as_object().unwrap() {
         spec[key] = value.clone();
@@ -28,7 +28,7 @@ fn spec(containers: &Value, rest: &Value) -> Value {
     spec
 }
 
-fn pod(name: &str, spec: &Value) -> Value {
+pub(crate) fn pod(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
 }
 

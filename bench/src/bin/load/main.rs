@@ -245,13 +245,15 @@ impl Round {
             ("age.max".to_owned(), oldest.as_secs_f64()),
         ]);
         for (whose, probes) in [("a kubelet", &liveness), ("the readers", &of_readers)] {
-            let slowest = probes.slowest;
-            say(&format!(
-                "slowest /livez from the address of {whose}, {slowest}"
-            ));
-        }
-        if let Some(failure) = &liveness.first_failure {
-            say(&format!("/livez failed, first: {failure}"));
+            if let Some(slowest) = probes.slowest {
+                let words = format!("slowest /livez from the address of {whose}, {slowest}");
+                say(&words);
+            }
+            if let Some(failure) = &probes.first_failure {
+                say(&format!(
+                    "/livez from the address of {whose} failed, first: {failure}"
+                ));
+            }
         }
         if let Some(failure) = ended.iter().find(|one| matches!(one, Ended::Failed(_))) {
             say(&format!("a reader failed: {failure:?}"));

@@ -64,8 +64,8 @@ pub(crate) enum Ended {
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
     pub(crate) latency: Histogram,
-    /// The one that took longest.
-    pub(crate) slowest: Steps,
+    /// The one that took longest; none if nothing was answered.
+    pub(crate) slowest: Option<Steps>,
     pub(crate) failed: usize,
     pub(crate) first_failure: Option<String>,
 }
@@ -179,9 +179,10 @@ pub(crate) fn probe(
             match timeout(PROBE_PATIENCE, livez(from, address, tls)).await {
                 Ok(Ok((StatusCode::OK, steps))) => {
                     liveness.latency.record(steps.answered);
-                    if steps.answered > liveness.slowest.answered {
+                    let slowest = liveness.slowest.map(|known| known.answered);
+                    if slowest < Some(steps.answered) {
                         let asked = asked.duration_since(begun);
-                        liveness.slowest = Steps { asked, ..steps };
+                        liveness.slowest = Some(Steps { asked, ..steps });
                     }
                 }
                 Ok(Ok((status, _))) => liveness.fail(format!("status {status}")),

@@ -120,13 +120,16 @@ pub(crate) async fn run(
     let measured = measured.await;
     sim.stop().await;
     let repeats = measured?.into_iter().next().unwrap_or_default();
-    let missed = repeats.first().map(|repeat| missed(&repeat.values, crowd));
+    let missed = match repeats.first() {
+        Some(repeat) => missed(&repeat.values, crowd),
+        None => vec!["nothing was measured".to_owned()],
+    };
     let report = report(crowd, session, repeats).await;
     session.show(&report);
     let path = report.write(&session.results, &session.file_name("transitions-sim"))?;
     say(&format!("every number is in {}", path.display()));
     held(
-        &missed.unwrap_or_default(),
+        &missed,
         "two watches, every pod told of once, flat memory, as many pods created as asked for",
     )
 }

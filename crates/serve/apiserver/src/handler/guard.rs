@@ -164,6 +164,7 @@ impl http_body::Body for Guarded {
                 }
             }
         }
+        // What is made of an answer must not run ahead of what is written of it.
         let pace = &this.connection.pace;
         let polled = match pace.poll_room(context) {
             Poll::Ready(()) => Pin::new(&mut this.body).poll_frame(context),
