@@ -78,7 +78,7 @@ impl PodRecord {
         let ready = ready.filter(|condition| !condition.is_true())?;
         let lasts = ready.last_transition.and_then(|since| now.since(since));
         let lasts = lasts.map_or(String::new(), |lasts| format!(" for {}", Spelled(lasts)));
-        let found = Hindrance::find(&self.pod);
+        let found = Hindrance::find(&self.pod, Some(now));
         let (why, trouble, said) = self.why_not(&found);
         let text = format!("it was ready once, and has not been{lasts}: {why}");
         Some(match trouble {

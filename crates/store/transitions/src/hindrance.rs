@@ -1,10 +1,15 @@
 //! What keeps a pod from being ready.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use kubevitals_model::Timestamp;
 use kubevitals_watch::{
     Condition, ContainerSpec, ContainerState, ContainerStatus, Pod, PodPhase, Termination,
 };
+
+/// A container that has run for so long stays up: the kubelet forgets its failures too, and would restart it at once.
+const STAYS_UP_AFTER: Duration = Duration::from_mins(10);
 
 /// What keeps a pod from being ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +80,11 @@ impl HindranceKind {
             Self::Unseen => "unseen",
         }
     }
+
+    /// Whether a container ended badly, which it may leave behind by staying up.
+    pub(crate) const fn is_failure(self) -> bool {
+        matches!(self, Self::InitFailed | Self::CrashLoop)
+    }
 }
 
 impl Hindrance {
@@ -98,15 +108,15 @@ impl Hindrance {
         self
     }
 
-    /// What keeps this state of a pod from being ready, looked for in the order in which a pod starts.
-    pub(crate) fn find(pod: &Pod) -> Self {
+    /// What keeps this state of a pod, seen at a time, from being ready, looked for in the order in which a pod starts.
+    pub(crate) fn find(pod: &Pod, seen: Option<Timestamp>) -> Self {
         if pod.brief.phase.is_final() {
             return Self::of_ended(pod);
         }
         Self::before_the_node(pod)
             .or_else(|| Self::before_containers(pod))
-            .or_else(|| Self::in_init_containers(pod))
-            .or_else(|| Self::in_containers(pod))
+            .or_else(|| Self::in_init_containers(pod, seen))
+            .or_else(|| Self::in_containers(pod, seen))
             .unwrap_or_else(|| Self::at_the_gates(pod))
     }
 
@@ -154,25 +164,28 @@ impl Hindrance {
         })
     }
 
-    fn in_init_containers(pod: &Pod) -> Option<Self> {
+    fn in_init_containers(pod: &Pod, seen: Option<Timestamp>) -> Option<Self> {
         pod.init_containers.iter().find_map(|spec| {
             let status = status_of(&pod.init_container_statuses, spec)?;
             if spec.restarts_always {
                 let has_started = status.started == Some(true);
-                return (!has_started).then(|| Self::in_container(spec, status));
+                return (!has_started).then(|| Self::in_container(spec, status, seen));
             }
             match &status.state {
                 ContainerState::Terminated(end) if end.exit_code == 0 => None,
-                ContainerState::Terminated(end) => Some(Self::of_failed_init(status, end)),
-                ContainerState::Running { .. } => {
-                    Some(Self::new(HindranceKind::Init).of(&status.name))
+                ContainerState::Terminated(end) => {
+                    Some(Self::of_failed(HindranceKind::InitFailed, status, end))
                 }
+                ContainerState::Running { .. } => Some(match failed_lately(status, seen) {
+                    Some(end) => Self::of_failed(HindranceKind::InitFailed, status, end),
+                    None => Self::new(HindranceKind::Init).of(&status.name),
+                }),
                 _ => Some(Self::in_waiting(status, HindranceKind::InitFailed)),
             }
         })
     }
 
-    fn in_containers(pod: &Pod) -> Option<Self> {
+    fn in_containers(pod: &Pod, seen: Option<Timestamp>) -> Option<Self> {
         let sidecars = pod
             .init_containers
             .iter()
@@ -185,24 +198,33 @@ impl Hindrance {
         containers
             .chain(sidecars)
             .filter(|(_, status)| !status.ready)
-            .map(|(spec, status)| Self::in_container(spec, status))
+            .map(|(spec, status)| Self::in_container(spec, status, seen))
             // One that cannot be made or pulled says more than another that merely waits for its probe.
             .min_by_key(|found| found.kind)
     }
 
-    fn in_container(spec: &ContainerSpec, status: &ContainerStatus) -> Self {
-        match &status.state {
-            ContainerState::Running { .. }
-                if status.started != Some(true) && spec.has_startup_probe =>
-            {
+    /// One that runs between two failures is not kept by its probe: whether it is looked at while it runs or while it waits
+    /// is chance.
+    fn in_container(
+        spec: &ContainerSpec,
+        status: &ContainerStatus,
+        seen: Option<Timestamp>,
+    ) -> Self {
+        let is_starting = spec.has_startup_probe && status.started != Some(true);
+        match (&status.state, failed_lately(status, seen)) {
+            // The kubelet kills what does not pass its startup probe, and begins anew.
+            (ContainerState::Running { .. }, Some(end)) if !(is_starting && was_killed(end)) => {
+                Self::of_failed(HindranceKind::CrashLoop, status, end)
+            }
+            (ContainerState::Running { .. }, _) if is_starting => {
                 Self::new(HindranceKind::StartupProbe).of(&status.name)
             }
-            ContainerState::Running { .. } => {
+            (ContainerState::Running { .. }, _) => {
                 Self::new(HindranceKind::ReadinessProbe).of(&status.name)
             }
-            ContainerState::Terminated(end) => Self::new(HindranceKind::CrashLoop)
-                .because(end.reason.as_ref(), end.message.as_ref())
-                .of(&status.name),
+            (ContainerState::Terminated(end), _) => {
+                Self::of_failed(HindranceKind::CrashLoop, status, end)
+            }
             _ => Self::in_waiting(status, HindranceKind::CrashLoop),
         }
     }
@@ -229,8 +251,8 @@ impl Hindrance {
         Self::new(kind).because(reason, message).of(&status.name)
     }
 
-    fn of_failed_init(status: &ContainerStatus, end: &Termination) -> Self {
-        Self::new(HindranceKind::InitFailed)
+    fn of_failed(kind: HindranceKind, status: &ContainerStatus, end: &Termination) -> Self {
+        Self::new(kind)
             .because(end.reason.as_ref(), end.message.as_ref())
             .of(&status.name)
     }
@@ -257,4 +279,24 @@ fn status_of<'s>(
     spec: &ContainerSpec,
 ) -> Option<&'s ContainerStatus> {
     statuses.iter().find(|status| status.name == spec.name)
+}
+
+/// How a container that runs ended before, unless it has stayed up since.
+fn failed_lately(status: &ContainerStatus, seen: Option<Timestamp>) -> Option<&Termination> {
+    let (ContainerState::Running { started_at }, ContainerState::Terminated(end)) =
+        (&status.state, &status.last_state)
+    else {
+        return None;
+    };
+    let ran = seen
+        .zip(*started_at)
+        .and_then(|(seen, since)| seen.since(since));
+    let has_stayed_up = ran.is_some_and(|ran| ran >= STAYS_UP_AFTER);
+    (!has_stayed_up).then_some(end)
+}
+
+/// Whether it did not end by itself, nor for want of memory.
+fn was_killed(end: &Termination) -> bool {
+    let by_signal = [128 + 9, 128 + 15].contains(&end.exit_code);
+    by_signal && end.reason.as_deref() != Some("OOMKilled")
 }

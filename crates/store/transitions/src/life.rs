@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubevitals_model::Timestamp;
-use kubevitals_watch::{Condition, Pod, ResourceVersion};
+use kubevitals_watch::{Condition, ContainerState, Pod, ResourceVersion};
 
 use crate::facts::Facts;
 use crate::hindrance::{Hindrance, HindranceKind};
@@ -134,11 +134,11 @@ impl Life {
         record.take_in_resize(pod, observed);
         record.take_in_containers(pod, observed);
         record.take_in_end(pod, observed);
-        record.take_in_hindrance(pod);
         record.latest = [record.latest, observed, newest(pod)]
             .into_iter()
             .flatten()
             .max();
+        record.take_in_hindrance(pod);
     }
 }
 
@@ -264,16 +264,31 @@ impl PodRecord {
     }
 
     /// What was in the way while the pod was wanted is what counts: that its containers are killed when it is deleted
-    /// does not explain why it never became ready.
+    /// does not explain why it never became ready. Only whether one that had failed stayed up since is seen no earlier.
     fn take_in_hindrance(&mut self, pod: &Pod) {
         if self.is_complete() {
             self.hindrance = None;
-        } else if !self.was_ready_before
-            && (self.hindrance.is_none() || pod.details.deleted.is_none())
-        {
-            self.hindrance = Some(Hindrance::find(pod));
+            return;
+        }
+        let is_settled =
+            |found: &Hindrance| pod.details.deleted.is_some() && !may_stay_up(found, pod);
+        if !self.was_ready_before && !self.hindrance.as_ref().is_some_and(is_settled) {
+            self.hindrance = Some(Hindrance::find(pod, self.latest));
         }
     }
+}
+
+/// Whether the container that failed runs.
+fn may_stay_up(found: &Hindrance, pod: &Pod) -> bool {
+    let mut statuses = pod
+        .init_container_statuses
+        .iter()
+        .chain(&pod.container_statuses);
+    found.kind.is_failure()
+        && statuses.any(|status| {
+            Some(&status.name) == found.container.as_ref()
+                && matches!(status.state, ContainerState::Running { .. })
+        })
 }
 
 /// Whether a pod that is not ready was so before: a kubelet says that a pod is not ready when it takes it on, and what was

@@ -6,6 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod hindrances;
 mod properties;
 mod recordings;
 mod retold;

@@ -1,48 +1,13 @@
 //! Lives that the recording does not have.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_transitions::{
-    Arrival, End, HindranceKind, Moment, Output, Phase, PodRecord, Tracker,
-};
-use kubevitals_watch::{Event, Pod};
+use kubevitals_transitions::{Arrival, End, HindranceKind, Moment, Output, Phase, PodRecord};
 use serde_json::json;
 
 use crate::support::{
-    Made, api, at, container, ended, observed, patient, running, status, waiting,
+    Made, Watcher, api, at, container, ended, observed, patient, running, status, waiting,
 };
-
-/// Feeds states, each seen half a second after a second, and gives what is known at the end.
-struct Watcher {
-    tracker: Tracker,
-}
-
-impl Watcher {
-    fn new() -> Self {
-        Self { tracker: patient() }
-    }
-
-    fn sees(&mut self, second: u32, pod: &Arc<Pod>) {
-        let observed = at(second).checked_add(Duration::from_millis(500));
-        self.tracker.pod(pod, Arrival::Live, observed, &mut |_| {
-            panic!("nothing is due")
-        });
-    }
-
-    fn hears(&mut self, event: &Event) {
-        self.tracker.event(event, &mut |_| panic!("nothing is due"));
-    }
-
-    fn ends(mut self) -> Arc<PodRecord> {
-        let mut lives = Vec::new();
-        self.tracker.finish(&mut |output| lives.push(output));
-        match lives.pop().unwrap() {
-            Output::Life(record) => record,
-            other => panic!("{other:?}"),
-        }
-    }
-}
 
 fn clock(second: u32) -> Option<String> {
     api(Some(Moment {
@@ -260,72 +225,6 @@ fn a_first_run_is_known_as_long_as_the_status_speaks_of_it() {
         assert!(app.running.is_some() && record.reconstructed);
         assert_eq!(api(app.running), expected);
     }
-}
-
-#[test]
-fn what_is_in_the_way_is_named_in_the_order_of_a_start() {
-    let kind = |fields: serde_json::Value, conditions: &[&str]| {
-        let mut made = Made::new(json!({"nodeName": "n1", "containers": [
-            {"name": "app", "image": "i", "startupProbe": {}, "readinessProbe": {}}]}));
-        let mut watcher = Watcher::new();
-        watcher.sees(1, &made.status(fields, conditions));
-        watcher.ends().hindrance.clone().unwrap().kind
-    };
-    let with = |state: serde_json::Value, started: bool| json!({"startTime": "2026-11-15T20:12:00Z", "containerStatuses": [status("app", state, false, started)]});
-    assert_eq!(
-        kind(json!({}), &["PodScheduled=True@0"]),
-        HindranceKind::NotAccepted
-    );
-    assert_eq!(
-        kind(
-            with(waiting("ContainerCreating"), false),
-            &["PodReadyToStartContainers=False@0"]
-        ),
-        HindranceKind::Sandbox
-    );
-    for (state, started, expected) in [
-        (
-            waiting("ContainerCreating"),
-            false,
-            HindranceKind::ContainerCreation,
-        ),
-        (
-            waiting("CreateContainerConfigError"),
-            false,
-            HindranceKind::ContainerCreation,
-        ),
-        (
-            waiting("ErrImageNeverPull"),
-            false,
-            HindranceKind::ImagePull,
-        ),
-        (waiting("CrashLoopBackOff"), false, HindranceKind::CrashLoop),
-        (ended(1, 2, 1), false, HindranceKind::CrashLoop),
-        (running(1), false, HindranceKind::StartupProbe),
-        (running(1), true, HindranceKind::ReadinessProbe),
-    ] {
-        assert_eq!(
-            kind(with(state, started), &["PodReadyToStartContainers=True@0"]),
-            expected
-        );
-    }
-}
-
-#[test]
-fn a_pod_that_is_refused_by_its_node_says_so() {
-    let mut made =
-        Made::new(json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]}));
-    let mut watcher = Watcher::new();
-    watcher.sees(0, &made.status(json!({}), &["PodScheduled=True@0"]));
-    let refused = json!({"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough resource: cpu"});
-    watcher.sees(1, &made.status(refused, &["PodScheduled=True@0"]));
-    let record = watcher.ends();
-    let hindrance = record.hindrance.as_ref().unwrap();
-    assert_eq!(
-        (hindrance.kind, hindrance.reason.as_deref()),
-        (HindranceKind::Ended, Some("OutOfcpu"))
-    );
-    assert!(record.cause().contains("it ended first (OutOfcpu)"));
 }
 
 #[test]

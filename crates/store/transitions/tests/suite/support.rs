@@ -1,6 +1,7 @@
 //! Streams to feed a tracker with, and pods made up for one purpose.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kubevitals_model::Timestamp;
 use kubevitals_recording::{LARGEST_OBJECT, Recording, What};
@@ -105,6 +106,37 @@ pub(crate) fn at(second: u32) -> Timestamp {
 
 fn stamp(second: u32) -> String {
     at(second).rfc3339_seconds().to_string()
+}
+
+/// Feeds states, each seen half a second after a second, and gives what is known at the end.
+pub(crate) struct Watcher {
+    pub(crate) tracker: Tracker,
+}
+
+impl Watcher {
+    pub(crate) fn new() -> Self {
+        Self { tracker: patient() }
+    }
+
+    pub(crate) fn sees(&mut self, second: u32, pod: &Arc<Pod>) {
+        let observed = at(second).checked_add(Duration::from_millis(500));
+        self.tracker.pod(pod, Arrival::Live, observed, &mut |_| {
+            panic!("nothing is due")
+        });
+    }
+
+    pub(crate) fn hears(&mut self, event: &Event) {
+        self.tracker.event(event, &mut |_| panic!("nothing is due"));
+    }
+
+    pub(crate) fn ends(mut self) -> Arc<PodRecord> {
+        let mut lives = Vec::new();
+        self.tracker.finish(&mut |output| lives.push(output));
+        match lives.pop().unwrap() {
+            Output::Life(record) => record,
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 /// A pod that is made up: created at second 0, with whatever `spec` and `status` say.
