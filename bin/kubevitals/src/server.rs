@@ -11,6 +11,7 @@ mod cluster;
 mod compat;
 mod config;
 mod flags;
+mod scraping;
 mod serving;
 
 use std::io::Write;
@@ -35,6 +36,7 @@ use tokio::time::timeout;
 use self::bridge::{FromStore, IntoStore};
 use self::cluster::KubeletAccess;
 use self::config::Settings;
+use self::scraping::ScrapingThread;
 use crate::cluster::Cluster;
 use crate::kubeconfig;
 use crate::process::{Administered, Context};
@@ -43,7 +45,7 @@ use crate::process::{Administered, Context};
 const LIVING_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// Machines of clusters have dozens of processors, and a thread for each would cost memory and wake the others for
-/// nothing: all scraping of the largest cluster is a part of one. A few long lists at once leave one for who asks for little.
+/// nothing. A few long lists at once leave one for who asks for little.
 pub(crate) const MOST_THREADS: usize = 4;
 
 /// How often what has become too old is looked for.
@@ -82,6 +84,7 @@ pub(crate) struct Begun<P: PodLike> {
     streams: Streams<P>,
     tasks: JoinSet<()>,
     scraper: Arc<Scraper>,
+    scraping: ScrapingThread,
     refreshed: Vec<Arc<dyn Refresh>>,
 }
 
@@ -175,14 +178,17 @@ impl Server {
             clock: clock.clone(),
         });
         let refreshed = kubelets.refreshed.clone();
-        let scraper = Scraper::start_after(
-            pods_known(&streams),
-            scraping(&settings, kubelets, clock.clone()),
-            &streams.nodes,
-            receiver,
-            scrape_metrics,
-        )
-        .map_err(RunError::runtime)?;
+        let scraping = ScrapingThread::start().map_err(RunError::runtime)?;
+        let start = || {
+            Scraper::start_after(
+                pods_known(&streams),
+                scrape_config(&settings, kubelets, clock.clone()),
+                &streams.nodes,
+                receiver,
+                scrape_metrics,
+            )
+        };
+        let scraper = scraping.within(start).map_err(RunError::runtime)?;
         let scraper = Arc::new(scraper);
         tasks.spawn(nudge(streams.pods.subscribe(), Arc::downgrade(&scraper)));
         scraper
@@ -199,6 +205,7 @@ impl Server {
             streams,
             tasks,
             scraper,
+            scraping,
             refreshed,
         })
     }
@@ -263,6 +270,7 @@ impl<P: PodLike> Begun<P> {
         if let Ok(scraper) = Arc::try_unwrap(scraper).map_err(drop) {
             scraper.shutdown().await;
         }
+        drop(self.scraping);
         Ok(())
     }
 }
@@ -286,7 +294,7 @@ fn watch_pods(cluster: &Cluster) -> Stream<PodBrief> {
     pods
 }
 
-fn scraping(settings: &Settings, kubelets: KubeletAccess, clock: WallClock) -> ScrapeConfig {
+fn scrape_config(settings: &Settings, kubelets: KubeletAccess, clock: WallClock) -> ScrapeConfig {
     let flags = &settings.kubelet;
     let mut config = ScrapeConfig::new(kubelets.transport, kubelets.credentials);
     config.resolution = settings.usage.resolution;

@@ -84,7 +84,7 @@ impl ListPieces {
             piece_bytes: state.config.limits.piece_bytes,
             tally: Tally::new((state.config.clock)()),
             writer: json::Writer::new(),
-            items: proto::Items::new(),
+            items: proto::Items::default(),
             message: Vec::new(),
             state: Arc::clone(state),
         }

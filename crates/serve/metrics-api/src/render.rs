@@ -6,6 +6,7 @@
 pub(crate) mod json;
 pub(crate) mod message;
 pub(crate) mod proto;
+mod recent;
 pub(crate) mod table;
 
 /// Which objects.

@@ -15,6 +15,9 @@ const MOST_GATHERED: usize = 4_096;
 /// If more than one in so many is wanted it is cheaper to walk over all and ask each: what is gathered must be sorted.
 const WALK_FOR_ONE_IN: usize = 8;
 
+/// So many pods are fetched from memory at once where all are wanted.
+const FETCHED_AT_ONCE: usize = 16;
+
 /// What an object must be like.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Filter {
@@ -30,6 +33,8 @@ pub(crate) struct Cursor {
     place: Place,
     /// The labels that were asked about last, and the answer: neighbours often have the same.
     memo: Option<(Labels, bool)>,
+    /// How many of the next pods were fetched.
+    fetched: usize,
 }
 
 enum Place {
@@ -113,6 +118,7 @@ impl Cursor {
             filter,
             place,
             memo: None,
+            fetched: 0,
         })
     }
 
@@ -128,6 +134,7 @@ impl Cursor {
             filter: self.filter.clone(),
             place: self.place.clone(),
             memo: None,
+            fetched: 0,
         }
     }
 
@@ -167,10 +174,17 @@ impl Cursor {
             filter,
             place,
             memo,
+            fetched,
         } = self;
         match place {
             Place::Range(at, end) => {
                 while *at < *end {
+                    if *fetched == 0 && filter.labels.is_empty() && filter.fields.is_empty() {
+                        let next = catalog.pods.some(*at, FETCHED_AT_ONCE);
+                        catalog.fetch(next);
+                        *fetched = next.len();
+                    }
+                    *fetched = fetched.saturating_sub(1);
                     let slot = catalog.pods.at(*at)?;
                     *at = catalog.pods.after(*at);
                     if let Some(found) = take(catalog, filter, memo, slot) {

@@ -253,6 +253,7 @@ impl NodeState {
         let is_node_new = matches!(of_node, Taken::New { .. });
         done.new_sample = is_node_new;
         around.metrics.took(of_node, self.usage.state());
+        self.pods.fetch();
         let mut at = 0;
         for (key, sample) in batch.containers() {
             match self.pods.find_near(key.pod, at) {

@@ -74,6 +74,15 @@ impl Roster {
         self.leaves.get(at.leaf)?.get(at.within)
     }
 
+    /// Some of the pods after a place: as many as are asked for, or as lie together.
+    pub(crate) fn some(&self, at: Position, most: usize) -> &[Arc<PodSlot>] {
+        let leaf = self.leaves.get(at.leaf);
+        let rest = leaf
+            .and_then(|leaf| leaf.get(at.within..))
+            .unwrap_or_default();
+        rest.get(..most).unwrap_or(rest)
+    }
+
     /// The place after the next pod.
     pub(crate) fn after(&self, at: Position) -> Position {
         match self.leaves.get(at.leaf) {
@@ -173,7 +182,10 @@ mod tests {
     fn walk(roster: &Roster, (mut at, end): (Position, Position)) -> Vec<String> {
         let mut keys = Vec::new();
         while at < end {
-            keys.push(roster.at(at).unwrap().key.to_string());
+            let slot = roster.at(at).unwrap();
+            let some = roster.some(at, 3);
+            assert!(Arc::ptr_eq(&some[0], slot) && some.len() <= 3);
+            keys.push(slot.key.to_string());
             at = roster.after(at);
         }
         keys

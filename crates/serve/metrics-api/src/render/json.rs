@@ -3,11 +3,12 @@
 //! A list of all pods writes this for every one of them, so that it is done in one pass over the message: texts are
 //! copied as bytes unless they need escapes, constant parts are as long as they can be, and times are remembered.
 
-use kubevitals_model::{GoDuration, Labels, Timestamp};
+use kubevitals_model::{GoDuration, Timestamp};
 
 use self::listed::put_usual_container;
 use super::message::{Fields, Object, Value, key_and_value, quantity};
 use super::proto::{self, Meta, NO_GENERATED_NAME, NO_LINK_TO_GENERATION};
+use super::recent::RecentLabels;
 use super::{Kind, TypeMeta};
 
 mod listed;
@@ -20,8 +21,8 @@ pub(crate) struct Writer {
     times: [(i64, [u8; TIME]); TIMES],
     /// A namespace, and what is written between a name and the time of creation for it.
     namespace: (String, Vec<u8>),
-    /// Labels, and what is written between the time of creation and that of the sample for them.
-    labels: (Labels, Vec<u8>),
+    /// What is written between the time of creation and that of the sample for labels.
+    labels: RecentLabels,
 }
 
 /// The length of a time in this millennium and the next eight.
@@ -32,10 +33,7 @@ impl Writer {
         Self {
             times: [(i64::MIN, [0; TIME]); TIMES],
             namespace: (String::new(), listed::after_name("")),
-            labels: (
-                Labels::default(),
-                listed::after_creation(&Labels::default()),
-            ),
+            labels: RecentLabels::default(),
         }
     }
 

@@ -1,7 +1,8 @@
 //! Items of lists, of which there may be very many: what neighbours have in common is written once and then copied.
 
-use kubevitals_model::{Labels, Timestamp};
+use kubevitals_model::Timestamp;
 
+use super::super::recent::RecentLabels;
 use super::{
     ITEMS, LEN, Meta, NO_GENERATED_NAME, NO_LINK_TO_GENERATION, VARINT, block_len, put_labels,
     put_tag_and_len, put_text, put_time, tag, text_len, time_len,
@@ -11,45 +12,29 @@ use super::{
 const USUAL_SECONDS: std::ops::Range<u64> = 1 << 28..1 << 35;
 
 /// Writes items. Worth keeping for the next item, which often has the same labels.
+#[derive(Default)]
 pub(crate) struct Items {
-    /// Labels, and what is written for them.
-    labels: (Labels, Vec<u8>),
+    labels: RecentLabels,
 }
 
 impl Items {
-    pub(crate) fn new() -> Self {
-        Self {
-            labels: (Labels::default(), Vec::new()),
-        }
-    }
-
     /// Appends an object as the item of a list.
     pub(crate) fn put(&mut self, out: &mut Vec<u8>, meta: Meta<'_>, body: &[u8]) {
-        if !self.labels.0.is_same_allocation(meta.labels) {
-            self.remember(meta.labels);
-        }
+        let labels = self.labels.text(meta.labels, put_labels);
         let metadata = text_len(meta.name)
             + text_len(meta.namespace)
             + NO_GENERATED_NAME.len()
             + NO_LINK_TO_GENERATION.len()
             + time_len(meta.created)
-            + self.labels.1.len();
+            + labels.len();
         put_tag_and_len(out, ITEMS, block_len(metadata) + body.len());
         put_tag_and_len(out, tag(1, LEN), metadata);
         put_text(out, tag(1, LEN), meta.name.as_bytes());
         out.extend_from_slice(&NO_GENERATED_NAME);
         put_text(out, tag(3, LEN), meta.namespace.as_bytes());
         put_creation(out, meta.created);
-        out.extend_from_slice(&self.labels.1);
+        out.extend_from_slice(labels);
         out.extend_from_slice(body);
-    }
-
-    #[cold]
-    fn remember(&mut self, labels: &Labels) {
-        let mut text = std::mem::take(&mut self.labels.1);
-        text.clear();
-        put_labels(&mut text, labels);
-        self.labels = (labels.clone(), text);
     }
 }
 
@@ -90,13 +75,15 @@ fn put_creation(out: &mut Vec<u8>, created: Timestamp) {
 
 #[cfg(test)]
 mod tests {
+    use kubevitals_model::Labels;
+
     use super::super::{item_len, put_message};
     use super::*;
 
     #[test]
     fn an_item_is_its_message_with_tag_and_length() {
         let text = "x".repeat(200);
-        let mut items = Items::new();
+        let mut items = Items::default();
         for (name, pairs) in [("a", 0), ("a", 1), ("b", 1), (&*text, 3), ("a", 0)] {
             let pairs = (0..pairs).map(|n| (format!("{n}").into(), (&*text).into()));
             let labels = Labels::from_sorted(pairs.collect());
