@@ -176,9 +176,12 @@ impl Hindrance {
                 ContainerState::Terminated(end) => {
                     Some(Self::of_failed(HindranceKind::InitFailed, status, end))
                 }
+                // One that ended well runs again where the pod got another sandbox.
                 ContainerState::Running { .. } => Some(match failed_lately(status, seen) {
-                    Some(end) => Self::of_failed(HindranceKind::InitFailed, status, end),
-                    None => Self::new(HindranceKind::Init).of(&status.name),
+                    Some(end) if end.exit_code != 0 => {
+                        Self::of_failed(HindranceKind::InitFailed, status, end)
+                    }
+                    _ => Self::new(HindranceKind::Init).of(&status.name),
                 }),
                 _ => Some(Self::in_waiting(status, HindranceKind::InitFailed)),
             }

@@ -178,4 +178,6 @@ fn an_init_container_that_failed_is_not_merely_running() {
     };
     assert_eq!(kind(json!({})), HindranceKind::Init);
     assert_eq!(kind(ended(2, 3, 1)), HindranceKind::InitFailed);
+    // Another sandbox makes it run again, well as it ended.
+    assert_eq!(kind(ended(2, 3, 0)), HindranceKind::Init);
 }
