@@ -41,7 +41,7 @@ impl ScrapingThread {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::future;
 
     use tokio::sync::mpsc;
 
@@ -58,7 +58,7 @@ mod tests {
                 tokio::spawn(async move {
                     told.send(name()).await.unwrap();
                     // Holds what it tells by until it is ended.
-                    tokio::time::sleep(Duration::MAX).await;
+                    future::pending::<()>().await;
                     drop(told);
                 });
             });
