@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The most values that are kept; more than any plan of ours asks for. Four bytes each.
-const MOST_VALUES: usize = 4_000_000;
+const MAX_VALUES: usize = 4_000_000;
 
 /// Recorded durations, in whole microseconds.
 #[derive(Debug, Clone, Default)]
@@ -21,7 +21,7 @@ pub struct Quantiles {
 impl Histogram {
     /// Keeps a duration; one beyond an hour counts as an hour and a bit.
     pub fn record(&mut self, duration: Duration) {
-        if self.microseconds.len() >= MOST_VALUES {
+        if self.microseconds.len() >= MAX_VALUES {
             self.left_out = self.left_out.saturating_add(1);
             return;
         }

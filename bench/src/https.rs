@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 use crate::BenchError;
 
 /// The most that is read of one answer, and kept of it where it is kept.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_BYTES: u64 = 1 << 30;
 
 /// Nobody waits longer for one answer.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -183,8 +183,8 @@ impl Client {
                 };
                 first_byte.get_or_insert_with(|| asked.elapsed());
                 bytes = bytes.saturating_add(u64::try_from(data.len()).unwrap_or(u64::MAX));
-                if bytes > MOST_BYTES {
-                    return Err(format!("the answer is longer than {MOST_BYTES} bytes"));
+                if bytes > MAX_BYTES {
+                    return Err(format!("the answer is longer than {MAX_BYTES} bytes"));
                 }
                 look(data);
             }

@@ -14,7 +14,7 @@ use crate::https::{Answered, Ask, Client};
 use crate::measure::Values;
 
 /// The most requests of one plan.
-const MOST_REQUESTS: usize = 1_000_000;
+const MAX_REQUESTS: usize = 1_000_000;
 
 /// One kind of read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl LoadPlan {
             }
             let mut at = gap.saturating_mul(position) / kinds;
             let mut number = 0;
-            while at < self.duration && all.len() < MOST_REQUESTS {
+            while at < self.duration && all.len() < MAX_REQUESTS {
                 all.push(Arrival { at, kind, number });
                 at = at.saturating_add(gap);
                 number += 1;

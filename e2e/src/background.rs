@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use crate::error::{E2eError, tail};
 
 /// What is shown of a program's output in an error.
-const MOST_OUTPUT: usize = 2 << 10;
+const MAX_OUTPUT: usize = 2 << 10;
 
 /// A program that ends with the test that started it, however that ends.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Background {
     /// The last lines of what it wrote.
     pub fn output(&self) -> String {
         match std::fs::read(&self.output) {
-            Ok(bytes) => tail(&String::from_utf8_lossy(&bytes), MOST_OUTPUT),
+            Ok(bytes) => tail(&String::from_utf8_lossy(&bytes), MAX_OUTPUT),
             Err(error) => format!("its output cannot be read: {error}"),
         }
     }

@@ -25,7 +25,7 @@ const KUBELET_PORT: u16 = 10250;
 const PROGRAM_DEADLINE: Duration = Duration::from_mins(3);
 
 /// What is kept of the output of a program in an error.
-const MOST_STDERR: usize = 4 << 10;
+const MAX_STDERR: usize = 4 << 10;
 
 /// The components that watch the API server.
 const WATCHERS: [&str; 4] = [
@@ -247,7 +247,7 @@ impl KubectlOutput {
         Err(E2eError::Failed {
             command: self.command,
             status: self.status,
-            stderr: tail(&self.stderr, MOST_STDERR),
+            stderr: tail(&self.stderr, MAX_STDERR),
         })
     }
 }

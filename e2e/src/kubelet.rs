@@ -19,7 +19,7 @@ use crate::usage::ResourceMetrics;
 use crate::wait::DEADLINE;
 
 /// The largest answer that is read.
-const MOST_BODY: usize = 32 << 20;
+const MAX_BODY: usize = 32 << 20;
 
 /// How often a kubelet is asked for something that it cannot announce.
 const EVERY: Duration = Duration::from_millis(500);
@@ -146,7 +146,7 @@ async fn exchange(
     let response = sender.send_request(request).await?;
     let status = response.status();
     #[expect(clippy::disallowed_methods, reason = "limited")]
-    let body = Limited::new(response.into_body(), MOST_BODY)
+    let body = Limited::new(response.into_body(), MAX_BODY)
         .collect()
         .await?;
     connection.abort();

@@ -31,7 +31,7 @@ use crate::wait::{self, DEADLINE};
 const FIELD_MANAGER: &str = "kubevitals-e2e";
 
 /// What is shown of a manifest in an error.
-const MOST_MANIFEST: usize = 512;
+const MAX_MANIFEST: usize = 512;
 
 /// A namespace of one test's own, and all that the test makes.
 ///
@@ -135,7 +135,7 @@ impl TestNamespace {
                 .and_then(Value::as_str)
                 .ok_or_else(|| E2eError::Manifest {
                     missing: pointer,
-                    manifest: head(&manifest.to_string(), MOST_MANIFEST),
+                    manifest: head(&manifest.to_string(), MAX_MANIFEST),
                 })
         };
         let types = TypeMeta {
@@ -155,7 +155,7 @@ impl TestNamespace {
         let doing = format!("applying the {} {name}", types.kind);
         let kind = GroupVersionKind::try_from(types).map_err(|_| E2eError::Manifest {
             missing: "usable apiVersion",
-            manifest: head(&manifest.to_string(), MOST_MANIFEST),
+            manifest: head(&manifest.to_string(), MAX_MANIFEST),
         })?;
         let resource = ApiResource::from_gvk(&kind);
         let client = self.cluster.client();

@@ -13,13 +13,13 @@ use crate::error::tail;
 use crate::run::OWNER_LABEL;
 
 /// What is shown of each thing.
-const MOST_BYTES: usize = 12 << 10;
+const MAX_BYTES: usize = 12 << 10;
 
 /// What is shown of the log of each component.
-const MOST_LOG_BYTES: u64 = 4 << 10;
+const MAX_LOG_BYTES: u64 = 4 << 10;
 
 /// Components beyond this are not shown.
-const MOST_LOGS: usize = 16;
+const MAX_LOGS: usize = 16;
 
 /// The longest that one question may take.
 const SECONDS: &str = "20";
@@ -112,8 +112,8 @@ pub(crate) fn deletions(namespace: &str) -> Vec<Vec<String>> {
 /// The answer of `kubectl`, or why there is none; cut.
 fn asked(cluster: &Cluster, arguments: &[&str]) -> String {
     match ask(cluster, arguments) {
-        Ok(answer) => tail(&answer, MOST_BYTES),
-        Err(problem) => tail(&problem, MOST_BYTES),
+        Ok(answer) => tail(&answer, MAX_BYTES),
+        Err(problem) => tail(&problem, MAX_BYTES),
     }
 }
 
@@ -174,16 +174,16 @@ fn logs(folder: &Path) -> Vec<(String, String)> {
         })
         .collect();
     found.sort();
-    found.truncate(MOST_LOGS);
+    found.truncate(MAX_LOGS);
     found
 }
 
 fn end_of(path: &Path) -> std::io::Result<String> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(MOST_LOG_BYTES)))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(MAX_LOG_BYTES)))?;
     let mut bytes = Vec::new();
-    file.take(MOST_LOG_BYTES).read_to_end(&mut bytes)?;
+    file.take(MAX_LOG_BYTES).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

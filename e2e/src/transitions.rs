@@ -26,7 +26,7 @@ const RULES: &[Rule] = &[Rule::watch(&["pods", "events"])];
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What is shown of its log in an error.
-const MOST_LOG: usize = 4 << 10;
+const MAX_LOG: usize = 4 << 10;
 
 /// A program that writes the lives of pods as lines of JSON, with those it has written.
 #[derive(Debug)]
@@ -210,7 +210,7 @@ impl LifeLines {
             status: what,
             stderr: format!(
                 "{}\nlast lines: {:#?}",
-                tail(&log, MOST_LOG),
+                tail(&log, MAX_LOG),
                 last.collect::<Vec<_>>()
             ),
         }

@@ -19,7 +19,7 @@ use crate::error::{E2eError, head};
 pub const DEADLINE: Duration = Duration::from_mins(2);
 
 /// What is kept of an object in an error.
-const MOST_SEEN: usize = 4 << 10;
+const MAX_SEEN: usize = 4 << 10;
 
 /// Watches one object until it is as wanted; `None` is an object that is not there. Errors of the watch, such as a server
 /// that restarts, are waited out.
@@ -43,7 +43,7 @@ where
                 Ok(None) => "no such object".clone_into(&mut last_seen),
                 Err(error) => last_seen = format!("{last_seen}; then the watch failed: {error}"),
             }
-            last_seen = head(&last_seen, MOST_SEEN);
+            last_seen = head(&last_seen, MAX_SEEN);
         }
         None
     };

@@ -98,7 +98,7 @@ fn requests_are_spread_over_their_period_and_kinds_begin_apart() {
 #[test]
 fn a_plan_is_bounded_in_count() {
     let endless = plan(vec![kind("a", &["/a"], 4_000_000, 4)], 1_000_000, 1);
-    assert_eq!(endless.arrivals().len(), MOST_REQUESTS);
+    assert_eq!(endless.arrivals().len(), MAX_REQUESTS);
     let nothing = plan(
         vec![
             kind("a", &[], 5, 4),

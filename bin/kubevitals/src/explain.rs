@@ -28,7 +28,7 @@ mod table;
 mod target;
 
 /// What is kept of each of them is small, but nobody reads through more.
-const MOST_SLOWEST: u32 = 10_000;
+const MAX_SLOWEST: u32 = 10_000;
 
 /// Flags of the explanation.
 #[derive(Debug, Clone, Args)]
@@ -40,7 +40,7 @@ pub struct ExplainFlags {
 
     /// Instead of one pod the N that took longest from creation to ready, or have taken so far (20 if no N is given)
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "20",
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_SLOWEST)))]
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SLOWEST)))]
     pub slowest: Option<u32>,
 
     /// The namespace; else that of the context, or with --slowest all of them

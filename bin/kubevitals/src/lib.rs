@@ -33,7 +33,7 @@ pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> 
         Task::Server(flags) => {
             let config = ProcessConfig::new(&flags.process, &args.logs)?;
             let server = server::Server::configure(&flags)?;
-            process::run_role(&config, server::MOST_THREADS, |context| {
+            process::run_role(&config, server::MAX_THREADS, |context| {
                 server.run(context, out)
             })
         }
@@ -53,7 +53,7 @@ pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> 
             let lines = transitions::standard_output()?;
             // Standard output has nothing but lines.
             let mut told = std::io::stderr();
-            process::run_role(&config, transitions::MOST_THREADS, |context| {
+            process::run_role(&config, transitions::MAX_THREADS, |context| {
                 transitions.run(context, Box::new(lines), &mut told)
             })
         }
@@ -62,7 +62,7 @@ pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> 
             let roles = run::Roles::configure(&flags)?;
             let lines = transitions::standard_output()?;
             let mut told = std::io::stderr();
-            process::run_role(&config, server::MOST_THREADS, |context| {
+            process::run_role(&config, server::MAX_THREADS, |context| {
                 roles.run(context, Box::new(lines), &mut told)
             })
         }

@@ -10,7 +10,7 @@ use kubevitals_cli::RunError;
 use kubevitals_cli::flags::go_bool;
 use kubevitals_jsonl::{LifecycleLines, TransitionLines};
 use kubevitals_model::Timestamp;
-use kubevitals_recording::{Item, LARGEST_OBJECT, Recording, RecordingError, What};
+use kubevitals_recording::{Item, MAX_OBJECT, Recording, RecordingError, What};
 use kubevitals_telemetry::logs::ansi_allowed;
 use kubevitals_transitions::{Arrival, Existing, Output, Tracker, TrackerConfig};
 use kubevitals_watch::{Decoder, EventType};
@@ -18,11 +18,11 @@ use kubevitals_watch::{Decoder, EventType};
 use crate::waterfall::{Waterfall, plain};
 
 /// Objects that cannot be read are named one by one up to here; then they are only counted.
-const MOST_NAMED: u64 = 20;
+const MAX_NAMED: u64 = 20;
 
 /// Pods of a recording that are gone, or of which only events came so far: far more than a recording has that anybody
 /// can look through.
-const MOST_WAITING: usize = 500_000;
+const MAX_WAITING: usize = 500_000;
 
 /// Flags of the reader of recordings.
 #[derive(Debug, Clone, Args)]
@@ -84,8 +84,8 @@ pub fn run(flags: &ReplayFlags, out: &mut (dyn Write + Send)) -> Result<(), RunE
         linger: None,
         existing: Existing::All,
         progress: flags.emit_partial && is_json,
-        most_ended: MOST_WAITING,
-        most_early: MOST_WAITING,
+        most_ended: MAX_WAITING,
+        most_early: MAX_WAITING,
         ..TrackerConfig::default()
     });
     let no_color = std::env::var_os("NO_COLOR");
@@ -110,7 +110,7 @@ pub fn run(flags: &ReplayFlags, out: &mut (dyn Write + Send)) -> Result<(), RunE
     // One for all files: what they have in common is kept once.
     let decoder = Decoder::default();
     for file in &flags.files {
-        let recording = Recording::new(open(file)?, decoder.clone(), LARGEST_OBJECT);
+        let recording = Recording::new(open(file)?, decoder.clone(), MAX_OBJECT);
         for item in recording {
             take(item, file, &mut tracker, &mut printer, &mut bad)?;
             if printer.failure.is_some() {
@@ -217,16 +217,16 @@ impl<W: Write> Printer<W> {
 impl Bad {
     fn tell(&mut self, file: &Path, offset: u64, error: &RecordingError) {
         self.count += 1;
-        if self.count <= MOST_NAMED {
+        if self.count <= MAX_NAMED {
             note(&format!("{}: byte {offset}: {error}", file.display()));
         }
     }
 
     fn tell_rest(&self) {
-        if self.count > MOST_NAMED {
+        if self.count > MAX_NAMED {
             note(&format!(
                 "and {} more could not be read",
-                self.count - MOST_NAMED
+                self.count - MAX_NAMED
             ));
         }
     }

@@ -46,7 +46,7 @@ const LIVING_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// Machines of clusters have dozens of processors, and a thread for each would cost memory and wake the others for
 /// nothing. A few long lists at once leave one for who asks for little.
-pub(crate) const MOST_THREADS: usize = 4;
+pub(crate) const MAX_THREADS: usize = 4;
 
 /// How often what has become too old is looked for.
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);

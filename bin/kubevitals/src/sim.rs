@@ -22,7 +22,7 @@ pub(crate) mod kubeconfig;
 mod metrics;
 
 /// More would not fit any machine that this is meant for.
-const MOST_PODS: usize = 2_000_000;
+const MAX_PODS: usize = 2_000_000;
 
 /// Flags of the simulated cluster.
 #[derive(Debug, Clone, Args)]
@@ -97,8 +97,8 @@ impl Sim {
         if flags.nodes > MAX_NODES.min(100_000) {
             return Err(limited("nodes", flags.nodes, 100_000));
         }
-        if flags.nodes.saturating_mul(flags.pods_per_node) > MOST_PODS {
-            let most = MOST_PODS / flags.nodes.max(1);
+        if flags.nodes.saturating_mul(flags.pods_per_node) > MAX_PODS {
+            let most = MAX_PODS / flags.nodes.max(1);
             return Err(limited("pods-per-node", flags.pods_per_node, most));
         }
         if !(1..=50).contains(&flags.containers_per_pod) {

@@ -45,13 +45,13 @@ use crate::kubeconfig::{self, KubeconfigFlags};
 use crate::process::Context;
 
 /// The streams, the loop and the admin server: nothing of it can use more.
-pub(crate) const MOST_THREADS: usize = 4;
+pub(crate) const MAX_THREADS: usize = 4;
 
 /// Of the grace period, what is left for the end of everything else once lines are written.
 const RESERVE: Duration = Duration::from_secs(2);
 
 /// Pods that started so long ago while no replica was there are not told of.
-const LONGEST_AWAY: Duration = Duration::from_hours(1);
+const MAX_AWAY: Duration = Duration::from_hours(1);
 
 /// The role, configured and with nothing opened yet.
 pub struct Transitions {
@@ -301,7 +301,7 @@ fn now() -> Timestamp {
 
 /// A checkpoint that is no older than anybody cares for: who comes back after a week does not tell of all pods of it.
 fn recent(until: Checkpoint, now: Timestamp) -> Checkpoint {
-    let oldest = now.checked_sub(LONGEST_AWAY).unwrap_or(now);
+    let oldest = now.checked_sub(MAX_AWAY).unwrap_or(now);
     Checkpoint {
         time: until.time.max(oldest),
         ..until

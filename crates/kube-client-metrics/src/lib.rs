@@ -61,6 +61,8 @@
 //! - Versions are read as `v1`, `v1beta1`: custom resources with other versions are `other`.
 //! - A layer inside of kube's `base_uri_layer` sees the path of the server's own URL too and takes it for no resource.
 
+#![warn(missing_docs)]
+
 mod body;
 #[cfg(any(feature = "opentelemetry", feature = "prometheus"))]
 mod bounds;

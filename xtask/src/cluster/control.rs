@@ -58,7 +58,7 @@ pub(crate) struct ComponentState {
 }
 
 /// More than any message needs.
-const LONGEST_LINE: u64 = 1 << 20;
+const MAX_LINE: u64 = 1 << 20;
 
 /// A holder that does not answer within this is broken.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -111,7 +111,7 @@ fn send(stream: &mut UnixStream, message: &impl Serialize) -> Result<()> {
 
 fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> Result<T> {
     let mut line = String::new();
-    BufReader::new(stream.take(LONGEST_LINE)).read_line(&mut line)?;
+    BufReader::new(stream.take(MAX_LINE)).read_line(&mut line)?;
     Ok(serde_json::from_str(&line)?)
 }
 

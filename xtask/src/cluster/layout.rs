@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use crate::cache;
 
 /// The longest name: `kubevitals-NAME-0123abcd` stays a comfortable file and cgroup name.
-const LONGEST_NAME: usize = 30;
+const MAX_NAME: usize = 30;
 
 /// The names of one cluster, derived from where it is kept: two caches may each have a `dev`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,12 +53,12 @@ impl Layout {
     fn within(cache: &Path, name: &str) -> Result<Self> {
         let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let edges = [name.chars().next(), name.chars().last()];
-        if name.len() > LONGEST_NAME
+        if name.len() > MAX_NAME
             || !name.chars().all(allowed)
             || edges.iter().any(|edge| matches!(edge, None | Some('-')))
         {
             bail!(
-                "`{name}` cannot name a cluster: up to {LONGEST_NAME} lowercase letters, digits and inner dashes"
+                "`{name}` cannot name a cluster: up to {MAX_NAME} lowercase letters, digits and inner dashes"
             );
         }
         let cache = std::path::absolute(cache)?;

@@ -18,7 +18,7 @@ use kubevitals_bench::session::{self, Session, say};
 use kubevitals_bench::sim::SimSize;
 
 /// Beyond this metrics-server is measured only if it is asked for: see `docs/benchmarks.md`.
-const MOST_NODES_OF_PEER: u32 = 2_000;
+const MAX_NODES_OF_PEER: u32 = 2_000;
 
 /// Serve metrics.k8s.io on a simulated cluster under load
 #[derive(Debug, Parser)]
@@ -189,7 +189,7 @@ async fn measure(flags: &Flags, case: Case, session: &Session) -> Result<(), Ben
 /// The servers of a case: at sizes that the peer is not made for, ours alone.
 fn contenders(flags: &Flags, case: Case) -> Result<Vec<ServerProgram>, BenchError> {
     let mut servers = flags.programs.servers()?;
-    if case.size.nodes > MOST_NODES_OF_PEER && flags.programs.only.is_none() {
+    if case.size.nodes > MAX_NODES_OF_PEER && flags.programs.only.is_none() {
         servers.retain(|server| server.name == program::KUBEVITALS);
     }
     Ok(servers)

@@ -32,7 +32,7 @@ const REST: Duration = Duration::from_mins(1);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// More is no answer.
-const LARGEST_ANSWER: u64 = 256 << 20;
+const MAX_ANSWER: u64 = 256 << 20;
 
 /// A program that follows pods.
 #[derive(Debug)]
@@ -295,7 +295,7 @@ pub(crate) async fn ask(address: SocketAddr, path: &str) -> Result<String, Bench
     let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
     stream.write_all(request.as_bytes()).await.map_err(failed)?;
     let mut answer = String::new();
-    let mut limited = stream.take(LARGEST_ANSWER);
+    let mut limited = stream.take(MAX_ANSWER);
     limited.read_to_string(&mut answer).await.map_err(failed)?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     if head.split(' ').nth(1) == Some("200") {

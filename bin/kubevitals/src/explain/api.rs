@@ -21,11 +21,11 @@ use crate::kubeconfig::with_causes;
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The largest answer: a page of objects that are each as large as the server stores them.
-const LARGEST_ANSWER: usize = 256 << 20;
+const MAX_ANSWER: usize = 256 << 20;
 
 /// How often a server that has too much to do is asked again, and how long is waited at most.
 const ATTEMPTS: u32 = 4;
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// An API server.
 pub(super) struct Api {
@@ -207,7 +207,7 @@ fn path<K: TypedKind>(namespace: Option<&str>) -> String {
 }
 
 async fn read(answer: Response<BoxBody>) -> Result<Bytes, ApiError> {
-    let body = Limited::new(answer.into_body(), LARGEST_ANSWER);
+    let body = Limited::new(answer.into_body(), MAX_ANSWER);
     #[expect(clippy::disallowed_methods, reason = "the body is limited above")]
     let body = body.collect().await;
     body.map(http_body_util::Collected::to_bytes)
@@ -217,7 +217,7 @@ async fn read(answer: Response<BoxBody>) -> Result<Bytes, ApiError> {
 fn wait(answer: &Response<BoxBody>) -> Duration {
     let stated = answer.headers().get(RETRY_AFTER);
     let stated = stated.and_then(|value| value.to_str().ok()?.parse().ok());
-    Duration::from_secs(stated.unwrap_or(1)).min(LONGEST_WAIT)
+    Duration::from_secs(stated.unwrap_or(1)).min(MAX_WAIT)
 }
 
 fn failed(error: &dyn std::error::Error) -> ApiError {

@@ -13,7 +13,7 @@ use super::target::Target;
 use super::{Explained, note, record_of};
 
 /// Events of one pod: the API server keeps them for an hour, and their writers group them.
-const MOST_EVENTS: usize = 5_000;
+const MAX_EVENTS: usize = 5_000;
 
 /// Events in one page.
 const EVENTS_AT_ONCE: u32 = 500;
@@ -60,7 +60,7 @@ pub(super) async fn events(api: &Api, namespace: &str, uid: &Uid) -> Result<Vec<
     let params = ListParams::default()
         .fields(&format!("involvedObject.uid={uid}"))
         .limit(EVENTS_AT_ONCE);
-    api.list(Some(namespace), params, MOST_EVENTS).await
+    api.list(Some(namespace), params, MAX_EVENTS).await
 }
 
 /// The pool of a node. It matters little: who may not read nodes is told without.

@@ -17,7 +17,7 @@ use super::flags::{
 };
 
 /// Below this, kubelets have nothing new to say: their own samples are 10 s apart.
-const LEAST_RESOLUTION: Duration = Duration::from_secs(1);
+const MIN_RESOLUTION: Duration = Duration::from_secs(1);
 
 /// All settings of the role.
 pub(super) struct Settings {
@@ -98,7 +98,7 @@ impl Settings {
 
 fn usage(flags: &MetricsFlags) -> Result<UsageConfig, InvalidSetting> {
     let resolution = positive("metric-resolution", flags.metric_resolution)?;
-    if resolution < LEAST_RESOLUTION {
+    if resolution < MIN_RESOLUTION {
         return Err(InvalidSetting {
             flag: "metric-resolution",
             value: flags.metric_resolution.to_string(),

@@ -14,10 +14,10 @@ use kubevitals_watch::{Event, Pod, StreamOptions, StreamSpec};
 use super::flags::{LineFlags, PodFlags, StandbyFlags, TransitionsFlags};
 
 /// The least that a queue of lines may hold: one pod with a hundred containers.
-const LEAST_BUFFER: usize = 64 << 10;
+const MIN_BUFFER: usize = 64 << 10;
 
 /// Nobody waits longer for late events.
-const LONGEST_LINGER: f64 = 3_600.0;
+const MAX_LINGER: f64 = 3_600.0;
 
 /// What the role does.
 #[derive(Debug, Clone)]
@@ -195,7 +195,7 @@ fn events(flags: &PodFlags) -> StreamSpec<Event> {
 
 fn linger(flags: &LineFlags) -> Result<Duration, InvalidSetting> {
     let seconds = flags.image_pull_cancel_delay;
-    let is_good = (0.0..=LONGEST_LINGER).contains(&seconds);
+    let is_good = (0.0..=MAX_LINGER).contains(&seconds);
     Duration::try_from_secs_f64(seconds)
         .ok()
         .filter(|_| is_good)
@@ -211,7 +211,7 @@ fn buffer(flags: &LineFlags) -> Result<usize, InvalidSetting> {
     let bytes = flags.stdout_buffer.value();
     bytes
         .and_then(|bytes| usize::try_from(bytes).ok())
-        .filter(|bytes| *bytes >= LEAST_BUFFER)
+        .filter(|bytes| *bytes >= MIN_BUFFER)
         .ok_or_else(|| InvalidSetting {
             flag: "stdout-buffer",
             value: flags.stdout_buffer.to_string(),

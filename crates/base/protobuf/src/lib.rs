@@ -16,7 +16,7 @@ enum Kind {
 }
 
 /// The longest varint has ten bytes.
-const LONGEST_VARINT: usize = 10;
+const MAX_VARINT: usize = 10;
 
 /// Writes a number in groups of seven bits.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
@@ -83,7 +83,7 @@ pub fn put_delimited(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     if let (Ok(short @ ..0x80), Some(place)) = (u8::try_from(length), out.get_mut(at)) {
         *place = short;
     } else {
-        let mut bytes = Vec::with_capacity(LONGEST_VARINT);
+        let mut bytes = Vec::with_capacity(MAX_VARINT);
         put_varint(&mut bytes, length as u64);
         out.splice(at..=at, bytes);
     }

@@ -6,7 +6,7 @@ use rustls::server::ParsedCertificate;
 use rustls_pki_types::CertificateDer;
 
 /// The most bytes of a key that are kept: several times an RSA key of 8,192 bits.
-const MOST_KEY_BYTES: usize = 8 << 10;
+const MAX_KEY_BYTES: usize = 8 << 10;
 
 /// The key of one peer, learnt from the first connection on which the peer proved to hold it. Clones share it.
 ///
@@ -92,5 +92,5 @@ impl Pinning {
 fn key_of(certificate: &CertificateDer<'_>) -> Option<Box<[u8]>> {
     let certificate = ParsedCertificate::try_from(certificate).ok()?;
     let key = certificate.subject_public_key_info();
-    (key.len() <= MOST_KEY_BYTES).then(|| key.as_ref().into())
+    (key.len() <= MAX_KEY_BYTES).then(|| key.as_ref().into())
 }

@@ -19,7 +19,7 @@ use crate::ClientTls;
 
 /// A handshake message must lie in the inbox as a whole; chains of certificates beyond this are nobody's. Records are a
 /// quarter of it.
-const MOST_INBOX: usize = 80 << 10;
+const MAX_INBOX: usize = 80 << 10;
 
 /// A request and its record fit into this much more than the request.
 const RECORD_OVERHEAD: usize = 64;
@@ -55,7 +55,7 @@ impl Inbox {
     /// One with room for so many bytes at first. It grows where a handshake needs that, up to 80 KiB.
     pub fn new(size: usize) -> Self {
         Self {
-            bytes: vec![0; size.clamp(1, MOST_INBOX)].into(),
+            bytes: vec![0; size.clamp(1, MAX_INBOX)].into(),
             start: 0,
             end: 0,
         }
@@ -105,12 +105,12 @@ impl Inbox {
     }
 
     fn grow(&mut self) -> Result<(), io::Error> {
-        if self.bytes.len() >= MOST_INBOX {
+        if self.bytes.len() >= MAX_INBOX {
             let why = "the peer sends a TLS message that is too long";
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         let mut bytes = std::mem::take(&mut self.bytes).into_vec();
-        bytes.resize((bytes.len() * 2).min(MOST_INBOX), 0);
+        bytes.resize((bytes.len() * 2).min(MAX_INBOX), 0);
         self.bytes = bytes.into();
         Ok(())
     }

@@ -15,7 +15,7 @@
 //! # Replicas
 //!
 //! Each replica signs for itself, and a bundle holds the authorities of all: a writer adds its own and keeps those of
-//! others, the newest [`MOST_AUTHORITIES`]. Authorities of replicas that are gone are pushed out in the end; their keys
+//! others, the newest [`MAX_AUTHORITIES`]. Authorities of replicas that are gone are pushed out in the end; their keys
 //! went with their pods.
 //!
 //! Whoever may write an APIService may take over its group: grant it for these names, and only if nobody else, such as
@@ -38,7 +38,7 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// Authorities that a bundle holds at most: enough for any number of replicas that makes sense, with those that a rollout
 /// replaces.
-const MOST_AUTHORITIES: usize = 8;
+const MAX_AUTHORITIES: usize = 8;
 
 const END_OF_CERTIFICATE: &str = "-----END CERTIFICATE-----";
 
@@ -189,7 +189,7 @@ fn merged(existing: &str, own: &str) -> Option<String> {
         return None;
     }
     let others = theirs.into_iter().filter(|other| !own.contains(other));
-    let all = own.iter().copied().chain(others).take(MOST_AUTHORITIES);
+    let all = own.iter().copied().chain(others).take(MAX_AUTHORITIES);
     Some(all.flat_map(|certificate| [certificate, "\n"]).collect())
 }
 
@@ -227,6 +227,6 @@ mod tests {
             bundle = merged(&bundle, &certificate(&replica.to_string())).unwrap();
             assert!(bundle.contains(&certificate(&replica.to_string())));
         }
-        assert_eq!(certificates(&bundle).count(), MOST_AUTHORITIES);
+        assert_eq!(certificates(&bundle).count(), MAX_AUTHORITIES);
     }
 }

@@ -10,7 +10,7 @@ use crate::catalog::{Catalog, Found, NodeEntry, PodSlot, Position};
 use crate::render::Kind;
 
 /// How many pods are gathered by their labels at most, so that what a request holds stays small.
-const MOST_GATHERED: usize = 4_096;
+const MAX_GATHERED: usize = 4_096;
 
 /// If more than one in so many is wanted it is cheaper to walk over all and ask each: what is gathered must be sorted.
 const WALK_FOR_ONE_IN: usize = 8;
@@ -313,7 +313,7 @@ fn pods(state: &State, filter: &Filter) -> (Arc<Catalog>, Place) {
         let catalog = state.catalog.load_full();
         let (from, to) = range(&catalog);
         let most = catalog.pods.between(from, to) / WALK_FOR_ONE_IN;
-        let most = most.clamp(64, MOST_GATHERED);
+        let most = most.clamp(64, MAX_GATHERED);
         if let Some(slots) = groups.select(namespace, &filter.labels, most) {
             return (catalog, Place::Gathered(slots.into_iter()));
         }

@@ -15,7 +15,7 @@ pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 const OLD_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 
 /// More labels than this are not looked for on each node.
-const MOST_POOL_LABELS: usize = 32;
+const MAX_POOL_LABELS: usize = 32;
 
 /// How families are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl FamilyConfig {
     /// Where a node is, by its labels.
     pub fn place_of<'n>(&self, node: &'n Labels) -> Place<'n> {
         let pool_labels = self.pool_labels.iter().map(String::as_str);
-        Place::find(node, pool_labels.take(MOST_POOL_LABELS))
+        Place::find(node, pool_labels.take(MAX_POOL_LABELS))
     }
 }
 

@@ -18,7 +18,7 @@ pub const OVERFLOW: &str = "_other";
 const BARE_POD: &str = "Pod";
 
 /// No name in Kubernetes is longer.
-const LONGEST_VALUE: usize = 253;
+const MAX_VALUE: usize = 253;
 
 const NAMES: [&str; 5] = [
     "namespace",
@@ -206,7 +206,7 @@ impl Equivalent<Values<Box<str>>> for Wanted<'_> {
 
 /// The API server lets no longer names pass, so that none is cut that it let pass.
 fn bounded(value: &str) -> &str {
-    let end = value.floor_char_boundary(LONGEST_VALUE);
+    let end = value.floor_char_boundary(MAX_VALUE);
     value.get(..end).unwrap_or_default()
 }
 

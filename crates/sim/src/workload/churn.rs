@@ -15,7 +15,7 @@ use crate::seed::Seed;
 /// Deployments that are created before the first one rolls.
 const FEW_DEPLOYMENTS: usize = 10;
 /// If all are rolling, more are created, up to this.
-const MOST_DEPLOYMENTS: usize = 2_000;
+const MAX_DEPLOYMENTS: usize = 2_000;
 const MICROS_PER_HOUR: u64 = 3_600_000_000;
 
 /// Pods per time: `10/s`, `1/min`, `30/h`.
@@ -49,14 +49,14 @@ pub(super) struct Churn {
 impl ChurnRate {
     /// Nothing comes and nothing goes.
     pub const NONE: Self = Self { per_hour: 0 };
-    const MOST_PER_HOUR: u64 = 10_000 * 3_600;
+    const MAX_PER_HOUR: u64 = 10_000 * 3_600;
 
     /// So many pods per second.
     pub const fn per_second(pods: u64) -> Self {
         let per_hour = pods.saturating_mul(3_600);
         Self {
-            per_hour: if per_hour > Self::MOST_PER_HOUR {
-                Self::MOST_PER_HOUR
+            per_hour: if per_hour > Self::MAX_PER_HOUR {
+                Self::MAX_PER_HOUR
             } else {
                 per_hour
             },
@@ -90,7 +90,7 @@ impl FromStr for ChurnRate {
                 "h" => count,
                 _ => return None,
             };
-            (per_hour <= Self::MOST_PER_HOUR).then_some(Self { per_hour })
+            (per_hour <= Self::MAX_PER_HOUR).then_some(Self { per_hour })
         };
         parse().ok_or_else(|| ChurnRateError {
             input: input
@@ -197,7 +197,7 @@ impl Workload {
         let deployments = self.churn.deployments.len();
         if kind == Kind::Rollout
             && deployments >= FEW_DEPLOYMENTS
-            && (self.roll_one(number, moment) || deployments >= MOST_DEPLOYMENTS)
+            && (self.roll_one(number, moment) || deployments >= MAX_DEPLOYMENTS)
         {
             return;
         }

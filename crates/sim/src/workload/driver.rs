@@ -13,7 +13,7 @@ use crate::objects::ObjectWriter;
 /// Transitions in one go; then others get their turn.
 const BATCH: usize = 500;
 /// The clock may be stepped, which no timer notices.
-const LONGEST_SLEEP: Duration = Duration::from_millis(200);
+const MAX_SLEEP: Duration = Duration::from_millis(200);
 
 /// A workload that a task drives, and that others may change meanwhile.
 #[derive(Debug, Clone)]
@@ -62,8 +62,8 @@ pub async fn drive(
                 () = tokio::task::yield_now() => continue,
             }
         }
-        let wait = next.map_or(LONGEST_SLEEP, |next| {
-            Duration::from_millis(millis_between(now, next)).min(LONGEST_SLEEP)
+        let wait = next.map_or(MAX_SLEEP, |next| {
+            Duration::from_millis(millis_between(now, next)).min(MAX_SLEEP)
         });
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,

@@ -20,8 +20,8 @@ const REPLICAS: usize = 50;
 /// Pods on every node that belong to a `DaemonSet`.
 const DAEMONS: [&str; 2] = ["kube-proxy", "node-agent"];
 /// Pods are up to 50 minutes old, nodes an hour.
-const MOST_AGE_MILLIS: u64 = 3_000_000;
-const LEAST_AGE_MILLIS: u64 = 60_000;
+const MAX_AGE_MILLIS: u64 = 3_000_000;
+const MIN_AGE_MILLIS: u64 = 60_000;
 
 impl Workload {
     /// Creates namespaces, nodes and the pods that run from the start, and begins the churn. To be
@@ -157,7 +157,7 @@ impl Workload {
         let namespace = Arc::clone(&slot.namespace);
         let mut name = kind.generate_name.as_deref().unwrap_or("pod-").to_owned();
         seed.push_suffix(&mut name, 5);
-        let age = seed.between(LEAST_AGE_MILLIS, MOST_AGE_MILLIS);
+        let age = seed.between(MIN_AGE_MILLIS, MAX_AGE_MILLIS);
         let created =
             Timestamp::from_unix_millis(moment.now.unix_millis().saturating_sub_unsigned(age));
         let host = Host {

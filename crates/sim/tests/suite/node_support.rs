@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 pub(crate) const START: i64 = 1_794_773_530_000;
 /// Waiting for an event that must come.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
-const MOST_BODY: usize = 16 << 20;
+const MAX_BODY: usize = 16 << 20;
 
 /// A change, as a watch would show it.
 #[derive(Debug, Clone)]
@@ -228,9 +228,7 @@ async fn exchange(
     let content_type = response.headers().get("content-type");
     let content_type = content_type.map_or("", |v| v.to_str().unwrap()).to_owned();
     #[expect(clippy::disallowed_methods, reason = "limited")]
-    let body = Limited::new(response.into_body(), MOST_BODY)
-        .collect()
-        .await;
+    let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
     let body = body.map_err(|error| error.to_string())?.to_bytes();
     Ok(Answer {
         status,

@@ -28,4 +28,4 @@ pub use splitter::{Piece, Splitter};
 
 /// The largest object that is read unless another bound is set: ten times what the API server stores, since printing
 /// over many lines makes much of it blanks.
-pub const LARGEST_OBJECT: usize = 16 << 20;
+pub const MAX_OBJECT: usize = 16 << 20;

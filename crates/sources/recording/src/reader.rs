@@ -103,7 +103,7 @@ struct ManagedOutline<'a> {
 }
 
 impl<R: Read> Recording<R> {
-    /// Reads objects of up to `limit` bytes ([`LARGEST_OBJECT`](crate::LARGEST_OBJECT)). Strings that repeat are shared
+    /// Reads objects of up to `limit` bytes ([`MAX_OBJECT`](crate::MAX_OBJECT)). Strings that repeat are shared
     /// with all that the decoder reads.
     pub fn new(input: R, decoder: Decoder, limit: usize) -> Self {
         Self {

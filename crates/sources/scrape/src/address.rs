@@ -9,7 +9,7 @@ use kubevitals_watch::NodeAddress;
 use crate::error::ScrapeError;
 
 /// No node has nearly as many addresses; one that claims to costs no more than this many attempts.
-const MOST_ADDRESSES: usize = 16;
+const MAX_ADDRESSES: usize = 16;
 
 /// A type of address of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -80,7 +80,7 @@ impl Addresses {
         for wanted in types {
             for NodeAddress { kind, address } in all {
                 let is_wanted = **kind == *wanted.as_str() && !address.is_empty();
-                if is_wanted && hosts.len() < MOST_ADDRESSES && !hosts.contains(address) {
+                if is_wanted && hosts.len() < MAX_ADDRESSES && !hosts.contains(address) {
                     hosts.push(Arc::clone(address));
                 }
             }
@@ -178,7 +178,7 @@ mod tests {
         fn every_address_is_tried_exactly_once(count in 1_usize..40, works in 0_usize..40) {
             let all: Vec<_> = (0..count).map(|n| address("InternalIP", &n.to_string())).collect();
             let mut chosen = Addresses::choose(&all, &[AddressType::InternalIp]);
-            let most = count.min(MOST_ADDRESSES);
+            let most = count.min(MAX_ADDRESSES);
             chosen.worked(works % most);
             let mut tried = order(&chosen);
             prop_assert_eq!(&tried[0], &(works % most).to_string());

@@ -18,18 +18,18 @@ use std::time::Duration;
 use kubevitals_model::Timestamp;
 
 /// The shortest wait between two scrapes.
-const LEAST_WAIT: u64 = 1_000;
+const MIN_WAIT: u64 = 1_000;
 /// Closer than this the lag need not be known.
 const FINE: i64 = 400;
 /// So much earlier than the last success the next attempt may be.
 const STEP: i64 = 1_000;
 /// No kubelet samples a container more often.
-const LEAST_PERIOD: u64 = 10_000;
+const MIN_PERIOD: u64 = 10_000;
 /// Nor, where all are looked at in one go, much less often.
-const MOST_PERIOD: u64 = 15_000;
+const MAX_PERIOD: u64 = 15_000;
 /// A sample is visible this soon after it was taken.
-const LEAST_MARGIN: u64 = 200;
-const MOST_MARGIN: u64 = 1_500;
+const MIN_MARGIN: u64 = 200;
+const MAX_MARGIN: u64 = 1_500;
 /// So many scrapes in a row that bring nothing new are followed by a quick one, since the sample is overdue.
 const QUICK_AFTER_REPEAT: u32 = 2;
 /// Samples that are no further apart than this were taken in one go.
@@ -37,7 +37,7 @@ const TOGETHER: u64 = 2_000;
 /// So many answers in a row must show samples that were taken together once one has shown others.
 const PROBATION: u8 = 8;
 /// Samples whose distances differ by more than this on average come when they come: no plan can meet them.
-const MOST_DEVIATION: u64 = 800;
+const MAX_DEVIATION: u64 = 800;
 
 /// What a scrape showed of the kubelet's sample clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -157,7 +157,7 @@ impl Cadence {
     /// When to ask next after a scrape at `asked` that was answered.
     pub fn next(&self, asked: Timestamp) -> Timestamp {
         let latest = self.resolution.saturating_mul(2);
-        plus(asked, self.wait(asked).clamp(LEAST_WAIT, latest))
+        plus(asked, self.wait(asked).clamp(MIN_WAIT, latest))
     }
 
     /// The estimated time between two samples, once it is known.
@@ -198,7 +198,7 @@ impl Cadence {
         let (Some(period), Some(lag)) = (self.period, self.lag.guess(self.period)) else {
             return self.wait_for_second(asked, newest);
         };
-        if period < LEAST_PERIOD / 10 * 9 || self.deviation > MOST_DEVIATION {
+        if period < MIN_PERIOD / 10 * 9 || self.deviation > MAX_DEVIATION {
             // It samples more often than a kubelet does, or whenever it is asked, or by chance.
             return self.slot(asked);
         }
@@ -211,7 +211,7 @@ impl Cadence {
         }
         let age = u64::try_from(between(newest, asked).saturating_sub(lag)).unwrap_or(0);
         let margin = self.deviation.saturating_mul(2);
-        let margin = margin.clamp(LEAST_MARGIN, MOST_MARGIN);
+        let margin = margin.clamp(MIN_MARGIN, MAX_MARGIN);
         // They become visible at `due`, `due + period`, …: the last one that is not much later than the resolution.
         let due = (period.saturating_add(margin)).saturating_sub(age);
         let bound = self.resolution.saturating_add(self.resolution / 4);
@@ -222,11 +222,11 @@ impl Cadence {
     /// The wait for the second sample of a node of which one is known.
     fn wait_for_second(&self, asked: Timestamp, newest: Timestamp) -> u64 {
         let age = u64::try_from(between(newest, asked));
-        let age = age.ok().filter(|age| *age <= MOST_PERIOD);
+        let age = age.ok().filter(|age| *age <= MAX_PERIOD);
         match age {
             _ if self.repeats > 3 => self.resolution,
             Some(age) if self.repeats == 0 => {
-                let due = LEAST_PERIOD.saturating_add(LEAST_MARGIN);
+                let due = MIN_PERIOD.saturating_add(MIN_MARGIN);
                 let due = due.saturating_sub(age);
                 if self.wants_second {
                     due.min(self.settling_wait())
@@ -241,7 +241,7 @@ impl Cadence {
 
     /// A wait in which about a third of all containers can have got another sample.
     fn settling_wait(&self) -> u64 {
-        const THIRD: u64 = LEAST_PERIOD / 2;
+        const THIRD: u64 = MIN_PERIOD / 2;
         let spread = Duration::from_secs(1).mul_f64(self.spread);
         THIRD.saturating_sub(millis(spread)).min(self.resolution)
     }
@@ -265,7 +265,7 @@ impl Cadence {
         let gap = newest.unix_millis().abs_diff(before.unix_millis());
         let Some(period) = self.period else {
             // As few samples as it can have been, none of them seen by a scrape in between.
-            let count = gap.div_ceil(MOST_PERIOD + LEAST_MARGIN).max(1);
+            let count = gap.div_ceil(MAX_PERIOD + MIN_MARGIN).max(1);
             self.period = Some((gap / count).clamp(1_000, 60_000));
             return;
         };
@@ -309,7 +309,7 @@ impl Lag {
     /// What to take it for.
     fn guess(&self, period: Option<u64>) -> Option<i64> {
         let most = self.most?;
-        let period = i64::try_from(period.unwrap_or(LEAST_PERIOD)).unwrap_or(i64::MAX);
+        let period = i64::try_from(period.unwrap_or(MIN_PERIOD)).unwrap_or(i64::MAX);
         let least = self
             .least
             .unwrap_or(i64::MIN)

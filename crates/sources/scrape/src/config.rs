@@ -16,7 +16,7 @@ use crate::error::ScrapeError;
 pub const RESOURCE_METRICS_PATH: &str = "metrics.k8s.io/resource-metrics-path";
 
 /// Below this the kubelets would do little else.
-const LEAST_RESOLUTION: Duration = Duration::from_secs(1);
+const MIN_RESOLUTION: Duration = Duration::from_secs(1);
 
 /// How to scrape. [`ScrapeConfig::new`] has the defaults of metrics-server's manifests.
 #[derive(Debug, Clone)]
@@ -104,10 +104,10 @@ impl ScrapeConfig {
 
     /// Whether these settings can work together.
     pub fn validate(&self) -> Result<(), ScrapeError> {
-        if self.resolution < LEAST_RESOLUTION {
+        if self.resolution < MIN_RESOLUTION {
             return Err(ScrapeError::ResolutionTooShort {
                 given: self.resolution,
-                least: LEAST_RESOLUTION,
+                least: MIN_RESOLUTION,
             });
         }
         if self.timeout.is_zero() || self.timeout > self.resolution.mul_f64(0.9) {

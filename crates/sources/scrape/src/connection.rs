@@ -22,7 +22,7 @@ const USUAL_ANSWER: usize = 64 << 10;
 /// What a server says in a handshake nearly always fits.
 const USUAL_HANDSHAKE: usize = 4 << 10;
 /// As much of an answer that is no success as is of interest.
-const MOST_COMPLAINT: usize = 4 << 10;
+const MAX_COMPLAINT: usize = 4 << 10;
 
 /// An open connection. Between requests it holds no buffer: neither here nor in TLS.
 pub(crate) struct Connection {
@@ -213,7 +213,7 @@ impl Connection {
                 break Body::Whole;
             }
             // Not a success: its first words are enough.
-            if is_complaint(&buffers.reader) && buffers.body.len() > MOST_COMPLAINT {
+            if is_complaint(&buffers.reader) && buffers.body.len() > MAX_COMPLAINT {
                 break Body::Cut;
             }
             let is_end_said = match self.hear(buffers).await {

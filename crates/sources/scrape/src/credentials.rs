@@ -12,7 +12,7 @@ use crate::error::ScrapeError;
 /// A file is looked at this often: the kubelet that writes it renews a token long before it ends.
 const REREAD_AFTER: Duration = Duration::from_secs(10);
 /// No token is anywhere near as long; a file that is, is not one.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 
 /// How we identify ourselves to kubelets. A client certificate is part of the transport instead.
 #[derive(Debug, Clone)]
@@ -131,7 +131,7 @@ fn read(path: &Path) -> Result<Bearer, ScrapeError> {
     let mut text = String::new();
     // A few hundred bytes from memory: cheaper than to hand it to another thread.
     let file = std::fs::File::open(path).map_err(failed)?;
-    let limit = u64::try_from(MOST_BYTES).unwrap_or(u64::MAX);
+    let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
     file.take(limit).read_to_string(&mut text).map_err(failed)?;
     Bearer::from_origin(&text, || path.display().to_string())
 }

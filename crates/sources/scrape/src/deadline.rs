@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 /// The longest wait for one turn. Turns come sooner unless something is very wrong.
-const MOST_PATIENCE: Duration = Duration::from_mins(1);
+const MAX_PATIENCE: Duration = Duration::from_mins(1);
 
 /// When something must be over. Waits for a turn move it.
 pub(crate) struct Deadline<'a> {
@@ -63,11 +63,11 @@ impl<'a> Deadline<'a> {
     /// Waits for a turn while the clock stands still.
     pub(crate) async fn turn<T>(&self, turn: impl Future<Output = T>) -> T {
         let begun = Instant::now();
-        self.shift(|at| at + MOST_PATIENCE);
+        self.shift(|at| at + MAX_PATIENCE);
         let turn = turn.await;
         let waited = begun.elapsed();
         self.shift(|at| {
-            let granted = at.checked_sub(MOST_PATIENCE).unwrap_or(at);
+            let granted = at.checked_sub(MAX_PATIENCE).unwrap_or(at);
             granted + waited
         });
         turn
@@ -123,7 +123,7 @@ mod tests {
         let deadline = Deadline::at(begun + SECOND * 7);
         let never = deadline.turn(std::future::pending::<()>());
         assert_eq!(deadline.bound(never).await, Err(TooLate));
-        assert_eq!(begun.elapsed(), MOST_PATIENCE + SECOND * 7);
+        assert_eq!(begun.elapsed(), MAX_PATIENCE + SECOND * 7);
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,10 +10,10 @@
 use thiserror::Error;
 
 /// The longest head, and the longest trailer, that is taken.
-const MOST_HEAD: usize = 16 << 10;
-const MOST_HEADERS: usize = 64;
+const MAX_HEAD: usize = 16 << 10;
+const MAX_HEADERS: usize = 64;
 /// The longest line with the size of a chunk.
-const MOST_SIZE_LINE: usize = 256;
+const MAX_SIZE_LINE: usize = 256;
 
 /// Why an answer cannot be read on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -135,7 +135,7 @@ impl Reader {
                     rest
                 }
                 State::ChunkSize => {
-                    let (rest, is_whole) = self.line(input, MOST_SIZE_LINE)?;
+                    let (rest, is_whole) = self.line(input, MAX_SIZE_LINE)?;
                     if is_whole {
                         let size = chunk_size(&self.pending).ok_or(Http1Error::Chunk)?;
                         self.pending.clear();
@@ -147,12 +147,12 @@ impl Reader {
                     rest
                 }
                 State::Trailer => {
-                    let (rest, is_whole) = self.line(input, MOST_HEAD)?;
+                    let (rest, is_whole) = self.line(input, MAX_HEAD)?;
                     if is_whole {
                         self.trailer += self.pending.len();
                         let is_last = matches!(self.pending.as_slice(), b"\r\n" | b"\n");
                         self.pending.clear();
-                        if self.trailer > MOST_HEAD {
+                        if self.trailer > MAX_HEAD {
                             return Err(Http1Error::HeadTooLong);
                         }
                         if is_last {
@@ -182,7 +182,7 @@ impl Reader {
 
     fn head<'i>(&mut self, input: &'i [u8]) -> Result<&'i [u8], Http1Error> {
         let known = self.pending.len();
-        let room = MOST_HEAD.saturating_sub(known);
+        let room = MAX_HEAD.saturating_sub(known);
         let part = input.get(..room).unwrap_or(input);
         // Nearly always it comes in one piece.
         let parsed = if known == 0 {
@@ -195,7 +195,7 @@ impl Reader {
             if known == 0 {
                 self.pending.extend_from_slice(part);
             }
-            return if self.pending.len() >= MOST_HEAD {
+            return if self.pending.len() >= MAX_HEAD {
                 Err(Http1Error::HeadTooLong)
             } else {
                 Ok(&[])
@@ -253,7 +253,7 @@ fn after(left: u64, taken: usize, more: impl Fn(u64) -> State, done: State) -> S
 }
 
 fn parse_head(bytes: &[u8]) -> Result<Option<Head>, Http1Error> {
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
     let len = match response.parse(bytes) {
         Ok(httparse::Status::Complete(len)) => len,

@@ -27,7 +27,7 @@ const FORGET_AFTER: Duration = Duration::from_mins(10);
 /// So many first answers may lack what a node computed itself, because it or we were too busy.
 const WARM_STARTS: u8 = 3;
 /// The least time that one of several addresses gets.
-const LEAST_PER_ADDRESS: Duration = Duration::from_secs(1);
+const MIN_PER_ADDRESS: Duration = Duration::from_secs(1);
 
 /// What was asked of a kubelet, and what is to be remembered for the next time.
 pub(crate) struct Session {
@@ -410,7 +410,7 @@ impl Session {
             let (tls, handshakes) = (self.tls.as_ref(), means.handshakes);
             let failure = if self.addresses.at_turn(turn + 1).is_some() {
                 // A silent address must leave time for the next.
-                let time = (means.deadline.left() / 2).max(LEAST_PER_ADDRESS);
+                let time = (means.deadline.left() / 2).max(MIN_PER_ADDRESS);
                 let deadline = means.deadline.part(time);
                 let open = Connection::open(host, port, place, tls, handshakes, &deadline);
                 match deadline.bound(open).await {

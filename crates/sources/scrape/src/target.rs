@@ -11,7 +11,7 @@ use crate::config::{RESOURCE_METRICS_PATH, ScrapeConfig};
 
 const DEFAULT_PATH: &str = "/metrics/resource";
 /// A longer path than any that means something.
-const MOST_PATH: usize = 1_024;
+const MAX_PATH: usize = 1_024;
 
 /// Where a kubelet is, and who it may say it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub(crate) fn is_selected(node: &Node, selector: &LabelSelector) -> bool {
 /// A node writes its own annotations: what goes into a request must not become another one.
 fn is_path(path: &str) -> bool {
     path.starts_with('/')
-        && path.len() <= MOST_PATH
+        && path.len() <= MAX_PATH
         && path
             .bytes()
             .all(|byte| byte.is_ascii_graphic() && byte != b'#')

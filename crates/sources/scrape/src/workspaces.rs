@@ -9,7 +9,7 @@ use crate::session::Workspace;
 
 /// So many are kept for the next answers. Where bodies arrive in one piece no more are in use at once than threads run;
 /// the first answers after a start come all at once, and what they needed would stay for ever.
-const MOST_IDLE: usize = 8;
+const MAX_IDLE: usize = 8;
 
 /// Workspaces to lend. The one that came back last goes out first, so that few are ever made.
 #[derive(Clone)]
@@ -76,7 +76,7 @@ impl Drop for Lent {
         if let Some(mut work) = self.work.take() {
             work.buffers.trim();
             let mut idle = self.shelf.lock();
-            if idle.len() < MOST_IDLE {
+            if idle.len() < MAX_IDLE {
                 idle.push(work);
             }
         }
@@ -96,8 +96,8 @@ mod tests {
         }
         assert!(workspaces.0.lock().is_empty());
         drop(lent);
-        assert_eq!(workspaces.0.lock().len(), MOST_IDLE);
+        assert_eq!(workspaces.0.lock().len(), MAX_IDLE);
         let _again = workspaces.lend().await;
-        assert_eq!(workspaces.0.lock().len(), MOST_IDLE - 1);
+        assert_eq!(workspaces.0.lock().len(), MAX_IDLE - 1);
     }
 }

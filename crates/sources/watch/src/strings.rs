@@ -14,10 +14,10 @@ use kubevitals_model::{LabelPair, Labels};
 const LONGEST: usize = 256;
 
 /// No sweep pays below this many additions.
-const FEWEST_BETWEEN_SWEEPS: usize = 1_024;
+const MIN_BETWEEN_SWEEPS: usize = 1_024;
 
 /// Strings and label sets that are kept at most. Beyond it all still works, with less sharing.
-const MOST_KEPT: usize = 1 << 20;
+const MAX_KEPT: usize = 1 << 20;
 
 /// A pool of strings that any number of streams share. Clones share the pool.
 #[derive(Debug, Clone, Default)]
@@ -113,14 +113,14 @@ impl Pool {
     /// Counts an addition, and sweeps when it is time to.
     fn has_room(&mut self) -> bool {
         self.additions += 1;
-        if self.additions > self.survivors.max(FEWEST_BETWEEN_SWEEPS) {
+        if self.additions > self.survivors.max(MIN_BETWEEN_SWEEPS) {
             // Sets first: they hold texts.
             self.sets.retain(|set| Arc::strong_count(set) > 1);
             self.texts.retain(|text| Arc::strong_count(text) > 1);
             self.additions = 0;
             self.survivors = self.len();
         }
-        self.len() < MOST_KEPT
+        self.len() < MAX_KEPT
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
             interner.lock().set([("pod", label.as_str())].into_iter());
         }
         let kept = interner.len();
-        assert!(kept <= 4 * FEWEST_BETWEEN_SWEEPS, "{kept} kept");
+        assert!(kept <= 4 * MIN_BETWEEN_SWEEPS, "{kept} kept");
         assert!(Arc::ptr_eq(&held, &interner.text("held")));
     }
 

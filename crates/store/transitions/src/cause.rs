@@ -12,7 +12,7 @@ use crate::path::{Phase, Segment};
 use crate::record::PodRecord;
 
 /// How much of a message is told in one line.
-const LONGEST_QUOTE: usize = 160;
+const MAX_QUOTE: usize = 160;
 
 impl PodRecord {
     /// One sentence about what took longest: what, for how long of how long, and why if anything says why.
@@ -257,9 +257,9 @@ fn with_quote(text: String, said: Option<&str>) -> String {
     let mut quote: String = said
         .chars()
         .map(|char| if char.is_control() { ' ' } else { char })
-        .take(LONGEST_QUOTE)
+        .take(MAX_QUOTE)
         .collect();
-    if said.chars().nth(LONGEST_QUOTE).is_some() {
+    if said.chars().nth(MAX_QUOTE).is_some() {
         quote.push('…');
     }
     format!("{text}: {quote}")

@@ -10,13 +10,13 @@ use crate::message::{Probe, PulledMessage, container_of};
 use crate::shard::fnv1a;
 
 /// More containers than this are not told apart by what events say; pods with so many are unheard of.
-const MOST_CONTAINERS: usize = 64;
+const MAX_CONTAINERS: usize = 64;
 
 /// Events of one kind that are counted apart; the kubelet itself writes no more than 25 of an object in a burst.
-const MOST_TALLIED: usize = 16;
+const MAX_TALLIED: usize = 16;
 
 /// How much of a message is kept.
-const LONGEST_MESSAGE: usize = 512;
+const MAX_MESSAGE: usize = 512;
 
 /// Reasons of events that are frequent and say nothing that is used here. A selector cannot name the reasons that are wanted,
 /// only those that are not.
@@ -191,7 +191,7 @@ impl Facts {
             .position(|(name, _)| &**name == container);
         let at = match known {
             Some(at) => at,
-            None if self.containers.len() < MOST_CONTAINERS => {
+            None if self.containers.len() < MAX_CONTAINERS => {
                 // Sorted, so that the order of events leaves no trace.
                 let at = self
                     .containers
@@ -302,7 +302,7 @@ impl Tally {
         let at = self.0.partition_point(|(known, _)| *known < name);
         if let Some((_, most)) = self.0.get_mut(at).filter(|(known, _)| *known == name) {
             *most = times.max(*most);
-        } else if self.0.len() < MOST_TALLIED {
+        } else if self.0.len() < MAX_TALLIED {
             self.0.insert(at, (name, times));
         }
     }
@@ -315,7 +315,7 @@ fn first_time(event: &Event) -> Option<Timestamp> {
 
 fn kept(message: &str) -> Option<Arc<str>> {
     let message = message.trim();
-    let end = message.floor_char_boundary(LONGEST_MESSAGE);
+    let end = message.floor_char_boundary(MAX_MESSAGE);
     message
         .get(..end)
         .filter(|text| !text.is_empty())

@@ -11,7 +11,7 @@ use crate::record::{ContainerRole, PodRecord};
 
 /// A kubelet reports a container without probes as ready in the second in which it sees it run. Under load that takes longer, but
 /// not so long.
-const LONGEST_REPORT: Duration = Duration::from_mins(1);
+const MAX_REPORT: Duration = Duration::from_mins(1);
 
 impl PodRecord {
     /// Takes the times of a pod that was not watched as it started for no more than they can be.
@@ -66,7 +66,7 @@ impl PodRecord {
             return;
         };
         let said = self.milestones.ready.and_then(|ready| ready.since(last));
-        if said.is_some_and(|later| later > LONGEST_REPORT) {
+        if said.is_some_and(|later| later > MAX_REPORT) {
             self.milestones.containers_ready = Some(last);
             self.milestones.ready = Some(last);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kubevitals_recording::{LARGEST_OBJECT, Recording, What};
+use kubevitals_recording::{MAX_OBJECT, Recording, What};
 use kubevitals_watch::{Decoder, Event, EventType, Pod, decode_object};
 
 use crate::{Arrival, Existing, Output, Tracker, TrackerConfig};
@@ -45,7 +45,7 @@ pub fn replay(recordings: &[&str]) -> Vec<Output> {
     let mut told = Vec::new();
     let mut out = |output| told.push(output);
     for text in recordings {
-        for item in Recording::new(text.as_bytes(), Decoder::default(), LARGEST_OBJECT) {
+        for item in Recording::new(text.as_bytes(), Decoder::default(), MAX_OBJECT) {
             match item.what.expect("a test gives a recording") {
                 What::Pod(seen) if seen.event == EventType::Deleted => {
                     tracker.deleted(&Arc::new(seen.object), Arrival::Live, None, &mut out);

@@ -7,7 +7,7 @@ const TEMPLATE_HASH: &str = "pod-template-hash";
 const ROLLOUT_HASH: &str = "rollouts-pod-template-hash";
 
 /// A name that a `CronJob` gave ends in the minute of its schedule, which is at most so long before the pod was created.
-const LONGEST_DELAY_MINUTES: i64 = 366 * 24 * 60;
+const MAX_DELAY_MINUTES: i64 = 366 * 24 * 60;
 
 /// What a pod belongs to: what was deployed rather than the object between, so that it outlives a revision or a run.
 ///
@@ -72,7 +72,7 @@ fn cron_job<'p>(pod: &'p Pod, owner: &'p Owner) -> Option<Workload<'p>> {
     let created = pod.details.created?.unix_seconds().div_euclid(60);
     let delay = created.checked_sub(minute)?;
     let is_minute = digits.bytes().all(|byte| byte.is_ascii_digit())
-        && (-1..=LONGEST_DELAY_MINUTES).contains(&delay);
+        && (-1..=MAX_DELAY_MINUTES).contains(&delay);
     (is_minute && !name.is_empty()).then_some(Workload {
         kind: "CronJob",
         name,

@@ -15,7 +15,7 @@ const SHORTEST_LONGEST_FIRST_WINDOW: Duration = Duration::from_secs(30);
 const SHORTEST_STALENESS: Duration = Duration::from_secs(30);
 
 /// Over more than this an average says nothing about now, whatever is kept to compute it from.
-const LONGEST_WINDOW: Duration = Duration::from_mins(5);
+const MAX_WINDOW: Duration = Duration::from_mins(5);
 
 /// How samples become usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl UsageConfig {
                     .saturating_mul(2)
                     .max(SHORTEST_LONGEST_FIRST_WINDOW),
             },
-            longest_window: LONGEST_WINDOW.max(staleness.saturating_mul(2)),
+            longest_window: MAX_WINDOW.max(staleness.saturating_mul(2)),
             extra: ExtraResources::default(),
         }
     }

@@ -8,7 +8,7 @@ use kubevitals_watch::{Node, PodLike, Resync, Subscription, Update, What};
 use crate::store::UsageStore;
 
 /// Changes that are taken in before what they mean is published: a burst publishes a node once, and nobody waits long.
-const MOST_AT_ONCE: usize = 1_024;
+const MAX_AT_ONCE: usize = 1_024;
 
 /// Tells a store of all pods and of every change, until the stream ends. `clock` gives the time of publications.
 ///
@@ -33,7 +33,7 @@ pub async fn follow_pods<P: PodLike>(
     };
     while let Some(update) = pods.next().await {
         apply(update);
-        for _ in 1..MOST_AT_ONCE {
+        for _ in 1..MAX_AT_ONCE {
             match pods.try_next() {
                 Some(update) => apply(update),
                 None => break,

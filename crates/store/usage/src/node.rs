@@ -27,7 +27,7 @@ pub(crate) mod table;
 
 /// Containers of unknown pods that are held for a node: more than a node starts between two looks at the API, and all of
 /// a usual node while the first list of pods is still on its way.
-const MOST_HELD: usize = 512;
+const MAX_HELD: usize = 512;
 
 /// What is known of a node.
 pub(crate) struct NodeState {
@@ -349,7 +349,7 @@ impl NodeState {
         }
         let taken = if let Some(series) = self.held.get_mut(key.as_dyn()) {
             series.take(sample, &around.rules)
-        } else if self.held.len() < MOST_HELD {
+        } else if self.held.len() < MAX_HELD {
             let mut series = Series::default();
             let taken = series.take(sample, &around.rules);
             // Shared, as those of known pods are: the name of a container stays once its pod is known.

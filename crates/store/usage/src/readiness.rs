@@ -9,7 +9,7 @@ use kubevitals_model::NodeName;
 use crate::absence::Absence;
 
 /// Reasons that are named; all nodes are counted.
-const MOST_REASONS: usize = 3;
+const MAX_REASONS: usize = 3;
 
 /// What is served of what there is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -76,7 +76,7 @@ impl Reasons {
         let mut reasons: Vec<Reason> = self.0.into_iter().map(reason).collect();
         reasons
             .sort_unstable_by(|one, two| (two.nodes, &one.example).cmp(&(one.nodes, &two.example)));
-        reasons.truncate(MOST_REASONS);
+        reasons.truncate(MAX_REASONS);
         reasons
     }
 }

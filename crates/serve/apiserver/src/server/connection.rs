@@ -30,9 +30,9 @@ use crate::handler::{Connection, Handler};
 use crate::metrics::ApiServerMetrics;
 
 /// The least that hyper takes for a head.
-const LEAST_HEADER_BYTES: u32 = 8 * 1024;
+const MIN_HEADER_BYTES: u32 = 8 * 1024;
 /// Less than this may be a ping.
-const LEAST_PROGRESS: usize = 1024;
+const MIN_PROGRESS: usize = 1024;
 /// How often the other side of a quiet HTTP/2 connection is asked whether it is there, and how long it may think.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
@@ -102,7 +102,7 @@ struct Watchdog {
 impl Terms {
     pub(super) fn new(limits: &Limits) -> Self {
         Self {
-            header_bytes: limits.header_bytes.max(LEAST_HEADER_BYTES),
+            header_bytes: limits.header_bytes.max(MIN_HEADER_BYTES),
             streams: limits.streams_per_connection.max(1),
             handshake_timeout: limits.handshake_timeout,
             header_timeout: limits.header_timeout,
@@ -338,7 +338,7 @@ impl<S> NotingStream<S> {
         if let Poll::Ready(Ok(bytes)) = written {
             self.connection.pace.written(*bytes);
         }
-        if let Poll::Ready(Ok(LEAST_PROGRESS..)) = written {
+        if let Poll::Ready(Ok(MIN_PROGRESS..)) = written {
             self.connection.activity.progress();
         }
     }

@@ -3,9 +3,7 @@
 
 use std::io::{self, Read};
 
-use kubevitals_recording::{
-    Item, LARGEST_OBJECT, Piece, Recording, RecordingError, Splitter, What,
-};
+use kubevitals_recording::{Item, MAX_OBJECT, Piece, Recording, RecordingError, Splitter, What};
 use kubevitals_watch::{Decoder, EventType};
 use proptest::prelude::*;
 
@@ -13,7 +11,7 @@ const PODS: &str = include_str!("../../../watch/tests/fixtures/pods.watch.jsonl"
 const EVENTS: &str = include_str!("../../../watch/tests/fixtures/events.watch.jsonl");
 
 fn read(text: impl AsRef<[u8]>) -> Vec<Item> {
-    Recording::new(text.as_ref(), Decoder::default(), LARGEST_OBJECT).collect()
+    Recording::new(text.as_ref(), Decoder::default(), MAX_OBJECT).collect()
 }
 
 /// What an item is, in one line.

@@ -128,7 +128,7 @@ pub(super) trait Readable: Sized {
 }
 
 /// No node has more pods, nor a pod more containers.
-const MOST_ITEMS: usize = 10_000;
+const MAX_ITEMS: usize = 10_000;
 
 impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -145,7 +145,7 @@ impl<'de> Visitor<'de> for ItemsVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Items<'de>, A::Error> {
         let mut items = Items::default();
-        while items.items.len() < MOST_ITEMS {
+        while items.items.len() < MAX_ITEMS {
             match list.next_element()? {
                 Some(item) => items.items.push(item),
                 None => return Ok(items),

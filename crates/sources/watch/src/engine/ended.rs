@@ -9,10 +9,10 @@ use crate::decode::Status;
 use crate::state::Restart;
 
 /// No server may keep a stream waiting for longer.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(5);
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
 
 /// What a server says is shown up to here.
-const LONGEST_WORDS: usize = 300;
+const MAX_WORDS: usize = 300;
 
 #[derive(Debug)]
 pub(super) struct Ended {
@@ -53,7 +53,7 @@ impl Ended {
                 .get(RETRY_AFTER)
                 .and_then(|value| value.to_str().ok()?.parse().ok());
             let asked = seconds.map(Duration::from_secs);
-            ended.retry_after = asked.map(|asked| asked.min(LONGEST_RETRY_AFTER));
+            ended.retry_after = asked.map(|asked| asked.min(MAX_RETRY_AFTER));
         }
         ended
     }
@@ -78,7 +78,7 @@ impl Ended {
             408 | 500.. => Restart::ServerError,
             _ => Restart::Refused,
         };
-        let said: String = status.message.chars().take(LONGEST_WORDS).collect();
+        let said: String = status.message.chars().take(MAX_WORDS).collect();
         let words = match (code, said.as_str()) {
             (0, "") => "server ended the watch with an error".to_owned(),
             (_, "") => format!("server answered {code}"),
@@ -121,10 +121,7 @@ mod tests {
     fn the_server_is_left_alone_for_as_long_as_it_asks_within_reason() {
         assert_eq!(answer(429, "7").retry_after, Some(Duration::from_secs(7)));
         assert_eq!(answer(503, "7").retry_after, Some(Duration::from_secs(7)));
-        assert_eq!(
-            answer(429, "99999999").retry_after,
-            Some(LONGEST_RETRY_AFTER)
-        );
+        assert_eq!(answer(429, "99999999").retry_after, Some(MAX_RETRY_AFTER));
         assert_eq!(
             answer(429, "Wed, 21 Oct 2026 07:28:00 GMT").retry_after,
             None

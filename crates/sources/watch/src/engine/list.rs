@@ -17,10 +17,10 @@ use crate::state::{Record, Restart};
 use crate::transport::{BoxBody, next_data, request};
 
 /// Of an answer that is an error, so much is read to say what it was.
-const LARGEST_STATUS: usize = 64 << 10;
+const MAX_STATUS: usize = 64 << 10;
 
 /// A list whose beginning the server forgets before its end is begun again this often, with larger pages.
-const MOST_BEGINNINGS: u32 = 4;
+const MAX_BEGINNINGS: u32 = 4;
 
 /// Each new beginning asks for pages so many times as large: fewer pages take less time.
 const PAGE_GROWTH: u32 = 4;
@@ -36,7 +36,7 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
         loop {
             let page = match self.get_page(size, &next).await {
                 Ok(page) => page,
-                Err(ended) if ended.why == Restart::Expired && beginnings < MOST_BEGINNINGS => {
+                Err(ended) if ended.why == Restart::Expired && beginnings < MAX_BEGINNINGS => {
                     beginnings += 1;
                     size = size.saturating_mul(PAGE_GROWTH);
                     list = S::List::default();
@@ -108,7 +108,7 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
         }
         // What cannot be read of the reason is not worth another error.
         let said = self
-            .collect(&mut body, LARGEST_STATUS)
+            .collect(&mut body, MAX_STATUS)
             .await
             .unwrap_or_default();
         Err(Ended::by_answer(

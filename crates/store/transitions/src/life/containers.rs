@@ -12,7 +12,7 @@ use crate::moment::{Moment, note};
 use crate::record::{ContainerRecord, ContainerRole, Exit, ExitKind, PodRecord};
 
 /// How many times of being down are kept one by one.
-const MOST_FIRST_DOWNS: usize = 32;
+const MAX_FIRST_DOWNS: usize = 32;
 
 /// What one status shows of the runs of its container.
 struct Runs<'s> {
@@ -93,7 +93,7 @@ impl ContainerRecord {
         if let Some(down) = runs.down {
             self.down = self.down.saturating_add(down);
             self.downs = self.downs.saturating_add(1);
-            if log.first_downs.len() < MOST_FIRST_DOWNS {
+            if log.first_downs.len() < MAX_FIRST_DOWNS {
                 log.first_downs.push(down);
             }
         }

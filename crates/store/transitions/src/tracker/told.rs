@@ -6,7 +6,7 @@ use hashbrown::HashSet;
 use kubevitals_watch::Uid;
 
 /// Enough for a minute of the fastest cluster.
-const MOST_TOLD: usize = 65_536;
+const MAX_TOLD: usize = 65_536;
 
 /// The last pods that were told of to the end, so that a late word does not raise one.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ impl Told {
     }
 
     pub(super) fn add(&mut self, uid: Uid) {
-        if self.order.len() >= MOST_TOLD
+        if self.order.len() >= MAX_TOLD
             && let Some(oldest) = self.order.pop_front()
         {
             self.uids.remove(&oldest);

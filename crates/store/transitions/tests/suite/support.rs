@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubevitals_model::Timestamp;
-use kubevitals_recording::{LARGEST_OBJECT, Recording, What};
+use kubevitals_recording::{MAX_OBJECT, Recording, What};
 use kubevitals_transitions::{
     Arrival, ContainerRecord, Existing, Moment, Output, PodRecord, Tracker, TrackerConfig,
 };
@@ -27,7 +27,7 @@ pub(crate) fn recorded() -> (Vec<Told>, Vec<Told>) {
 }
 
 fn read(text: &str) -> Vec<Told> {
-    Recording::new(text.as_bytes(), Decoder::default(), LARGEST_OBJECT)
+    Recording::new(text.as_bytes(), Decoder::default(), MAX_OBJECT)
         .map(|item| match item.what.unwrap() {
             What::Pod(seen) => {
                 let observed = seen.written.filter(|_| seen.event != EventType::Deleted);

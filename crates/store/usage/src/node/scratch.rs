@@ -14,7 +14,7 @@ use crate::rules::Rules;
 use crate::view::{ContainerUsage, PodUsage};
 
 /// Lists of containers that are kept for the next publication: those of the largest node by Kubernetes' own limits.
-const MOST_SPARE: usize = 512;
+const MAX_SPARE: usize = 512;
 
 /// The pods of one publication.
 #[derive(Debug, Default)]
@@ -84,7 +84,7 @@ impl Scratch {
     /// Lets go of all names and labels, and keeps the memory.
     fn clear(&mut self) {
         for mut pod in self.pods.drain(..) {
-            if self.spare.len() < MOST_SPARE {
+            if self.spare.len() < MAX_SPARE {
                 pod.containers.clear();
                 self.spare.push(pod.containers);
             }

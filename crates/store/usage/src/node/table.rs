@@ -9,7 +9,7 @@ use kubevitals_watch::{PodBrief, PodLike};
 use crate::series::Series;
 
 /// More containers than this one pod does not have: a kubelet that says so is not believed.
-const MOST_CONTAINERS_OF_A_POD: usize = 512;
+const MAX_CONTAINERS_OF_A_POD: usize = 512;
 
 /// A pod of whichever slim type its stream carries, shared with the stream: it costs a pointer here.
 pub(crate) trait KnownPod: Send + Sync {
@@ -160,7 +160,7 @@ impl Table {
     /// Adds a container to the pod at a place. `None` if there is no such pod or it has too many.
     pub(crate) fn add_container(&mut self, at: usize, container: Container) -> Option<&mut Series> {
         let siblings = self.containers(at);
-        if siblings.len() >= MOST_CONTAINERS_OF_A_POD {
+        if siblings.len() >= MAX_CONTAINERS_OF_A_POD {
             return None;
         }
         let before = siblings.partition_point(|sibling| sibling.name < container.name);
