@@ -1,4 +1,5 @@
-//! A report that grows: written after every measurement, so that a long run can be ended and taken up again.
+//! A report that grows: written after every measurement, so that a long run can be ended and taken
+//! up again.
 
 use std::path::{Path, PathBuf};
 
@@ -27,8 +28,9 @@ impl Campaign {
         }
     }
 
-    /// The same with the measurements that an earlier run left in the file, if they were made with the same
-    /// programs and parameters on the same machine; others are not comparable, and are measured again.
+    /// The same with the measurements that an earlier run left in the file, if they were made with
+    /// the same programs and parameters on the same machine; others are not comparable, and are
+    /// measured again.
     #[must_use]
     pub fn taken_up(mut self) -> Self {
         let Some(earlier) = self.earlier() else {
@@ -70,8 +72,8 @@ impl Campaign {
         turns
     }
 
-    /// Makes what is left, or `at_most` turns of it, and keeps each. `measure` is given the contender's index and the
-    /// repeat.
+    /// Makes what is left, or `at_most` turns of it, and keeps each. `measure` is given the
+    /// contender's index and the repeat.
     pub async fn run(
         &mut self,
         at_most: usize,

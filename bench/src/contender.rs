@@ -1,4 +1,5 @@
-//! A program under measure: started, watched from outside through `/proc`, and ended by the process id that was started.
+//! A program under measure: started, watched from outside through `/proc`, and ended by the process
+//! id that was started.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,8 @@ pub struct Contender {
     pub log: PathBuf,
 }
 
-/// A contender that was started. Dropping it ends the program at once, on an error and on a panic too.
+/// A contender that was started. Dropping it ends the program at once, on an error and on a panic
+/// too.
 #[derive(Debug)]
 pub struct Running {
     name: String,
@@ -51,8 +53,9 @@ pub struct Usage {
     pub cpu: Duration,
     /// The median of its resident memory in the window, in bytes.
     pub steady: f64,
-    /// The most resident memory since it was started, in bytes: what the kernel remembers, or a larger sample of the
-    /// window. The kernel counts pages in batches for each processor, so that the two can differ by some.
+    /// The most resident memory since it was started, in bytes: what the kernel remembers, or a
+    /// larger sample of the window. The kernel counts pages in batches for each processor, so that
+    /// the two can differ by some.
     pub peak: u64,
     /// The most of the window alone, as far as samples saw it, in bytes.
     pub most: u64,
@@ -86,8 +89,9 @@ impl Contender {
         Ok((running, stdin, stdout))
     }
 
-    /// The program, or `setpriv` that becomes it: the kernel then ends it with us, even if we are killed. The signal
-    /// is tied to the thread that starts the program, so programs are started from the main thread alone.
+    /// The program, or `setpriv` that becomes it: the kernel then ends it with us, even if we are
+    /// killed. The signal is tied to the thread that starts the program, so programs are started
+    /// from the main thread alone.
     fn command(&self) -> Command {
         let setpriv = ["/usr/bin/setpriv", "/bin/setpriv"]
             .into_iter()

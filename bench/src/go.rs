@@ -1,4 +1,5 @@
-//! The contenders that are written in Go: small programs under `bench/go`, built from pinned modules.
+//! The contenders that are written in Go: small programs under `bench/go`, built from pinned
+//! modules.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -7,7 +8,8 @@ use tokio::process::Command;
 
 use crate::BenchError;
 
-/// Builds a program of `bench/go` into a folder. Without Go on the path there is none, and the table lacks it.
+/// Builds a program of `bench/go` into a folder. Without Go on the path there is none, and the
+/// table lacks it.
 pub async fn build(bench: &Path, name: &str, into: &Path) -> Result<Option<PathBuf>, BenchError> {
     let found = Command::new("go")
         .arg("version")

@@ -48,7 +48,8 @@ impl Histogram {
 }
 
 impl Quantiles {
-    /// The smallest value that at least this share of all values (0 to 1) does not exceed; none if there is none.
+    /// The smallest value that at least this share of all values (0 to 1) does not exceed; none if
+    /// there is none.
     pub fn at(&self, share: f64) -> Option<Duration> {
         let count = self.sorted.len();
         #[expect(

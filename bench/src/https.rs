@@ -1,5 +1,5 @@
-//! A small HTTPS client for loopback: HTTP/1.1 with keep-alive, a bounded set of connections, and the times that a user
-//! would feel.
+//! A small HTTPS client for loopback: HTTP/1.1 with keep-alive, a bounded set of connections, and
+//! the times that a user would feel.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
@@ -44,7 +44,8 @@ pub struct Answered {
     pub status: StatusCode,
     /// From the request to the head of the answer.
     pub head: Duration,
-    /// From the request to the first byte of the body: a server may send its head long before it has anything to say.
+    /// From the request to the first byte of the body: a server may send its head long before it
+    /// has anything to say.
     pub first_byte: Duration,
     /// From the request to the last byte.
     pub total: Duration,
@@ -86,7 +87,8 @@ impl Client {
         self.exchange(&ask.path, request, |_| {}).await
     }
 
-    /// Asks for JSON and counts how often some bytes occur in it, without keeping it: lists can be very long.
+    /// Asks for JSON and counts how often some bytes occur in it, without keeping it: lists can be
+    /// very long.
     pub async fn count(
         &self,
         path: &str,

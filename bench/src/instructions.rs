@@ -1,7 +1,8 @@
 //! How many instructions a hot path takes, counted by callgrind and compared with a record.
 //!
-//! Times move with the machine and with what else it does; a count of instructions hardly does, so that a change of two
-//! per cent can be seen. It is no time: a miss of the cache costs as much as a hundred instructions and counts as one.
+//! Times move with the machine and with what else it does; a count of instructions hardly does, so
+//! that a change of two per cent can be seen. It is no time: a miss of the cache costs as much as a
+//! hundred instructions and counts as one.
 //!
 //! - [`callgrind`] runs a program under valgrind and reads what came out;
 //! - [`record`] is the file that counts are compared with;
@@ -11,7 +12,8 @@ pub mod callgrind;
 pub mod comparison;
 pub mod record;
 
-/// The function whose instructions are counted, with all that it calls: callgrind knows it by its name.
+/// The function whose instructions are counted, with all that it calls: callgrind knows it by its
+/// name.
 ///
 /// `work` is given the number of each call.
 #[inline(never)]

@@ -1,4 +1,5 @@
-//! Benchmarks that are made of workers: contenders side by side, each with a job for some of the tasks.
+//! Benchmarks that are made of workers: contenders side by side, each with a job for some of the
+//! tasks.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -40,9 +41,10 @@ pub struct Workers {
 
 /// Measures all sides in turns, their jobs one after the other.
 ///
-/// For each task the values are `TASK.cpu` and `TASK.pass` (seconds of processor and of the clock for one unit),
-/// `TASK.speed` (units per second of the clock), `TASK.peak` (bytes of the whole process) and, where it was
-/// asked for, `TASK.kept` (bytes of the heap for one unit). All sides must find the same in one task.
+/// For each task the values are `TASK.cpu` and `TASK.pass` (seconds of processor and of the clock
+/// for one unit), `TASK.speed` (units per second of the clock), `TASK.peak` (bytes of the whole
+/// process) and, where it was asked for, `TASK.kept` (bytes of the heap for one unit). All sides
+/// must find the same in one task.
 pub async fn measure(sides: &[Side], plan: Plan) -> Result<Vec<Measured>, BenchError> {
     let found = RefCell::new(BTreeMap::new());
     let measured = plan

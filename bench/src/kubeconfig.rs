@@ -58,7 +58,8 @@ struct User {
 const AUTHORITY: &str = "certificate-authority-data";
 
 impl Kubeconfig {
-    /// Reads a file with one cluster and one user, everything embedded, as the simulated cluster writes it.
+    /// Reads a file with one cluster and one user, everything embedded, as the simulated cluster
+    /// writes it.
     pub fn read(path: &Path) -> Result<Self, BenchError> {
         let text = std::fs::read_to_string(path).map_err(BenchError::file("read", path))?;
         let unusable = |problem: String| BenchError::Kubeconfig {
@@ -112,7 +113,8 @@ impl Kubeconfig {
         &self.authority_pem
     }
 
-    /// A kubeconfig of the same user for another API server, whose authority is trusted beside that of this one.
+    /// A kubeconfig of the same user for another API server, whose authority is trusted beside that
+    /// of this one.
     pub fn for_another(&self, server: SocketAddr, authority: &[u8]) -> String {
         let bundle = [&self.authority_pem, authority].concat();
         serde_json::json!({
@@ -139,8 +141,8 @@ impl Kubeconfig {
         Ok(ClientTls::trusting(roots, &self.options())?)
     }
 
-    /// How to dial a server on loopback that signed its certificate itself. The client certificate is no secret, and
-    /// its key never leaves this process.
+    /// How to dial a server on loopback that signed its certificate itself. The client certificate
+    /// is no secret, and its key never leaves this process.
     pub fn self_signed_tls(&self) -> Result<ClientTls, BenchError> {
         Ok(ClientTls::dangerous_without_verification(&self.options())?)
     }

@@ -1,5 +1,6 @@
-//! An open-loop load: requests leave when they are due, whether or not earlier ones were answered. A slow server is not
-//! asked less, and what its users waited is counted from the moment at which they would have asked.
+//! An open-loop load: requests leave when they are due, whether or not earlier ones were answered.
+//! A slow server is not asked less, and what its users waited is counted from the moment at which
+//! they would have asked.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +37,8 @@ pub struct LoadPlan {
     pub kinds: Vec<Kind>,
     /// Requests leave until then.
     pub duration: Duration,
-    /// Requests that are under way at the same time, at most; what comes due then waits, and its waiting counts.
+    /// Requests that are under way at the same time, at most; what comes due then waits, and its
+    /// waiting counts.
     pub concurrency: usize,
 }
 
@@ -82,8 +84,8 @@ impl Service for Client {
 }
 
 impl LoadPlan {
-    /// All requests in the order in which they leave. Kinds begin at different moments, so that they do not all come at
-    /// once, and the same plan leaves at the same moments every time.
+    /// All requests in the order in which they leave. Kinds begin at different moments, so that
+    /// they do not all come at once, and the same plan leaves at the same moments every time.
     pub fn arrivals(&self) -> Vec<Arrival> {
         let kinds = u32::try_from(self.kinds.len().max(1)).unwrap_or(u32::MAX);
         let mut all = Vec::new();

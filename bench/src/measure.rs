@@ -10,22 +10,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 
-/// About 40 ms of work as released. Without optimization it would be a second, and nothing is measured then.
+/// About 40 ms of work as released. Without optimization it would be a second, and nothing is
+/// measured then.
 const CALIBRATION_ROUNDS: u32 = if cfg!(debug_assertions) {
     200_000
 } else {
     20_000_000
 };
 
-/// What one contender was measured at in one turn, by the key of the measure. What could not be measured is left out.
+/// What one contender was measured at in one turn, by the key of the measure. What could not be
+/// measured is left out.
 pub type Values = BTreeMap<String, f64>;
 
 /// Whether contenders have the machine to themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
-    /// One after the other: costs of each alone. Repeats are interleaved, A B A B, so that a machine that slows
-    /// down over the run slows both.
+    /// One after the other: costs of each alone. Repeats are interleaved, A B A B, so that a
+    /// machine that slows down over the run slows both.
     OneAfterOther,
     /// All at once: what each gets while the others run, under the very same conditions.
     Together,
@@ -60,8 +62,8 @@ pub struct Repeat {
     pub calibration_after: Calibration,
 }
 
-/// How long a fixed amount of work took. On a machine that is ours alone the two are the same; the clock runs ahead of
-/// the processor time while somebody else has the processor.
+/// How long a fixed amount of work took. On a machine that is ours alone the two are the same; the
+/// clock runs ahead of the processor time while somebody else has the processor.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// By the clock, in seconds.
@@ -95,7 +97,8 @@ impl Plan {
             .collect()
     }
 
-    /// Measures every contender as often as planned; `measure` is given the contender's index and the repeat.
+    /// Measures every contender as often as planned; `measure` is given the contender's index and
+    /// the repeat.
     pub async fn run(
         self,
         contenders: usize,

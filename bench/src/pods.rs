@@ -1,4 +1,5 @@
-//! Pods as a real cluster sends them, `managedFields` and all: copies of those in the recording with names of their own.
+//! Pods as a real cluster sends them, `managedFields` and all: copies of those in the recording
+//! with names of their own.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,7 +32,8 @@ pub async fn versions(bench: &Path) -> BTreeMap<String, String> {
     versions::of(bench, &["kube", "k8s-openapi"], &["k8s.io/client-go"]).await
 }
 
-/// Watch lines that each add a pod. Namespaces, nodes and label sets repeat as they do in a cluster.
+/// Watch lines that each add a pod. Namespaces, nodes and label sets repeat as they do in a
+/// cluster.
 ///
 /// # Panics
 /// Never: the recording is part of this program, and tests read it.
@@ -43,8 +45,8 @@ pub fn lines(count: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The watch line with another text at a place, all else as it was written: the order in which a server writes members matters
-/// to who reads them. A line without that place is left as it is.
+/// The watch line with another text at a place, all else as it was written: the order in which a
+/// server writes members matters to who reads them. A line without that place is left as it is.
 ///
 /// # Panics
 /// If the line is no JSON.

@@ -23,7 +23,8 @@ pub struct Memory {
 }
 
 impl CpuTicks {
-    /// Reads the text of `/proc/PID/stat`. The second field is the program's name in parentheses, and may hold anything.
+    /// Reads the text of `/proc/PID/stat`. The second field is the program's name in parentheses,
+    /// and may hold anything.
     pub fn parse(stat: &str) -> Option<Self> {
         let (_, fields) = stat.rsplit_once(')')?;
         // The state is field 3; utime, stime, cutime and cstime are 14 to 17.
@@ -49,7 +50,8 @@ impl CpuTicks {
 }
 
 impl Memory {
-    /// Reads the text of `/proc/PID/status`; none for a process that has ended, which has no memory left.
+    /// Reads the text of `/proc/PID/status`; none for a process that has ended, which has no memory
+    /// left.
     pub fn parse(status: &str) -> Option<Self> {
         let bytes = |key: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(key))?;

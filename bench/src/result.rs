@@ -9,8 +9,8 @@ use crate::BenchError;
 use crate::machine::Machine;
 use crate::measure::{Repeat, Schedule, Spread};
 
-/// A calibration whose clock shows this much more than the least processor time of the run means that the machine was
-/// busy with something else, or ran slower.
+/// A calibration whose clock shows this much more than the least processor time of the run means
+/// that the machine was busy with something else, or ran slower.
 pub const NOISY: f64 = 1.10;
 
 /// The unit of a measure, which decides how it is shown.
@@ -50,7 +50,8 @@ pub struct Metric {
     pub unit: Unit,
     /// Which way is better.
     pub better: Better,
-    /// The contender that ratios of this measure are taken against, where the report's own baseline has none.
+    /// The contender that ratios of this measure are taken against, where the report's own baseline
+    /// has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<String>,
 }
@@ -90,7 +91,8 @@ pub struct Report {
 /// How quiet the machine was.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Noise {
-    /// The least processor time of a calibration, in seconds: what it takes on a machine that does nothing else.
+    /// The least processor time of a calibration, in seconds: what it takes on a machine that does
+    /// nothing else.
     pub best: f64,
     /// The most that the clock showed for one.
     pub worst: f64,
@@ -153,8 +155,9 @@ impl Report {
         metric.against.as_deref().unwrap_or(&self.baseline)
     }
 
-    /// How many times better a contender is than the baseline, repeat by repeat: those of one number were measured
-    /// side by side. Infinite where only the contender costs nothing, left out where neither does.
+    /// How many times better a contender is than the baseline, repeat by repeat: those of one
+    /// number were measured side by side. Infinite where only the contender costs nothing, left out
+    /// where neither does.
     pub fn ratio(&self, contender: &Measured, metric: &Metric) -> Option<Spread> {
         let baseline = self
             .contenders

@@ -1,7 +1,8 @@
-//! Servers of `metrics.k8s.io` under measure: the programs, the cluster that they read, who reads them, and what is done with
-//! each from its start to its end.
+//! Servers of `metrics.k8s.io` under measure: the programs, the cluster that they read, who reads
+//! them, and what is done with each from its start to its end.
 //!
-//! Every server is started with metrics-server's flags, so that whatever takes them can be put beside it.
+//! Every server is started with metrics-server's flags, so that whatever takes them can be put
+//! beside it.
 
 pub mod bed;
 pub mod phases;

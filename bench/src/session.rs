@@ -1,4 +1,5 @@
-//! What every benchmark does around its measure: end cleanly on a signal, print the table, write the result.
+//! What every benchmark does around its measure: end cleanly on a signal, print the table, write
+//! the result.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -43,9 +44,11 @@ pub fn run(
     })
 }
 
-/// Runs a benchmark to its end, or to the first Ctrl-C. What it started is ended in every case: leaving drops it.
+/// Runs a benchmark to its end, or to the first Ctrl-C. What it started is ended in every case:
+/// leaving drops it.
 ///
-/// All of it runs on this thread: programs end with the thread that started them (see [`crate::contender`]).
+/// All of it runs on this thread: programs end with the thread that started them (see
+/// [`crate::contender`]).
 pub fn run_all(
     flags: &RunFlags,
     bench: impl AsyncFnOnce(&Session) -> Result<(), BenchError>,

@@ -89,7 +89,8 @@ impl FromStr for SimSize {
 }
 
 impl SimProcess {
-    /// Starts `kubevitals sim` and waits until it answers; everything it writes is in `folder`. `more` are further flags.
+    /// Starts `kubevitals sim` and waits until it answers; everything it writes is in `folder`.
+    /// `more` are further flags.
     pub async fn start(
         program: &Path,
         size: SimSize,
@@ -152,7 +153,8 @@ impl SimProcess {
         self.running.memory()
     }
 
-    /// Switches faults on, as `--fault` names them, in place of those of an earlier call; none heals.
+    /// Switches faults on, as `--fault` names them, in place of those of an earlier call; none
+    /// heals.
     pub async fn set_fault(&self, fault: Option<&str>) -> Result<(), BenchError> {
         let path = format!("{FAULTS}/{FAULTS_NAME}");
         let (status, answer) = self.api.send(Method::DELETE, &path, None).await?;
@@ -169,7 +171,8 @@ impl SimProcess {
         self.create(FAULTS, &object).await
     }
 
-    /// Puts a server behind the simulated aggregation layer, and waits until it is called available.
+    /// Puts a server behind the simulated aggregation layer, and waits until it is called
+    /// available.
     pub async fn aggregate(&self, address: SocketAddr) -> Result<(), BenchError> {
         self.leave_aggregation().await?;
         let object = json!({

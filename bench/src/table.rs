@@ -1,5 +1,5 @@
-//! The table that a person reads: for each measure who costs what, how much that moved, and how many times better
-//! than the baseline it is.
+//! The table that a person reads: for each measure who costs what, how much that moved, and how
+//! many times better than the baseline it is.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -32,7 +32,8 @@ enum Verdict {
 }
 
 impl Style {
-    /// Colours on a terminal, unless the variable `NO_COLOR` is set to something (see no-color.org).
+    /// Colours on a terminal, unless the variable `NO_COLOR` is set to something (see
+    /// no-color.org).
     pub fn of_stdout() -> Self {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         if unwanted || !std::io::stdout().is_terminal() {

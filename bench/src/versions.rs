@@ -5,7 +5,8 @@ use std::path::Path;
 
 use crate::go;
 
-/// Versions of our own crates' dependencies, of Go modules and of Go itself, by name. What is not found is left out.
+/// Versions of our own crates' dependencies, of Go modules and of Go itself, by name. What is not
+/// found is left out.
 pub async fn of(bench: &Path, crates: &[&str], modules: &[&str]) -> BTreeMap<String, String> {
     let lock = std::fs::read_to_string(bench.join("../Cargo.lock")).unwrap_or_default();
     let go_mod = std::fs::read_to_string(bench.join("go/go.mod")).unwrap_or_default();

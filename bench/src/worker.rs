@@ -1,7 +1,8 @@
 //! Small contenders that do one thing many times over, such as parsing the same bytes.
 //!
-//! Each is a process, whatever it is written in, so that all are measured by the same means and none warms the caches or
-//! fills the heap of another. The protocol, of which `bench/go/internal/worker` is the Go end:
+//! Each is a process, whatever it is written in, so that all are measured by the same means and
+//! none warms the caches or fills the heap of another. The protocol, of which
+//! `bench/go/internal/worker` is the Go end:
 //!
 //! 1. the worker loads its input, practises once, prints `ready` and waits for a line;
 //! 2. it does its passes and prints an [`Answer`] as one line of JSON;
@@ -68,8 +69,8 @@ pub async fn run(contender: &Contender) -> Result<Worked, BenchError> {
     Ok(Worked { answer, usage })
 }
 
-/// The worker's end of the protocol on this process: times passes after one that is not counted. A pass returns what it
-/// found.
+/// The worker's end of the protocol on this process: times passes after one that is not counted. A
+/// pass returns what it found.
 pub fn serve(passes: u32, mut pass: impl FnMut() -> u64) -> std::io::Result<()> {
     let mut items = pass();
     start()?;
@@ -90,7 +91,8 @@ pub fn serve(passes: u32, mut pass: impl FnMut() -> u64) -> std::io::Result<()> 
     })
 }
 
-/// As [`serve`], but makes something once and without practice; it returns what it found and what it keeps.
+/// As [`serve`], but makes something once and without practice; it returns what it found and what
+/// it keeps.
 pub fn serve_once(make: impl FnOnce() -> (u64, u64)) -> std::io::Result<()> {
     start()?;
     let started = Instant::now();

@@ -22,11 +22,13 @@ use crate::wait::has_condition;
 /// The name of an API is the cluster's: only one test at a time can serve it.
 static REGISTERED: Mutex<()> = Mutex::const_new(());
 
-/// An API that the API server passes on to a process of the test: a Service without selector, an `EndpointSlice` that leads to
-/// the process, and an `APIService` that trusts its certificate alone.
+/// An API that the API server passes on to a process of the test: a Service without selector, an
+/// `EndpointSlice` that leads to the process, and an `APIService` that trusts its certificate
+/// alone.
 ///
-/// [`prepare`](Self::prepare) says where to listen and with which certificate, [`register`](Self::register) makes it known,
-/// [`withdraw`](Self::withdraw) ends it. A test that fails in between leaves the rest to its namespace.
+/// [`prepare`](Self::prepare) says where to listen and with which certificate,
+/// [`register`](Self::register) makes it known, [`withdraw`](Self::withdraw) ends it. A test that
+/// fails in between leaves the rest to its namespace.
 #[derive(Debug)]
 pub struct AggregatedApi {
     service: String,
@@ -41,13 +43,15 @@ pub struct AggregatedApi {
 }
 
 impl AggregatedApi {
-    /// Waits until no other test serves an API, makes a certificate for the Service of this name, and finds a free port.
+    /// Waits until no other test serves an API, makes a certificate for the Service of this name,
+    /// and finds a free port.
     pub async fn prepare(namespace: &TestNamespace, service: &str) -> Result<Self, E2eError> {
         let turn = REGISTERED.lock().await;
         Self::prepare_in_turn(namespace, service, Some(turn))
     }
 
-    /// The same beside an API that the test serves already, of which other versions will be registered.
+    /// The same beside an API that the test serves already, of which other versions will be
+    /// registered.
     pub fn prepare_beside(
         _other: &Self,
         namespace: &TestNamespace,
@@ -201,7 +205,8 @@ impl ServingPair {
     }
 }
 
-/// A port that nobody listens on. In the cluster's network namespace nobody else takes it in between.
+/// A port that nobody listens on. In the cluster's network namespace nobody else takes it in
+/// between.
 fn free_port(address: IpAddr) -> Result<u16, E2eError> {
     let port = TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr());
     port.map(|address| address.port())

@@ -18,8 +18,8 @@ pub struct Background {
 }
 
 impl Background {
-    /// Starts a program; its output goes to a file. The kernel ends it with the thread that calls this, so that also a test
-    /// process that is killed leaves none behind.
+    /// Starts a program; its output goes to a file. The kernel ends it with the thread that calls
+    /// this, so that also a test process that is killed leaves none behind.
     pub fn start(program: &Path, arguments: &[String], output: &Path) -> Result<Self, E2eError> {
         let failed = |source| E2eError::Program {
             program: program.display().to_string(),

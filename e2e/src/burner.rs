@@ -10,8 +10,8 @@ const BURNER_IMAGE: &str = "kubevitals.test/burner:1";
 
 /// A pod that burns what it is told: the truth that measured usage is compared with.
 ///
-/// Its one container is named `burner`. CPU is burnt in an endless loop under a limit, so the kernel's own accounting keeps it
-/// at that amount. Memory is held as pages that were all written.
+/// Its one container is named `burner`. CPU is burnt in an endless loop under a limit, so the
+/// kernel's own accounting keeps it at that amount. Memory is held as pages that were all written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Burner {
     name: String,

@@ -38,7 +38,8 @@ const WATCHERS: [&str; 4] = [
 /// Who restarts components must be alone. Tests have runtimes of their own; this lock needs none.
 static TURNS: RwLock<()> = RwLock::const_new(());
 
-/// A real cluster of one node. Cheap to clone; each test makes its own, because clients belong to a runtime.
+/// A real cluster of one node. Cheap to clone; each test makes its own, because clients belong to a
+/// runtime.
 #[derive(Clone)]
 pub struct Cluster {
     facts: Arc<Facts>,
@@ -95,8 +96,8 @@ struct Facts {
 }
 
 impl Cluster {
-    /// The cluster that `cargo xtask e2e` brought up. The first call of a process deletes what earlier runs that were killed
-    /// left behind.
+    /// The cluster that `cargo xtask e2e` brought up. The first call of a process deletes what
+    /// earlier runs that were killed left behind.
     pub async fn from_env() -> Result<Self, E2eError> {
         let cluster =
             Self::described_by(std::env::var_os(CLUSTER_VARIABLE).map(PathBuf::from)).await?;
@@ -130,7 +131,8 @@ impl Cluster {
         &self.facts.node_name
     }
 
-    /// The address of its node, which is also where processes of a test can listen for the API server.
+    /// The address of its node, which is also where processes of a test can listen for the API
+    /// server.
     pub fn node_address(&self) -> IpAddr {
         self.facts.node_address
     }
@@ -145,7 +147,8 @@ impl Cluster {
         &self.facts.certificate_authority
     }
 
-    /// An administrator's configuration: for other clients than [`client`](Self::client), such as those of watches.
+    /// An administrator's configuration: for other clients than [`client`](Self::client), such as
+    /// those of watches.
     pub fn config(&self) -> kube::Config {
         self.config.clone()
     }
@@ -160,8 +163,8 @@ impl Cluster {
         self.client.clone()
     }
 
-    /// A program that was fetched for the tests: one of the cluster's own, such as `kubectl`, or a peer, such as
-    /// `metrics-server`.
+    /// A program that was fetched for the tests: one of the cluster's own, such as `kubectl`, or a
+    /// peer, such as `metrics-server`.
     pub fn program(&self, name: &str) -> Result<PathBuf, E2eError> {
         let variable = program_variable(name);
         let known = self.facts.programs.get(name).cloned();
@@ -182,8 +185,8 @@ impl Cluster {
         TestNamespace::create(self, name).await
     }
 
-    /// Waits until nobody restarts parts of the cluster, and keeps them from it. Every test holds this or
-    /// [`exclusive`](Self::exclusive).
+    /// Waits until nobody restarts parts of the cluster, and keeps them from it. Every test holds
+    /// this or [`exclusive`](Self::exclusive).
     pub async fn shared(&self) -> Shared {
         Shared {
             _turn: TURNS.read().await,
@@ -197,8 +200,8 @@ impl Cluster {
         }
     }
 
-    /// Stops a component (`kube-apiserver`, `kubelet`, …), starts it again and waits until it answers. Who asks must be
-    /// alone.
+    /// Stops a component (`kube-apiserver`, `kubelet`, …), starts it again and waits until it
+    /// answers. Who asks must be alone.
     pub async fn restart(
         &self,
         _alone: &Exclusive,
@@ -213,8 +216,9 @@ impl Cluster {
         output.succeeded().map(drop)
     }
 
-    /// Restarts those who watch the API server. After it was away they wait up to a minute before they look again, and every
-    /// test to come would wait with them: who restarts the API server ends with this.
+    /// Restarts those who watch the API server. After it was away they wait up to a minute before
+    /// they look again, and every test to come would wait with them: who restarts the API server
+    /// ends with this.
     pub async fn reconnect(&self, alone: &Exclusive) -> Result<(), E2eError> {
         for component in WATCHERS {
             self.restart(alone, component, Stop::Ask).await?;

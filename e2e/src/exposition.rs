@@ -35,8 +35,9 @@ pub struct Shape {
 impl Exposition {
     /// Asks a program in the cluster's network, on the loopback or at the node's address.
     ///
-    /// Control plane programs serve it with certificates that they make for themselves and nobody can verify. The token is
-    /// sent all the same: give it to an account that may read metrics and nothing else.
+    /// Control plane programs serve it with certificates that they make for themselves and nobody
+    /// can verify. The token is sent all the same: give it to an account that may read metrics and
+    /// nothing else.
     pub async fn of(address: SocketAddr, access: &Access) -> Result<Self, E2eError> {
         let options = ClientOptions {
             alpn: vec![Alpn::Http11],

@@ -42,8 +42,8 @@ pub struct Answer {
 }
 
 impl Kubelet {
-    /// The kubelet of the cluster's node, whose certificate must be signed by the cluster's authority for the node. Without
-    /// `access` no token is sent.
+    /// The kubelet of the cluster's node, whose certificate must be signed by the cluster's
+    /// authority for the node. Without `access` no token is sent.
     pub fn of(cluster: &Cluster, access: Option<&Access>) -> Result<Self, E2eError> {
         let authority = PemSource::File(cluster.authority().to_owned());
         let roots = TrustRoots::load("kubelets", vec![authority], SystemTime::now())?;
@@ -82,8 +82,8 @@ impl Kubelet {
         ResourceMetrics::parse(&answer.body)
     }
 
-    /// Asks for usage again and again until `wanted` finds what it looks for: a kubelet has no way to say when it takes its
-    /// next sample, which is every ten seconds or so.
+    /// Asks for usage again and again until `wanted` finds what it looks for: a kubelet has no way
+    /// to say when it takes its next sample, which is every ten seconds or so.
     pub async fn watch_metrics<T>(
         &self,
         what: &str,

@@ -1,8 +1,8 @@
 //! What tests against a real cluster are written with.
 //!
-//! `cargo xtask e2e` brings up one cluster (`docs/real-cluster.md`) and runs the test binary of this crate inside its
-//! network namespace, so that tests dial the API server, the kubelet and pods directly. A test is a plain
-//! `#[tokio::test]`:
+//! `cargo xtask e2e` brings up one cluster (`docs/real-cluster.md`) and runs the test binary of
+//! this crate inside its network namespace, so that tests dial the API server, the kubelet and pods
+//! directly. A test is a plain `#[tokio::test]`:
 //!
 //! ```no_run
 //! use kubevitals_e2e::{Burner, Cluster, E2eError, is_ready};
@@ -30,14 +30,15 @@
 //! | the lives of pods, as our role writes them | [`LifeLines`] |
 //! | an API behind an `APIService` | [`AggregatedApi`], [`MetricsServer`]; ours: [`MetricsApiServer`] |
 //!
-//! **Failing.** A test that panics or returns early never reaches [`TestNamespace::finish`]; the namespace then prints what
-//! a person would look at before it goes. So each test owns a namespace, and `finish` is its last line.
+//! **Failing.** A test that panics or returns early never reaches [`TestNamespace::finish`]; the
+//! namespace then prints what a person would look at before it goes. So each test owns a namespace,
+//! and `finish` is its last line.
 //!
-//! **Turns.** Tests run two at a time. One that restarts a component takes [`Cluster::exclusive`], all others
-//! [`Cluster::shared`].
+//! **Turns.** Tests run two at a time. One that restarts a component takes [`Cluster::exclusive`],
+//! all others [`Cluster::shared`].
 //!
-//! **Leftovers.** All that a test makes carries the label [`RUN_LABEL`] with a value of this run. What an earlier run that was
-//! killed left behind is deleted before the first test begins.
+//! **Leftovers.** All that a test makes carries the label [`RUN_LABEL`] with a value of this run.
+//! What an earlier run that was killed left behind is deleted before the first test begins.
 
 mod access;
 mod aggregation;

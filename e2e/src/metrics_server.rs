@@ -20,8 +20,8 @@ const SHORTEST: [&str; 2] = ["--metric-resolution=10s", "--kubelet-request-timeo
 /// How often it is looked at while it starts.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// metrics-server as a process in the cluster's network, behind its `APIService`, with the rights of its own manifests and
-/// verified TLS on both sides.
+/// metrics-server as a process in the cluster's network, behind its `APIService`, with the rights
+/// of its own manifests and verified TLS on both sides.
 #[derive(Debug)]
 pub struct MetricsServer {
     process: Background,
@@ -29,7 +29,8 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Starts it and waits until `v1beta1.metrics.k8s.io` is available. Only one test at a time can have it.
+    /// Starts it and waits until `v1beta1.metrics.k8s.io` is available. Only one test at a time can
+    /// have it.
     pub async fn start(namespace: &TestNamespace) -> Result<Self, E2eError> {
         let cluster = namespace.cluster();
         let mut api = AggregatedApi::prepare(namespace, "metrics-server").await?;

@@ -35,8 +35,8 @@ const MAX_MANIFEST: usize = 512;
 
 /// A namespace of one test's own, and all that the test makes.
 ///
-/// Call [`finish`](Self::finish) last. A namespace that goes without it belongs to a test that failed: it prints what a
-/// person would look at, then deletes what it can.
+/// Call [`finish`](Self::finish) last. A namespace that goes without it belongs to a test that
+/// failed: it prints what a person would look at, then deletes what it can.
 #[derive(Debug)]
 pub struct TestNamespace {
     cluster: Cluster,
@@ -92,8 +92,8 @@ impl TestNamespace {
         &self.name
     }
 
-    /// A folder for files of the test; it goes with the namespace. Files in it that end in `.log` are part of the report of a
-    /// test that fails.
+    /// A folder for files of the test; it goes with the namespace. Files in it that end in `.log`
+    /// are part of the report of a test that fails.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -125,8 +125,8 @@ impl TestNamespace {
         Api::namespaced(self.cluster.client(), &self.name)
     }
 
-    /// Applies a manifest. One of a kind that lives in namespaces goes into this one unless it names another; one of
-    /// another kind is deleted together with this namespace.
+    /// Applies a manifest. One of a kind that lives in namespaces goes into this one unless it
+    /// names another; one of another kind is deleted together with this namespace.
     pub async fn apply(&self, manifest: &Value) -> Result<(), E2eError> {
         let mut manifest = manifest.clone();
         let text = |pointer: &'static str| {
@@ -186,8 +186,8 @@ impl TestNamespace {
             .map(drop)
     }
 
-    /// Watches an object of this namespace until it is as wanted; an error says what was seen last. `None` stands for an object
-    /// that is not there.
+    /// Watches an object of this namespace until it is as wanted; an error says what was seen last.
+    /// `None` stands for an object that is not there.
     pub async fn wait_for<K>(
         &self,
         name: &str,
@@ -214,7 +214,8 @@ impl TestNamespace {
         wait::wait_for(api, name, DEADLINE, is_wanted).await
     }
 
-    /// Makes a service account that may do what the rules say anywhere in the cluster, and nothing else.
+    /// Makes a service account that may do what the rules say anywhere in the cluster, and nothing
+    /// else.
     pub async fn access(&self, name: &str, rules: &[Rule]) -> Result<Access, E2eError> {
         Access::grant(self, name, rules).await
     }
@@ -225,7 +226,8 @@ impl TestNamespace {
         self.cluster.kubectl(&arguments).await?.succeeded()
     }
 
-    /// Ends a test that passed: deletes all that it made, and does not wait for the namespace to be gone.
+    /// Ends a test that passed: deletes all that it made, and does not wait for the namespace to be
+    /// gone.
     pub async fn finish(mut self) -> Result<(), E2eError> {
         for arguments in report::deletions(&self.name) {
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

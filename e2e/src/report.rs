@@ -1,7 +1,8 @@
 //! What a person would look at after a test failed.
 //!
-//! It runs while a test goes down, maybe in the middle of a panic and with a cluster that is the very problem. So nothing
-//! here is asynchronous, panics or waits without end, and everything printed has a bound.
+//! It runs while a test goes down, maybe in the middle of a panic and with a cluster that is the
+//! very problem. So nothing here is asynchronous, panics or waits without end, and everything
+//! printed has a bound.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -91,8 +92,8 @@ pub(crate) fn delete(cluster: &Cluster, namespace: &str) {
     }
 }
 
-/// What to tell `kubectl` so that it deletes all that a test made. Registered APIs go first: one that nobody serves keeps
-/// namespaces from being deleted.
+/// What to tell `kubectl` so that it deletes all that a test made. Registered APIs go first: one
+/// that nobody serves keeps namespaces from being deleted.
 pub(crate) fn deletions(namespace: &str) -> Vec<Vec<String>> {
     let owned = format!("--selector={OWNER_LABEL}={namespace}");
     [

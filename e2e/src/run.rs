@@ -50,8 +50,8 @@ pub(crate) fn note_time(took: Duration) {
     drop(file.and_then(|mut file| file.write_all(line.as_bytes())));
 }
 
-/// Deletes what runs that were killed left behind. Registered APIs go first: one that nobody serves keeps namespaces from
-/// being deleted.
+/// Deletes what runs that were killed left behind. Registered APIs go first: one that nobody serves
+/// keeps namespaces from being deleted.
 pub(crate) async fn sweep(cluster: &Cluster) -> Result<(), E2eError> {
     let others = format!("--selector={RUN_LABEL},{RUN_LABEL}!={}", name());
     SWEPT

@@ -21,8 +21,8 @@ pub(crate) const RULES: &[Rule] = &[
 /// The name of its Service.
 const SERVICE: &str = "kubevitals-server";
 
-/// `kubevitals server` as a process in the cluster's network, with a certificate that it makes itself, and whose authority it
-/// writes into its `APIService`s.
+/// `kubevitals server` as a process in the cluster's network, with a certificate that it makes
+/// itself, and whose authority it writes into its `APIService`s.
 #[derive(Debug)]
 pub struct MetricsApiServer {
     process: Background,
@@ -30,7 +30,8 @@ pub struct MetricsApiServer {
 }
 
 impl MetricsApiServer {
-    /// Starts it and waits until `v1` and `v1beta1` of `metrics.k8s.io` are available. Only one test at a time can have it.
+    /// Starts it and waits until `v1` and `v1beta1` of `metrics.k8s.io` are available. Only one
+    /// test at a time can have it.
     pub async fn start(namespace: &TestNamespace) -> Result<Self, E2eError> {
         let api = AggregatedApi::prepare(namespace, SERVICE).await?;
         Self::start_as(namespace, api, &["v1", "v1beta1"]).await
@@ -102,7 +103,8 @@ impl MetricsApiServer {
     }
 }
 
-/// An account that may do these, and what every aggregated API server may: ask who somebody is, and what they may.
+/// An account that may do these, and what every aggregated API server may: ask who somebody is, and
+/// what they may.
 pub(crate) async fn access_of_server(
     namespace: &TestNamespace,
     name: &str,

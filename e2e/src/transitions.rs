@@ -52,8 +52,9 @@ impl LifeLines {
         Self::run(namespace, own.into_iter().chain(given)).await
     }
 
-    /// Starts `kubevitals run` with this role and the server in one process, for the whole cluster, and waits until both are
-    /// ready. It serves `metrics.k8s.io` on the loopback, where nobody asks for it.
+    /// Starts `kubevitals run` with this role and the server in one process, for the whole cluster,
+    /// and waits until both are ready. It serves `metrics.k8s.io` on the loopback, where nobody
+    /// asks for it.
     pub async fn start_with_server(namespace: &TestNamespace) -> Result<Self, E2eError> {
         let rules: Vec<Rule> = [RULES, SERVER_RULES].concat();
         let access = access_of_server(namespace, "kubevitals", &rules).await?;
@@ -91,7 +92,8 @@ impl LifeLines {
             path: log.clone(),
             source,
         })?;
-        // The kernel ends it with this thread, so that a test process that is killed leaves none behind.
+        // The kernel ends it with this thread, so that a test process that is killed leaves none
+        // behind.
         let mut child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(&program)

@@ -15,14 +15,15 @@ use serde_json::Value;
 
 use crate::error::{E2eError, head};
 
-/// How long anything may take that a test waits for. Generous: a machine that is busy is no finding.
+/// How long anything may take that a test waits for. Generous: a machine that is busy is no
+/// finding.
 pub const DEADLINE: Duration = Duration::from_mins(2);
 
 /// What is kept of an object in an error.
 const MAX_SEEN: usize = 4 << 10;
 
-/// Watches one object until it is as wanted; `None` is an object that is not there. Errors of the watch, such as a server
-/// that restarts, are waited out.
+/// Watches one object until it is as wanted; `None` is an object that is not there. Errors of the
+/// watch, such as a server that restarts, are waited out.
 pub(crate) async fn wait_for<K>(
     api: Api<K>,
     name: &str,

@@ -1,4 +1,5 @@
-//! Where tools and other things that are made once are kept: outside the source tree, shared by all clones.
+//! Where tools and other things that are made once are kept: outside the source tree, shared by all
+//! clones.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,9 @@
 //! `cargo xtask cluster`: a real control plane and one real node, in namespaces of their own.
 //!
-//! All processes of a cluster live below one holder, the first process of a PID namespace that has its own mounts and
-//! network. When the holder goes, the kernel takes the processes, the mounts and the interfaces with it: what a crash
-//! could leave behind is a folder and empty cgroups, and the next `up` or `down` removes both.
+//! All processes of a cluster live below one holder, the first process of a PID namespace that has
+//! its own mounts and network. When the holder goes, the kernel takes the processes, the mounts and
+//! the interfaces with it: what a crash could leave behind is a folder and empty cgroups, and the
+//! next `up` or `down` removes both.
 
 mod archive;
 mod bring_up;
@@ -80,7 +81,8 @@ enum ClusterCommand {
     },
     /// Stop a component, wait until it is gone, and start it again
     Restart {
-        /// etcd, containerd, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy or kubelet
+        /// etcd, containerd, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy or
+        /// kubelet
         component: String,
         #[command(flatten)]
         name: Name,
@@ -165,8 +167,8 @@ impl Running {
         }
     }
 
-    /// `program` in the cluster's network, where pods and Services can be reached; files and processes stay the host's.
-    /// It is ended with the cluster.
+    /// `program` in the cluster's network, where pods and Services can be reached; files and
+    /// processes stay the host's. It is ended with the cluster.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("nsenter");
         command

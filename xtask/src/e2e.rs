@@ -103,7 +103,8 @@ fn all(flags: &E2eFlags, steps: &mut Steps) -> Result<Totals> {
     Ok(totals)
 }
 
-/// Held until this process ends: a second run on the same cluster would take the first one's namespaces for leftovers.
+/// Held until this process ends: a second run on the same cluster would take the first one's
+/// namespaces for leftovers.
 fn alone(folder: &Path) -> Result<File> {
     let path = folder.join("e2e.lock");
     let file = File::create(&path).with_context(|| format!("opening {}", path.display()))?;
@@ -133,8 +134,8 @@ fn end(flags: &E2eFlags, running: &Running) -> Result<()> {
 /// Builds the test binary and tells where it is.
 fn build() -> Result<PathBuf> {
     let mut build = cargo();
-    // With the features of the whole workspace, as `cargo xtask test` builds it: of one package alone, cargo would compile
-    // much of what that package stands on once more.
+    // With the features of the whole workspace, as `cargo xtask test` builds it: of one package
+    // alone, cargo would compile much of what that package stands on once more.
     build.args([
         "test",
         "--locked",
@@ -198,7 +199,8 @@ fn counted(command: &mut Command) -> Result<(bool, Totals)> {
             Err(RecvTimeoutError::Timeout) => {}
         }
         if let Err(interrupted) = interrupt::pause(Duration::ZERO) {
-            // An error means that they have ended by themselves: the signal of a terminal reaches them too.
+            // An error means that they have ended by themselves: the signal of a terminal reaches
+            // them too.
             let _ = child.kill();
             child.wait().context("waiting for the tests to end")?;
             return Err(interrupted);

@@ -1,7 +1,8 @@
 //! `cargo xtask fetch`: the real programs that ours is tested and measured with.
 //!
-//! They are built from the Go modules in `e2e/kube`, whose `go.mod` and `go.sum` say which versions; what was built is kept
-//! in the cache under a name that changes with everything that went into it, and is used again by all clones.
+//! They are built from the Go modules in `e2e/kube`, whose `go.mod` and `go.sum` say which
+//! versions; what was built is kept in the cache under a name that changes with everything that
+//! went into it, and is used again by all clones.
 
 mod build;
 mod debian;
@@ -105,7 +106,8 @@ fn modules() -> PathBuf {
 fn programs_folder() -> Result<PathBuf> {
     let folder = cache::folder()?.join("programs");
     make(&folder)?;
-    // The cache may be given relative to where we stand; whoever runs a program may stand elsewhere.
+    // The cache may be given relative to where we stand; whoever runs a program may stand
+    // elsewhere.
     folder
         .canonicalize()
         .with_context(|| format!("cannot find {}", folder.display()))

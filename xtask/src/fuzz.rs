@@ -1,7 +1,8 @@
-//! `cargo xtask fuzz`: libFuzzer over a parser, with the pinned stable toolchain and nothing to install.
+//! `cargo xtask fuzz`: libFuzzer over a parser, with the pinned stable toolchain and nothing to
+//! install.
 //!
-//! The compiler's coverage instrumentation is stable; only the address sanitizer would need nightly, and code without
-//! `unsafe` has little use for it.
+//! The compiler's coverage instrumentation is stable; only the address sanitizer would need
+//! nightly, and code without `unsafe` has little use for it.
 
 use anyhow::{Context, Result, bail};
 use clap::Args;

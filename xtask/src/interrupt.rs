@@ -1,4 +1,5 @@
-//! Ctrl-C as an error: whoever waits through [`pause`] comes to its own clean-up, as after any other failure.
+//! Ctrl-C as an error: whoever waits through [`pause`] comes to its own clean-up, as after any
+//! other failure.
 
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -13,12 +14,14 @@ pub(crate) const INTERRUPTED: &str = "interrupted by a signal";
 
 static SIGNALS: OnceLock<Mutex<Receiver<()>>> = OnceLock::new();
 
-/// From now on SIGINT, SIGTERM and SIGHUP no longer end this process: the next [`pause`] fails instead.
+/// From now on SIGINT, SIGTERM and SIGHUP no longer end this process: the next [`pause`] fails
+/// instead.
 pub(crate) fn listen() -> Result<()> {
     if SIGNALS.get().is_some() {
         return Ok(());
     }
-    // One signal ends the work that is under way, the second the clean-up after it; more say nothing new.
+    // One signal ends the work that is under way, the second the clean-up after it; more say
+    // nothing new.
     let (sender, receiver) = sync_channel(2);
     if SIGNALS.set(Mutex::new(receiver)).is_err() {
         return Ok(());

@@ -1,4 +1,5 @@
-//! `cargo xtask`: everything that is done to this repository, as commands that need only a Rust toolchain.
+//! `cargo xtask`: everything that is done to this repository, as commands that need only a Rust
+//! toolchain.
 #![expect(
     clippy::print_stdout,
     reason = "the output of a command-line tool is its product"
@@ -36,9 +37,11 @@ enum Task {
     Cluster(cluster::ClusterFlags),
     /// The tests that need a real control plane and a real node (needs root and Go)
     E2e(e2e::E2eFlags),
-    /// Licences, banned and doubled crates, sources (installs cargo-deny into the cache if it is missing)
+    /// Licences, banned and doubled crates, sources (installs cargo-deny into the cache if it is
+    /// missing)
     Deny,
-    /// Build the real programs that the end-to-end tests and the benchmarks use, once, into the cache
+    /// Build the real programs that the end-to-end tests and the benchmarks use, once, into the
+    /// cache
     Fetch(fetch::FetchFlags),
     /// Fuzz one parser for a while
     Fuzz(fuzz::FuzzFlags),

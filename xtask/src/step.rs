@@ -19,8 +19,8 @@ pub(crate) struct Steps {
 
 /// The root of the repository.
 ///
-/// Asked of the cargo that runs us: clones that share a target folder can share this program too, and where it was
-/// compiled is then not where it runs.
+/// Asked of the cargo that runs us: clones that share a target folder can share this program too,
+/// and where it was compiled is then not where it runs.
 pub(crate) fn root() -> PathBuf {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let manifest = manifest.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));

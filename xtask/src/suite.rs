@@ -1,4 +1,5 @@
-//! `cargo xtask test`: what must hold before a change lands, with nothing but a Rust toolchain, a C compiler and make.
+//! `cargo xtask test`: what must hold before a change lands, with nothing but a Rust toolchain, a C
+//! compiler and make.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -23,7 +24,8 @@ pub(crate) struct TestFlags {
 /// The package of the end-to-end tests.
 pub(crate) const E2E_PACKAGE: &str = "kubevitals-e2e";
 
-/// The test binary that needs a real cluster: `cargo xtask e2e` runs it, and its manifest says that `cargo test` does not.
+/// The test binary that needs a real cluster: `cargo xtask e2e` runs it, and its manifest says that
+/// `cargo test` does not.
 pub(crate) const E2E_TARGET: &str = "e2e";
 
 pub(crate) fn run(flags: &TestFlags) -> Result<()> {
@@ -45,7 +47,8 @@ fn all(flags: &TestFlags, steps: &mut Steps) -> Result<Totals> {
     })?;
     steps.step("lints", || lints(flags).iter_mut().try_for_each(step::run))?;
     if flags.package.is_empty() {
-        // Everything above and below is built with all features: the program without any must build too.
+        // Everything above and below is built with all features: the program without any must build
+        // too.
         steps.step("no features", || {
             step::run(
                 cargo()
@@ -72,8 +75,8 @@ fn all(flags: &TestFlags, steps: &mut Steps) -> Result<Totals> {
 fn tests(flags: &TestFlags) -> Result<Totals> {
     let mut test = cargo();
     test.args(["test", "--locked", "--all-features", "--no-fail-fast"])
-        // Clones that share a target folder take each other's tests for built, with the folder of their snapshots in
-        // them: it is said at run time instead.
+        // Clones that share a target folder take each other's tests for built, with the folder of
+        // their snapshots in them: it is said at run time instead.
         .env("INSTA_WORKSPACE_ROOT", step::root());
     packages(&mut test, flags);
     if let Some(filter) = &flags.filter {
@@ -90,8 +93,9 @@ fn tests(flags: &TestFlags) -> Result<Totals> {
     Ok(totals)
 }
 
-/// The lints of everything that is to be tested. The end-to-end tests run elsewhere, and are held to the same here: as
-/// a target that `cargo test` leaves alone, `--all-targets` does not hold them.
+/// The lints of everything that is to be tested. The end-to-end tests run elsewhere, and are held
+/// to the same here: as a target that `cargo test` leaves alone, `--all-targets` does not hold
+/// them.
 fn lints(flags: &TestFlags) -> Vec<Command> {
     let with_e2e = flags.package.is_empty() || flags.package.iter().any(|name| name == E2E_PACKAGE);
     let targets = ["--all-targets".to_owned(), format!("--test={E2E_TARGET}")];

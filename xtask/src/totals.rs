@@ -11,7 +11,8 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// Adds a line of the runner's output, if it is a result: `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
+    /// Adds a line of the runner's output, if it is a result: `test result: ok. 3 passed; 0 failed;
+    /// 1 ignored; …`.
     pub(crate) fn add_line(&mut self, line: &str) {
         let Some(counts) = line.strip_prefix("test result: ") else {
             return;

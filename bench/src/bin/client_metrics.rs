@@ -1,7 +1,8 @@
-//! What measuring costs a request: the same requests with and without the layer of `kube-client-metrics`, in turns.
+//! What measuring costs a request: the same requests with and without the layer of
+//! `kube-client-metrics`, in turns.
 //!
-//! `cargo xtask bench client-metrics` sends requests to a service in memory that answers at once, so that nothing but the
-//! layer differs. Allocations are counted.
+//! `cargo xtask bench client-metrics` sends requests to a service in memory that answers at once,
+//! so that nothing but the layer differs. Allocations are counted.
 #![expect(clippy::print_stdout, reason = "the table is the output")]
 
 use std::alloc::System;
@@ -89,7 +90,8 @@ impl<'a> Contender<'a> {
         self.allocations = change.allocations + change.reallocations;
     }
 
-    /// Nanoseconds of a request in the turn in the middle, beyond those of the other in the same turn.
+    /// Nanoseconds of a request in the turn in the middle, beyond those of the other in the same
+    /// turn.
     fn beyond(&self, other: &Self) -> i128 {
         let mut differences: Vec<i128> = self
             .times

@@ -1,4 +1,5 @@
-//! The resource metrics API without a network: what a publication costs, what lists cost, what is kept.
+//! The resource metrics API without a network: what a publication costs, what lists cost, what is
+//! kept.
 //!
 //! `cargo xtask bench metrics-api` prints CPU time on one core, at 1,000 nodes of 30 pods with two
 //! containers each, and counts the heap. The baseline of a list is copying its bytes once.

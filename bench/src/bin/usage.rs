@@ -1,8 +1,8 @@
 //! What the store of the server costs: bytes kept for a container, and the time of one sample.
 //!
 //! `cargo xtask bench usage` makes a cluster of 5,000 nodes with 30 pods of 2 containers each, as
-//! the store sees it, and prints a table. Allocations are counted; pods and their strings are not, since the stream of
-//! pods has them anyway.
+//! the store sees it, and prints a table. Allocations are counted; pods and their strings are not,
+//! since the stream of pods has them anyway.
 #![expect(clippy::print_stdout, reason = "the table is the output")]
 
 use std::alloc::System;
@@ -52,7 +52,8 @@ fn main() {
         .filter_map(|n| Some(Arc::new(pod(names.get(n / PODS_PER_NODE)?, n))))
         .collect();
     let mut batch = NodeBatch::default();
-    // The buffers of one publication are a thread's, not the store's: they are warm before anything is counted.
+    // The buffers of one publication are a thread's, not the store's: they are warm before anything
+    // is counted.
     let publish = Arc::new(Looks::default());
     let region = Region::new(COUNTING);
     let publisher: Arc<Looks> = Arc::clone(&publish);

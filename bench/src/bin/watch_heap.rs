@@ -1,6 +1,8 @@
-//! What watched pods cost in memory: our slim types next to `kube` with `k8s-openapi` and to Go's client-go.
+//! What watched pods cost in memory: our slim types next to `kube` with `k8s-openapi` and to Go's
+//! client-go.
 //!
-//! It is a program of its own because counting every allocation costs the side that allocates more some time.
+//! It is a program of its own because counting every allocation costs the side that allocates more
+//! some time.
 
 use std::alloc::System;
 use std::collections::BTreeMap;

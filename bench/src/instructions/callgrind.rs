@@ -13,7 +13,8 @@ use crate::BenchError;
 pub struct Profile {
     /// All instructions.
     pub total: u64,
-    /// Those of each function itself, without what it calls. Who is inlined counts as part of its caller.
+    /// Those of each function itself, without what it calls. Who is inlined counts as part of its
+    /// caller.
     pub own: BTreeMap<String, u64>,
 }
 
@@ -72,7 +73,8 @@ impl Profile {
                 // Named here for the first time, perhaps.
                 full_name(name, &mut names);
             } else if line.starts_with("calls=") {
-                // The line after it is what the call took, which the functions that were called count themselves.
+                // The line after it is what the call took, which the functions that were called
+                // count themselves.
                 of_a_call = true;
             } else if let Some(cost) = cost(line)
                 && !std::mem::take(&mut of_a_call)
@@ -130,7 +132,8 @@ fn cost(line: &str) -> Option<u64> {
     (!place.is_empty() && place.chars().all(is_place)).then(|| cost.parse().ok())?
 }
 
-/// A name without the hash at its end, which changes with every build, and without where callgrind found it.
+/// A name without the hash at its end, which changes with every build, and without where callgrind
+/// found it.
 fn readable(name: &str) -> String {
     let name = name.split_once('\'').map_or(name, |(name, _)| name);
     match name.rsplit_once("::h") {

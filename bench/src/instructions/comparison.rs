@@ -28,7 +28,8 @@ pub struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    /// Counts beside their record; a change by less than `threshold` (0.02 is two per cent) is none.
+    /// Counts beside their record; a change by less than `threshold` (0.02 is two per cent) is
+    /// none.
     pub fn new(record: &'a Record, counted: &'a [Count], threshold: f64) -> Self {
         Self {
             record,

@@ -1,4 +1,5 @@
-//! The record: what each path took when somebody last looked, and with what it was built and counted.
+//! The record: what each path took when somebody last looked, and with what it was built and
+//! counted.
 
 use std::path::Path;
 use std::process::Command;
@@ -63,7 +64,8 @@ impl Record {
         self.paths.iter().find(|count| count.path == path)
     }
 
-    /// The record after these were counted: `order` names all paths there are, and what was not counted stays.
+    /// The record after these were counted: `order` names all paths there are, and what was not
+    /// counted stays.
     #[must_use]
     pub fn updated(&self, made_with: Tools, counted: &[Count], order: &[&str]) -> Self {
         let find = |name: &&str| {

@@ -1,4 +1,5 @@
-//! The clock of these tests is tokio's paused one: the service is in memory, so time moves only when all wait.
+//! The clock of these tests is tokio's paused one: the service is in memory, so time moves only
+//! when all wait.
 
 use std::cell::{Cell, RefCell};
 

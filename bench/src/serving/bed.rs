@@ -70,14 +70,16 @@ impl Bed {
         })
     }
 
-    /// The same with a real API server in front of the simulated kubelets, which has all their nodes and pods.
+    /// The same with a real API server in front of the simulated kubelets, which has all their
+    /// nodes and pods.
     pub async fn with_control_plane(mut self, flags: &RealFlags) -> Result<Self, BenchError> {
         let real = ControlPlane::start(flags, &self.sim, &self.scratch).await?;
         self.control_plane = Some(real);
         Ok(self)
     }
 
-    /// Starts a server on the cluster, with these flags beside the usual ones, and says where it listens.
+    /// Starts a server on the cluster, with these flags beside the usual ones, and says where it
+    /// listens.
     pub async fn serve(
         &self,
         server: &ServerProgram,
@@ -100,7 +102,8 @@ impl Bed {
         Ok(Client::new(address, tls, CONNECTIONS))
     }
 
-    /// A client that goes through the cluster's aggregation layer, which is told of the server first.
+    /// A client that goes through the cluster's aggregation layer, which is told of the server
+    /// first.
     pub async fn aggregated_client(&self, address: SocketAddr) -> Result<Client, BenchError> {
         self.sim.aggregate(address).await?;
         let identity = &self.sim.identity;
@@ -125,7 +128,8 @@ impl Bed {
     }
 }
 
-/// A free port of loopback. Somebody could take it before the server does; it would then end, and say so.
+/// A free port of loopback. Somebody could take it before the server does; it would then end, and
+/// say so.
 pub async fn free_address() -> Result<SocketAddr, BenchError> {
     let listener = TcpListener::bind("127.0.0.1:0").await;
     let address = listener.and_then(|listener| listener.local_addr());

@@ -21,14 +21,15 @@ use crate::sim::until;
 /// No server needs longer until it has metrics of nearly every pod.
 const FIRST_METRICS: Duration = Duration::from_mins(4);
 
-/// How many resolutions the last of the pods may take beyond nearly all of them; then it goes on without.
+/// How many resolutions the last of the pods may take beyond nearly all of them; then it goes on
+/// without.
 const STRAGGLERS: u32 = 4;
 
 /// How often it is asked whether there are metrics: the grain of the figures about them.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Asking for all pods may take this part of the time until it is asked again: who waits for metrics must not be what
-/// keeps the server from having them.
+/// Asking for all pods may take this part of the time until it is asked again: who waits for
+/// metrics must not be what keeps the server from having them.
 const SHARE_OF_LOOKING: u32 = 5;
 
 /// Beyond the resolution, a scrape is certainly lost after this: schedules have some jitter.
@@ -48,8 +49,8 @@ pub struct Phases {
     pub aggregated: bool,
     /// Whether answers may be compressed.
     pub gzip: bool,
-    /// Whether a node is made to lose a scrape. Servers that run together would share the fault, and the first of them to
-    /// notice would heal the node before another lost one.
+    /// Whether a node is made to lose a scrape. Servers that run together would share the fault,
+    /// and the first of them to notice would heal the node before another lost one.
     pub lost_scrape: bool,
 }
 
@@ -61,7 +62,8 @@ struct Window {
 }
 
 impl Phases {
-    /// A window of whole resolutions: one that is cut at random holds a scrape more or less, which is chance and no cost.
+    /// A window of whole resolutions: one that is cut at random holds a scrape more or less, which
+    /// is chance and no cost.
     pub fn whole_scrapes(duration: Duration, resolution: Duration) -> Duration {
         let resolution = resolution.as_secs().max(1);
         Duration::from_secs(duration.as_secs().next_multiple_of(resolution))
@@ -196,9 +198,10 @@ impl Bed {
         Ok((done, window))
     }
 
-    /// Waits until there are metrics of a node, of nearly every pod and of every pod. The last can hang on one container of
-    /// thousands whose kubelet took no new sample between two scrapes, and then moves by a whole resolution; it is not
-    /// waited for forever, and left out if it did not come.
+    /// Waits until there are metrics of a node, of nearly every pod and of every pod. The last can
+    /// hang on one container of thousands whose kubelet took no new sample between two scrapes, and
+    /// then moves by a whole resolution; it is not waited for forever, and left out if it did not
+    /// come.
     pub async fn first_metrics(
         &self,
         running: &mut Running,
@@ -251,7 +254,8 @@ impl Bed {
             format!("{API}/namespaces/{namespace}/pods/{pod}"),
         ];
         self.sim.set_fault(Some(&format!("500={VICTIM}"))).await?;
-        // One that keeps the last good value never lacks it; then a scrape was lost at the latest here.
+        // One that keeps the last good value never lacks it; then a scrape was lost at the latest
+        // here.
         let lost_by = Instant::now() + resolution + JITTER;
         let gone = until("the loss of a scrape", LOOK, resolution * 3, async || {
             if !has_all(client, &paths).await {

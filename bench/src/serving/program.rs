@@ -123,8 +123,8 @@ impl ServerProgram {
         }
     }
 
-    /// The module version that Go wrote into the program, else what it says to `--version`, in one line: a program that
-    /// was built without its version stamped in calls itself `v0.0.0-master`.
+    /// The module version that Go wrote into the program, else what it says to `--version`, in one
+    /// line: a program that was built without its version stamped in calls itself `v0.0.0-master`.
     pub fn version(&self) -> String {
         let program = self.program.as_os_str();
         let built = output(Command::new("go").args(["version", "-m"]).arg(program));
@@ -159,7 +159,8 @@ fn output(command: &mut Command) -> Option<String> {
     String::from_utf8(output.stdout).ok()
 }
 
-/// The version in the line `mod PATH VERSION SUM` of `go version -m`; a program built in its own tree has none.
+/// The version in the line `mod PATH VERSION SUM` of `go version -m`; a program built in its own
+/// tree has none.
 fn module_version(text: &str) -> Option<String> {
     let words = |line: &'_ str| {
         line.split_whitespace()

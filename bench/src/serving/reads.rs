@@ -34,7 +34,8 @@ const WORKLOADS: u32 = 100;
 /// Requests under way at once: far more than a server in good health ever sees.
 const CONCURRENCY: usize = 64;
 
-/// 100 lists by label every 15 s, as the autoscaler asks; the full list every 6 s in each format; nodes every 5 s.
+/// 100 lists by label every 15 s, as the autoscaler asks; the full list every 6 s in each format;
+/// nodes every 5 s.
 pub fn plan(workloads: &[(String, String)], duration: Duration, gzip: bool) -> LoadPlan {
     let ask = |path: String, accept| Ask { path, accept, gzip };
     let selected = workloads.iter().map(|(namespace, selector)| {
@@ -66,7 +67,8 @@ pub fn plan(workloads: &[(String, String)], duration: Duration, gzip: bool) -> L
     }
 }
 
-/// Namespace and label selector of each workload in a list of Deployments, the selector ready for a query.
+/// Namespace and label selector of each workload in a list of Deployments, the selector ready for a
+/// query.
 pub fn workloads(deployments: &Value) -> Vec<(String, String)> {
     let items = deployments.get("items").and_then(Value::as_array);
     let workload = |item: &Value| {

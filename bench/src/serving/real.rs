@@ -1,9 +1,10 @@
-//! A real API server whose nodes and pods are those of a simulated cluster: etcd and kube-apiserver as processes, with
-//! the objects copied into them, and the simulated kubelets answering for the nodes.
+//! A real API server whose nodes and pods are those of a simulated cluster: etcd and kube-apiserver
+//! as processes, with the objects copied into them, and the simulated kubelets answering for the
+//! nodes.
 //!
-//! The watch side of a server is half its memory, and a real API server sends what the simulated one leaves out, such as
-//! `managedFields`. Both trust the simulated cluster's authority, so that one identity is known to API server, kubelets
-//! and servers alike.
+//! The watch side of a server is half its memory, and a real API server sends what the simulated
+//! one leaves out, such as `managedFields`. Both trust the simulated cluster's authority, so that
+//! one identity is known to API server, kubelets and servers alike.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -67,7 +68,8 @@ impl RealFlags {
 }
 
 impl ControlPlane {
-    /// Starts etcd and an API server that trusts the simulated cluster's authority, and copies all nodes and pods.
+    /// Starts etcd and an API server that trusts the simulated cluster's authority, and copies all
+    /// nodes and pods.
     pub async fn start(
         flags: &RealFlags,
         sim: &SimProcess,

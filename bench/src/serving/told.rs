@@ -55,8 +55,9 @@ pub async fn ages(client: &Client) -> Result<Option<Ages>, BenchError> {
     Ok(Ages::of(&ages))
 }
 
-/// The same, over a whole resolution: a server that scrapes all nodes on one beat serves old samples at one moment and new
-/// ones at the next, and a single look would tell more of the moment than of the server.
+/// The same, over a whole resolution: a server that scrapes all nodes on one beat serves old
+/// samples at one moment and new ones at the next, and a single look would tell more of the moment
+/// than of the server.
 pub async fn ages_over(client: &Client, resolution: Duration) -> Result<Option<Ages>, BenchError> {
     let mut ages = Histogram::default();
     let begun = Instant::now();
@@ -84,8 +85,8 @@ fn record(ages: &mut Histogram, taken: impl Iterator<Item = Timestamp>, now: Tim
     }
 }
 
-/// Reads the server's metrics. It is asked once, after everything else: with thousands of nodes the answer is long, and
-/// would count as memory that serving needs.
+/// Reads the server's metrics. It is asked once, after everything else: with thousands of nodes the
+/// answer is long, and would count as memory that serving needs.
 pub async fn scrapes(client: &Client) -> Result<Option<Scrapes>, BenchError> {
     let (status, text) = client.text("/metrics").await?;
     Ok((status == StatusCode::OK).then(|| Scrapes::of(&text)))

@@ -29,7 +29,8 @@ pub(crate) enum Task {
     /// Serve the resource metrics API behind kubectl top, HPA and VPA, in place of metrics-server
     #[command(after_help = SERVER_EXAMPLES)]
     Server(Box<ServerFlags>),
-    /// Write how long every pod took to start, and why, as JSON lines, in place of kube-transition-metrics
+    /// Write how long every pod took to start, and why, as JSON lines, in place of
+    /// kube-transition-metrics
     #[command(after_help = TRANSITIONS_EXAMPLES)]
     Transitions(Box<TransitionsFlags>),
     /// Run several roles in one process, on one set of watches
@@ -40,7 +41,8 @@ pub(crate) enum Task {
     /// Run a simulated cluster to point programs at: API server, kubelets, pods that live
     #[command(after_help = SIM_EXAMPLES)]
     Sim(SimFlags),
-    /// Show why a pod took so long to start, or which pods took longest: needs nothing in the cluster
+    /// Show why a pod took so long to start, or which pods took longest: needs nothing in the
+    /// cluster
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(Box<ExplainFlags>),
     /// Show how long every pod took to start, and why, from recorded watch streams

@@ -1,4 +1,5 @@
-//! The API server of the cluster, as all roles of a process share it: one set of watches, one set of client metrics.
+//! The API server of the cluster, as all roles of a process share it: one set of watches, one set
+//! of client metrics.
 
 use kube_client_metrics::{Hooks, Registry as ClientMetrics};
 use kubevitals_cli::RunError;

@@ -1,6 +1,8 @@
-//! `kubevitals explain`: why a pod took so long to start, or which pods took longest, read once from the API server.
+//! `kubevitals explain`: why a pod took so long to start, or which pods took longest, read once
+//! from the API server.
 //!
-//! Nothing is installed in the cluster: what is known comes from the pods' states and from what is left of their events.
+//! Nothing is installed in the cluster: what is known comes from the pods' states and from what is
+//! left of their events.
 
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::sync::Arc;
@@ -38,7 +40,8 @@ pub struct ExplainFlags {
     #[arg(value_name = "POD")]
     pub target: Vec<String>,
 
-    /// Instead of one pod the N that took longest from creation to ready, or have taken so far (20 if no N is given)
+    /// Instead of one pod the N that took longest from creation to ready, or have taken so far (20
+    /// if no N is given)
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "20",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SLOWEST)))]
     pub slowest: Option<u32>,
@@ -141,7 +144,8 @@ async fn explain(
 
 /// What is known of a pod that is looked at once.
 ///
-/// What the API has no time for is left without one: when it was first seen, which is now, says nothing about it.
+/// What the API has no time for is left without one: when it was first seen, which is now, says
+/// nothing about it.
 pub(crate) fn record_of<'e>(
     pod: &Arc<Pod>,
     events: impl IntoIterator<Item = &'e Event>,

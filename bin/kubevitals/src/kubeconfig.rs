@@ -1,4 +1,5 @@
-//! How the API server of a cluster is reached: from the files that kubectl reads, or as the pod that this runs in.
+//! How the API server of a cluster is reached: from the files that kubectl reads, or as the pod
+//! that this runs in.
 
 use std::env;
 use std::ffi::OsStr;
@@ -101,7 +102,8 @@ fn incluster(flag: &'static str) -> Result<kube::Config, RunError> {
     })
 }
 
-/// What kubectl reads where no flag says otherwise: of those that are named or usual, the ones that exist.
+/// What kubectl reads where no flag says otherwise: of those that are named or usual, the ones that
+/// exist.
 fn usual_files(named: Option<&OsStr>, home: Option<PathBuf>) -> Vec<PathBuf> {
     let named: Vec<PathBuf> = named
         .map(|list| env::split_paths(list).collect())
@@ -146,7 +148,8 @@ mod tests {
             let found = usual_files(unset, Some(home.clone()));
             assert_eq!(found, std::slice::from_ref(&usual));
         }
-        // As kubectl does: an empty name means nothing, and who names a file that is not there gets none.
+        // As kubectl does: an empty name means nothing, and who names a file that is not there gets
+        // none.
         let (one, two) = (home.join("one"), home.join("two"));
         std::fs::write(&one, "").unwrap();
         let list = env::join_paths([Path::new(""), &two, &one]).unwrap();

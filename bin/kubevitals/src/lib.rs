@@ -1,6 +1,7 @@
 //! The roles of kubevitals, each wired in a file of its own.
 //!
-//! [`run()`] is the whole program: it reads all settings before it opens a socket, then calls the role.
+//! [`run()`] is the whole program: it reads all settings before it opens a socket, then calls the
+//! role.
 
 mod args;
 mod cluster;
@@ -74,7 +75,8 @@ pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> 
     }
 }
 
-/// A link by the name of a program that a role replaces stands for that role, so that a manifest needs another image only.
+/// A link by the name of a program that a role replaces stands for that role, so that a manifest
+/// needs another image only.
 fn by_name_called(input: &Input) -> Cow<'_, Input> {
     let called = input.args.first().map(Path::new).and_then(Path::file_name);
     if called.is_none_or(|name| name != "metrics-server") {

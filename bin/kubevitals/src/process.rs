@@ -128,7 +128,8 @@ impl Context {
         matches!(self.profiling, Profiling::Loopback)
     }
 
-    /// Ends the registration of metrics and starts the admin server. It ends once the end is asked for.
+    /// Ends the registration of metrics and starts the admin server. It ends once the end is asked
+    /// for.
     pub async fn start_admin(mut self) -> Result<Administered, RunError> {
         let metrics = AdminMetrics::register(self.metrics.sub("kubevitals_admin"));
         let registry = self.metrics.freeze();
@@ -153,14 +154,15 @@ impl Context {
     }
 }
 
-/// After so many tasks a thread looks what has come from the network. The runtime's own 61 are for tasks of microseconds: with
-/// pieces of lists, half a millisecond each, whoever asks for `/livez` would wait tens of milliseconds at each of its steps.
+/// After so many tasks a thread looks what has come from the network. The runtime's own 61 are for
+/// tasks of microseconds: with pieces of lists, half a millisecond each, whoever asks for `/livez`
+/// would wait tens of milliseconds at each of its steps.
 const TASKS_BETWEEN_LOOKS: u32 = 4;
 
 /// Runs a role until it ends or a signal ends it, with logs, a runtime and signals of the process.
 ///
-/// There are no more threads than processors, nor than `most_threads`: those that have nothing to do cost memory, and wake
-/// each other for nothing.
+/// There are no more threads than processors, nor than `most_threads`: those that have nothing to
+/// do cost memory, and wake each other for nothing.
 pub(crate) fn run_role<F>(
     config: &ProcessConfig,
     most_threads: usize,

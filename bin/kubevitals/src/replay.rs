@@ -1,4 +1,5 @@
-//! `kubevitals replay`: how long every pod took, and why, from recorded watch streams instead of a cluster.
+//! `kubevitals replay`: how long every pod took, and why, from recorded watch streams instead of a
+//! cluster.
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Read, Write};
@@ -20,8 +21,8 @@ use crate::waterfall::{Waterfall, plain};
 /// Objects that cannot be read are named one by one up to here; then they are only counted.
 const MAX_NAMED: u64 = 20;
 
-/// Pods of a recording that are gone, or of which only events came so far: far more than a recording has that anybody
-/// can look through.
+/// Pods of a recording that are gone, or of which only events came so far: far more than a
+/// recording has that anybody can look through.
 const MAX_WAITING: usize = 500_000;
 
 /// Flags of the reader of recordings.
@@ -32,7 +33,8 @@ pub struct ReplayFlags {
     #[arg(short, long, value_enum, default_value_t = ReplayOutput::Waterfall)]
     pub output: ReplayOutput,
 
-    /// With -o json: the durations and names that kube-transition-metrics gets wrong, as it writes them
+    /// With -o json: the durations and names that kube-transition-metrics gets wrong, as it writes
+    /// them
     #[arg(long)]
     pub compat: bool,
 
@@ -40,7 +42,8 @@ pub struct ReplayFlags {
     #[arg(long)]
     pub emit_partial: bool,
 
-    /// With -o json: also a record of type `lifecycle` for each pod, with its UID, phases and critical path
+    /// With -o json: also a record of type `lifecycle` for each pod, with its UID, phases and
+    /// critical path
     #[arg(long)]
     pub lifecycle: bool,
 

@@ -1,4 +1,5 @@
-//! `kubevitals run --roles server,transitions`: several roles in one process, on one set of watches.
+//! `kubevitals run --roles server,transitions`: several roles in one process, on one set of
+//! watches.
 //!
 //! ```text
 //!                    ┌─► server: usage, metrics.k8s.io
@@ -27,7 +28,8 @@ pub enum Role {
     Transitions,
 }
 
-/// The roles to run, and the flags of each. What two roles have by the same name is one flag for both.
+/// The roles to run, and the flags of each. What two roles have by the same name is one flag for
+/// both.
 #[derive(Debug, Clone)]
 pub struct RunFlags {
     /// The roles.
@@ -121,8 +123,8 @@ impl Roles {
         })
     }
 
-    /// Runs them until the end is asked for, or one of them cannot go on. Lines go to `lines`, what else there is to tell to
-    /// `told`.
+    /// Runs them until the end is asked for, or one of them cannot go on. Lines go to `lines`, what
+    /// else there is to tell to `told`.
     pub async fn run(
         self,
         context: Context,

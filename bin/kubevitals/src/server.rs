@@ -1,4 +1,5 @@
-//! `kubevitals server`: the resource metrics API (`metrics.k8s.io`) behind `kubectl top`, HPA and VPA.
+//! `kubevitals server`: the resource metrics API (`metrics.k8s.io`) behind `kubectl top`, HPA and
+//! VPA.
 //!
 //! ```text
 //! watch (nodes, pods) ─┬────────────────► usage store ──publish──► metrics API ──► apiserver kit ──► HTTPS
@@ -41,18 +42,19 @@ use crate::cluster::Cluster;
 use crate::kubeconfig;
 use crate::process::{Administered, Context};
 
-/// Only what may yet run: a pod that has ended has no usage any more, and some clusters keep thousands of them.
+/// Only what may yet run: a pod that has ended has no usage any more, and some clusters keep
+/// thousands of them.
 const LIVING_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// Machines of clusters have dozens of processors, and a thread for each would cost memory and wake the others for
-/// nothing. A few long lists at once leave one for who asks for little.
+/// Machines of clusters have dozens of processors, and a thread for each would cost memory and wake
+/// the others for nothing. A few long lists at once leave one for who asks for little.
 pub(crate) const MAX_THREADS: usize = 4;
 
 /// How often what has become too old is looked for.
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);
 
-/// So long nodes are not scraped while pods are still being listed: those of the largest cluster are within it, and nodes
-/// have metrics also where pods cannot be listed.
+/// So long nodes are not scraped while pods are still being listed: those of the largest cluster
+/// are within it, and nodes have metrics also where pods cannot be listed.
 const PODS_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How often files are looked at again.
@@ -140,7 +142,8 @@ impl Server {
         nodes
     }
 
-    /// Begins to scrape the nodes of a cluster. Metrics are registered here: the admin server starts afterwards.
+    /// Begins to scrape the nodes of a cluster. Metrics are registered here: the admin server
+    /// starts afterwards.
     pub(crate) fn begin<P: PodLike>(
         self,
         cluster: &Cluster,
@@ -310,8 +313,9 @@ fn scrape_config(settings: &Settings, kubelets: KubeletAccess, clock: WallClock)
     config
 }
 
-/// Waits until it is known which pods there are. A sample of a pod that is not known yet must be held with all its names,
-/// and those of a whole large cluster would be the peak of the program's memory.
+/// Waits until it is known which pods there are. A sample of a pod that is not known yet must be
+/// held with all its names, and those of a whole large cluster would be the peak of the program's
+/// memory.
 fn pods_known<P: PodLike>(streams: &Streams<P>) -> impl Future<Output = ()> + Send + 'static {
     let pods = streams.pods.clone();
     async move {

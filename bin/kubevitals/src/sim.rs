@@ -1,4 +1,5 @@
-//! `kubevitals sim`: a simulated cluster to point programs at, from a handful of nodes to thousands.
+//! `kubevitals sim`: a simulated cluster to point programs at, from a handful of nodes to
+//! thousands.
 
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
@@ -55,7 +56,8 @@ pub struct SimFlags {
     #[arg(long = "fault", value_name = "FAULT=NODES")]
     pub faults: Vec<FaultSpec>,
 
-    /// Changes of each resource that watches can go back [default: 50000, and no more than 64 MiB of them]
+    /// Changes of each resource that watches can go back [default: 50000, and no more than 64 MiB
+    /// of them]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub watch_history: Option<u32>,
 

@@ -6,8 +6,8 @@
 //! watch: events ──tail──────────┘   (one task owns it)             └─► whoever listens (metrics)
 //! ```
 //!
-//! There are two watches, however many pods there are. Both queues are bounded: pods that come faster than they are taken
-//! are taken in all at once, and events wait at the server.
+//! There are two watches, however many pods there are. Both queues are bounded: pods that come
+//! faster than they are taken are taken in all at once, and events wait at the server.
 
 mod checks;
 mod config;
@@ -103,7 +103,8 @@ impl Transitions {
         })
     }
 
-    /// Runs until the end is asked for, with lines to `out`. `told` is told where the admin server is.
+    /// Runs until the end is asked for, with lines to `out`. `told` is told where the admin server
+    /// is.
     pub async fn run(
         self,
         mut context: Context,
@@ -187,7 +188,8 @@ impl Transitions {
         }))
     }
 
-    /// Runs on streams from elsewhere until the end is asked for or the pods end, and ends the streams.
+    /// Runs on streams from elsewhere until the end is asked for or the pods end, and ends the
+    /// streams.
     pub async fn run_on(
         self,
         mut streams: Streams,
@@ -247,8 +249,8 @@ impl Transitions {
             clock: now,
             counted: Counted::default(),
         };
-        // On a worker beside the streams: the thread that waits for signals would be woken for every batch that they bring,
-        // which costs more than a tenth where there is one processor.
+        // On a worker beside the streams: the thread that waits for signals would be woken for
+        // every batch that they bring, which costs more than a tenth where there is one processor.
         let turned = tokio::spawn(async move {
             turns.run(shutdown).await;
             turns
@@ -299,7 +301,8 @@ fn now() -> Timestamp {
     Timestamp::from_system_time(SystemTime::now())
 }
 
-/// A checkpoint that is no older than anybody cares for: who comes back after a week does not tell of all pods of it.
+/// A checkpoint that is no older than anybody cares for: who comes back after a week does not tell
+/// of all pods of it.
 fn recent(until: Checkpoint, now: Timestamp) -> Checkpoint {
     let oldest = now.checked_sub(MAX_AWAY).unwrap_or(now);
     Checkpoint {
@@ -336,7 +339,8 @@ fn listener(families: TransitionMetrics, nodes: Option<Stream<Node>>) -> Listene
     })
 }
 
-/// Standard output, without the buffer of the library: what is written is written, and what is not is known.
+/// Standard output, without the buffer of the library: what is written is written, and what is not
+/// is known.
 pub(crate) fn standard_output() -> Result<File, RunError> {
     let owned = std::io::stdout().as_fd().try_clone_to_owned();
     Ok(File::from(owned.map_err(RunError::runtime)?))

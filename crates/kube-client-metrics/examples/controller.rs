@@ -4,7 +4,8 @@
 //! cargo run --example controller --features runtime
 //! ```
 //!
-//! It looks at every ConfigMap of the current context's namespace a few times and prints what a dashboard would be given.
+//! It looks at every ConfigMap of the current context's namespace a few times and prints what a
+//! dashboard would be given.
 
 #![expect(clippy::print_stdout, reason = "it is what the example is for")]
 

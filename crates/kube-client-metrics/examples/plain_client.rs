@@ -25,6 +25,7 @@ pub(crate) async fn run(config: kube::Config) -> Result<String, Box<dyn std::err
     let pods: Api<Pod> = Api::default_namespaced(client);
     pods.get_opt("there-is-no-such-pod").await?;
 
-    // A program with a registry of its own adds this one: `register_collector(Box::new(registry.clone()))`.
+    // A program with a registry of its own adds this one:
+    // `register_collector(Box::new(registry.clone()))`.
     Ok(registry.encode())
 }

@@ -7,7 +7,8 @@ use http::{Method, StatusCode};
 
 use crate::endpoint::Endpoint;
 
-/// One request, as far as it may become a label: nothing in it names an object, a namespace or a raw path.
+/// One request, as far as it may become a label: nothing in it names an object, a namespace or a
+/// raw path.
 ///
 /// A clone costs two reference counts and no allocation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -20,7 +20,8 @@ impl Classifier {
     /// How many endpoints are told apart unless [another limit](Self::with_limit) is set.
     pub const DEFAULT_LIMIT: usize = 1024;
 
-    /// For requests to this host, which is the value of the label: with the port if the server's URL has one.
+    /// For requests to this host, which is the value of the label: with the port if the server's
+    /// URL has one.
     pub fn new(host: impl Into<Arc<str>>) -> Self {
         Self {
             host: host.into(),
@@ -29,8 +30,8 @@ impl Classifier {
         }
     }
 
-    /// Tells at most this many endpoints apart; a resource takes one for each form of path that it is asked with, so
-    /// mostly two or three. The rest is `other`.
+    /// Tells at most this many endpoints apart; a resource takes one for each form of path that it
+    /// is asked with, so mostly two or three. The rest is `other`.
     #[must_use]
     pub fn with_limit(self, limit: usize) -> Self {
         Self {
@@ -41,7 +42,8 @@ impl Classifier {
 
     /// Knows these subresources besides those that Kubernetes has; the rest is `other`.
     ///
-    /// A closed set, because the place of a subresource is also that of a name in many a misspelt path.
+    /// A closed set, because the place of a subresource is also that of a name in many a misspelt
+    /// path.
     #[must_use]
     pub fn with_subresources<S: Into<Box<str>>>(
         self,
@@ -53,8 +55,8 @@ impl Classifier {
         }
     }
 
-    /// What a request with this method and URL asks for. The path is as the client wrote it, without the path of the
-    /// server's own URL.
+    /// What a request with this method and URL asks for. The path is as the client wrote it,
+    /// without the path of the server's own URL.
     pub fn call(&self, method: &Method, uri: &Uri) -> Call {
         let RequestInfo { verb, mut target } = RequestInfo::of(method, uri.path(), uri.query());
         if let Target::Resource(path) = &mut target

@@ -15,8 +15,9 @@ use crate::{Classifier, Error, Hooks, MeasuredBody, MetricsLayer};
 
 /// A client as [`Client::try_from`] makes it, that tells these hooks what it does.
 ///
-/// It takes the configuration because nothing else knows the server's host. Requests are tried again as kube does, or
-/// not at all if `config.default_retry` is off; either way each attempt is counted.
+/// It takes the configuration because nothing else knows the server's host. Requests are tried
+/// again as kube does, or not at all if `config.default_retry` is off; either way each attempt is
+/// counted.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -77,9 +78,10 @@ struct Retry(Option<RetryPolicy>);
 
 /// kube's stack, for the attempts of all requests.
 ///
-/// A service that is called again needs a handle of its own on what it calls, and kube's boxed stack cannot be cloned.
-/// `tower::buffer` would do with a task and a message for each request. A lock does here, because no service of kube's
-/// stack ever makes a caller wait in `poll_ready`, so no caller's waker is lost to another's.
+/// A service that is called again needs a handle of its own on what it calls, and kube's boxed
+/// stack cannot be cloned. `tower::buffer` would do with a task and a message for each request. A
+/// lock does here, because no service of kube's stack ever makes a caller wait in `poll_ready`, so
+/// no caller's waker is lost to another's.
 struct Shared<S>(Arc<Mutex<S>>);
 
 impl<S> Shared<S> {

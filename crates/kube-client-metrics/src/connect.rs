@@ -1,13 +1,15 @@
-//! How long names and connections take, for who builds a client's stack by hand (feature `connect`).
+//! How long names and connections take, for who builds a client's stack by hand (feature
+//! `connect`).
 //!
-//! kube makes its connector inside and lets nobody in. A program that puts the stack together itself, as kube documents for
-//! custom clients, puts these two around its parts:
+//! kube makes its connector inside and lets nobody in. A program that puts the stack together
+//! itself, as kube documents for custom clients, puts these two around its parts:
 //!
 //! ```text
 //! Connector( TLS( HttpConnector::new_with_resolver( Resolver( GaiResolver ) ) ) )
 //! ```
 //!
-//! A host that is an address is not resolved, and so not told. A connection that is taken from the pool is not made.
+//! A host that is an address is not resolved, and so not told. A connection that is taken from the
+//! pool is not made.
 
 use std::fmt;
 use std::pin::Pin;
@@ -29,7 +31,8 @@ pub struct Resolver<R = GaiResolver> {
     hook: Arc<dyn ResolverLatency>,
 }
 
-/// A connector whose connections are timed: from the wish for one to its last handshake, the name included.
+/// A connector whose connections are timed: from the wish for one to its last handshake, the name
+/// included.
 #[derive(Clone)]
 pub struct Connector<C> {
     inner: C,
@@ -48,7 +51,8 @@ pin_project! {
 }
 
 pin_project! {
-    /// A connection, to come. One that is dropped before is not told: it was another that was needed.
+    /// A connection, to come. One that is dropped before is not told: it was another that was
+    /// needed.
     pub struct Connecting<F> {
         #[pin]
         inner: F,

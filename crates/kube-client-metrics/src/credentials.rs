@@ -1,9 +1,10 @@
 //! Exec plugins and the client certificates that they give.
 //!
-//! kube runs exec plugins inside: while a client is built, once for each part of it that needs credentials, and again when a
-//! token has expired. What can be seen from outside is told: [`client`](crate::client()) tells how the building went, as one
-//! call, and when the certificate expires ([`kube::Client::valid_until`]). Renewals of tokens that succeed cannot be seen; one that
-//! fails is the error of the request that needed it, and [`call_of`] says which call it was.
+//! kube runs exec plugins inside: while a client is built, once for each part of it that needs
+//! credentials, and again when a token has expired. What can be seen from outside is told:
+//! [`client`](crate::client()) tells how the building went, as one call, and when the certificate
+//! expires ([`kube::Client::valid_until`]). Renewals of tokens that succeed cannot be seen; one
+//! that fails is the error of the request that needed it, and [`call_of`] says which call it was.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -18,7 +19,8 @@ use crate::hooks::{ExecCallStatus, Hooks};
 /// What is told of a call that did not come to an exit code, as in client-go.
 const FAILED: i32 = 1;
 
-/// The client certificates of a process: which expires first, and how old each was when it was replaced.
+/// The client certificates of a process: which expires first, and how old each was when it was
+/// replaced.
 ///
 /// Clones share them. client-go keeps the same list of all its exec plugins.
 #[derive(Clone)]
@@ -116,7 +118,8 @@ impl Shared {
     }
 }
 
-/// Which call of an exec plugin an error comes from, if it comes from one: its exit code and what happened.
+/// Which call of an exec plugin an error comes from, if it comes from one: its exit code and what
+/// happened.
 ///
 /// Takes the error of a client's request, or of its building, with all its causes.
 pub fn call_of(error: &(dyn Error + 'static)) -> Option<(i32, ExecCallStatus)> {

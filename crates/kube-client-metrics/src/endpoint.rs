@@ -9,8 +9,9 @@ use crate::request_info::{KnownPath, LegacyVerb, PathForm, ResourcePath, Target}
 
 /// A resource or another path of the API server, with its URL template.
 ///
-/// All texts come from a bounded set, and none is a name, a namespace or a raw path: what does not look like a group, a
-/// version or a resource, and what comes after the bound was reached, is `other`.
+/// All texts come from a bounded set, and none is a name, a namespace or a raw path: what does not
+/// look like a group, a version or a resource, and what comes after the bound was reached, is
+/// `other`.
 #[derive(Debug)]
 pub struct Endpoint {
     pub(crate) group: Arc<str>,
@@ -62,8 +63,9 @@ impl Endpoint {
 
     /// The path with `{namespace}` and `{name}` in place of names, and without the query.
     ///
-    /// client-go's `finalURLTemplate` goes by the number of parts and so takes the name of a node for a namespace
-    /// (`/api/v1/nodes/{namespace}/proxy`), and leaves what follows `proxy` as it is. This one knows better.
+    /// client-go's `finalURLTemplate` goes by the number of parts and so takes the name of a node
+    /// for a namespace (`/api/v1/nodes/{namespace}/proxy`), and leaves what follows `proxy` as it
+    /// is. This one knows better.
     pub fn template(&self) -> &str {
         &self.template
     }
@@ -85,7 +87,8 @@ impl Endpoint {
 
     fn new(texts: [&str; 4], template: &str) -> Self {
         let [group, version, resource, subresource] = texts;
-        // Not seeded: endpoints of two clients that count in one place are equal if their texts are.
+        // Not seeded: endpoints of two clients that count in one place are equal if their texts
+        // are.
         let mut hasher = DefaultHasher::new();
         texts.hash(&mut hasher);
         Self {

@@ -9,7 +9,8 @@ pub enum Error {
         "hooks are registered already: a process has one set, pass others to the client that they are for"
     )]
     AlreadyRegistered,
-    /// The configuration names a server without a host, so that no request could be told from another's.
+    /// The configuration names a server without a host, so that no request could be told from
+    /// another's.
     #[error("cluster_url {url} has no host")]
     NoHost {
         /// The URL as configured.

@@ -1,7 +1,8 @@
 //! The hooks: small traits that are told what happens, and the bundle in which they reach a client.
 //!
-//! Nothing is measured for nobody: each hook of [`Hooks::default`] does nothing. A bundle is given to a client, or
-//! [registered](register) once for the process. A closure is a hook wherever a hook has one method:
+//! Nothing is measured for nobody: each hook of [`Hooks::default`] does nothing. A bundle is given
+//! to a client, or [registered](register) once for the process. A closure is a hook wherever a hook
+//! has one method:
 //!
 //! ```
 //! use std::time::Duration;

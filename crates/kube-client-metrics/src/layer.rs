@@ -21,9 +21,10 @@ pub use retry::{MeasuredRetry, RetryFuture, RetryMetricsLayer};
 
 /// Measures the requests that pass, for who builds a client's stack by hand.
 ///
-/// Its place is outside of kube's `base_uri_layer`, where paths are still those of the API, and of the decompression.
-/// Each request that passes is one request of one attempt: what is tried again further inside looks like one long
-/// attempt. To tell attempts apart, let this layer [try again](Self::with_retry) instead.
+/// Its place is outside of kube's `base_uri_layer`, where paths are still those of the API, and of
+/// the decompression. Each request that passes is one request of one attempt: what is tried again
+/// further inside looks like one long attempt. To tell attempts apart, let this layer [try
+/// again](Self::with_retry) instead.
 ///
 /// ```
 /// # fn example(config: kube::Config) -> Result<(), Box<dyn std::error::Error>> {
@@ -70,7 +71,8 @@ impl MetricsLayer {
         }
     }
 
-    /// The same, and it tries again as the policy says, so that attempts and requests are told apart.
+    /// The same, and it tries again as the policy says, so that attempts and requests are told
+    /// apart.
     ///
     /// The service that it goes around should not try again itself; for kube's own stack that is
     /// `config.default_retry = false`.
@@ -139,8 +141,8 @@ fn code_of<R, E>(result: &Result<Response<R>, E>) -> Code {
         .map_or(Code::Error, |response| Code::Status(response.status()))
 }
 
-/// Hands an answer out with its recording in the body. All else of it stays as it is, extensions above all: an upgraded
-/// connection is taken from there.
+/// Hands an answer out with its recording in the body. All else of it stays as it is, extensions
+/// above all: an upgraded connection is taken from there.
 fn deliver<R: Body, E>(
     result: Result<Response<R>, E>,
     mut recording: Recording,

@@ -1,7 +1,7 @@
 //! `leader_election_*`: whether this process leads, and an elector that tells it.
 //!
-//! kube has no leader election. Whoever uses an elector from elsewhere tells a [`Standing`] what it does. [`Elector`]
-//! (feature `lease`) is a small one by client-go's rules that tells it by itself:
+//! kube has no leader election. Whoever uses an elector from elsewhere tells a [`Standing`] what it
+//! does. [`Elector`] (feature `lease`) is a small one by client-go's rules that tells it by itself:
 //!
 #![cfg_attr(feature = "lease", doc = "```no_run")]
 #![cfg_attr(not(feature = "lease"), doc = "```ignore")]
@@ -43,7 +43,8 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// For the lease of this name, which is the value of the label `name`. Until told otherwise another process leads.
+    /// For the lease of this name, which is the value of the label `name`. Until told otherwise
+    /// another process leads.
     pub fn new(name: impl Into<String>, hooks: &Hooks) -> Self {
         let name = name.into();
         let hook = Arc::clone(&hooks.leader_election);
@@ -61,7 +62,8 @@ impl Standing {
         self.hook.off(&self.name);
     }
 
-    /// The lease had to be read before it could be renewed: what was remembered of it was not enough.
+    /// The lease had to be read before it could be renewed: what was remembered of it was not
+    /// enough.
     pub fn took_slow_path(&self) {
         self.hook.slowpath_exercised(&self.name);
     }

@@ -15,14 +15,16 @@
 //!             Classifier      Hooks ──► Registry (Prometheus), OpenTelemetry, closures
 //! ```
 //!
-//! - [`client()`] and [`builder`] make a client that is measured; [`MetricsLayer`] is for who builds the stack by hand.
-//! - [`hooks`]: small traits that are told what happens; [`Hooks`] is one of each, [registered](register) once for the
-//!   process or given to a client.
-//! - [`Call`]: what they are told about a request. Nothing in it names an object, a namespace or a raw path; [`Classifier`]
-//!   makes it, by the API server's rules.
+//! - [`client()`] and [`builder`] make a client that is measured; [`MetricsLayer`] is for who
+//!   builds the stack by hand.
+//! - [`hooks`]: small traits that are told what happens; [`Hooks`] is one of each,
+//!   [registered](register) once for the process or given to a client.
+//! - [`Call`]: what they are told about a request. Nothing in it names an object, a namespace or a
+//!   raw path; [`Classifier`] makes it, by the API server's rules.
 //! - `prometheus`, `opentelemetry`: the adapters (features of the same name).
 //! - `queue`: work queues of kube-runtime's controllers (feature `runtime`).
-//! - [`reflector`]: lists and watches. [`lease`]: leader election. [`credentials`]: exec plugins and client certificates.
+//! - [`reflector`]: lists and watches. [`lease`]: leader election. [`credentials`]: exec plugins
+//!   and client certificates.
 //! - `connect`: names and connections (feature `connect`).
 //!
 //! # client-go's hooks and ours
@@ -55,11 +57,15 @@
 //!
 //! # Limits
 //!
-//! - A client that [`client()`] makes times neither names nor connections: kube makes its connector inside.
-//! - Events are counted by lines, so a watch in another form than JSON has bytes but no true number of events.
-//! - An upgraded connection leaves the client's sight; that it was opened is counted, that it ended is not.
+//! - A client that [`client()`] makes times neither names nor connections: kube makes its connector
+//!   inside.
+//! - Events are counted by lines, so a watch in another form than JSON has bytes but no true number
+//!   of events.
+//! - An upgraded connection leaves the client's sight; that it was opened is counted, that it ended
+//!   is not.
 //! - Versions are read as `v1`, `v1beta1`: custom resources with other versions are `other`.
-//! - A layer inside of kube's `base_uri_layer` sees the path of the server's own URL too and takes it for no resource.
+//! - A layer inside of kube's `base_uri_layer` sees the path of the server's own URL too and takes
+//!   it for no resource.
 
 #![warn(missing_docs)]
 

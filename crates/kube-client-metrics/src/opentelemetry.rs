@@ -1,11 +1,12 @@
 //! The adapter for OpenTelemetry's metrics API.
 //!
-//! The instruments are named so that a Prometheus exporter at the far end, which appends units and `_total`, ends up with
-//! the names of the Prometheus adapter: `rest_client_request_duration` with the unit `s` becomes
-//! `rest_client_request_duration_seconds`. Attributes are named like the labels there.
+//! The instruments are named so that a Prometheus exporter at the far end, which appends units and
+//! `_total`, ends up with the names of the Prometheus adapter: `rest_client_request_duration` with
+//! the unit `s` becomes `rest_client_request_duration_seconds`. Attributes are named like the
+//! labels there.
 //!
-//! What a measurement costs is the SDK's matter. The adapter itself clones references for most attributes and allocates
-//! for status codes.
+//! What a measurement costs is the SDK's matter. The adapter itself clones references for most
+//! attributes and allocates for status codes.
 
 mod requests;
 mod runtime;

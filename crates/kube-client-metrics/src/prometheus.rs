@@ -1,4 +1,5 @@
-//! The adapter for Prometheus: client-go's families, with the names, labels and buckets that dashboards know.
+//! The adapter for Prometheus: client-go's families, with the names, labels and buckets that
+//! dashboards know.
 //!
 //! | family | type | labels |
 //! |---|---|---|
@@ -21,8 +22,8 @@
 //! | `leader_election_master_status` | gauge | `name` |
 //! | `leader_election_slowpath_total` | counter | `name` |
 //!
-//! Ours, for what client-go cannot tell: by Kubernetes verb (`list`, `watch`, …) and resource. Their labels are bounded,
-//! see [`Endpoint`](crate::Endpoint).
+//! Ours, for what client-go cannot tell: by Kubernetes verb (`list`, `watch`, …) and resource.
+//! Their labels are bounded, see [`Endpoint`](crate::Endpoint).
 //!
 //! | family | type | labels |
 //! |---|---|---|
@@ -35,8 +36,8 @@
 //! | `kube_client_exec_plugin_policy_calls_total` | counter | `verdict` |
 //! | `kube_client_reflector_*` | | `name` |
 //!
-//! A series appears when it is first needed. `rest_client_exec_plugin_policy_call_total` is not here under client-go's
-//! name: there its labels do not fit its values, and it is never registered.
+//! A series appears when it is first needed. `rest_client_exec_plugin_policy_call_total` is not
+//! here under client-go's name: there its labels do not fit its values, and it is never registered.
 
 mod buckets;
 mod family;

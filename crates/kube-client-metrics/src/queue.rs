@@ -1,7 +1,7 @@
 //! `workqueue_*` for controllers of kube-runtime, with client-go's meaning.
 //!
-//! kube-runtime has a work queue, its scheduler, and shows nothing of it. So the queue is observed where its items go in
-//! and come out, and its state between is kept beside it in a ledger:
+//! kube-runtime has a work queue, its scheduler, and shows nothing of it. So the queue is observed
+//! where its items go in and come out, and its state between is kept beside it in a ledger:
 //!
 //! ```text
 //!  triggers ──► seen: added ──► kube-runtime: scheduler ──► reconciler: taken … done ──► Action: retried
@@ -9,9 +9,10 @@
 //!                                     └──────────────── when its delay is over: added ◄─────┘
 //! ```
 //!
-//! That needs the trigger stream, which kube's `Controller` makes inside and hides. [`Controller`] is therefore a builder
-//! like kube's that makes the triggers itself and hands them to kube's own `applier`; [`Workqueue::applier`] is for
-//! those who call that one directly. Scheduling, de-duplication, debouncing, concurrency and shutdown remain kube's.
+//! That needs the trigger stream, which kube's `Controller` makes inside and hides. [`Controller`]
+//! is therefore a builder like kube's that makes the triggers itself and hands them to kube's own
+//! `applier`; [`Workqueue::applier`] is for those who call that one directly. Scheduling,
+//! de-duplication, debouncing, concurrency and shutdown remain kube's.
 //!
 //! ```no_run
 //! # use std::{convert::Infallible, sync::Arc, time::Duration};
@@ -45,16 +46,19 @@
 //!
 //! # What kube-runtime hides
 //!
-//! - The delay in kube's own `Action` cannot be read. A reconciler that returns [`Action`] of this module is counted
-//!   exactly. One that returns kube's is counted too, but what it put off is seen only when work on it begins: while a
-//!   limit of the concurrency holds it back, depth and waiting time lack it.
-//! - Where a trigger comes before such a delay is over, kube's scheduler merges the two and client-go's queue keeps both. The
-//!   ledger follows kube: one add.
-//! - Up to the moment at which a trigger stream is polled, its events are in nobody's queue. kube polls it whenever
-//!   anything happens, also while all workers are busy.
-//! - For an object that has left the store kube calls no reconciler. It counts as taken and done at once when kube says so.
-//! - An object without a namespace that was asked for under two namespaces, as owners of namespaced objects are, is two
-//!   items to kube and one here; the second counts as added when work on it begins.
+//! - The delay in kube's own `Action` cannot be read. A reconciler that returns [`Action`] of this
+//!   module is counted exactly. One that returns kube's is counted too, but what it put off is seen
+//!   only when work on it begins: while a limit of the concurrency holds it back, depth and waiting
+//!   time lack it.
+//! - Where a trigger comes before such a delay is over, kube's scheduler merges the two and
+//!   client-go's queue keeps both. The ledger follows kube: one add.
+//! - Up to the moment at which a trigger stream is polled, its events are in nobody's queue. kube
+//!   polls it whenever anything happens, also while all workers are busy.
+//! - For an object that has left the store kube calls no reconciler. It counts as taken and done at
+//!   once when kube says so.
+//! - An object without a namespace that was asked for under two namespaces, as owners of namespaced
+//!   objects are, is two items to kube and one here; the second counts as added when work on it
+//!   begins.
 
 mod action;
 mod applier;
@@ -101,7 +105,8 @@ struct Work {
 struct Closing(Arc<Shared>);
 
 impl Workqueue {
-    /// A queue of this name, which is the value of the label `name`: one of a few that the program knows.
+    /// A queue of this name, which is the value of the label `name`: one of a few that the program
+    /// knows.
     pub fn new(name: &str, hooks: &Hooks) -> Self {
         let ledger = Ledger::new(hooks.workqueues.queue(name));
         Self {
@@ -140,7 +145,8 @@ impl Shared {
         }
     }
 
-    /// Brings up to date what changes with time alone; ends when the queue is closed and the last work done.
+    /// Brings up to date what changes with time alone; ends when the queue is closed and the last
+    /// work done.
     async fn keep_up(self: Arc<Self>) {
         loop {
             let wake = {

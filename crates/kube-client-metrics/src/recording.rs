@@ -105,7 +105,8 @@ impl Recording {
             Some(kind) if stream => {
                 self.meter.hooks.streams.opened(&self.call, kind);
                 self.phase = match kind {
-                    // The connection belongs to another protocol now, and leaves through the response's extensions.
+                    // The connection belongs to another protocol now, and leaves through the
+                    // response's extensions.
                     StreamKind::Upgrade => Phase::Over,
                     StreamKind::Watch | StreamKind::Log => Phase::Stream {
                         kind,
@@ -163,7 +164,8 @@ impl Recording {
     fn end_request(&mut self, code: Code, outcome: Outcome) {
         let duration = self.started.elapsed();
         let hooks = &self.meter.hooks;
-        // client-go times neither watches nor streams nor upgrades with its requests, refused ones included.
+        // client-go times neither watches nor streams nor upgrades with its requests, refused ones
+        // included.
         if self.expects.is_none() {
             hooks.request_latency.observe(&self.call, duration);
         }
@@ -217,7 +219,8 @@ fn expected_stream<B>(call: &Call, request: &Request<B>) -> Option<StreamKind> {
     if call.verb == Verb::Watch {
         return Some(StreamKind::Watch);
     }
-    // kube notes which of its methods made a request; one of them streams logs without following them.
+    // kube notes which of its methods made a request; one of them streams logs without following
+    // them.
     let streamed = || {
         is_set(request.uri().query(), "follow")
             || request.extensions().get::<&'static str>() == Some(&"log_stream")

@@ -1,10 +1,11 @@
 //! The facts of lists and watches.
 //!
-//! client-go declares them (`cache.MetricsProvider`) and nothing in it calls them any more; component-base has no family
-//! for them. So the families have names of our own, `kube_client_reflector_*`, with the name of the reflector as their one
-//! label.
+//! client-go declares them (`cache.MetricsProvider`) and nothing in it calls them any more;
+//! component-base has no family for them. So the families have names of our own,
+//! `kube_client_reflector_*`, with the name of the reflector as their one label.
 //!
-//! A list+watch that is written by hand says [`Reflector::list`] and [`Reflector::watch`] where it begins one.
+//! A list+watch that is written by hand says [`Reflector::list`] and [`Reflector::watch`] where it
+//! begins one.
 #![cfg_attr(
     feature = "runtime",
     doc = "kube-runtime's `watcher` opens a new watch whenever one ends and says nothing of it, so it is seen from two sides: \
@@ -48,7 +49,8 @@ pub struct Watching {
 }
 
 impl Reflector {
-    /// A reflector of this name, which is the value of the label `name`: one of a few that the program knows.
+    /// A reflector of this name, which is the value of the label `name`: one of a few that the
+    /// program knows.
     pub fn new(name: &str, hooks: &Hooks) -> Self {
         Self {
             metrics: hooks.reflectors.reflector(name),
@@ -74,7 +76,8 @@ impl Reflector {
         }
     }
 
-    /// Up to where everything has been seen. A version that is no number is not told: nothing could be compared with it.
+    /// Up to where everything has been seen. A version that is no number is not told: nothing could
+    /// be compared with it.
     pub fn seen(&self, resource_version: &str) {
         if let Ok(version) = resource_version.parse() {
             self.metrics.last_resource_version(version);

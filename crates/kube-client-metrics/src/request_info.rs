@@ -1,7 +1,9 @@
-//! What a request asks for, told from its method and URL by the rules that the API server itself follows.
+//! What a request asks for, told from its method and URL by the rules that the API server itself
+//! follows.
 //!
-//! The server's rules go by position, and so does what they make of a path that no server has: a name in the place of a
-//! resource would become a label. Therefore each text must look like what it stands for, or it is not told at all.
+//! The server's rules go by position, and so does what they make of a path that no server has: a
+//! name in the place of a resource would become a label. Therefore each text must look like what it
+//! stands for, or it is not told at all.
 
 use http::Method;
 
@@ -191,7 +193,8 @@ impl<'a> RequestInfo<'a> {
             let mut beyond = parts;
             beyond.next();
             let namespace = beyond.next();
-            // A third part is a resource in the namespace, unless it is one of the namespace's own subresources.
+            // A third part is a resource in the namespace, unless it is one of the namespace's own
+            // subresources.
             let own = matches!(beyond.peek(), None | Some("status" | "finalize"));
             if namespace.is_some() && !own {
                 namespaced = true;
@@ -251,7 +254,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Whether the query has this parameter, and its first value is not one of the API server's words for no.
+/// Whether the query has this parameter, and its first value is not one of the API server's words
+/// for no.
 pub(crate) fn is_set(query: Option<&str>, name: &str) -> bool {
     query
         .into_iter()
@@ -305,7 +309,8 @@ fn verb_of_resource(
     }
 }
 
-/// `v1`, `v2beta3`: how Kubernetes orders versions. It takes others for custom resources; nobody writes them.
+/// `v1`, `v2beta3`: how Kubernetes orders versions. It takes others for custom resources; nobody
+/// writes them.
 fn is_version(text: &str) -> bool {
     let Some(rest) = text.strip_prefix('v') else {
         return false;

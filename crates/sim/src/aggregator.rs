@@ -3,7 +3,8 @@
 //! An `APIService` names a Service; requests to its group and version are proxied there over TLS,
 //! with the front-proxy certificate and the user in `X-Remote-*` headers. A simulated cluster often
 //! has no Services that lead anywhere, so an `APIService` may also say where to dial in the
-//! annotation [`ADDRESS_ANNOTATION`]; what the certificate must say is still the name of the Service.
+//! annotation [`ADDRESS_ANNOTATION`]; what the certificate must say is still the name of the
+//! Service.
 
 #![expect(
     clippy::indexing_slicing,

@@ -6,7 +6,8 @@
 //!
 //! # Limits
 //!
-//! * JSON is the only form of answers; requests may also be YAML, and protobuf for a few small kinds.
+//! * JSON is the only form of answers; requests may also be YAML, and protobuf for a few small
+//!   kinds.
 //! * Objects are neither defaulted nor validated beyond their names.
 //! * `deletecollection`, `dryRun`, exec, attach and port-forward are refused, and so are strategic
 //!   merge patches that are more than merge patches.

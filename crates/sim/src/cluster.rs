@@ -1,11 +1,12 @@
 //! A whole cluster in one process: API server, kubelets and pods that live.
 //!
-//! The kubelets' certificates are signed by the cluster's authority, and kubelets ask the API server's own users, tokens
-//! and rules who may read them, as kubelets with webhook authentication do.
+//! The kubelets' certificates are signed by the cluster's authority, and kubelets ask the API
+//! server's own users, tokens and rules who may read them, as kubelets with webhook authentication
+//! do.
 //!
-//! Faults of nodes can be switched from outside by anyone who may write ConfigMaps: the key `faults` of the ConfigMap
-//! `kube-system/kubevitals-sim` holds what `--fault` takes, separated by commas, spaces or newlines. What it holds joins
-//! the faults from the start; deleting it heals.
+//! Faults of nodes can be switched from outside by anyone who may write ConfigMaps: the key
+//! `faults` of the ConfigMap `kube-system/kubevitals-sim` holds what `--fault` takes, separated by
+//! commas, spaces or newlines. What it holds joins the faults from the start; deleting it heals.
 
 mod fault_map;
 mod gatekeeper;

@@ -37,7 +37,8 @@ pub enum Fault {
     Garbage,
     /// Answers end in the middle of a line, before the length that was announced.
     Truncated,
-    /// `/metrics/resource` is followed by as many bytes of further, valid series. They are streamed.
+    /// `/metrics/resource` is followed by as many bytes of further, valid series. They are
+    /// streamed.
     Huge(u64),
     /// The series of the first pod occur twice, with different values.
     Duplicate,

@@ -1,8 +1,9 @@
 //! JSON written straight to text, for objects that are written thousands of times a second.
 //!
-//! A tree of values costs several times what its text does: a string for each name, a map for each object, and all of it
-//! is dropped as soon as it was printed. Writers give members in the order of their names, as a tree prints them, so that
-//! an object is the same text whichever way it was made.
+//! A tree of values costs several times what its text does: a string for each name, a map for each
+//! object, and all of it is dropped as soon as it was printed. Writers give members in the order of
+//! their names, as a tree prints them, so that an object is the same text whichever way it was
+//! made.
 
 use std::fmt::{Display, Write};
 
@@ -19,8 +20,8 @@ pub(crate) struct Members<'a>(&'a mut String);
 pub(crate) struct Items<'a>(&'a mut String);
 
 impl<'a> Members<'a> {
-    /// Members behind those that are there, each followed by a comma. Whoever opened the object closes it with
-    /// [`close`].
+    /// Members behind those that are there, each followed by a comma. Whoever opened the object
+    /// closes it with [`close`].
     pub(crate) fn new(out: &'a mut String) -> Self {
         Self(out)
     }

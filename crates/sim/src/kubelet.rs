@@ -5,8 +5,8 @@
 //! serving certificate of each node's own. Nodes are told apart by the address or the port that was
 //! dialled ([`Binding`]).
 //!
-//! All numbers are closed forms of a pod's seed and the [`Clock`] ([`usage`]), so a test knows what a
-//! correct reader must compute.
+//! All numbers are closed forms of a pod's seed and the [`Clock`] ([`usage`]), so a test knows what
+//! a correct reader must compute.
 //!
 //! # Limits
 //!
@@ -100,8 +100,8 @@ impl Default for FleetConfig {
 }
 
 impl Fleet {
-    /// Starts the kubelets of a roster. The roster knows their addresses afterwards, so it must serve
-    /// one fleet only.
+    /// Starts the kubelets of a roster. The roster knows their addresses afterwards, so it must
+    /// serve one fleet only.
     pub async fn start(
         config: FleetConfig,
         roster: Arc<Roster>,

@@ -69,7 +69,8 @@ pub trait ObjectWriter: Send + Sync {
     fn create(&self, resource: Resource, object: serde_json::Value) -> Result<u64, WriteError>;
     /// Replaces an object as a whole. Replacing by the same contents changes nothing.
     fn replace(&self, resource: Resource, object: serde_json::Value) -> Result<u64, WriteError>;
-    /// [`ObjectWriter::create`] of an object that is text already, for what is written all the time.
+    /// [`ObjectWriter::create`] of an object that is text already, for what is written all the
+    /// time.
     fn create_text(&self, resource: Resource, object: &ObjectText) -> Result<u64, WriteError> {
         self.create(resource, object.value(resource))
     }

@@ -64,7 +64,8 @@ impl Roster {
         Self::with_spares(count, 0, prefix, seed)
     }
 
-    /// The same with places for nodes that are not there yet, and replace others while the cluster runs.
+    /// The same with places for nodes that are not there yet, and replace others while the cluster
+    /// runs.
     pub fn with_spares(count: usize, spares: usize, prefix: &str, seed: Seed) -> Arc<Self> {
         let nodes = (0..count.saturating_add(spares))
             .map(|index| Node {
@@ -161,7 +162,8 @@ impl Node {
     /// Adds a pod, or replaces what was known of it.
     pub(crate) fn put(&self, pod: &Arc<Pod>) {
         let mut pods = self.pods.write().unwrap_or_else(PoisonError::into_inner);
-        // From the end: the youngest change most, and each one that is looked at is somewhere else in memory.
+        // From the end: the youngest change most, and each one that is looked at is somewhere else
+        // in memory.
         let mut known = pods.present.iter_mut().rev();
         match known.find(|known| known.uid == pod.uid) {
             Some(known) => *known = Arc::clone(pod),

@@ -159,7 +159,8 @@ impl Store {
         let version = inner.version + 1;
         let shelf = inner.shelves.entry(resource).or_default();
         let (record, previous) = if expect == Expect::Absent {
-            // One search for the place of a new object: most writes of a busy cluster make new events.
+            // One search for the place of a new object: most writes of a busy cluster make new
+            // events.
             let Entry::Vacant(place) = shelf.objects.entry(place) else {
                 return Err(WriteError::AlreadyExists {
                     resource,

@@ -1,10 +1,10 @@
 //! Pods that live: a discrete-event simulation of scheduler, controllers and kubelets.
 //!
-//! [`Workload::step`] takes every transition that is due and writes what a real cluster would write:
-//! pods field by field, events with their messages and counts, owners, nodes and leases. It is pure:
-//! all time comes in as an argument, all chance from the seed, and each transition happens at the
-//! instant at which it was due, however late `step` is called. The same seed and the same calls give
-//! the same objects. [`drive`] calls it from a task.
+//! [`Workload::step`] takes every transition that is due and writes what a real cluster would
+//! write: pods field by field, events with their messages and counts, owners, nodes and leases. It
+//! is pure: all time comes in as an argument, all chance from the seed, and each transition happens
+//! at the instant at which it was due, however late `step` is called. The same seed and the same
+//! calls give the same objects. [`drive`] calls it from a task.
 //!
 //! Fields, order of conditions and texts follow what was recorded from Kubernetes 1.37.
 //!
@@ -12,8 +12,8 @@
 //!
 //! * Nobody else's writes are looked at: a pod that a client creates is not scheduled, a Deployment
 //!   that a client scales does not follow. A pod that somebody removes is forgotten.
-//! * Pods are not resized in place, and do not move when their node fails; when it is replaced they go with it, and their
-//!   owners make others.
+//! * Pods are not resized in place, and do not move when their node fails; when it is replaced they
+//!   go with it, and their owners make others.
 //! * `managedFields` are not written.
 
 use std::collections::BTreeMap;
@@ -75,7 +75,8 @@ pub struct WorkloadConfig {
     pub churn: ChurnRate,
     /// What lives the churning pods live.
     pub mix: Mix,
-    /// How many nodes are replaced by others per second on average, the oldest first. Needs a roster with spares.
+    /// How many nodes are replaced by others per second on average, the oldest first. Needs a
+    /// roster with spares.
     pub replacements: ChurnRate,
     /// Whether nodes renew their leases every ten seconds.
     pub leases: bool,

@@ -76,7 +76,8 @@ impl Witness {
     }
 }
 
-/// A pod that no scheduler takes: it goes at once when it is deleted, and nobody but the test changes it.
+/// A pod that no scheduler takes: it goes at once when it is deleted, and nobody but the test
+/// changes it.
 fn unscheduled(name: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -99,7 +100,8 @@ async fn create(namespace: &TestNamespace, name: &str) {
     in_time(&format!("creating {name}"), created).await;
 }
 
-/// Deletes a pod, however often it takes while the server is away. An answer that was lost comes as "not found" later.
+/// Deletes a pod, however often it takes while the server is away. An answer that was lost comes as
+/// "not found" later.
 async fn delete(namespace: &TestNamespace, name: &str) {
     let deleted = async {
         loop {
@@ -158,7 +160,8 @@ async fn nothing_is_lost(name: &str, stop: Stop) -> anyhow::Result<()> {
         .until(&mut updates, "gone-before", |life| life.ended == 1)
         .await;
 
-    // While the server goes and comes back, one pod of each pair stays until it is back, the other goes at once.
+    // While the server goes and comes back, one pod of each pair stays until it is back, the other
+    // goes at once.
     let is_back = Cell::new(false);
     let restart = async {
         let restarted = cluster.restart(&alone, "kube-apiserver", stop).await;
@@ -205,7 +208,8 @@ async fn nothing_is_lost(name: &str, stop: Stop) -> anyhow::Result<()> {
     {
         assert_eq!(witness.life(&name), once, "{name}");
     }
-    // Who comes and goes while nobody is connected leaves no trace in a list. Of whom one was told, one is told the end.
+    // Who comes and goes while nobody is connected leaves no trace in a list. Of whom one was told,
+    // one is told the end.
     for pair in 0..pairs {
         let name = format!("fleeting-{pair}");
         let life = witness.life(&name);

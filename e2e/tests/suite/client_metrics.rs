@@ -1,5 +1,5 @@
-//! The metrics of our Kubernetes clients beside those of real Go programs: what claims a name of client-go must have its type,
-//! its labels and its buckets.
+//! The metrics of our Kubernetes clients beside those of real Go programs: what claims a name of
+//! client-go must have its type, its labels and its buckets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -40,7 +40,8 @@ const CONTROLLER_MANAGER_PORT: u16 = 10257;
 /// What comes from client-go, by the beginning of its name.
 const CLAIMED: [&str; 3] = ["rest_client_", "workqueue_", "leader_election_"];
 
-/// What programs of Go show only under conditions that a short test does not bring about. It is compared if it is there.
+/// What programs of Go show only under conditions that a short test does not bring about. It is
+/// compared if it is there.
 const NOT_SHOWN: [(&str, &str); 5] = [
     (
         "rest_client_transport_ca_reload_total",
@@ -89,8 +90,8 @@ fn exec_kubeconfig(namespace: &TestNamespace, access: &Access) -> Result<PathBuf
     namespace.write("exec.kubeconfig", &serde_json::to_string(&config).unwrap())
 }
 
-/// A further controller manager of Kubernetes, that stands for a lease and knows itself by an exec plugin. Its one controller
-/// does what that of the cluster does too, so it changes nothing.
+/// A further controller manager of Kubernetes, that stands for a lease and knows itself by an exec
+/// plugin. Its one controller does what that of the cluster does too, so it changes nothing.
 fn controller_manager(
     namespace: &TestNamespace,
     kubeconfig: &Path,

@@ -42,7 +42,8 @@ async fn kubectl_top_shows_a_burner_through_metrics_server() -> anyhow::Result<(
         loop {
             ticks.tick().await;
             server.must_run()?;
-            // Its first window reaches back to the start of the container, which waited for its image and its probe.
+            // Its first window reaches back to the start of the container, which waited for its
+            // image and its probe.
             if let Some(millicores) = top(&namespace, "burner").await {
                 return Ok::<_, E2eError>(millicores);
             }

@@ -1,4 +1,5 @@
-//! How long pods of every kind took on a real node, and what becomes of that when the API server is restarted.
+//! How long pods of every kind took on a real node, and what becomes of that when the API server is
+//! restarted.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +52,8 @@ fn workloads() -> Vec<Value> {
     let mut late = container("main", "sleep 1; touch /tmp/ok; exec sleep 3600");
     late["readinessProbe"] =
         json!({"exec": {"command": ["test", "-e", "/tmp/ok"]}, "periodSeconds": 1});
-    // Without the probe both would be ready for as long as they run, and it would be chance whether that is seen.
+    // Without the probe both would be ready for as long as they run, and it would be chance whether
+    // that is seen.
     let never = json!({"exec": {"command": ["false"]}, "periodSeconds": 1});
     let mut crashing = container("main", "exit 3");
     crashing["readinessProbe"] = never.clone();
@@ -203,7 +205,8 @@ async fn explain(namespace: &TestNamespace, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Of one that started late and of one that never did the cause is told in words, and all are in the list of the slowest.
+/// Of one that started late and of one that never did the cause is told in words, and all are in
+/// the list of the slowest.
 async fn assert_explained(namespace: &TestNamespace, pods: &[Pod]) {
     let names = pods.iter().filter_map(|pod| pod.metadata.name.as_deref());
     let names: Vec<&str> = names.collect();

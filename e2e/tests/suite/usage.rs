@@ -1,4 +1,5 @@
-//! A container's usage is what the kernel was told to allow, as our parser and our rates see it on the real kubelet.
+//! A container's usage is what the kernel was told to allow, as our parser and our rates see it on
+//! the real kubelet.
 
 use std::time::Duration;
 
@@ -53,7 +54,8 @@ async fn a_pod_that_holds_64_mebibytes_is_seen_with_them() -> anyhow::Result<()>
     let kubelet = Kubelet::of(&cluster, Some(&access))?;
     namespace.wait_for::<Pod>("holder", is_ready).await?;
 
-    // The pod has no way to say when all pages are written: it has them once they no longer become more.
+    // The pod has no way to say when all pages are written: it has them once they no longer become
+    // more.
     let key = ContainerKey::new(namespace.name(), "holder", "burner");
     let mut earlier: Option<BytesSample> = None;
     let memory = kubelet

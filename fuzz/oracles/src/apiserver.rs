@@ -61,7 +61,8 @@ pub fn api_request(data: &[u8]) {
                 ] {
                     assert!(!text.contains('/'), "{info:?}");
                 }
-                // One object is asked for by the verb of one, many by the verb of many: rules rely on it.
+                // One object is asked for by the verb of one, many by the verb of many: rules rely
+                // on it.
                 if method == Method::GET && target.parts <= 2 {
                     assert_eq!(info.verb == "get", target.parts == 2, "{info:?}");
                 }

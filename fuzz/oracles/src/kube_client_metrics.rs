@@ -33,8 +33,8 @@ const LIMIT: usize = 8;
 ///
 /// # Panics
 ///
-/// If a text that may become a label is not made as a group, a version or a resource is, comes from the place of a name, or
-/// if there are more of them than the limit allows.
+/// If a text that may become a label is not made as a group, a version or a resource is, comes from
+/// the place of a name, or if there are more of them than the limit allows.
 pub fn client_request(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -83,7 +83,8 @@ fn check_texts(call: &Call, uri: &Uri) {
     assert!(!endpoint.template().contains(['%', '?', '=']), "{uri}");
 }
 
-/// No text is what stands in the place of a name or a namespace, unless it is also elsewhere in the path.
+/// No text is what stands in the place of a name or a namespace, unless it is also elsewhere in the
+/// path.
 fn check_places(call: &Call, uri: &Uri) {
     let path = uri.path().trim_matches('/');
     let parts: Vec<&str> = path.split('/').collect();

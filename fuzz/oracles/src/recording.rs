@@ -38,8 +38,9 @@ pub(crate) const TOKENS: &[&[u8]] = &[
     b"9999-12-31T23:59:59Z",
 ];
 
-/// No bytes make the reader panic; pieces are the same however the bytes come, and lie in order without touching one
-/// another; and whatever was read ends in one record of each pod, whose way adds up.
+/// No bytes make the reader panic; pieces are the same however the bytes come, and lie in order
+/// without touching one another; and whatever was read ends in one record of each pod, whose way
+/// adds up.
 ///
 /// # Panics
 ///

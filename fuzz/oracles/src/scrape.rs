@@ -74,7 +74,8 @@ const READING: Reading = Reading {
 
 type Key = (String, String, String);
 
-/// What is read is what a slow and plain reader of all lines finds, whether the decoder is new or was used before.
+/// What is read is what a slow and plain reader of all lines finds, whether the decoder is new or
+/// was used before.
 ///
 /// # Panics
 ///
@@ -127,8 +128,8 @@ pub fn metrics_resource(body: &[u8]) {
     }
 }
 
-/// No bytes make the reader panic; what it takes is bounded and is what a generic reading finds; and extras change nothing
-/// that was there.
+/// No bytes make the reader panic; what it takes is bounded and is what a generic reading finds;
+/// and extras change nothing that was there.
 ///
 /// # Panics
 ///

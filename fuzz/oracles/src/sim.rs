@@ -73,7 +73,8 @@ pub(crate) const SELECTOR_TOKENS: &[&[u8]] = &[
     b"\0",
 ];
 
-/// A fault that can be read prints a text that reads as the same fault, and every mistake is told in a few words.
+/// A fault that can be read prints a text that reads as the same fault, and every mistake is told
+/// in a few words.
 ///
 /// # Panics
 ///
@@ -91,8 +92,8 @@ pub fn fault_spec(data: &[u8]) {
     }
 }
 
-/// A selector that can be read selects the same if it is said twice, or if what is true anyway is added; and a mistake
-/// is told at a length in proportion to the selector.
+/// A selector that can be read selects the same if it is said twice, or if what is true anyway is
+/// added; and a mistake is told at a length in proportion to the selector.
 ///
 /// # Panics
 ///

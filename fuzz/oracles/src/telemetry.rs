@@ -87,7 +87,8 @@ pub fn admin_input(data: &[u8]) {
 ///
 /// # Panics
 ///
-/// If a line that was valid became one that is not, or the protobuf form is not one or has other series than the text.
+/// If a line that was valid became one that is not, or the protobuf form is not one or has other
+/// series than the text.
 pub fn exposition(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -133,7 +134,8 @@ fn families_of(mut body: &[u8]) -> Vec<String> {
     names
 }
 
-/// Reads the messages in a series: labels, values, and buckets in them. Texts may look like messages or not.
+/// Reads the messages in a series: labels, values, and buckets in them. Texts may look like
+/// messages or not.
 fn take_apart(message: &[u8], depth: u32) {
     let is_text = |number: u32| depth == 2 && number <= 2;
     for field in fields(message).expect("what is written is a message") {

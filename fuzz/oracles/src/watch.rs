@@ -45,8 +45,8 @@ pub(crate) const TOKENS: &[&[u8]] = &[
     b"\n",
 ];
 
-/// No bytes make the decoder panic; every event or list that it takes, and that is JSON throughout, has just the names
-/// it gives; and the smaller types are exactly parts of the larger.
+/// No bytes make the decoder panic; every event or list that it takes, and that is JSON throughout,
+/// has just the names it gives; and the smaller types are exactly parts of the larger.
 ///
 /// # Panics
 ///

@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::json;
 
-/// A tar archive in the making, in the format of POSIX 1988. Times and owners are zero: the same files give the same bytes.
+/// A tar archive in the making, in the format of POSIX 1988. Times and owners are zero: the same
+/// files give the same bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Tar {
     bytes: Vec<u8>,

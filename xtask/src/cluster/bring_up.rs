@@ -188,7 +188,8 @@ impl BringUp<'_> {
     }
 }
 
-/// While programs were fetched ours may have been built anew: the kernel then marks the path of the old one.
+/// While programs were fetched ours may have been built anew: the kernel then marks the path of the
+/// old one.
 fn this_program() -> Result<PathBuf> {
     let path = std::env::current_exe().context("finding this program")?;
     let text = path.to_string_lossy();
@@ -197,7 +198,8 @@ fn this_program() -> Result<PathBuf> {
         .map_or_else(|| path.clone(), PathBuf::from))
 }
 
-/// Asks until it is ready. Fails at once when any component has ended, and after a while in any case.
+/// Asks until it is ready. Fails at once when any component has ended, and after a while in any
+/// case.
 pub(crate) fn wait_ready(asker: &Asker<'_>, component: Component) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -10,7 +10,8 @@ use anyhow::{Context, Result, bail};
 use super::process::Process;
 use crate::interrupt;
 
-/// The cluster's share of the CPU in cgroups of version 1 and 2: 64 times that of an ordinary process.
+/// The cluster's share of the CPU in cgroups of version 1 and 2: 64 times that of an ordinary
+/// process.
 const CPU_WEIGHT: [(&str, &str); 2] = [("cpu.shares", "65536"), ("cpu.weight", "6400")];
 
 /// Makes the cgroup everywhere.
@@ -18,8 +19,8 @@ pub(crate) fn make(name: &str) -> Result<()> {
     for hierarchy in hierarchies()? {
         let folder = hierarchy.join(name);
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-        // However busy the machine is with other things, a pod gets the CPU that its limit allows: what is measured is then
-        // the limit, not the luck of the day.
+        // However busy the machine is with other things, a pod gets the CPU that its limit allows:
+        // what is measured is then the limit, not the luck of the day.
         for (file, weight) in CPU_WEIGHT {
             let here = folder.join(file);
             if here.exists() {
@@ -39,7 +40,8 @@ pub(crate) fn make(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes it everywhere, with all below it. Processes that are still in it are of the cluster, and are ended.
+/// Removes it everywhere, with all below it. Processes that are still in it are of the cluster, and
+/// are ended.
 pub(crate) fn remove(name: &str) -> Result<()> {
     let patience = Duration::from_secs(15);
     let started = Instant::now();

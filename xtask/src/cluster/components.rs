@@ -187,14 +187,16 @@ fn controller_manager(layout: &Layout, addresses: Addresses, pki: &Pki) -> Vec<S
         flag("cluster-cidr", addresses.pods()),
         flag("service-cluster-ip-range", addresses.services()),
         flag("horizontal-pod-autoscaler-sync-period", "5s"),
-        // A service account is asked for by each controller at the start: at the usual rate that takes five seconds.
+        // A service account is asked for by each controller at the start: at the usual rate that
+        // takes five seconds.
         flag("kube-api-qps", 200),
         flag("kube-api-burst", 400),
     ]);
     flags
 }
 
-/// What controller manager and scheduler have in common: they ask the API server who calls them, and are alone.
+/// What controller manager and scheduler have in common: they ask the API server who calls them,
+/// and are alone.
 fn behind_delegated_authentication(layout: &Layout, client: &str) -> Vec<String> {
     let config = kubeconfig(layout, client);
     let mut flags: Vec<String> = [

@@ -1,7 +1,8 @@
 //! The configuration files of a cluster's components.
 //!
-//! Inside its mount namespace a cluster has the usual places (`/run/containerd`, `/var/lib/kubelet`, `/var/log/pods`) for
-//! itself, so that what is written here reads like any other node's.
+//! Inside its mount namespace a cluster has the usual places (`/run/containerd`,
+//! `/var/lib/kubelet`, `/var/log/pods`) for itself, so that what is written here reads like any
+//! other node's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,8 @@ use super::pki::{CLIENTS, Pki};
 /// The API server's port on the node's address.
 pub(crate) const API_PORT: u16 = 6443;
 
-/// The image of the container that holds a pod's network; without a registry it must be there before the first pod.
+/// The image of the container that holds a pod's network; without a registry it must be there
+/// before the first pod.
 pub(crate) const PAUSE_IMAGE: &str = "kubevitals.test/pause:1";
 
 /// Where a client's kubeconfig is.
@@ -98,7 +100,8 @@ fn kubelet(layout: &Layout, addresses: Addresses, pki: &Pki) -> Value {
         "clusterDNS": [addresses.dns_service()],
         "resolvConf": "",
         "nodeStatusUpdateFrequency": "5s",
-        // A disk that others have filled is no reason to evict a test's pods or to remove images that no registry has.
+        // A disk that others have filled is no reason to evict a test's pods or to remove images
+        // that no registry has.
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
@@ -122,8 +125,9 @@ fn proxy(layout: &Layout, addresses: Addresses) -> Value {
     })
 }
 
-/// A routed pair for each pod instead of a bridge: replies pass the node's address translation without the kernel's help
-/// for bridges, so that a pod reaches a Service whose pod is its neighbour, or itself.
+/// A routed pair for each pod instead of a bridge: replies pass the node's address translation
+/// without the kernel's help for bridges, so that a pod reaches a Service whose pod is its
+/// neighbour, or itself.
 fn pod_network(addresses: Addresses) -> Value {
     json!({
         "cniVersion": "0.4.0",

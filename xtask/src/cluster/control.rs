@@ -1,4 +1,5 @@
-//! How a cluster's holder is spoken to: one line of JSON each way over a socket in the cluster's folder.
+//! How a cluster's holder is spoken to: one line of JSON each way over a socket in the cluster's
+//! folder.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -86,7 +87,8 @@ pub(crate) fn listen(folder: &Path) -> Result<UnixListener> {
     UnixListener::bind(path).context("listening for requests")
 }
 
-/// Takes one request from a caller and answers it. A caller that says nothing must not hold up the holder for long.
+/// Takes one request from a caller and answers it. A caller that says nothing must not hold up the
+/// holder for long.
 pub(crate) fn serve(mut stream: UnixStream, answer: impl FnOnce(Request) -> Reply) -> Result<()> {
     let patience = Duration::from_secs(2);
     stream.set_read_timeout(Some(patience))?;
@@ -95,7 +97,8 @@ pub(crate) fn serve(mut stream: UnixStream, answer: impl FnOnce(Request) -> Repl
     send(&mut stream, &answer(request))
 }
 
-/// A socket's path may have 107 bytes, a folder's more: the socket is reached through the open folder.
+/// A socket's path may have 107 bytes, a folder's more: the socket is reached through the open
+/// folder.
 fn socket(folder: &Path) -> Result<(File, PathBuf)> {
     let open = File::open(folder).with_context(|| format!("there is no {}", folder.display()))?;
     let path = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", open.as_raw_fd()));

@@ -1,8 +1,9 @@
 //! The first process of a cluster's PID namespace.
 //!
-//! Every process of the cluster descends from it, so that the kernel ends them all when it ends. It prepares the mounts,
-//! starts components when it is asked to, and collects what has ended. Until it is released it holds on to whoever started
-//! it: a bring-up that is killed leaves nothing running.
+//! Every process of the cluster descends from it, so that the kernel ends them all when it ends. It
+//! prepares the mounts, starts components when it is asked to, and collects what has ended. Until
+//! it is released it holds on to whoever started it: a bring-up that is killed leaves nothing
+//! running.
 
 use std::fs;
 use std::io::{Read, Stdin};
@@ -23,7 +24,8 @@ use super::cgroups;
 use super::control::{self, ComponentState, Launch, Reply, Request};
 use super::layout::Layout;
 
-/// Places that programs insist on, and that a cluster has for itself. They are made on the host, empty, where missing.
+/// Places that programs insist on, and that a cluster has for itself. They are made on the host,
+/// empty, where missing.
 const PRIVATE_FOLDERS: [&str; 4] = [
     "/var/log",
     "/var/lib/containerd",
@@ -31,7 +33,8 @@ const PRIVATE_FOLDERS: [&str; 4] = [
     "/var/lib/cni",
 ];
 
-/// Settings of the whole machine that a kubelet writes at its start. It is given copies: they are not a test's to change.
+/// Settings of the whole machine that a kubelet writes at its start. It is given copies: they are
+/// not a test's to change.
 const MACHINE_SETTINGS: [&str; 6] = [
     "vm/overcommit_memory",
     "vm/panic_on_oom",
@@ -53,7 +56,8 @@ struct Held {
     ended: Option<String>,
 }
 
-/// Holds the cluster until its starter goes before it has released us. Otherwise only a kill ends it.
+/// Holds the cluster until its starter goes before it has released us. Otherwise only a kill ends
+/// it.
 pub(crate) fn hold(layout: &Layout) -> Result<()> {
     if std::process::id() != 1 {
         bail!("`cluster hold` is started by `cluster up`, in namespaces of its own");
@@ -216,7 +220,8 @@ fn ending(status: WaitStatus) -> String {
 
 /// Ends all other processes of the namespace, and waits for them.
 fn end_all() -> Result<()> {
-    // Minus one, the negative of the first process's number, means every process that we may signal, except ourselves.
+    // Minus one, the negative of the first process's number, means every process that we may
+    // signal, except ourselves.
     match kill_process_group(Pid::INIT, Signal::KILL) {
         Ok(()) | Err(Errno::SRCH) => {}
         Err(error) => return Err(error).context("ending the cluster's processes"),

@@ -1,5 +1,5 @@
-//! The images that a cluster has from the start, and that of our own program. There is no registry: pods say
-//! `imagePullPolicy: Never`.
+//! The images that a cluster has from the start, and that of our own program. There is no registry:
+//! pods say `imagePullPolicy: Never`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ use crate::{cache, step};
 
 /// A shell and its tools.
 pub(crate) const BUSYBOX_IMAGE: &str = "kubevitals.test/busybox:1";
-/// Burns all the CPU that its limit allows, and holds `HOLD_BYTES` of memory; see `e2e/manifests/burner.yaml`.
+/// Burns all the CPU that its limit allows, and holds `HOLD_BYTES` of memory; see
+/// `e2e/manifests/burner.yaml`.
 pub(crate) const BURNER_IMAGE: &str = "kubevitals.test/burner:1";
 /// Our own program, as it is in the work tree.
 pub(crate) const KUBEVITALS_IMAGE: &str = "kubevitals.test/kubevitals:dev";
@@ -22,7 +23,8 @@ pub(crate) const KUBEVITALS_IMAGE: &str = "kubevitals.test/kubevitals:dev";
 /// Sleeps until it is told to end. busybox's `sleep` knows no `infinity`.
 const PAUSE: &str = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait; done";
 
-/// `tail` keeps what may be the last line until its input ends, which it does not: the bytes stay in its memory.
+/// `tail` keeps what may be the last line until its input ends, which it does not: the bytes stay
+/// in its memory.
 const BURNER: &str = r#"#!/bin/sh
 trap 'exit 0' TERM INT
 if [ "${HOLD_BYTES:-0}" -gt 0 ]; then
@@ -54,7 +56,8 @@ pub(crate) fn standard(busybox: &Path) -> Result<Vec<Vec<u8>>> {
     .collect()
 }
 
-/// Builds our program without shared libraries, in a target folder of its own, and makes an image of it.
+/// Builds our program without shared libraries, in a target folder of its own, and makes an image
+/// of it.
 pub(crate) fn kubevitals() -> Result<Vec<u8>> {
     let program = static_build()?;
     let binary =
@@ -148,7 +151,8 @@ fn static_build() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Whether an ELF file of 64 bits names no program that must load its libraries. False for anything else.
+/// Whether an ELF file of 64 bits names no program that must load its libraries. False for anything
+/// else.
 fn is_static(elf: &[u8]) -> bool {
     const INTERPRETER: usize = 3;
     let number = |at: usize, size: usize| {

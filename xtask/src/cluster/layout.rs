@@ -198,7 +198,8 @@ impl Subnet {
         Ipv4Addr::new(first, second, third, fourth.saturating_add(place))
     }
 
-    /// Whether a destination as `ip` prints it (`10.0.0.0/8`, `10.1.2.3`) shares an address with this one.
+    /// Whether a destination as `ip` prints it (`10.0.0.0/8`, `10.1.2.3`) shares an address with
+    /// this one.
     pub(crate) fn overlaps(self, destination: &str) -> bool {
         let (address, prefix) = destination.split_once('/').unwrap_or((destination, "32"));
         let (Ok(address), Ok(prefix)) = (address.parse::<Ipv4Addr>(), prefix.parse::<u32>()) else {

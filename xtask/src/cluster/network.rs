@@ -1,7 +1,8 @@
 //! The pair of interfaces between host and node.
 //!
-//! The host's end carries the cluster's index in its name: the kernel makes no second one, and so two clusters never
-//! get the same subnets, whatever caches they are kept in. Both ends vanish with the cluster's network namespace.
+//! The host's end carries the cluster's index in its name: the kernel makes no second one, and so
+//! two clusters never get the same subnets, whatever caches they are kept in. Both ends vanish with
+//! the cluster's network namespace.
 
 use std::process::{Command, Stdio};
 
@@ -61,7 +62,8 @@ pub(crate) fn connect(layout: &Layout, holder: Process) -> Result<Addresses> {
     bail!("all 256 subnets for clusters are taken: `cargo xtask cluster down --all`")
 }
 
-/// Removes the pair at once, rather than when the kernel comes to it. Interfaces of others are left alone.
+/// Removes the pair at once, rather than when the kernel comes to it. Interfaces of others are left
+/// alone.
 pub(crate) fn disconnect(layout: &Layout) -> Result<()> {
     let alias = layout.interface_alias();
     let listed = output(Command::new("ip").args(["-json", "link", "show"]))?;

@@ -1,5 +1,5 @@
-//! The certificates of a cluster, as a careful installer would make them: two authorities, a client certificate for each
-//! component, serving certificates that clients can verify.
+//! The certificates of a cluster, as a careful installer would make them: two authorities, a client
+//! certificate for each component, serving certificates that clients can verify.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};

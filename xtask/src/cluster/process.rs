@@ -33,7 +33,8 @@ impl Process {
         stat(self.pid).is_some_and(|stat| stat.started == self.started && !stat.ended)
     }
 
-    /// Ends it at once, and nothing else: the handle stays with the process, whoever gets its number.
+    /// Ends it at once, and nothing else: the handle stays with the process, whoever gets its
+    /// number.
     pub(crate) fn kill(self) -> Result<()> {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
             return Ok(());
@@ -132,7 +133,8 @@ fn stat(pid: u32) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The name of the program stands in parentheses and may itself hold parentheses and spaces: fields count from the last one.
+/// The name of the program stands in parentheses and may itself hold parentheses and spaces: fields
+/// count from the last one.
 fn parse_stat(text: &str) -> Option<Stat> {
     let (_, fields) = text.rsplit_once(") ")?;
     let mut fields = fields.split(' ');

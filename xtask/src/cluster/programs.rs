@@ -16,7 +16,8 @@ pub(crate) struct Programs {
     pub(crate) cni_plugins: PathBuf,
 }
 
-/// Where administrators' programs are, whatever the caller's `PATH` says: containerd looks for runc, kubelet and proxy for iptables.
+/// Where administrators' programs are, whatever the caller's `PATH` says: containerd looks for
+/// runc, kubelet and proxy for iptables.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 impl Programs {

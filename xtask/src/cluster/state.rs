@@ -65,7 +65,8 @@ impl State {
         Addresses::new(self.index)
     }
 
-    /// None if there is none that can be understood: what it would have told is then found by other means.
+    /// None if there is none that can be understood: what it would have told is then found by other
+    /// means.
     pub(crate) fn load(layout: &Layout) -> Option<Self> {
         let state: Self = read(&layout.path("state.json")).ok()?;
         (process::boot().ok()? == state.boot).then_some(state)

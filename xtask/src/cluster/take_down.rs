@@ -1,6 +1,7 @@
 //! Removing a cluster, or whatever is left of one.
 //!
-//! Nothing here relies on the state file alone: a bring-up may have been killed before it could write anything.
+//! Nothing here relies on the state file alone: a bring-up may have been killed before it could
+//! write anything.
 
 use std::fs;
 use std::path::Path;
@@ -13,10 +14,12 @@ use super::process::{self, Process};
 use super::state::State;
 use super::{HOLD, cgroups, network};
 
-/// Set for every program that is started in a cluster's network, so that it can be found and ended with the cluster.
+/// Set for every program that is started in a cluster's network, so that it can be found and ended
+/// with the cluster.
 pub(crate) const GUEST_VARIABLE: &str = "KUBEVITALS_CLUSTER_FOLDER";
 
-/// Removes everything of this cluster and nothing else. Done again, it finds nothing to do. The lock must be held.
+/// Removes everything of this cluster and nothing else. Done again, it finds nothing to do. The
+/// lock must be held.
 pub(crate) fn remove(layout: &Layout) -> Result<()> {
     let mut holders = holders(layout)?;
     if let Some(state) = State::load(layout)
@@ -24,7 +27,8 @@ pub(crate) fn remove(layout: &Layout) -> Result<()> {
     {
         holders.push(state.holder);
     }
-    // The holder first: the `unshare` that waits for it then collects it and ends by itself, or nearly.
+    // The holder first: the `unshare` that waits for it then collects it and ends by itself, or
+    // nearly.
     let host = process::namespace("self", "pid");
     let (outside, inside): (Vec<_>, Vec<_>) = holders
         .into_iter()

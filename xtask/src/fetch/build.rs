@@ -1,4 +1,5 @@
-//! Building a program once: two runs never build the same at once, and half a program is never seen.
+//! Building a program once: two runs never build the same at once, and half a program is never
+//! seen.
 
 use std::collections::VecDeque;
 use std::fs::{File, TryLockError};
@@ -18,7 +19,8 @@ use super::progress::Progress;
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// The folder that holds the program once it is built; its name changes with all that goes into the build.
+    /// The folder that holds the program once it is built; its name changes with all that goes into
+    /// the build.
     pub(crate) folder: PathBuf,
     pub(crate) arguments: Vec<String>,
 }
@@ -102,7 +104,8 @@ pub(crate) fn with_go(entry: &Entry, folder: &Path, module: &Path) -> Result<()>
     }
     println!("building {} into the cache", entry.title());
     let mut failed = None;
-    // A proxy that is slow for a moment is no finding: fetching may be tried twice, compiling never.
+    // A proxy that is slow for a moment is no finding: fetching may be tried twice, compiling
+    // never.
     for _ in 0..2 {
         let mut list = go(module);
         list.args(["list", "-deps"]).args(&entry.arguments);
@@ -141,7 +144,8 @@ fn installed() -> bool {
     version.is_ok_and(|status| status.success())
 }
 
-/// Go with the user's own caches and proxy, and with nothing else of theirs that would change what is built.
+/// Go with the user's own caches and proxy, and with nothing else of theirs that would change what
+/// is built.
 fn go(module: &Path) -> Command {
     let mut go = Command::new("go");
     go.current_dir(module)
@@ -154,7 +158,8 @@ fn go(module: &Path) -> Command {
     go
 }
 
-/// Runs a command to its end, telling `tick` every so often how many lines it has said and which was the last.
+/// Runs a command to its end, telling `tick` every so often how many lines it has said and which
+/// was the last.
 ///
 /// Gives the end of its output if it failed.
 fn watched(command: &mut Command, tick: &mut dyn FnMut(Said<'_>)) -> Result<Option<String>> {
@@ -251,7 +256,8 @@ fn lock(entry: &Entry) -> Result<File> {
     Ok(file)
 }
 
-/// What runs that were killed left behind. Called under the lock: nobody else builds this entry now.
+/// What runs that were killed left behind. Called under the lock: nobody else builds this entry
+/// now.
 fn remove_parts(entry: &Entry) -> Result<()> {
     let prefix = format!(".part-{}-", entry.folder_name());
     let parent = entry

@@ -138,8 +138,8 @@ fn twice(work: impl Fn() -> Result<()>) -> Result<()> {
 fn apt_get() -> Command {
     let mut apt = Command::new("apt-get");
     apt.env("DEBIAN_FRONTEND", "noninteractive")
-        // systemctl then ignores "start", as it does in a chroot: no service of containerd comes up, and unlike with a
-        // policy-rc.d no file has to be put there and taken away.
+        // systemctl then ignores "start", as it does in a chroot: no service of containerd comes
+        // up, and unlike with a policy-rc.d no file has to be put there and taken away.
         .env("SYSTEMD_OFFLINE", "1")
         // Another installation may be going on; it ends.
         .args(["-o", "DPkg::Lock::Timeout=300"])

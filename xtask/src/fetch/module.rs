@@ -1,4 +1,5 @@
-//! A Go module of ours as it stands in the source tree: which versions it asks for, and a key that changes with it.
+//! A Go module of ours as it stands in the source tree: which versions it asks for, and a key that
+//! changes with it.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,8 @@ pub(crate) struct Module {
     files: Vec<(String, Vec<u8>)>,
 }
 
-/// FNV-1a: the key tells honest changes apart, on every platform and with every compiler alike; it guards against nobody.
+/// FNV-1a: the key tells honest changes apart, on every platform and with every compiler alike; it
+/// guards against nobody.
 #[derive(Debug)]
 struct Fnv(u64);
 

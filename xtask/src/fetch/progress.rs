@@ -1,4 +1,5 @@
-//! Saying what a long build is doing: a line that is written over on a terminal, a line now and then in a log.
+//! Saying what a long build is doing: a line that is written over on a terminal, a line now and
+//! then in a log.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;

@@ -37,7 +37,8 @@ pub(crate) struct Recipe {
 enum Stamp {
     /// The version is a constant of the source.
     None,
-    /// The variables that all of Kubernetes shares; without them programs call themselves `v0.0.0-master`.
+    /// The variables that all of Kubernetes shares; without them programs call themselves
+    /// `v0.0.0-master`.
     Kubernetes,
     /// One variable, set to the version as it is.
     Variable(&'static str),
@@ -143,7 +144,8 @@ impl Program {
 }
 
 impl Recipe {
-    /// The arguments of `go build` and of `go list`, the package last; where the result goes is not among them.
+    /// The arguments of `go build` and of `go list`, the package last; where the result goes is not
+    /// among them.
     pub(crate) fn build_arguments(&self, version: &str) -> Result<Vec<String>> {
         let mut linker = vec!["-s -w".to_owned()];
         for (variable, value) in self.stamp.variables(version)? {
@@ -169,7 +171,8 @@ impl Stamp {
             Self::Variable(name) => vec![(name.to_owned(), version.to_owned())],
             Self::Kubernetes => {
                 let (major, minor, _) = numbers(version)?;
-                // The first is what a program says of itself, the second what its client tells the API server.
+                // The first is what a program says of itself, the second what its client tells the
+                // API server.
                 [
                     "k8s.io/component-base/version",
                     "k8s.io/client-go/pkg/version",

@@ -1,4 +1,5 @@
-//! The folder is the stage, and data flows one way: sources → store → serve and export. Only the binary wires.
+//! The folder is the stage, and data flows one way: sources → store → serve and export. Only the
+//! binary wires.
 
 use std::path::Path;
 use std::process::Command;

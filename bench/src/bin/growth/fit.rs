@@ -19,8 +19,8 @@ pub(crate) struct Fit {
 }
 
 impl Fit {
-    /// Least squares of relative errors, so that ten nodes weigh as much as five thousand. None with fewer than three
-    /// points, or where nodes and pods cannot be told apart.
+    /// Least squares of relative errors, so that ten nodes weigh as much as five thousand. None
+    /// with fewer than three points, or where nodes and pods cannot be told apart.
     pub(crate) fn of(points: &[Point]) -> Option<Self> {
         let usable: Vec<&Point> = points.iter().filter(|point| point.cost > 0.0).collect();
         let mut matrix = [[0.0; 3]; 3];
@@ -48,8 +48,9 @@ impl Fit {
     }
 }
 
-/// Cramer's rule for three unknowns, of a matrix as least squares make it. Its diagonal is brought to one first: sizes
-/// that differ by thousands would otherwise look as if they could not be told apart.
+/// Cramer's rule for three unknowns, of a matrix as least squares make it. Its diagonal is brought
+/// to one first: sizes that differ by thousands would otherwise look as if they could not be told
+/// apart.
 fn solve(matrix: [[f64; 3]; 3], right: [f64; 3]) -> Option<[f64; 3]> {
     let [[a, _, _], [_, b, _], [_, _, c]] = matrix;
     let size = [a, b, c].map(f64::sqrt);

@@ -1,4 +1,5 @@
-//! How processor time and memory of both servers grow with the cluster, and what a node and a pod cost.
+//! How processor time and memory of both servers grow with the cluster, and what a node and a pod
+//! cost.
 
 mod fit;
 mod svg;

@@ -1,4 +1,5 @@
-//! A picture of what grows with the cluster: both axes logarithmic, readable on light and on dark pages.
+//! A picture of what grows with the cluster: both axes logarithmic, readable on light and on dark
+//! pages.
 
 use std::fmt::Write as _;
 

@@ -107,7 +107,8 @@ impl Cluster {
 }
 
 impl Node {
-    /// What its kubelet answers in a round: series in the order of container, namespace and pod, as a kubelet has them.
+    /// What its kubelet answers in a round: series in the order of container, namespace and pod, as
+    /// a kubelet has them.
     pub(crate) fn body(&self, round: u32) -> Vec<u8> {
         let mut out = Vec::new();
         let mut encoder = Encoder::new(&mut out);

@@ -1,6 +1,7 @@
 //! How many instructions the hot paths take, beside what they took when it was last recorded.
 //!
-//! Each path runs in a process of its own under callgrind, which counts only what the path itself does.
+//! Each path runs in a process of its own under callgrind, which counts only what the path itself
+//! does.
 #![expect(
     clippy::indexing_slicing,
     reason = "a cluster of our own making, walked over as it was made"

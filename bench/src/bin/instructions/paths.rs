@@ -230,7 +230,8 @@ fn list_protobuf(times: usize) -> Box<dyn FnMut(usize)> {
     list_all(times, Encoding::Protobuf)
 }
 
-/// Between two full lists something is published, so that each is the first of its version: an API each.
+/// Between two full lists something is published, so that each is the first of its version: an API
+/// each.
 fn list_all(times: usize, encoding: Encoding) -> Box<dyn FnMut(usize)> {
     let cluster = Cluster::new();
     let all: Vec<Arc<dyn ApiResource>> = (0..times).map(|_| pods_of(&api(&cluster))).collect();

@@ -1,8 +1,8 @@
-//! A server while many ask for everything at once, and half of them read slowly: does it keep its memory, its
-//! resolution and its probes, and does whom it turns away learn when to come back?
+//! A server while many ask for everything at once, and half of them read slowly: does it keep its
+//! memory, its resolution and its probes, and does whom it turns away learn when to come back?
 //!
-//! Two rounds: one with the server's own limits, one with so few places that some must be turned away. A condition that
-//! is missed ends the benchmark with an error, after the table.
+//! Two rounds: one with the server's own limits, one with so few places that some must be turned
+//! away. A condition that is missed ends the benchmark with an error, after the table.
 
 mod readers;
 mod verdict;

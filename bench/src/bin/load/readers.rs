@@ -1,4 +1,5 @@
-//! Readers that all ask at once, some of whom take their time, and somebody who asks meanwhile whether the server lives.
+//! Readers that all ask at once, some of whom take their time, and somebody who asks meanwhile
+//! whether the server lives.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -24,7 +25,8 @@ const GROUP: (&str, &str) = ("Impersonate-Group", "sim:readers");
 /// What the kernel keeps for a slow reader, so that the server feels that it is slow.
 const SLOW_BUFFER: u32 = 64 << 10;
 
-/// Where a kubelet asks from: the server's own node, which is not where API servers pass on what readers ask for.
+/// Where a kubelet asks from: the server's own node, which is not where API servers pass on what
+/// readers ask for.
 pub(crate) const KUBELET: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 /// Where readers ask from.
 pub(crate) const READERS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -153,8 +155,8 @@ impl Reader {
     }
 }
 
-/// Asks again and again on a thread of its own, over a new connection each time as a kubelet does, until `done`. What
-/// this process does for the readers is then not in the way.
+/// Asks again and again on a thread of its own, over a new connection each time as a kubelet does,
+/// until `done`. What this process does for the readers is then not in the way.
 pub(crate) fn probe(
     from: IpAddr,
     address: SocketAddr,

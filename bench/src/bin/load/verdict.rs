@@ -7,7 +7,8 @@ use kubevitals_bench::measure::Values;
 
 use crate::readers::Ended;
 
-/// A reader may cost the server as much as buffers of a connection, and nowhere near a list of its own.
+/// A reader may cost the server as much as buffers of a connection, and nowhere near a list of its
+/// own.
 const BYTES_OF_A_READER: f64 = 512.0 * 1024.0;
 
 /// A probe that takes longer may be given up by who asks.

@@ -1,4 +1,5 @@
-//! The text format: kubelet bodies parsed and encoded, next to `prometheus-parse` and to what Go programs use.
+//! The text format: kubelet bodies parsed and encoded, next to `prometheus-parse` and to what Go
+//! programs use.
 
 mod snapshot;
 mod work;

@@ -1,7 +1,7 @@
 //! Servers of `metrics.k8s.io` on one simulated cluster, under the load of autoscalers and people.
 //!
-//! Each contender is started with metrics-server's flags, so that whatever takes them can be put beside it. The cluster
-//! and the load run in processes of their own.
+//! Each contender is started with metrics-server's flags, so that whatever takes them can be put
+//! beside it. The cluster and the load run in processes of their own.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -37,8 +37,8 @@ struct Flags {
     #[arg(long, value_enum, default_value_t = BedKind::Sim)]
     bed: BedKind,
 
-    /// A cluster to measure on, may be repeated
-    /// [default: 100x70, 1000x30, 1000x30 behind the aggregation layer, 5000x30; with --quick 100x30]
+    /// A cluster to measure on, may be repeated [default: 100x70, 1000x30, 1000x30 behind the
+    /// aggregation layer, 5000x30; with --quick 100x30]
     #[arg(long = "size", value_name = "NODESxPODS", conflicts_with_all = ["nodes", "pods_per_node"])]
     sizes: Vec<SimSize>,
 
@@ -58,8 +58,8 @@ struct Flags {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(10..=300))]
     resolution: Option<u64>,
 
-    /// How long each window is, in seconds, rounded up to whole resolutions: one with scraping only, one under load
-    /// [default: 60, with --quick 20]
+    /// How long each window is, in seconds, rounded up to whole resolutions: one with scraping
+    /// only, one under load [default: 60, with --quick 20]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(5..=3600))]
     duration: Option<u64>,
 
@@ -67,7 +67,8 @@ struct Flags {
     #[arg(long, value_enum, default_value_t = Beside::OneAfterOther)]
     schedule: Beside,
 
-    /// Send reads through the cluster's aggregation layer instead of straight to the server (one after the other only)
+    /// Send reads through the cluster's aggregation layer instead of straight to the server (one
+    /// after the other only)
     #[arg(long)]
     aggregated: bool,
 

@@ -1,5 +1,5 @@
-//! A server for a while on a cluster where pods come and go all the time and every node is replaced: its memory must stay
-//! what it is.
+//! A server for a while on a cluster where pods come and go all the time and every node is
+//! replaced: its memory must stay what it is.
 
 mod series;
 
@@ -24,8 +24,8 @@ use self::series::{Look, Rule, Series};
 /// How often it is looked.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Pods that come and go live a minute and a half at most, and Deployments are made until enough are rolling: by then
-/// as many go as come.
+/// Pods that come and go live a minute and a half at most, and Deployments are made until enough
+/// are rolling: by then as many go as come.
 const WARM_UP: Duration = Duration::from_mins(3);
 
 /// The last third may be a twentieth and two megabytes above the first.

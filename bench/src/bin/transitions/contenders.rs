@@ -28,7 +28,8 @@ const LIST: Duration = Duration::from_mins(3);
 /// How long changes may take after the last was written: they are on their way.
 const REST: Duration = Duration::from_mins(1);
 
-/// How often counts are asked for while the last changes are awaited. Not often: to answer is work on the core that is measured.
+/// How often counts are asked for while the last changes are awaited. Not often: to answer is work
+/// on the core that is measured.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// More is no answer.
@@ -207,7 +208,8 @@ impl Following {
 }
 
 impl Counts {
-    /// Waits until it has seen so many changes; more is an error. Gives how many, and when it was asked for them.
+    /// Waits until it has seen so many changes; more is an error. Gives how many, and when it was
+    /// asked for them.
     pub(crate) async fn until_changed(&self, wanted: u64) -> Result<(u64, Instant), BenchError> {
         // What is still on its way is read in less.
         sleep(LOOK / 2).await;

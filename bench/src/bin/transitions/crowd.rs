@@ -1,8 +1,8 @@
-//! A cluster with many pods in which many more are created, followed for a while: two watches are open whatever the number of
-//! pods, every pod is told of once, and memory stays what it is.
+//! A cluster with many pods in which many more are created, followed for a while: two watches are
+//! open whatever the number of pods, every pod is told of once, and memory stays what it is.
 //!
-//! Who was created and who is gone is seen by a watch of the harness itself, so that the lines are held against something that
-//! the program under measure did not say.
+//! Who was created and who is gone is seen by a watch of the harness itself, so that the lines are
+//! held against something that the program under measure did not say.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader};
@@ -30,15 +30,18 @@ use crate::contenders::{ask, value};
 /// How often it is looked.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// A pod that went this long before the end must have been told of by then: events are waited for, and lines are written.
+/// A pod that went this long before the end must have been told of by then: events are waited for,
+/// and lines are written.
 const LATEST: Duration = Duration::from_secs(15);
 
-/// The last third may be a twentieth above the first, and two megabytes: an allocator moves by some whatever is done.
+/// The last third may be a twentieth above the first, and two megabytes: an allocator moves by some
+/// whatever is done.
 const FLAT: f64 = 1.05;
 const SLACK: f64 = 2e6;
 
-/// Changes that watches can go back for each pod that is created a second: half a minute of them, since a list of all pods takes
-/// seconds, and who is sent it must be able to go on from where it began.
+/// Changes that watches can go back for each pod that is created a second: half a minute of them,
+/// since a list of all pods takes seconds, and who is sent it must be able to go on from where it
+/// began.
 const HISTORY: u64 = 300;
 
 /// How long a list of all pods may take, as long as the cluster is busy with its pods.

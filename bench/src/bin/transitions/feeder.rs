@@ -1,8 +1,9 @@
-//! An API server that knows one thing: it lists pods as a stream, and once it is told to, sends changes of them as fast as
-//! they are taken.
+//! An API server that knows one thing: it lists pods as a stream, and once it is told to, sends
+//! changes of them as fast as they are taken.
 //!
-//! It speaks TLS and HTTP/1.1 as an API server does, answers every watch of another resource with nothing, and refuses what
-//! is no streaming list, so that nobody can be measured at something else.
+//! It speaks TLS and HTTP/1.1 as an API server does, answers every watch of another resource with
+//! nothing, and refuses what is no streaming list, so that nobody can be measured at something
+//! else.
 
 use std::io::{self, BufRead, Write as _};
 use std::net::SocketAddr;
@@ -31,7 +32,8 @@ pub(crate) const SENT: &str = "sent";
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Serves until its input ends. It says where it listens, starts at a line of input, and says when it has sent everything.
+/// Serves until its input ends. It says where it listens, starts at a line of input, and says when
+/// it has sent everything.
 pub(crate) fn serve(pods: usize, kubeconfig: &Path) -> Result<(), Failure> {
     kubevitals_tls::install_crypto_provider();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -66,7 +68,8 @@ async fn run(pods: usize, kubeconfig: &Path) -> Result<(), Failure> {
         };
         let (acceptor, script, start) = (acceptor.clone(), Arc::clone(&script), start.clone());
         tokio::spawn(async move {
-            // A client that goes away is no failure of ours; one that is missing is seen by the harness.
+            // A client that goes away is no failure of ours; one that is missing is seen by the
+            // harness.
             let _ = connection(stream, acceptor, &script, start).await;
         });
     }

@@ -1,5 +1,5 @@
-//! Changes of pods followed by `kubevitals transitions`, next to a shared informer of client-go that only counts them: both
-//! read the same stream of the same fake API server, each on one core.
+//! Changes of pods followed by `kubevitals transitions`, next to a shared informer of client-go
+//! that only counts them: both read the same stream of the same fake API server, each on one core.
 
 mod contenders;
 mod crowd;
@@ -42,7 +42,8 @@ struct Flags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pods: Option<u32>,
 
-    /// Instead: a simulated cluster with 150,000 pods in which 1,000 are created a second (see --quick), followed for a minute
+    /// Instead: a simulated cluster with 150,000 pods in which 1,000 are created a second (see
+    /// --quick), followed for a minute
     #[arg(long)]
     sim: bool,
 

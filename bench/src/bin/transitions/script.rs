@@ -1,7 +1,8 @@
-//! What the fake API server sends: recorded pods with `managedFields` and all, each walked through its recorded start.
+//! What the fake API server sends: recorded pods with `managedFields` and all, each walked through
+//! its recorded start.
 //!
-//! A state is kept once for all pods that pass it, as bytes with holes for what tells pods apart, so that sending one costs
-//! little more than copying it.
+//! A state is kept once for all pods that pass it, as bytes with holes for what tells pods apart,
+//! so that sending one costs little more than copying it.
 
 use std::io::Write;
 
@@ -11,7 +12,8 @@ use serde_json::{Value, json};
 const RECORDING: &str =
     include_str!("../../../../crates/sources/watch/tests/fixtures/pods.watch.jsonl");
 
-/// How the places are marked that differ from pod to pod, as an escape of JSON; no recorded text holds it.
+/// How the places are marked that differ from pod to pod, as an escape of JSON; no recorded text
+/// holds it.
 const MARK: &str = "\\u0001";
 
 /// The states that recorded pods pass, and how many pods pass them.

@@ -1,4 +1,5 @@
-//! The few questions to an API server, each asked once and answered in full or with the reason why not.
+//! The few questions to an API server, each asked once and answered in full or with the reason why
+//! not.
 
 use std::fmt;
 use std::time::Duration;

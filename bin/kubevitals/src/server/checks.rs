@@ -1,4 +1,5 @@
-//! What `/livez` and `/readyz` say: the checks of metrics-server under their names, each with its reason.
+//! What `/livez` and `/readyz` say: the checks of metrics-server under their names, each with its
+//! reason.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +13,12 @@ use kubevitals_watch::PodLike;
 
 use super::Streams;
 
-/// For so long after a connection to the API server was lost, what is known of nodes and pods is as good as new.
+/// For so long after a connection to the API server was lost, what is known of nodes and pods is as
+/// good as new.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// The checks that metrics-server inherits. Ours has no such hooks: it answers as soon as it listens.
+/// The checks that metrics-server inherits. Ours has no such hooks: it answers as soon as it
+/// listens.
 ///
 /// Checks are shown in the order in which they are registered, which is metrics-server's.
 pub(super) fn register_inherited(health: &Health) -> Result<(), RunError> {

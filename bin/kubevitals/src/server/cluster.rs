@@ -19,7 +19,8 @@ pub(super) struct KubeletAccess {
 }
 
 impl KubeletAccess {
-    /// What the flags say, and for the rest what serves for the API server too: its CA, token and client certificate.
+    /// What the flags say, and for the rest what serves for the API server too: its CA, token and
+    /// client certificate.
     pub(super) fn new(
         flags: &KubeletFlags,
         cluster: &kube::Config,

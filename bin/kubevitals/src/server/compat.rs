@@ -1,12 +1,13 @@
-//! Flags of metrics-server that are taken and have no effect here. A manifest that sets them still starts, and the log
-//! says once what was not heeded and why.
+//! Flags of metrics-server that are taken and have no effect here. A manifest that sets them still
+//! starts, and the log says once what was not heeded and why.
 
 use clap::Args;
 
 /// Accepted, and said to be without effect.
 ///
-/// Flags that promise something an operator relies on (audit logs, SNI certificates) are not among them: those are
-/// refused as unknown, since a server that starts without what it was told to do lies.
+/// Flags that promise something an operator relies on (audit logs, SNI certificates) are not among
+/// them: those are refused as unknown, since a server that starts without what it was told to do
+/// lies.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Accepted for compatibility")]
 pub(super) struct CompatFlags {

@@ -1,5 +1,5 @@
-//! The flags of the server role. Those of metrics-server keep their names, defaults and meaning, so that a manifest
-//! written for it starts this program unchanged.
+//! The flags of the server role. Those of metrics-server keep their names, defaults and meaning, so
+//! that a manifest written for it starts this program unchanged.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -38,7 +38,8 @@ pub(super) struct MetricsFlags {
     #[arg(long, value_name = "DURATION", default_value = "60s")]
     pub(super) metric_resolution: GoDuration,
 
-    /// How long a measurement is served when no newer one comes [default: 3 × --metric-resolution, 30s at least]
+    /// How long a measurement is served when no newer one comes [default: 3 × --metric-resolution,
+    /// 30s at least]
     #[arg(long, value_name = "DURATION")]
     pub(super) staleness: Option<GoDuration>,
 
@@ -81,7 +82,8 @@ pub(super) struct KubeletFlags {
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub(super) kubelet_request_timeout: GoDuration,
 
-    /// CA bundles that sign kubelets' certificates; without one, that of the cluster is taken (may be repeated)
+    /// CA bundles that sign kubelets' certificates; without one, that of the cluster is taken (may
+    /// be repeated)
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
     pub(super) kubelet_certificate_authority: Vec<PathBuf>,
 
@@ -93,11 +95,13 @@ pub(super) struct KubeletFlags {
     #[arg(long, value_name = "FILE", requires = "kubelet_client_certificate")]
     pub(super) kubelet_client_key: Option<PathBuf>,
 
-    /// Trust the first certificate that each Node shows, and no other afterwards, where no CA vouches for it
+    /// Trust the first certificate that each Node shows, and no other afterwards, where no CA
+    /// vouches for it
     #[arg(long)]
     pub(super) kubelet_pin_certificates: bool,
 
-    /// Do not verify kubelets' certificates: whoever is in between reads the token and forges metrics
+    /// Do not verify kubelets' certificates: whoever is in between reads the token and forges
+    /// metrics
     #[arg(long)]
     pub(super) kubelet_insecure_tls: bool,
 
@@ -158,7 +162,8 @@ pub(super) struct ServingFlags {
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     pub(super) request_timeout: GoDuration,
 
-    /// Service in front of this server, as NAMESPACE/NAME: its names go into the certificate that is made
+    /// Service in front of this server, as NAMESPACE/NAME: its names go into the certificate that
+    /// is made
     #[arg(
         long,
         value_name = "SERVICE",
@@ -166,7 +171,8 @@ pub(super) struct ServingFlags {
     )]
     pub(super) apiservice_backend: String,
 
-    /// Write the CA of the certificate that is made into the APIServices of metrics.k8s.io (needs RBAC for it)
+    /// Write the CA of the certificate that is made into the APIServices of metrics.k8s.io (needs
+    /// RBAC for it)
     #[arg(long)]
     pub(super) manage_apiservices: bool,
 }

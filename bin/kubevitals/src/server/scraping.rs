@@ -8,8 +8,9 @@ use tokio::sync::oneshot;
 
 /// A thread with a runtime, which ends when this is dropped, and all of its tasks with it.
 ///
-/// Scraping is thousands of short tasks, of which the largest cluster has a small part of one processor. Among several
-/// threads each of them would wake another one for nothing, and lists would stand in its way.
+/// Scraping is thousands of short tasks, of which the largest cluster has a small part of one
+/// processor. Among several threads each of them would wake another one for nothing, and lists
+/// would stand in its way.
 pub(super) struct ScrapingThread {
     tasks: Handle,
     _goes_on: oneshot::Sender<()>,

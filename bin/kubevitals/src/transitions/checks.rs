@@ -2,11 +2,13 @@
 //!
 //! **Ready** is who has all pods and hears of changes. A standby is ready too.
 //!
-//! **Alive** is whom a restart would not mend. A loop that no longer turns is mended by one. An API server that is away is
-//! not, and a restart would cost what is known of pods that are starting. But a process may also be cut off for a reason of
-//! its own, such as credentials or an address that it holds on to. So silence counts only after [`CUT_OFF`] and a part of
-//! [`SPREAD`] that each process draws for itself, so that not all replicas restart at once. A process that has not yet had
-//! its first list is never restarted: it would only begin again. An outage costs each replica one restart at most.
+//! **Alive** is whom a restart would not mend. A loop that no longer turns is mended by one. An API
+//! server that is away is not, and a restart would cost what is known of pods that are starting.
+//! But a process may also be cut off for a reason of its own, such as credentials or an address
+//! that it holds on to. So silence counts only after [`CUT_OFF`] and a part of [`SPREAD`] that each
+//! process draws for itself, so that not all replicas restart at once. A process that has not yet
+//! had its first list is never restarted: it would only begin again. An outage costs each replica
+//! one restart at most.
 
 use std::time::Duration;
 
@@ -24,7 +26,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// The loop turns four times a second, unless it takes in a list of all pods.
 const STUCK: Duration = Duration::from_mins(2);
 
-/// Silence that a restart might end. Many attempts fit into it: the longest wait between two is half a minute.
+/// Silence that a restart might end. Many attempts fit into it: the longest wait between two is
+/// half a minute.
 const CUT_OFF: Duration = Duration::from_mins(10);
 
 /// Added to that by chance.

@@ -1,4 +1,5 @@
-//! The one task that owns the tracker. Whatever changes a life comes through here, one thing after another.
+//! The one task that owns the tracker. Whatever changes a life comes through here, one thing after
+//! another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,7 +68,8 @@ impl EventLoop {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            // Events are read once pods are known: those that are listed tell much of pods that are long gone.
+            // Events are read once pods are known: those that are listed tell much of pods that are
+            // long gone.
             let is_listed = self.counted.resyncs > 0;
             tokio::select! {
                 () = shutdown.requested() => return,

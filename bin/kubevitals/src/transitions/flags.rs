@@ -1,4 +1,5 @@
-//! The flags of the transitions role. Those of kube-transition-metrics keep their names and meaning.
+//! The flags of the transitions role. Those of kube-transition-metrics keep their names and
+//! meaning.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -116,7 +117,8 @@ pub(super) struct WatchFlags {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Metrics of pods", mut_args(go_bools))]
 pub(super) struct FamilyFlags {
-    /// Labels of pods' metrics: namespace, workload, `node_pool`, zone; for the last two, nodes are watched too
+    /// Labels of pods' metrics: namespace, workload, `node_pool`, zone; for the last two, nodes are
+    /// watched too
     #[arg(long, value_name = "LABELS", default_value_t = LabelChoice::default())]
     pub(super) metric_labels: LabelChoice,
 

@@ -1,7 +1,9 @@
-//! What the role counts about itself: the names of kube-transition-metrics with their meaning, and our own.
+//! What the role counts about itself: the names of kube-transition-metrics with their meaning, and
+//! our own.
 //!
-//! The event loop owns what it counts and publishes a copy as time passes; streams and lines are looked at when somebody
-//! asks. Nothing of it is locked for each change of a pod but the four histograms.
+//! The event loop owns what it counts and publishes a copy as time passes; streams and lines are
+//! looked at when somebody asks. Nothing of it is locked for each change of a pod but the four
+//! histograms.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,9 +1,10 @@
 //! Replicas that share the work: one tells, the others are ready to.
 //!
-//! All watch and track. Who holds the Lease tells, and writes into it, as it renews it, up to where everything is told and
-//! written. The others drop what that covers and keep the rest back. Who takes over tells what it has kept. A leader that
-//! ends in good order tells all that has settled, writes how far that is, and gives the lease back: the next goes on from
-//! there, with neither a hole nor a duplicate. After a crash, what was told since the last renewal is told again.
+//! All watch and track. Who holds the Lease tells, and writes into it, as it renews it, up to where
+//! everything is told and written. The others drop what that covers and keep the rest back. Who
+//! takes over tells what it has kept. A leader that ends in good order tells all that has settled,
+//! writes how far that is, and gives the lease back: the next goes on from there, with neither a
+//! hole nor a duplicate. After a crash, what was told since the last renewal is told again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,7 +43,8 @@ pub(super) struct Standby {
 }
 
 impl Standby {
-    /// Reads the lease, waiting for it as long as it takes, and stands for it. None if the end is asked for first.
+    /// Reads the lease, waiting for it as long as it takes, and stands for it. None if the end is
+    /// asked for first.
     pub(super) async fn begin(
         client: Client,
         election: Election,
@@ -93,7 +95,8 @@ impl Standby {
         *self.seen.borrow_and_update()
     }
 
-    /// Everything up to there was told; it is said so in the lease once the lines of it are written.
+    /// Everything up to there was told; it is said so in the lease once the lines of it are
+    /// written.
     pub(super) fn has_told(&mut self, until: Option<Checkpoint>, lines: LineCounts) {
         let done = lines.written + lines.dropped;
         if self.pending.is_none() {
@@ -151,7 +154,8 @@ async fn first_look(api: &Api<Lease>, election: &Election) -> Option<Checkpoint>
     loop {
         let error = match timeout(PATIENCE, api.get_opt(&election.name)).await {
             Ok(Ok(None)) => return None,
-            // Somebody has begun to lead and has not said yet how far it is: what is new from now on may be untold.
+            // Somebody has begun to lead and has not said yet how far it is: what is new from now
+            // on may be untold.
             Ok(Ok(Some(lease))) => return checkpoint_in(&lease).or(Some(from_now_on())),
             Ok(Err(error)) => error.to_string(),
             Err(_) => "no answer".to_owned(),

@@ -26,7 +26,8 @@ pub(crate) struct Stalled {
 }
 
 impl Stalled {
-    /// Speaks HTTP/2, whose windows are the reader's own: kernels keep megabytes for one that speaks HTTP/1.1.
+    /// Speaks HTTP/2, whose windows are the reader's own: kernels keep megabytes for one that
+    /// speaks HTTP/1.1.
     pub(crate) async fn begin(url: &str, ca: &Path, token: &str) -> Self {
         kubevitals_tls::install_crypto_provider();
         let parsed: Uri = url.parse().unwrap();

@@ -38,7 +38,8 @@ fn uid(name: &str) -> String {
     format!("00000000-0000-4000-8000-{:012}", number % 1_000_000_000_000)
 }
 
-/// A pod that was created at second 0 and ready at `ready`, with one container that ran two seconds before.
+/// A pod that was created at second 0 and ready at `ready`, with one container that ran two seconds
+/// before.
 fn ready_pod(namespace: &str, name: &str, ready: i64) -> Value {
     let condition = |kind: &str, second: i64| json!({"type": kind, "status": "True", "lastTransitionTime": stamp(second)});
     json!({
@@ -91,7 +92,8 @@ fn event(pod: &str, name: &str, reason: &str, message: &str, second: i64) -> Val
 }
 
 impl Asked {
-    /// Two pods, of which one pulled its image for long, one that waits, and the node that they are on.
+    /// Two pods, of which one pulled its image for long, one that waits, and the node that they are
+    /// on.
     async fn start() -> Self {
         kubevitals_tls::install_crypto_provider();
         let api = SimApi::start(SimApiConfig::default()).await.unwrap();

@@ -73,8 +73,8 @@ fn a_waterfall_of_every_pod() {
 #[test]
 fn json_lines_are_those_of_the_schema() {
     let lines = lines(&replay(&["-o", "json"], &files()));
-    // Fifteen pods; six with three containers, one with two, eight with one. Of the three from before the recording
-    // there are no events of pulls any more.
+    // Fifteen pods; six with three containers, one with two, eight with one. Of the three from
+    // before the recording there are no events of pulls any more.
     let expected = [("container", 28), ("image_pull", 18), ("pod", 15)];
     assert_eq!(kinds(&lines), expected.into());
 

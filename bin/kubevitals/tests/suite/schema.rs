@@ -1,5 +1,5 @@
-//! A JSON Schema validator for as much of the language as our schema uses. A word that it does not know fails the test:
-//! what is not checked must not look as if it were.
+//! A JSON Schema validator for as much of the language as our schema uses. A word that it does not
+//! know fails the test: what is not checked must not look as if it were.
 
 use kubevitals_model::Timestamp;
 use serde_json::{Map, Value};

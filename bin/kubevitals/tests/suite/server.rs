@@ -328,7 +328,8 @@ fn called_metrics_server_it_takes_metrics_servers_flags() {
     let link = folder.path().join("metrics-server");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_kubevitals"), &link).unwrap();
     let mut command = std::process::Command::new(&link);
-    // As metrics-server's own manifests start it, and an error that comes after all flags were read.
+    // As metrics-server's own manifests start it, and an error that comes after all flags were
+    // read.
     command.args([
         "--cert-dir=/tmp",
         "--secure-port=10250",

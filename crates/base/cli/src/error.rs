@@ -91,7 +91,8 @@ impl CliError {
         }
     }
 
-    /// Writes the message where the user expects it: help to standard output, errors to standard error.
+    /// Writes the message where the user expects it: help to standard output, errors to standard
+    /// error.
     pub fn print(&self) -> std::io::Result<()> {
         match self {
             Self::Display(error) | Self::Usage(error) => error.print(),

@@ -60,7 +60,8 @@ pub(crate) fn read(path: &Path) -> Result<Settings, CliError> {
     })
 }
 
-/// Whether a text can be a configuration file, whatever the settings in it; else what is wrong with it.
+/// Whether a text can be a configuration file, whatever the settings in it; else what is wrong with
+/// it.
 pub fn check_config_text(text: &str) -> Result<(), String> {
     parse(text).map(drop)
 }

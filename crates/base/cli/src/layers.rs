@@ -1,8 +1,8 @@
 //! Flags over environment over file over default, with one name in all of them.
 //!
-//! What the environment and the file set is added to the command line for every flag that is not on it already. clap
-//! then judges all layers by the same rules, and we remember where each added value came from to say so when it is
-//! refused.
+//! What the environment and the file set is added to the command line for every flag that is not on
+//! it already. clap then judges all layers by the same rules, and we remember where each added
+//! value came from to say so when it is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -39,8 +39,8 @@ struct Added {
 
 /// Reads `P` from all layers.
 ///
-/// Help and version are answered from the command line alone. An empty variable counts as not set, since manifests
-/// cannot leave one out.
+/// Help and version are answered from the command line alone. An empty variable counts as not set,
+/// since manifests cannot leave one out.
 pub fn parse<P: Parser>(input: &Input) -> Result<P, CliError> {
     let mut command = P::command();
     command.build();
@@ -165,7 +165,8 @@ fn layered_names(command: &Command) -> impl Iterator<Item = &str> {
         .filter_map(Arg::get_long)
 }
 
-/// A key must be a flag of some command, or a command with its flags: a typing error is not an empty wish.
+/// A key must be a flag of some command, or a command with its flags: a typing error is not an
+/// empty wish.
 fn check_keys(command: &Command, settings: &Settings, file: &Path) -> Result<(), CliError> {
     let mut known: BTreeSet<&str> = layered_names(command).collect();
     for sub in command.get_subcommands() {
@@ -322,8 +323,8 @@ fn explain(error: clap::Error, added: &BTreeMap<String, Added>) -> CliError {
     }
 }
 
-/// Flags whose variables Kubernetes itself would set: a Service named `kubevitals` puts `KUBEVITALS_PORT`,
-/// `KUBEVITALS_SERVICE_HOST` and their like into every pod of its namespace.
+/// Flags whose variables Kubernetes itself would set: a Service named `kubevitals` puts
+/// `KUBEVITALS_PORT`, `KUBEVITALS_SERVICE_HOST` and their like into every pod of its namespace.
 fn service_link_clashes(command: &Command) -> Vec<String> {
     let clashes =
         |name: &&str| *name == "port" || name.starts_with("port-") || name.starts_with("service-");

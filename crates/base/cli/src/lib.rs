@@ -7,8 +7,9 @@
 //! 3. the configuration file, `metric-resolution: 15s`
 //! 4. the built-in default
 //!
-//! The name is the same in all of them. [`parse`] merges the layers before clap sees them, so every rule that clap
-//! knows holds for every layer, and an error says which layer the bad value came from.
+//! The name is the same in all of them. [`parse`] merges the layers before clap sees them, so every
+//! rule that clap knows holds for every layer, and an error says which layer the bad value came
+//! from.
 //!
 //! [`supervise`] runs a role until it ends or a signal arrives, drains it for a bounded time, and
 //! [`exit_code`] turns what happened into the process's exit code.

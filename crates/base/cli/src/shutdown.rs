@@ -40,7 +40,8 @@ pub fn shutdown_channel() -> (ShutdownTrigger, Shutdown) {
     (ShutdownTrigger(sender), Shutdown(receiver))
 }
 
-/// Runs `work` to its end. The first signal pulls `trigger` and starts the grace period; a second ends the wait.
+/// Runs `work` to its end. The first signal pulls `trigger` and starts the grace period; a second
+/// ends the wait.
 pub async fn supervise<T>(
     work: impl Future<Output = T>,
     mut signals: mpsc::Receiver<Signal>,
@@ -84,7 +85,8 @@ pub fn forward_signals() -> std::io::Result<mpsc::Receiver<Signal>> {
                 _ = terminate.recv() => Signal::Terminate,
                 () = sender.closed() => return,
             };
-            // A full queue already holds all the signals that can matter: one to drain, one to stop.
+            // A full queue already holds all the signals that can matter: one to drain, one to
+            // stop.
             let _ = sender.try_send(received);
         }
     });

@@ -1,6 +1,7 @@
 //! The nearest known name to one that does not exist.
 
-/// The candidate that is fewest edits away from `wanted`, unless even that is too far to be what was meant.
+/// The candidate that is fewest edits away from `wanted`, unless even that is too far to be what
+/// was meant.
 pub(crate) fn nearest<'a>(
     wanted: &str,
     candidates: impl IntoIterator<Item = &'a str>,

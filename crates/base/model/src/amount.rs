@@ -1,13 +1,16 @@
 //! Amounts as integers: what kubelets count, what the API serves.
 //!
-//! Kubelets state amounts as floating-point numbers of seconds and bytes. They become integers once, here, rounded to
-//! the nearest. A kubelet counts whole nanoseconds and divides by 1e9 for its text; the nearest integer gives back
-//! exactly what it counted, up to 2^52 ns (52 days of one core; beyond that its own number is no longer exact, and off
-//! by as much as a float is). metrics-server cuts off instead, and so loses a nanosecond whenever the product falls just
-//! below an integer: for about three counters in a hundred. In a rate that nanosecond is divided by the window, so that
-//! with usual windows both give the same whole nanocores in 996 of 1000 cases, and differ by one in the others.
+//! Kubelets state amounts as floating-point numbers of seconds and bytes. They become integers
+//! once, here, rounded to the nearest. A kubelet counts whole nanoseconds and divides by 1e9 for
+//! its text; the nearest integer gives back exactly what it counted, up to 2^52 ns (52 days of one
+//! core; beyond that its own number is no longer exact, and off by as much as a float is).
+//! metrics-server cuts off instead, and so loses a nanosecond whenever the product falls just below
+//! an integer: for about three counters in a hundred. In a rate that nanosecond is divided by the
+//! window, so that with usual windows both give the same whole nanocores in 996 of 1000 cases, and
+//! differ by one in the others.
 //!
-//! What is not a number, not finite, negative or too large is an error. An unknown amount is left out, never zero.
+//! What is not a number, not finite, negative or too large is an error. An unknown amount is left
+//! out, never zero.
 
 use std::fmt::{self, Write};
 
@@ -19,11 +22,13 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 /// Two to the power of 64, the first number beyond `u64`.
 const U64_END: f64 = 18_446_744_073_709_551_616.0;
 
-/// CPU time used since some beginning, in nanoseconds of one core: a counter that only grows until it restarts.
+/// CPU time used since some beginning, in nanoseconds of one core: a counter that only grows until
+/// it restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct CoreNanos(u64);
 
-/// CPU in use, in billionths of a core. Printed as metrics-server does: `4710169n`, `12345u`, `5m`, `2`.
+/// CPU in use, in billionths of a core. Printed as metrics-server does: `4710169n`, `12345u`, `5m`,
+/// `2`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct CpuUsage(u64);
 
@@ -144,7 +149,8 @@ impl Bytes {
 
     fn canonical(self) -> Canonical {
         match self.0 {
-            // Below 1024 Kubernetes prints decimally, and 1000 is the one such number with a shorter form.
+            // Below 1024 Kubernetes prints decimally, and 1000 is the one such number with a
+            // shorter form.
             1000 => Canonical {
                 mantissa: 1,
                 suffix: "k",

@@ -3,8 +3,8 @@
 use crate::key::{ContainerKeyRef, PodKeyRef};
 use crate::sample::{ContainerSample, NodeSample};
 
-/// One answer of a kubelet, decoded. Its buffers are meant to be used again ([`NodeBatch::clear`]): a scrape allocates
-/// nothing once they have grown.
+/// One answer of a kubelet, decoded. Its buffers are meant to be used again ([`NodeBatch::clear`]):
+/// a scrape allocates nothing once they have grown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NodeBatch {
     /// What is said of the node itself.

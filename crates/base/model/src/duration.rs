@@ -1,7 +1,7 @@
 //! Durations as Go writes and reads them: `time.Duration` with `String()` and `ParseDuration`.
 //!
-//! The API serves windows in this form, and every duration flag is read in it, so that values carry over from the
-//! programs that people run today.
+//! The API serves windows in this form, and every duration flag is read in it, so that values carry
+//! over from the programs that people run today.
 
 use std::fmt::{self, Write};
 use std::str::FromStr;
@@ -56,8 +56,8 @@ impl GoDuration {
         self.0
     }
 
-    /// The nearest duration that 64 bits hold: longer ones become [`GoDuration::MAX`], as Go does when it subtracts
-    /// times.
+    /// The nearest duration that 64 bits hold: longer ones become [`GoDuration::MAX`], as Go does
+    /// when it subtracts times.
     pub fn saturating_from(duration: Duration) -> Self {
         Self::try_from(duration).unwrap_or(Self::MAX)
     }
@@ -126,7 +126,8 @@ impl TryFrom<GoDuration> for Duration {
 impl FromStr for GoDuration {
     type Err = ModelError;
 
-    /// Reads what Go's `time.ParseDuration` reads: an optional sign, then numbers with units, or a bare `0`.
+    /// Reads what Go's `time.ParseDuration` reads: an optional sign, then numbers with units, or a
+    /// bare `0`.
     fn from_str(input: &str) -> Result<Self, ModelError> {
         parse(input).map_err(|fault| fault.in_text(input))
     }
@@ -248,8 +249,8 @@ fn parse_component(text: &str) -> Result<(u64, &str), Fault<'_>> {
         .ok_or(Fault::OutOfRange)
 }
 
-/// Nanoseconds in a fraction of a unit, cut off. In floating point, because Go does so: the last nanosecond of a
-/// fraction of an hour depends on it.
+/// Nanoseconds in a fraction of a unit, cut off. In floating point, because Go does so: the last
+/// nanosecond of a fraction of an hour depends on it.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

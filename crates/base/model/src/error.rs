@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::duration::GoDuration;
 
-/// The longest part of an offending text that an error repeats. Texts come from flags, but also from other people's
-/// objects, and an error ends up in logs.
+/// The longest part of an offending text that an error repeats. Texts come from flags, but also
+/// from other people's objects, and an error ends up in logs.
 const EXCERPT_CHARS: usize = 64;
 
 /// Why a text or a number could not be taken.

@@ -1,11 +1,12 @@
 //! Names of what is measured.
 //!
-//! A key is made of shared strings (`Arc<str>`). Namespaces and container names repeat thousands of times, and a pod's
-//! name repeats in each of its containers: whoever interns strings hands the same `Arc` to every key, and copying a key
-//! only counts references. One boxed string with offsets would be smaller for a lone key, but could share nothing.
+//! A key is made of shared strings (`Arc<str>`). Namespaces and container names repeat thousands of
+//! times, and a pod's name repeats in each of its containers: whoever interns strings hands the
+//! same `Arc` to every key, and copying a key only counts references. One boxed string with offsets
+//! would be smaller for a lone key, but could share nothing.
 //!
-//! Each key has a borrowed form with the same hash, equality and order. A map of owned keys is searched with it without
-//! allocating:
+//! Each key has a borrowed form with the same hash, equality and order. A map of owned keys is
+//! searched with it without allocating:
 //!
 //! ```
 //! use std::collections::HashMap;
@@ -16,9 +17,10 @@
 //! assert_eq!(pods.get(key.as_dyn()), Some(&1));
 //! ```
 //!
-//! `as_dyn` is needed because the standard library's maps look up by something that an owned key can be borrowed as,
-//! and no reference to a [`PodKeyRef`] lies inside a [`PodKey`]; a trait object over both bridges that. Order is by
-//! namespace, then pod, then container, byte by byte, as the API sorts its lists.
+//! `as_dyn` is needed because the standard library's maps look up by something that an owned key
+//! can be borrowed as, and no reference to a [`PodKeyRef`] lies inside a [`PodKey`]; a trait object
+//! over both bridges that. Order is by namespace, then pod, then container, byte by byte, as the
+//! API sorts its lists.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -237,7 +239,8 @@ impl fmt::Display for ContainerKeyRef<'_> {
     }
 }
 
-/// Hash, equality, order and text of a key are those of its borrowed form: a lookup by the one must find the other.
+/// Hash, equality, order and text of a key are those of its borrowed form: a lookup by the one must
+/// find the other.
 macro_rules! like_its_borrowed_form {
     ($method:ident: $($name:ty),+) => {$(
         impl PartialEq for $name {

@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock};
 /// A key and its value.
 pub type LabelPair = (Arc<str>, Arc<str>);
 
-/// A map from string to string: sorted by key, shared by all objects with the same one, and as large as a
-/// fat pointer in each of them.
+/// A map from string to string: sorted by key, shared by all objects with the same one, and as
+/// large as a fat pointer in each of them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Labels(Arc<[LabelPair]>);
 
@@ -42,7 +42,8 @@ impl Labels {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// A set of these pairs, which the caller has sorted by key, each key once: [`Labels::get`] searches by halves.
+    /// A set of these pairs, which the caller has sorted by key, each key once: [`Labels::get`]
+    /// searches by halves.
     pub fn from_sorted(pairs: Arc<[LabelPair]>) -> Self {
         Self(pairs)
     }

@@ -1,8 +1,8 @@
-//! The words that every other crate speaks: who is measured, what was sampled, how much was used, and the texts in which
-//! Kubernetes writes it.
+//! The words that every other crate speaks: who is measured, what was sampled, how much was used,
+//! and the texts in which Kubernetes writes it.
 //!
-//! Nothing here does input or output, knows of a runtime or reads a clock. Each type holds only values that make sense,
-//! so that code downstream has nothing to check again.
+//! Nothing here does input or output, knows of a runtime or reads a clock. Each type holds only
+//! values that make sense, so that code downstream has nothing to check again.
 //!
 //! | what | types |
 //! |---|---|

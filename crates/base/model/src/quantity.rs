@@ -1,24 +1,30 @@
 //! Kubernetes quantities, as `k8s.io/apimachinery/pkg/api/resource` reads and prints them.
 //!
-//! A [`Quantity`] is a whole number of billionths (nano-units) in an `i128`, with the format it was written in. Go keeps
-//! an `int64` with a decimal scale, and falls back to a decimal of unbounded size. One integer of fixed scale was chosen
-//! instead because
+//! A [`Quantity`] is a whole number of billionths (nano-units) in an `i128`, with the format it was
+//! written in. Go keeps an `int64` with a decimal scale, and falls back to a decimal of unbounded
+//! size. One integer of fixed scale was chosen instead because
 //!
-//! - Go itself rounds whatever it reads up to whole nano-units, so that nothing finer has to be held;
-//! - equal values have one representation: comparing, hashing and adding are the integer's own operations;
-//! - it is `Copy`, never allocates, and no input makes it slow (Go computes powers of ten of unbounded size).
+//! - Go itself rounds whatever it reads up to whole nano-units, so that nothing finer has to be
+//!   held;
+//! - equal values have one representation: comparing, hashing and adding are the integer's own
+//!   operations;
+//! - it is `Copy`, never allocates, and no input makes it slow (Go computes powers of ten of
+//!   unbounded size).
 //!
-//! The price is a bound: 2^127 nano-units, about 1.7e29. Kubernetes documents 2^63-1 (about 9.2e18) as the largest
-//! magnitude, and real objects stay far below it. What lies beyond the bound is refused with an error that says so;
-//! within it there are these deliberate departures from Go, each listed in `tests/vectors/quantity_divergences.tsv`:
+//! The price is a bound: 2^127 nano-units, about 1.7e29. Kubernetes documents 2^63-1 (about 9.2e18)
+//! as the largest magnitude, and real objects stay far below it. What lies beyond the bound is
+//! refused with an error that says so; within it there are these deliberate departures from Go,
+//! each listed in `tests/vectors/quantity_divergences.tsv`:
 //!
-//! - Go prints a multiple of 1000E (or of 1024Ei) without its suffix, which is another number. Here the suffix stays.
-//! - Go's `Value()` and `MilliValue()` wrap around or answer zero beyond 64 bits, and round some negative values
-//!   upwards. Here they answer `None` or round away from zero, as Go documents.
+//! - Go prints a multiple of 1000E (or of 1024Ei) without its suffix, which is another number. Here
+//!   the suffix stays.
+//! - Go's `Value()` and `MilliValue()` wrap around or answer zero beyond 64 bits, and round some
+//!   negative values upwards. Here they answer `None` or round away from zero, as Go documents.
 //! - Go takes an exponent modulo 2^32. Here `1e4294967296` is out of range.
 //!
-//! As in Go, a binary quantity (`Ki` and so on) beyond 2^63-1 becomes 2^63-1. Unlike Go's `String()`, which may repeat
-//! a parsed text as it was written (`+5`, `1.234`), printing always gives the canonical form (`5`, `1234m`).
+//! As in Go, a binary quantity (`Ki` and so on) beyond 2^63-1 becomes 2^63-1. Unlike Go's
+//! `String()`, which may repeat a parsed text as it was written (`+5`, `1.234`), printing always
+//! gives the canonical form (`5`, `1234m`).
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -49,8 +55,8 @@ pub enum Format {
     /// Powers of 1000: `n`, `u`, `m`, none, `k`, `M`, `G`, `T`, `P`, `E`.
     #[default]
     DecimalSi,
-    /// Powers of 1024: `Ki`, `Mi`, `Gi`, `Ti`, `Pi`, `Ei`. Values that would need a fraction, or are below 1024, are
-    /// printed as [`Format::DecimalSi`].
+    /// Powers of 1024: `Ki`, `Mi`, `Gi`, `Ti`, `Pi`, `Ei`. Values that would need a fraction, or
+    /// are below 1024, are printed as [`Format::DecimalSi`].
     BinarySi,
     /// Powers of 1000 as an exponent: `e-3`, `e6`.
     DecimalExponent,
@@ -139,8 +145,8 @@ impl Quantity {
         self.scaled_value(Scale::One)
     }
 
-    /// The value in thousandths, rounded away from zero; `None` beyond 64 bits. This is how kubectl and the autoscaler
-    /// read CPU.
+    /// The value in thousandths, rounded away from zero; `None` beyond 64 bits. This is how kubectl
+    /// and the autoscaler read CPU.
     pub fn milli_value(self) -> Option<i64> {
         self.scaled_value(Scale::Milli)
     }
@@ -156,8 +162,8 @@ impl Quantity {
         .ok()
     }
 
-    /// The sum; `None` if it is out of range. It keeps the format of `self`, unless `self` is zero (as in Go, so that a
-    /// total that starts from zero takes the format of what is added).
+    /// The sum; `None` if it is out of range. It keeps the format of `self`, unless `self` is zero
+    /// (as in Go, so that a total that starts from zero takes the format of what is added).
     #[must_use]
     pub fn checked_add(self, other: Self) -> Option<Self> {
         Some(Self {
@@ -166,7 +172,8 @@ impl Quantity {
         })
     }
 
-    /// The difference; `None` if it is out of range. The format is chosen as in [`Quantity::checked_add`].
+    /// The difference; `None` if it is out of range. The format is chosen as in
+    /// [`Quantity::checked_add`].
     #[must_use]
     pub fn checked_sub(self, other: Self) -> Option<Self> {
         Some(Self {
@@ -243,8 +250,9 @@ impl FromStr for Quantity {
     }
 }
 
-/// The canonical text. Reading it gives back the value, and the format as long as there is a suffix to tell it by: as in
-/// Go, a [`Format::BinarySi`] quantity that is no multiple of 1024 is printed bare, and read as [`Format::DecimalSi`].
+/// The canonical text. Reading it gives back the value, and the format as long as there is a suffix
+/// to tell it by: as in Go, a [`Format::BinarySi`] quantity that is no multiple of 1024 is printed
+/// bare, and read as [`Format::DecimalSi`].
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(print::canonical(*self).as_str())

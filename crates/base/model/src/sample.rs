@@ -1,7 +1,7 @@
 //! What a kubelet said, each value with the time at which it was taken.
 //!
-//! A kubelet samples CPU, memory and swap at their own times and leaves out what it does not know. So does a sample
-//! here: every part is optional, and nothing unknown becomes zero.
+//! A kubelet samples CPU, memory and swap at their own times and leaves out what it does not know.
+//! So does a sample here: every part is optional, and nothing unknown becomes zero.
 
 use crate::amount::{Bytes, CoreNanos, CpuUsage};
 use crate::timestamp::Timestamp;
@@ -35,10 +35,12 @@ pub struct ContainerSample {
     pub swap: Option<BytesSample>,
     /// Bytes written to the container's own layer and its logs. Only `/stats/summary` has them.
     pub ephemeral_storage: Option<BytesSample>,
-    /// CPU in use as the kubelet itself averages it, at the time of `cpu`. Only `/stats/summary` has it, and over which
-    /// time it is an average is not said: it serves until two samples of `cpu` are there.
+    /// CPU in use as the kubelet itself averages it, at the time of `cpu`. Only `/stats/summary`
+    /// has it, and over which time it is an average is not said: it serves until two samples of
+    /// `cpu` are there.
     pub cpu_now: Option<CpuUsage>,
-    /// When the container started. A kubelet states it as soon as the container runs, also before its first sample.
+    /// When the container started. A kubelet states it as soon as the container runs, also before
+    /// its first sample.
     pub started: Option<Timestamp>,
 }
 

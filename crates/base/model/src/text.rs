@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Up to `N` bytes of text. Users choose `N` so that their longest text fits; what does not fit is refused as a
-/// formatting error.
+/// Up to `N` bytes of text. Users choose `N` so that their longest text fits; what does not fit is
+/// refused as a formatting error.
 pub(crate) struct Text<const N: usize> {
     bytes: [u8; N],
     len: usize,

@@ -1,7 +1,8 @@
 //! Instants in time, to the millisecond.
 //!
-//! Kubelets state when each sample was taken in milliseconds since the epoch; the API serves whole seconds as RFC 3339
-//! text. An instant is a type of its own, so that it cannot be taken for a duration.
+//! Kubelets state when each sample was taken in milliseconds since the epoch; the API serves whole
+//! seconds as RFC 3339 text. An instant is a type of its own, so that it cannot be taken for a
+//! duration.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,18 +20,21 @@ const MILLIS_PER_DAY: i64 = 86_400_000;
 
 /// An instant: milliseconds since 1970-01-01T00:00:00Z, not counting leap seconds.
 ///
-/// Printed as RFC 3339 in UTC with milliseconds; [`Timestamp::rfc3339_seconds`] gives the form that the API serves.
+/// Printed as RFC 3339 in UTC with milliseconds; [`Timestamp::rfc3339_seconds`] gives the form that
+/// the API serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
-/// An RFC 3339 text on the stack, from [`Timestamp::rfc3339_seconds`] or [`Timestamp::rfc3339_millis`].
+/// An RFC 3339 text on the stack, from [`Timestamp::rfc3339_seconds`] or
+/// [`Timestamp::rfc3339_millis`].
 ///
-/// Years beyond 9999 have more digits and years before 0 a sign, as in Go; no other program may be able to read them.
+/// Years beyond 9999 have more digits and years before 0 a sign, as in Go; no other program may be
+/// able to read them.
 pub struct Rfc3339(Text<32>);
 
 impl Timestamp {
-    /// Go's zero time, 0001-01-01T00:00:00Z. Go programs that forget to set a time write this one: a kubelet says it of
-    /// a container that it has not sampled yet. It is to be read as unknown.
+    /// Go's zero time, 0001-01-01T00:00:00Z. Go programs that forget to set a time write this one:
+    /// a kubelet says it of a container that it has not sampled yet. It is to be read as unknown.
     pub const GO_ZERO: Self = Self(-62_135_596_800_000);
 
     /// So many milliseconds after the epoch, or before it.
@@ -38,8 +42,8 @@ impl Timestamp {
         Self(milliseconds)
     }
 
-    /// From seconds after the epoch as a kubelet states when a container started, to the nearest millisecond. Not a
-    /// number, infinite, negative or too large is an error.
+    /// From seconds after the epoch as a kubelet states when a container started, to the nearest
+    /// millisecond. Not a number, infinite, negative or too large is an error.
     pub fn from_unix_seconds(seconds: f64) -> Result<Self, ModelError> {
         const WHAT: &str = "time in seconds since the epoch";
         let seconds = finite_and_not_negative(seconds, WHAT)?;
@@ -52,8 +56,8 @@ impl Timestamp {
             .map_err(|_| out_of_range)
     }
 
-    /// From a clock, rounded down to the millisecond. A clock beyond 64 bits of milliseconds is taken as the last
-    /// instant that fits.
+    /// From a clock, rounded down to the millisecond. A clock beyond 64 bits of milliseconds is
+    /// taken as the last instant that fits.
     pub fn from_system_time(time: SystemTime) -> Self {
         match time.duration_since(SystemTime::UNIX_EPOCH) {
             Ok(after) => Self(i64::try_from(after.as_millis()).unwrap_or(i64::MAX)),
@@ -86,7 +90,8 @@ impl Timestamp {
         self.0.checked_add_unsigned(milliseconds).map(Self)
     }
 
-    /// The instant `duration` earlier, with the duration rounded down to the millisecond; `None` beyond 64 bits.
+    /// The instant `duration` earlier, with the duration rounded down to the millisecond; `None`
+    /// beyond 64 bits.
     #[must_use]
     pub fn checked_sub(self, duration: Duration) -> Option<Self> {
         let milliseconds = u64::try_from(duration.as_millis()).ok()?;
@@ -125,7 +130,8 @@ impl Timestamp {
             second_of_day % 60,
         ]
         .map(|part| two_digits(u8::try_from(part).expect("it is below 60")));
-        // One copy of fixed size: piece by piece takes half as long again, and lists print one per pod.
+        // One copy of fixed size: piece by piece takes half as long again, and lists print one per
+        // pod.
         out.push_ascii([
             b'-', month[0], month[1], b'-', day[0], day[1], b'T', hour[0], hour[1], b':',
             minute[0], minute[1], b':', second[0], second[1],
@@ -142,8 +148,8 @@ impl fmt::Display for Timestamp {
 impl FromStr for Timestamp {
     type Err = ModelError;
 
-    /// Reads what Go reads into a `metav1.Time`: RFC 3339 with any offset and any fraction of a second, which is cut off
-    /// at the millisecond. The form of `metav1.MicroTime` is among it.
+    /// Reads what Go reads into a `metav1.Time`: RFC 3339 with any offset and any fraction of a
+    /// second, which is cut off at the millisecond. The form of `metav1.MicroTime` is among it.
     fn from_str(input: &str) -> Result<Self, ModelError> {
         parse::unix_millis(input)
             .map(Self)

@@ -1,8 +1,9 @@
 //! From cumulative samples to usage.
 //!
-//! A rate needs two distinct readings of the same counter. Where it would have to be guessed there is none, and
-//! [`NoRate`] says why. Timestamps are the CPU samples' own: metrics-server divides by the distance of the memory
-//! samples instead, which is another number whenever the two are not read together.
+//! A rate needs two distinct readings of the same counter. Where it would have to be guessed there
+//! is none, and [`NoRate`] says why. Timestamps are the CPU samples' own: metrics-server divides by
+//! the distance of the memory samples instead, which is another number whenever the two are not
+//! read together.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -38,7 +39,8 @@ pub struct CpuRate {
     pub window: Duration,
 }
 
-/// How old a container may be for its CPU time since its start to stand for a rate, where no earlier sample exists.
+/// How old a container may be for its CPU time since its start to stand for a rate, where no
+/// earlier sample exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstWindow {
     /// Younger, the rate would be that of the start alone: a burst that misleads an autoscaler.
@@ -50,7 +52,8 @@ pub struct FirstWindow {
 /// Why there is no rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NoRate {
-    /// There is no earlier sample yet, and the container is too old for its average since the start.
+    /// There is no earlier sample yet, and the container is too old for its average since the
+    /// start.
     FirstSample,
     /// The sample was read at the same time as the one before: the kubelet repeated itself.
     SameSample,
@@ -66,8 +69,8 @@ pub enum NoRate {
     TooFast,
 }
 
-/// The rate between two readings of a counter of which no start is known, such as a node's: that it began anew shows only
-/// in that it went backwards.
+/// The rate between two readings of a counter of which no start is known, such as a node's: that it
+/// began anew shows only in that it went backwards.
 ///
 /// Rounded down to whole nanocores, as metrics-server does.
 pub fn rate_between(previous: CpuSample, current: CpuSample) -> Result<CpuRate, NoRate> {
@@ -82,9 +85,10 @@ pub fn rate_between(previous: CpuSample, current: CpuSample) -> Result<CpuRate, 
 
 /// The rate of a container, of which the previous sample and the start may be known.
 ///
-/// A container that restarted after the previous sample has a new counter, which began at zero when it started: the
-/// rate since then is as true as one between two samples. The same goes for a container that is seen for the first
-/// time soon after its start. `first` says what is soon, and how long to wait in both cases.
+/// A container that restarted after the previous sample has a new counter, which began at zero when
+/// it started: the rate since then is as true as one between two samples. The same goes for a
+/// container that is seen for the first time soon after its start. `first` says what is soon, and
+/// how long to wait in both cases.
 pub fn container_rate(
     previous: Option<CpuSample>,
     current: CpuSample,

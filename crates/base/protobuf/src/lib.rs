@@ -1,7 +1,8 @@
 //! Fields of protobuf messages, for the few messages that are written by hand.
 //!
-//! Nothing here knows of a schema: the caller gives the numbers and the order of fields, and so decides the bytes. A library
-//! that generates code would need a compiler of schemas at build time, for messages that could be counted on one's fingers.
+//! Nothing here knows of a schema: the caller gives the numbers and the order of fields, and so
+//! decides the bytes. A library that generates code would need a compiler of schemas at build time,
+//! for messages that could be counted on one's fingers.
 
 mod read;
 

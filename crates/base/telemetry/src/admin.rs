@@ -7,11 +7,11 @@
 //! | `/debug/log-level` | the log filter; `PUT` or `POST` sets it; loopback peers only |
 //! | `/debug/pprof/profile` | a CPU profile, if compiled in and switched on; loopback peers only |
 //!
-//! Loopback peers are those who can already enter the pod: `kubectl port-forward` and `kubectl exec`
-//! arrive from there.
+//! Loopback peers are those who can already enter the pod: `kubectl port-forward` and `kubectl
+//! exec` arrive from there.
 //!
-//! Everyone in the cluster can reach the port, so everything is bounded: connections, the time for a
-//! request's head, idle time, bodies. When connections run out the idle ones are closed, so that
+//! Everyone in the cluster can reach the port, so everything is bounded: connections, the time for
+//! a request's head, idle time, bodies. When connections run out the idle ones are closed, so that
 //! nobody keeps the kubelet's probes away by holding connections open.
 
 mod connection;
@@ -122,8 +122,8 @@ impl AdminServer {
     /// Answers until `shutdown` completes, then drains.
     ///
     /// Readiness fails from that moment on. Idle connections are closed, busy ones get
-    /// [`Limits::drain_timeout`]. A process that wants readiness to fail some time before the server
-    /// stops calls [`Health::start_shutdown`] earlier.
+    /// [`Limits::drain_timeout`]. A process that wants readiness to fail some time before the
+    /// server stops calls [`Health::start_shutdown`] earlier.
     pub async fn serve(self, shutdown: impl Future<Output = ()> + Send) {
         let Self {
             listener,

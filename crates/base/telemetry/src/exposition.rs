@@ -3,11 +3,11 @@
 //! The registry itself writes OpenMetrics. [`Format::OpenMetrics`] hands that out with its families
 //! sorted and those of one name joined; [`Format::Prometheus`] is converted from it into the very
 //! bytes that Go's client library would send for the same metrics, so that a program compared
-//! against Go expositions sees no difference. [`Format::Protobuf`] is converted from that again, and
-//! the only form with native histograms.
+//! against Go expositions sees no difference. [`Format::Protobuf`] is converted from that again,
+//! and the only form with native histograms.
 //!
-//! Histograms of [`HistogramFamily`](crate::HistogramFamily) are written here in each form, among the
-//! families of the registry.
+//! Histograms of [`HistogramFamily`](crate::HistogramFamily) are written here in each form, among
+//! the families of the registry.
 
 mod accept;
 mod family;
@@ -47,7 +47,8 @@ impl Format {
         }
     }
 
-    /// Chooses among all forms. Protobuf is for those who name it with at least the weight of any text.
+    /// Chooses among all forms. Protobuf is for those who name it with at least the weight of any
+    /// text.
     pub fn negotiate_with_protobuf(headers: &HeaderMap) -> Self {
         if preference(headers).prefers_protobuf() {
             Self::Protobuf

@@ -1,12 +1,12 @@
 //! Named health checks with reasons, liveness and readiness kept apart.
 //!
-//! A [`Health`] is handed to every part of the process that can be unwell. The part registers either
-//! a [`HealthCell`], which it sets when its state changes, or a closure that is cheap to call. The
-//! answers have the form of the Kubernetes API server's `/livez`, `/readyz` and `/healthz`, with one
-//! difference: a failing check gives its reason instead of `reason withheld`.
+//! A [`Health`] is handed to every part of the process that can be unwell. The part registers
+//! either a [`HealthCell`], which it sets when its state changes, or a closure that is cheap to
+//! call. The answers have the form of the Kubernetes API server's `/livez`, `/readyz` and
+//! `/healthz`, with one difference: a failing check gives its reason instead of `reason withheld`.
 //!
-//! Two checks are always there, named as in Kubernetes: `ping` passes as long as the process answers
-//! at all, and `shutdown` ends every readiness report and fails once the process drains.
+//! Two checks are always there, named as in Kubernetes: `ping` passes as long as the process
+//! answers at all, and `shutdown` ends every readiness report and fails once the process drains.
 
 mod report;
 
@@ -166,8 +166,8 @@ impl Health {
 
     /// Evaluates all checks of a probe but those `excluded` by name, in the order of registration.
     ///
-    /// The log gets one line whenever a full readiness report differs in its failing checks from the
-    /// one before, not one per probe.
+    /// The log gets one line whenever a full readiness report differs in its failing checks from
+    /// the one before, not one per probe.
     pub fn report(&self, probe: Probe, excluded: &[String]) -> Report {
         let mut outcomes: Vec<CheckOutcome> = self
             .checks_of(probe)

@@ -1,8 +1,9 @@
 //! Histograms of durations, classic and, where asked for, native too.
 //!
-//! `prometheus_client` can count into native buckets but hands them out only through a protobuf library that would have to be
-//! generated at build time. A [`HistogramFamily`] is written by the exposition itself, in all of its forms, from one reading of each
-//! series: what the classic buckets, the native ones, the count and the sum say is always the same.
+//! `prometheus_client` can count into native buckets but hands them out only through a protobuf
+//! library that would have to be generated at build time. A [`HistogramFamily`] is written by the
+//! exposition itself, in all of its forms, from one reading of each series: what the classic
+//! buckets, the native ones, the count and the sum say is always the same.
 
 mod native;
 
@@ -17,7 +18,8 @@ use crate::Metrics;
 
 /// The labels of one series of a [`HistogramFamily`].
 pub trait LabelSet: Clone + Eq + Hash + Debug + Send + Sync + 'static {
-    /// Gives each label, in any order, under a name that Prometheus accepts. Equal sets give the same labels.
+    /// Gives each label, in any order, under a name that Prometheus accepts. Equal sets give the
+    /// same labels.
     fn visit(&self, visit: &mut dyn FnMut(&str, &str));
 }
 
@@ -43,7 +45,8 @@ pub struct HistogramFamily<L> {
 #[derive(Debug)]
 struct Shared<L> {
     spec: HistogramSpec,
-    /// Read to find a series, written only for a new one: a scrape holds it as long as it takes to copy pointers.
+    /// Read to find a series, written only for a new one: a scrape holds it as long as it takes to
+    /// copy pointers.
     series: RwLock<HashMap<L, Arc<Mutex<Counts>>>>,
 }
 

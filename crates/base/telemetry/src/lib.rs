@@ -40,9 +40,9 @@
 //! # Ok::<(), kubevitals_telemetry::TelemetryError>(())
 //! ```
 //!
-//! Two traps of `prometheus_client`: it appends `_total` to every counter, `_info` to every info and
-//! the unit to every name registered with one, so none of them belongs into the registered name; and
-//! a family without any series yet is left out of the exposition altogether.
+//! Two traps of `prometheus_client`: it appends `_total` to every counter, `_info` to every info
+//! and the unit to every name registered with one, so none of them belongs into the registered
+//! name; and a family without any series yet is left out of the exposition altogether.
 
 pub mod admin;
 mod error;

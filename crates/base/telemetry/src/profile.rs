@@ -1,8 +1,8 @@
 //! CPU profiles of this process, one at a time.
 //!
-//! The sampler runs in a signal handler and unwinds whatever was running. It skips samples inside the
-//! C library, the unwinder and the vDSO, where unwinding can deadlock. It keeps its samples in a
-//! temporary file, so it needs a directory for these that can be written to.
+//! The sampler runs in a signal handler and unwinds whatever was running. It skips samples inside
+//! the C library, the unwinder and the vDSO, where unwinding can deadlock. It keeps its samples in
+//! a temporary file, so it needs a directory for these that can be written to.
 
 mod proto;
 

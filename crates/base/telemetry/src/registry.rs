@@ -1,8 +1,8 @@
 //! The metric registry, passed down while the process is built and then only read.
 //!
 //! The binary makes one [`Metrics`], gives each crate a sub-registry with the crate's prefix, and
-//! freezes it before the admin server starts. There is no global registry, so tests run side by side
-//! and a crate's metrics exist only where the crate is used.
+//! freezes it before the admin server starts. There is no global registry, so tests run side by
+//! side and a crate's metrics exist only where the crate is used.
 
 use std::sync::Arc;
 
@@ -78,8 +78,8 @@ impl SharedRegistry {
 
     /// Chooses a form by the `Accept` headers of a request.
     ///
-    /// Protobuf is for those who ask for it and would miss native histograms in any other form; everyone else gets text, which
-    /// people can read.
+    /// Protobuf is for those who ask for it and would miss native histograms in any other form;
+    /// everyone else gets text, which people can read.
     pub fn negotiate(&self, headers: &HeaderMap) -> Format {
         let has_native = |source: &Arc<dyn HistogramSource>| source.spec().native.is_some();
         if self.histograms.iter().any(has_native) {

@@ -59,8 +59,8 @@ impl ClientTls {
         })
     }
 
-    /// Trusts anyone, for `--kubelet-insecure-tls`: whoever answers can read what is sent and answer
-    /// what they like. [`verification`](Self::verification) then says `Unverified`.
+    /// Trusts anyone, for `--kubelet-insecure-tls`: whoever answers can read what is sent and
+    /// answer what they like. [`verification`](Self::verification) then says `Unverified`.
     pub fn dangerous_without_verification(options: &ClientOptions) -> Result<Self, TlsError> {
         let algorithms = shared_provider().signature_verification_algorithms;
         let verifier = Arc::new(AcceptAnyone::new(algorithms));
@@ -77,9 +77,9 @@ impl ClientTls {
         self.for_one(names, None)
     }
 
-    /// As [`for_peer`](Self::for_peer), and where no authority vouches for the peer, it must have the key that `pin` knows,
-    /// or is believed at first sight. Certificates of trusted authorities are judged as ever: one that is out of date or
-    /// for another peer stays refused.
+    /// As [`for_peer`](Self::for_peer), and where no authority vouches for the peer, it must have
+    /// the key that `pin` knows, or is believed at first sight. Certificates of trusted authorities
+    /// are judged as ever: one that is out of date or for another peer stays refused.
     #[must_use]
     pub fn for_pinned_peer(&self, names: PeerNames, pin: PinnedKey) -> Self {
         self.for_one(names, Some(pin))

@@ -16,8 +16,8 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use crate::provider::shared_provider;
 use crate::{TlsError, TrustRoots};
 
-/// Asks clients for a certificate and accepts any, or none; but who shows one must prove to hold its
-/// key. Judge the chain afterwards with a [`ClientAuthority`].
+/// Asks clients for a certificate and accepts any, or none; but who shows one must prove to hold
+/// its key. Judge the chain afterwards with a [`ClientAuthority`].
 #[derive(Debug)]
 pub struct RequestClientCertificate {
     algorithms: WebPkiSupportedAlgorithms,

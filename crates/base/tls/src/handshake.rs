@@ -90,8 +90,8 @@ impl HandshakeFailure {
         }
     }
 
-    /// The failure behind an I/O error of a TLS stream, or `None` if TLS is not what failed: a reset
-    /// or a connection that was closed early.
+    /// The failure behind an I/O error of a TLS stream, or `None` if TLS is not what failed: a
+    /// reset or a connection that was closed early.
     pub fn from_io(error: &io::Error) -> Option<Self> {
         error
             .get_ref()?

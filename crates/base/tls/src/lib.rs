@@ -12,14 +12,15 @@
 //!   is what code that sends a bearer token should ask for.
 //! * [`PeerNames`]: dial an address, accept a certificate for any of a node's names.
 //! * [`PinnedKey`]: where no authority vouches for a peer, hold it to the key that it showed first.
-//! * [`ClientRecords`]: a client's side of TLS over lent buffers, for who holds thousands of idle connections.
+//! * [`ClientRecords`]: a client's side of TLS over lent buffers, for who holds thousands of idle
+//!   connections.
 //! * [`ServerTls`]: how to answer.
 //! * [`RequestClientCertificate`] and [`ClientAuthority`]: client certificates that are requested,
 //!   never required, and judged after the handshake.
 //! * [`HandshakeFailure`]: why a handshake failed, in a closed enum that can become a metric label.
 //!
-//! [`refresh_loop`] drives all reloading and renewal from a caller's ticks, of which [`Periodic`] is
-//! the ordinary kind. Times are arguments, and handshakes take a clock in their options, so that
+//! [`refresh_loop`] drives all reloading and renewal from a caller's ticks, of which [`Periodic`]
+//! is the ordinary kind. Times are arguments, and handshakes take a clock in their options, so that
 //! tests can stand at any moment.
 //!
 //! # Sessions are never resumed

@@ -171,7 +171,8 @@ impl ServerCertVerifier for PeerVerifier {
         );
         match verdict {
             Ok(()) => self.verify_names(&certificate, server_name, end_entity)?,
-            // A certificate of our own authorities that is out of date or for another peer stays refused.
+            // A certificate of our own authorities that is out of date or for another peer stays
+            // refused.
             Err(error) => {
                 let is_nobodys = is_unknown_issuer(&error, end_entity);
                 let error = explain(error, end_entity);
@@ -261,7 +262,8 @@ fn is_name_mismatch(error: &Error) -> bool {
     )
 }
 
-/// Whether no authority in the bundle signed it. An authority's own certificate counts too: it vouches for itself.
+/// Whether no authority in the bundle signed it. An authority's own certificate counts too: it
+/// vouches for itself.
 fn is_unknown_issuer(error: &Error, der: &CertificateDer<'_>) -> bool {
     match error {
         Error::InvalidCertificate(

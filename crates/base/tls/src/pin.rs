@@ -8,11 +8,13 @@ use rustls_pki_types::CertificateDer;
 /// The most bytes of a key that are kept: several times an RSA key of 8,192 bits.
 const MAX_KEY_BYTES: usize = 8 << 10;
 
-/// The key of one peer, learnt from the first connection on which the peer proved to hold it. Clones share it.
+/// The key of one peer, learnt from the first connection on which the peer proved to hold it.
+/// Clones share it.
 ///
-/// Where no authority vouches for a peer, this is what can still be known: that it is the same as before. Whoever answers
-/// first is believed, so a pin guards against all who come later and none who was there from the start; it lives as long
-/// as the process. Make a new one when the peer is known to be another, such as a node with another UID.
+/// Where no authority vouches for a peer, this is what can still be known: that it is the same as
+/// before. Whoever answers first is believed, so a pin guards against all who come later and none
+/// who was there from the start; it lives as long as the process. Make a new one when the peer is
+/// known to be another, such as a node with another UID.
 #[derive(Debug, Clone, Default)]
 pub struct PinnedKey(Arc<OnceLock<Box<[u8]>>>);
 
@@ -20,7 +22,8 @@ pub struct PinnedKey(Arc<OnceLock<Box<[u8]>>>);
 #[derive(Debug)]
 pub(crate) struct Pinning {
     pin: PinnedKey,
-    /// A certificate is shown before the peer proves that it holds the key: somebody else's could be shown.
+    /// A certificate is shown before the peer proves that it holds the key: somebody else's could
+    /// be shown.
     unproven: Mutex<Option<Box<[u8]>>>,
 }
 
@@ -76,7 +79,8 @@ impl Pinning {
         if self.pin.is_set() {
             return;
         }
-        // Connections of one peer may overlap: whatever was shown last, only what is proven is pinned.
+        // Connections of one peer may overlap: whatever was shown last, only what is proven is
+        // pinned.
         let shown = self.lock().take();
         if let Some(shown) = shown.filter(|shown| Some(shown) == key_of(certificate).as_ref()) {
             // Another connection may have been quicker; the next handshake is judged by that one.

@@ -40,7 +40,8 @@ impl Alpn {
     }
 }
 
-/// Makes aws-lc-rs the crypto library of the process. Call it first in `main` and in test harnesses.
+/// Makes aws-lc-rs the crypto library of the process. Call it first in `main` and in test
+/// harnesses.
 ///
 /// Calling it again, or after somebody else installed a provider, changes nothing.
 pub fn install_crypto_provider() {
@@ -54,8 +55,9 @@ pub(crate) fn shared_provider() -> &'static Arc<CryptoProvider> {
     &PROVIDER
 }
 
-/// The library's defaults, but AES with keys of 128 bits before that with 256, as Go has it. Nobody breaks either, and
-/// the longer key costs a third more for every byte of every answer of every kubelet.
+/// The library's defaults, but AES with keys of 128 bits before that with 256, as Go has it. Nobody
+/// breaks either, and the longer key costs a third more for every byte of every answer of every
+/// kubelet.
 pub(crate) fn own_provider() -> CryptoProvider {
     let mut provider = aws_lc_rs::default_provider();
     let is_later = |suite: &SupportedCipherSuite| {

@@ -1,11 +1,12 @@
 //! The client's side of TLS over buffers that are lent.
 //!
-//! rustls' ordinary connection reads 4 KiB at a time, however much has arrived, and keeps a buffer for as long as it is open. Who
-//! holds thousands of connections that are silent nearly always wants neither: here the bytes of the peer lie in an
-//! [`Inbox`] that serves one connection after the other, and an open connection holds its keys and nothing else.
+//! rustls' ordinary connection reads 4 KiB at a time, however much has arrived, and keeps a buffer
+//! for as long as it is open. Who holds thousands of connections that are silent nearly always
+//! wants neither: here the bytes of the peer lie in an [`Inbox`] that serves one connection after
+//! the other, and an open connection holds its keys and nothing else.
 //!
-//! Nothing here reads or writes. Whoever has the socket fills the inbox, calls [`ClientRecords::take_in`], and sends what
-//! was put in the outbox.
+//! Nothing here reads or writes. Whoever has the socket fills the inbox, calls
+//! [`ClientRecords::take_in`], and sends what was put in the outbox.
 
 use std::fmt;
 use std::io;
@@ -17,8 +18,8 @@ use rustls_pki_types::ServerName;
 
 use crate::ClientTls;
 
-/// A handshake message must lie in the inbox as a whole; chains of certificates beyond this are nobody's. Records are a
-/// quarter of it.
+/// A handshake message must lie in the inbox as a whole; chains of certificates beyond this are
+/// nobody's. Records are a quarter of it.
 const MAX_INBOX: usize = 80 << 10;
 
 /// A request and its record fit into this much more than the request.
@@ -52,7 +53,8 @@ pub enum Progress {
 }
 
 impl Inbox {
-    /// One with room for so many bytes at first. It grows where a handshake needs that, up to 80 KiB.
+    /// One with room for so many bytes at first. It grows where a handshake needs that, up to 80
+    /// KiB.
     pub fn new(size: usize) -> Self {
         Self {
             bytes: vec![0; size.clamp(1, MAX_INBOX)].into(),
@@ -117,7 +119,8 @@ impl Inbox {
 }
 
 impl ClientRecords {
-    /// Begins a connection to a peer that is dialled by this name. [`ClientRecords::take_in`] has the first thing to send.
+    /// Begins a connection to a peer that is dialled by this name. [`ClientRecords::take_in`] has
+    /// the first thing to send.
     pub fn new(tls: &ClientTls, peer: ServerName<'static>) -> Result<Self, Error> {
         Ok(Self {
             connection: UnbufferedClientConnection::new(tls.config(), peer)?,
@@ -127,10 +130,12 @@ impl ClientRecords {
         })
     }
 
-    /// Takes in all whole records in the inbox. What the peer says goes to `said`; what is to be sent, before anything
-    /// else is done, is appended to `outbox`. That is also true of an error: the peer is told why.
+    /// Takes in all whole records in the inbox. What the peer says goes to `said`; what is to be
+    /// sent, before anything else is done, is appended to `outbox`. That is also true of an error:
+    /// the peer is told why.
     ///
-    /// What is left in the inbox belongs to this connection. A call without it fails, and so do all calls after a failure.
+    /// What is left in the inbox belongs to this connection. A call without it fails, and so do all
+    /// calls after a failure.
     pub fn take_in(
         &mut self,
         inbox: &mut Inbox,
@@ -297,7 +302,8 @@ impl Short {
     }
 }
 
-/// Appends what is written into free room, of which there must be as much as the writer says it needs.
+/// Appends what is written into free room, of which there must be as much as the writer says it
+/// needs.
 fn append(
     outbox: &mut Vec<u8>,
     mut room: usize,

@@ -1,7 +1,7 @@
 //! Contents of files that are read again while the process runs.
 //!
-//! Files are compared by content. Secret and `ConfigMap` volumes swap a symbolic link to a directory,
-//! so that neither modification times nor file notifications tell the truth.
+//! Files are compared by content. Secret and `ConfigMap` volumes swap a symbolic link to a
+//! directory, so that neither modification times nor file notifications tell the truth.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -64,8 +64,8 @@ pub struct SelfSignedOptions {
 
 /// Where a self-made authority is kept: files of one process, not to be shared by several.
 ///
-/// The leaf and its key are not kept: a new leaf of the same authority is as good, and a key that is
-/// on no disk needs no care.
+/// The leaf and its key are not kept: a new leaf of the same authority is as good, and a key that
+/// is on no disk needs no care.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SelfSignedFiles {
     /// The authority's certificate and private key in one file, readable by the owner alone. One
@@ -82,8 +82,8 @@ struct State {
 }
 
 impl SelfSignedOptions {
-    /// Five years for the authority, 90 days for the leaf, a day of lead, an hour of backdating, and
-    /// no files.
+    /// Five years for the authority, 90 days for the leaf, a day of lead, an hour of backdating,
+    /// and no files.
     pub fn new(common_name: impl Into<String>, names: Vec<String>) -> Self {
         const DAY: Duration = Duration::from_hours(24);
         Self {

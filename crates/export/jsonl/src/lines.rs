@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 /// How long a writer that cannot take more for now is left alone.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long lines are gathered after the first. To wake a thread for each takes longer than to make the line, above all where
-/// there is one processor for both; nobody who reads lines notices some milliseconds.
+/// How long lines are gathered after the first. To wake a thread for each takes longer than to make
+/// the line, above all where there is one processor for both; nobody who reads lines notices some
+/// milliseconds.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// Lines that are written at once, in bytes.
@@ -34,7 +35,8 @@ pub struct LineCounts {
     pub waiting: u64,
 }
 
-/// What the thread does not hold: when the last clone goes, the thread writes what is queued and ends.
+/// What the thread does not hold: when the last clone goes, the thread writes what is queued and
+/// ends.
 #[derive(Debug)]
 struct Handle {
     shared: Arc<Shared>,
@@ -84,7 +86,8 @@ impl JsonLines {
         })
     }
 
-    /// Queues lines, each with its line break, together or not at all; gives whether they were. Never waits for the output.
+    /// Queues lines, each with its line break, together or not at all; gives whether they were.
+    /// Never waits for the output.
     pub fn push(&self, lines: Vec<u8>) -> bool {
         let count = line_count(&lines);
         let shared = &self.handle.shared;
@@ -114,7 +117,8 @@ impl JsonLines {
         self.handle.shared.lock().counts
     }
 
-    /// Takes no more, and waits up to `grace` for what is queued to be written. What is not by then is dropped.
+    /// Takes no more, and waits up to `grace` for what is queued to be written. What is not by then
+    /// is dropped.
     pub fn finish(&self, grace: Duration) -> LineCounts {
         let shared = &self.handle.shared;
         let until = Instant::now().checked_add(grace);
@@ -213,7 +217,8 @@ impl Shared {
                 Ok(0) => break,
                 Ok(length) => at += length,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // A full disk or a full pipe may have room again: the line that was begun is finished then.
+                // A full disk or a full pipe may have room again: the line that was begun is
+                // finished then.
                 Err(error) if is_passing(error.kind()) => {
                     let state = self.lock();
                     if state.is_given_up {

@@ -1,4 +1,5 @@
-//! The lines of kube-transition-metrics: its names, its closed schema, and its two wrong durations only where asked for.
+//! The lines of kube-transition-metrics: its names, its closed schema, and its two wrong durations
+//! only where asked for.
 
 use std::time::Duration;
 
@@ -13,8 +14,9 @@ use crate::lifecycle::Lifecycle;
 /// Makes lines of what a tracker tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TransitionLines {
-    /// Writes two durations and a name as kube-transition-metrics does: `started_to_ready_seconds` from when the
-    /// container ran, `initialized_to_running_seconds` from when the pod was scheduled, and `kube_stateful_set`.
+    /// Writes two durations and a name as kube-transition-metrics does: `started_to_ready_seconds`
+    /// from when the container ran, `initialized_to_running_seconds` from when the pod was
+    /// scheduled, and `kube_stateful_set`.
     pub compat: bool,
     /// Which records of our own are written besides.
     pub lifecycle: LifecycleLines,

@@ -37,7 +37,8 @@ macro_rules! bundle {
         }
 
         impl Hooks {
-            /// One adapter in the place of every hook; each clone of it must count in the same place.
+            /// One adapter in the place of every hook; each clone of it must count in the same
+            /// place.
             pub fn all<A>(adapter: &A) -> Self
             where
                 A: Clone $(+ $hook)*,
@@ -92,12 +93,14 @@ static REGISTERED: OnceLock<Hooks> = OnceLock::new();
 
 /// Makes these the hooks of the process, for everything that is not given its own.
 ///
-/// A second call is refused: client-go ignores it, and a program then waits for metrics that never come.
+/// A second call is refused: client-go ignores it, and a program then waits for metrics that never
+/// come.
 pub fn register(hooks: Hooks) -> Result<(), Error> {
     REGISTERED.set(hooks).map_err(|_| Error::AlreadyRegistered)
 }
 
-/// The hooks of the process: those that were [registered](register), or hooks that do nothing until then.
+/// The hooks of the process: those that were [registered](register), or hooks that do nothing until
+/// then.
 pub fn global() -> Hooks {
     REGISTERED.get().cloned().unwrap_or_default()
 }

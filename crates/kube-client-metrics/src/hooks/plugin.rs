@@ -15,7 +15,8 @@ hook! {
 }
 
 hook! {
-    /// When the first of the client certificates expires; `None` while there is none. client-go: `ClientCertExpiry`.
+    /// When the first of the client certificates expires; `None` while there is none. client-go:
+    /// `ClientCertExpiry`.
     ClientCertExpiry::set(expiry: Option<SystemTime>)
 }
 

@@ -6,7 +6,8 @@ use super::{bundle::Nobody, hook};
 use crate::{Call, Code};
 
 hook! {
-    /// Once per logical request that is no stream: from the call to the end of the body, with all attempts and waits.
+    /// Once per logical request that is no stream: from the call to the end of the body, with all
+    /// attempts and waits.
     ///
     /// client-go: `RequestLatency`.
     RequestLatency::observe(call: &Call, latency: Duration)
@@ -18,12 +19,14 @@ hook! {
 }
 
 hook! {
-    /// The size in bytes of each attempt's request body, where it is known. client-go: `RequestSize`.
+    /// The size in bytes of each attempt's request body, where it is known. client-go:
+    /// `RequestSize`.
     RequestSize::observe(call: &Call, bytes: u64)
 }
 
 hook! {
-    /// The size in bytes of the body of an answer that is no stream, decompressed. client-go: `ResponseSize`.
+    /// The size in bytes of the body of an answer that is no stream, decompressed. client-go:
+    /// `ResponseSize`.
     ResponseSize::observe(call: &Call, bytes: u64)
 }
 

@@ -7,11 +7,13 @@ use super::bundle::Nobody;
 
 /// Gives each reflector its metrics. client-go: `cache.MetricsProvider`.
 pub trait ReflectorProvider: Send + Sync + 'static {
-    /// The metrics of the reflector with this name. Names come from the program, not from the cluster.
+    /// The metrics of the reflector with this name. Names come from the program, not from the
+    /// cluster.
     fn reflector(&self, name: &str) -> Arc<dyn ReflectorMetrics>;
 }
 
-/// The facts of one reflector's lists and watches. client-go declares them and no longer calls them.
+/// The facts of one reflector's lists and watches. client-go declares them and no longer calls
+/// them.
 pub trait ReflectorMetrics: Send + Sync + 'static {
     /// A list began.
     fn list_started(&self);

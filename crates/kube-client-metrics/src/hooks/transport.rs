@@ -10,7 +10,8 @@ hook! {
 }
 
 hook! {
-    /// Each connection that was dialled, the name and the TLS handshake included. client-go has no such hook.
+    /// Each connection that was dialled, the name and the TLS handshake included. client-go has no
+    /// such hook.
     ConnectLatency::observe(host: &str, outcome: ConnectOutcome, latency: Duration)
 }
 
@@ -36,7 +37,8 @@ hook! {
 }
 
 hook! {
-    /// Each entry that a clean-up of the transport cache looked at. client-go: `TransportCacheGCCalls`.
+    /// Each entry that a clean-up of the transport cache looked at. client-go:
+    /// `TransportCacheGCCalls`.
     TransportCacheGcCalls::increment(result: TransportCacheGc)
 }
 

@@ -1,8 +1,8 @@
 //! Trying again where attempts can be counted.
 //!
-//! `tower::retry` does the same but tells nobody, and kube puts it so far inside that no layer gets below it. A layer of
-//! ours on either side of it would need a note in the request to know a second attempt from a first, which costs an
-//! allocation; the loop itself knows.
+//! `tower::retry` does the same but tells nobody, and kube puts it so far inside that no layer gets
+//! below it. A layer of ours on either side of it would need a note in the request to know a second
+//! attempt from a first, which costs an allocation; the loop itself knows.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,7 +20,8 @@ use super::{code_of, deliver};
 use crate::body::MeasuredBody;
 use crate::recording::{Meter, Recording};
 
-/// Measures requests and tries again. See [`MetricsLayer::with_retry`](super::MetricsLayer::with_retry).
+/// Measures requests and tries again. See
+/// [`MetricsLayer::with_retry`](super::MetricsLayer::with_retry).
 #[derive(Clone, Debug)]
 pub struct RetryMetricsLayer<P> {
     meter: Arc<Meter>,

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// So much longer than a retry the time to renew must be, as in client-go: the longest jittered wait must fit.
+/// So much longer than a retry the time to renew must be, as in client-go: the longest jittered
+/// wait must fit.
 const JITTER: f64 = 1.2;
 
 /// A lease that candidates compete for.
@@ -16,8 +17,8 @@ pub struct Election {
     pub identity: String,
     /// A lease that nobody was seen to renew for this long may be taken. Whole seconds.
     pub lease_duration: Duration,
-    /// A leader that has not renewed for this long no longer leads. Shorter than the lease, so that it stops before
-    /// another begins.
+    /// A leader that has not renewed for this long no longer leads. Shorter than the lease, so that
+    /// it stops before another begins.
     pub renew_deadline: Duration,
     /// The time between two attempts.
     pub retry_period: Duration,
@@ -106,7 +107,8 @@ impl Election {
         Ok(seconds)
     }
 
-    /// The wait before the next attempt to get the lease: longer by chance, so that candidates do not come at once.
+    /// The wait before the next attempt to get the lease: longer by chance, so that candidates do
+    /// not come at once.
     pub(super) fn jittered_retry(&self, chance: f64) -> Duration {
         self.retry_period
             .mul_f64(1.0 + JITTER * chance.clamp(0.0, 1.0))

@@ -1,9 +1,10 @@
 //! A candidate for a Lease.
 //!
-//! No clock but this process's own is believed: a lease counts from when its last change was seen here, not from the
-//! times written in it. So clocks may differ by any amount; they only must run about equally fast, within the ratio of
-//! lease duration to renew deadline. As in client-go, there is no fencing: a process that is stopped for longer than its
-//! lease and then goes on may act for a moment before it notices.
+//! No clock but this process's own is believed: a lease counts from when its last change was seen
+//! here, not from the times written in it. So clocks may differ by any amount; they only must run
+//! about equally fast, within the ratio of lease duration to renew deadline. As in client-go, there
+//! is no fencing: a process that is stopped for longer than its lease and then goes on may act for
+//! a moment before it notices.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,8 +23,9 @@ use crate::hooks::Hooks;
 
 /// A candidate for a [`Lease`], or its holder.
 ///
-/// [`acquire`](Self::acquire), [`hold`](Self::hold) and [`release`](Self::release) may be dropped at any time: what the
-/// server made of a request that was not waited for is found out by the next one.
+/// [`acquire`](Self::acquire), [`hold`](Self::hold) and [`release`](Self::release) may be dropped
+/// at any time: what the server made of a request that was not waited for is found out by the next
+/// one.
 #[derive(Debug)]
 pub struct Elector {
     api: Api<Lease>,
@@ -81,15 +83,17 @@ impl Elector {
         })
     }
 
-    /// With another clock for the times that are written into the lease. Nothing is decided by them.
+    /// With another clock for the times that are written into the lease. Nothing is decided by
+    /// them.
     #[must_use]
     pub fn with_clock(mut self, clock: fn() -> Timestamp) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Sets these annotations of the lease whenever this process renews it, and when it gives it back: how far a leader has
-    /// come, for who leads next. Others stay as they are, and so do all when the lease is taken from another.
+    /// Sets these annotations of the lease whenever this process renews it, and when it gives it
+    /// back: how far a leader has come, for who leads next. Others stay as they are, and so do all
+    /// when the lease is taken from another.
     #[must_use]
     pub fn with_annotations(
         mut self,
@@ -99,16 +103,16 @@ impl Elector {
         self
     }
 
-    /// Shows the lease to `reader` whenever it was read or written: to a candidate with every attempt, and before
-    /// [`acquire`](Self::acquire) ends as the former leader left it.
+    /// Shows the lease to `reader` whenever it was read or written: to a candidate with every
+    /// attempt, and before [`acquire`](Self::acquire) ends as the former leader left it.
     #[must_use]
     pub fn with_reader(mut self, reader: impl Fn(&Lease) + Send + Sync + 'static) -> Self {
         self.word.reader = Some(Box::new(reader));
         self
     }
 
-    /// Whether this process leads, as far as it knows: true between [`acquire`](Self::acquire) and the end of
-    /// [`hold`](Self::hold).
+    /// Whether this process leads, as far as it knows: true between [`acquire`](Self::acquire) and
+    /// the end of [`hold`](Self::hold).
     pub fn is_leader(&self) -> bool {
         self.renewed.is_some()
     }
@@ -173,7 +177,8 @@ impl Elector {
         }
     }
 
-    /// Gives the lease back, so that another need not wait until it expires. Call it when the work has ended.
+    /// Gives the lease back, so that another need not wait until it expires. Call it when the work
+    /// has ended.
     pub async fn release(&mut self) {
         if self.renewed.is_none() {
             return;
@@ -262,7 +267,8 @@ impl Elector {
         }
     }
 
-    /// Writes a lease that is ours. It counts from before the request: nobody can have seen it earlier.
+    /// Writes a lease that is ours. It counts from before the request: nobody can have seen it
+    /// earlier.
     async fn write(&mut self, lease: &Lease, now: Instant) -> Result<(), kube::Error> {
         let params = PostParams::default();
         let lease = self
@@ -274,7 +280,8 @@ impl Elector {
         Ok(())
     }
 
-    /// Takes note of the lease as the server has it. Only a change of what is agreed in it is a sign of life.
+    /// Takes note of the lease as the server has it. Only a change of what is agreed in it is a
+    /// sign of life.
     fn see(&mut self, lease: Lease) {
         self.word.read(&lease);
         match &mut self.observed {
@@ -383,7 +390,8 @@ fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
 }
 
-/// From nothing to one. The standard library seeds its hash maps from the system; nothing else is needed here.
+/// From nothing to one. The standard library seeds its hash maps from the system; nothing else is
+/// needed here.
 fn chance() -> f64 {
     let random = RandomState::new().hash_one(0);
     f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX)

@@ -1,7 +1,8 @@
 //! A family of series that are found without an allocation.
 //!
-//! `prometheus-client` has families too. These differ in what the path of a request needs: a series is found by
-//! borrowed label values, with a fast hash, and a family is shared without being registered first.
+//! `prometheus-client` has families too. These differ in what the path of a request needs: a series
+//! is found by borrowed label values, with a fast hash, and a family is shared without being
+//! registered first.
 
 use std::fmt;
 use std::hash::Hash;

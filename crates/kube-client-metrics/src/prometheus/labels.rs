@@ -1,6 +1,7 @@
 //! Label values, owned in a family and borrowed when a series is looked for.
 //!
-//! Each type stands for both: with `Arc`s it is the key, with references it asks for one. Both hash alike.
+//! Each type stands for both: with `Arc`s it is the key, with references it asks for one. Both hash
+//! alike.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -65,7 +66,8 @@ pub(crate) struct ByEnd<E: AsEndpoint> {
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Name<N>(pub(crate) N);
 
-/// Values from closed sets, in the order of the family's labels; no labels at all if there are none.
+/// Values from closed sets, in the order of the family's labels; no labels at all if there are
+/// none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Fixed<const N: usize>(pub(crate) [&'static str; N]);
 

@@ -21,7 +21,8 @@ use crate::hooks::{
 type Named<M> = Family<Name<Arc<str>>, M>;
 type Seconds = Gauge<f64, AtomicU64>;
 
-/// client-go's families of work queues and leader election; ours of reflectors, for which client-go has none today.
+/// client-go's families of work queues and leader election; ours of reflectors, for which client-go
+/// has none today.
 #[derive(Debug)]
 pub(crate) struct Runtime {
     queue_depth: Named<Gauge<i64, AtomicI64>>,

@@ -40,8 +40,8 @@ pin_project! {
 impl Workqueue {
     /// [`kube::runtime::applier`] with this queue's metrics: the same arguments, the same stream.
     ///
-    /// The stream must be polled on a runtime of tokio; with its first poll begins a task that tells of unfinished work,
-    /// which ends with the stream and the last of its work.
+    /// The stream must be polled on a runtime of tokio; with its first poll begins a task that
+    /// tells of unfinished work, which ends with the stream and the last of its work.
     pub fn applier<K, QueueStream, ReconcilerFut, Ctx, A>(
         self,
         mut reconciler: impl FnMut(Arc<K>, Arc<Ctx>) -> ReconcilerFut,

@@ -27,12 +27,14 @@ use crate::reflector::Reflector;
 
 type Triggers<K> = SelectAll<BoxStream<'static, Result<ReconcileRequest<K>, watcher::Error>>>;
 
-/// A controller whose queue is measured: kube's [`Controller`](kube::runtime::Controller), with a name.
+/// A controller whose queue is measured: kube's [`Controller`](kube::runtime::Controller), with a
+/// name.
 ///
-/// What it offers behaves as kube's does: each reconciliation is a task of its own, and none of an object begins before
-/// the last one of it has ended. [`Controller::triggered_by`] stands for the constructors from streams, which are
-/// unstable in kube. Signals are left to the program: give [`Controller::graceful_shutdown_on`] a future that ends with one,
-/// and drop the stream to end at once.
+/// What it offers behaves as kube's does: each reconciliation is a task of its own, and none of an
+/// object begins before the last one of it has ended. [`Controller::triggered_by`] stands for the
+/// constructors from streams, which are unstable in kube. Signals are left to the program: give
+/// [`Controller::graceful_shutdown_on`] a future that ends with one, and drop the stream to end at
+/// once.
 #[must_use = "a controller does nothing until it is run and its stream is polled"]
 pub struct Controller<K>
 where
@@ -53,8 +55,9 @@ where
     K: Clone + Resource + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone,
 {
-    /// A controller of the objects that `api` has, with a queue of this name. Its lists are told as those of the
-    /// [reflector](crate::reflector) of this name, and its watches too if the client of `api` is that reflector's.
+    /// A controller of the objects that `api` has, with a queue of this name. Its lists are told as
+    /// those of the [reflector](crate::reflector) of this name, and its watches too if the client
+    /// of `api` is that reflector's.
     pub fn new(name: &str, hooks: &Hooks, api: Api<K>, config: watcher::Config) -> Self
     where
         K::DynamicType: Default,
@@ -82,7 +85,8 @@ where
         )
     }
 
-    /// A controller of the objects in `store`, whoever keeps it, that looks at what `triggers` names.
+    /// A controller of the objects in `store`, whoever keeps it, that looks at what `triggers`
+    /// names.
     pub fn triggered_by(
         queue: Workqueue,
         triggers: impl Stream<Item = Result<ReconcileRequest<K>, watcher::Error>> + Send + 'static,
@@ -218,7 +222,8 @@ where
         self
     }
 
-    /// Begins no further work once `trigger` has ended. The stream ends when the work at hand is done.
+    /// Begins no further work once `trigger` has ended. The stream ends when the work at hand is
+    /// done.
     pub fn graceful_shutdown_on(
         mut self,
         trigger: impl Future<Output = ()> + Send + Sync + 'static,

@@ -1,7 +1,8 @@
 //! Which objects wait and which are worked on, by client-go's rules of counting.
 //!
-//! The ledger is told what happens and when; it has no clock and no task of its own. It holds an entry for every object
-//! that waits, will wait, or is worked on: as many as the scheduler of kube-runtime holds beside it.
+//! The ledger is told what happens and when; it has no clock and no task of its own. It holds an
+//! entry for every object that waits, will wait, or is worked on: as many as the scheduler of
+//! kube-runtime holds beside it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -74,7 +75,8 @@ impl Ledger {
         self.add(key, now);
     }
 
-    /// Work on the object ended with this wish. Gives whether the next moment of interest has come closer.
+    /// Work on the object ended with this wish. Gives whether the next moment of interest has come
+    /// closer.
     pub(super) fn requeue(&mut self, key: Key, again: Again, now: Instant) -> bool {
         if self.is_closed || again == Again::OnChange {
             return false;

@@ -128,8 +128,8 @@ async fn triggers_delays_and_limits_give_the_numbers_of_client_go() {
     for name in ["a", "b", "b", "a"] {
         trigger(&rig.triggers, name);
     }
-    // One of the two is worked on, the other waits; each was asked for twice before. Unfinished work is told every half
-    // second: it is looked at between.
+    // One of the two is worked on, the other waits; each was asked for twice before. Unfinished
+    // work is told every half second: it is looked at between.
     pass(&mut stream, SECOND + BETWEEN).await;
     assert_samples(&rig.registry, &[("adds_total", 2.0), ("depth", 1.0)]);
     pass(&mut stream, 2 * SECOND).await;

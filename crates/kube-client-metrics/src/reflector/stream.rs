@@ -30,10 +30,11 @@ pin_project! {
 struct Watches(Arc<dyn ReflectorMetrics>);
 
 impl Reflector {
-    /// The stream of a [`watcher`](kube::runtime::watcher()), with its lists and the versions of its objects told.
+    /// The stream of a [`watcher`](kube::runtime::watcher()), with its lists and the versions of
+    /// its objects told.
     ///
-    /// A list goes from `Init` to `InitDone`. With streaming lists `Init` comes only when the server has answered, so
-    /// the time until then is missing.
+    /// A list goes from `Init` to `InitDone`. With streaming lists `Init` comes only when the
+    /// server has answered, so the time until then is missing.
     pub fn observe<S, K>(&self, stream: S) -> Observed<S>
     where
         S: Stream<Item = watcher::Result<Event<K>>>,
@@ -46,9 +47,11 @@ impl Reflector {
         }
     }
 
-    /// A client like this one whose watches are told as those of this reflector: make the `Api` of the watcher with it.
+    /// A client like this one whose watches are told as those of this reflector: make the `Api` of
+    /// the watcher with it.
     ///
-    /// It sends through `client`, so whatever that one measures it measures too. Events are counted with bookmarks.
+    /// It sends through `client`, so whatever that one measures it measures too. Events are counted
+    /// with bookmarks.
     pub fn client(&self, client: &Client) -> Client {
         let hooks = Hooks::default().with_streams(Watches(Arc::clone(&self.metrics)));
         let namespace = client.default_namespace().to_owned();

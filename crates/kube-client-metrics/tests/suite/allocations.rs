@@ -1,7 +1,8 @@
 //! A request of a known series allocates nothing.
 //!
-//! The allocator counts every thread, and other tests run meanwhile. What they allocate can only be added to a count: one
-//! round without any proves that ours allocate nothing, and if they did, no round would be without.
+//! The allocator counts every thread, and other tests run meanwhile. What they allocate can only be
+//! added to a count: one round without any proves that ours allocate nothing, and if they did, no
+//! round would be without.
 
 use std::alloc::System;
 use std::convert::Infallible;

@@ -1,4 +1,5 @@
-//! A client's inside in memory: a service that answers as told, and hooks that write down what they are told.
+//! A client's inside in memory: a service that answers as told, and hooks that write down what they
+//! are told.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

@@ -1,4 +1,5 @@
-//! Many requests at once, some of them dropped at every stage: each is counted once, whatever happens to it.
+//! Many requests at once, some of them dropped at every stage: each is counted once, whatever
+//! happens to it.
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,5 +1,5 @@
-//! The public face of the crate: over services in memory, under stepped time, and over real sockets against the simulated
-//! cluster.
+//! The public face of the crate: over services in memory, under stepped time, and over real sockets
+//! against the simulated cluster.
 
 #![expect(
     clippy::unwrap_used,

@@ -15,7 +15,8 @@ use tower::{BoxError, Layer, Service, ServiceExt};
 
 use crate::bed::{Broken, Script, Told, answer, exchange, frame, request};
 
-/// A service that answers with these codes in turn and then with 200, behind the layer with kube's policy.
+/// A service that answers with these codes in turn and then with 200, behind the layer with kube's
+/// policy.
 fn service(
     told: &Told,
     codes: &'static [u16],

@@ -1,7 +1,9 @@
-//! Who asks. The order is Kubernetes': what the front proxy says, a client certificate, a bearer token, and else nobody.
+//! Who asks. The order is Kubernetes': what the front proxy says, a client certificate, a bearer
+//! token, and else nobody.
 //!
-//! What a client merely claims is never believed: identity headers count only from a connection whose certificate the
-//! front proxy's authority signed, and are removed from every request before anything else reads them.
+//! What a client merely claims is never believed: identity headers count only from a connection
+//! whose certificate the front proxy's authority signed, and are removed from every request before
+//! anything else reads them.
 
 mod front_proxy;
 mod peer;
@@ -35,8 +37,8 @@ pub(crate) struct Authenticator {
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     pub(crate) user: UserInfo,
-    /// Whether nobody vouches for the sender. A front proxy that speaks for `system:anonymous` is known itself, and its
-    /// connection serves others too.
+    /// Whether nobody vouches for the sender. A front proxy that speaks for `system:anonymous` is
+    /// known itself, and its connection serves others too.
     pub(crate) is_anonymous: bool,
 }
 
@@ -122,7 +124,8 @@ impl Authenticator {
         Ok((Identity::anonymous(), Method::Anonymous))
     }
 
-    /// Why an anonymous request must wait: it may be the front proxy's, which cannot be recognised yet.
+    /// Why an anonymous request must wait: it may be the front proxy's, which cannot be recognised
+    /// yet.
     pub(crate) fn not_yet(&self) -> Option<Failure> {
         // The reason may name addresses: that is for the log and for readiness.
         self.trust.waits().then(|| {

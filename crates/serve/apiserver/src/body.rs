@@ -14,7 +14,8 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 #[derive(Debug)]
 pub struct Body(UnsyncBoxBody<Bytes, BodyError>);
 
-/// Why a body ended before its end; the connection is then cut, so that nobody takes half an answer for a whole one.
+/// Why a body ended before its end; the connection is then cut, so that nobody takes half an answer
+/// for a whole one.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// The answer could not be completed.
@@ -29,7 +30,8 @@ impl Body {
         Self(Full::new(bytes.into()).map_err(never).boxed_unsync())
     }
 
-    /// Pieces that are asked for one by one, whenever the socket has taken the last: what is not asked for is not made.
+    /// Pieces that are asked for one by one, whenever the socket has taken the last: what is not
+    /// asked for is not made.
     pub fn pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
         Self::stream(stream::iter(pieces))
     }

@@ -1,4 +1,5 @@
-//! Writes the `caBundle` of APIServices, so that the aggregation layer verifies this server instead of being told not to.
+//! Writes the `caBundle` of APIServices, so that the aggregation layer verifies this server instead
+//! of being told not to.
 //!
 //! # What it needs
 //!
@@ -14,12 +15,12 @@
 //!
 //! # Replicas
 //!
-//! Each replica signs for itself, and a bundle holds the authorities of all: a writer adds its own and keeps those of
-//! others, the newest [`MAX_AUTHORITIES`]. Authorities of replicas that are gone are pushed out in the end; their keys
-//! went with their pods.
+//! Each replica signs for itself, and a bundle holds the authorities of all: a writer adds its own
+//! and keeps those of others, the newest [`MAX_AUTHORITIES`]. Authorities of replicas that are gone
+//! are pushed out in the end; their keys went with their pods.
 //!
-//! Whoever may write an APIService may take over its group: grant it for these names, and only if nobody else, such as
-//! cert-manager, fills the bundle.
+//! Whoever may write an APIService may take over its group: grant it for these names, and only if
+//! nobody else, such as cert-manager, fills the bundle.
 
 use std::time::Duration;
 
@@ -36,8 +37,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// After a failure it is tried again so soon.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Authorities that a bundle holds at most: enough for any number of replicas that makes sense, with those that a rollout
-/// replaces.
+/// Authorities that a bundle holds at most: enough for any number of replicas that makes sense,
+/// with those that a rollout replaces.
 const MAX_AUTHORITIES: usize = 8;
 
 const END_OF_CERTIFICATE: &str = "-----END CERTIFICATE-----";
@@ -78,7 +79,8 @@ struct ServiceReference {
 }
 
 impl CaBundleWriter {
-    /// For APIServices by name, such as `v1.metrics.k8s.io`; looked at once a minute, since others may write them too.
+    /// For APIServices by name, such as `v1.metrics.k8s.io`; looked at once a minute, since others
+    /// may write them too.
     pub fn new(
         client: kube::Client,
         certificate: ServingCertificate,
@@ -93,7 +95,8 @@ impl CaBundleWriter {
         }
     }
 
-    /// Leaves APIServices alone that lead to another Service: another server answers there, with its own authority.
+    /// Leaves APIServices alone that lead to another Service: another server answers there, with
+    /// its own authority.
     #[must_use]
     pub fn of_service(mut self, namespace: &str, name: &str) -> Self {
         self.service = Some((namespace.to_owned(), name.to_owned()));

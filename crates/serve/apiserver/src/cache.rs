@@ -37,8 +37,8 @@ impl<K: Eq + Hash + Copy, V: Clone> TtlCache<K, V> {
         None
     }
 
-    /// Keeps a value. When there is no room, those go first that have expired, and then any: a cache that strangers can
-    /// fill must not grow, and asking again costs a request.
+    /// Keeps a value. When there is no room, those go first that have expired, and then any: a
+    /// cache that strangers can fill must not grow, and asking again costs a request.
     pub(crate) fn put(&self, key: K, value: V, ttl: Duration) {
         if ttl.is_zero() {
             return;

@@ -18,7 +18,8 @@ pub struct ServingCertificate {
 }
 
 impl ServingCertificate {
-    /// From two files, read again when they change: `--tls-cert-file` and `--tls-private-key-file`, or a mounted Secret.
+    /// From two files, read again when they change: `--tls-cert-file` and `--tls-private-key-file`,
+    /// or a mounted Secret.
     pub fn from_files(
         certificate: PathBuf,
         key: PathBuf,
@@ -37,8 +38,9 @@ impl ServingCertificate {
         })
     }
 
-    /// Made by the server itself for these names, renewed and rotated. With a folder the authority outlives the process,
-    /// so that the `caBundle` that clients have stays good; two processes must not share it.
+    /// Made by the server itself for these names, renewed and rotated. With a folder the authority
+    /// outlives the process, so that the `caBundle` that clients have stays good; two processes
+    /// must not share it.
     ///
     /// Use [`service_names`] for the names of a Service.
     pub fn self_signed(
@@ -66,8 +68,8 @@ impl ServingCertificate {
         }
     }
 
-    /// What clients must trust to verify this server, as PEM, if it signs its own certificate: the content of a
-    /// `caBundle`. It changes when an authority is added or expires.
+    /// What clients must trust to verify this server, as PEM, if it signs its own certificate: the
+    /// content of a `caBundle`. It changes when an authority is added or expires.
     pub fn ca_bundle(&self) -> Option<Arc<String>> {
         self.authority.as_ref().map(|own| own.ca_bundle_pem())
     }
@@ -81,7 +83,8 @@ impl ServingCertificate {
     }
 }
 
-/// The names by which clients in the cluster know a Service, and `localhost` for probes and port-forwards.
+/// The names by which clients in the cluster know a Service, and `localhost` for probes and
+/// port-forwards.
 pub fn service_names(service: &str, namespace: &str, cluster_domain: &str) -> Vec<String> {
     let mut names = vec![
         format!("{service}.{namespace}.svc"),

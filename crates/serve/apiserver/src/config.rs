@@ -12,7 +12,8 @@ use crate::metrics::ApiServerMetrics;
 use crate::resource::ApiGroup;
 use crate::review::{AuthenticationSource, Reviewer};
 
-/// How an API server shall be. The plain struct is the builder: start from [`ServerConfig::new`] and set what differs.
+/// How an API server shall be. The plain struct is the builder: start from [`ServerConfig::new`]
+/// and set what differs.
 pub struct ServerConfig {
     /// Where to listen; port 0 takes a free one.
     pub address: SocketAddr,
@@ -62,16 +63,18 @@ pub struct VersionInfo {
     pub platform: String,
 }
 
-/// How to find out who asks. The order is that of Kubernetes: the front proxy's word, a client certificate, a bearer
-/// token, and else nobody (`system:anonymous`).
+/// How to find out who asks. The order is that of Kubernetes: the front proxy's word, a client
+/// certificate, a bearer token, and else nobody (`system:anonymous`).
 pub struct AuthenticationConfig {
     /// Whom to ask about bearer tokens; without it every token is refused.
     pub tokens: Option<Arc<dyn Reviewer>>,
     /// How long an answer about a token holds.
     pub token_ttl: Duration,
-    /// Who signs client certificates (`--client-ca-file`). If `None`, [`AuthenticationConfig::lookup`] finds out.
+    /// Who signs client certificates (`--client-ca-file`). If `None`,
+    /// [`AuthenticationConfig::lookup`] finds out.
     pub client_ca: Option<Arc<TrustRoots>>,
-    /// The front proxy (`--requestheader-*`). If `None`, [`AuthenticationConfig::lookup`] finds out.
+    /// The front proxy (`--requestheader-*`). If `None`, [`AuthenticationConfig::lookup`] finds
+    /// out.
     pub front_proxy: Option<FrontProxyConfig>,
     /// Where to look for what is not given above (`--authentication-skip-lookup` is `None`).
     pub lookup: Option<Lookup>,
@@ -99,20 +102,24 @@ pub struct RequestHeaders {
     pub group: Vec<String>,
     /// `--requestheader-extra-headers-prefix`.
     pub extra_prefix: Vec<String>,
-    /// Common names that the certificate may have (`--requestheader-allowed-names`); empty allows any.
+    /// Common names that the certificate may have (`--requestheader-allowed-names`); empty allows
+    /// any.
     pub allowed_names: Vec<String>,
 }
 
-/// Looks for client CA and front proxy in the ConfigMap `kube-system/extension-apiserver-authentication`, again and again.
+/// Looks for client CA and front proxy in the ConfigMap
+/// `kube-system/extension-apiserver-authentication`, again and again.
 ///
-/// It needs `get` on that one ConfigMap, which the Role `extension-apiserver-authentication-reader` grants.
+/// It needs `get` on that one ConfigMap, which the Role `extension-apiserver-authentication-reader`
+/// grants.
 pub struct Lookup {
     /// Who reads it.
     pub source: Arc<dyn AuthenticationSource>,
     /// How often it is read; failures are tried again sooner, and keep what was found before.
     pub every: Duration,
-    /// Whether to serve without (`--authentication-tolerate-lookup-failure`): everybody without a token is anonymous then.
-    /// Otherwise requests that nobody else vouches for are answered with 503 until the first success.
+    /// Whether to serve without (`--authentication-tolerate-lookup-failure`): everybody without a
+    /// token is anonymous then. Otherwise requests that nobody else vouches for are answered with
+    /// 503 until the first success.
     pub tolerate_failure: bool,
 }
 
@@ -161,7 +168,8 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// For a request other than a watch, its answer included (`--request-timeout`).
     pub request_timeout: Duration,
-    /// The least time that a watch without `timeoutSeconds` lasts (`--min-request-timeout`); the most is twice as long.
+    /// The least time that a watch without `timeoutSeconds` lasts (`--min-request-timeout`); the
+    /// most is twice as long.
     pub min_watch_timeout: Duration,
     /// Requests at once, watches aside (`--max-requests-inflight`).
     pub in_flight: usize,
@@ -226,7 +234,8 @@ impl Lookup {
 }
 
 impl AuthorizationConfig {
-    /// As Kubernetes does by default: ten seconds, health for everybody, `system:masters` everything.
+    /// As Kubernetes does by default: ten seconds, health for everybody, `system:masters`
+    /// everything.
     pub fn delegated(access: Arc<dyn Reviewer>) -> Self {
         Self {
             access,

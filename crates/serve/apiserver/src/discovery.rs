@@ -1,4 +1,5 @@
-//! Documents that say what is served. They never change while a server runs, so they are written once.
+//! Documents that say what is served. They never change while a server runs, so they are written
+//! once.
 
 use std::fmt::Write as _;
 
@@ -229,7 +230,8 @@ fn aggregated(groups: &[ApiGroup], version: &str) -> AggregatedList {
     }
 }
 
-/// Group and version of the kind are empty, which clients read as those of the path: so do Go's servers.
+/// Group and version of the kind are empty, which clients read as those of the path: so do Go's
+/// servers.
 fn aggregated_resource(resource: &dyn ApiResource) -> AggregatedResource {
     let facts = resource.facts();
     AggregatedResource {

@@ -21,7 +21,8 @@ pub enum ApiServerError {
     /// A certificate, key or authority cannot be used.
     #[error("the TLS configuration cannot be used")]
     Tls(#[from] TlsError),
-    /// A resource describes itself in schemas that are no JSON object, or that lack what they must hold.
+    /// A resource describes itself in schemas that are no JSON object, or that lack what they must
+    /// hold.
     #[error("the schemas of {resource} cannot be used: {reason}")]
     Schemas {
         /// Such as `pods.metrics.k8s.io`.

@@ -1,4 +1,5 @@
-//! One request from its head to its last byte: who asks, may they, is there room, what is the answer.
+//! One request from its head to its last byte: who asks, may they, is there room, what is the
+//! answer.
 
 mod documents;
 mod guard;

@@ -1,7 +1,8 @@
 //! A kit for aggregated Kubernetes API servers: everything but the resources.
 //!
-//! A program brings [`ApiGroup`]s of [`ApiResource`]s, which answer; the kit does the rest as Kubernetes does it, so that
-//! kubectl, controllers and the aggregation layer notice no difference from a server written in Go:
+//! A program brings [`ApiGroup`]s of [`ApiResource`]s, which answer; the kit does the rest as
+//! Kubernetes does it, so that kubectl, controllers and the aggregation layer notice no difference
+//! from a server written in Go:
 //!
 //! ```text
 //! socket ─► TLS, HTTP/1.1 and 2 ─► who asks ─► may they ─► is there room ─► path ─► Accept ─► ApiResource
@@ -9,10 +10,12 @@
 //!                                     └─ Reviewer ┘  TokenReview, SubjectAccessReview, remembered for seconds
 //! ```
 //!
-//! * [`ServerConfig`] says everything; [`ApiServer::bind`] checks it and listens; [`ApiServer::serve`] answers, keeps
-//!   certificates and trust fresh, and drains.
-//! * [`ServingCertificate`] is from files or self-made; [`CaBundleWriter`] tells the aggregation layer.
-//! * [`Reviewer`] and [`AuthenticationSource`] are who is asked about users; [`KubeReviewer`] asks the cluster.
+//! * [`ServerConfig`] says everything; [`ApiServer::bind`] checks it and listens;
+//!   [`ApiServer::serve`] answers, keeps certificates and trust fresh, and drains.
+//! * [`ServingCertificate`] is from files or self-made; [`CaBundleWriter`] tells the aggregation
+//!   layer.
+//! * [`Reviewer`] and [`AuthenticationSource`] are who is asked about users; [`KubeReviewer`] asks
+//!   the cluster.
 //! * [`wire`] helps resources to write what Go would.
 //!
 //! Nothing here knows of a resource, and nothing here writes: verbs are `get`, `list` and `watch`.
@@ -20,10 +23,13 @@
 //! # What differs from a server written in Go
 //!
 //! * Lists are never cut into pages: `limit` and `continue` are accepted and have no effect.
-//! * Discovery and OpenAPI documents are JSON (discovery also YAML); who asks for their protobuf alone gets 406.
+//! * Discovery and OpenAPI documents are JSON (discovery also YAML); who asks for their protobuf
+//!   alone gets 406.
 //! * YAML of more than [`Limits::yaml_bytes`] of JSON is refused with 406.
-//! * When the cluster's API server cannot be asked, the answer is 503 with the reason instead of 401 or a bare 500.
-//! * `application/*` is taken for JSON, `HEAD` is refused on resources, and `Allow` is sent with 405.
+//! * When the cluster's API server cannot be asked, the answer is 503 with the reason instead of
+//!   401 or a bare 500.
+//! * `application/*` is taken for JSON, `HEAD` is refused on resources, and `Allow` is sent with
+//!   405.
 //! * No audit log, no priority and fairness, no CBOR, no CORS.
 
 mod authn;

@@ -1,4 +1,5 @@
-//! What the server counts. Label values come from closed sets: what is served, and what HTTP and this crate define.
+//! What the server counts. Label values come from closed sets: what is served, and what HTTP and
+//! this crate define.
 
 use std::sync::Arc;
 use std::time::Duration;

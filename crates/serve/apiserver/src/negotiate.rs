@@ -1,5 +1,5 @@
-//! Content negotiation, by the rules of the Kubernetes API server: where these differ from those of HTTP, clients rely on
-//! Kubernetes'.
+//! Content negotiation, by the rules of the Kubernetes API server: where these differ from those of
+//! HTTP, clients rely on Kubernetes'.
 
 mod accept;
 

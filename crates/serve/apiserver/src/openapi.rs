@@ -1,4 +1,5 @@
-//! OpenAPI documents, made from the schemas that resources bring: what `kubectl explain` and generators read.
+//! OpenAPI documents, made from the schemas that resources bring: what `kubectl explain` and
+//! generators read.
 
 mod common;
 mod paths;

@@ -125,7 +125,8 @@ fn resource_target(path: &str) -> Option<ResourceTarget> {
         && let Some(name) = rest.get(1)
     {
         namespace = name;
-        // Further parts belong to something in the namespace; `status` and `finalize` to the namespace itself.
+        // Further parts belong to something in the namespace; `status` and `finalize` to the
+        // namespace itself.
         if rest
             .get(2)
             .is_some_and(|part| !matches!(*part, "status" | "finalize"))

@@ -1,5 +1,5 @@
-//! What an API consists of: groups of resources that can be read. The kit routes, authenticates, authorizes, negotiates
-//! and describes; a resource answers.
+//! What an API consists of: groups of resources that can be read. The kit routes, authenticates,
+//! authorizes, negotiates and describes; a resource answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,8 +35,8 @@ pub struct ResourceFacts {
     pub selectable_fields: &'static [&'static str],
     /// Whether `watch` is among the verbs, besides `get` and `list`.
     pub watchable: bool,
-    /// OpenAPI v3 schemas by component name (`io.k8s.metrics.…`), as JSON; the one of an object and of a list must be
-    /// among them. References are of the form `#/components/schemas/NAME`.
+    /// OpenAPI v3 schemas by component name (`io.k8s.metrics.…`), as JSON; the one of an object and
+    /// of a list must be among them. References are of the form `#/components/schemas/NAME`.
     pub schemas: &'static str,
 }
 
@@ -69,7 +69,8 @@ pub struct Form {
 pub enum Encoding {
     /// `application/json`.
     Json,
-    /// `application/vnd.kubernetes.protobuf`: with the magic bytes and the `runtime.Unknown` around the object.
+    /// `application/vnd.kubernetes.protobuf`: with the magic bytes and the `runtime.Unknown` around
+    /// the object.
     Protobuf,
 }
 
@@ -134,7 +135,8 @@ pub struct ListRequest<'a> {
 /// A request to be told of changes.
 #[derive(Debug, Clone, Copy)]
 pub struct WatchRequest<'a> {
-    /// Which objects, and what to answer in. Each event is a `WatchEvent`: a line of JSON, or a frame of protobuf.
+    /// Which objects, and what to answer in. Each event is a `WatchEvent`: a line of JSON, or a
+    /// frame of protobuf.
     pub list: ListRequest<'a>,
     /// From where on; empty and `0` mean: first everything that is there, as `ADDED`.
     pub resource_version: &'a str,

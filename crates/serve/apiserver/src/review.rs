@@ -1,4 +1,5 @@
-//! Questions that the cluster's API server answers: who holds a token, who may do what, whom to trust.
+//! Questions that the cluster's API server answers: who holds a token, who may do what, whom to
+//! trust.
 
 mod kube_reviewer;
 
@@ -12,11 +13,13 @@ pub use self::kube_reviewer::KubeReviewer;
 /// An answer that is on its way.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, ReviewError>> + Send + 'a>>;
 
-/// Answers who holds a token and who may do what. [`KubeReviewer`] asks the cluster; tests and other projects have their own.
+/// Answers who holds a token and who may do what. [`KubeReviewer`] asks the cluster; tests and
+/// other projects have their own.
 ///
 /// Every call is one question: the kit remembers answers, and joins equal questions, itself.
 pub trait Reviewer: Send + Sync + 'static {
-    /// Whose token it is. An answer other than `Err` is remembered, so that a failure to find out must be an error.
+    /// Whose token it is. An answer other than `Err` is remembered, so that a failure to find out
+    /// must be an error.
     fn review_token<'a>(&'a self, token: &'a BearerToken) -> Pending<'a, TokenVerdict>;
 
     /// Whether a user may do something.

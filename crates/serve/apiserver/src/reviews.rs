@@ -1,4 +1,5 @@
-//! Questions on their way: equal ones are asked once, answers are remembered, and not all are asked at once.
+//! Questions on their way: equal ones are asked once, answers are remembered, and not all are asked
+//! at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +23,8 @@ const MANY_FLIGHTS: usize = 1024;
 
 type Answer<V> = Result<V, ReviewError>;
 
-/// What a question is known by: a hash of all of it, so that no secret is kept and every entry is small.
+/// What a question is known by: a hash of all of it, so that no secret is kept and every entry is
+/// small.
 pub(crate) type Key = [u8; 32];
 
 /// Remembers answers of one kind. Clones share them.
@@ -68,7 +70,8 @@ impl<V: Clone + Send + Sync + 'static> Reviews<V> {
         self.flight(key, ttl, question).await
     }
 
-    /// Joins a question that is on its way, or sends it. Whoever waits drives it, so that it ends when nobody does.
+    /// Joins a question that is on its way, or sends it. Whoever waits drives it, so that it ends
+    /// when nobody does.
     fn flight<F>(
         &self,
         key: Key,

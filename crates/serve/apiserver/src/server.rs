@@ -129,8 +129,9 @@ impl ApiServer {
         self.trust.clone()
     }
 
-    /// Answers until `shutdown` completes, then drains: readiness fails, watches end, connections are told to go away,
-    /// and what is busy gets [`Limits::drain_timeout`](crate::Limits::drain_timeout). Meanwhile certificates, authorities
+    /// Answers until `shutdown` completes, then drains: readiness fails, watches end, connections
+    /// are told to go away, and what is busy gets
+    /// [`Limits::drain_timeout`](crate::Limits::drain_timeout). Meanwhile certificates, authorities
     /// and the lookup are kept fresh. Dropping the future ends everything at once.
     pub async fn serve(self, shutdown: impl Future<Output = ()> + Send) {
         let mut upkeep = JoinSet::new();

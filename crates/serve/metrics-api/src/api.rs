@@ -47,8 +47,8 @@ pub(crate) struct State {
 impl MetricsApi {
     /// An API that serves nothing yet.
     pub fn new(config: Config) -> Self {
-        // Microseconds since the epoch: a later process begins beyond every version that an earlier one gave out, as
-        // long as less than a million objects change per second.
+        // Microseconds since the epoch: a later process begins beyond every version that an earlier
+        // one gave out, as long as less than a million objects change per second.
         let started = (config.clock)().unix_millis().max(1);
         let version = u64::try_from(started).unwrap_or(1).saturating_mul(1000);
         let catalog = Catalog {
@@ -82,8 +82,8 @@ impl MetricsApi {
         }
     }
 
-    /// Registers what the API counts: `metrics_server_api_metric_freshness_seconds`, and our own families under
-    /// `kubevitals_metrics_api`.
+    /// Registers what the API counts: `metrics_server_api_metric_freshness_seconds`, and our own
+    /// families under `kubevitals_metrics_api`.
     pub fn register(&self, metrics: &mut Metrics) {
         MetricsOfApi::register(&self.state, metrics);
     }

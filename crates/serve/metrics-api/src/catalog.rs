@@ -1,8 +1,9 @@
-//! What is served, as one value that never changes: a reader takes the current one and reads in peace, however long it
-//! takes; a publication makes the next one out of it.
+//! What is served, as one value that never changes: a reader takes the current one and reads in
+//! peace, however long it takes; a publication makes the next one out of it.
 //!
-//! Everything in a [`Catalog`] is shared with the one before, except for the path to what changed: publishing a node
-//! copies some hundred pointers, and a pod that comes or goes some hundred more, whatever the size of the cluster.
+//! Everything in a [`Catalog`] is shared with the one before, except for the path to what changed:
+//! publishing a node copies some hundred pointers, and a pod that comes or goes some hundred more,
+//! whatever the size of the cluster.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -38,8 +39,9 @@ pub(crate) struct Catalog {
     pub(crate) lengths: Lengths,
 }
 
-/// What was published last of a node: the bodies of its own message and of those of its pods in one buffer, as protobuf.
-/// Their metadata is that of the node and of the slots: labels and names would be the larger half of the messages.
+/// What was published last of a node: the bodies of its own message and of those of its pods in one
+/// buffer, as protobuf. Their metadata is that of the node and of the slots: labels and names would
+/// be the larger half of the messages.
 pub(crate) struct NodeEntry {
     pub(crate) name: NodeName,
     pub(crate) labels: Labels,
@@ -116,10 +118,12 @@ impl Catalog {
         self.nodes.get(slot.node)?.pod(slot)
     }
 
-    /// Looks at all that [`Catalog::pod`] and whoever writes its message will, of several pods at once.
+    /// Looks at all that [`Catalog::pod`] and whoever writes its message will, of several pods at
+    /// once.
     ///
-    /// A pod is in five places of memory, each of which is known by the one before: a list of all that takes one pod after
-    /// the other waits for memory most of its time. Here the processor can wait for several pods at once.
+    /// A pod is in five places of memory, each of which is known by the one before: a list of all
+    /// that takes one pod after the other waits for memory most of its time. Here the processor can
+    /// wait for several pods at once.
     pub(crate) fn fetch(&self, slots: &[Arc<PodSlot>]) {
         let seen = slots.iter().fold(0, |seen: u8, slot| {
             let first = slot.key.name().as_bytes().first().copied();
@@ -190,7 +194,8 @@ impl NodeEntry {
         Arc::ptr_eq(&own.slot, &others.slot) && proto::are_as_long(own.created, others.created)
     }
 
-    /// How long the pod at this place is in a list, here and in another entry that has the same; `None` if it is as long.
+    /// How long the pod at this place is in a list, here and in another entry that has the same;
+    /// `None` if it is as long.
     fn pair_of_lengths(&self, other: &Self, at: usize) -> Option<[usize; 2]> {
         let (own, others) = (self.pod_at(at)?, other.pod_at(at)?);
         let bodies = [own.body.len(), others.body.len()];

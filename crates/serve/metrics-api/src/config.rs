@@ -19,8 +19,8 @@ pub trait Explain: Send + Sync + 'static {
 pub enum Absence {
     /// There is no such thing in the cluster.
     Unknown,
-    /// It is there, but nothing is known of its usage. The reason goes into the answer as it stands, as in
-    /// `first sample 7 s old, second due in 8 s`; it may be empty.
+    /// It is there, but nothing is known of its usage. The reason goes into the answer as it
+    /// stands, as in `first sample 7 s old, second due in 8 s`; it may be empty.
     Unmeasured(String),
 }
 
@@ -31,7 +31,8 @@ pub struct Config {
     pub explain: Arc<dyn Explain>,
     /// How much it may take.
     pub limits: Limits,
-    /// The clock: when the process started is the first resource version, and ages of answers are measured by it.
+    /// The clock: when the process started is the first resource version, and ages of answers are
+    /// measured by it.
     pub clock: fn() -> Timestamp,
 }
 
@@ -40,9 +41,9 @@ pub struct Config {
 pub struct Limits {
     /// About how many bytes of an answer are made at a time.
     pub piece_bytes: usize,
-    /// How many bytes that are no longer current may be held by readers that have not finished before further ones are
-    /// turned away. At most this and one whole generation are held: what a reader was let in with grows old while it
-    /// reads.
+    /// How many bytes that are no longer current may be held by readers that have not finished
+    /// before further ones are turned away. At most this and one whole generation are held: what a
+    /// reader was let in with grows old while it reads.
     pub outdated_bytes: usize,
     /// How many watches may be open at once.
     pub watches: usize,
@@ -68,7 +69,8 @@ impl Config {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            // With what HTTP puts around it no more than TLS takes at a time: four full records, and one write.
+            // With what HTTP puts around it no more than TLS takes at a time: four full records,
+            // and one write.
             piece_bytes: 63 << 10,
             outdated_bytes: 64 << 20,
             watches: 256,

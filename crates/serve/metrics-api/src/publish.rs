@@ -1,7 +1,7 @@
 //! From a publication to the next catalog.
 //!
-//! Rendering happens outside of any lock. Then one publication at a time takes effect: it numbers what has changed, and
-//! puts the next catalog in the place of the last.
+//! Rendering happens outside of any lock. Then one publication at a time takes effect: it numbers
+//! what has changed, and puts the next catalog in the place of the last.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;

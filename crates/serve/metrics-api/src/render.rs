@@ -1,7 +1,8 @@
 //! What is kept of an object, and what is made of it when somebody asks.
 //!
-//! An object is kept once, as the protobuf message that autoscalers ask for all the time. It holds everything, and in the
-//! smallest form: JSON, tables and bare metadata are written straight from it, without anything in between.
+//! An object is kept once, as the protobuf message that autoscalers ask for all the time. It holds
+//! everything, and in the smallest form: JSON, tables and bare metadata are written straight from
+//! it, without anything in between.
 
 pub(crate) mod json;
 pub(crate) mod message;

@@ -12,7 +12,8 @@ use crate::render::Kind;
 /// How many pods are gathered by their labels at most, so that what a request holds stays small.
 const MAX_GATHERED: usize = 4_096;
 
-/// If more than one in so many is wanted it is cheaper to walk over all and ask each: what is gathered must be sorted.
+/// If more than one in so many is wanted it is cheaper to walk over all and ask each: what is
+/// gathered must be sorted.
 const WALK_FOR_ONE_IN: usize = 8;
 
 /// So many pods are fetched from memory at once where all are wanted.
@@ -151,7 +152,8 @@ impl Cursor {
         total
     }
 
-    /// The same where it is kept: of a walk over all pods, or those of a namespace, that has not begun.
+    /// The same where it is kept: of a walk over all pods, or those of a namespace, that has not
+    /// begun.
     fn known_total(&self) -> Option<usize> {
         let Place::Range(from, to) = self.place else {
             return None;

@@ -1,8 +1,9 @@
 //! Watches: what has changed since a version, as nodes publish.
 //!
-//! A watch keeps no queue of events. It remembers up to which version it has told everything; when something newer is
-//! there it looks which objects have changed since, in the order of their changes, and writes each as it is by the time
-//! that its turn comes. A reader that is slow so gets the latest of each object, and fewer of them.
+//! A watch keeps no queue of events. It remembers up to which version it has told everything; when
+//! something newer is there it looks which objects have changed since, in the order of their
+//! changes, and writes each as it is by the time that its turn comes. A reader that is slow so gets
+//! the latest of each object, and fewer of them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -372,8 +373,9 @@ fn is_served(catalog: &Catalog, slot: &Arc<PodSlot>) -> bool {
     served.is_some_and(|own| Arc::ptr_eq(own, slot))
 }
 
-/// Whether an object of the same name was there, and selected, when this one went, and still is. One that came later is told
-/// of later: the reader may break off in between, go on from there, and would not know that the first is gone.
+/// Whether an object of the same name was there, and selected, when this one went, and still is.
+/// One that came later is told of later: the reader may break off in between, go on from there, and
+/// would not know that the first is gone.
 fn still_there(catalog: &Catalog, filter: &Filter, departed: &Logged, version: u64) -> bool {
     let takes = |entry: &NodeEntry, labels: &Labels| filter.takes_node(entry.name.as_str(), labels);
     match departed {

@@ -1,7 +1,8 @@
 //! What telling and scraping cost with many label sets, and something to scrape.
 //!
-//! `cargo run --release -p kubevitals-transition-metrics --example cost -- 2000 [127.0.0.1:9100]` tells of starts and lives in so many
-//! namespaces, prints how long it took and how large each form is, and then serves them if an address is given.
+//! `cargo run --release -p kubevitals-transition-metrics --example cost -- 2000 [127.0.0.1:9100]`
+//! tells of starts and lives in so many namespaces, prints how long it took and how large each form
+//! is, and then serves them if an address is given.
 #![expect(
     clippy::print_stdout,
     clippy::indexing_slicing,
@@ -86,7 +87,8 @@ fn tell(families: &TransitionMetrics, sets: usize) {
     );
 }
 
-/// The start and the life of a pod that pulled an image, was ready after six seconds and was deleted.
+/// The start and the life of a pod that pulled an image, was ready after six seconds and was
+/// deleted.
 fn outputs() -> (Output, Output) {
     let mut tracker = patient();
     let mut told = Vec::new();

@@ -8,7 +8,8 @@ use kubevitals_transitions::{Moment, PodRecord};
 /// Makes durations of one record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
-    /// Of a pod that began before it was watched all that happened before was observed at one time: only the API's count.
+    /// Of a pod that began before it was watched all that happened before was observed at one time:
+    /// only the API's count.
     by_api_alone: bool,
 }
 
@@ -32,7 +33,8 @@ impl Clock {
     }
 }
 
-/// The last of several, by each clock that knows all of them; none if one is missing or there is none.
+/// The last of several, by each clock that knows all of them; none if one is missing or there is
+/// none.
 pub(crate) fn last(moments: impl IntoIterator<Item = Option<Moment>>) -> Option<Moment> {
     let later = |one: Option<Timestamp>, two: Option<Timestamp>| Some(one?.max(two?));
     moments

@@ -30,9 +30,11 @@ pub struct FamilyConfig {
     pub pool_labels: Vec<String>,
 }
 
-/// Which labels families have besides their own: any of `namespace`, `workload`, `node_pool` and `zone`.
+/// Which labels families have besides their own: any of `namespace`, `workload`, `node_pool` and
+/// `zone`.
 ///
-/// It is read from words with commas between them. `workload` stands for two labels, `workload_kind` and `workload`.
+/// It is read from words with commas between them. `workload` stands for two labels,
+/// `workload_kind` and `workload`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,

@@ -1,4 +1,5 @@
-//! What each family is: its name, type, labels and meaning. The table in the documents is compared with this one.
+//! What each family is: its name, type, labels and meaning. The table in the documents is compared
+//! with this one.
 
 use kubevitals_telemetry::{HistogramSpec, NativeOptions};
 
@@ -9,7 +10,8 @@ pub struct FamilyInfo {
     pub name: &'static str,
     /// What kind of values it has.
     pub kind: FamilyKind,
-    /// Whether its series are told apart by the labels of pods ([`LabelChoice`](crate::LabelChoice)).
+    /// Whether its series are told apart by the labels of pods
+    /// ([`LabelChoice`](crate::LabelChoice)).
     pub by_pod: bool,
     /// The label of its own, if it has one.
     pub label: Option<&'static str>,

@@ -11,10 +11,12 @@ use prometheus_client::encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder};
 
 use crate::config::{LabelChoice, Place, ZONE};
 
-/// What stands in every label of those that are not told apart. No object of Kubernetes has a name that begins so.
+/// What stands in every label of those that are not told apart. No object of Kubernetes has a name
+/// that begins so.
 pub const OVERFLOW: &str = "_other";
 
-/// The kind of a workload that is nothing but its pod. Its name is left out: there is another for each pod.
+/// The kind of a workload that is nothing but its pod. Its name is left out: there is another for
+/// each pod.
 const BARE_POD: &str = "Pod";
 
 /// No name in Kubernetes is longer.
@@ -31,8 +33,8 @@ const NAMES: [&str; 5] = [
 /// The values of all labels; of those that are not chosen, nothing.
 type Values<T> = [T; NAMES.len()];
 
-/// The label sets in use. Which of them came first are told apart, in every family alike, so that families can be divided by
-/// one another.
+/// The label sets in use. Which of them came first are told apart, in every family alike, so that
+/// families can be divided by one another.
 #[derive(Debug)]
 pub(crate) struct Groups {
     choice: LabelChoice,

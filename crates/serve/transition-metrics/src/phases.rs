@@ -1,8 +1,8 @@
 //! How long each phase of a start took, from one milestone to the next.
 //!
-//! The critical path of a pod cuts its way by whichever container was last, which is right for one pod and shifts between
-//! pods of one workload. A histogram needs a phase to mean the same thing every time: it is the time between two milestones
-//! of the whole pod, by one clock.
+//! The critical path of a pod cuts its way by whichever container was last, which is right for one
+//! pod and shifts between pods of one workload. A histogram needs a phase to mean the same thing
+//! every time: it is the time between two milestones of the whole pod, by one clock.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::pulls;
 
 /// Whether the times that a record has are those of the pod's first start.
 ///
-/// Of a pod that began before it was watched they need not be: once a container was restarted or the pod was ready before, its
-/// state tells of the last time.
+/// Of a pod that began before it was watched they need not be: once a container was restarted or
+/// the pod was ready before, its state tells of the last time.
 pub(crate) fn is_measured(record: &PodRecord) -> bool {
     let has_restarted = || record.containers.iter().any(|one| one.restarts > 0);
     !record.reconstructed || !(record.was_ready_before || has_restarted())

@@ -5,7 +5,8 @@ use std::time::Duration;
 use kubevitals_model::Timestamp;
 use kubevitals_transitions::{PodRecord, Pull};
 
-/// The kubelet's own classes of image sizes: above how many bytes, and the name, from the largest down.
+/// The kubelet's own classes of image sizes: above how many bytes, and the name, from the largest
+/// down.
 const SIZE_CLASSES: [(u64, &str); 12] = [
     (100 * GIB, "GT100GB"),
     (60 * GIB, "60GB-100GB"),
@@ -27,7 +28,8 @@ const UNKNOWN_SIZE: &str = "N/A";
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Why pulls fail, as words of the messages of runtimes and registries tell it. The first that is found counts.
+/// Why pulls fail, as words of the messages of runtimes and registries tell it. The first that is
+/// found counts.
 const FAILURES: [(&str, &[&str]); 7] = [
     ("no_space", &["no space left on device"]),
     ("never_pull", &["pull policy of never"]),
@@ -115,7 +117,8 @@ pub(crate) fn time_of(record: &PodRecord) -> Option<Duration> {
     covered.map(|(sum, _)| sum)
 }
 
-/// From when a pull began, its wait for others and attempts that failed included, to when the image was there.
+/// From when a pull began, its wait for others and attempts that failed included, to when the image
+/// was there.
 fn interval(pull: &Pull) -> Option<(Timestamp, Timestamp)> {
     let done = pull.done.as_ref()?;
     let from = if done.already_present {

@@ -1,16 +1,19 @@
-//! The official service level indicator of pod starts, by the rule of the kubelet that publishes it.
+//! The official service level indicator of pod starts, by the rule of the kubelet that publishes
+//! it.
 //!
 //! > Startup latency of schedulable stateless pods, excluding time to pull images and run init containers, measured from pod
 //! > creation timestamp to when all its containers are reported as started and observed via watch.
 //!
-//! As in the kubelet (1.37) only pods count that are seen from their beginning, that mount no storage, that were never said to
-//! be unschedulable, and whose containers were all seen to run. Pulls that ran side by side count once; init containers count
-//! as long as they ran, not while they waited to be run again; sidecars are no init containers.
+//! As in the kubelet (1.37) only pods count that are seen from their beginning, that mount no
+//! storage, that were never said to be unschedulable, and whose containers were all seen to run.
+//! Pulls that ran side by side count once; init containers count as long as they ran, not while
+//! they waited to be run again; sidecars are no init containers.
 //!
-//! What differs: the kubelet measures from the creation timestamp, which has whole seconds and another host's clock, to when its own
-//! watch shows what it reported itself. Here both ends are observed by one watch where both were, or else both are the API's
-//! times. And a kubelet sees a pod only when it is bound, when nothing says any longer that it had been unschedulable; here
-//! it is known.
+//! What differs: the kubelet measures from the creation timestamp, which has whole seconds and
+//! another host's clock, to when its own watch shows what it reported itself. Here both ends are
+//! observed by one watch where both were, or else both are the API's times. And a kubelet sees a
+//! pod only when it is bound, when nothing says any longer that it had been unschedulable; here it
+//! is known.
 
 use std::time::Duration;
 
@@ -78,7 +81,8 @@ pub(crate) fn measure(record: &PodRecord) -> Result<Duration, Excluded> {
     Ok(whole.saturating_sub(pulling).saturating_sub(preparing))
 }
 
-/// By the observer's clock where it saw both: the definition is of what is seen, and it knows more than whole seconds.
+/// By the observer's clock where it saw both: the definition is of what is seen, and it knows more
+/// than whole seconds.
 fn observed(from: Moment, to: Moment) -> Option<Duration> {
     let seen = |moment: Moment| Moment {
         api: None,

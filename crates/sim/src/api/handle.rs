@@ -295,7 +295,8 @@ impl SimApiHandle {
         self.shared.store.compact();
     }
 
-    /// Closes the listener and cuts all connections. Objects stay, and so does the port: it refuses connections.
+    /// Closes the listener and cuts all connections. Objects stay, and so does the port: it refuses
+    /// connections.
     pub async fn stop(&mut self) {
         if let Some(Listening { stop, task }) = self.listening.take() {
             stop.send_replace(true);

@@ -23,8 +23,8 @@ use schema::{Fields, Kind, TEXTS_ENTRY};
 /// The media type.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// The smallest `OpenAPI` v2 document, in the only form that `kubectl` asks for: version 2.0, a title
-/// and nothing else. Clients then validate nothing.
+/// The smallest `OpenAPI` v2 document, in the only form that `kubectl` asks for: version 2.0, a
+/// title and nothing else. Clients then validate nothing.
 pub(crate) const OPENAPI_V2: &[u8] =
     b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.37.1\x42\x00\x4a\x00";
 /// Its media type, asked for and answered.

@@ -67,7 +67,8 @@ impl Authority {
         &self.certificate
     }
 
-    /// The same authority for the kubelets' serving certificates, as in a cluster that signs them itself.
+    /// The same authority for the kubelets' serving certificates, as in a cluster that signs them
+    /// itself.
     pub(crate) fn for_kubelets(&self) -> Result<crate::kubelet::Authority, SimError> {
         let key = KeyPair::try_from(self.key.as_slice()).map_err(SimError::Certificate)?;
         let issuer = Issuer::new(self.params.clone(), key);

@@ -7,7 +7,8 @@ use crate::auth::User;
 use crate::auth::authorize::Attempt;
 use crate::kubelet::{Credentials, Gatekeeper, Verdict};
 
-/// What a kubelet with webhook authentication and authorization does, without the way over the network.
+/// What a kubelet with webhook authentication and authorization does, without the way over the
+/// network.
 pub(super) struct ClusterGatekeeper {
     shared: Arc<Shared>,
 }

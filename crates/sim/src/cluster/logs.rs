@@ -1,4 +1,5 @@
-//! What `kubectl logs` shows: lines that a container could have written, a closed form of its pod and the time.
+//! What `kubectl logs` shows: lines that a container could have written, a closed form of its pod
+//! and the time.
 
 use std::fmt::Write;
 use std::sync::Arc;

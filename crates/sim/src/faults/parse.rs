@@ -206,7 +206,8 @@ fn skew(argument: Option<&str>) -> Result<i64, FaultParseError> {
         .ok_or_else(|| bad("skew", argument, "a signed duration such as 1h or -90s"))
 }
 
-/// One number with a unit. Ten years are enough for anybody, and keep sums of times far from any end.
+/// One number with a unit. Ten years are enough for anybody, and keep sums of times far from any
+/// end.
 fn duration(text: &str) -> Option<Duration> {
     const TEN_YEARS: Duration = Duration::from_hours(10 * 365 * 24);
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

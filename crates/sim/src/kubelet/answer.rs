@@ -18,8 +18,8 @@ use crate::workload::{Pod, render};
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// The answer to a request, with the faults that show in answers. Faults of connections (slow, hang,
-/// reset, certificates) are not its business.
+/// The answer to a request, with the faults that show in answers. Faults of connections (slow,
+/// hang, reset, certificates) are not its business.
 pub(crate) fn answer(
     node: &NodeState<'_>,
     gatekeeper: &dyn Gatekeeper,

@@ -291,7 +291,8 @@ fn pods(pods: &[std::sync::Arc<Pod>], now: Timestamp) -> Vec<PodLine<'_>> {
     lines
 }
 
-/// Puts bad lines into the middle of the container's series, where a reader that gives up loses most.
+/// Puts bad lines into the middle of the container's series, where a reader that gives up loses
+/// most.
 fn damage(out: &mut Vec<u8>, faults: &[Fault], stamp: Option<i64>) {
     let name = CONTAINER_CPU.name.as_str();
     let stamp = stamp.unwrap_or_default();

@@ -158,8 +158,8 @@ impl Wave {
 
 /// When the thing with this seed was last looked at, at or before `now`.
 ///
-/// Looks are [`MIN_SAMPLE_GAP_MILLIS`] to [`MAX_SAMPLE_GAP_MILLIS`] apart: one in each slot of 12.5 s,
-/// at most 1.25 s off its middle.
+/// Looks are [`MIN_SAMPLE_GAP_MILLIS`] to [`MAX_SAMPLE_GAP_MILLIS`] apart: one in each slot of 12.5
+/// s, at most 1.25 s off its middle.
 pub fn last_sample(seed: Seed, now: Timestamp) -> Timestamp {
     let seed = seed.derive_name("samples");
     let phase = seed.derive(0).next() % MEAN_GAP;

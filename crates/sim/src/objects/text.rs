@@ -6,7 +6,8 @@ use super::Resource;
 use crate::api::catalog;
 use crate::json::{Members, close};
 
-/// An object that was written straight as JSON text, in a buffer that serves one object after the other.
+/// An object that was written straight as JSON text, in a buffer that serves one object after the
+/// other.
 ///
 /// It has a uid and a creationTimestamp, and members in the order of their names.
 #[derive(Debug, Default)]
@@ -76,7 +77,8 @@ impl ObjectText {
         self.fields.push('\0');
     }
 
-    /// The object as a tree. A buffer that nothing was written to gives one without `metadata`, which no store takes.
+    /// The object as a tree. A buffer that nothing was written to gives one without `metadata`,
+    /// which no store takes.
     pub fn value(&self, resource: Resource) -> Value {
         let facts = catalog::facts(resource);
         let text = format!("{{\"metadata\":{{{}", self.text);

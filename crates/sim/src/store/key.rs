@@ -8,8 +8,8 @@ const HEAD: usize = 24;
 
 /// `namespace/name`, or the name, with its first bytes at hand.
 ///
-/// A search compares thirty keys or so. Each of them is somewhere else in memory, which costs more than the comparison;
-/// most differ in their first bytes already.
+/// A search compares thirty keys or so. Each of them is somewhere else in memory, which costs more
+/// than the comparison; most differ in their first bytes already.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key {
     /// In the order of bytes, as numbers; filled up with zeros.

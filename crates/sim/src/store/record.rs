@@ -2,8 +2,8 @@
 //!
 //! The text is kept from behind `"metadata":{"resourceVersion":"N",` on. An object can so be
 //! rendered with any resourceVersion (a deletion carries its own), as a list item (which has no
-//! kind), or as `PartialObjectMetadata`, without parsing it again; and 150,000 pods cost little more
-//! than their text.
+//! kind), or as `PartialObjectMetadata`, without parsing it again; and 150,000 pods cost little
+//! more than their text.
 
 use std::sync::Arc;
 
@@ -23,8 +23,9 @@ pub(crate) struct Record {
 /// What an object consists of, before it has a resourceVersion.
 #[derive(Debug)]
 pub(crate) struct Content {
-    /// Three texts in one allocation of just their size: the object from the second member of `metadata` on; its labels
-    /// as `key NUL value NUL …`; the values of the selectable fields in the order of the catalog, each ended by NUL.
+    /// Three texts in one allocation of just their size: the object from the second member of
+    /// `metadata` on; its labels as `key NUL value NUL …`; the values of the selectable fields in
+    /// the order of the catalog, each ended by NUL.
     text: Box<str>,
     /// How much of `text` belongs to `metadata`, with its closing brace.
     metadata_len: usize,
@@ -104,7 +105,8 @@ impl Content {
     fn join(object: &str, metadata_len: usize, labels: &str, fields: &str) -> Self {
         let object_len = object.len();
         let labels_end = object_len + labels.len();
-        // Of just the size that is needed: with 150,000 objects anything else would be half of the memory.
+        // Of just the size that is needed: with 150,000 objects anything else would be half of the
+        // memory.
         let mut text = String::with_capacity(labels_end + fields.len());
         for part in [object, labels, fields] {
             text.push_str(part);

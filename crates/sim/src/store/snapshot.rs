@@ -147,8 +147,9 @@ impl Store {
     }
 }
 
-/// The objects as they were: those of now, but for the keys that changed since then what was there before. Both come in
-/// the order of their keys, and nothing is gathered, so that a page costs no more than what it looks at.
+/// The objects as they were: those of now, but for the keys that changed since then what was there
+/// before. Both come in the order of their keys, and nothing is gathered, so that a page costs no
+/// more than what it looks at.
 fn as_before<'a>(
     now: impl Iterator<Item = (&'a str, &'a Arc<Record>)>,
     undone: impl Iterator<Item = (&'a str, Option<&'a Arc<Record>>)>,

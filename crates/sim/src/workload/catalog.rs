@@ -10,7 +10,8 @@ use crate::seed::Seed;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// A Deployment that is created, or rolls: an init container, a sidecar, a slow readiness probe.
+    /// A Deployment that is created, or rolls: an init container, a sidecar, a slow readiness
+    /// probe.
     Rollout,
     /// A `StatefulSet` of two.
     StatefulSet,

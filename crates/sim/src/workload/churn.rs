@@ -219,8 +219,8 @@ impl Workload {
         }
     }
 
-    /// Rolls the next Deployment that is not rolling. Looks at a few only: most are at rest, or all are
-    /// busy.
+    /// Rolls the next Deployment that is not rolling. Looks at a few only: most are at rest, or all
+    /// are busy.
     fn roll_one(&mut self, number: u64, moment: Moment<'_>) -> bool {
         const TRIES: usize = 8;
         for _ in 0..TRIES.min(self.churn.deployments.len()) {

@@ -31,8 +31,8 @@ impl Workload {
         self.launch_for(namespace.into(), manifest, None, moment);
     }
 
-    /// Replaces the pods of a Deployment, some at a time, by pods of another template. Returns whether
-    /// there is such a Deployment that is not rolling already.
+    /// Replaces the pods of a Deployment, some at a time, by pods of another template. Returns
+    /// whether there is such a Deployment that is not rolling already.
     pub fn roll(
         &mut self,
         namespace: &str,

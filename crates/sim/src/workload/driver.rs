@@ -31,7 +31,8 @@ impl WorkloadHandle {
         }
     }
 
-    /// Looks at the workload or changes it. Must not be long: nothing happens in the cluster meanwhile.
+    /// Looks at the workload or changes it. Must not be long: nothing happens in the cluster
+    /// meanwhile.
     pub fn with<T>(&self, work: impl FnOnce(&mut Workload) -> T) -> T {
         let result = work(&mut self.workload.lock().unwrap_or_else(PoisonError::into_inner));
         self.changed.notify_one();

@@ -1,8 +1,8 @@
 //! Events, as kubelet, scheduler and controllers write them.
 //!
 //! The same thing said again of the same object raises the count of the event that is there, as
-//! client-go's recorder does. Events end after a while, and the oldest end early where there are too
-//! many, so that a busy cluster does not fill the store.
+//! client-go's recorder does. Events end after a while, and the oldest end early where there are
+//! too many, so that a busy cluster does not fill the store.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -123,7 +123,8 @@ impl Recorder {
         }
         self.sequence += 1;
         let mut name = String::with_capacity(subject.name.len() + 17);
-        // Events are named after their instant, with the sequence to tell those of one instant apart.
+        // Events are named after their instant, with the sequence to tell those of one instant
+        // apart.
         let instant = now.unix_millis().cast_unsigned().wrapping_mul(1_000_000);
         let number = instant.wrapping_add(self.sequence % 1_000_000);
         name.push_str(subject.name);

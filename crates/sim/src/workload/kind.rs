@@ -109,7 +109,8 @@ impl SpecText {
         Self(pieces.map(String::into_boxed_str))
     }
 
-    /// Writes all members of a spec. `own` is asked at its place for each of the [`OWN_MEMBERS`], which may be left out.
+    /// Writes all members of a spec. `own` is asked at its place for each of the [`OWN_MEMBERS`],
+    /// which may be left out.
     pub(crate) fn write(
         &self,
         members: &mut Members<'_>,

@@ -212,7 +212,8 @@ impl Workload {
         self.plan_step(id, Step::Sync, moment.now, (20, 250));
     }
 
-    /// Nodes take turns, which spreads pods as evenly as the scheduler would; a daemon has a node of its own.
+    /// Nodes take turns, which spreads pods as evenly as the scheduler would; a daemon has a node
+    /// of its own.
     pub(super) fn pick_host(&mut self, id: PodId) -> Option<Host> {
         let nodes = self.roster.nodes();
         let index = match self.replacing.bound(id) {

@@ -263,8 +263,8 @@ impl Pod {
         seed.push_hex64(out);
     }
 
-    /// What the kubelet would call the phase from the containers alone. The API server learns of the
-    /// end only when the sandbox is gone too.
+    /// What the kubelet would call the phase from the containers alone. The API server learns of
+    /// the end only when the sandbox is gone too.
     pub(crate) fn outcome(&self) -> Option<Phase> {
         let main = self.containers.iter().skip(self.template().init.len());
         let mut failed = false;

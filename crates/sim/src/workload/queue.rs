@@ -6,10 +6,11 @@ use kubevitals_model::Timestamp;
 
 use super::What;
 
-/// Transitions in the order of their instants, and those of one instant in the order in which they were planned.
+/// Transitions in the order of their instants, and those of one instant in the order in which they
+/// were planned.
 ///
-/// A busy cluster plans a hundred thousand of them ahead. By instant, what is due next is together in memory; in a heap each
-/// step down would be a place of its own.
+/// A busy cluster plans a hundred thousand of them ahead. By instant, what is due next is together
+/// in memory; in a heap each step down would be a place of its own.
 #[derive(Debug, Default)]
 pub(super) struct Queue(BTreeMap<Timestamp, VecDeque<What>>);
 

@@ -1,7 +1,7 @@
 //! A pod as JSON, field for field as a real API server shows it (but for `managedFields`).
 //!
-//! A pod is written about ten times in its life, and a busy cluster has thousands of them a second: it goes straight to
-//! text, with members in the order of their names.
+//! A pod is written about ten times in its life, and a busy cluster has thousands of them a second:
+//! it goes straight to text, with members in the order of their names.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,9 @@
-//! Nodes that are replaced by others while the cluster runs, as an upgrade or an autoscaler of nodes does.
+//! Nodes that are replaced by others while the cluster runs, as an upgrade or an autoscaler of
+//! nodes does.
 //!
-//! The oldest node goes with its pods and a node that was not there comes, with a name and an address of its own. Names
-//! come back only when every node of the roster was there once, and then for another machine.
+//! The oldest node goes with its pods and a node that was not there comes, with a name and an
+//! address of its own. Names come back only when every node of the roster was there once, and then
+//! for another machine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

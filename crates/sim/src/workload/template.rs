@@ -113,7 +113,8 @@ pub struct PodTemplate {
     pub node_selector: Option<(Arc<str>, Arc<str>)>,
     /// A scheduling gate, and after how many milliseconds somebody lifts it.
     pub scheduling_gate: Option<(Arc<str>, u64)>,
-    /// A readiness gate, and how many milliseconds after the containers somebody sets its condition.
+    /// A readiness gate, and how many milliseconds after the containers somebody sets its
+    /// condition.
     pub readiness_gate: Option<(Arc<str>, u64)>,
     /// `hostname` and `subdomain` are set, as for the pods of a `StatefulSet` of this name.
     pub subdomain: Option<Arc<str>>,

@@ -1,4 +1,5 @@
-//! All parts together: kubelets that ask the cluster who may read them, logs, and faults switched from outside.
+//! All parts together: kubelets that ask the cluster who may read them, logs, and faults switched
+//! from outside.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The simulated lives next to those that were recorded from a real cluster: the same versions of the
-//! same pods, field by field, and the same events.
+//! The simulated lives next to those that were recorded from a real cluster: the same versions of
+//! the same pods, field by field, and the same events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,8 +71,8 @@ fn simulated() -> Story {
         }
         workload.launch("default", manifest, start, &store);
     }
-    // Deleted as in the recording: after two failed pulls, and when the crashing container has ended
-    // for the fourth time.
+    // Deleted as in the recording: after two failed pulls, and when the crashing container has
+    // ended for the fourth time.
     let mut now = START;
     let mut waiting = vec!["crashy", "no-image"];
     while !waiting.is_empty() {

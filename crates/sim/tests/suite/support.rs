@@ -65,7 +65,8 @@ pub(crate) fn anonymous(sim: &SimApiHandle) -> Client {
     }
 }
 
-/// A client with a token, or without, of whatever listens at `address` with a certificate of the cluster.
+/// A client with a token, or without, of whatever listens at `address` with a certificate of the
+/// cluster.
 pub(crate) fn bearer(sim: &SimApiHandle, address: &str, token: Option<&str>) -> Client {
     let client = Client {
         address: address.to_owned(),

@@ -58,8 +58,8 @@ pub struct Seen<K> {
     pub event: EventType,
     /// Its state.
     pub object: K,
-    /// When the server made this state, to the second, as far as it says: the last write of a field that somebody owns, or
-    /// of a pod the request to delete it, which is no such write.
+    /// When the server made this state, to the second, as far as it says: the last write of a field
+    /// that somebody owns, or of a pod the request to delete it, which is no such write.
     pub written: Option<Timestamp>,
 }
 
@@ -103,8 +103,8 @@ struct ManagedOutline<'a> {
 }
 
 impl<R: Read> Recording<R> {
-    /// Reads objects of up to `limit` bytes ([`MAX_OBJECT`](crate::MAX_OBJECT)). Strings that repeat are shared
-    /// with all that the decoder reads.
+    /// Reads objects of up to `limit` bytes ([`MAX_OBJECT`](crate::MAX_OBJECT)). Strings that
+    /// repeat are shared with all that the decoder reads.
     pub fn new(input: R, decoder: Decoder, limit: usize) -> Self {
         Self {
             input,

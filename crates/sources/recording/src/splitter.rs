@@ -1,7 +1,7 @@
 //! Finds where objects begin and end in a stream of bytes, whatever the chunks it comes in.
 //!
-//! Brackets are counted outside of strings. Two facts of JSON make it safe against broken objects: a string holds no
-//! line break, and nobody prints an inner object at the beginning of a line.
+//! Brackets are counted outside of strings. Two facts of JSON make it safe against broken objects:
+//! a string holds no line break, and nobody prints an inner object at the beginning of a line.
 
 use std::mem;
 

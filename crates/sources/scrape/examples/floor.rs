@@ -1,8 +1,9 @@
 //! What a scrape would cost at least: one thread, blocking sockets, nothing but the answer.
 //!
-//! `cargo run --profile profiling -p kubevitals-scrape --example floor` starts a simulated cluster of 200 nodes with 30 pods
-//! of two containers each, and prints the processor time of one thread that asks them in turns: as long as it only reads
-//! and decrypts, and with the decoding of what it has read.
+//! `cargo run --profile profiling -p kubevitals-scrape --example floor` starts a simulated cluster
+//! of 200 nodes with 30 pods of two containers each, and prints the processor time of one thread
+//! that asks them in turns: as long as it only reads and decrypts, and with the decoding of what it
+//! has read.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,

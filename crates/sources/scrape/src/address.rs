@@ -74,7 +74,8 @@ impl FromStr for AddressType {
 }
 
 impl Addresses {
-    /// Those of the wanted types: by type in the order wanted, then in the order of the API, each once.
+    /// Those of the wanted types: by type in the order wanted, then in the order of the API, each
+    /// once.
     pub(crate) fn choose(all: &[NodeAddress], types: &[AddressType]) -> Self {
         let mut hosts: Vec<Arc<str>> = Vec::new();
         for wanted in types {
@@ -94,7 +95,8 @@ impl Addresses {
         self.hosts == other.hosts
     }
 
-    /// The address to try at a turn, and its place: first the one that worked last, then the others in their order.
+    /// The address to try at a turn, and its place: first the one that worked last, then the others
+    /// in their order.
     pub(crate) fn at_turn(&self, turn: usize) -> Option<(usize, &Arc<str>)> {
         let place = match turn {
             0 => self.works,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Waits after failures in a row: soon after the first, since most failures are over at once, then doubling up to a few
-/// resolutions.
+/// Waits after failures in a row: soon after the first, since most failures are over at once, then
+/// doubling up to a few resolutions.
 #[derive(Debug, Clone)]
 pub(crate) struct Backoff {
     resolution: Duration,

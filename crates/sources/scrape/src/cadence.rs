@@ -1,17 +1,21 @@
-//! When to ask a kubelet: once in a resolution, and where it can be told just after it has taken a new sample.
+//! When to ask a kubelet: once in a resolution, and where it can be told just after it has taken a
+//! new sample.
 //!
-//! A kubelet takes samples by clocks of its own and repeats the last one to whoever asks in between. Two kinds are told
-//! apart by the times in their answers (ADR 0022):
+//! A kubelet takes samples by clocks of its own and repeats the last one to whoever asks in
+//! between. Two kinds are told apart by the times in their answers (ADR 0022):
 //!
-//! - **Each container by a clock of its own**, as cAdvisor does: after a wait that is drawn anew each time, between once
-//!   and twice its interval. At every moment some sample is new and some is old, so that no moment is better than
-//!   another. What counts is that scrapes are evenly apart: each node has a moment of its own in the resolution.
-//! - **All at once and steadily**, as a runtime or a virtual kubelet may. A [`Cadence`] learns how far apart samples are and
-//!   how far the kubelet's clock is off ours, and plans the next scrape for the moment at which the next sample is due:
-//!   values are as fresh as they can be, and no scrape is wasted on a repetition.
+//! - **Each container by a clock of its own**, as cAdvisor does: after a wait that is drawn anew
+//!   each time, between once and twice its interval. At every moment some sample is new and some is
+//!   old, so that no moment is better than another. What counts is that scrapes are evenly apart:
+//!   each node has a moment of its own in the resolution.
+//! - **All at once and steadily**, as a runtime or a virtual kubelet may. A [`Cadence`] learns how
+//!   far apart samples are and how far the kubelet's clock is off ours, and plans the next scrape
+//!   for the moment at which the next sample is due: values are as fresh as they can be, and no
+//!   scrape is wasted on a repetition.
 //!
-//! The plan is bounded whatever the kubelet says: scrapes are never closer than one second, and never further apart than
-//! twice the resolution; those of the first kind never further apart than the resolution.
+//! The plan is bounded whatever the kubelet says: scrapes are never closer than one second, and
+//! never further apart than twice the resolution; those of the first kind never further apart than
+//! the resolution.
 
 use std::time::Duration;
 
@@ -30,13 +34,15 @@ const MAX_PERIOD: u64 = 15_000;
 /// A sample is visible this soon after it was taken.
 const MIN_MARGIN: u64 = 200;
 const MAX_MARGIN: u64 = 1_500;
-/// So many scrapes in a row that bring nothing new are followed by a quick one, since the sample is overdue.
+/// So many scrapes in a row that bring nothing new are followed by a quick one, since the sample is
+/// overdue.
 const QUICK_AFTER_REPEAT: u32 = 2;
 /// Samples that are no further apart than this were taken in one go.
 const TOGETHER: u64 = 2_000;
 /// So many answers in a row must show samples that were taken together once one has shown others.
 const PROBATION: u8 = 8;
-/// Samples whose distances differ by more than this on average come when they come: no plan can meet them.
+/// Samples whose distances differ by more than this on average come when they come: no plan can
+/// meet them.
 const MAX_DEVIATION: u64 = 800;
 
 /// What a scrape showed of the kubelet's sample clock.
@@ -68,10 +74,12 @@ pub struct Cadence {
     wants_second: bool,
 }
 
-/// How much later than its own time a sample can be seen by our clock: how far the clocks differ, and a little more.
+/// How much later than its own time a sample can be seen by our clock: how far the clocks differ,
+/// and a little more.
 ///
-/// Every scrape says something certain about it: a sample that is there was visible by then, one that was not there when
-/// asked and came later was not. Between the two the truth is found by halves.
+/// Every scrape says something certain about it: a sample that is there was visible by then, one
+/// that was not there when asked and came later was not. Between the two the truth is found by
+/// halves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Lag {
     /// It is no more than this.
@@ -212,7 +220,8 @@ impl Cadence {
         let age = u64::try_from(between(newest, asked).saturating_sub(lag)).unwrap_or(0);
         let margin = self.deviation.saturating_mul(2);
         let margin = margin.clamp(MIN_MARGIN, MAX_MARGIN);
-        // They become visible at `due`, `due + period`, …: the last one that is not much later than the resolution.
+        // They become visible at `due`, `due + period`, …: the last one that is not much later than
+        // the resolution.
         let due = (period.saturating_add(margin)).saturating_sub(age);
         let bound = self.resolution.saturating_add(self.resolution / 4);
         let further = bound.saturating_sub(due) / period.max(1);
@@ -246,8 +255,9 @@ impl Cadence {
         THIRD.saturating_sub(millis(spread)).min(self.resolution)
     }
 
-    /// The wait until the node's own moment of the resolution. That is approached from behind, by a quarter at a time: no
-    /// wait is longer than the resolution, and what began all at once at a start is spread after three or four scrapes.
+    /// The wait until the node's own moment of the resolution. That is approached from behind, by a
+    /// quarter at a time: no wait is longer than the resolution, and what began all at once at a
+    /// start is spread after three or four scrapes.
     fn slot(&self, asked: Timestamp) -> u64 {
         let resolution = i64::try_from(self.resolution).unwrap_or(i64::MAX).max(1);
         let own = Duration::from_millis(self.resolution).mul_f64(self.spread);
@@ -269,8 +279,9 @@ impl Cadence {
             self.period = Some((gap / count).clamp(1_000, 60_000));
             return;
         };
-        // Samples may have been missed in between, and then the gap is that of so many. None was if the scrape before found
-        // none: without that evidence half of the truth, once believed, would confirm itself.
+        // Samples may have been missed in between, and then the gap is that of so many. None was if
+        // the scrape before found none: without that evidence half of the truth, once believed,
+        // would confirm itself.
         let count = match self.repeats {
             0 => (gap.saturating_add(period / 4) / period.max(1)).max(1),
             _ => 1,

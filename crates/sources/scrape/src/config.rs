@@ -27,7 +27,8 @@ const MIN_RESOLUTION: Duration = Duration::from_secs(1);
 pub struct ScrapeConfig {
     /// How often each node is scraped, about: the kubelet's own samples set the exact moment.
     pub resolution: Duration,
-    /// How long one scrape may take in all: names, connections, TLS, head and body, every address that is tried.
+    /// How long one scrape may take in all: names, connections, TLS, head and body, every address
+    /// that is tried.
     pub timeout: Duration,
     /// Which addresses are dialled, most preferred first; all are tried in turn.
     pub address_types: Vec<AddressType>,
@@ -43,18 +44,20 @@ pub struct ScrapeConfig {
     pub credentials: Credentials,
     /// Whether the bearer token is also sent where nobody verified who receives it.
     pub token_to_unverified: bool,
-    /// Whether a kubelet that no authority vouches for is trusted at first sight, and held to its key from then on.
+    /// Whether a kubelet that no authority vouches for is trusted at first sight, and held to its
+    /// key from then on.
     pub pin_keys: bool,
-    /// The longest body that is taken. The node with the most pods that Kubernetes supports (a few hundred) sends about
-    /// 300 KiB, or 3 MiB as `/stats/summary`; ten times that is somebody's mistake or malice.
+    /// The longest body that is taken. The node with the most pods that Kubernetes supports (a few
+    /// hundred) sends about 300 KiB, or 3 MiB as `/stats/summary`; ten times that is somebody's
+    /// mistake or malice.
     pub max_body_bytes: usize,
     /// The most containers of one node that are taken; the rest are counted and left out.
     pub max_containers: usize,
-    /// How many scrapes may be under way at once, those included that wait for a node which does not answer. Memory is
-    /// taken only once an answer begins.
+    /// How many scrapes may be under way at once, those included that wait for a node which does
+    /// not answer. Memory is taken only once an answer begins.
     pub concurrency: usize,
-    /// Whether a node's first scrape also asks `/stats/summary`, so that CPU usage is known at once. It needs
-    /// `nodes/stats`; where that is refused nothing is lost but the head start.
+    /// Whether a node's first scrape also asks `/stats/summary`, so that CPU usage is known at
+    /// once. It needs `nodes/stats`; where that is refused nothing is lost but the head start.
     pub warm_start: bool,
     /// Whether every scrape also asks `/stats/summary` for ephemeral storage.
     pub ephemeral_storage: bool,

@@ -105,7 +105,8 @@ impl Buffers {
         self.trouble = None;
     }
 
-    /// Whether all that was received is taken in, so that others may use them as long as no answer has begun.
+    /// Whether all that was received is taken in, so that others may use them as long as no answer
+    /// has begun.
     pub(crate) fn are_free(&self) -> bool {
         self.inbox.is_empty()
     }
@@ -135,7 +136,8 @@ impl Connection {
             None => None,
             Some(tls) => {
                 let name = server_name(host)?;
-                // A handshake takes some tens of KiB for a moment, of which an allocator gives little back.
+                // A handshake takes some tens of KiB for a moment, of which an allocator gives
+                // little back.
                 let _turn = deadline.turn(handshakes.acquire()).await;
                 let shaken = shake_hands(&mut tcp, tls, name).await;
                 Some(shaken.map_err(|error| lost(&address, &error))?)
@@ -167,13 +169,15 @@ impl Connection {
         sent.map_err(|error| self.broken(&error))
     }
 
-    /// Waits until something has arrived. So long no buffer is needed, and a peer that never answers costs nobody else one.
+    /// Waits until something has arrived. So long no buffer is needed, and a peer that never
+    /// answers costs nobody else one.
     pub(crate) async fn arrival(&self) -> Result<(), RequestError> {
         let arrived = self.tcp.readable().await;
         arrived.map_err(|error| self.broken(&error))
     }
 
-    /// Takes in what has arrived, and tells whether the answer has begun: TLS has things to say of its own.
+    /// Takes in what has arrived, and tells whether the answer has begun: TLS has things to say of
+    /// its own.
     pub(crate) fn begins(&mut self, buffers: &mut Buffers) -> Result<bool, RequestError> {
         match self.hear_now(buffers) {
             Poll::Pending | Poll::Ready(Ok(Heard::Nothing)) => Ok(false),
@@ -219,12 +223,14 @@ impl Connection {
             let is_end_said = match self.hear(buffers).await {
                 Ok(Heard::Answer | Heard::Nothing) => continue,
                 Ok(Heard::End) => true,
-                // Peers that close without saying so are common; whether the body is whole is known otherwise.
+                // Peers that close without saying so are common; whether the body is whole is known
+                // otherwise.
                 Err(_) => false,
             };
             match (buffers.reader.has_head(), buffers.reader.end()) {
                 (false, _) => return Err(self.unreadable("it breaks off within the head")),
-                // Only that the peer said so tells a body without a length from one that was cut off.
+                // Only that the peer said so tells a body without a length from one that was cut
+                // off.
                 (true, true) if is_end_said => break Body::Whole,
                 (true, _) => break Body::Cut,
             }

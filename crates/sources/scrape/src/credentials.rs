@@ -99,8 +99,8 @@ impl Bearer {
 }
 
 impl TokenFile {
-    /// The token, looked for again if the last look was so long ago. A file that cannot be read leaves the last token
-    /// in use: it may serve for long yet.
+    /// The token, looked for again if the last look was so long ago. A file that cannot be read
+    /// leaves the last token in use: it may serve for long yet.
     fn current(&self, reread_after: Duration) -> Bearer {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.looked.elapsed() >= reread_after {

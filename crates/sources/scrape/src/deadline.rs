@@ -1,7 +1,8 @@
 //! The time that a kubelet has to answer.
 //!
-//! It stands still while a scrape waits for its turn here, for a handshake or for a buffer: thousands of nodes that are
-//! met at once, after a restart above all, must not be told to be slow because we are busy.
+//! It stands still while a scrape waits for its turn here, for a handshake or for a buffer:
+//! thousands of nodes that are met at once, after a restart above all, must not be told to be slow
+//! because we are busy.
 
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};

@@ -1,7 +1,8 @@
 //! From the bytes of `/metrics/resource` to a [`NodeBatch`].
 //!
-//! What cannot be used costs only itself: a bad line, a value that is no amount, a series without its labels. All of it is
-//! counted by reason. Of a series that occurs twice the last counts, as with metrics-server.
+//! What cannot be used costs only itself: a bad line, a value that is no amount, a series without
+//! its labels. All of it is counted by reason. Of a series that occurs twice the last counts, as
+//! with metrics-server.
 
 use std::borrow::Cow;
 use std::hash::BuildHasher;
@@ -28,7 +29,8 @@ pub enum Rejection {
     Negative,
     /// The value is larger than any such amount can be.
     TooLarge,
-    /// The time at which it was taken is not given as one: kubelets say so of what they never sampled.
+    /// The time at which it was taken is not given as one: kubelets say so of what they never
+    /// sampled.
     NoTime,
     /// The series does not say whose it is.
     Unlabelled,

@@ -8,7 +8,8 @@ use thiserror::Error;
 /// Why scraping cannot begin.
 #[derive(Debug, Error)]
 pub enum ScrapeError {
-    /// Kubelets take a sample every ten seconds at most; asking much more often only costs them CPU.
+    /// Kubelets take a sample every ten seconds at most; asking much more often only costs them
+    /// CPU.
     #[error("resolution {given:?} is too short: it must be at least {least:?}")]
     ResolutionTooShort {
         /// What was given.

@@ -172,7 +172,8 @@ impl Failure {
         })
     }
 
-    /// Whether another address of the node could do better: nobody answered there, or somebody else than the kubelet.
+    /// Whether another address of the node could do better: nobody answered there, or somebody else
+    /// than the kubelet.
     pub(crate) const fn is_of_the_address(&self) -> bool {
         matches!(
             self,

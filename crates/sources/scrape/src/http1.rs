@@ -1,9 +1,10 @@
 //! As much of HTTP/1.1 as a scrape needs: one GET at a time, and its answer.
 //!
-//! hyper would do, but keeps two buffers of 8 KiB for every connection as long as it is open. Between two scrapes ours
-//! holds none, which at thousands of kubelets is the difference between 80 MiB and nothing. What is hard about HTTP, the
-//! grammar of heads, is left to httparse; what is read here is checked as hyper does: one length, no length beside chunks,
-//! no chunk size beyond 64 bits, bounded heads and trailers.
+//! hyper would do, but keeps two buffers of 8 KiB for every connection as long as it is open.
+//! Between two scrapes ours holds none, which at thousands of kubelets is the difference between 80
+//! MiB and nothing. What is hard about HTTP, the grammar of heads, is left to httparse; what is
+//! read here is checked as hyper does: one length, no length beside chunks, no chunk size beyond 64
+//! bits, bounded heads and trailers.
 //!
 //! [`Reader`] does no input or output: bytes go in, the body comes out.
 

@@ -9,27 +9,31 @@
 //!                     └ how is it?  ScrapeMetrics, metric-collection-timely, one line per change of state
 //! ```
 //!
-//! **One loop per node.** A node that is slow, dead or hostile delays nobody: what is shared is a bound on requests at
-//! once and some buffers, and a buffer is taken only once an answer has begun. A result is handed over as it arrives.
+//! **One loop per node.** A node that is slow, dead or hostile delays nobody: what is shared is a
+//! bound on requests at once and some buffers, and a buffer is taken only once an answer has begun.
+//! A result is handed over as it arrives.
 //!
-//! **Nothing a node says is trusted.** Heads, bodies, containers, names and texts are bounded; what cannot be used costs
-//! only itself and is counted by reason. The bearer token goes to peers whose certificate was verified against the names
-//! of the node, and to others only if the user said so.
+//! **Nothing a node says is trusted.** Heads, bodies, containers, names and texts are bounded; what
+//! cannot be used costs only itself and is counted by reason. The bearer token goes to peers whose
+//! certificate was verified against the names of the node, and to others only if the user said so.
 //!
-//! **Memory.** An idle connection holds its keys and no buffer, neither of ours nor of TLS; buffers exist for answers that
-//! are being read.
+//! **Memory.** An idle connection holds its keys and no buffer, neither of ours nor of TLS; buffers
+//! exist for answers that are being read.
 //!
-//! **Processor time.** Scrapes begin on a common beat, and an answer is one read or two, so that few wakes and few calls of
-//! the system serve many nodes.
+//! **Processor time.** Scrapes begin on a common beat, and an answer is one read or two, so that
+//! few wakes and few calls of the system serve many nodes.
 //!
 //! # Limits
 //!
-//! - Times in `/stats/summary` are whole seconds: where it stands in for `/metrics/resource`, rates are off by up to a tenth.
+//! - Times in `/stats/summary` are whole seconds: where it stands in for `/metrics/resource`, rates
+//!   are off by up to a tenth.
 //! - A summary that breaks off is of no use; of `/metrics/resource` all whole lines are used.
-//! - Pinned keys live as long as the process, so that after a restart a kubelet is believed at first sight again.
+//! - Pinned keys live as long as the process, so that after a restart a kubelet is believed at
+//!   first sight again.
 //! - Proxies from the environment are not used for kubelets.
-//! - How a kubelet's samples lie is learnt from the newest of its containers' samples: where each container is sampled at
-//!   a time of its own, there is no best moment and the plan is as good as any.
+//! - How a kubelet's samples lie is learnt from the newest of its containers' samples: where each
+//!   container is sampled at a time of its own, there is no best moment and the plan is as good as
+//!   any.
 
 mod address;
 mod backoff;

@@ -18,7 +18,8 @@ use crate::session::{Means, Scraped, Session};
 use crate::shared::Shared;
 use crate::target::Target;
 
-/// A nudge is followed this much later: what the pod that turned Running uses must first be sampled.
+/// A nudge is followed this much later: what the pod that turned Running uses must first be
+/// sampled.
 const NUDGE_AFTER: Duration = Duration::from_secs(1);
 
 /// How the loop of a node is told things from outside.
@@ -102,8 +103,8 @@ impl NodeLoop {
         }
     }
 
-    /// Scrapes the node until it leaves. Boxed, since a task has room for what it is given and again for what it moves that
-    /// into.
+    /// Scrapes the node until it leaves. Boxed, since a task has room for what it is given and
+    /// again for what it moves that into.
     pub(crate) async fn run(mut self: Box<Self>) {
         loop {
             let shared = Arc::clone(&self.shared);
@@ -241,7 +242,8 @@ impl NodeLoop {
         }
     }
 
-    /// Scrapes soon, but not more than thrice in a resolution, and a node that fails no sooner than planned.
+    /// Scrapes soon, but not more than thrice in a resolution, and a node that fails no sooner than
+    /// planned.
     fn heed_nudge(&mut self, now: Instant) {
         let gap = self.shared.config.resolution / 3;
         let since = self.nudged.max(self.last);

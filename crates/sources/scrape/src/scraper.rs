@@ -48,7 +48,8 @@ struct Running {
 
 impl Scraper {
     /// Begins to scrape the nodes of a stream, which keeps
-    /// [`RESOURCE_METRICS_PATH`](crate::RESOURCE_METRICS_PATH) among the annotations. Called within a runtime.
+    /// [`RESOURCE_METRICS_PATH`](crate::RESOURCE_METRICS_PATH) among the annotations. Called within
+    /// a runtime.
     pub fn start(
         config: ScrapeConfig,
         nodes: &Stream<Node>,
@@ -58,7 +59,8 @@ impl Scraper {
         Self::start_after(ready(()), config, nodes, receiver, metrics)
     }
 
-    /// As [`Scraper::start`], once something else is done: whoever receives may not be able to use answers before.
+    /// As [`Scraper::start`], once something else is done: whoever receives may not be able to use
+    /// answers before.
     pub fn start_after(
         before: impl Future<Output = ()> + Send + 'static,
         config: ScrapeConfig,
@@ -84,8 +86,8 @@ impl Scraper {
         })
     }
 
-    /// Scrapes a node soon, since something on it has changed: a pod turned Running. How often is bounded; a node that
-    /// is not scraped is passed over.
+    /// Scrapes a node soon, since something on it has changed: a pod turned Running. How often is
+    /// bounded; a node that is not scraped is passed over.
     pub fn nudge(&self, node: &str) {
         if let Some(running) = self.loops.lock().get(node) {
             running.control.nudge();
@@ -97,8 +99,8 @@ impl Scraper {
         self.shared.metrics.counts()
     }
 
-    /// Adds the liveness check `metric-collection-timely`: it fails if no scrape of any node was begun for one and a
-    /// half resolutions after one was due.
+    /// Adds the liveness check `metric-collection-timely`: it fails if no scrape of any node was
+    /// begun for one and a half resolutions after one was due.
     pub fn add_livez(&self, health: &Health) -> Result<(), TelemetryError> {
         let shared = Arc::downgrade(&self.shared);
         health.check(
@@ -200,7 +202,8 @@ fn scrape(node: &Node, shared: &Arc<Shared>, loops: &Loops) {
     all.insert(Arc::clone(name), Running { control, task });
 }
 
-/// Ends the loop of a node, and waits until it has: another node of that name must not be told of before.
+/// Ends the loop of a node, and waits until it has: another node of that name must not be told of
+/// before.
 async fn forget(name: &str, loops: &Loops) {
     let running = loops.lock().remove(name);
     if let Some(Running { control, task }) = running {

@@ -1,4 +1,5 @@
-//! One node's dealings with its kubelet: which address works, which endpoint, and what was asked last.
+//! One node's dealings with its kubelet: which address works, which endpoint, and what was asked
+//! last.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,8 @@ use crate::workspaces::{Lent, Workspaces};
 
 const SUMMARY: &str = "/stats/summary";
 const BRIEF_SUMMARY: &str = "/stats/summary?only_cpu_and_memory=true";
-/// An endpoint that a node lacks or refuses is tried again after this long: it may have been upgraded, or allowed.
+/// An endpoint that a node lacks or refuses is tried again after this long: it may have been
+/// upgraded, or allowed.
 const FORGET_AFTER: Duration = Duration::from_mins(10);
 /// So many first answers may lack what a node computed itself, because it or we were too busy.
 const WARM_STARTS: u8 = 3;
@@ -300,7 +302,8 @@ impl Session {
         Ok((work, body))
     }
 
-    /// The same into a workspace that may be there already: who holds one must not wait for another.
+    /// The same into a workspace that may be there already: who holds one must not wait for
+    /// another.
     async fn fetch_into(
         &mut self,
         path: &str,
@@ -332,8 +335,8 @@ impl Session {
         }
     }
 
-    /// Sends a request, on a new connection if there is none or the peer has closed it meanwhile, and waits until the
-    /// answer begins.
+    /// Sends a request, on a new connection if there is none or the peer has closed it meanwhile,
+    /// and waits until the answer begins.
     async fn begin(
         &mut self,
         path: &str,

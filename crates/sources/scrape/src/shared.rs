@@ -13,16 +13,18 @@ use crate::metrics::ScrapeMetrics;
 use crate::receive::Receive;
 use crate::workspaces::Workspaces;
 
-/// So many answers are read at once, with a buffer of about 100 KiB each; others wait in the kernel. Few would do for the
-/// processor, were there not kubelets that begin to answer and then take their time.
+/// So many answers are read at once, with a buffer of about 100 KiB each; others wait in the
+/// kernel. Few would do for the processor, were there not kubelets that begin to answer and then
+/// take their time.
 const READERS: usize = 64;
 
-/// So many TLS handshakes at once: they too are bound by the processor. A kubelet that takes a connection and then says
-/// nothing holds one until its time is over, so they are not too few.
+/// So many TLS handshakes at once: they too are bound by the processor. A kubelet that takes a
+/// connection and then says nothing holds one until its time is over, so they are not too few.
 const HANDSHAKES: usize = 64;
 
-/// Scrapes begin on a beat, so that one wake of the process serves all that are due. What is waited for is a sample that
-/// is taken every ten seconds or more: a tenth of a second later it is as good.
+/// Scrapes begin on a beat, so that one wake of the process serves all that are due. What is waited
+/// for is a sample that is taken every ten seconds or more: a tenth of a second later it is as
+/// good.
 const BEAT: Duration = Duration::from_millis(100);
 
 pub(crate) struct Shared {
@@ -33,8 +35,9 @@ pub(crate) struct Shared {
     pub(crate) workspaces: Workspaces,
     pub(crate) handshakes: Semaphore,
     begun: Instant,
-    /// The latest moment for which any scrape was planned, in milliseconds after the beginning. A loop that runs plans
-    /// again whenever its time has come, so this lies in the past only if none does.
+    /// The latest moment for which any scrape was planned, in milliseconds after the beginning. A
+    /// loop that runs plans again whenever its time has come, so this lies in the past only if none
+    /// does.
     planned: AtomicI64,
 }
 

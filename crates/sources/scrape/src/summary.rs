@@ -1,11 +1,11 @@
 //! From the bytes of `/stats/summary` to a [`NodeBatch`].
 //!
-//! The kubelet's older and much larger answer (JSON, about 1.5 KiB for each container). It has what `/metrics/resource`
-//! lacks, and serves in its place where a node has no such endpoint. Its times are in whole seconds, so that a rate from it
-//! may be off by a tenth.
+//! The kubelet's older and much larger answer (JSON, about 1.5 KiB for each container). It has what
+//! `/metrics/resource` lacks, and serves in its place where a node has no such endpoint. Its times
+//! are in whole seconds, so that a rate from it may be off by a tenth.
 //!
-//! A pod, a container or a number that cannot be read costs only itself. A document that breaks off is of no use: where a
-//! container of it ends cannot be told.
+//! A pod, a container or a number that cannot be read costs only itself. A document that breaks off
+//! is of no use: where a container of it ends cannot be told.
 
 mod wire;
 

@@ -20,7 +20,8 @@ pub(crate) struct Target {
     pub(crate) addresses: Addresses,
     pub(crate) port: u16,
     pub(crate) path: Arc<str>,
-    /// The names and addresses that its certificate may be for; `None` if it has none that is valid.
+    /// The names and addresses that its certificate may be for; `None` if it has none that is
+    /// valid.
     pub(crate) names: Option<PeerNames>,
     pub(crate) is_ready: bool,
 }

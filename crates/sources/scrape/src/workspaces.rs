@@ -1,4 +1,5 @@
-//! The buffers that answers are read into: as many as answers arrive at once, not as many as there are nodes.
+//! The buffers that answers are read into: as many as answers arrive at once, not as many as there
+//! are nodes.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,8 +8,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::session::Workspace;
 
-/// So many are kept for the next answers. Where bodies arrive in one piece no more are in use at once than threads run;
-/// the first answers after a start come all at once, and what they needed would stay for ever.
+/// So many are kept for the next answers. Where bodies arrive in one piece no more are in use at
+/// once than threads run; the first answers after a start come all at once, and what they needed
+/// would stay for ever.
 const MAX_IDLE: usize = 8;
 
 /// Workspaces to lend. The one that came back last goes out first, so that few are ever made.

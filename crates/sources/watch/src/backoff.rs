@@ -5,8 +5,8 @@ use std::time::Duration;
 
 /// Waits with full jitter: each is random between nothing and a bound that doubles up to a cap.
 ///
-/// After a server restart all its clients come back at once; spreading them over the whole interval is what lets it
-/// get up again.
+/// After a server restart all its clients come back at once; spreading them over the whole interval
+/// is what lets it get up again.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     base: Duration,

@@ -184,7 +184,8 @@ pub fn decode_event<K: Kind>(line: &[u8], decoder: &Decoder) -> Result<WatchEven
 
 /// Reads one page of a list, or a whole list.
 ///
-/// The page is split into objects before any is read, so that one that cannot be read costs only itself.
+/// The page is split into objects before any is read, so that one that cannot be read costs only
+/// itself.
 pub fn decode_page<K: Kind>(body: &[u8], decoder: &Decoder) -> Result<Page<K>, DecodeError> {
     let Struct(page): Struct<PageWire<'_>> =
         serde_json::from_slice(body).map_err(|source| DecodeError::Json {

@@ -33,7 +33,8 @@ use crate::transport::{BoxBody, next_data};
 mod ended;
 mod list;
 
-/// So many attempts from one version that end in an error of the server are enough: it is listed again.
+/// So many attempts from one version that end in an error of the server are enough: it is listed
+/// again.
 const ATTEMPTS_FROM_ONE_VERSION: u32 = 3;
 
 /// So many lines in a row that are no events are not the fault of an object.
@@ -61,7 +62,8 @@ struct Session<L> {
     lines: Lines,
     /// The server was asked to end it after this.
     timeout: Duration,
-    /// What a streaming list has brought so far; none once it is complete, or if it is a plain watch.
+    /// What a streaming list has brought so far; none once it is complete, or if it is a plain
+    /// watch.
     initial: Option<L>,
     /// That list, to be told when it is complete.
     listing: Option<Listing>,
@@ -112,7 +114,8 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
         }
     }
 
-    /// Lists if it must, then watches until that ends. Gives since when the watch was live, if it came to that.
+    /// Lists if it must, then watches until that ends. Gives since when the watch was live, if it
+    /// came to that.
     async fn connect(&mut self) -> (Option<Instant>, Ended) {
         let is_streaming = self.resume.is_none()
             && self.spec.options.streaming_lists
@@ -167,7 +170,8 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
             let data = match timeout(patience, next_data(&mut session.body)).await {
                 Ok(Some(Ok(data))) => data,
                 Ok(Some(Err(error))) => return Ended::new(Restart::Broken, error.to_string()),
-                // A whole watch went by without it. Sooner, the server may just have been restarted.
+                // A whole watch went by without it. Sooner, the server may just have been
+                // restarted.
                 Ok(None)
                     if session.initial.is_some() && session.opened.elapsed() >= session.timeout =>
                 {
@@ -312,7 +316,8 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
             }
             _ => {}
         }
-        // Once, what belongs to the ordinary life of a stream is no reason to wait; over and over, it is.
+        // Once, what belongs to the ordinary life of a stream is no reason to wait; over and over,
+        // it is.
         let is_first = self.backoff.failures() == 0;
         let jittered = self.backoff.next();
         let wait = match ended.retry_after {
@@ -329,7 +334,8 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
 
     fn count_unreadable(&self, error: &DecodeError) {
         let count = self.sink.note(|record| record.unreadable(error));
-        // A cluster can hold thousands that fail alike: the log gets ever fewer of them, the metric all.
+        // A cluster can hold thousands that fail alike: the log gets ever fewer of them, the metric
+        // all.
         if count.is_power_of_two() {
             tracing::warn!(stream = self.spec.name, count, %error, "object skipped");
         }

@@ -4,7 +4,8 @@ use std::error::Error;
 
 use crate::decode::EventType;
 
-/// Bytes that could not be read as what they should have been. Costs the object it happened to, nothing else.
+/// Bytes that could not be read as what they should have been. Costs the object it happened to,
+/// nothing else.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {

@@ -1,9 +1,10 @@
 //! The current view of a stream, and who is told of its changes.
 //!
-//! One lock guards the view and the queues of all subscribers, so what a subscriber is told and what the view holds
-//! can never drift apart. It is held for single changes, for the batch of one chunk, and for copying the pointers of a
-//! snapshot; never across an await, and never while anything is decoded. A queue that is full is emptied and its
-//! subscriber is given a snapshot when it next asks: the stream and the other subscribers do not wait for it.
+//! One lock guards the view and the queues of all subscribers, so what a subscriber is told and
+//! what the view holds can never drift apart. It is held for single changes, for the batch of one
+//! chunk, and for copying the pointers of a snapshot; never across an await, and never while
+//! anything is decoded. A queue that is full is emptied and its subscriber is given a snapshot when
+//! it next asks: the stream and the other subscribers do not wait for it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -204,9 +205,9 @@ impl<K: Kind> Hub<K> {
         inner.wake();
     }
 
-    /// Adds to a list that is not complete yet; gives whether a bookmark has now ended it. An object whose state is
-    /// known already is taken from the view, so that it is not kept twice; so is one that cannot be read any more,
-    /// which would otherwise look deleted.
+    /// Adds to a list that is not complete yet; gives whether a bookmark has now ended it. An
+    /// object whose state is known already is taken from the view, so that it is not kept twice; so
+    /// is one that cannot be read any more, which would otherwise look deleted.
     pub(crate) fn stage(
         &self,
         list: &mut View<K>,
@@ -241,7 +242,8 @@ impl<K: Kind> Hub<K> {
         false
     }
 
-    /// Takes over a whole list: differences become changes, what is missing from it becomes deletions.
+    /// Takes over a whole list: differences become changes, what is missing from it becomes
+    /// deletions.
     pub(crate) fn replace(&self, list: View<K>, received: Timestamp, now: Instant) {
         let mut inner = self.lock();
         for what in inner.view.replace(list) {
@@ -312,8 +314,8 @@ impl<K: Kind> Hub<K> {
     }
 }
 
-/// The view changes only in whole steps: a list is gathered aside and taken over at its end, so a connection that
-/// breaks in the middle leaves the view as it was. Nobody is waited for.
+/// The view changes only in whole steps: a list is gathered aside and taken over at its end, so a
+/// connection that breaks in the middle leaves the view as it was. Nobody is waited for.
 impl<K: Kind> Sink<K> for Arc<Hub<K>> {
     type List = View<K>;
 

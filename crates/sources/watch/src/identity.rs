@@ -107,7 +107,8 @@ impl ResourceVersion {
         matches!(&self.0, VersionForm::Other(text) if text.is_empty())
     }
 
-    /// The version as a number, if it is one. Servers since Kubernetes 1.35 promise that these can be compared.
+    /// The version as a number, if it is one. Servers since Kubernetes 1.35 promise that these can
+    /// be compared.
     pub fn as_number(&self) -> Option<u64> {
         match &self.0 {
             VersionForm::Number(number) => Some(*number),

@@ -1,10 +1,11 @@
 //! JSON for serde, made for skipping.
 //!
-//! Of a pod's six kilobytes a few hundred bytes are used. What is not is passed over here by counting brackets outside
-//! of strings, which is several times as fast as tokenizing it; the price is that what is skipped is only checked to
-//! be well bracketed. What is used is checked like everywhere else: strings are UTF-8, numbers are numbers, and
-//! whatever is rare (escapes, fractions) is left to `serde_json`. Nothing here recurses deeper than the types that are
-//! read into, and skipping does not recurse at all, so no input can exhaust the stack.
+//! Of a pod's six kilobytes a few hundred bytes are used. What is not is passed over here by
+//! counting brackets outside of strings, which is several times as fast as tokenizing it; the price
+//! is that what is skipped is only checked to be well bracketed. What is used is checked like
+//! everywhere else: strings are UTF-8, numbers are numbers, and whatever is rare (escapes,
+//! fractions) is left to `serde_json`. Nothing here recurses deeper than the types that are read
+//! into, and skipping does not recurse at all, so no input can exhaust the stack.
 
 mod skip;
 
@@ -21,8 +22,8 @@ use wide::u8x16;
 #[derive(Debug)]
 pub(crate) struct Json<'de> {
     input: &'de [u8],
-    /// The same, if all of it is UTF-8 without control characters, as it is unless it was printed for people: then no
-    /// string in it has to be looked at again.
+    /// The same, if all of it is UTF-8 without control characters, as it is unless it was printed
+    /// for people: then no string in it has to be looked at again.
     text: Option<&'de str>,
     at: usize,
 }

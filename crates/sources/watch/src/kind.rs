@@ -1,4 +1,5 @@
-//! What a stream carries: a resource of the server and the slim type that its objects are read into.
+//! What a stream carries: a resource of the server and the slim type that its objects are read
+//! into.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,8 +15,9 @@ use kubevitals_model::Labels;
 
 /// A slim type that objects of a stream are read into.
 ///
-/// How much of an object is kept is the choice of this type, not of the stream: [`PodBrief`](crate::PodBrief) and
-/// [`Pod`](crate::Pod) are both read from pods, at very different costs.
+/// How much of an object is kept is the choice of this type, not of the stream:
+/// [`PodBrief`](crate::PodBrief) and [`Pod`](crate::Pod) are both read from pods, at very different
+/// costs.
 pub trait Kind: fmt::Debug + Send + Sync + Sized + 'static {
     /// What the server is asked to answer with.
     const FORM: Form = Form::Whole;

@@ -7,24 +7,27 @@
 //!          resume, back off
 //! ```
 //!
-//! **Decoding.** Each [`Kind`] names the fields it keeps; everything else, `managedFields` before all, is skipped by the
-//! tokenizer without being built. Strings and label sets that repeat are kept once and freed when the last object goes
-//! ([`Interner`]). How much is kept is the type's choice: [`PodBrief`] for who only needs to know where a pod runs,
-//! [`Pod`] for who follows its life, [`Metadata`] for any kind of which nothing else is wanted. A consumer that is
-//! written against [`PodLike`] takes either, so two roles in one process can share the larger stream.
+//! **Decoding.** Each [`Kind`] names the fields it keeps; everything else, `managedFields` before
+//! all, is skipped by the tokenizer without being built. Strings and label sets that repeat are
+//! kept once and freed when the last object goes ([`Interner`]). How much is kept is the type's
+//! choice: [`PodBrief`] for who only needs to know where a pod runs, [`Pod`] for who follows its
+//! life, [`Metadata`] for any kind of which nothing else is wanted. A consumer that is written
+//! against [`PodLike`] takes either, so two roles in one process can share the larger stream.
 //!
-//! **The view.** [`Server::watch`] begins a [`Stream`]. It lists (streaming where the server can, in pages where it
-//! cannot), watches, and resumes from where it was. The view changes in whole steps only. After a gap the server's list
-//! is compared with the view: what is missing is told as deleted with its last state, what did not change is not told.
+//! **The view.** [`Server::watch`] begins a [`Stream`]. It lists (streaming where the server can,
+//! in pages where it cannot), watches, and resumes from where it was. The view changes in whole
+//! steps only. After a gap the server's list is compared with the view: what is missing is told as
+//! deleted with its last state, what did not change is not told.
 //!
-//! **Subscribers.** Each is given everything once, then every change ([`Update`]). A slow one loses its queue and is given
-//! everything again; neither the stream nor the others wait for it. [`Mirror`] makes changes of such a resync.
+//! **Subscribers.** Each is given everything once, then every change ([`Update`]). A slow one loses
+//! its queue and is given everything again; neither the stream nor the others wait for it.
+//! [`Mirror`] makes changes of such a resync.
 //!
-//! **Tails.** What is too much to keep, as events are, is handed over once and forgotten ([`Server::tail`]). There is one
-//! reader, and a [`Tail`] reads no further than it does.
+//! **Tails.** What is too much to keep, as events are, is handed over once and forgotten
+//! ([`Server::tail`]). There is one reader, and a [`Tail`] reads no further than it does.
 //!
-//! **Freshness.** [`Stream::state`] says how a stream is, [`WatchMetrics`] exposes it, [`Stream::add_readyz`] makes a
-//! readiness check of it.
+//! **Freshness.** [`Stream::state`] says how a stream is, [`WatchMetrics`] exposes it,
+//! [`Stream::add_readyz`] makes a readiness check of it.
 //!
 //! ```no_run
 //! use kubevitals_watch::{KubeTransport, PodBrief, Server, StreamSpec, Update};
@@ -45,8 +48,9 @@
 //!
 //! # Limits
 //!
-//! - A state of an object that cannot be read is skipped and counted; the view keeps the state before it until the next
-//!   that can be read. A deletion is seen even then, as long as the names can be read.
+//! - A state of an object that cannot be read is skipped and counted; the view keeps the state
+//!   before it until the next that can be read. A deletion is seen even then, as long as the names
+//!   can be read.
 //! - Streams speak JSON over HTTP/1.1, as `kube` does: each holds a connection of its own.
 //! - Times are kept to the millisecond.
 

@@ -37,7 +37,8 @@ impl Server {
         Self::measured(transport, Hooks::default())
     }
 
-    /// The same, with the lists and watches of its streams told to `hooks`, by the names of the streams.
+    /// The same, with the lists and watches of its streams told to `hooks`, by the names of the
+    /// streams.
     pub fn measured(transport: impl Transport, hooks: Hooks) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -49,14 +50,15 @@ impl Server {
         }
     }
 
-    /// Begins a stream on the current runtime. It runs until its last handle and subscription are dropped.
+    /// Begins a stream on the current runtime. It runs until its last handle and subscription are
+    /// dropped.
     pub fn watch<K: Kind>(&self, spec: StreamSpec<K>) -> Stream<K> {
         let decoder = self.decoder(&spec);
         Stream::start(Arc::clone(&self.shared), spec, decoder)
     }
 
-    /// Begins a stream of which no view is kept: each object is handed over once, and forgotten. For what is too much to
-    /// keep, such as events. It runs until the tail is dropped.
+    /// Begins a stream of which no view is kept: each object is handed over once, and forgotten.
+    /// For what is too much to keep, such as events. It runs until the tail is dropped.
     pub fn tail<K: Kind>(&self, spec: StreamSpec<K>) -> Tail<K> {
         let decoder = self.decoder(&spec);
         Tail::start(Arc::clone(&self.shared), spec, decoder)

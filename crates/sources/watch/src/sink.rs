@@ -18,7 +18,8 @@ pub(crate) enum Item<K> {
     Unreadable(DecodeError),
 }
 
-/// Where an engine brings what it reads. It may be waited for: the connection is not read meanwhile.
+/// Where an engine brings what it reads. It may be waited for: the connection is not read
+/// meanwhile.
 pub(crate) trait Sink<K: Kind>: fmt::Debug + Send + Sync + 'static {
     /// A list that is not complete yet.
     type List: Default + Send;
@@ -26,8 +27,8 @@ pub(crate) trait Sink<K: Kind>: fmt::Debug + Send + Sync + 'static {
     /// Notes something down about the stream.
     fn note<T>(&self, note: impl FnOnce(&mut Record) -> T) -> T;
 
-    /// Adds to a list that is not complete yet; gives whether a bookmark has now ended it. What follows the bookmark is
-    /// left in `items`.
+    /// Adds to a list that is not complete yet; gives whether a bookmark has now ended it. What
+    /// follows the bookmark is left in `items`.
     fn stage(
         &self,
         list: &mut Self::List,

@@ -33,16 +33,16 @@ pub struct StreamSpec<K> {
 /// How patient a stream is, and how much it takes.
 #[derive(Debug, Clone)]
 pub struct StreamOptions {
-    /// The server is asked to end each watch after a random time between this and twice this, so that watches spread
-    /// over the servers again after one was away.
+    /// The server is asked to end each watch after a random time between this and twice this, so
+    /// that watches spread over the servers again after one was away.
     pub watch_timeout: Duration,
     /// An answer must begin within this.
     pub answer_timeout: Duration,
-    /// No piece of a list may take longer than this to follow the one before. It also bounds the wait for the end of
-    /// the initial events of a streaming list.
+    /// No piece of a list may take longer than this to follow the one before. It also bounds the
+    /// wait for the end of the initial events of a streaming list.
     pub list_silence: Duration,
-    /// A watch that was sent bookmarks and is then silent for this long is dead: servers send one about every minute.
-    /// Where none ever came, only the timeout of the watch tells.
+    /// A watch that was sent bookmarks and is then silent for this long is dead: servers send one
+    /// about every minute. Where none ever came, only the timeout of the watch tells.
     pub watch_silence: Duration,
     /// The first wait after a failure is random up to this, each further one up to twice as long.
     pub backoff_base: Duration,
@@ -58,10 +58,11 @@ pub struct StreamOptions {
     pub max_page_bytes: usize,
     /// Whether streaming lists are tried at all.
     pub streaming_lists: bool,
-    /// Changes that are kept for a subscriber before it must resync; for a tail, before it reads no further.
+    /// Changes that are kept for a subscriber before it must resync; for a tail, before it reads no
+    /// further.
     pub queue: usize,
-    /// A paged list of a tail is left once so many objects were handed over: what was before is worth only so much. A
-    /// view is made of whole lists, whatever this says.
+    /// A paged list of a tail is left once so many objects were handed over: what was before is
+    /// worth only so much. A view is made of whole lists, whatever this says.
     pub most_listed: Option<usize>,
     /// The clock that changes are stamped with.
     pub clock: fn() -> Timestamp,
@@ -164,7 +165,8 @@ impl<K: Kind> StreamSpec<K> {
         query
     }
 
-    /// The path and query of a streaming list that becomes a watch. Without a version it begins with the newest state.
+    /// The path and query of a streaming list that becomes a watch. Without a version it begins
+    /// with the newest state.
     pub(crate) fn streaming_list(&self, timeout: Duration) -> String {
         let mut query = self.target();
         push(&mut query, "watch", "true");

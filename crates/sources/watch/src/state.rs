@@ -16,7 +16,8 @@ pub struct StreamState {
     pub synced: bool,
     /// For how long the current connection has been open; none between connections.
     pub connected: Option<Duration>,
-    /// How long ago the server last sent what was asked for: an event, a bookmark, a page of a list.
+    /// How long ago the server last sent what was asked for: an event, a bookmark, a page of a
+    /// list.
     pub silent: Duration,
     /// How long ago the last whole list was taken over.
     pub since_sync: Option<Duration>,
@@ -26,7 +27,8 @@ pub struct StreamState {
     pub objects: usize,
     /// How connections ended, and how often.
     pub restarts: BTreeMap<Restart, u64>,
-    /// Why the stream is not connected: how the last connection ended, and in words. None while connected.
+    /// Why the stream is not connected: how the last connection ended, and in words. None while
+    /// connected.
     pub trouble: Option<(Restart, String)>,
     /// Connections that ended one after another without one that worked.
     pub failures: u32,
@@ -161,10 +163,11 @@ impl Restart {
 }
 
 impl StreamState {
-    /// For a readiness check: whether the stream can be relied on, if a connection that is lost must be back within
-    /// `patience`, and if not, why not.
+    /// For a readiness check: whether the stream can be relied on, if a connection that is lost
+    /// must be back within `patience`, and if not, why not.
     ///
-    /// An open connection is fresh however little happens: one that is silent for too long is closed by the stream.
+    /// An open connection is fresh however little happens: one that is silent for too long is
+    /// closed by the stream.
     pub fn health(&self, patience: Duration) -> Status {
         let trouble = match &self.trouble {
             Some((_, words)) => words.as_str(),

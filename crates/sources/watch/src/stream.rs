@@ -21,8 +21,8 @@ use crate::state::{Record, StreamState};
 
 /// One list+watch, and the view it keeps current. Clones share it.
 ///
-/// Any number of subscribers are served from the one connection. The stream ends when its last handle and its last
-/// subscription are dropped, or with [`Stream::shutdown`].
+/// Any number of subscribers are served from the one connection. The stream ends when its last
+/// handle and its last subscription are dropped, or with [`Stream::shutdown`].
 pub struct Stream<K: Kind> {
     name: &'static str,
     queue: usize,
@@ -90,9 +90,9 @@ impl<K: Kind> Stream<K> {
         self.hub.state()
     }
 
-    /// Adds a readiness check of the stream's name: not ready until the first list is complete, nor while a connection
-    /// that was lost is not back within `patience`. The check does not keep the stream running; one that has ended
-    /// fails it.
+    /// Adds a readiness check of the stream's name: not ready until the first list is complete, nor
+    /// while a connection that was lost is not back within `patience`. The check does not keep the
+    /// stream running; one that has ended fails it.
     pub fn add_readyz(&self, health: &Health, patience: Duration) -> Result<(), TelemetryError> {
         health.check(self.name, Probe::READINESS, self.checked(patience))
     }
@@ -106,13 +106,15 @@ impl<K: Kind> Stream<K> {
         }
     }
 
-    /// Looks at [`Stream::state`] from elsewhere, without keeping the stream running; `None` once it has ended.
+    /// Looks at [`Stream::state`] from elsewhere, without keeping the stream running; `None` once
+    /// it has ended.
     pub fn observer(&self) -> impl Fn() -> Option<StreamState> + Send + Sync + use<K> {
         let stream = Arc::downgrade(&self.hub);
         move || stream.upgrade().map(|stream| stream.state())
     }
 
-    /// Ends the stream and waits until its task is gone. Subscriptions get what is queued for them, then the end.
+    /// Ends the stream and waits until its task is gone. Subscriptions get what is queued for them,
+    /// then the end.
     pub async fn shutdown(&self) {
         self.running.end().await;
     }
@@ -162,7 +164,8 @@ impl Running {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         if let Some(task) = task {
-            // The task cannot panic and nobody aborts it; if the runtime ends first, that is as good.
+            // The task cannot panic and nobody aborts it; if the runtime ends first, that is as
+            // good.
             let _ = task.await;
         }
     }

@@ -1,9 +1,10 @@
 //! Strings that repeat, kept once.
 //!
-//! A cluster of 150,000 pods has a few hundred namespaces, images and reasons, and a few thousand label
-//! sets. Each is kept once and handed out as an [`Arc`]. Nothing leaks as pods come and go: whatever
-//! nobody but the pool holds any more is swept out once as many strings were added as had survived the
-//! last sweep, so the pool never holds more than about twice what is in use, and adding stays cheap.
+//! A cluster of 150,000 pods has a few hundred namespaces, images and reasons, and a few thousand
+//! label sets. Each is kept once and handed out as an [`Arc`]. Nothing leaks as pods come and go:
+//! whatever nobody but the pool holds any more is swept out once as many strings were added as had
+//! survived the last sweep, so the pool never holds more than about twice what is in use, and
+//! adding stays cheap.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

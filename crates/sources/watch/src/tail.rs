@@ -1,8 +1,9 @@
 //! A stream of which nothing is kept.
 //!
-//! A cluster that creates a thousand pods a second writes millions of events an hour. A view of them would be as large as
-//! everything else together, and nobody asks twice for one. A tail hands each object to its one reader and forgets it.
-//! What the reader has not taken yet is bounded: beyond that the connection is not read, and the server waits.
+//! A cluster that creates a thousand pods a second writes millions of events an hour. A view of
+//! them would be as large as everything else together, and nobody asks twice for one. A tail hands
+//! each object to its one reader and forgets it. What the reader has not taken yet is bounded:
+//! beyond that the connection is not read, and the server waits.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,7 +43,8 @@ pub struct Tailed<K> {
     pub event: EventType,
     /// The object.
     pub object: K,
-    /// Whether it came as it happened, or in a list: then it may be long past, and have been handed over before.
+    /// Whether it came as it happened, or in a list: then it may be long past, and have been handed
+    /// over before.
     pub seen: Seen,
     /// When this process received it.
     pub received: Timestamp,
@@ -56,7 +58,8 @@ struct TailShared<K> {
     queue: mpsc::WeakSender<Tailed<K>>,
 }
 
-/// The end of the queue that the engine holds: when it goes, the reader learns that nothing more comes.
+/// The end of the queue that the engine holds: when it goes, the reader learns that nothing more
+/// comes.
 #[derive(Debug)]
 struct IntoTail<K> {
     shared: Arc<TailShared<K>>,
@@ -92,8 +95,8 @@ impl<K: Kind> Tail<K> {
         self.name
     }
 
-    /// The next object, once there is one; `None` after the tail was shut down and all was taken. Nothing is lost if the
-    /// future is dropped.
+    /// The next object, once there is one; `None` after the tail was shut down and all was taken.
+    /// Nothing is lost if the future is dropped.
     pub async fn next(&mut self) -> Option<Tailed<K>> {
         self.queue.recv().await
     }
@@ -103,8 +106,8 @@ impl<K: Kind> Tail<K> {
         self.queue.try_recv().ok()
     }
 
-    /// Waits until the first list is complete; false if the tail was shut down before that. Somebody else must take what
-    /// the list brings, unless it fits the queue.
+    /// Waits until the first list is complete; false if the tail was shut down before that.
+    /// Somebody else must take what the list brings, unless it fits the queue.
     pub async fn synced(&self) -> bool {
         self.running.synced(self.shared.is_synced.subscribe()).await
     }
@@ -114,7 +117,8 @@ impl<K: Kind> Tail<K> {
         self.shared.state()
     }
 
-    /// Looks at [`Tail::state`] from elsewhere, without keeping the tail running; `None` once it has ended.
+    /// Looks at [`Tail::state`] from elsewhere, without keeping the tail running; `None` once it
+    /// has ended.
     pub fn observer(&self) -> impl Fn() -> Option<StreamState> + Send + Sync + use<K> {
         let tail = Arc::downgrade(&self.shared);
         move || tail.upgrade().map(|tail| tail.state())

@@ -1,7 +1,7 @@
 //! How requests reach a server.
 //!
-//! The engine needs little: a GET, its status and headers, and the body as it comes. Behind this trait it runs over a
-//! [`kube::Client`], or in tests over streams in memory.
+//! The engine needs little: a GET, its status and headers, and the body as it comes. Behind this
+//! trait it runs over a [`kube::Client`], or in tests over streams in memory.
 
 use std::error::Error;
 use std::fmt;
@@ -38,9 +38,9 @@ pub struct KubeTransport {
 struct KubeBody(kube::client::Body);
 
 impl KubeTransport {
-    /// A client for this configuration, without what would get in the way of a watch: kube's own retries, which wait
-    /// for minutes where the engine wants to know, and its read timeout, which ends watches that have nothing to say.
-    /// Must be called on a runtime.
+    /// A client for this configuration, without what would get in the way of a watch: kube's own
+    /// retries, which wait for minutes where the engine wants to know, and its read timeout, which
+    /// ends watches that have nothing to say. Must be called on a runtime.
     pub fn new(config: kube::Config) -> Result<Self, WatchError> {
         Self::measured(config, &Hooks::default())
     }
@@ -54,8 +54,8 @@ impl KubeTransport {
         Ok(Self { client })
     }
 
-    /// Uses a client as it is. One that retries hides from the stream's state that the server is throttling, and its
-    /// waits add to those of the stream.
+    /// Uses a client as it is. One that retries hides from the stream's state that the server is
+    /// throttling, and its waits add to those of the stream.
     pub fn from_client(client: kube::Client) -> Self {
         Self { client }
     }

@@ -1,8 +1,9 @@
 //! The pieces of objects as they are on the wire, borrowed from it.
 //!
-//! Every object is read into borrowed structs that name only the fields in use: serde's derived code skips the rest,
-//! `managedFields` before all, without building anything. The slim types are then made of these with the interner
-//! locked once. As in Go, an absent field, `null` and the zero value all mean the same.
+//! Every object is read into borrowed structs that name only the fields in use: serde's derived
+//! code skips the rest, `managedFields` before all, without building anything. The slim types are
+//! then made of these with the interner locked once. As in Go, an absent field, `null` and the zero
+//! value all mean the same.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,7 +22,8 @@ pub(crate) struct Text<'a>(Cow<'a, str>);
 #[derive(Debug)]
 pub(crate) struct List<T>(pub(crate) Vec<T>);
 
-/// An object that may be `null`. What serde derives would also take a list of fields in order, which no server writes.
+/// An object that may be `null`. What serde derives would also take a list of fields in order,
+/// which no server writes.
 #[derive(Debug, Default)]
 pub(crate) struct Struct<T>(pub(crate) T);
 
@@ -54,8 +56,8 @@ impl<T> Default for List<T> {
 }
 
 impl<T> List<T> {
-    /// Into a place of just the right size. Collecting would take over the room of the list, and copy out of it to give back
-    /// most of it.
+    /// Into a place of just the right size. Collecting would take over the room of the list, and
+    /// copy out of it to give back most of it.
     pub(crate) fn map<U>(self, each: impl FnMut(T) -> U) -> Box<[U]> {
         let mut made = Vec::with_capacity(self.0.len());
         made.extend(self.0.into_iter().map(each));

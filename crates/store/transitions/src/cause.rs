@@ -15,7 +15,8 @@ use crate::record::PodRecord;
 const MAX_QUOTE: usize = 160;
 
 impl PodRecord {
-    /// One sentence about what took longest: what, for how long of how long, and why if anything says why.
+    /// One sentence about what took longest: what, for how long of how long, and why if anything
+    /// says why.
     pub fn cause(&self) -> String {
         self.cause_in(None)
     }
@@ -68,7 +69,8 @@ impl PodRecord {
         }
     }
 
-    /// What keeps a pod that was ready from being so now, since when and why; none if it is ready, over or not wanted.
+    /// What keeps a pod that was ready from being so now, since when and why; none if it is ready,
+    /// over or not wanted.
     pub fn relapse(&self, now: Timestamp) -> Option<String> {
         let was_ready = self.is_complete() || self.was_ready_before;
         if !was_ready || self.is_over() || self.milestones.deletion.is_some() {
@@ -249,7 +251,8 @@ fn with_trouble(text: String, trouble: &Trouble) -> String {
     }
 }
 
-/// Whatever a registry or a probe said becomes one line without control characters: it is shown on terminals.
+/// Whatever a registry or a probe said becomes one line without control characters: it is shown on
+/// terminals.
 fn with_quote(text: String, said: Option<&str>) -> String {
     let Some(said) = said.filter(|said| !said.is_empty()) else {
         return text;

@@ -1,4 +1,5 @@
-//! What events say of a pod. Each fact is the same whatever the order in which events come, and however often.
+//! What events say of a pod. Each fact is the same whatever the order in which events come, and
+//! however often.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +10,19 @@ use kubevitals_watch::Event;
 use crate::message::{Probe, PulledMessage, container_of};
 use crate::shard::fnv1a;
 
-/// More containers than this are not told apart by what events say; pods with so many are unheard of.
+/// More containers than this are not told apart by what events say; pods with so many are unheard
+/// of.
 const MAX_CONTAINERS: usize = 64;
 
-/// Events of one kind that are counted apart; the kubelet itself writes no more than 25 of an object in a burst.
+/// Events of one kind that are counted apart; the kubelet itself writes no more than 25 of an
+/// object in a burst.
 const MAX_TALLIED: usize = 16;
 
 /// How much of a message is kept.
 const MAX_MESSAGE: usize = 512;
 
-/// Reasons of events that are frequent and say nothing that is used here. A selector cannot name the reasons that are wanted,
-/// only those that are not.
+/// Reasons of events that are frequent and say nothing that is used here. A selector cannot name
+/// the reasons that are wanted, only those that are not.
 const UNUSED: [&str; 10] = [
     "Created",
     "DNSConfigForming",
@@ -217,7 +220,8 @@ impl Pull {
         self.began.is_some() || self.done.is_some() || self.failed.times() > 0
     }
 
-    /// When the pull that succeeded began: as the kubelet said, or else so long before its end as it took.
+    /// When the pull that succeeded began: as the kubelet said, or else so long before its end as
+    /// it took.
     pub fn started(&self) -> Option<Timestamp> {
         match &self.done {
             Some(done) if done.already_present => Some(done.at),
@@ -281,7 +285,8 @@ impl Trouble {
         self.times.count(event);
         let at = event.happened();
         let message = kept(message);
-        // Of two at one time either may be the last: the greater, so that their order does not matter.
+        // Of two at one time either may be the last: the greater, so that their order does not
+        // matter.
         if (at, &message) >= (self.last, &self.message) {
             self.last = at;
             self.message = message;

@@ -8,7 +8,8 @@ use kubevitals_watch::{
     Condition, ContainerSpec, ContainerState, ContainerStatus, Pod, PodPhase, Termination,
 };
 
-/// A container that has run for so long stays up: the kubelet forgets its failures too, and would restart it at once.
+/// A container that has run for so long stays up: the kubelet forgets its failures too, and would
+/// restart it at once.
 const STAYS_UP_AFTER: Duration = Duration::from_mins(10);
 
 /// What keeps a pod from being ready.
@@ -108,7 +109,8 @@ impl Hindrance {
         self
     }
 
-    /// What keeps this state of a pod, seen at a time, from being ready, looked for in the order in which a pod starts.
+    /// What keeps this state of a pod, seen at a time, from being ready, looked for in the order in
+    /// which a pod starts.
     pub(crate) fn find(pod: &Pod, seen: Option<Timestamp>) -> Self {
         if pod.brief.phase.is_final() {
             return Self::of_ended(pod);
@@ -202,12 +204,13 @@ impl Hindrance {
             .chain(sidecars)
             .filter(|(_, status)| !status.ready)
             .map(|(spec, status)| Self::in_container(spec, status, seen))
-            // One that cannot be made or pulled says more than another that merely waits for its probe.
+            // One that cannot be made or pulled says more than another that merely waits for its
+            // probe.
             .min_by_key(|found| found.kind)
     }
 
-    /// One that runs between two failures is not kept by its probe: whether it is looked at while it runs or while it waits
-    /// is chance.
+    /// One that runs between two failures is not kept by its probe: whether it is looked at while
+    /// it runs or while it waits is chance.
     fn in_container(
         spec: &ContainerSpec,
         status: &ContainerStatus,

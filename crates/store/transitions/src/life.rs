@@ -263,8 +263,9 @@ impl PodRecord {
         }
     }
 
-    /// What was in the way while the pod was wanted is what counts: that its containers are killed when it is deleted
-    /// does not explain why it never became ready. Only whether one that had failed stayed up since is seen no earlier.
+    /// What was in the way while the pod was wanted is what counts: that its containers are killed
+    /// when it is deleted does not explain why it never became ready. Only whether one that had
+    /// failed stayed up since is seen no earlier.
     fn take_in_hindrance(&mut self, pod: &Pod) {
         if self.is_complete() {
             self.hindrance = None;
@@ -291,8 +292,9 @@ fn may_stay_up(found: &Hindrance, pod: &Pod) -> bool {
         })
 }
 
-/// Whether a pod that is not ready was so before: a kubelet says that a pod is not ready when it takes it on, and what was
-/// said since then has a later time. One second does not count: the two may fall into neighbouring ones.
+/// Whether a pod that is not ready was so before: a kubelet says that a pod is not ready when it
+/// takes it on, and what was said since then has a later time. One second does not count: the two
+/// may fall into neighbouring ones.
 pub(crate) fn was_ready(pod: &Pod) -> bool {
     let not_ready =
         Condition::find(&pod.conditions, "Ready").filter(|condition| !condition.is_true());

@@ -27,8 +27,9 @@ pub enum Probe {
 }
 
 impl PulledMessage {
-    /// Reads the forms that kubelets have written: `Successfully pulled image "a" in 1.2s`, since 1.25 `in 1.2s (3s including
-    /// waiting)`, since 1.30 with `Image size: 123 bytes.`, and both forms of `already present on machine`.
+    /// Reads the forms that kubelets have written: `Successfully pulled image "a" in 1.2s`, since
+    /// 1.25 `in 1.2s (3s including waiting)`, since 1.30 with `Image size: 123 bytes.`, and both
+    /// forms of `already present on machine`.
     pub(crate) fn read(message: &str) -> Self {
         // An image may be called anything: what counts comes after its name.
         let said = message.rsplit_once('"').map_or(message, |(_, said)| said);

@@ -6,8 +6,9 @@ use kubevitals_model::Timestamp;
 
 /// When something happened.
 ///
-/// The two times are of different clocks and are never subtracted from one another. Either may be unknown: the API has
-/// no time for a container's startup probe, and a recording has none for when it was received.
+/// The two times are of different clocks and are never subtracted from one another. Either may be
+/// unknown: the API has no time for a container's startup probe, and a recording has none for when
+/// it was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Moment {
     /// As the API states it, in whole seconds, by the clock of whoever wrote it.
@@ -22,15 +23,17 @@ impl Moment {
         self.api.or(self.observed)
     }
 
-    /// The time passed since `earlier`: by the API's times if both have one, or else by those of the observer. Unknown
-    /// if no clock knows both, or if the clock says that it was the other way round.
+    /// The time passed since `earlier`: by the API's times if both have one, or else by those of
+    /// the observer. Unknown if no clock knows both, or if the clock says that it was the other way
+    /// round.
     pub fn since(self, earlier: Self) -> Option<Duration> {
         let by_api = pair(self.api, earlier.api).and_then(|(to, from)| to.since(from));
         by_api
             .or_else(|| pair(self.observed, earlier.observed).and_then(|(to, from)| to.since(from)))
     }
 
-    /// Whether the API's times say that this was before what it must have followed: two hosts disagree on the time.
+    /// Whether the API's times say that this was before what it must have followed: two hosts
+    /// disagree on the time.
     pub fn is_before(self, earlier: Self) -> bool {
         pair(self.api, earlier.api).is_some_and(|(to, from)| to < from)
     }

@@ -117,8 +117,8 @@ impl Segment {
 }
 
 impl PodRecord {
-    /// The pieces of the way from creation to ready, or to where it was given up. Pieces that took no time by the
-    /// API's clock are left out; the rest adds up to the whole.
+    /// The pieces of the way from creation to ready, or to where it was given up. Pieces that took
+    /// no time by the API's clock are left out; the rest adds up to the whole.
     pub fn critical_path(&self) -> Vec<Segment> {
         let Some(created) = self.milestones.created.best() else {
             return Vec::new();
@@ -171,9 +171,11 @@ impl PodRecord {
         self.start_ended()?.since(self.milestones.created.best()?)
     }
 
-    /// When it was ready; of one that never was, when nobody waited for it any longer, or the last that was seen of it.
+    /// When it was ready; of one that never was, when nobody waited for it any longer, or the last
+    /// that was seen of it.
     ///
-    /// Of one that began before it was watched, and may have been ready, it is the last step that its state shows.
+    /// Of one that began before it was watched, and may have been ready, it is the last step that
+    /// its state shows.
     pub fn start_ended(&self) -> Option<Timestamp> {
         let reached = &self.milestones;
         let best = |moment: Option<Moment>| moment.and_then(Moment::best);
@@ -231,8 +233,8 @@ impl PodRecord {
 }
 
 impl Walk {
-    /// Goes on to where something was done. What was done before the last thing was, or nobody knows when, is not on
-    /// the way.
+    /// Goes on to where something was done. What was done before the last thing was, or nobody
+    /// knows when, is not on the way.
     fn to(&mut self, phase: Phase, container: Option<&ContainerRecord>, done: Option<Moment>) {
         let Some(done) = done.and_then(Moment::best) else {
             return;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use kubevitals_model::Labels;
 
-/// The labels in which providers and tools tell the pool of a node: the first that a node has counts.
+/// The labels in which providers and tools tell the pool of a node: the first that a node has
+/// counts.
 ///
-/// Those that people choose stand before those that the machinery makes up: a node that Karpenter made on EKS belongs to
-/// its `NodePool`.
+/// Those that people choose stand before those that the machinery makes up: a node that Karpenter
+/// made on EKS belongs to its `NodePool`.
 pub const POOL_LABELS: [&str; 13] = [
     "karpenter.sh/nodepool",
     "cloud.google.com/gke-nodepool",
@@ -24,7 +25,8 @@ pub const POOL_LABELS: [&str; 13] = [
     "node.kubernetes.io/pool",
 ];
 
-/// The pool that a node with these labels belongs to, by the names that the usual providers and tools give it.
+/// The pool that a node with these labels belongs to, by the names that the usual providers and
+/// tools give it.
 pub fn node_pool(labels: &Labels) -> Option<&Arc<str>> {
     POOL_LABELS
         .iter()

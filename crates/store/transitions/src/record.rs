@@ -15,10 +15,11 @@ use crate::moment::Moment;
 pub struct PodRecord {
     /// Its last state: names, labels, owners, node.
     pub pod: Arc<Pod>,
-    /// Whether it began before it was watched, so that part of this comes from what its state says of the past.
+    /// Whether it began before it was watched, so that part of this comes from what its state says
+    /// of the past.
     pub reconstructed: bool,
-    /// Whether it had been ready before it was watched, at a time that its state no longer says. What is ready again later
-    /// says nothing about its start.
+    /// Whether it had been ready before it was watched, at a time that its state no longer says.
+    /// What is ready again later says nothing about its start.
     pub was_ready_before: bool,
     /// When what the whole pod passes through was passed.
     pub milestones: Milestones,
@@ -103,9 +104,11 @@ pub struct ContainerRecord {
 /// What is known of restarts, of which most containers have none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RestartLog {
-    /// How long it was down each of the first times, 32 at most: by then a kubelet's back-off no longer changes.
+    /// How long it was down each of the first times, 32 at most: by then a kubelet's back-off no
+    /// longer changes.
     pub first_downs: Vec<Duration>,
-    /// How often it was restarted after which kind of end. Ends that nobody saw count as the one after them.
+    /// How often it was restarted after which kind of end. Ends that nobody saw count as the one
+    /// after them.
     pub after: Vec<(ExitKind, u32)>,
 }
 

@@ -1,7 +1,8 @@
 //! What the last state of a pod says of a start that nobody watched.
 //!
-//! A condition has the time of its last change alone. A pod that was ready, was not for a while and is again has the time of the
-//! last return in its state, and would seem to have taken days to start. What else the state says tells some of these apart.
+//! A condition has the time of its last change alone. A pod that was ready, was not for a while and
+//! is again has the time of the last return in its state, and would seem to have taken days to
+//! start. What else the state says tells some of these apart.
 
 use std::time::Duration;
 
@@ -9,19 +10,21 @@ use crate::hindrance::{Hindrance, HindranceKind};
 use crate::moment::Moment;
 use crate::record::{ContainerRole, PodRecord};
 
-/// A kubelet reports a container without probes as ready in the second in which it sees it run. Under load that takes longer, but
-/// not so long.
+/// A kubelet reports a container without probes as ready in the second in which it sees it run.
+/// Under load that takes longer, but not so long.
 const MAX_REPORT: Duration = Duration::from_mins(1);
 
 impl PodRecord {
     /// Takes the times of a pod that was not watched as it started for no more than they can be.
     ///
-    /// - A node that was out of reach has the pod said to be not ready, but not its containers: those became ready before.
+    /// - A node that was out of reach has the pod said to be not ready, but not its containers:
+    ///   those became ready before.
     /// - A pod whose containers have no readiness probe was ready as soon as they ran.
-    /// - A pod of which a container was restarted may have been ready before that: when is not known any more
-    ///   ([`HindranceKind::Unseen`]).
+    /// - A pod of which a container was restarted may have been ready before that: when is not
+    ///   known any more ([`HindranceKind::Unseen`]).
     ///
-    /// A readiness probe that failed for a while without a restart leaves no trace, and the pod seems to have started until then.
+    /// A readiness probe that failed for a while without a restart leaves no trace, and the pod
+    /// seems to have started until then.
     pub fn doubt_readiness(&mut self) {
         let Some(ready) = self.milestones.ready else {
             return;

@@ -8,8 +8,9 @@ use kubevitals_watch::Uid;
 
 /// One of several equal parts of all pods, by their UIDs. Written as `0/4`: the first of four.
 ///
-/// A pod belongs to the part whose number is FNV-1a (64 bits) of the 16 bytes of its UID, modulo the number of parts. That
-/// will not change: processes of different versions may share the work. A UID that is no UUID is hashed as text.
+/// A pod belongs to the part whose number is FNV-1a (64 bits) of the 16 bytes of its UID, modulo
+/// the number of parts. That will not change: processes of different versions may share the work. A
+/// UID that is no UUID is hashed as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     index: u32,

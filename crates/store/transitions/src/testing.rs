@@ -1,4 +1,5 @@
-//! Lives for the tests of those who are told of them and must not know where they come from (feature `testing`).
+//! Lives for the tests of those who are told of them and must not know where they come from
+//! (feature `testing`).
 
 use std::sync::Arc;
 

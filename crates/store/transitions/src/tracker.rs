@@ -1,11 +1,13 @@
 //! All pods that are followed, and when what is to be told of them.
 //!
-//! The tracker is owned by one task and has no locks. It is given states and events in whatever order the two streams
-//! come, and hands out records: for each pod one of its start, once it is ready or never will be, and one of its life, once
-//! it is gone. Both wait for a while ([`TrackerConfig::linger`]), since events arrive apart from states and later.
+//! The tracker is owned by one task and has no locks. It is given states and events in whatever
+//! order the two streams come, and hands out records: for each pod one of its start, once it is
+//! ready or never will be, and one of its life, once it is gone. Both wait for a while
+//! ([`TrackerConfig::linger`]), since events arrive apart from states and later.
 //!
-//! Several processes may follow the same pods. One leads and tells; the others [stand by](Tracker::stand_by), keep back what
-//! comes due, and drop what a [`Checkpoint`] of the leader covers.
+//! Several processes may follow the same pods. One leads and tells; the others [stand
+//! by](Tracker::stand_by), keep back what comes due, and drop what a [`Checkpoint`] of the leader
+//! covers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -157,7 +159,8 @@ impl Tracker {
         self.now = self.now.max(observed);
         let uid = &pod.brief.identity.uid;
         let version = pod.brief.identity.resource_version.as_number();
-        // What lists show comes in no order: that one version was seen says nothing of those before it.
+        // What lists show comes in no order: that one version was seen says nothing of those before
+        // it.
         if arrival == Arrival::Live {
             self.has_seen(version);
         }
@@ -276,8 +279,9 @@ impl Tracker {
         }
     }
 
-    /// An event was found in a list, which holds those of pods that are long gone: of a pod that is not known, an old one is
-    /// left out, so that it does not take the place of what is yet to be needed.
+    /// An event was found in a list, which holds those of pods that are long gone: of a pod that is
+    /// not known, an old one is left out, so that it does not take the place of what is yet to be
+    /// needed.
     pub fn event_listed(&mut self, event: &Event, now: Timestamp, out: &mut impl FnMut(Output)) {
         let happened = event.happened();
         let is_old = happened.is_none_or(|at| now.since(at).is_some_and(|age| age > STALE));
@@ -294,8 +298,8 @@ impl Tracker {
         self.tell_due(out);
     }
 
-    /// The process ends, and another goes on: tells what is settled, and leaves what is open to the other. One that stands
-    /// by leaves all of it.
+    /// The process ends, and another goes on: tells what is settled, and leaves what is open to the
+    /// other. One that stands by leaves all of it.
     pub fn shut_down(&mut self, out: &mut impl FnMut(Output)) {
         if self.is_standby {
             return;
@@ -305,7 +309,8 @@ impl Tracker {
         }
     }
 
-    /// Nothing more will come from anywhere: tells of every pod, in the order in which they were created.
+    /// Nothing more will come from anywhere: tells of every pod, in the order in which they were
+    /// created.
     pub fn finish(&mut self, out: &mut impl FnMut(Output)) {
         self.due.clear();
         self.ended = 0;

@@ -6,13 +6,16 @@ use kubevitals_watch::{Owner, Pod};
 const TEMPLATE_HASH: &str = "pod-template-hash";
 const ROLLOUT_HASH: &str = "rollouts-pod-template-hash";
 
-/// A name that a `CronJob` gave ends in the minute of its schedule, which is at most so long before the pod was created.
+/// A name that a `CronJob` gave ends in the minute of its schedule, which is at most so long before
+/// the pod was created.
 const MAX_DELAY_MINUTES: i64 = 366 * 24 * 60;
 
-/// What a pod belongs to: what was deployed rather than the object between, so that it outlives a revision or a run.
+/// What a pod belongs to: what was deployed rather than the object between, so that it outlives a
+/// revision or a run.
 ///
-/// It is told by the pod alone. A `Deployment` is known by the template's hash in the name of its `ReplicaSet`, a `CronJob` by
-/// the minute in the name of its Job, a static pod by the name of its node in its own.
+/// It is told by the pod alone. A `Deployment` is known by the template's hash in the name of its
+/// `ReplicaSet`, a `CronJob` by the minute in the name of its Job, a static pod by the name of its
+/// node in its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workload<'p> {
     /// Its kind, as the API spells it, or `StaticPod`.
@@ -65,7 +68,8 @@ fn hashed<'p>(
     (!name.is_empty()).then_some(Workload { kind, name })
 }
 
-/// A user's own Job may end in digits too, in a date for one: only a minute shortly before the pod was created counts.
+/// A user's own Job may end in digits too, in a date for one: only a minute shortly before the pod
+/// was created counts.
 fn cron_job<'p>(pod: &'p Pod, owner: &'p Owner) -> Option<Workload<'p>> {
     let (name, digits) = owner.name.rsplit_once('-')?;
     let minute: i64 = digits.parse().ok()?;

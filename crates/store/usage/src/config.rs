@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use kubevitals_model::FirstWindow;
 
-/// cAdvisor looks at containers every 10 s: a younger one has no second look yet, and its first seconds are its start.
+/// cAdvisor looks at containers every 10 s: a younger one has no second look yet, and its first
+/// seconds are its start.
 const YOUNGEST: Duration = Duration::from_secs(10);
 
-/// A kubelet may find a container a whole stretched housekeeping interval (15 s) after it started, and be asked as much
-/// later.
+/// A kubelet may find a container a whole stretched housekeeping interval (15 s) after it started,
+/// and be asked as much later.
 const SHORTEST_LONGEST_FIRST_WINDOW: Duration = Duration::from_secs(30);
 
 /// Kubelets look every 10 to 15 s: a shorter bound would drop values that are as new as any can be.
@@ -42,8 +43,8 @@ pub struct ExtraResources {
 }
 
 impl UsageConfig {
-    /// The rules for this resolution: values are served for three times as long (30 s at least), and a container's first
-    /// average spans between 10 s and twice as long (30 s at least).
+    /// The rules for this resolution: values are served for three times as long (30 s at least),
+    /// and a container's first average spans between 10 s and twice as long (30 s at least).
     pub fn new(resolution: Duration) -> Self {
         let staleness = resolution.saturating_mul(3).max(SHORTEST_STALENESS);
         Self {

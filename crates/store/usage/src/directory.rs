@@ -12,7 +12,8 @@ use crate::node::table::{KnownPod, key_of};
 /// Enough that two tasks seldom meet, few enough that half-empty tables cost little.
 const SHARDS: usize = 16;
 
-/// All pods by namespace and name, in parts that are locked one at a time and never across anything else.
+/// All pods by namespace and name, in parts that are locked one at a time and never across anything
+/// else.
 #[derive(Default)]
 pub(crate) struct Directory {
     hasher: DefaultHashBuilder,
@@ -81,7 +82,8 @@ impl Directory {
         self.hasher.hash_one(key)
     }
 
-    /// The table's own place goes by the low bits of the hash and a tag of the topmost: these are in between.
+    /// The table's own place goes by the low bits of the hash and a tag of the topmost: these are
+    /// in between.
     fn shard(&self, hash: u64) -> MutexGuard<'_, HashTable<Arc<dyn KnownPod>>> {
         let index = usize::try_from(hash >> 40).unwrap_or_default() % SHARDS;
         let [first, ..] = &self.shards;

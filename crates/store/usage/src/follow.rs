@@ -7,12 +7,15 @@ use kubevitals_watch::{Node, PodLike, Resync, Subscription, Update, What};
 
 use crate::store::UsageStore;
 
-/// Changes that are taken in before what they mean is published: a burst publishes a node once, and nobody waits long.
+/// Changes that are taken in before what they mean is published: a burst publishes a node once, and
+/// nobody waits long.
 const MAX_AT_ONCE: usize = 1_024;
 
-/// Tells a store of all pods and of every change, until the stream ends. `clock` gives the time of publications.
+/// Tells a store of all pods and of every change, until the stream ends. `clock` gives the time of
+/// publications.
 ///
-/// A pod that has ended for good has no usage any more: to the store it is gone, whether the stream leaves it out or not.
+/// A pod that has ended for good has no usage any more: to the store it is gone, whether the stream
+/// leaves it out or not.
 pub async fn follow_pods<P: PodLike>(
     mut pods: Subscription<P>,
     store: &UsageStore,
@@ -43,7 +46,8 @@ pub async fn follow_pods<P: PodLike>(
     }
 }
 
-/// Tells a store of all nodes and of every change, until the stream ends. `clock` gives the time of publications.
+/// Tells a store of all nodes and of every change, until the stream ends. `clock` gives the time of
+/// publications.
 pub async fn follow_nodes(
     mut nodes: Subscription<Node>,
     store: &UsageStore,

@@ -25,8 +25,8 @@ mod explain;
 mod scratch;
 pub(crate) mod table;
 
-/// Containers of unknown pods that are held for a node: more than a node starts between two looks at the API, and all of
-/// a usual node while the first list of pods is still on its way.
+/// Containers of unknown pods that are held for a node: more than a node starts between two looks
+/// at the API, and all of a usual node while the first list of pods is still on its way.
 const MAX_HELD: usize = 512;
 
 /// What is known of a node.
@@ -39,7 +39,8 @@ pub(crate) struct NodeState {
     is_dirty: bool,
     usage: Series,
     pods: Table,
-    /// Samples of pods that the API has not told of yet, so that their first rate comes no later for it.
+    /// Samples of pods that the API has not told of yet, so that their first rate comes no later
+    /// for it.
     held: BTreeMap<ContainerKey, Series>,
     failure: Option<Failure>,
     answered: Option<Timestamp>,
@@ -130,7 +131,8 @@ impl NodeState {
     /// The Node object is new or has changed; gives whether there is something to tell.
     pub(crate) fn declare(&mut self, labels: &Labels, uid: &Uid, metrics: &UsageMetrics) -> bool {
         if self.uid.as_ref().is_some_and(|known| known != uid) {
-            // Another machine under the same name: what the old one counted has nothing to do with it.
+            // Another machine under the same name: what the old one counted has nothing to do with
+            // it.
             self.forget_samples();
             self.is_dirty = true;
         }
@@ -144,7 +146,8 @@ impl NodeState {
         self.is_dirty
     }
 
-    /// The Node object is gone. Pods that are still bound to it stay known until they are deleted too.
+    /// The Node object is gone. Pods that are still bound to it stay known until they are deleted
+    /// too.
     pub(crate) fn undeclare(&mut self, metrics: &UsageMetrics, publish: &dyn Publish) {
         if !self.is_declared() {
             return;
@@ -167,7 +170,8 @@ impl NodeState {
         self.answered = None;
     }
 
-    /// A pod that is bound to this node is new or has changed; gives whether there is something to tell.
+    /// A pod that is bound to this node is new or has changed; gives whether there is something to
+    /// tell.
     pub(crate) fn pod_applied(&mut self, pod: &Arc<dyn KnownPod>) -> bool {
         let facts = pod.facts();
         let found = self.pods.find(key_of(facts));
@@ -231,7 +235,8 @@ impl NodeState {
         self.free_held();
     }
 
-    /// A map that has been emptied keeps its last leaf, which is larger than all else that a node without pods needs.
+    /// A map that has been emptied keeps its last leaf, which is larger than all else that a node
+    /// without pods needs.
     fn free_held(&mut self) {
         if self.held.is_empty() {
             self.held = BTreeMap::new();
@@ -326,8 +331,8 @@ impl NodeState {
         }
     }
 
-    /// Keeps a sample of a pod that is not known to be here: unless it is known to be elsewhere, or ended, the kubelet may
-    /// be ahead of the API.
+    /// Keeps a sample of a pod that is not known to be here: unless it is known to be elsewhere, or
+    /// ended, the kubelet may be ahead of the API.
     fn hold(
         &mut self,
         key: ContainerKeyRef<'_>,
@@ -352,7 +357,8 @@ impl NodeState {
         } else if self.held.len() < MAX_HELD {
             let mut series = Series::default();
             let taken = series.take(sample, &around.rules);
-            // Shared, as those of known pods are: the name of a container stays once its pod is known.
+            // Shared, as those of known pods are: the name of a container stays once its pod is
+            // known.
             let names = around.names;
             let key = ContainerKey::new(
                 names.text(key.pod.namespace),

@@ -22,7 +22,8 @@ pub struct Readiness {
     pub pods_known: usize,
     /// Pods of which usage is served.
     pub pods_served: usize,
-    /// The most frequent reasons why nodes are not served, each with the number of nodes, most first.
+    /// The most frequent reasons why nodes are not served, each with the number of nodes, most
+    /// first.
     pub reasons: Vec<Reason>,
 }
 
@@ -82,8 +83,9 @@ impl Reasons {
 }
 
 impl Readiness {
-    /// Whether usage of at least one node, and of at least one pod if any runs, is served: what metrics-server calls
-    /// ready, except that a cluster in which no pod runs does not wait for one.
+    /// Whether usage of at least one node, and of at least one pod if any runs, is served: what
+    /// metrics-server calls ready, except that a cluster in which no pod runs does not wait for
+    /// one.
     pub fn is_ready(&self) -> bool {
         self.nodes_served > 0 && (self.pods_served > 0 || self.pods_known == 0)
     }

@@ -7,13 +7,14 @@ use kubevitals_model::Timestamp;
 
 use crate::config::UsageConfig;
 
-/// How long before the first reading of the clock times can still be told apart, should the clock be set back.
+/// How long before the first reading of the clock times can still be told apart, should the clock
+/// be set back.
 const MARGIN_MILLIS: i64 = 86_400_000;
 
 const MILLIS_PER_TICK: i64 = 100;
 
-/// A time of this process's own clock in tenths of a second, which lasts 13 years: half as large as a [`Timestamp`], and
-/// a container has three. Zero is never.
+/// A time of this process's own clock in tenths of a second, which lasts 13 years: half as large as
+/// a [`Timestamp`], and a container has three. Zero is never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Moment(u32);
 
@@ -75,7 +76,8 @@ impl Rules<'_> {
         Moment(then.0.saturating_add(ticks))
     }
 
-    /// When something that is due `resolution` after `then` comes; `None` if it should have come already.
+    /// When something that is due `resolution` after `then` comes; `None` if it should have come
+    /// already.
     pub(crate) fn due_in(&self, then: Moment) -> Option<Duration> {
         self.config.resolution.checked_sub(self.since(then)?)
     }

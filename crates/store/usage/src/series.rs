@@ -1,7 +1,9 @@
-//! What is known of one container or of one node as a whole: the last sample, and the last usage that was made of it.
+//! What is known of one container or of one node as a whole: the last sample, and the last usage
+//! that was made of it.
 //!
-//! Times of samples are the node's and are only ever compared with each other. How old a value is goes by when it was
-//! received: a node whose clock is wrong is served as well as any other, with the times that it claims.
+//! Times of samples are the node's and are only ever compared with each other. How old a value is
+//! goes by when it was received: a node whose clock is wrong is served as well as any other, with
+//! the times that it claims.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -13,15 +15,18 @@ use kubevitals_model::{
 
 use crate::rules::{Moment, Rules};
 
-/// So many samples in a row that are older than the last mean that the clock of the node was set back.
+/// So many samples in a row that are older than the last mean that the clock of the node was set
+/// back.
 const OLDER_BEFORE_BASELINE: u8 = 2;
 
-/// How much longer than on our clock the time between two samples may seem: a kubelet's answer may be a housekeeping
-/// interval old, an answer may be slow, and clocks are adjusted in small steps. Beyond it the node's clock jumped.
+/// How much longer than on our clock the time between two samples may seem: a kubelet's answer may
+/// be a housekeeping interval old, an answer may be slow, and clocks are adjusted in small steps.
+/// Beyond it the node's clock jumped.
 const CLOCK_TOLERANCE: Duration = Duration::from_mins(1);
 
-/// What a kubelet averages its own figure over is not said. cAdvisor looks every 10 s and stretches that to 15 s: the
-/// longer one is claimed, so that an autoscaler which waits for a whole window after a start waits long enough.
+/// What a kubelet averages its own figure over is not said. cAdvisor looks every 10 s and stretches
+/// that to 15 s: the longer one is claimed, so that an autoscaler which waits for a whole window
+/// after a start waits long enough.
 const KUBELET_WINDOW: Duration = Duration::from_secs(15);
 
 /// The last sample and the last usage. 64 bytes: there are hundreds of thousands.
@@ -33,8 +38,8 @@ pub(crate) struct Series {
     nanocores: u64,
     memory: u64,
     extras: Option<Box<Extras>>,
-    /// How long after the last sample the window of the rate ended: zero; negative after samples without a rate; positive
-    /// after the clock was set back.
+    /// How long after the last sample the window of the rate ended: zero; negative after samples
+    /// without a rate; positive after the clock was set back.
     rate_offset: i32,
     window_millis: u32,
     cpu_seen: Moment,
@@ -43,8 +48,8 @@ pub(crate) struct Series {
     state: State,
     older_in_a_row: u8,
     is_served: bool,
-    /// Whether the answer that `memory` is of said that swap is zero, as nearly all do: that is not worth a box. Counts before
-    /// what `extras` has.
+    /// Whether the answer that `memory` is of said that swap is zero, as nearly all do: that is not
+    /// worth a box. Counts before what `extras` has.
     is_swap_zero: bool,
 }
 
@@ -117,7 +122,8 @@ impl Series {
         Taken::New { restarted }
     }
 
-    /// Makes a rate of the last sample and a new one where there is an honest one, and takes the new one as the last.
+    /// Makes a rate of the last sample and a new one where there is an honest one, and takes the
+    /// new one as the last.
     fn decide(
         &mut self,
         previous: Option<CpuSample>,
@@ -131,7 +137,8 @@ impl Series {
             window.is_none_or(|window| window <= rules.config.longest_window)
         });
         let decided = if stepped {
-            // The start was read from the clock before it jumped: a rate since then would be wrong too.
+            // The start was read from the clock before it jumped: a rate since then would be wrong
+            // too.
             Err(State::ClockStepped)
         } else if base.is_none() && !is_near(cpu.at, rules) {
             Err(State::NoRate(NoRate::FirstSample))
@@ -186,7 +193,8 @@ impl Series {
         self.state = state;
     }
 
-    /// Takes what needs no second sample. An amount that was read long before the CPU of the same answer is old.
+    /// Takes what needs no second sample. An amount that was read long before the CPU of the same
+    /// answer is old.
     fn take_amounts(
         &mut self,
         sample: &ContainerSample,
@@ -263,7 +271,8 @@ impl Series {
         self.is_served && self.usage(rules).is_none()
     }
 
-    /// When it was heard of what is oldest in it: nothing of it is too old as long as that is fresh.
+    /// When it was heard of what is oldest in it: nothing of it is too old as long as that is
+    /// fresh.
     pub(crate) fn oldest(&self) -> Option<Moment> {
         let heard = [self.cpu_seen, self.rate_seen, self.memory_seen];
         heard
@@ -308,8 +317,9 @@ impl Series {
     }
 }
 
-/// Whether a lone sample can be of now. A second one shows that the kubelet lives, whatever its clock says; a single one
-/// may have been standing there for hours, and only our own clock can tell.
+/// Whether a lone sample can be of now. A second one shows that the kubelet lives, whatever its
+/// clock says; a single one may have been standing there for hours, and only our own clock can
+/// tell.
 fn is_near(at: Timestamp, rules: &Rules<'_>) -> bool {
     let apart = Duration::from_millis(at.unix_millis().abs_diff(rules.now.unix_millis()));
     apart <= rules.config.staleness

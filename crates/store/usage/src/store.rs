@@ -1,7 +1,8 @@
 //! The store: all nodes, each behind its own lock.
 //!
-//! The map of nodes is locked to find a node, and never while anything is done with it. Locks are taken in one order:
-//! map, node, part of the directory; only burying a node holds the first two at once.
+//! The map of nodes is locked to find a node, and never while anything is done with it. Locks are
+//! taken in one order: map, node, part of the directory; only burying a node holds the first two at
+//! once.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -23,7 +24,8 @@ use crate::view::Publish;
 /// What became of one answer of a kubelet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ingested {
-    /// Whether anything in it was newer than what was known: the kubelet's clock of samples has moved.
+    /// Whether anything in it was newer than what was known: the kubelet's clock of samples has
+    /// moved.
     pub new_sample: bool,
     /// Whether the node is known; if not, everything was dropped.
     pub known_node: bool,
@@ -84,8 +86,8 @@ impl UsageStore {
 
     /// Takes in an answer of a kubelet, and publishes its node if anything in it is new.
     ///
-    /// The node must have been applied before: what comes for another is dropped, so that an answer which was on its way
-    /// when its node left does not bring it back.
+    /// The node must have been applied before: what comes for another is dropped, so that an answer
+    /// which was on its way when its node left does not bring it back.
     pub fn ingest(&self, node: &str, batch: &NodeBatch, now: Timestamp) -> Ingested {
         let Some(slot) = self.slot(node) else {
             self.metrics.dropped(Dropped::UnknownNode, batch.len());
@@ -94,7 +96,8 @@ impl UsageStore {
         lock(&slot).ingest(batch, &self.around(now))
     }
 
-    /// A kubelet did not answer, or not as it should. What is known of the node is served on, up to the staleness bound.
+    /// A kubelet did not answer, or not as it should. What is known of the node is served on, up to
+    /// the staleness bound.
     pub fn scrape_failed(
         &self,
         node: &str,
@@ -270,7 +273,8 @@ impl UsageStore {
         nodes.values().map(Arc::clone).collect()
     }
 
-    /// Does something with a node, which is made if it is not there, and notes whether that left something to tell.
+    /// Does something with a node, which is made if it is not there, and notes whether that left
+    /// something to tell.
     fn with_slot(&self, name: &NodeName, change: impl Fn(&mut NodeState) -> bool) {
         loop {
             let slot = self.slot(name.as_str()).unwrap_or_else(|| self.add(name));
@@ -293,8 +297,8 @@ impl UsageStore {
         Arc::clone(nodes.entry(name.clone()).or_insert_with(new))
     }
 
-    /// Takes a node out of the map if neither it nor a pod on it is known any more. Whoever found it just before sees
-    /// that it is dead and looks again.
+    /// Takes a node out of the map if neither it nor a pod on it is known any more. Whoever found
+    /// it just before sees that it is dead and looks again.
     fn bury(&self, name: &str) {
         let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
         if nodes.get(name).is_some_and(|slot| lock(slot).bury()) {
@@ -325,7 +329,8 @@ impl fmt::Debug for UsageStore {
     }
 }
 
-/// A lock that a panic has poisoned is taken as it is: what is behind it is replaced by the next answer of the node.
+/// A lock that a panic has poisoned is taken as it is: what is behind it is replaced by the next
+/// answer of the node.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

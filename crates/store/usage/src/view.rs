@@ -39,7 +39,8 @@ pub struct ContainerUsage {
     pub usage: Usage,
 }
 
-/// Who is told what is known. Calls for one node come one after the other; those for two nodes may come at once.
+/// Who is told what is known. Calls for one node come one after the other; those for two nodes may
+/// come at once.
 pub trait Publish: Send + Sync {
     /// Something of a node has changed: this replaces all that was said of it before.
     fn publish(&self, view: &NodeView<'_>);
@@ -49,8 +50,8 @@ pub trait Publish: Send + Sync {
 }
 
 impl PodUsage {
-    /// The container that was measured first: its time and window stand for the pod, so that no container is claimed to
-    /// be fresher than it is.
+    /// The container that was measured first: its time and window stand for the pod, so that no
+    /// container is claimed to be fresher than it is.
     pub fn oldest(&self) -> Option<&ContainerUsage> {
         self.containers.iter().min_by_key(|c| c.usage.timestamp)
     }

@@ -1,4 +1,5 @@
-//! A role in this process, the lines that it writes, and an API server with pods that do what a test says.
+//! A role in this process, the lines that it writes, and an API server with pods that do what a
+//! test says.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -67,7 +68,8 @@ impl Cluster {
         Self { api, folder }
     }
 
-    /// From now on, roles are started as somebody who may do this and nothing else: verbs, API group, resource.
+    /// From now on, roles are started as somebody who may do this and nothing else: verbs, API
+    /// group, resource.
     pub(crate) fn restrict(&self, rules: &[(&[&str], &str, &str)]) {
         let name = "system:serviceaccount:kube-system:kubevitals-transitions";
         for (verbs, group, resource) in rules {

@@ -1,5 +1,5 @@
-//! Reading a quantity. What is accepted is exactly what Go accepts, including texts that a stricter grammar would refuse
-//! (`.`, `1.`, `m`): an object that the API server took must be readable here.
+//! Reading a quantity. What is accepted is exactly what Go accepts, including texts that a stricter
+//! grammar would refuse (`.`, `1.`, `m`): an object that the API server took must be readable here.
 
 use super::{Format, NANOS_PER_UNIT, Quantity};
 use crate::error::{ModelError, excerpt};
@@ -27,7 +27,8 @@ enum Multiplier {
 }
 
 impl Multiplier {
-    /// Go takes a text without digits for zero as long as it can compute in 64 bits, and refuses it otherwise.
+    /// Go takes a text without digits for zero as long as it can compute in 64 bits, and refuses it
+    /// otherwise.
     fn allows_no_digits(&self) -> bool {
         match *self {
             Self::PowerOfTen { exponent, .. } => exponent >= -9,
@@ -81,7 +82,8 @@ pub(super) fn parse(input: &str) -> Result<Quantity, ModelError> {
         })
 }
 
-/// Sign, digits, point, digits, and a suffix of letters, a sign and digits; each part may be missing.
+/// Sign, digits, point, digits, and a suffix of letters, a sign and digits; each part may be
+/// missing.
 fn split(input: &str) -> Option<Parts<'_>> {
     if input.is_empty() {
         return None;
@@ -150,7 +152,8 @@ fn multiplier(suffix: &str) -> Option<Multiplier> {
 
 /// `whole.fraction` times a power of ten in nano-units, rounded up; `None` beyond 128 bits.
 fn decimal_nanos(whole: &[u8], fraction: &[u8], exponent: i64) -> Option<u128> {
-    // The power of ten of the digit at hand, counted in nano-units; below zero it is lost to rounding.
+    // The power of ten of the digit at hand, counted in nano-units; below zero it is lost to
+    // rounding.
     let places = whole
         .len()
         .checked_add(NANO_PLACES)
@@ -175,7 +178,8 @@ fn decimal_nanos(whole: &[u8], fraction: &[u8], exponent: i64) -> Option<u128> {
 
 /// `whole.fraction` times a power of two in nano-units, rounded up and capped.
 fn binary_nanos(whole: &[u8], fraction: &[u8], exponent: u32) -> u128 {
-    // Schoolbook multiplication of the fraction from its last digit: any number of digits is exact, none is stored.
+    // Schoolbook multiplication of the fraction from its last digit: any number of digits is exact,
+    // none is stored.
     let mut carry = 0_u128;
     let mut nanos = 0_u128;
     let mut lost = false;

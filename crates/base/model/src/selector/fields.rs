@@ -1,4 +1,5 @@
-//! Field selectors: the grammar of `fieldSelector` parameters. Which fields can be selected by is each resource's own.
+//! Field selectors: the grammar of `fieldSelector` parameters. Which fields can be selected by is
+//! each resource's own.
 
 use thiserror::Error;
 

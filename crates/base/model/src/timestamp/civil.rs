@@ -1,7 +1,8 @@
 //! Days since the epoch to dates of the Gregorian calendar and back, extended to all years.
 //!
-//! Both ways count from the first of March of the year 0: the leap day is then the last day of a year, every month has
-//! a fixed place in it, and 400 years (an era) always have the same number of days.
+//! Both ways count from the first of March of the year 0: the leap day is then the last day of a
+//! year, every month has a fixed place in it, and 400 years (an era) always have the same number of
+//! days.
 
 /// Days in 400 years.
 const DAYS_PER_ERA: i64 = 146_097;
@@ -24,7 +25,8 @@ pub(super) fn date_of(days_since_epoch: i64) -> Date {
     let days = days_since_epoch + EPOCH;
     let era = days.div_euclid(DAYS_PER_ERA);
     let day_of_era = days.rem_euclid(DAYS_PER_ERA);
-    // Takes out the leap days before dividing: every 4 years (1,460 days), not every 100, but every 400.
+    // Takes out the leap days before dividing: every 4 years (1,460 days), not every 100, but every
+    // 400.
     let year_of_era =
         (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);

@@ -1,5 +1,6 @@
-//! Reading RFC 3339, with the liberties that Go's `time.Parse` takes: an hour of one digit, a comma before the fraction,
-//! and offsets up to 24:60. An object that the API server took must be readable here.
+//! Reading RFC 3339, with the liberties that Go's `time.Parse` takes: an hour of one digit, a comma
+//! before the fraction, and offsets up to 24:60. An object that the API server took must be
+//! readable here.
 
 use super::civil::{self, Date};
 
@@ -60,7 +61,8 @@ impl Cursor<'_> {
         (number <= most).then_some(number)
     }
 
-    /// A fraction of a second in milliseconds. Without a digit there is none, and the point stays to be refused.
+    /// A fraction of a second in milliseconds. Without a digit there is none, and the point stays
+    /// to be refused.
     fn fraction(&mut self) -> i64 {
         let [b'.' | b',', b'0'..=b'9', ..] = self.0 else {
             return 0;

@@ -14,7 +14,8 @@ fn any_sample() -> impl Strategy<Value = CpuSample> {
     })
 }
 
-/// What metrics-server computes: the product cut off, then the quotient of floating-point numbers cut off.
+/// What metrics-server computes: the product cut off, then the quotient of floating-point numbers
+/// cut off.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

@@ -141,8 +141,9 @@ impl<'a> Cursor<'a> {
 
     /// Takes the labels, if there are any, and returns their number.
     ///
-    /// `labels` holds those of an earlier line, of which the first `known` have valid names, no two the same. Series of
-    /// one family have the same names in the same order: comparing them is quicker than checking them again.
+    /// `labels` holds those of an earlier line, of which the first `known` have valid names, no two
+    /// the same. Series of one family have the same names in the same order: comparing them is
+    /// quicker than checking them again.
     #[inline]
     pub(super) fn labels(
         &mut self,
@@ -200,7 +201,8 @@ impl<'a> Cursor<'a> {
         Ok(count)
     }
 
-    /// Takes the label name `name` if it stands here, with the equals sign and the quote that must follow.
+    /// Takes the label name `name` if it stands here, with the equals sign and the quote that must
+    /// follow.
     #[inline]
     fn take_same_label(&mut self, name: &str) -> bool {
         let end = self.at + name.len();
@@ -317,7 +319,8 @@ impl<'a> Cursor<'a> {
             let rest = self.bytes.get(self.at..).unwrap_or_default();
             for chunk in rest.as_chunks::<8>().0 {
                 let chunk = u64::from_le_bytes(*chunk);
-                // Of what is not larger than a quote, names have nothing: newline and quote are found in one step.
+                // Of what is not larger than a quote, names have nothing: newline and quote are
+                // found in one step.
                 let marks = swar::mark_below(chunk, b'"' + 1) | swar::mark(chunk, b'\\');
                 self.at += swar::first_marked(marks);
                 if marks != 0 {

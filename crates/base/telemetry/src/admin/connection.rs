@@ -1,9 +1,9 @@
 //! One connection and its timeouts.
 //!
 //! hyper has one timer that runs both while a request's head arrives and while a kept-alive
-//! connection rests. The first must be short, because slow heads are an attack, and the second long,
-//! because Prometheus comes back every minute. So a watchdog keeps the time here, by the phase that
-//! the connection is in.
+//! connection rests. The first must be short, because slow heads are an attack, and the second
+//! long, because Prometheus comes back every minute. So a watchdog keeps the time here, by the
+//! phase that the connection is in.
 
 use std::{
     convert::Infallible,

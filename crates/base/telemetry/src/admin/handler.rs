@@ -106,7 +106,8 @@ impl Handler {
         let registry = &self.admin.registry;
         let format = registry.negotiate(headers);
         let encoded = if registry.may_be_large() {
-            // Hundreds of thousands of series take longer than anything else on this thread may wait.
+            // Hundreds of thousands of series take longer than anything else on this thread may
+            // wait.
             let registry = registry.clone();
             tokio::task::spawn_blocking(move || registry.encode(format))
                 .await

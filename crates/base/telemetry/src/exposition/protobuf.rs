@@ -1,4 +1,5 @@
-//! Writes `io.prometheus.client.MetricFamily` messages, each after its length: the one form that has native histograms.
+//! Writes `io.prometheus.client.MetricFamily` messages, each after its length: the one form that
+//! has native histograms.
 //!
 //! Field numbers are those of `metrics.proto` of Prometheus' `client_model`.
 

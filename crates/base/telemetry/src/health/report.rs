@@ -81,7 +81,8 @@ impl Report {
         text
     }
 
-    /// The body of the answer: `ok` if all is well and nobody asked for more, else a line per check.
+    /// The body of the answer: `ok` if all is well and nobody asked for more, else a line per
+    /// check.
     pub fn body(&self, verbose: bool) -> String {
         if self.passed() && !verbose {
             return String::from("ok");

@@ -1,8 +1,9 @@
-//! Native histograms: buckets that grow by a constant factor, of which only those that hold something exist.
+//! Native histograms: buckets that grow by a constant factor, of which only those that hold
+//! something exist.
 //!
-//! Bucket `k` of schema `s` holds what is above `2^((k-1)/2^s)` and not above `2^(k/2^s)`. When more buckets are in use than
-//! allowed, neighbours are joined in pairs and the schema goes down by one, as in Go's client: the factor is squared and
-//! nothing is lost but resolution.
+//! Bucket `k` of schema `s` holds what is above `2^((k-1)/2^s)` and not above `2^(k/2^s)`. When
+//! more buckets are in use than allowed, neighbours are joined in pairs and the schema goes down by
+//! one, as in Go's client: the factor is squared and nothing is lost but resolution.
 
 use std::sync::LazyLock;
 
@@ -52,7 +53,8 @@ pub struct Span {
 }
 
 impl Default for NativeOptions {
-    /// Eight buckets for each power of two, a factor of 1.09; a zero and a bound as in Go's client and its documentation.
+    /// Eight buckets for each power of two, a factor of 1.09; a zero and a bound as in Go's client
+    /// and its documentation.
     fn default() -> Self {
         Self {
             schema: 3,
@@ -94,7 +96,8 @@ impl NativeBuckets {
         &self.positive
     }
 
-    /// The buckets in use as spans, and of each bucket in them how much more it holds than the one before.
+    /// The buckets in use as spans, and of each bucket in them how much more it holds than the one
+    /// before.
     ///
     /// Gaps of one or two are filled with empty buckets, which takes less room than another span.
     pub fn spans(&self) -> (Vec<Span>, Vec<i64>) {

@@ -10,10 +10,9 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Which events are written: `level` and `target=level` directives, separated by commas.
 ///
-/// `target` may name a span and its fields too: `kubevitals_scrape[scrape{node=n17}]=debug` shows the
-/// debug lines of one node only. It may name one field; a comma always ends the directive. A bare
-/// number is a Kubernetes verbosity, see
-/// [`LogFilter::from_verbosity`].
+/// `target` may name a span and its fields too: `kubevitals_scrape[scrape{node=n17}]=debug` shows
+/// the debug lines of one node only. It may name one field; a comma always ends the directive. A
+/// bare number is a Kubernetes verbosity, see [`LogFilter::from_verbosity`].
 ///
 /// A bare word that is not a level is refused. Taken as a target, which is what `tracing` would do,
 /// a mistyped `debgu` silences every log.

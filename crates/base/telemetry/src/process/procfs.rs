@@ -42,7 +42,8 @@ pub(super) fn read(proc: &Path) -> ProcessFacts {
 
 impl Stat {
     fn parse(text: &str) -> Option<Self> {
-        // The command name comes second, in parentheses, and may itself hold blanks and parentheses.
+        // The command name comes second, in parentheses, and may itself hold blanks and
+        // parentheses.
         let (_, after_name) = text.rsplit_once(')')?;
         // The first field after the name is the third of proc(5).
         let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();

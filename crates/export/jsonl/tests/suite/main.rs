@@ -153,7 +153,8 @@ fn the_schema_is_json_and_closed() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 64, ..ProptestConfig::default() })]
 
-    /// However little is taken at once, and however often it must be tried again, lines are whole and in order.
+    /// However little is taken at once, and however often it must be tried again, lines are whole
+    /// and in order.
     #[test]
     fn lines_are_whole(
         texts in prop::collection::vec("[a-z]{0,9}", 1..30),

@@ -216,7 +216,8 @@ enum Step {
     Done(u8),
 }
 
-/// client-go's queue as it is documented: what is dirty, what is processed, and the order of the rest.
+/// client-go's queue as it is documented: what is dirty, what is processed, and the order of the
+/// rest.
 #[derive(Debug, Default)]
 struct ClientGo {
     queue: Vec<u8>,

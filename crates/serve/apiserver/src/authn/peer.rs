@@ -1,4 +1,5 @@
-//! The certificate of a connection. It is judged against what is trusted now, since that changes while connections last.
+//! The certificate of a connection. It is judged against what is trusted now, since that changes
+//! while connections last.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -87,7 +88,8 @@ impl Peer {
     }
 }
 
-/// The last common name and all organisations: read from the encoding, not from its text, which a name can forge.
+/// The last common name and all organisations: read from the encoding, not from its text, which a
+/// name can forge.
 fn subject(der: &[u8]) -> Option<UserInfo> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let subject = certificate.subject();

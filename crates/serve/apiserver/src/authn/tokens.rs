@@ -1,4 +1,5 @@
-//! Bearer tokens. They are known by a keyed hash: neither a log nor a dump of memory shows those that were reviewed.
+//! Bearer tokens. They are known by a keyed hash: neither a log nor a dump of memory shows those
+//! that were reviewed.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -44,8 +44,8 @@ struct Configured {
     front_proxy: Option<FrontProxyConfig>,
 }
 
-/// What the trust was made from, to notice changes. Roots that were reloaded are other ones; they are kept here, so that
-/// none can take the place of another unnoticed.
+/// What the trust was made from, to notice changes. Roots that were reloaded are other ones; they
+/// are kept here, so that none can take the place of another unnoticed.
 struct Seen {
     client: Option<Arc<RootCertStore>>,
     front_proxy: Option<Arc<RootCertStore>>,
@@ -85,7 +85,8 @@ impl TrustStatus {
         })
     }
 
-    /// `WarmingUp`, with the reason, until the first lookup succeeded; `Ok` from then on, since what was found is kept.
+    /// `WarmingUp`, with the reason, until the first lookup succeeded; `Ok` from then on, since
+    /// what was found is kept.
     pub fn status(&self) -> Status {
         match &**self.inner.waits_for.load() {
             Some(reason) => Status::warming_up(reason.clone()),

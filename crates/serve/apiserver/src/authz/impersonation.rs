@@ -1,7 +1,8 @@
 //! Acting as somebody else (`kubectl --as`), for those whom RBAC lets `impersonate`.
 //!
-//! Behind the aggregation layer these headers never arrive: the cluster's API server has resolved them. They matter to
-//! those who ask directly, and to nobody's harm: each part of the assumed identity is a question of its own.
+//! Behind the aggregation layer these headers never arrive: the cluster's API server has resolved
+//! them. They matter to those who ask directly, and to nobody's harm: each part of the assumed
+//! identity is a question of its own.
 
 use std::collections::BTreeMap;
 

@@ -120,7 +120,8 @@ impl Stream for Gzip {
                 return Poll::Ready(Some(Ok(out.into())));
             }
             if step >= STEP / 2 {
-                // What compresses well would else be compressed for long before anything is to be written.
+                // What compresses well would else be compressed for long before anything is to be
+                // written.
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }

@@ -139,7 +139,8 @@ fn put_literal(out: &mut String, text: &str, depth: usize) {
     }
 }
 
-/// What Go's writer puts in double quotes although single ones would do: text that reads as another type.
+/// What Go's writer puts in double quotes although single ones would do: text that reads as another
+/// type.
 fn looks_special(text: &str) -> bool {
     is_reserved(text) || looks_like_number(text)
 }
@@ -172,7 +173,8 @@ fn is_plain(text: &str) -> bool {
             .all(|c| !c.is_control() && !matches!(c, '\u{feff}' | '\u{2028}' | '\u{2029}'))
 }
 
-/// Whatever might be a number in some reader: digits with signs, points, exponents, bases, sexagesimals.
+/// Whatever might be a number in some reader: digits with signs, points, exponents, bases,
+/// sexagesimals.
 fn looks_like_number(text: &str) -> bool {
     let body = text.strip_prefix(['-', '+']).unwrap_or(text);
     let digits = body.strip_prefix('.').unwrap_or(body);

@@ -1,4 +1,5 @@
-//! What an answer holds until its last byte has gone: its place, its time, and its line in the metrics.
+//! What an answer holds until its last byte has gone: its place, its time, and its line in the
+//! metrics.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,8 +21,8 @@ use crate::metrics::Recorder;
 /// Smaller answers fit into the buffers of the socket: they are gone before anybody can wait.
 const SMALL: u64 = 64 * 1024;
 
-/// A place among the requests that are served. It is given back at the end of the answer, or at its deadline, whichever
-/// comes first: who reads slowly must not keep others out.
+/// A place among the requests that are served. It is given back at the end of the answer, or at its
+/// deadline, whichever comes first: who reads slowly must not keep others out.
 pub(super) struct Slot(Arc<Mutex<Option<Held>>>);
 
 struct Held {
@@ -180,7 +181,8 @@ impl http_body::Body for Guarded {
                     && timer.is_none()
                 {
                     let mut sleep = Box::pin(tokio::time::sleep_until(*deadline));
-                    // Registers the waker; it cannot be over yet, and if it is the next poll says so.
+                    // Registers the waker; it cannot be over yet, and if it is the next poll says
+                    // so.
                     if sleep.as_mut().poll(context).is_ready() {
                         context.waker().wake_by_ref();
                     }

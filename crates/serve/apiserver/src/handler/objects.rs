@@ -1,4 +1,5 @@
-//! Objects, lists and watches: from the path to the resource, and from what it writes to what the client reads.
+//! Objects, lists and watches: from the path to the resource, and from what it writes to what the
+//! client reads.
 
 use std::time::Duration;
 

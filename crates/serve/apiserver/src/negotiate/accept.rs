@@ -31,8 +31,8 @@ impl<'a> MediaRange<'a> {
             || (self.kind == "*" && self.subtype == "*")
     }
 
-    /// Kubernetes' order, which is no order in the mathematical sense: a named type goes before a wildcard even if its
-    /// weight is lower.
+    /// Kubernetes' order, which is no order in the mathematical sense: a named type goes before a
+    /// wildcard even if its weight is lower.
     fn precedes(&self, other: &Self) -> bool {
         self.weight > other.weight
             || (self.kind != "*" && other.kind == "*")

@@ -20,8 +20,9 @@ const CONFIG_MAP: &str =
 /// Asks the API server of a client.
 ///
 /// The client's user needs `create` on `tokenreviews.authentication.k8s.io` and
-/// `subjectaccessreviews.authorization.k8s.io` (the `ClusterRole` `system:auth-delegator`), and `get` on the ConfigMap
-/// `kube-system/extension-apiserver-authentication` (the Role `extension-apiserver-authentication-reader` there).
+/// `subjectaccessreviews.authorization.k8s.io` (the `ClusterRole` `system:auth-delegator`), and
+/// `get` on the ConfigMap `kube-system/extension-apiserver-authentication` (the Role
+/// `extension-apiserver-authentication-reader` there).
 #[derive(Clone)]
 pub struct KubeReviewer {
     client: kube::Client,

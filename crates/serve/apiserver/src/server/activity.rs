@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::connection::Terms;
 
-/// What goes on in one connection. Requests of HTTP/2 run in tasks of their own, so that all of it is atomic; none of it
-/// must be exact to the moment.
+/// What goes on in one connection. Requests of HTTP/2 run in tasks of their own, so that all of it
+/// is atomic; none of it must be exact to the moment.
 pub(crate) struct Activity {
     since: Instant,
     answers: AtomicUsize,

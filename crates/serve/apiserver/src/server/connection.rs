@@ -1,7 +1,8 @@
 //! One connection, from the handshake to its end.
 //!
-//! hyper has one timer for the head of a request and for the rest between two; the first must be short, since slow heads
-//! are an attack, the second long, since the aggregation layer comes back. So a watchdog keeps the time here.
+//! hyper has one timer for the head of a request and for the rest between two; the first must be
+//! short, since slow heads are an attack, the second long, since the aggregation layer comes back.
+//! So a watchdog keeps the time here.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -33,7 +34,8 @@ use crate::metrics::ApiServerMetrics;
 const MIN_HEADER_BYTES: u32 = 8 * 1024;
 /// Less than this may be a ping.
 const MIN_PROGRESS: usize = 1024;
-/// How often the other side of a quiet HTTP/2 connection is asked whether it is there, and how long it may think.
+/// How often the other side of a quiet HTTP/2 connection is asked whether it is there, and how long
+/// it may think.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -78,7 +80,8 @@ pub(super) struct Accepted {
     pub(super) number: u64,
 }
 
-/// Work that goes on only when it is its turn. A turn lasts for one poll: nobody has one who waits for the network.
+/// Work that goes on only when it is its turn. A turn lasts for one poll: nobody has one who waits
+/// for the network.
 struct InTurn<F> {
     work: F,
     ticket: Ticket,

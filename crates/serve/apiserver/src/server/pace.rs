@@ -7,15 +7,18 @@ use super::turns::Ticket;
 
 /// What every request may be answered with at once: all but long lists.
 const FREE_BYTES: usize = 32 << 10;
-/// What may be written in one turn: about a millisecond of work, so that taking turns costs nothing beside it.
+/// What may be written in one turn: about a millisecond of work, so that taking turns costs nothing
+/// beside it.
 const TURN_BYTES: usize = 256 << 10;
 
-/// What may be made of an answer before it is written. hyper would let a megabyte be made of each: of two hundred lists that
-/// are asked for at once, all that before the first of them writes a byte.
+/// What may be made of an answer before it is written. hyper would let a megabyte be made of each:
+/// of two hundred lists that are asked for at once, all that before the first of them writes a
+/// byte.
 pub(super) const AHEAD_BYTES: usize = 64 << 10;
 
-/// How much a connection may write before others get their turn. What it writes must be made first, and no more of that is
-/// made than it can write soon, so that this paces the making of answers too.
+/// How much a connection may write before others get their turn. What it writes must be made first,
+/// and no more of that is made than it can write soon, so that this paces the making of answers
+/// too.
 pub(crate) struct Pace(Mutex<Allowance>);
 
 struct Allowance {
@@ -23,11 +26,12 @@ struct Allowance {
     ticket: Ticket,
     /// Whether there was something to write in this poll for which it needed a turn.
     needs_turn: bool,
-    /// Whether it has asked for a turn in this poll. hyper tries to write more than once in a poll, and asking wakes the
-    /// connection: if the second attempt were granted the turn, one whose socket is full would be polled over and over.
+    /// Whether it has asked for a turn in this poll. hyper tries to write more than once in a poll,
+    /// and asking wakes the connection: if the second attempt were granted the turn, one whose
+    /// socket is full would be polled over and over.
     has_asked: bool,
-    /// Bytes that were made and not written yet; not counted where many answers share a connection, each of which has a
-    /// window of its own.
+    /// Bytes that were made and not written yet; not counted where many answers share a connection,
+    /// each of which has a window of its own.
     ahead: Option<usize>,
     /// Who waits until some of them are written.
     maker: Option<Waker>,
@@ -121,8 +125,8 @@ impl Pace {
             allowance.ticket.end();
             allowance.left = 0;
         } else if !allowance.needs_turn {
-            // There is nothing of the kind any more, as when a reader has gone: it must not keep a place that it does
-            // not use.
+            // There is nothing of the kind any more, as when a reader has gone: it must not keep a
+            // place that it does not use.
             allowance.ticket.leave();
         }
         allowance.needs_turn = false;

@@ -1,9 +1,9 @@
 //! Turns: who may use a processor next where many want to at once.
 //!
-//! A runtime takes its tasks first come, first served. When hundreds of connections have a handshake to compute or a long
-//! list to write, whoever asks for `/livez` waits behind all of them, once for every step of its own. So such work waits in
-//! a line of ours: as many as there are processors are with the runtime, whose queue stays short, and who comes next is
-//! for us to say.
+//! A runtime takes its tasks first come, first served. When hundreds of connections have a
+//! handshake to compute or a long list to write, whoever asks for `/livez` waits behind all of
+//! them, once for every step of its own. So such work waits in a line of ours: as many as there are
+//! processors are with the runtime, whose queue stays short, and who comes next is for us to say.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -129,8 +129,8 @@ impl Line {
         });
     }
 
-    /// Gives a turn that has become free to the best of those who wait: of the source that has had the fewest, the one of the
-    /// first rank.
+    /// Gives a turn that has become free to the best of those who wait: of the source that has had
+    /// the fewest, the one of the first rank.
     fn call(&mut self) -> Option<Waker> {
         let had = |waiter: &Waiter| self.shares.get(&waiter.source).map_or(0, |s| s.turns);
         let waiting = self.waiting.iter().enumerate();
@@ -174,9 +174,10 @@ impl Line {
 }
 
 impl Ticket {
-    /// Ready once it is one's turn, which it never is at once: also where a place is free it goes once through the runtime's
-    /// queue. There are no more threads than places, so that otherwise everybody would find one free, in the order of that
-    /// queue. Without a rank whoever came first is first.
+    /// Ready once it is one's turn, which it never is at once: also where a place is free it goes
+    /// once through the runtime's queue. There are no more threads than places, so that otherwise
+    /// everybody would find one free, in the order of that queue. Without a rank whoever came first
+    /// is first.
     pub(super) fn poll_turn(&mut self, rank: Option<Rank>, context: &mut Context<'_>) -> Poll<()> {
         let mut line = self.turns.line();
         match self.state {
@@ -252,16 +253,18 @@ impl Source {
     pub(super) fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self(u64::from(address.to_bits())),
-            // No network of IPv6 that is in use begins with as many zeros as an address of IPv4 here.
+            // No network of IPv6 that is in use begins with as many zeros as an address of IPv4
+            // here.
             IpAddr::V6(address) => Self((address.to_bits() >> 64) as u64),
         }
     }
 }
 
 impl Rank {
-    /// What is smaller comes first. Connections with which work has begun are before the others, since it would else be for
-    /// nothing. Otherwise the newest and the oldest come by turns: for the newest somebody surely still waits, and the
-    /// oldest has waited longest; in a storm of equals nobody at either end of it waits for all the others.
+    /// What is smaller comes first. Connections with which work has begun are before the others,
+    /// since it would else be for nothing. Otherwise the newest and the oldest come by turns: for
+    /// the newest somebody surely still waits, and the oldest has waited longest; in a storm of
+    /// equals nobody at either end of it waits for all the others.
     fn place(self, from_behind: bool) -> (bool, u64) {
         match self {
             Self::First(number) => (false, number),

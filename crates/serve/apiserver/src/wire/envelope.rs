@@ -55,8 +55,8 @@ pub fn put_json_event(out: &mut Vec<u8>, kind: EventKind, object: &[u8]) {
     out.extend_from_slice(b"}\n");
 }
 
-/// Writes an event of a watch in protobuf: its length in four bytes, and a `WatchEvent` around the object, which has its
-/// envelope already.
+/// Writes an event of a watch in protobuf: its length in four bytes, and a `WatchEvent` around the
+/// object, which has its envelope already.
 pub fn put_protobuf_event(out: &mut Vec<u8>, kind: EventKind, enveloped: &[u8]) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);

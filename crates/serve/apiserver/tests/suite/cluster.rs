@@ -1,4 +1,5 @@
-//! In a simulated cluster: its API server answers reviews, and its aggregation layer stands in front.
+//! In a simulated cluster: its API server answers reviews, and its aggregation layer stands in
+//! front.
 
 use std::sync::Arc;
 use std::time::Duration;

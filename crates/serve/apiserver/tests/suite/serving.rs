@@ -51,7 +51,8 @@ async fn requests_beyond_the_limit_are_told_to_come_back() {
     server.stop().await;
 }
 
-/// One thread does all of this. While it connects the server does nothing, and then has all of them at once.
+/// One thread does all of this. While it connects the server does nothing, and then has all of them
+/// at once.
 #[tokio::test]
 async fn the_newest_of_many_handshakes_does_not_wait_for_all_others() {
     const MANY: usize = 24;

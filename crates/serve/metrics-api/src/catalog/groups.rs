@@ -1,7 +1,7 @@
 //! Which pods have which labels.
 //!
-//! Pods of a workload mostly have one set of labels, so that sets are indexed rather than pods: ten replicas cost one
-//! entry per label, and a selector is evaluated once per set.
+//! Pods of a workload mostly have one set of labels, so that sets are indexed rather than pods: ten
+//! replicas cost one entry per label, and a selector is evaluated once per set.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -75,8 +75,8 @@ impl Groups {
         }
     }
 
-    /// The pods that a selector selects, in order; `None` if that cannot be told from this index, or if they are more
-    /// than `most`: then it is cheaper to walk over all.
+    /// The pods that a selector selects, in order; `None` if that cannot be told from this index,
+    /// or if they are more than `most`: then it is cheaper to walk over all.
     pub(crate) fn select(
         &self,
         namespace: Option<&str>,

@@ -1,5 +1,6 @@
-//! How long protobuf lists are. Their length stands in front, so that it must be known before the first byte leaves; to add
-//! it up for every list would be to walk over all pods before one of them is written.
+//! How long protobuf lists are. Their length stands in front, so that it must be known before the
+//! first byte leaves; to add it up for every list would be to walk over all pods before one of them
+//! is written.
 
 use std::sync::Arc;
 
@@ -7,7 +8,8 @@ use hashbrown::HashMap;
 
 use super::{NodeEntry, PodSlot};
 
-/// The bytes that pods take as items of a protobuf list, in all and by namespace. A clone copies some words for a namespace.
+/// The bytes that pods take as items of a protobuf list, in all and by namespace. A clone copies
+/// some words for a namespace.
 #[derive(Clone, Default)]
 pub(crate) struct Lengths {
     all: usize,
@@ -36,8 +38,8 @@ impl Lengths {
         bytes.copied().unwrap_or_default()
     }
 
-    /// A node is served in another way, or for the first time, or no longer. What is `hidden` does not count: another node
-    /// claims its name.
+    /// A node is served in another way, or for the first time, or no longer. What is `hidden` does
+    /// not count: another node claims its name.
     pub(crate) fn replace(
         &mut self,
         before: Option<&NodeEntry>,
@@ -66,7 +68,8 @@ impl Lengths {
         }
     }
 
-    /// Counts anew those that are the `same` but for their bodies: what they have grown by is added up for a namespace first.
+    /// Counts anew those that are the `same` but for their bodies: what they have grown by is added
+    /// up for a namespace first.
     fn regrow(&mut self, before: &NodeEntry, after: &NodeEntry, same: impl Fn(usize) -> bool) {
         let mut sums: Option<(&Arc<str>, [usize; 2])> = None;
         for (at, piece) in after.pods.iter().enumerate().filter(|(at, _)| same(*at)) {

@@ -6,12 +6,14 @@ use kubevitals_model::{AsPodKey as _, PodKeyRef};
 
 use super::PodSlot;
 
-/// A leaf is split in two when it has grown to twice this, and joined with its neighbour when both together are smaller.
+/// A leaf is split in two when it has grown to twice this, and joined with its neighbour when both
+/// together are smaller.
 const LEAF: usize = 256;
 
 type Leaf = Vec<Arc<PodSlot>>;
 
-/// Pods in the order of namespaces and names. A clone shares all of them; a change copies a leaf, and the list of leaves.
+/// Pods in the order of namespaces and names. A clone shares all of them; a change copies a leaf,
+/// and the list of leaves.
 #[derive(Clone, Default)]
 pub(crate) struct Roster {
     /// None is empty.
@@ -36,7 +38,8 @@ impl Roster {
         self.at(at).filter(|slot| slot.key.as_pod_key() == key)
     }
 
-    /// The place before the first pod for which `before` does not hold; it must hold for none after that.
+    /// The place before the first pod for which `before` does not hold; it must hold for none after
+    /// that.
     pub(crate) fn position(&self, before: impl Fn(PodKeyRef<'_>) -> bool) -> Position {
         let holds = |slot: &Arc<PodSlot>| before(slot.key.as_pod_key());
         let leaf = self

@@ -87,7 +87,8 @@ impl Draft {
         });
     }
 
-    /// Renders a pod. Without a container, or beyond the 4 GiB that a node can have, there is nothing to serve.
+    /// Renders a pod. Without a container, or beyond the 4 GiB that a node can have, there is
+    /// nothing to serve.
     fn pod(
         &mut self,
         view: &NodeView<'_>,

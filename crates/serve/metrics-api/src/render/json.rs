@@ -1,7 +1,8 @@
 //! JSON as Go's encoder writes it, from the messages that are kept.
 //!
-//! A list of all pods writes this for every one of them, so that it is done in one pass over the message: texts are
-//! copied as bytes unless they need escapes, constant parts are as long as they can be, and times are remembered.
+//! A list of all pods writes this for every one of them, so that it is done in one pass over the
+//! message: texts are copied as bytes unless they need escapes, constant parts are as long as they
+//! can be, and times are remembered.
 
 use kubevitals_model::{GoDuration, Timestamp};
 
@@ -296,7 +297,8 @@ fn put_amounts(out: &mut Vec<u8>, entries: Fields<'_>) {
     }
 }
 
-/// Whether all bytes stand for themselves. Eight at a time: most texts are names of some ten to thirty bytes.
+/// Whether all bytes stand for themselves. Eight at a time: most texts are names of some ten to
+/// thirty bytes.
 #[inline]
 fn is_plain(text: &[u8]) -> bool {
     let exactly = || text.iter().all(|byte| is_plain_byte(*byte));
@@ -311,15 +313,16 @@ fn is_plain(text: &[u8]) -> bool {
     suspicious == 0 || exactly()
 }
 
-/// All but controls, what JSON or HTML give a meaning, and the first byte of the two line separators that JavaScript
-/// does not allow in strings.
+/// All but controls, what JSON or HTML give a meaning, and the first byte of the two line
+/// separators that JavaScript does not allow in strings.
 #[inline]
 fn is_plain_byte(byte: u8) -> bool {
     byte >= 0x20 && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xe2)
 }
 
-/// Not zero if one of eight bytes may need an escape. Carries between bytes, bytes beyond ASCII, and what is smaller than
-/// an apostrophe, such as a blank, can raise a false alarm, never hide a true one.
+/// Not zero if one of eight bytes may need an escape. Carries between bytes, bytes beyond ASCII,
+/// and what is smaller than an apostrophe, such as a blank, can raise a false alarm, never hide a
+/// true one.
 #[inline]
 fn suspects(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;

@@ -1,5 +1,5 @@
-//! Reading protobuf messages that this crate wrote itself. Nothing here panics on others, but nothing is promised of
-//! what comes out.
+//! Reading protobuf messages that this crate wrote itself. Nothing here panics on others, but
+//! nothing is promised of what comes out.
 
 use super::proto::{LEN, tag};
 
@@ -180,7 +180,8 @@ fn short_pair(entry: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// The names and texts of amounts: the entries of a map from name to quantity that are numbered `field`.
+/// The names and texts of amounts: the entries of a map from name to quantity that are numbered
+/// `field`.
 pub(crate) fn amounts(message: &[u8], field: u64) -> impl Iterator<Item = (&str, &str)> {
     let entries = Fields::new(message).filter(move |(number, _)| *number == field);
     entries.map(|(_, entry)| {

@@ -1,5 +1,5 @@
-//! Protobuf as Go's generated code of Kubernetes writes it, byte by byte: fields in the order of their numbers, empty
-//! strings and zeros written out, maps in the order of their keys.
+//! Protobuf as Go's generated code of Kubernetes writes it, byte by byte: fields in the order of
+//! their numbers, empty strings and zeros written out, maps in the order of their keys.
 
 use kubevitals_model::{GoDuration, Labels, Timestamp, Usage};
 use kubevitals_usage::ContainerUsage;
@@ -29,7 +29,8 @@ pub(crate) fn node_body(out: &mut Vec<u8>, usage: &Usage) {
     put_amounts(out, tag(4, LEN), usage);
 }
 
-/// Appends the body of a pod: all of its message that is not metadata. Time and window are those of `oldest`.
+/// Appends the body of a pod: all of its message that is not metadata. Time and window are those of
+/// `oldest`.
 pub(crate) fn pod_body(out: &mut Vec<u8>, oldest: &Usage, containers: &[ContainerUsage]) {
     put_measured(out, oldest);
     for container in containers {
@@ -63,8 +64,8 @@ pub(crate) fn are_as_long(a: Timestamp, b: Timestamp) -> bool {
     a == b || time_len(a) == time_len(b)
 }
 
-/// Appends everything of a body that comes before an object of `raw` bytes: the magic bytes and the start of a
-/// `runtime.Unknown`.
+/// Appends everything of a body that comes before an object of `raw` bytes: the magic bytes and the
+/// start of a `runtime.Unknown`.
 pub(crate) fn put_envelope(out: &mut Vec<u8>, kind: TypeMeta, raw: usize) {
     out.extend_from_slice(&MAGIC);
     let kind_len = text_len(kind.api_version) + text_len(kind.kind);
@@ -100,7 +101,8 @@ pub(crate) fn list_meta(resource_version: &str) -> Vec<u8> {
     out
 }
 
-/// The message of an object with a resource version in its metadata, which kept messages have empty.
+/// The message of an object with a resource version in its metadata, which kept messages have
+/// empty.
 pub(crate) fn with_version(message: &[u8], resource_version: &str) -> Option<Vec<u8>> {
     let mut fields = super::message::Fields::new(message);
     let (number, metadata) = fields.next()?;
@@ -134,7 +136,8 @@ pub(crate) fn partial(message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The message of an object that only carries a version, and says whether it ends what was there at the beginning.
+/// The message of an object that only carries a version, and says whether it ends what was there at
+/// the beginning.
 pub(crate) fn bookmark(initial_end: bool) -> Vec<u8> {
     let mut metadata = Vec::new();
     for field in 1..=6 {
@@ -154,7 +157,8 @@ pub(crate) fn bookmark(initial_end: bool) -> Vec<u8> {
     out
 }
 
-/// How long an object is as the item of a list of `PartialObjectMetadata`, which has only its metadata.
+/// How long an object is as the item of a list of `PartialObjectMetadata`, which has only its
+/// metadata.
 pub(crate) fn partial_item_len(meta: Meta<'_>) -> usize {
     item_len(meta, &[])
 }
@@ -199,7 +203,8 @@ pub(crate) const ITEMS: u8 = tag(2, LEN);
 const EMPTY_TEXT: usize = 2;
 /// What stands between the name and the namespace: no beginning of a generated name.
 pub(crate) const NO_GENERATED_NAME: [u8; 2] = [tag(2, LEN), 0];
-/// What stands between the namespace and the creation: no link, no identity, no version, and no generation.
+/// What stands between the namespace and the creation: no link, no identity, no version, and no
+/// generation.
 pub(crate) const NO_LINK_TO_GENERATION: [u8; 8] = [
     tag(4, LEN),
     0,
@@ -317,7 +322,8 @@ const fn text_len(text: &str) -> usize {
     block_len(text.len())
 }
 
-/// Appends tag, length and content of a block: the length is known once the content is written, and mostly takes one byte.
+/// Appends tag, length and content of a block: the length is known once the content is written, and
+/// mostly takes one byte.
 #[inline]
 fn put_block(out: &mut Vec<u8>, tag: u8, content: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(&[tag, 0]);

@@ -2,8 +2,8 @@
 
 use kubevitals_model::Labels;
 
-/// Neighbours in a list are mostly pods of one workload, and their sets of labels as many as it has zones, since API servers
-/// copy the zone of a node to its pods.
+/// Neighbours in a list are mostly pods of one workload, and their sets of labels as many as it has
+/// zones, since API servers copy the zone of a node to its pods.
 const MOST: usize = 8;
 
 /// Sets of labels, and what is written for each.

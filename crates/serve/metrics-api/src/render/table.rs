@@ -86,7 +86,8 @@ impl Columns {
     }
 }
 
-/// What an object uses in all, by name. A sum that is too large for a quantity stays at what it was.
+/// What an object uses in all, by name. A sum that is too large for a quantity stays at what it
+/// was.
 fn totals(kind: Kind, message: &[u8]) -> Vec<(String, Quantity)> {
     let rest = Object::read(message).rest;
     let mut totals: Vec<(String, Quantity)> = Vec::new();

@@ -1,4 +1,5 @@
-//! Any sequence of publications, next to a model of a few lines: what is listed is what the model says, whatever is asked.
+//! Any sequence of publications, next to a model of a few lines: what is listed is what the model
+//! says, whatever is asked.
 
 use std::collections::BTreeMap;
 

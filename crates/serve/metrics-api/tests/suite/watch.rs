@@ -105,8 +105,8 @@ fn one(name: &str, used: u64) -> PodUsage {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
 
-    /// Reading in between or not, and going on from the version of a list or of an event after a break, leads to the
-    /// same knowledge as a list at the end.
+    /// Reading in between or not, and going on from the version of a list or of an event after a
+    /// break, leads to the same knowledge as a list at the end.
     #[test]
     fn who_watches_knows_what_a_list_says(
         steps in steps(20),
@@ -135,7 +135,8 @@ proptest! {
                     drain(&mut watch, Encoding::Protobuf).await
                 };
                 prop_assert!(told.iter().all(|event| event.version > 0));
-                // What was there at the beginning comes in the order of names, what changes later in that of changes.
+                // What was there at the beginning comes in the order of names, what changes later
+                // in that of changes.
                 if version > 0 {
                     prop_assert!(told.is_sorted_by_key(|event| event.version));
                 }

@@ -23,7 +23,8 @@ fn pulled(millis: u32, with_waiting: u32, bytes: u64) -> String {
 const SCHEDULED: &str = "PodScheduled=True@1";
 const SANDBOX: &str = "PodReadyToStartContainers=True@2";
 
-/// A pod with one container whose image was there: scheduled at 1, running at 4, ready at 6, observed 100 ms later each.
+/// A pod with one container whose image was there: scheduled at 1, running at 4, ready at 6,
+/// observed 100 ms later each.
 fn plain(spec: Value) -> Made {
     let mut pod = Made::new(spec);
     pod.seen(Some(100));
@@ -175,7 +176,8 @@ fn pulls_side_by_side_count_once_and_init_containers_do_not_count() {
     ])
     .seen(Some(27_500));
     let found = found(&mut [pod]);
-    // 27.5 s, without 15 of pulls and 5 of an init container; the sidecar runs on and does not count.
+    // 27.5 s, without 15 of pulls and 5 of an init container; the sidecar runs on and does not
+    // count.
     assert_eq!(found.get("start_sli_duration_seconds_sum"), 7.5);
     let phase = |name: &str| {
         found.get(&format!(

@@ -61,7 +61,8 @@ impl Noting {
     }
 }
 
-/// Lives every kind of life, and shows the workload after every transition, with the keys of what was written in it.
+/// Lives every kind of life, and shows the workload after every transition, with the keys of what
+/// was written in it.
 pub(in crate::workload) fn every_transition(
     mut look: impl FnMut(&Workload, &BTreeSet<(Resource, String)>),
 ) {

@@ -15,7 +15,8 @@ struct Run {
     scrapes: Vec<(i64, bool, i64)>,
 }
 
-/// A kubelet that looks at each container after a wait of its own, drawn anew each time between 10 and 20 seconds.
+/// A kubelet that looks at each container after a wait of its own, drawn anew each time between 10
+/// and 20 seconds.
 struct Motley {
     containers: Vec<Kubelet>,
 }
@@ -95,7 +96,8 @@ impl Motley {
         Run { scrapes }
     }
 
-    /// How old the samples are that somebody is served who asks twice a second, if they were scraped at these moments.
+    /// How old the samples are that somebody is served who asks twice a second, if they were
+    /// scraped at these moments.
     fn mean_age(&self, scrapes: &[i64], until: i64) -> i64 {
         let (mut sum, mut count) = (0, 0);
         // No divisor of the beat, whose own moments would else be the ones looked at.
@@ -216,7 +218,8 @@ fn containers_with_clocks_of_their_own_are_asked_for_once_in_a_resolution_from_t
 fn who_knows_usage_already_does_not_hurry_to_a_second_sample() {
     let run = Motley::new(60, 0x5eed).ask("node-a", seconds(15), 60, true);
     assert!(run.gaps().all(|gap| gap >= 11_250), "{:?}", run.scrapes);
-    // The same for one that samples all at once: its next sample is due ten seconds after the first.
+    // The same for one that samples all at once: its next sample is due ten seconds after the
+    // first.
     let mut cadence = Cadence::new(seconds(15), "node-a");
     let asked = Timestamp::from_unix_millis(START);
     let mut times = SampleTimes::default();
@@ -229,7 +232,8 @@ fn who_knows_usage_already_does_not_hurry_to_a_second_sample() {
 
 #[test]
 fn samples_that_are_served_are_no_older_than_with_a_fixed_beat() {
-    // As often as a server that asks all nodes on one beat of 15 s, and no less fresh in the mean over one minute or fifteen.
+    // As often as a server that asks all nodes on one beat of 15 s, and no less fresh in the mean
+    // over one minute or fifteen.
     for seconds_long in [60, 900] {
         let (mut ours, mut theirs, mut scrapes) = (0, 0, 0);
         let nodes = 40;
@@ -255,7 +259,8 @@ fn samples_that_are_served_are_no_older_than_with_a_fixed_beat() {
 
 #[test]
 fn a_kubelet_that_samples_by_chance_is_not_chased() {
-    // One container alone, as cAdvisor looks at it: nothing in its times says when the next sample comes.
+    // One container alone, as cAdvisor looks at it: nothing in its times says when the next sample
+    // comes.
     let mut chance = Chance(7);
     let gaps: Vec<u64> = (0..100).map(|_| 10_000 + chance.below(10_000)).collect();
     let run = Kubelet::with_gaps(3_000, 0, gaps).ask(seconds(15), 1_200);
@@ -331,7 +336,8 @@ proptest! {
         }
     }
 
-    /// Whoever draws the time to its next sample is asked about once in a resolution, however it draws.
+    /// Whoever draws the time to its next sample is asked about once in a resolution, however it
+    /// draws.
     #[test]
     fn a_kubelet_with_jitter_is_asked_once_in_a_resolution(
         gaps in prop::collection::vec(10_000_u64..20_000, 130),

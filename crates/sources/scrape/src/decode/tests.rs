@@ -152,7 +152,8 @@ fn containers_are_bounded_and_a_failed_kubelet_says_so() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What was written is read, whatever the order of lines, and a decoder that was used before reads the same.
+    /// What was written is read, whatever the order of lines, and a decoder that was used before
+    /// reads the same.
     #[test]
     fn what_is_written_is_read(
         rows in prop::collection::btree_map(0_u32..60, (0_u64..1 << 50, 0_u64..1 << 50, 1_i64..1 << 41), 0..40),

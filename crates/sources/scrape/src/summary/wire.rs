@@ -1,4 +1,5 @@
-//! A summary as it is on the wire, borrowed from it. Only what is used is named; the rest is skipped.
+//! A summary as it is on the wire, borrowed from it. Only what is used is named; the rest is
+//! skipped.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,6 +1,7 @@
 //! Scraping the kubelets of a simulated cluster, over real sockets and TLS.
 //!
-//! Nothing here sleeps: tests wait for what receivers are told, with a deadline that only a hang reaches.
+//! Nothing here sleeps: tests wait for what receivers are told, with a deadline that only a hang
+//! reaches.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -20,7 +20,8 @@ pub(super) struct Ended {
     pub(super) words: String,
     /// The server asked not to be bothered for so long.
     pub(super) retry_after: Option<Duration>,
-    /// Whether the server found fault with the request itself, and so may not know what was asked of it.
+    /// Whether the server found fault with the request itself, and so may not know what was asked
+    /// of it.
     is_misunderstood: bool,
 }
 
@@ -58,8 +59,8 @@ impl Ended {
         ended
     }
 
-    /// The same end when it was a streaming list that was asked for: a server that finds fault with the request may
-    /// still do paged lists.
+    /// The same end when it was a streaming list that was asked for: a server that finds fault with
+    /// the request may still do paged lists.
     pub(super) fn of_streaming_list(mut self) -> Self {
         if self.is_misunderstood {
             self.why = Restart::NoStreamingLists;

@@ -19,7 +19,8 @@ use crate::transport::{BoxBody, next_data, request};
 /// Of an answer that is an error, so much is read to say what it was.
 const MAX_STATUS: usize = 64 << 10;
 
-/// A list whose beginning the server forgets before its end is begun again this often, with larger pages.
+/// A list whose beginning the server forgets before its end is begun again this often, with larger
+/// pages.
 const MAX_BEGINNINGS: u32 = 4;
 
 /// Each new beginning asks for pages so many times as large: fewer pages take less time.

@@ -8,7 +8,8 @@ use super::view::View;
 use super::{Change, Resync, Seen, Update, What};
 use crate::kind::Kind;
 
-/// What a subscriber knows, for those who must see every deletion: a resync comes out as the changes that it means.
+/// What a subscriber knows, for those who must see every deletion: a resync comes out as the
+/// changes that it means.
 ///
 /// It shares the objects with the stream and costs a pointer for each.
 #[derive(Debug)]
@@ -30,8 +31,8 @@ impl<K: Kind> Mirror<K> {
         Self::default()
     }
 
-    /// Takes in an update and gives the changes since the one before. `now` stands for the time at which changes were
-    /// received that only a resync tells of.
+    /// Takes in an update and gives the changes since the one before. `now` stands for the time at
+    /// which changes were received that only a resync tells of.
     pub fn apply(&mut self, update: Update<K>, now: Timestamp) -> Vec<Change<K>> {
         match update {
             Update::Resync(Resync { objects, .. }) => {

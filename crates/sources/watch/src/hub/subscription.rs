@@ -30,8 +30,8 @@ impl<K: Kind> Subscription<K> {
         }
     }
 
-    /// The next update, once there is one; `None` after the stream was shut down. Nothing is lost if the future is
-    /// dropped.
+    /// The next update, once there is one; `None` after the stream was shut down. Nothing is lost
+    /// if the future is dropped.
     pub async fn next(&mut self) -> Option<Update<K>> {
         loop {
             match self.hub.pop(self.id) {

@@ -1,6 +1,7 @@
 //! Objects by name.
 //!
-//! The table holds nothing but pointers: an object is found by the names inside it, so a name is kept once.
+//! The table holds nothing but pointers: an object is found by the names inside it, so a name is
+//! kept once.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -47,8 +48,8 @@ impl<K: Kind> View<K> {
         self.objects.iter().map(Arc::clone).collect()
     }
 
-    /// Takes in the newest state of an object. Nothing changes if it is the state known already; another object of
-    /// the same name means that the one known was deleted meanwhile.
+    /// Takes in the newest state of an object. Nothing changes if it is the state known already;
+    /// another object of the same name means that the one known was deleted meanwhile.
     pub(crate) fn put(&mut self, object: Arc<K>) -> Changes<K> {
         let changes = match self.entry(object.identity()) {
             Entry::Vacant(place) => {
@@ -73,8 +74,8 @@ impl<K: Kind> View<K> {
         changes.into_iter().flatten()
     }
 
-    /// Forgets an object, given the state in which it was deleted. An object of which nothing is known needs no
-    /// deletion, and a late word of one that had the same name deletes nothing.
+    /// Forgets an object, given the state in which it was deleted. An object of which nothing is
+    /// known needs no deletion, and a late word of one that had the same name deletes nothing.
     pub(crate) fn remove(&mut self, last: Arc<K>) -> Changes<K> {
         match self.entry(last.identity()) {
             Entry::Occupied(known) if known.get().identity().is_same_object(last.identity()) => {
@@ -92,8 +93,8 @@ impl<K: Kind> View<K> {
         is_same.then(|| Arc::clone(known))
     }
 
-    /// Becomes the list, and says what differed: deletions first, so that what is told never holds more objects at
-    /// once than there are.
+    /// Becomes the list, and says what differed: deletions first, so that what is told never holds
+    /// more objects at once than there are.
     pub(crate) fn replace(&mut self, list: Self) -> Vec<What<K>> {
         let mut changes = Vec::new();
         for known in &self.objects {

@@ -1,9 +1,9 @@
 //! Passing over what is between brackets, 64 bytes at a time.
 //!
-//! Of each block four masks are made, with a bit for every byte: quotes, backslashes, opening and closing brackets. All
-//! else is arithmetic on masks: a quote that is not escaped turns "inside of a string" on or off for all bits above it, and
-//! brackets outside of strings are counted, not visited. Only in the block that may hold the end are they looked at
-//! one by one.
+//! Of each block four masks are made, with a bit for every byte: quotes, backslashes, opening and
+//! closing brackets. All else is arithmetic on masks: a quote that is not escaped turns "inside of
+//! a string" on or off for all bits above it, and brackets outside of strings are counted, not
+//! visited. Only in the block that may hold the end are they looked at one by one.
 
 use wide::u8x16;
 
@@ -28,8 +28,8 @@ struct Walk {
 
 const BLOCK: usize = 64;
 
-/// The length of what begins with the opening bracket at the start of `input`, up to the bracket that closes it. Which kind
-/// of bracket closes which is not looked at.
+/// The length of what begins with the opening bracket at the start of `input`, up to the bracket
+/// that closes it. Which kind of bracket closes which is not looked at.
 pub(super) fn bracketed(input: &[u8]) -> Option<usize> {
     let mut walk = Walk::default();
     let (blocks, tail) = input.as_chunks::<BLOCK>();
@@ -46,7 +46,8 @@ pub(super) fn bracketed(input: &[u8]) -> Option<usize> {
 }
 
 impl Walk {
-    /// Goes over a block; gives the place behind the bracket that closes the first one, if it is in this block.
+    /// Goes over a block; gives the place behind the bracket that closes the first one, if it is in
+    /// this block.
     fn block(&mut self, masks: Masks) -> Option<usize> {
         let quotes = masks.quotes & !self.escapes(masks.backslashes);
         let in_string = up_to_the_next(quotes) ^ self.in_string;
@@ -128,7 +129,8 @@ mod tests {
 
     use super::*;
 
-    /// Byte by byte, as one would read it. Outside of strings, where none may be, a backslash hides a quote all the same.
+    /// Byte by byte, as one would read it. Outside of strings, where none may be, a backslash hides
+    /// a quote all the same.
     fn slowly(input: &[u8]) -> Option<usize> {
         let (mut depth, mut in_string, mut is_escaped) = (0, false, false);
         for (at, &byte) in input.iter().enumerate() {

@@ -180,7 +180,8 @@ impl Kind for Event {
 }
 
 impl TypedKind for Event {
-    // Not `events.k8s.io`: the core group's form has all fields of both, and older clusters serve no other.
+    // Not `events.k8s.io`: the core group's form has all fields of both, and older clusters serve
+    // no other.
     const RESOURCE: Resource = Resource::new("", "v1", "events");
 }
 

@@ -1,4 +1,5 @@
-//! Metadata: the part that all objects share, and the slim type for kinds of which nothing else is wanted.
+//! Metadata: the part that all objects share, and the slim type for kinds of which nothing else is
+//! wanted.
 
 use std::sync::Arc;
 
@@ -19,7 +20,8 @@ pub struct Details {
     pub created: Option<Timestamp>,
     /// When it was or will be deleted, if that was asked for.
     pub deleted: Option<Timestamp>,
-    /// How many seconds before that it was asked for: what is deleted is given so long to end by itself.
+    /// How many seconds before that it was asked for: what is deleted is given so long to end by
+    /// itself.
     pub deletion_grace: Option<u32>,
     /// The annotations that the stream keeps.
     pub annotations: Labels,

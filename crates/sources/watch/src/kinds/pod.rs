@@ -16,7 +16,8 @@ use crate::kind::{Decoder, Kind, Reading, Resource, TypedKind};
 use crate::wire::{List, Struct, Text, Time};
 use kubevitals_model::Labels;
 
-/// As much of a pod as is needed to know where it runs: what 150,000 of are kept by who only serves their usage.
+/// As much of a pod as is needed to know where it runs: what 150,000 of are kept by who only serves
+/// their usage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodBrief {
     /// Which pod.
@@ -50,8 +51,8 @@ pub struct Pod {
     pub runtime_class: Option<Arc<str>>,
     /// Whether it uses the network of its node.
     pub host_network: bool,
-    /// Whether it mounts volumes only of kinds that need no storage to be attached: Secrets, `ConfigMaps`, empty
-    /// directories, the downward API, and projections of these.
+    /// Whether it mounts volumes only of kinds that need no storage to be attached: Secrets,
+    /// `ConfigMaps`, empty directories, the downward API, and projections of these.
     pub stateless: bool,
     /// Its conditions, in the order of the API.
     pub conditions: Box<[Condition]>,
@@ -92,7 +93,8 @@ pub enum PodPhase {
     Unknown,
 }
 
-/// What both slim types of pods can be asked, so that a consumer of the one can share a stream of the other.
+/// What both slim types of pods can be asked, so that a consumer of the one can share a stream of
+/// the other.
 pub trait PodLike: Kind {
     /// The brief part.
     fn brief(&self) -> &PodBrief;

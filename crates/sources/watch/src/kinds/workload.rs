@@ -217,7 +217,8 @@ impl Workload {
 }
 
 impl Selector {
-    /// Whether these labels satisfy it. An empty selector is satisfied by none: workloads with one own no pods.
+    /// Whether these labels satisfy it. An empty selector is satisfied by none: workloads with one
+    /// own no pods.
     pub fn matches(&self, labels: &Labels) -> bool {
         let is_empty = self.labels.is_empty() && self.expressions.is_empty();
         let has = |(key, value): (&str, &str)| labels.get(key).is_some_and(|own| **own == *value);

@@ -37,7 +37,8 @@ pub(crate) struct State {
     pub(crate) streaming: Streaming,
     /// Answers to the next requests, instead of what they ask for.
     pub(crate) faults: VecDeque<Fault>,
-    /// Whether an expired watch is told by an event, as a real server does once it has begun to answer.
+    /// Whether an expired watch is told by an event, as a real server does once it has begun to
+    /// answer.
     pub(crate) expires_by_event: bool,
     /// Bodies are cut into chunks of so many bytes; 0 does not cut.
     pub(crate) chunk: usize,

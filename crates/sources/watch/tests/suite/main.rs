@@ -1,5 +1,5 @@
-//! The public face of the crate: over streams in memory and under stepped time, and over real sockets against the
-//! simulated cluster.
+//! The public face of the crate: over streams in memory and under stepped time, and over real
+//! sockets against the simulated cluster.
 
 #![expect(
     clippy::unwrap_used,

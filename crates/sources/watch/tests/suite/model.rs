@@ -50,7 +50,8 @@ impl Follower {
         }
     }
 
-    /// A change must fit what was told before: nothing is added twice, and nothing unknown changes or goes.
+    /// A change must fit what was told before: nothing is added twice, and nothing unknown changes
+    /// or goes.
     fn check(&mut self, change: &Change<PodBrief>) {
         let key = |pod: &PodBrief| pod.identity.name.to_string();
         let state =

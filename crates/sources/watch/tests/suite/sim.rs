@@ -1,6 +1,7 @@
 //! The same streams over kube's client and real sockets, against the simulated cluster.
 //!
-//! Nothing here sleeps: tests wait for requests and updates, with a deadline that only a hang reaches.
+//! Nothing here sleeps: tests wait for requests and updates, with a deadline that only a hang
+//! reaches.
 
 mod outages;
 mod rights;
@@ -69,8 +70,8 @@ impl Requests {
         self.0.borrow().clone()
     }
 
-    /// Waits until something holds, looking whenever a request is sent. By then the stream has counted how the
-    /// connection before it ended.
+    /// Waits until something holds, looking whenever a request is sent. By then the stream has
+    /// counted how the connection before it ended.
     async fn until(&mut self, what: &str, is_so: impl Fn() -> bool) {
         let waited = timeout(DEADLINE, self.0.wait_for(|_| is_so()));
         let is_in_time = waited.await.is_ok();

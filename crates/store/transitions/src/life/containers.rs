@@ -166,7 +166,8 @@ impl ContainerRecord {
 }
 
 impl<'s> Runs<'s> {
-    /// None if it never ran: a container that the kubelet lost sight of is said to have ended, but not to have begun.
+    /// None if it never ran: a container that the kubelet lost sight of is said to have ended, but
+    /// not to have begun.
     fn of(status: &'s ContainerStatus) -> Option<Self> {
         let (this, is_ended) = match &status.state {
             ContainerState::Running { started_at } => (*started_at, None),
@@ -185,7 +186,8 @@ impl<'s> Runs<'s> {
         if !has_run {
             return None;
         }
-        // The count goes up as the next run begins: while it waits, the last state is that of the run counted.
+        // The count goes up as the next run begins: while it waits, the last state is that of the
+        // run counted.
         let first_start = match (status.restart_count, is_waiting) {
             (0, false) => this,
             (0, true) | (1, false) => before.and_then(|end| end.started_at),

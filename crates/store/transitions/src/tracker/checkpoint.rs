@@ -1,9 +1,9 @@
 //! Up to where everything has been told, so that of several processes each tells what no other has.
 //!
-//! All processes see the states of pods in the same order, which is that of their versions. What is told of a pod becomes
-//! due with a state, so "all that came due up to this version is told" means the same to each of them, wherever they are.
-//! A process that saw a state only in a list may know it by a later version. Then the time decides, with a margin on the
-//! side of telling twice.
+//! All processes see the states of pods in the same order, which is that of their versions. What is
+//! told of a pod becomes due with a state, so "all that came due up to this version is told" means
+//! the same to each of them, wherever they are. A process that saw a state only in a list may know
+//! it by a later version. Then the time decides, with a margin on the side of telling twice.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,8 @@ use kubevitals_model::Timestamp;
 /// Clocks of nodes may be so far apart, and the API's times are whole seconds.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// Everything that came due with a state of this version, or an earlier one, has been told. Written as `VERSION@TIME`.
+/// Everything that came due with a state of this version, or an earlier one, has been told. Written
+/// as `VERSION@TIME`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checkpoint {
     /// The version.
@@ -28,8 +29,8 @@ pub struct Checkpoint {
 pub struct CheckpointError;
 
 impl Checkpoint {
-    /// Whether it has been told what came due with a state of this version. For one that was found in a list, `happened`
-    /// is when, at the latest, it came due by the API's time.
+    /// Whether it has been told what came due with a state of this version. For one that was found
+    /// in a list, `happened` is when, at the latest, it came due by the API's time.
     pub(super) fn covers(self, version: Option<u64>, happened: Option<Timestamp>) -> bool {
         let is_older = happened
             .and_then(|happened| happened.checked_add(MARGIN))

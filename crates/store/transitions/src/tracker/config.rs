@@ -12,7 +12,8 @@ use kubevitals_model::Timestamp;
 /// How a tracker works.
 #[derive(Debug, Clone)]
 pub struct TrackerConfig {
-    /// How long late events are waited for; without an end, until [`Tracker::finish`](super::Tracker::finish).
+    /// How long late events are waited for; without an end, until
+    /// [`Tracker::finish`](super::Tracker::finish).
     pub linger: Option<Duration>,
     /// Which of the pods that existed before the start are told of.
     pub existing: Existing,
@@ -29,7 +30,8 @@ pub struct TrackerConfig {
 /// Which of the pods that existed before the start are told of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// Those that are still starting, and those that have started since another process told of all.
+    /// Those that are still starting, and those that have started since another process told of
+    /// all.
     Unsettled {
         /// Up to where it did; none if there was no other process.
         since: Option<Checkpoint>,

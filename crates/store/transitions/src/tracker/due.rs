@@ -23,8 +23,8 @@ pub(super) struct Due {
 }
 
 impl Tracker {
-    /// Another process tells: what comes due is kept until that process is known to have told it, or until
-    /// [`Tracker::lead`].
+    /// Another process tells: what comes due is kept until that process is known to have told it,
+    /// or until [`Tracker::lead`].
     pub fn stand_by(&mut self) {
         self.is_standby = true;
     }
@@ -53,8 +53,8 @@ impl Tracker {
         }
     }
 
-    /// Up to where everything has been told, by this process or another; `None` if nothing was seen yet, or versions are
-    /// no numbers.
+    /// Up to where everything has been told, by this process or another; `None` if nothing was seen
+    /// yet, or versions are no numbers.
     pub fn checkpoint(&self) -> Option<Checkpoint> {
         let mut own = self.newest?;
         for due in &self.due {

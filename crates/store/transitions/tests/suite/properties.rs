@@ -14,8 +14,8 @@ static STREAMS: LazyLock<(Vec<Told>, Vec<Told>)> = LazyLock::new(recorded);
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 48, ..ProptestConfig::default() })]
 
-    /// Pods and events come over two streams of which nobody knows which is ahead; either may repeat what it has told
-    /// before, and be interrupted by a list of everything as it is now.
+    /// Pods and events come over two streams of which nobody knows which is ahead; either may
+    /// repeat what it has told before, and be interrupted by a list of everything as it is now.
     #[test]
     fn interleaving_repetition_and_lists_change_nothing(
         choices in prop::collection::vec((any::<bool>(), 0_u8..20, any::<prop::sample::Index>()), 350),
@@ -61,8 +61,8 @@ proptest! {
         prop_assert_eq!(out, expected);
     }
 
-    /// States that were never seen cost what only they showed, and nothing else: still one record of each pod, no duration
-    /// below zero, and pieces that add up.
+    /// States that were never seen cost what only they showed, and nothing else: still one record
+    /// of each pod, no duration below zero, and pieces that add up.
     #[test]
     fn a_stream_with_holes_still_gives_one_sound_record_of_each_pod(
         kept in prop::collection::vec(0_u8..4, 153),

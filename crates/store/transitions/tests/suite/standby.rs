@@ -303,9 +303,10 @@ fn existing(since: Option<Checkpoint>) -> Tracker {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 64, ..ProptestConfig::default() })]
 
-    /// Two processes see one stream, the second somewhat behind or ahead. At any moment the first ends in good order,
-    /// or dies with a checkpoint that is older than what it told. In good order, each start is told once; after a
-    /// crash none is missing, and only what came after the checkpoint may be told twice.
+    /// Two processes see one stream, the second somewhat behind or ahead. At any moment the first
+    /// ends in good order, or dies with a checkpoint that is older than what it told. In good
+    /// order, each start is told once; after a crash none is missing, and only what came after the
+    /// checkpoint may be told twice.
     #[test]
     fn of_two_processes_every_start_is_told(
         handover in 0_usize..153, behind in 0_usize..20, stale in 0_usize..10, crashes in any::<bool>(),
@@ -359,7 +360,8 @@ proptest! {
         }
     }
 
-    /// A process that begins with the checkpoint of another, and a list, tells what that one did not.
+    /// A process that begins with the checkpoint of another, and a list, tells what that one did
+    /// not.
     #[test]
     fn who_begins_with_a_checkpoint_misses_no_pod_that_is_still_there(handover in 1_usize..153) {
         let mut first = tracker();

@@ -165,7 +165,8 @@ impl Made {
         self
     }
 
-    /// The next state: these fields of the status are set, and a condition is `Type=Status@second`, with `/Reason`.
+    /// The next state: these fields of the status are set, and a condition is `Type=Status@second`,
+    /// with `/Reason`.
     pub(crate) fn status(&mut self, fields: Value, conditions: &[&str]) -> Arc<Pod> {
         let Value::Object(fields) = fields else {
             panic!("{fields}");

@@ -140,7 +140,8 @@ fn of_pods_from_before_the_start_only_those_still_starting_are_told_of() {
     assert_eq!(listed(unsettled, false), ["startup", "life"]);
     assert_eq!(listed(unsettled, true), ["life"]);
     assert_eq!(listed(Existing::All, true), ["startup", "life"]);
-    // Another process told of what it saw up to then; who was ready at second 2 is told of again in case of doubt.
+    // Another process told of what it saw up to then; who was ready at second 2 is told of again in
+    // case of doubt.
     let since = |version, second| Existing::Unsettled {
         since: Some(Checkpoint {
             version,

@@ -1,7 +1,7 @@
 //! Buffers for what is published, one set for each thread.
 //!
-//! Kept with each node they would be the larger part of the memory: what is published of a container takes more than
-//! what is known of it.
+//! Kept with each node they would be the larger part of the memory: what is published of a
+//! container takes more than what is known of it.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use super::table::{Container, shared_key_of};
 use crate::rules::Rules;
 use crate::view::{ContainerUsage, PodUsage};
 
-/// Lists of containers that are kept for the next publication: those of the largest node by Kubernetes' own limits.
+/// Lists of containers that are kept for the next publication: those of the largest node by
+/// Kubernetes' own limits.
 const MAX_SPARE: usize = 512;
 
 /// The pods of one publication.
@@ -35,8 +36,8 @@ impl Scratch {
         }
     }
 
-    /// Lends the buffers of this thread. They are taken out meanwhile: a publisher that comes back into the store finds
-    /// empty ones.
+    /// Lends the buffers of this thread. They are taken out meanwhile: a publisher that comes back
+    /// into the store finds empty ones.
     pub(super) fn with<R>(work: impl FnOnce(&mut Self) -> R) -> R {
         SCRATCH.with(|kept| {
             let mut scratch = kept.take();

@@ -1,4 +1,5 @@
-//! The pods of a node and their containers, in two flat arrays: an allocation for each pod would cost more than the pod.
+//! The pods of a node and their containers, in two flat arrays: an allocation for each pod would
+//! cost more than the pod.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use crate::series::Series;
 /// More containers than this one pod does not have: a kubelet that says so is not believed.
 const MAX_CONTAINERS_OF_A_POD: usize = 512;
 
-/// A pod of whichever slim type its stream carries, shared with the stream: it costs a pointer here.
+/// A pod of whichever slim type its stream carries, shared with the stream: it costs a pointer
+/// here.
 pub(crate) trait KnownPod: Send + Sync {
     fn facts(&self) -> &PodBrief;
 }
@@ -66,8 +68,8 @@ impl Table {
         self.pods.is_empty()
     }
 
-    /// Looks at the names of all pods, which will be compared one after the other. Each is three places of memory away, and
-    /// here the processor can wait for several at once.
+    /// Looks at the names of all pods, which will be compared one after the other. Each is three
+    /// places of memory away, and here the processor can wait for several at once.
     pub(crate) fn fetch(&self) {
         let seen = self.pods.iter().fold(0, |seen: u8, row| {
             let name = row.pod.facts().identity.name.as_bytes();
@@ -76,8 +78,8 @@ impl Table {
         black_box(seen);
     }
 
-    /// Where a pod is. A kubelet names the containers of a pod one after the other and pods mostly in the same order, so
-    /// `guess` and the place after it are tried first.
+    /// Where a pod is. A kubelet names the containers of a pod one after the other and pods mostly
+    /// in the same order, so `guess` and the place after it are tried first.
     pub(crate) fn find_near(&self, key: PodKeyRef<'_>, guess: usize) -> Option<usize> {
         let is_at = |at: usize| self.pod(at).is_some_and(|pod| key_of(pod) == key);
         [guess, guess.saturating_add(1)]
@@ -208,7 +210,8 @@ impl Table {
     }
 }
 
-/// Makes room for one more without doubling: thousands of half-empty arrays would be the larger part of the memory.
+/// Makes room for one more without doubling: thousands of half-empty arrays would be the larger
+/// part of the memory.
 fn make_room<T>(items: &mut Vec<T>) {
     if items.len() == items.capacity() {
         items.reserve_exact(items.len() / 8 + 2);

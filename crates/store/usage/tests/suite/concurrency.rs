@@ -1,4 +1,5 @@
-//! Many tasks at once: nodes do not disturb each other, and what is published of one comes in order.
+//! Many tasks at once: nodes do not disturb each other, and what is published of one comes in
+//! order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};

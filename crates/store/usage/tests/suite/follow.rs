@@ -75,7 +75,8 @@ fn stream<K: TypedKind>(
     (Server::new(Fake { list, watch }).watch(spec), events)
 }
 
-/// Lets the tasks of this runtime run until something is so; all of them wait for nothing but each other.
+/// Lets the tasks of this runtime run until something is so; all of them wait for nothing but each
+/// other.
 async fn until(is_so: impl Fn() -> bool) {
     for _ in 0..10_000 {
         if is_so() {

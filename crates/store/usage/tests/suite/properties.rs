@@ -38,7 +38,8 @@ struct Truth {
     has_memory: bool,
     /// The last look: time and counter.
     look: Option<(i64, u64)>,
-    /// Every reading that was sent: when by the node's clock, the counter, when it was received, and the start then.
+    /// Every reading that was sent: when by the node's clock, the counter, when it was received,
+    /// and the start then.
     sent: Vec<(i64, u64, i64, i64)>,
 }
 
@@ -90,7 +91,8 @@ impl Cluster {
         self.now += millis;
         self.clock += millis;
         for (index, container) in self.containers.iter_mut().enumerate() {
-            // Neither constant nor the same for two spans: a rate over other samples would be another number.
+            // Neither constant nor the same for two spans: a rate over other samples would be
+            // another number.
             let pace = 1_000 + (self.clock.unsigned_abs() * 7 + index as u64 * 31) % 900;
             container.counted += millis.unsigned_abs() * pace * 100;
         }
@@ -171,7 +173,8 @@ impl Cluster {
             let (time, total, ..) = container.sent[last];
             let same = |sent: &&(i64, u64, i64, i64)| (sent.0, sent.1) == (time, total);
             let mut sent = container.sent.iter();
-            // After a step of the clock a forgotten sample can look new; then it counts from its last reception.
+            // After a step of the clock a forgotten sample can look new; then it counts from its
+            // last reception.
             let found = if self.stepped {
                 sent.rfind(same)
             } else {

@@ -1,4 +1,5 @@
-//! A store under test, what it published last, and short ways to say what kubelets and the API tell it.
+//! A store under test, what it published last, and short ways to say what kubelets and the API tell
+//! it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -194,7 +195,8 @@ pub(crate) fn pod(node: &str, key: &str) -> PodBrief {
     }
 }
 
-/// A container of `default/web-0` with 1 MiB of memory, whose CPU counter stood at `total` when it was read.
+/// A container of `default/web-0` with 1 MiB of memory, whose CPU counter stood at `total` when it
+/// was read.
 pub(crate) fn row(container: &str, millis: i64, total: u64) -> Row {
     row_of("default/web-0", container, millis, total)
 }

@@ -147,7 +147,8 @@ fn who_joins_later_has_no_claim_to_what_others_have_had() {
         assert!(one.works());
         one.ticket.end();
     }
-    // The fourth is called. Three of another source come: they are served by turns with the rest, not all before them.
+    // The fourth is called. Three of another source come: they are served by turns with the rest,
+    // not all before them.
     let mut rest = all.split_off(3);
     assert!(rest[0].works());
     let mut others: Vec<_> = (0..3).map(|_| Somebody::new(&turns, 2, None)).collect();
@@ -196,7 +197,8 @@ fn addresses_of_one_owner_are_one_source() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(128) })]
 
-    /// Whatever happens: never more at work than places, nobody waits while a place is free, and all ends empty.
+    /// Whatever happens: never more at work than places, nobody waits while a place is free, and
+    /// all ends empty.
     #[test]
     fn a_place_is_never_lost_nor_given_twice(
         places in 1..4_usize,

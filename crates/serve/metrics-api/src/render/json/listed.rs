@@ -1,5 +1,5 @@
-//! Objects of a list, of which there may be very many: straight from what is kept, without a message in between, and what
-//! neighbours have in common is written once and then copied.
+//! Objects of a list, of which there may be very many: straight from what is kept, without a
+//! message in between, and what neighbours have in common is written once and then copied.
 
 use kubevitals_model::Labels;
 
@@ -55,7 +55,8 @@ pub(super) fn after_name(namespace: &str) -> Vec<u8> {
     out
 }
 
-/// Appends what stands between the time of creation and that of the sample: the labels, if there are any.
+/// Appends what stands between the time of creation and that of the sample: the labels, if there
+/// are any.
 fn put_after_creation(out: &mut Vec<u8>, labels: &Labels) {
     out.push(b'"');
     for (at, (key, value)) in labels.iter().enumerate() {
@@ -68,8 +69,8 @@ fn put_after_creation(out: &mut Vec<u8>, labels: &Labels) {
     out.extend_from_slice(b",\"timestamp\":\"");
 }
 
-/// Appends a container whose first amounts are processor and memory, as nearly always. It is read by its shape, with lengths
-/// of one byte; `None` and nothing appended if it has another.
+/// Appends a container whose first amounts are processor and memory, as nearly always. It is read
+/// by its shape, with lengths of one byte; `None` and nothing appended if it has another.
 #[inline]
 pub(super) fn put_usual_container(out: &mut Vec<u8>, container: &[u8]) -> Option<()> {
     const KEY: u8 = tag(1, LEN);

@@ -1,4 +1,5 @@
-//! Items of lists, of which there may be very many: what neighbours have in common is written once and then copied.
+//! Items of lists, of which there may be very many: what neighbours have in common is written once
+//! and then copied.
 
 use kubevitals_model::Timestamp;
 
@@ -38,7 +39,8 @@ impl Items {
     }
 }
 
-/// Appends what stands between the namespace and the labels, in one piece for all times that are likely.
+/// Appends what stands between the namespace and the labels, in one piece for all times that are
+/// likely.
 #[inline]
 fn put_creation(out: &mut Vec<u8>, created: Timestamp) {
     let seconds = created.unix_seconds().cast_unsigned();

@@ -192,7 +192,8 @@ async fn an_object_that_was_replaced_by_one_of_its_name_meanwhile_is_told_as_two
     sim.shutdown().await;
 }
 
-/// A stream of which nothing is to be told said for up to a minute, until the first bookmark, why it was not connected.
+/// A stream of which nothing is to be told said for up to a minute, until the first bookmark, why
+/// it was not connected.
 #[tokio::test]
 async fn a_quiet_stream_that_is_connected_again_names_no_trouble() {
     let sim = start().await;

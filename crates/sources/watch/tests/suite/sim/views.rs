@@ -271,7 +271,8 @@ async fn a_server_without_streaming_lists_is_listed_in_pages() {
         .until("the late one is seen", |own| own.mirror.len() == 26)
         .await;
 
-    // That the server has none is remembered for its other streams, and metadata comes in pages too.
+    // That the server has none is remembered for its other streams, and metadata comes in pages
+    // too.
     let mut metadata = StreamSpec::metadata("any", Resource::new("", "v1", "pods"));
     metadata.options = pages.options;
     let metadata: Stream<Metadata> = server.watch(metadata);
