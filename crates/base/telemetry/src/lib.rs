@@ -17,7 +17,7 @@
 //! sub-registry it was given, and label values from closed enums:
 //!
 //! ```
-//! use kubevitals_telemetry::registry::{Metrics, Registry};
+//! use kubevitals_telemetry::registry::{Metrics, Registry, RegistryExt};
 //! use prometheus_client::metrics::counter::Counter;
 //!
 //! pub struct ScrapeMetrics {
@@ -26,10 +26,10 @@
 //!
 //! impl ScrapeMetrics {
 //!     pub fn register(registry: &mut Registry) -> Self {
-//!         let dropped_lines = Counter::default();
-//!         // Exposed as `kubevitals_scrape_dropped_lines_total`, help text with a full stop.
-//!         registry.register("dropped_lines", "Lines that did not parse", dropped_lines.clone());
-//!         Self { dropped_lines }
+//!         Self {
+//!             // Exposed as `kubevitals_scrape_dropped_lines_total`, help text with a full stop.
+//!             dropped_lines: registry.counter("dropped_lines", "Number of lines that did not parse"),
+//!         }
 //!     }
 //! }
 //!
@@ -64,4 +64,4 @@ pub use histogram::{HistogramFamily, HistogramSpec, LabelSet, NativeOptions};
 pub use logs::{LogFilter, LogFormat, LogHandle, LogOptions};
 pub use metrics::{AdminMetrics, BuildInfo};
 pub use redacted::Redacted;
-pub use registry::{Metrics, SharedRegistry};
+pub use registry::{Buckets, Metrics, RegistryExt, SharedRegistry};

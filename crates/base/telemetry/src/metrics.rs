@@ -8,21 +8,22 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// What the admin server counts.
+use crate::RegistryExt;
+
+/// Metrics of the admin server.
 #[derive(Clone, Debug)]
 pub struct AdminMetrics {
     requests: Family<RequestLabels, Counter>,
     pub(crate) connections: Gauge,
 }
 
-/// Which program this is, for `kubevitals_build_info`.
+/// Labels of `kubevitals_build_info`.
 #[derive(Clone, Debug, Default)]
 pub struct BuildInfo {
-    /// The version released.
     pub version: &'static str,
-    /// The commit, if the build knew it.
+    /// The commit, if it was known at build time.
     pub revision: Option<&'static str>,
-    /// The compiler, if the build knew it.
+    /// The compiler, if it was known at build time.
     pub rustc: Option<&'static str>,
 }
 
@@ -49,21 +50,16 @@ struct RequestLabels {
 impl AdminMetrics {
     /// Registers the metrics; `registry` has the prefix `kubevitals_admin`.
     pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self {
-            requests: Family::default(),
-            connections: Gauge::default(),
-        };
-        registry.register(
-            "requests",
-            "Requests to the admin server by route and status code",
-            metrics.requests.clone(),
-        );
-        registry.register(
-            "connections",
-            "Open connections to the admin server",
-            metrics.connections.clone(),
-        );
-        metrics
+        Self {
+            requests: registry.family(
+                "requests",
+                "Total number of requests to the admin server by route and status code",
+            ),
+            connections: registry.gauge(
+                "connections",
+                "Number of open connections to the admin server",
+            ),
+        }
     }
 
     pub(crate) fn count(&self, route: Route, code: u16) {
@@ -105,12 +101,10 @@ impl BuildInfo {
         .into_iter()
         .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
         .collect();
-        let build_info = Family::<Vec<(String, String)>, Gauge>::default();
-        build_info.get_or_create(&labels).set(1);
-        registry.register(
+        let build_info: Family<Vec<(String, String)>, Gauge> = registry.family(
             "build_info",
-            "Which program this is, with the value 1",
-            build_info,
+            "A metric with the constant value 1, labeled with the version of the program",
         );
+        build_info.get_or_create(&labels).set(1);
     }
 }

@@ -4,11 +4,19 @@
 //! freezes it before the admin server starts. There is no global registry, so tests run side by
 //! side and a crate's metrics exist only where the crate is used.
 
+use std::fmt::Debug;
+use std::hash::Hash;
 use std::sync::Arc;
 
-pub use prometheus_client::registry::{Registry, Unit};
-
 use http::HeaderMap;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::TypedMetric;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Metric;
+pub use prometheus_client::registry::{Registry, Unit};
 
 use crate::{
     BuildInfo, TelemetryError,
@@ -29,6 +37,67 @@ pub struct Metrics {
 pub struct SharedRegistry {
     root: Arc<Registry>,
     histograms: Arc<[Arc<dyn HistogramSource>]>,
+}
+
+/// Creates metrics and registers them in one step.
+///
+/// The library appends `_total` to the name of a counter and a full stop to `help`.
+pub trait RegistryExt {
+    /// Registers `metric` and returns it, for what has no method of its own.
+    fn add<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M;
+
+    fn counter(&mut self, name: &str, help: &str) -> Counter {
+        self.add(name, help, Counter::default())
+    }
+
+    fn gauge(&mut self, name: &str, help: &str) -> Gauge {
+        self.add(name, help, Gauge::default())
+    }
+
+    /// Registers a histogram; `buckets` are upper bounds without `+Inf`.
+    fn histogram(&mut self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+        self.add(name, help, Histogram::new(buckets.iter().copied()))
+    }
+
+    /// Registers counters or gauges with the labels `L`.
+    fn family<L: Labels, M>(&mut self, name: &str, help: &str) -> Family<L, M>
+    where
+        M: EncodeMetric + TypedMetric + Default + Debug + Send + Sync + 'static,
+    {
+        self.add(name, help, Family::default())
+    }
+
+    /// Registers histograms with the labels `L`.
+    fn histogram_family<L: Labels>(
+        &mut self,
+        name: &str,
+        help: &str,
+        buckets: &'static [f64],
+    ) -> Family<L, Histogram, Buckets> {
+        self.add(name, help, Family::new_with_constructor(Buckets(buckets)))
+    }
+}
+
+/// The label set of a [`Family`].
+pub trait Labels: EncodeLabelSet + Clone + Hash + Eq + Debug + Send + Sync + 'static {}
+
+/// Upper bounds of the buckets of a histogram, without `+Inf`.
+#[derive(Clone, Copy, Debug)]
+pub struct Buckets(pub &'static [f64]);
+
+impl RegistryExt for Registry {
+    fn add<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
+        self.register(name, help, metric.clone());
+        metric
+    }
+}
+
+impl<L: EncodeLabelSet + Clone + Hash + Eq + Debug + Send + Sync + 'static> Labels for L {}
+
+impl MetricConstructor<Histogram> for Buckets {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(self.0.iter().copied())
+    }
 }
 
 impl Metrics {
