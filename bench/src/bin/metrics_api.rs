@@ -21,11 +21,13 @@ use std::time::Duration;
 use http_body::Body as _;
 use kubevitals_apiserver::{ApiResource, Body, Encoding, Form, GetRequest, ListRequest, Shape};
 use kubevitals_bench::timing::{Timing, megabytes_per_second};
-use kubevitals_metrics_api::{Absence, Config, Explain, MetricsApi};
+use kubevitals_metrics_api::{Config, MetricsApi, MetricsApiPublisher};
 use kubevitals_model::{
     Bytes, CpuUsage, LabelSelector, Labels, NodeName, PodKey, Timestamp, Usage,
 };
-use kubevitals_usage::{ContainerUsage, NodeView, PodUsage, Publish as _};
+use kubevitals_usage::{
+    ContainerUsage, NodeUsage, PodUsage, UsageConfig, UsagePublisher as _, UsageStore,
+};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -37,24 +39,12 @@ const REPLICAS: usize = 10;
 const RUNS: usize = 15;
 const NOW: i64 = 1_763_254_228_000;
 
-struct Nobody;
-
-impl Explain for Nobody {
-    fn pod(&self, _: &str, _: &str) -> Absence {
-        Absence::Unknown
-    }
-
-    fn node(&self, _: &str) -> Absence {
-        Absence::Unknown
-    }
-}
-
 fn main() {
     let mut cluster = cluster();
     let pods = NODES * PODS_OF_NODE;
-    let api = MetricsApi::new(Config::new(Arc::new(Nobody)));
+    let (publisher, api) = MetricsApi::pair(Config::default());
     let region = Region::new(HEAP);
-    publish_all(&api, &mut cluster, 0);
+    publish_all(&publisher, &mut cluster, 0);
     let change = region.change();
     let kept = change.bytes_allocated as isize - change.bytes_deallocated as isize;
     println!("{NODES} nodes, {pods} pods of two containers, one core\n");
@@ -65,14 +55,16 @@ fn main() {
     );
 
     let per_node = |timing: Timing| timing.best.as_secs_f64() * 1e6 / NODES as f64;
-    let all = Timing::of_cpu(RUNS, |round| publish_all(&api, &mut cluster, round + 1));
+    let all = Timing::of_cpu(RUNS, |round| {
+        publish_all(&publisher, &mut cluster, round + 1)
+    });
     println!(
         "{:<52} {:>10.2}",
         "publish a node of 30 pods, µs",
         per_node(all)
     );
     let churn = Timing::of_cpu(RUNS, |round| {
-        publish_with_one_new(&api, &mut cluster, round);
+        publish_with_one_new(&publisher, &mut cluster, round);
     });
     println!(
         "{:<52} {:>10.2}",
@@ -217,17 +209,25 @@ fn usage(round: usize) -> Usage {
     }
 }
 
-fn publish_all(api: &MetricsApi, cluster: &mut [(NodeName, Vec<PodUsage>)], round: usize) {
+fn publish_all(
+    publisher: &MetricsApiPublisher,
+    cluster: &mut [(NodeName, Vec<PodUsage>)],
+    round: usize,
+) {
     let usage = usage(round);
     for (node, pods) in cluster {
         for container in pods.iter_mut().flat_map(|pod| &mut pod.containers) {
             container.usage = usage;
         }
-        publish(api, node, pods, &usage);
+        publish(publisher, node, pods, &usage);
     }
 }
 
-fn publish_with_one_new(api: &MetricsApi, cluster: &mut [(NodeName, Vec<PodUsage>)], round: usize) {
+fn publish_with_one_new(
+    publisher: &MetricsApiPublisher,
+    cluster: &mut [(NodeName, Vec<PodUsage>)],
+    round: usize,
+) {
     let usage = usage(round);
     for (node, pods) in cluster {
         let at = round % pods.len();
@@ -237,12 +237,12 @@ fn publish_with_one_new(api: &MetricsApi, cluster: &mut [(NodeName, Vec<PodUsage
         );
         pods[at].key = key;
         pods.sort_by(|a, b| a.key.cmp(&b.key));
-        publish(api, node, pods, &usage);
+        publish(publisher, node, pods, &usage);
     }
 }
 
-fn publish(api: &MetricsApi, node: &NodeName, pods: &[PodUsage], usage: &Usage) {
-    api.publish(&NodeView {
+fn publish(publisher: &MetricsApiPublisher, node: &NodeName, pods: &[PodUsage], usage: &Usage) {
+    publisher.publish(&NodeUsage {
         node,
         labels: &Labels::default(),
         usage: Some(usage),
@@ -252,7 +252,8 @@ fn publish(api: &MetricsApi, node: &NodeName, pods: &[PodUsage], usage: &Usage) 
 }
 
 fn pods_of(api: &MetricsApi) -> Arc<dyn ApiResource> {
-    let mut resources = api.group().resources;
+    let store = UsageStore::new(UsageConfig::new(Duration::from_secs(15)));
+    let mut resources = api.group(&Arc::new(store)).resources;
     resources.retain(|resource| resource.facts().plural == "pods");
     resources.remove(0)
 }

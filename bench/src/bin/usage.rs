@@ -15,7 +15,7 @@ use kubevitals_model::{
     Bytes, BytesSample, ContainerKeyRef, ContainerSample, CoreNanos, CpuSample, Labels, NodeBatch,
     NodeName, PodKeyRef, Timestamp,
 };
-use kubevitals_usage::{NodeView, Publish, UsageConfig, UsageStore};
+use kubevitals_usage::{NodeUsage, UsageConfig, UsagePublisher, UsageStore};
 use kubevitals_watch::{Identity, PodBrief, PodPhase, ResourceVersion, Uid};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -32,8 +32,8 @@ const BEGIN: i64 = 1_700_000_000_000;
 #[derive(Default)]
 struct Looks(AtomicU64);
 
-impl Publish for Looks {
-    fn publish(&self, view: &NodeView<'_>) {
+impl UsagePublisher for Looks {
+    fn publish(&self, view: &NodeUsage<'_>) {
         let containers = view.pods.iter().flat_map(|pod| &pod.containers);
         let seen = containers.fold(0, |sum, own| sum ^ own.usage.cpu.nanocores());
         self.0.fetch_add(seen & 1, Ordering::Relaxed);
@@ -56,8 +56,8 @@ fn main() {
     // is counted.
     let publish = Arc::new(Looks::default());
     let region = Region::new(COUNTING);
-    let publisher: Arc<Looks> = Arc::clone(&publish);
-    let store = UsageStore::new(UsageConfig::new(Duration::from_secs(15)), publisher);
+    let mut store = UsageStore::new(UsageConfig::new(Duration::from_secs(15)));
+    store.add_publisher(Arc::<Looks>::clone(&publish));
     let kept = || {
         let change = region.change();
         change

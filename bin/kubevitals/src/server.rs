@@ -16,14 +16,14 @@ mod scraping;
 mod serving;
 
 use std::io::Write;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 pub use flags::ServerFlags;
 use kube_client_metrics::Hooks;
 use kubevitals_apiserver::{ApiServer, ApiServerMetrics, ServerTelemetry};
 use kubevitals_cli::{InvalidSetting, RunError, Shutdown};
-use kubevitals_metrics_api::MetricsApi;
+use kubevitals_metrics_api::{Config as MetricsApiConfig, MetricsApi};
 use kubevitals_scrape::{RESOURCE_METRICS_PATH, ScrapeConfig, ScrapeMetrics, Scraper, WallClock};
 use kubevitals_telemetry::{Health, LogHandle};
 use kubevitals_tls::{Periodic, Refresh, refresh_loop};
@@ -34,7 +34,7 @@ use kubevitals_watch::{
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use self::bridge::{FromStore, IntoStore};
+use self::bridge::IntoStore;
 use self::cluster::KubeletAccess;
 use self::config::Settings;
 use self::scraping::ScrapingThread;
@@ -157,14 +157,10 @@ impl Server {
         let clock = WallClock::system();
         let kubelets = KubeletAccess::new(&settings.kubelet, &cluster.config, SystemTime::now())?;
 
-        let known = Arc::new(OnceLock::new());
-        let api = MetricsApi::new(kubevitals_metrics_api::Config::new(Arc::new(FromStore {
-            store: Arc::clone(&known),
-            clock: clock.clone(),
-        })));
-        let store = Arc::new(UsageStore::new(settings.usage, Arc::new(api.clone())));
-        // Filled once, before anything can be asked.
-        let _ = known.set(Arc::clone(&store));
+        let (publisher, api) = MetricsApi::pair(MetricsApiConfig::default());
+        let mut store = UsageStore::new(settings.usage);
+        store.add_publisher(Arc::new(publisher));
+        let store = Arc::new(store);
 
         let metrics = &mut context.metrics;
         let scrape_metrics = ScrapeMetrics::register(metrics, settings.usage.resolution);
@@ -243,7 +239,7 @@ impl<P: PodLike> Begun<P> {
             &self.cluster,
             &self.hooks,
             telemetry,
-            vec![self.api.group()],
+            vec![self.api.group(&self.store)],
         )
         .await?;
         let bundle = serving.bundle.take();

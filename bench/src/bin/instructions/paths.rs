@@ -9,11 +9,11 @@ use std::time::Duration;
 use http_body::Body as _;
 use kubevitals_apiserver::{ApiResource, Body, Encoding, Form, ListRequest, Shape};
 use kubevitals_bench::pods;
-use kubevitals_metrics_api::{Absence, Config, Explain, MetricsApi};
+use kubevitals_metrics_api::{Config, MetricsApi, MetricsApiPublisher};
 use kubevitals_model::{LabelSelector, Labels, NodeBatch, NodeName, PodKey};
 use kubevitals_promtext::{Item, parse};
 use kubevitals_scrape::{Decoder, Reading, decode};
-use kubevitals_usage::{NodeView, PodUsage, Publish, UsageConfig, UsageStore};
+use kubevitals_usage::{NodeUsage, PodUsage, UsageConfig, UsagePublisher, UsageStore};
 use kubevitals_watch::{Kind, Pod, PodBrief, Uid, decode_event};
 
 use crate::fixture::{Cluster, NODES, selector, time};
@@ -108,22 +108,12 @@ pub(crate) const PATHS: [HotPath; 12] = [
 /// A publisher that looks at what it is told and keeps nothing.
 struct Nobody;
 
-impl Publish for Nobody {
-    fn publish(&self, view: &NodeView<'_>) {
+impl UsagePublisher for Nobody {
+    fn publish(&self, view: &NodeUsage<'_>) {
         black_box(view);
     }
 
     fn withdraw(&self, _: &NodeName) {}
-}
-
-impl Explain for Nobody {
-    fn pod(&self, _: &str, _: &str) -> Absence {
-        Absence::Unknown
-    }
-
-    fn node(&self, _: &str) -> Absence {
-        Absence::Unknown
-    }
 }
 
 fn parse_bodies(times: usize) -> Box<dyn FnMut(usize)> {
@@ -176,14 +166,14 @@ fn store_repeated(times: usize) -> Box<dyn FnMut(usize)> {
 
 fn publish_new(times: usize) -> Box<dyn FnMut(usize)> {
     let cluster = Cluster::new();
-    let api = api(&cluster);
+    let (publisher, _) = api(&cluster);
     let views = views(&cluster, times, 1);
-    Box::new(move |number| publish(&api, &cluster, number, &views[number], 1))
+    Box::new(move |number| publish(&publisher, &cluster, number, &views[number], 1))
 }
 
 fn publish_churn(times: usize) -> Box<dyn FnMut(usize)> {
     let cluster = Cluster::new();
-    let api = api(&cluster);
+    let (publisher, _) = api(&cluster);
     let mut views = views(&cluster, times, 1);
     for (number, pods) in views.iter_mut().enumerate() {
         let at = number % pods.len();
@@ -192,13 +182,13 @@ fn publish_churn(times: usize) -> Box<dyn FnMut(usize)> {
         replaced.key = PodKey::new(Arc::clone(replaced.key.namespace()), name);
         pods.sort_by(|a, b| a.key.cmp(&b.key));
     }
-    Box::new(move |number| publish(&api, &cluster, number, &views[number], 1))
+    Box::new(move |number| publish(&publisher, &cluster, number, &views[number], 1))
 }
 
 fn scrape(times: usize) -> Box<dyn FnMut(usize)> {
     let cluster = Cluster::new();
-    let api = Arc::new(MetricsApi::new(config()));
-    let store = store(&cluster, api);
+    let (publisher, _) = MetricsApi::pair(config());
+    let store = store(&cluster, Arc::new(publisher));
     take_in(&store, &cluster, NODES, 0);
     take_in(&store, &cluster, NODES, 1);
     let bodies = bodies(&cluster, times, 2);
@@ -212,7 +202,7 @@ fn scrape(times: usize) -> Box<dyn FnMut(usize)> {
 }
 
 fn select(times: usize) -> Box<dyn FnMut(usize)> {
-    let api = api(&Cluster::new());
+    let (_, api) = api(&Cluster::new());
     let pods = pods_of(&api);
     let selectors: Vec<LabelSelector> = (0..times)
         .map(|app| LabelSelector::parse(&selector(app)).expect("a selector of our own making"))
@@ -234,7 +224,7 @@ fn list_protobuf(times: usize) -> Box<dyn FnMut(usize)> {
 /// each.
 fn list_all(times: usize, encoding: Encoding) -> Box<dyn FnMut(usize)> {
     let cluster = Cluster::new();
-    let all: Vec<Arc<dyn ApiResource>> = (0..times).map(|_| pods_of(&api(&cluster))).collect();
+    let all: Vec<Arc<dyn ApiResource>> = (0..times).map(|_| pods_of(&api(&cluster).1)).collect();
     Box::new(move |number| {
         black_box(list(&*all[number], &LabelSelector::default(), encoding));
     })
@@ -290,8 +280,13 @@ fn views(cluster: &Cluster, nodes: usize, round: u32) -> Vec<Vec<PodUsage>> {
     nodes.map(|node| node.view(round)).collect()
 }
 
-fn store(cluster: &Cluster, publish: Arc<dyn Publish>) -> UsageStore {
-    let store = UsageStore::new(UsageConfig::new(Duration::from_secs(15)), publish);
+fn empty_store() -> UsageStore {
+    UsageStore::new(UsageConfig::new(Duration::from_secs(15)))
+}
+
+fn store(cluster: &Cluster, publisher: Arc<dyn UsagePublisher>) -> UsageStore {
+    let mut store = empty_store();
+    store.add_publisher(publisher);
     for node in &cluster.nodes {
         let name = node.name.as_str();
         store.node_applied(&node.name, &Labels::default(), &Uid::from(name));
@@ -309,25 +304,31 @@ fn take_in(store: &UsageStore, cluster: &Cluster, nodes: usize, round: u32) {
 }
 
 /// An API that serves a whole cluster.
-fn api(cluster: &Cluster) -> MetricsApi {
-    let api = MetricsApi::new(config());
+fn api(cluster: &Cluster) -> (MetricsApiPublisher, MetricsApi) {
+    let (publisher, api) = MetricsApi::pair(config());
     for (number, pods) in views(cluster, NODES, 0).iter().enumerate() {
-        publish(&api, cluster, number, pods, 0);
+        publish(&publisher, cluster, number, pods, 0);
     }
-    api
+    (publisher, api)
 }
 
 fn config() -> Config {
     Config {
         // Versions have the same digits every time.
         clock: || time(3),
-        ..Config::new(Arc::new(Nobody))
+        ..Config::default()
     }
 }
 
-fn publish(api: &MetricsApi, cluster: &Cluster, number: usize, pods: &[PodUsage], round: u32) {
+fn publish(
+    publisher: &MetricsApiPublisher,
+    cluster: &Cluster,
+    number: usize,
+    pods: &[PodUsage],
+    round: u32,
+) {
     let node = &cluster.nodes[number];
-    api.publish(&NodeView {
+    publisher.publish(&NodeUsage {
         node: &node.name,
         labels: &Labels::default(),
         usage: Some(&node.usage(round, number as u64)),
@@ -337,7 +338,7 @@ fn publish(api: &MetricsApi, cluster: &Cluster, number: usize, pods: &[PodUsage]
 }
 
 fn pods_of(api: &MetricsApi) -> Arc<dyn ApiResource> {
-    let resources = api.group().resources;
+    let resources = api.group(&Arc::new(empty_store())).resources;
     let pods = resources
         .into_iter()
         .find(|resource| resource.facts().plural == "pods");

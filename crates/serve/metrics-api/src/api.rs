@@ -1,4 +1,5 @@
-//! The API as a whole: what is published goes in, a group of resources comes out.
+//! The two ends of the API: the publisher that the store writes to, and the group of resources that
+//! requests read.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -7,7 +8,7 @@ use arc_swap::ArcSwap;
 use kubevitals_apiserver::{ApiGroup, ApiResource, Refusal};
 use kubevitals_model::NodeName;
 use kubevitals_telemetry::Metrics;
-use kubevitals_usage::{NodeView, Publish};
+use kubevitals_usage::{NodeUsage, UsagePublisher, UsageStore};
 use tokio::sync::watch;
 
 use crate::catalog::{Catalog, Groups};
@@ -20,9 +21,13 @@ use crate::resource::Resource;
 /// How long somebody who was turned away should wait: about as long as a list takes to write.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// The resource metrics API. Clones share everything.
-#[derive(Clone)]
+/// The reading end: the resource metrics API.
 pub struct MetricsApi {
+    state: Arc<State>,
+}
+
+/// The writing end: encodes the usage of each node as it is published.
+pub struct MetricsApiPublisher {
     state: Arc<State>,
 }
 
@@ -45,8 +50,8 @@ pub(crate) struct State {
 }
 
 impl MetricsApi {
-    /// An API that serves nothing yet.
-    pub fn new(config: Config) -> Self {
+    /// Creates an API that serves nothing yet, and the publisher that fills it.
+    pub fn pair(config: Config) -> (MetricsApiPublisher, Self) {
         // Microseconds since the epoch: a later process begins beyond every version that an earlier
         // one gave out, as long as less than a million objects change per second.
         let started = (config.clock)().unix_millis().max(1);
@@ -55,7 +60,7 @@ impl MetricsApi {
             version,
             ..Catalog::default()
         };
-        let state = State {
+        let state = Arc::new(State {
             writer: Mutex::new(Writer::new(version, config.limits.deletions)),
             catalog: ArcSwap::from_pointee(catalog),
             groups: RwLock::default(),
@@ -64,16 +69,19 @@ impl MetricsApi {
             current: AtomicUsize::new(0),
             counts: Counts::default(),
             config,
+        });
+        let publisher = MetricsApiPublisher {
+            state: Arc::clone(&state),
         };
-        Self {
-            state: Arc::new(state),
-        }
+        (publisher, Self { state })
     }
 
-    /// The group `metrics.k8s.io` with its resources.
-    pub fn group(&self) -> ApiGroup {
+    /// Returns the group `metrics.k8s.io` with its resources. They ask `store` for the reason why a
+    /// pod or node has no metrics.
+    pub fn group(&self, store: &Arc<UsageStore>) -> ApiGroup {
         let resource = |kind| -> Arc<dyn ApiResource> {
-            Arc::new(Resource::new(kind, Arc::clone(&self.state)))
+            let (state, store) = (Arc::clone(&self.state), Arc::clone(store));
+            Arc::new(Resource::new(kind, state, store))
         };
         ApiGroup {
             name: "metrics.k8s.io",
@@ -89,9 +97,9 @@ impl MetricsApi {
     }
 }
 
-impl Publish for MetricsApi {
-    fn publish(&self, view: &NodeView<'_>) {
-        self.state.publish(view);
+impl UsagePublisher for MetricsApiPublisher {
+    fn publish(&self, usage: &NodeUsage<'_>) {
+        self.state.publish(usage);
     }
 
     fn withdraw(&self, node: &NodeName) {

@@ -1,34 +1,12 @@
 //! What the API is made with.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kubevitals_model::Timestamp;
 
-/// Says why something has no metrics: only the store knows.
-pub trait Explain: Send + Sync + 'static {
-    /// Why a pod has none.
-    fn pod(&self, namespace: &str, name: &str) -> Absence;
-
-    /// Why a node has none.
-    fn node(&self, name: &str) -> Absence;
-}
-
-/// Why something has no metrics.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Absence {
-    /// There is no such thing in the cluster.
-    Unknown,
-    /// It is there, but nothing is known of its usage. The reason goes into the answer as it
-    /// stands, as in `first sample 7 s old, second due in 8 s`; it may be empty.
-    Unmeasured(String),
-}
-
-/// What the API needs.
-#[derive(Clone)]
+/// Configuration of the API. The default has the system clock.
+#[derive(Debug, Clone)]
 pub struct Config {
-    /// For the messages of 404 answers.
-    pub explain: Arc<dyn Explain>,
     /// How much it may take.
     pub limits: Limits,
     /// The clock: when the process started is the first resource version, and ages of answers are
@@ -55,11 +33,9 @@ pub struct Limits {
     pub bookmarks: Duration,
 }
 
-impl Config {
-    /// With the usual limits and the clock of the system.
-    pub fn new(explain: Arc<dyn Explain>) -> Self {
+impl Default for Config {
+    fn default() -> Self {
         Self {
-            explain,
             limits: Limits::default(),
             clock: || Timestamp::from_system_time(SystemTime::now()),
         }

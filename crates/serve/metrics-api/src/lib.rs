@@ -1,10 +1,9 @@
 //! The resource metrics API, `metrics.k8s.io`: usage is rendered once when it is published, then
 //! selected and streamed.
 //!
-//! [`MetricsApi`] takes what a store publishes (it is a [`Publish`](kubevitals_usage::Publish)) and
-//! gives a group of resources to the kit for API servers. In between is one value that never
-//! changes (`catalog`): a reader takes the current one, which is one step without a lock, and can
-//! read from it for as long as it likes.
+//! [`MetricsApi::pair`] returns the two ends: a publisher for the usage store, and the API, which gives
+//! a group of resources to the API server. Between them is one immutable value (`catalog`): a reader
+//! takes the current one without a lock and reads from it for as long as it likes.
 //!
 //! | what | where |
 //! |---|---|
@@ -29,5 +28,5 @@ mod resource;
 mod select;
 mod watch;
 
-pub use api::MetricsApi;
-pub use config::{Absence, Config, Explain, Limits};
+pub use api::{MetricsApi, MetricsApiPublisher};
+pub use config::{Config, Limits};

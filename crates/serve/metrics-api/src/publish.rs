@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 
 use hashbrown::HashMap;
 use kubevitals_model::{Labels, NodeName};
-use kubevitals_usage::NodeView;
+use kubevitals_usage::NodeUsage;
 
 use crate::api::State;
 use crate::catalog::{Catalog, NodeEntry, PodSlot};
@@ -103,7 +103,7 @@ impl Writer {
 
 impl State {
     /// Serves a node and its pods as they are now.
-    pub(crate) fn publish(&self, view: &NodeView<'_>) {
+    pub(crate) fn publish(&self, view: &NodeUsage<'_>) {
         let number = self.writer().number(view.node);
         let before = self.catalog.load().nodes.get(number).cloned();
         let draft = Draft::of(view, number, before.as_deref());

@@ -8,9 +8,9 @@ use kubevitals_apiserver::{
     WatchRequest,
 };
 use kubevitals_model::PodKeyRef;
+use kubevitals_usage::{Absence, UsageStore};
 
 use crate::api::State;
-use crate::config::Absence;
 use crate::list::{ListForm, ListPieces, meta_version};
 use crate::metrics::Tally;
 use crate::render::table::{Columns, RowObject};
@@ -23,10 +23,11 @@ pub(crate) struct Resource {
     kind: Kind,
     facts: ResourceFacts,
     state: Arc<State>,
+    store: Arc<UsageStore>,
 }
 
 impl Resource {
-    pub(crate) fn new(kind: Kind, state: Arc<State>) -> Self {
+    pub(crate) fn new(kind: Kind, state: Arc<State>, store: Arc<UsageStore>) -> Self {
         let facts = match kind {
             Kind::Node => ResourceFacts {
                 plural: "nodes",
@@ -49,33 +50,25 @@ impl Resource {
                 schemas: include_str!("schemas/pods.json"),
             },
         };
-        Self { kind, facts, state }
+        Self {
+            kind,
+            facts,
+            state,
+            store,
+        }
     }
 
-    fn absent(&self, request: &GetRequest<'_>) -> Refusal {
+    /// Returns the error of a pod or node without metrics, with the reason that the store gives.
+    fn not_found(&self, request: &GetRequest<'_>) -> Refusal {
         let GetRequest {
             namespace, name, ..
-        } = request;
-        let explain = &self.state.config.explain;
-        let (absence, plural, kind, full) = match self.kind {
-            Kind::Node => (
-                explain.node(name),
-                "nodes",
-                "nodemetrics",
-                (*name).to_owned(),
-            ),
-            Kind::Pod => (
-                explain.pod(namespace, name),
-                "pods",
-                "podmetrics",
-                format!("{namespace}/{name}"),
-            ),
-        };
-        let message = match absence {
-            Absence::Unknown => format!("{plural} \"{name}\" not found"),
-            Absence::Unmeasured(reason) => {
-                let separator = if reason.is_empty() { "" } else { ": " };
-                format!("{kind}.metrics.k8s.io \"{full}\" not found{separator}{reason}")
+        } = *request;
+        let now = (self.state.config.clock)();
+        let message = match self.kind {
+            Kind::Node => node_not_found(name, &self.store.explain_node(name, now)),
+            Kind::Pod => {
+                let pod = PodKeyRef { namespace, name };
+                pod_not_found(pod, &self.store.explain_pod(pod, now))
             }
         };
         Refusal::NotFound { message }
@@ -101,7 +94,7 @@ impl ApiResource for Resource {
             }
         };
         let Some(found) = found else {
-            return Err(self.absent(request));
+            return Err(self.not_found(request));
         };
         let counts = &self.state.counts;
         counts.gets.fetch_add(1, Ordering::Relaxed);
@@ -136,6 +129,23 @@ impl ApiResource for Resource {
             form: request.list.form,
         };
         watch::open(&self.state, form, request)
+    }
+}
+
+fn node_not_found(name: &str, absence: &Absence) -> String {
+    match absence {
+        Absence::NodeUnknown(_) => format!("nodes \"{name}\" not found"),
+        reason => format!("nodemetrics.metrics.k8s.io \"{name}\" not found: {reason}"),
+    }
+}
+
+fn pod_not_found(pod: PodKeyRef<'_>, absence: &Absence) -> String {
+    let PodKeyRef { namespace, name } = pod;
+    match absence {
+        Absence::PodUnknown => format!("pods \"{name}\" not found"),
+        reason => {
+            format!("podmetrics.metrics.k8s.io \"{namespace}/{name}\" not found: {reason}")
+        }
     }
 }
 
@@ -235,5 +245,60 @@ fn api_version(version: &str) -> &'static str {
     match version {
         "v1" => "metrics.k8s.io/v1",
         _ => "metrics.k8s.io/v1beta1",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kubevitals_model::NodeName;
+    use kubevitals_usage::NodeFailure;
+
+    use super::*;
+
+    #[test]
+    fn a_missing_pod_is_told_from_one_without_metrics() {
+        let pod = PodKeyRef {
+            namespace: "a",
+            name: "young",
+        };
+        let first = Absence::FirstSample {
+            container: None,
+            age: Duration::from_secs(7),
+            due_in: Some(Duration::from_secs(8)),
+        };
+        assert_eq!(
+            pod_not_found(pod, &first),
+            "podmetrics.metrics.k8s.io \"a/young\" not found: \
+             first sample 7 s old, second due in 8 s"
+        );
+        assert_eq!(
+            pod_not_found(pod, &Absence::NodeUnknown(NodeName::new("n"))),
+            "podmetrics.metrics.k8s.io \"a/young\" not found: node n is not known"
+        );
+        assert_eq!(
+            pod_not_found(pod, &Absence::PodUnknown),
+            "pods \"young\" not found"
+        );
+    }
+
+    #[test]
+    fn a_missing_node_is_told_from_one_without_metrics() {
+        let failure = Absence::NodeFails(NodeFailure {
+            node: NodeName::new("n"),
+            why: "certificate is not valid for 10.0.0.3".into(),
+            failing_for: Duration::ZERO,
+            retry_in: None,
+        });
+        assert_eq!(
+            node_not_found("n", &failure),
+            "nodemetrics.metrics.k8s.io \"n\" not found: \
+             node n: certificate is not valid for 10.0.0.3"
+        );
+        assert_eq!(
+            node_not_found("n", &Absence::NodeUnknown(NodeName::new("n"))),
+            "nodes \"n\" not found"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! From samples to usage: what every node, pod and container uses now, or why it is not known.
 //!
 //! ```text
-//!  a kubelet's answer ──ingest──► node: the last sample ──► rate ──► last good usage ──┬─► Publish, node by node
+//!  a kubelet's answer ──ingest──► node: the last sample ──► rate ──► last good usage ──┬─► UsagePublisher, node by node
 //!  pods, nodes ─────────applied─► of each container                                    └─► explain: why there is none
 //! ```
 //!
@@ -39,16 +39,16 @@ mod directory;
 mod follow;
 mod metrics;
 mod node;
+mod publisher;
 mod readiness;
 mod rules;
 mod series;
 mod store;
-mod view;
 
 pub use absence::{Absence, NodeFailure};
 pub use config::{ExtraResources, UsageConfig};
 pub use follow::{follow_nodes, follow_pods};
 pub use metrics::UsageMetrics;
+pub use publisher::{ContainerUsage, NodeUsage, PodUsage, UsagePublisher};
 pub use readiness::{Readiness, Reason};
 pub use store::{Ingested, UsageStore};
-pub use view::{ContainerUsage, NodeView, PodUsage, Publish};

@@ -16,10 +16,10 @@ use self::scratch::Scratch;
 use self::table::{Container, KnownPod, Table, key_of};
 use crate::directory::Directory;
 use crate::metrics::{Dropped, UsageMetrics};
+use crate::publisher::{NodeUsage, UsagePublisher};
 use crate::rules::{Moment, Rules};
 use crate::series::{Series, Taken};
 use crate::store::Ingested;
-use crate::view::{NodeView, Publish};
 
 mod explain;
 mod scratch;
@@ -85,7 +85,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) directory: &'a Directory,
     pub(crate) names: &'a Interner,
     pub(crate) metrics: &'a UsageMetrics,
-    pub(crate) publish: &'a dyn Publish,
+    pub(crate) publishers: &'a [Arc<dyn UsagePublisher>],
 }
 
 impl NodeState {
@@ -148,7 +148,11 @@ impl NodeState {
 
     /// The Node object is gone. Pods that are still bound to it stay known until they are deleted
     /// too.
-    pub(crate) fn undeclare(&mut self, metrics: &UsageMetrics, publish: &dyn Publish) {
+    pub(crate) fn undeclare(
+        &mut self,
+        metrics: &UsageMetrics,
+        publishers: &[Arc<dyn UsagePublisher>],
+    ) {
         if !self.is_declared() {
             return;
         }
@@ -159,7 +163,9 @@ impl NodeState {
         self.forget_samples();
         metrics.known_nodes.dec();
         self.account(Told::default(), metrics);
-        publish.withdraw(&self.name);
+        for publisher in publishers {
+            publisher.withdraw(&self.name);
+        }
     }
 
     fn forget_samples(&mut self) {
@@ -461,13 +467,16 @@ impl NodeState {
                     told.containers += served;
                 }
             }
-            around.publish.publish(&NodeView {
+            let usage = NodeUsage {
                 node: &self.name,
                 labels: &self.labels,
                 usage: usage.as_ref(),
                 pods: scratch.pods(),
                 published: around.rules.now,
-            });
+            };
+            for publisher in around.publishers {
+                publisher.publish(&usage);
+            }
         });
         around.metrics.publications.inc();
         self.account(told, around.metrics);

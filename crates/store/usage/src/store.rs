@@ -17,9 +17,9 @@ use crate::directory::Directory;
 use crate::metrics::{Dropped, UsageMetrics};
 use crate::node::table::{KnownPod, key_of};
 use crate::node::{NodeState, Surroundings};
+use crate::publisher::UsagePublisher;
 use crate::readiness::{Readiness, Reasons};
 use crate::rules::Origin;
-use crate::view::Publish;
 
 /// What became of one answer of a kubelet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,7 +46,7 @@ pub struct Ingested {
 /// Samples of kubelets in, usage out. Every method can be called from many tasks at once.
 pub struct UsageStore {
     config: UsageConfig,
-    publish: Arc<dyn Publish>,
+    publishers: Vec<Arc<dyn UsagePublisher>>,
     metrics: UsageMetrics,
     origin: Origin,
     /// Names of containers, of which a cluster has few.
@@ -60,11 +60,11 @@ pub struct UsageStore {
 type Slot = Arc<Mutex<NodeState>>;
 
 impl UsageStore {
-    /// An empty store that tells `publish` of every change.
-    pub fn new(config: UsageConfig, publish: Arc<dyn Publish>) -> Self {
+    /// An empty store without publishers.
+    pub fn new(config: UsageConfig) -> Self {
         Self {
             config,
-            publish,
+            publishers: Vec::new(),
             metrics: UsageMetrics::new(),
             origin: Origin::default(),
             names: Interner::new(),
@@ -72,6 +72,12 @@ impl UsageStore {
             nodes: RwLock::default(),
             touched: Mutex::default(),
         }
+    }
+
+    /// Adds a publisher, which receives every change from now on. All publishers receive the same
+    /// changes in the same order.
+    pub fn add_publisher(&mut self, publisher: Arc<dyn UsagePublisher>) {
+        self.publishers.push(publisher);
     }
 
     /// What the store counts, to be registered.
@@ -154,7 +160,7 @@ impl UsageStore {
     /// A node is gone: it is withdrawn at once, and all its samples are forgotten.
     pub fn node_deleted(&self, name: &str) {
         if let Some(slot) = self.slot(name) {
-            lock(&slot).undeclare(&self.metrics, &*self.publish);
+            lock(&slot).undeclare(&self.metrics, &self.publishers);
             self.bury(name);
         }
     }
@@ -315,7 +321,7 @@ impl UsageStore {
             directory: &self.directory,
             names: &self.names,
             metrics: &self.metrics,
-            publish: &*self.publish,
+            publishers: &self.publishers,
         }
     }
 }

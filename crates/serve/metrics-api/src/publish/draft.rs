@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use kubevitals_model::{Labels, PodKey, Timestamp};
-use kubevitals_usage::{NodeView, PodUsage};
+use kubevitals_usage::{NodeUsage, PodUsage};
 
 use crate::catalog::{Counted, Found, NodeEntry, OwnPiece, PodPiece, PodSlot};
 use crate::render::proto::{node_body, pod_body};
@@ -20,7 +20,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    pub(super) fn of(view: &NodeView<'_>, number: u32, before: Option<&NodeEntry>) -> Self {
+    pub(super) fn of(view: &NodeUsage<'_>, number: u32, before: Option<&NodeEntry>) -> Self {
         let room = before.map_or(0, |before| before.buffer.len() + 64);
         let mut draft = Self {
             buffer: Vec::with_capacity(room),
@@ -66,7 +66,7 @@ impl Draft {
         draft
     }
 
-    fn own(&mut self, view: &NodeView<'_>, before: Option<&NodeEntry>) {
+    fn own(&mut self, view: &NodeUsage<'_>, before: Option<&NodeEntry>) {
         let Some(usage) = view.usage else {
             return;
         };
@@ -91,7 +91,7 @@ impl Draft {
     /// nothing to serve.
     fn pod(
         &mut self,
-        view: &NodeView<'_>,
+        view: &NodeUsage<'_>,
         pod: &PodUsage,
         number: u32,
         slot: Option<&Arc<PodSlot>>,
@@ -138,7 +138,7 @@ impl Draft {
     /// Numbers what has changed.
     pub(super) fn number(
         mut self,
-        view: &NodeView<'_>,
+        view: &NodeUsage<'_>,
         version: &mut u64,
         alive: &Arc<AtomicUsize>,
         before: Option<&NodeEntry>,

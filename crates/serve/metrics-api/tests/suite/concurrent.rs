@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kubevitals_model::NodeName;
-use kubevitals_usage::{PodUsage, Publish as _};
+use kubevitals_usage::{PodUsage, UsagePublisher as _};
 
 use crate::support::*;
 
@@ -21,7 +21,7 @@ fn round(node: usize, round: u64) -> Vec<PodUsage> {
 
 #[test]
 fn answers_are_whole_while_nodes_publish() {
-    let api = api();
+    let api = Harness::new();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for node in 0..2 {
@@ -35,7 +35,8 @@ fn answers_are_whole_while_nodes_publish() {
                         &round(node, n),
                     );
                     if n % 50 == 0 {
-                        api.withdraw(&NodeName::new(format!("node-{node}")));
+                        api.publisher
+                            .withdraw(&NodeName::new(format!("node-{node}")));
                     }
                 }
                 stop.store(true, Ordering::Relaxed);

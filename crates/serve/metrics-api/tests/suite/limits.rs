@@ -1,12 +1,12 @@
 //! What readers can take, and no more.
 
 use kubevitals_apiserver::{Body, Refusal};
-use kubevitals_metrics_api::{Limits, MetricsApi};
+use kubevitals_metrics_api::Limits;
 use kubevitals_usage::PodUsage;
 
 use crate::support::*;
 
-fn publish_all(api: &MetricsApi, round: u64) {
+fn publish_all(api: &Harness, round: u64) {
     for node in 0..10 {
         let pods: Vec<PodUsage> = (0..20)
             .map(|n| {
@@ -36,7 +36,7 @@ fn small() -> Limits {
     }
 }
 
-fn gauge(api: &MetricsApi, name: &str) -> u64 {
+fn gauge(api: &Harness, name: &str) -> u64 {
     let text = crate::metrics::exposition(api);
     let line = text.lines().find(|line| line.starts_with(name)).unwrap();
     line.split(' ').nth(1).unwrap().parse().unwrap()
@@ -44,7 +44,7 @@ fn gauge(api: &MetricsApi, name: &str) -> u64 {
 
 #[test]
 fn a_list_is_made_in_pieces_as_they_are_asked_for() {
-    let api = api_with(small());
+    let api = Harness::with_limits(small());
     publish_all(&api, 1);
     for form in [JSON, PROTOBUF] {
         let mut body = all(form).open(&api, "pods").unwrap();
@@ -59,7 +59,7 @@ fn a_list_is_made_in_pieces_as_they_are_asked_for() {
 
 #[test]
 fn slow_readers_get_what_they_asked_for_and_cannot_hold_more_than_the_limit() {
-    let api = api_with(small());
+    let api = Harness::with_limits(small());
     publish_all(&api, 1);
     let generation = gauge(&api, "kubevitals_metrics_api_current_bytes");
     let whole = all(PROTOBUF).list(&api, "pods");
@@ -102,7 +102,7 @@ fn slow_readers_get_what_they_asked_for_and_cannot_hold_more_than_the_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn there_are_only_so_many_watches() {
-    let api = api_with(small());
+    let api = Harness::with_limits(small());
     let watch = || all(JSON).watch(&api, "pods", "", None);
     let (first, _second) = (watch().unwrap(), watch().unwrap());
     assert!(matches!(watch(), Err(Refusal::TooManyRequests { .. })));

@@ -1,20 +1,19 @@
 //! What the API counts.
 
-use kubevitals_metrics_api::MetricsApi;
 use kubevitals_telemetry::Metrics;
 
 use crate::support::*;
 
-pub(crate) fn exposition(api: &MetricsApi) -> String {
+pub(crate) fn exposition(api: &Harness) -> String {
     let mut metrics = Metrics::new();
-    api.register(&mut metrics);
+    api.api.register(&mut metrics);
     let format = kubevitals_telemetry::exposition::Format::Prometheus;
     String::from_utf8(metrics.freeze().encode(format).unwrap()).unwrap()
 }
 
 #[test]
 fn reads_are_counted_with_the_age_of_what_they_got() {
-    let api = api();
+    let api = Harness::new();
     let seconds = NOW / 1000;
     let some = |name, age| {
         pod(

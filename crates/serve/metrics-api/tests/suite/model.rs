@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use kubevitals_model::{LabelSelector, Labels, NodeName};
-use kubevitals_usage::{PodUsage, Publish as _};
+use kubevitals_usage::{PodUsage, UsagePublisher as _};
 use proptest::prelude::*;
 
 use crate::support::*;
@@ -60,7 +60,7 @@ pub(crate) fn label_set(number: u8) -> Labels {
 
 impl Step {
     /// Does it to the API and to the model.
-    pub(crate) fn apply(&self, api: &kubevitals_metrics_api::MetricsApi, model: &mut Model) {
+    pub(crate) fn apply(&self, api: &Harness, model: &mut Model) {
         match self {
             Self::Publish { node, own, pods } => {
                 let name = format!("node-{node}");
@@ -88,7 +88,8 @@ impl Step {
                 model.publish(&name, *own, pods.collect());
             }
             Self::Withdraw(node) => {
-                api.withdraw(&NodeName::new(format!("node-{node}")));
+                api.publisher
+                    .withdraw(&NodeName::new(format!("node-{node}")));
                 model.publish(&format!("node-{node}"), None, BTreeMap::new());
                 model.nodes.remove(&format!("node-{node}"));
             }
@@ -211,7 +212,7 @@ proptest! {
 
     #[test]
     fn lists_are_what_was_published_last(steps in steps(24)) {
-        let api = api();
+        let api = Harness::new();
         let mut model = Model::default();
         for step in &steps {
             step.apply(&api, &mut model);
@@ -239,7 +240,7 @@ proptest! {
 
 #[test]
 fn an_unchanged_pod_keeps_its_bytes_and_a_repeated_one_counts_once() {
-    let api = api();
+    let api = Harness::new();
     let one = pod(
         "a",
         "one",
@@ -255,7 +256,7 @@ fn an_unchanged_pod_keeps_its_bytes_and_a_repeated_one_counts_once() {
 
 #[test]
 fn pods_out_of_order_or_without_containers_do_no_harm() {
-    let api = api();
+    let api = Harness::new();
     let some = |name: &str| {
         pod(
             "a",
@@ -278,7 +279,7 @@ fn pods_out_of_order_or_without_containers_do_no_harm() {
 
 #[test]
 fn more_pods_than_are_gathered_are_still_selected_in_order() {
-    let api = api();
+    let api = Harness::new();
     let web = labels(&[("app", "web")]);
     for node in 0..60 {
         let pods: Vec<PodUsage> = (0..100)

@@ -11,12 +11,14 @@ use http_body::Body as _;
 use kubevitals_apiserver::{
     ApiResource, Body, Encoding, Form, GetRequest, ListRequest, Refusal, Shape, WatchRequest,
 };
-use kubevitals_metrics_api::{Absence, Config, Explain, Limits, MetricsApi};
+use kubevitals_metrics_api::{Config, Limits, MetricsApi, MetricsApiPublisher};
 use kubevitals_model::{
     Bytes, CpuUsage, LabelSelector, Labels, NodeName, PodKey, Timestamp, Usage,
     parse_field_selector,
 };
-use kubevitals_usage::{ContainerUsage, NodeView, PodUsage, Publish as _};
+use kubevitals_usage::{
+    ContainerUsage, NodeUsage, PodUsage, UsageConfig, UsagePublisher as _, UsageStore,
+};
 
 /// 2025-11-16T00:50:28Z, as in the vectors.
 pub(crate) const NOW: i64 = 1_763_254_228_000;
@@ -30,8 +32,12 @@ pub(crate) const PROTOBUF: Form = Form {
     shape: Shape::Object,
 };
 
-/// Knows of one pod and one node that have no metrics.
-struct Reasons;
+/// An API, the publisher that fills it, and a store that knows no pod and no node.
+pub(crate) struct Harness {
+    pub(crate) publisher: MetricsApiPublisher,
+    pub(crate) api: MetricsApi,
+    store: Arc<UsageStore>,
+}
 
 /// A request for objects, before it is borrowed.
 #[derive(Debug, Clone)]
@@ -43,44 +49,32 @@ pub(crate) struct Ask {
     pub(crate) form: Form,
 }
 
-impl Explain for Reasons {
-    fn pod(&self, namespace: &str, name: &str) -> Absence {
-        match (namespace, name) {
-            ("a", "young") => {
-                Absence::Unmeasured("first sample 7 s old, second due in 8 s".to_owned())
-            }
-            ("a", "silent") => Absence::Unmeasured(String::new()),
-            _ => Absence::Unknown,
+impl Harness {
+    pub(crate) fn new() -> Self {
+        Self::with_limits(Limits::default())
+    }
+
+    pub(crate) fn with_limits(limits: Limits) -> Self {
+        let (publisher, api) = MetricsApi::pair(Config {
+            limits,
+            clock: || Timestamp::from_unix_millis(NOW),
+        });
+        let store = UsageStore::new(UsageConfig::new(Duration::from_secs(15)));
+        Self {
+            publisher,
+            api,
+            store: Arc::new(store),
         }
     }
 
-    fn node(&self, name: &str) -> Absence {
-        match name {
-            "dark" => Absence::Unmeasured("certificate is not valid for 10.0.0.3".to_owned()),
-            _ => Absence::Unknown,
-        }
+    pub(crate) fn resources(&self) -> Vec<Arc<dyn ApiResource>> {
+        self.api.group(&self.store).resources
     }
-}
 
-pub(crate) fn api() -> MetricsApi {
-    api_with(Limits::default())
-}
-
-pub(crate) fn api_with(limits: Limits) -> MetricsApi {
-    MetricsApi::new(Config {
-        explain: Arc::new(Reasons),
-        limits,
-        clock: || Timestamp::from_unix_millis(NOW),
-    })
-}
-
-pub(crate) fn resource(api: &MetricsApi, plural: &str) -> Arc<dyn ApiResource> {
-    let group = api.group();
-    let found = group
-        .resources
-        .into_iter()
-        .find(|r| r.facts().plural == plural);
-    found.unwrap()
+    fn resource(&self, plural: &str) -> Arc<dyn ApiResource> {
+        let mut resources = self.resources().into_iter();
+        resources.find(|r| r.facts().plural == plural).unwrap()
+    }
 }
 
 pub(crate) fn all(form: Form) -> Ask {
@@ -119,23 +113,23 @@ impl Ask {
         })
     }
 
-    pub(crate) fn open(&self, api: &MetricsApi, plural: &str) -> Result<Body, Refusal> {
-        let resource = resource(api, plural);
+    pub(crate) fn open(&self, api: &Harness, plural: &str) -> Result<Body, Refusal> {
+        let resource = api.resource(plural);
         self.with(|request| resource.list(&request))
     }
 
-    pub(crate) fn list(&self, api: &MetricsApi, plural: &str) -> Vec<u8> {
+    pub(crate) fn list(&self, api: &Harness, plural: &str) -> Vec<u8> {
         read(self.open(api, plural).unwrap())
     }
 
     pub(crate) fn watch(
         &self,
-        api: &MetricsApi,
+        api: &Harness,
         plural: &str,
         resource_version: &str,
         send_initial_events: Option<bool>,
     ) -> Result<Body, Refusal> {
-        let resource = resource(api, plural);
+        let resource = api.resource(plural);
         self.with(|list| {
             resource.watch(&WatchRequest {
                 list,
@@ -149,7 +143,7 @@ impl Ask {
 }
 
 pub(crate) fn get(
-    api: &MetricsApi,
+    api: &Harness,
     plural: &str,
     (namespace, name): (&str, &str),
     form: Form,
@@ -160,7 +154,7 @@ pub(crate) fn get(
         name,
         form,
     };
-    resource(api, plural).get(&request).map(read)
+    api.resource(plural).get(&request).map(read)
 }
 
 /// All of a body that never waits.
@@ -224,18 +218,18 @@ pub(crate) fn pod(
     }
 }
 
-pub(crate) fn publish(api: &MetricsApi, node: &str, own: Option<Usage>, pods: &[PodUsage]) {
+pub(crate) fn publish(api: &Harness, node: &str, own: Option<Usage>, pods: &[PodUsage]) {
     publish_labelled(api, node, &Labels::default(), own, pods);
 }
 
 pub(crate) fn publish_labelled(
-    api: &MetricsApi,
+    api: &Harness,
     node: &str,
     labels: &Labels,
     own: Option<Usage>,
     pods: &[PodUsage],
 ) {
-    api.publish(&NodeView {
+    api.publisher.publish(&NodeUsage {
         node: &NodeName::new(node),
         labels,
         usage: own.as_ref(),

@@ -116,7 +116,7 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
-            let api = api_with(Limits { piece_bytes: 256, ..Limits::default() });
+            let api = Harness::with_limits(Limits { piece_bytes: 256, ..Limits::default() });
             let mut model = Model::default();
             let ask = all(PROTOBUF).labelled(selector).with_fields(fields);
             let mut known = BTreeMap::new();
@@ -155,7 +155,7 @@ proptest! {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_went_and_came_again_does_not_stay_with_a_reader_who_broke_off_in_between() {
-    let api = api_with(Limits {
+    let api = Harness::with_limits(Limits {
         piece_bytes: 1,
         ..Limits::default()
     });
@@ -179,7 +179,7 @@ async fn a_pod_that_went_and_came_again_does_not_stay_with_a_reader_who_broke_of
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_gets_the_latest_of_each() {
-    let api = api();
+    let api = Harness::new();
     let mut watch = all(PROTOBUF).watch(&api, "pods", "", None).unwrap();
     publish(&api, "n", None, &[one("p", 1)]);
     drain(&mut watch, Encoding::Protobuf).await;
@@ -194,7 +194,7 @@ async fn a_slow_reader_gets_the_latest_of_each() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_not_measured_again_is_not_told_again() {
-    let api = api();
+    let api = Harness::new();
     publish(
         &api,
         "n",
@@ -234,7 +234,7 @@ async fn what_was_not_measured_again_is_not_told_again() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_there_ends_with_a_bookmark_where_that_is_asked_for() {
-    let api = api();
+    let api = Harness::new();
     publish(&api, "n", None, &[one("p", 1)]);
     for form in [JSON, PROTOBUF] {
         let mut watch = all(form).watch(&api, "pods", "", Some(true)).unwrap();
@@ -256,7 +256,7 @@ async fn what_was_there_ends_with_a_bookmark_where_that_is_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_ends_by_its_time() {
-    let mut watch = all(JSON).watch(&api(), "pods", "", None).unwrap();
+    let mut watch = all(JSON).watch(&Harness::new(), "pods", "", None).unwrap();
     let start = tokio::time::Instant::now();
     let mut bookmarks = 0;
     while next(&mut watch).await.is_some() {
@@ -268,7 +268,7 @@ async fn a_watch_ends_by_its_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_version_whose_deletions_are_forgotten_has_expired() {
-    let api = api_with(Limits {
+    let api = Harness::with_limits(Limits {
         deletions: 2,
         ..Limits::default()
     });

@@ -10,8 +10,8 @@ use kubevitals_watch::PodBrief;
 
 use super::is_running;
 use super::table::{Container, shared_key_of};
+use crate::publisher::{ContainerUsage, PodUsage};
 use crate::rules::Rules;
-use crate::view::{ContainerUsage, PodUsage};
 
 /// Lists of containers that are kept for the next publication: those of the largest node by
 /// Kubernetes' own limits.

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use kubevitals_model::{Labels, NodeName, PodKeyRef};
-use kubevitals_usage::{NodeView, Publish, UsageConfig, UsageStore};
+use kubevitals_usage::{NodeUsage, UsageConfig, UsagePublisher, UsageStore};
 
 use crate::world::{CORE_SECOND, at, batch, pod, row_of, uid};
 
@@ -28,8 +28,8 @@ struct Seen {
     pods: AtomicU32,
 }
 
-impl Publish for Strict {
-    fn publish(&self, view: &NodeView<'_>) {
+impl UsagePublisher for Strict {
+    fn publish(&self, view: &NodeUsage<'_>) {
         let node = &self.nodes[number(view.node)];
         assert!(!node.is_busy.swap(true, Ordering::SeqCst), "two at once");
         let times = view.pods.iter().flat_map(|pod| &pod.containers);
@@ -56,8 +56,8 @@ fn number(node: &NodeName) -> usize {
 #[test]
 fn nodes_pods_and_readers_at_once() {
     let strict = Arc::new(Strict::default());
-    let publish: Arc<Strict> = Arc::clone(&strict);
-    let store = UsageStore::new(UsageConfig::new(Duration::from_secs(15)), publish);
+    let mut store = UsageStore::new(UsageConfig::new(Duration::from_secs(15)));
+    store.add_publisher(Arc::<Strict>::clone(&strict));
     for node in 0..NODES {
         let name = NodeName::new(format!("n{node}"));
         store.node_applied(&name, &Labels::default(), &uid(name.as_str()));

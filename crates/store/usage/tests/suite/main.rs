@@ -15,6 +15,7 @@ mod metrics;
 mod nodes;
 mod pods;
 mod properties;
+mod publishers;
 mod readiness;
 mod staleness;
 mod world;

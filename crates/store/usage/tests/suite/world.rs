@@ -10,7 +10,7 @@ use kubevitals_model::{
     NodeBatch, NodeName, NodeSample, PodKeyRef, Timestamp, Usage,
 };
 use kubevitals_usage::{
-    ExtraResources, Ingested, NodeView, PodUsage, Publish, UsageConfig, UsageStore,
+    ExtraResources, Ingested, NodeUsage, PodUsage, UsageConfig, UsagePublisher, UsageStore,
 };
 use kubevitals_watch::{Identity, PodBrief, PodPhase, ResourceVersion, Uid};
 
@@ -52,8 +52,8 @@ pub(crate) struct Row {
 /// What is served of a container: millicores, the window in milliseconds, and when it ended.
 pub(crate) type Served = (u64, u64, i64);
 
-impl Publish for Recorder {
-    fn publish(&self, view: &NodeView<'_>) {
+impl UsagePublisher for Recorder {
+    fn publish(&self, view: &NodeUsage<'_>) {
         let is_sorted = view.pods.is_sorted_by(|one, two| one.key < two.key);
         assert!(is_sorted, "pods come by namespace and name");
         for pod in view.pods {
@@ -96,8 +96,8 @@ impl World {
             ephemeral_storage: true,
         };
         let recorder = Arc::new(Recorder::default());
-        let publish: Arc<Recorder> = Arc::clone(&recorder);
-        let store = UsageStore::new(config, publish);
+        let mut store = UsageStore::new(config);
+        store.add_publisher(Arc::<Recorder>::clone(&recorder));
         let world = Self { store, recorder };
         world.node("n1");
         world
