@@ -212,7 +212,7 @@ impl Cluster {
         if how == Stop::Kill {
             arguments.push("--kill");
         }
-        let output = run_to_end(&self.program("xtask")?, &arguments).await?;
+        let output = run_to_end(&self.program("cluster-tool")?, &arguments).await?;
         output.succeeded().map(drop)
     }
 

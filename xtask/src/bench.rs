@@ -4,9 +4,9 @@ use std::os::unix::process::CommandExt;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use xtask::step::{self, cargo, command_line};
 
-use crate::fetch::{self, Program};
-use crate::step::{self, cargo, shown};
+use crate::cluster_tool;
 
 /// Which benchmark to run, and how
 #[derive(Debug, Args)]
@@ -26,9 +26,9 @@ pub(crate) struct BenchFlags {
 const METRICS_SERVER_VARIABLE: &str = "KUBEVITALS_METRICS_SERVER";
 
 /// Where it finds the programs of a real control plane, and which they are.
-const REAL_PROGRAMS: [(&str, Program); 2] = [
-    ("KUBEVITALS_ETCD", Program::Etcd),
-    ("KUBEVITALS_KUBE_APISERVER", Program::KubeApiserver),
+const REAL_PROGRAMS: [(&str, &str); 2] = [
+    ("KUBEVITALS_ETCD", "etcd"),
+    ("KUBEVITALS_KUBE_APISERVER", "kube-apiserver"),
 ];
 
 /// A benchmark: the program `bench-NAME` of the package `kubevitals-bench`.
@@ -152,13 +152,13 @@ pub(crate) fn run(flags: &BenchFlags) -> Result<()> {
     let mut command = cargo();
     // Whoever names another one is not made to wait for this one.
     if bench.needs_peer && std::env::var_os(METRICS_SERVER_VARIABLE).is_none() {
-        let peer = fetch::program(Program::MetricsServer)?;
+        let peer = cluster_tool::program("metrics-server")?;
         command.env(METRICS_SERVER_VARIABLE, peer);
     }
     if wants_real_bed(&flags.flags) {
         for (variable, program) in REAL_PROGRAMS {
             if std::env::var_os(variable).is_none() {
-                command.env(variable, fetch::program(program)?);
+                command.env(variable, cluster_tool::program(program)?);
             }
         }
     }
@@ -170,7 +170,7 @@ pub(crate) fn run(flags: &BenchFlags) -> Result<()> {
         .args(&flags.flags);
     // Cargo becomes the program in turn: signals that are sent to us reach it.
     let error = command.exec();
-    Err(error).with_context(|| format!("cannot start {}", shown(&command)))
+    Err(error).with_context(|| format!("cannot start {}", command_line(&command)))
 }
 
 /// Whether a benchmark is asked to put servers before a real API server.

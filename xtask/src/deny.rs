@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
 
-use crate::cache;
-use crate::step::{self, Steps, cargo};
+use xtask::cache;
+use xtask::step::{self, Steps, cargo};
 
 /// Bump together with a look at its release notes: new lints may fail a build that was clean.
 const CARGO_DENY: &str = "0.20.2";

@@ -7,8 +7,8 @@
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::cache;
-use crate::step::{self, cargo, root};
+use xtask::cache;
+use xtask::step::{self, cargo, root};
 
 /// What to fuzz, and for how long
 #[derive(Debug, Args)]

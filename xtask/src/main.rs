@@ -6,20 +6,16 @@
 )]
 
 mod bench;
-mod cache;
-mod cluster;
+mod cluster_tool;
 mod deny;
-mod e2e;
-mod fetch;
 mod fuzz;
-mod interrupt;
-mod step;
 mod suite;
-mod totals;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::cluster_tool::ToolFlags;
 
 /// The project's own commands
 #[derive(Debug, Parser)]
@@ -34,15 +30,15 @@ enum Task {
     /// Formatting, lints, all hermetic tests, docs
     Test(suite::TestFlags),
     /// A real control plane and one real node (needs root and Go)
-    Cluster(cluster::ClusterFlags),
+    Cluster(ToolFlags),
     /// The tests that need a real control plane and a real node (needs root and Go)
-    E2e(e2e::E2eFlags),
+    E2e(ToolFlags),
     /// Licences, banned and doubled crates, sources (installs cargo-deny into the cache if it is
     /// missing)
     Deny,
     /// Build the real programs that the end-to-end tests and the benchmarks use, once, into the
     /// cache
-    Fetch(fetch::FetchFlags),
+    Fetch(ToolFlags),
     /// Fuzz one parser for a while
     Fuzz(fuzz::FuzzFlags),
     /// Measure side by side with a peer; lists the benchmarks without a name
@@ -63,10 +59,10 @@ const EXAMPLES: &str = "Examples:
 fn main() -> ExitCode {
     let done = match Xtask::parse().command {
         Task::Test(flags) => suite::run(&flags),
-        Task::Cluster(flags) => cluster::run(&flags),
-        Task::E2e(flags) => e2e::run(&flags),
+        Task::Cluster(flags) => cluster_tool::exec("cluster", &flags),
+        Task::E2e(flags) => cluster_tool::exec("e2e", &flags),
         Task::Deny => deny::run(),
-        Task::Fetch(flags) => fetch::run(&flags),
+        Task::Fetch(flags) => cluster_tool::exec("fetch", &flags),
         Task::Fuzz(flags) => fuzz::run(&flags),
         Task::Bench(flags) => bench::run(&flags),
     };

@@ -1,5 +1,6 @@
 //! Running other programs, each as a step with a name and a duration.
 
+use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,30 +9,33 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Names a file that steps are also written to: `.ci/run` tells the slowest of several commands.
+/// Names a file that steps are appended to: `.ci/run` lists the slowest of several commands.
 const STEPS_VARIABLE: &str = "KUBEVITALS_STEPS";
 
-/// Steps done so far, for the summary at the end.
+/// Completed steps, for the summary at the end.
 #[derive(Debug, Default)]
-pub(crate) struct Steps {
-    done: Vec<(String, Duration)>,
+pub struct Steps {
+    completed: Vec<(String, Duration)>,
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 ///
-/// Asked of the cargo that runs us: clones that share a target folder can share this program too,
-/// and where it was compiled is then not where it runs.
-pub(crate) fn root() -> PathBuf {
+/// Read from the environment that cargo sets: clones that share a target folder can share this
+/// program too, and where it was compiled is then not where it runs.
+pub fn root() -> PathBuf {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let manifest = manifest.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
-    manifest.parent().map(Path::to_path_buf).unwrap_or_default()
+    let root = manifest
+        .ancestors()
+        .find(|folder| folder.join("Cargo.lock").is_file());
+    root.map(Path::to_path_buf).unwrap_or_default()
 }
 
-/// The cargo that runs us, in the root of the repository.
-pub(crate) fn cargo() -> Command {
+/// Returns the cargo that runs this program, to be run in the root of the repository.
+pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
-    // Set by the cargo that started us for this package alone; a cargo below us must not see it.
+    // Set for this package alone: a nested cargo must not inherit it.
     for name in [
         "CARGO_MANIFEST_DIR",
         "CARGO_MANIFEST_PATH",
@@ -42,20 +46,20 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Runs a command with its output going where ours goes.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
+/// Runs a command that inherits our output.
+pub fn run(command: &mut Command) -> Result<()> {
     let status = command
         .stdin(Stdio::null())
         .status()
-        .with_context(|| format!("cannot start {}", shown(command)))?;
+        .with_context(|| format!("cannot start {}", command_line(command)))?;
     if !status.success() {
-        bail!("{} failed ({status})", shown(command));
+        bail!("{} failed ({status})", command_line(command));
     }
     Ok(())
 }
 
-/// A command as a person would type it.
-pub(crate) fn shown(command: &Command) -> String {
+/// Returns a command as a person would type it.
+pub fn command_line(command: &Command) -> String {
     let program = Path::new(command.get_program())
         .file_name()
         .unwrap_or_default();
@@ -67,22 +71,31 @@ pub(crate) fn shown(command: &Command) -> String {
 }
 
 impl Steps {
-    /// Does `work` under a heading and keeps its duration.
-    pub(crate) fn step<T>(&mut self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// Does `work`, then prints the steps it took, also after a failure, and its result last.
+    pub fn report<T: Display>(work: impl FnOnce(&mut Self) -> Result<T>) -> Result<()> {
+        let mut steps = Self::default();
+        let result = work(&mut steps);
+        steps.print();
+        println!("{}", result?);
+        Ok(())
+    }
+
+    /// Does `work` under a heading and records its duration.
+    pub fn step<T>(&mut self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         println!("=== {name}");
         let started = Instant::now();
         let result = work().with_context(|| format!("step `{name}`"));
-        self.done.push((name.to_owned(), started.elapsed()));
+        self.completed.push((name.to_owned(), started.elapsed()));
         result
     }
 
-    /// Keeps the duration of something that was part of a step.
-    pub(crate) fn note(&mut self, name: &str, took: Duration) {
-        self.done.push((format!("  {name}"), took));
+    /// Records the duration of a part of a step.
+    pub fn record(&mut self, name: &str, duration: Duration) {
+        self.completed.push((format!("  {name}"), duration));
     }
 
-    /// Where the time went; also for who runs several commands and wants to know at the end.
-    pub(crate) fn print(&self) {
+    /// Prints the duration of each step, and appends it to the file of the environment variable.
+    pub fn print(&self) {
         println!("=== steps");
         for line in self.lines() {
             println!("{line}");
@@ -90,7 +103,7 @@ impl Steps {
         if let Some(file) = std::env::var_os(STEPS_VARIABLE)
             && let Err(error) = self.append(Path::new(&file))
         {
-            println!("cannot note the steps: {error}");
+            println!("cannot write the steps to {STEPS_VARIABLE}: {error}");
         }
     }
 
@@ -102,9 +115,9 @@ impl Steps {
     }
 
     fn lines(&self) -> impl Iterator<Item = String> {
-        let line =
-            |(name, took): &(String, Duration)| format!("{:>8.1} s  {name}", took.as_secs_f64());
-        self.done.iter().map(line)
+        self.completed
+            .iter()
+            .map(|(name, duration)| format!("{:>8.1} s  {name}", duration.as_secs_f64()))
     }
 }
 
@@ -120,7 +133,7 @@ mod tests {
         first.step("lints", || Ok(())).unwrap();
         first.append(&file).unwrap();
         let mut second = Steps::default();
-        second.note("test usage::cpu", Duration::from_millis(12_340));
+        second.record("test usage::cpu", Duration::from_millis(12_340));
         second.append(&file).unwrap();
         assert_eq!(
             std::fs::read_to_string(&file).unwrap(),

@@ -1,41 +1,32 @@
-//! `cargo xtask test`: what must hold before a change lands, with nothing but a Rust toolchain, a C
-//! compiler and make.
+//! `cargo xtask test`: the checks that a change must pass before it lands. They need a Rust
+//! toolchain, a C compiler and make.
 
-use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
+use xtask::step::{self, Steps, cargo, command_line};
+use xtask::totals::Totals;
 
-use crate::step::{self, Steps, cargo, shown};
-use crate::totals::Totals;
-
-/// What to test
+/// Packages and tests to run
 #[derive(Debug, Args)]
 pub(crate) struct TestFlags {
     /// Only this package (may be repeated); default: all
     #[arg(short, long, value_name = "NAME")]
     package: Vec<String>,
-    /// Only tests whose name holds this; skips formatting, lints and docs
+    /// Only tests whose name contains this; skips formatting, lints and docs
     #[arg(value_name = "FILTER")]
     filter: Option<String>,
 }
 
 /// The package of the end-to-end tests.
-pub(crate) const E2E_PACKAGE: &str = "kubevitals-e2e";
+const E2E_PACKAGE: &str = "kubevitals-e2e";
 
-/// The test binary that needs a real cluster: `cargo xtask e2e` runs it, and its manifest says that
-/// `cargo test` does not.
-pub(crate) const E2E_TARGET: &str = "e2e";
+/// The test binary that needs a real cluster: its manifest keeps it out of `cargo test`.
+const E2E_TARGET: &str = "e2e";
 
 pub(crate) fn run(flags: &TestFlags) -> Result<()> {
-    let mut steps = Steps::default();
-    let result = all(flags, &mut steps);
-    steps.print();
-    // The last line says what the runner counted, also when something failed.
-    let totals = result?;
-    println!("{totals}");
-    Ok(())
+    Steps::report(|steps| all(flags, steps))
 }
 
 fn all(flags: &TestFlags, steps: &mut Steps) -> Result<Totals> {
@@ -47,8 +38,8 @@ fn all(flags: &TestFlags, steps: &mut Steps) -> Result<Totals> {
     })?;
     steps.step("lints", || lints(flags).iter_mut().try_for_each(step::run))?;
     if flags.package.is_empty() {
-        // Everything above and below is built with all features: the program without any must build
-        // too.
+        // Everything above and below is built with all features: the program must also build
+        // without any.
         steps.step("no features", || {
             step::run(
                 cargo()
@@ -75,27 +66,25 @@ fn all(flags: &TestFlags, steps: &mut Steps) -> Result<Totals> {
 fn tests(flags: &TestFlags) -> Result<Totals> {
     let mut test = cargo();
     test.args(["test", "--locked", "--all-features", "--no-fail-fast"])
-        // Clones that share a target folder take each other's tests for built, with the folder of
-        // their snapshots in them: it is said at run time instead.
+        // Clones that share a target folder run each other's test binaries, which have the other
+        // clone's snapshot folder compiled in: this overrides it.
         .env("INSTA_WORKSPACE_ROOT", step::root());
     packages(&mut test, flags);
     if let Some(filter) = &flags.filter {
         test.args(["--", filter]);
     }
-    let (succeeded, totals) = counted(&mut test)?;
-    if !succeeded {
-        println!("{totals}");
-        bail!("{} failed", shown(&test));
-    }
-    if totals.passed == 0 {
-        bail!("no test matched: nothing was tested");
-    }
-    Ok(totals)
+    let mut child = test
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {}", command_line(&test)))?;
+    let output = child.stdout.take().context("the output is piped")?;
+    let totals = Totals::read(output)?;
+    totals.check(child.wait()?.success())
 }
 
-/// The lints of everything that is to be tested. The end-to-end tests run elsewhere, and are held
-/// to the same here: as a target that `cargo test` leaves alone, `--all-targets` does not hold
-/// them.
+/// Returns the clippy commands for everything that is tested. `cargo test` leaves the end-to-end
+/// tests alone and so does `--all-targets`: they are linted by name.
 fn lints(flags: &TestFlags) -> Vec<Command> {
     let with_e2e = flags.package.is_empty() || flags.package.iter().any(|name| name == E2E_PACKAGE);
     let targets = ["--all-targets".to_owned(), format!("--test={E2E_TARGET}")];
@@ -108,24 +97,6 @@ fn lints(flags: &TestFlags) -> Vec<Command> {
             clippy
         })
         .collect()
-}
-
-/// Runs the test command, passing its output on while counting.
-fn counted(command: &mut Command) -> Result<(bool, Totals)> {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("cannot start {}", shown(command)))?;
-    let mut totals = Totals::default();
-    if let Some(output) = child.stdout.take() {
-        for line in BufReader::new(output).lines() {
-            let line = line.context("reading the output of the tests")?;
-            println!("{line}");
-            totals.add_line(&line);
-        }
-    }
-    Ok((child.wait()?.success(), totals))
 }
 
 fn packages<'a>(command: &'a mut Command, flags: &TestFlags) -> &'a mut Command {
@@ -145,15 +116,15 @@ mod tests {
             filter: None,
         };
         let rest = |command: &Command| {
-            let shown = shown(command);
-            let (_, rest) = shown.split_once("--all-features ").unwrap();
+            let line = command_line(command);
+            let (_, rest) = line.split_once("--all-features ").unwrap();
             rest.trim_end_matches(" -- -D warnings").to_owned()
         };
         lints(&flags).iter().map(rest).collect()
     }
 
     #[test]
-    fn the_tests_that_need_a_real_cluster_are_linted_though_not_run() {
+    fn end_to_end_tests_are_linted_though_not_run() {
         assert_eq!(
             linted(&[]),
             ["--all-targets --workspace", "--test=e2e --workspace"]

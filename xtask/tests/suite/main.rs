@@ -7,7 +7,6 @@
 
 mod documents;
 mod files;
-mod programs;
 mod stages;
 
 use std::path::{Path, PathBuf};

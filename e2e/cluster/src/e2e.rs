@@ -1,0 +1,309 @@
+//! `cargo xtask e2e`: the tests that need a real control plane and a real node.
+
+use std::cmp::Reverse;
+use std::fs::{self, File, TryLockError};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use xtask::step::{Steps, cargo, command_line};
+use xtask::totals::Totals;
+
+use crate::cluster::{self, Options, Running};
+use crate::fetch::{self, Program};
+use crate::interrupt;
+
+/// Tests to run, and the cluster to run them on
+#[derive(Debug, Args)]
+pub(crate) struct E2eFlags {
+    /// Only tests whose name contains this
+    #[arg(value_name = "FILTER")]
+    filter: Option<String>,
+    /// Keep the cluster for the next run
+    #[arg(long)]
+    keep: bool,
+    /// Run on a cluster that is up (`cargo xtask cluster up --name NAME`) and keep it
+    #[arg(long, value_name = "NAME", conflicts_with = "keep")]
+    cluster: Option<String>,
+    /// Passed on to the test runner: `-- --nocapture`
+    #[arg(last = true, value_name = "ARGUMENT")]
+    runner: Vec<String>,
+}
+
+/// The test binary that needs a real cluster.
+const E2E_TARGET: &str = "e2e";
+
+/// Our own program.
+const PROGRAM: &str = "kubevitals";
+
+/// The default cluster.
+const NAME: &str = "e2e";
+
+/// Two cores, and tests that wait most of the time.
+const THREADS: &str = "--test-threads=2";
+
+/// Names the file that the tests append their times to.
+const TIMES_VARIABLE: &str = "KUBEVITALS_E2E_TIMES";
+
+pub(crate) fn run(flags: &E2eFlags) -> Result<()> {
+    require_root()?;
+    require_go()?;
+    Steps::report(|steps| all(flags, steps))
+}
+
+fn all(flags: &E2eFlags, steps: &mut Steps) -> Result<Totals> {
+    interrupt::listen()?;
+    let metrics_server = steps.step("programs", || {
+        fetch::programs(&Program::for_e2e())?;
+        fetch::program(Program::MetricsServer)
+    })?;
+    let tests = steps.step("build of the tests", build_tests)?;
+    let kubevitals = steps.step("build of kubevitals", build_program)?;
+    interrupt::pause(Duration::ZERO)?;
+
+    let running = steps.step("cluster up", || match &flags.cluster {
+        Some(name) => cluster::attach(name),
+        None => cluster::up(&Options {
+            name: NAME.to_owned(),
+            tied: !flags.keep,
+        }),
+    })?;
+    let _lock = lock(&running.folder)?;
+    let times = running.folder.join("test-times");
+    let totals = steps.step("tests", || {
+        let mut command = running.command("setpriv");
+        // The tests end with this process.
+        command
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(&tests)
+            .arg(THREADS)
+            .args(&flags.filter)
+            .args(&flags.runner)
+            .env(TIMES_VARIABLE, &times)
+            .env("KUBEVITALS_E2E_METRICS_SERVER", &metrics_server)
+            .env("KUBEVITALS_E2E_KUBEVITALS", &kubevitals)
+            .env("KUBEVITALS_E2E_CLUSTER_TOOL", std::env::current_exe()?);
+        let (totals, succeeded) = run_tests(&mut command)?;
+        totals.check(succeeded)
+    });
+    for (name, duration) in take_times(&times) {
+        steps.record(&format!("test {name}"), duration);
+    }
+    let down = steps.step("cluster down", || take_down(flags, &running));
+    let totals = totals?;
+    down?;
+    Ok(totals)
+}
+
+/// Locks the cluster until this process ends: a second run on it would delete the namespaces of the
+/// first as leftovers.
+fn lock(folder: &Path) -> Result<File> {
+    let path = folder.join("e2e.lock");
+    let file = File::create(&path).with_context(|| format!("opening {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            bail!("another run uses the cluster in {}", folder.display())
+        }
+        Err(TryLockError::Error(error)) => Err(error).context("locking"),
+    }
+}
+
+/// Removes the cluster, unless it is kept.
+fn take_down(flags: &E2eFlags, running: &Running) -> Result<()> {
+    if let Some(name) = &flags.cluster {
+        println!("cluster {name} was up before and is kept");
+        return Ok(());
+    }
+    if flags.keep {
+        println!("cluster {NAME} is kept: `cargo xtask cluster down --name {NAME}` removes it");
+        println!("export KUBECONFIG={}", running.kubeconfig.display());
+        return Ok(());
+    }
+    cluster::down(NAME)
+}
+
+/// Builds the test binary and returns its path.
+fn build_tests() -> Result<PathBuf> {
+    let mut build = cargo();
+    // With the features of the whole workspace, as `cargo xtask test` builds it: with those of one
+    // package cargo would compile many dependencies once more.
+    build.args([
+        "test",
+        "--locked",
+        "--no-run",
+        "--workspace",
+        "--all-features",
+    ]);
+    build.arg(format!("--test={E2E_TARGET}"));
+    executable(build, E2E_TARGET)
+}
+
+/// Builds our own program and returns its path.
+fn build_program() -> Result<PathBuf> {
+    let mut build = cargo();
+    build.args(["build", "--locked", "--workspace", "--all-features"]);
+    build.args(["--bin", PROGRAM]);
+    executable(build, PROGRAM)
+}
+
+/// Runs cargo and returns the path of the executable that it built.
+fn executable(mut build: Command, target: &str) -> Result<PathBuf> {
+    build.arg("--message-format=json-render-diagnostics");
+    let output = build
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot start {}", command_line(&build)))?;
+    if !output.status.success() {
+        bail!("{} failed ({})", command_line(&build), output.status);
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    path_of(target, &messages)
+        .with_context(|| format!("{} built no {target}", command_line(&build)))
+}
+
+/// Finds the path of an executable in cargo's messages.
+fn path_of(target: &str, messages: &str) -> Option<PathBuf> {
+    messages.lines().find_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let matches = message.pointer("/target/name")? == target;
+        let path = message.get("executable")?.as_str()?;
+        matches.then(|| PathBuf::from(path))
+    })
+}
+
+/// Runs the tests, and returns whether they succeeded. A signal ends them first, then us.
+fn run_tests(command: &mut Command) -> Result<(Totals, bool)> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {}", command_line(command)))?;
+    let output = child.stdout.take().context("the output is piped")?;
+    let reader = std::thread::spawn(move || Totals::read(output));
+    while !reader.is_finished() {
+        if let Err(interrupted) = interrupt::pause(Duration::from_millis(100)) {
+            // An error means that they have ended already: a terminal signals them too.
+            let _ = child.kill();
+            child.wait().context("waiting for the tests to end")?;
+            return Err(interrupted);
+        }
+    }
+    let totals = reader.join().map_err(|_| anyhow!("reader panicked"))??;
+    let status = child.wait().context("waiting for the tests to end")?;
+    if status.signal().is_some() {
+        // A terminal may have signalled them first; then our own signal follows.
+        interrupt::pause(Duration::from_millis(200))?;
+        bail!("the tests were ended by a signal ({status})");
+    }
+    Ok((totals, status.success()))
+}
+
+/// Reads and removes the times that the tests wrote, slowest first: a cluster that is kept has the
+/// same folder in the next run.
+fn take_times(file: &Path) -> Vec<(String, Duration)> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let _ = fs::remove_file(file);
+    let mut times: Vec<(String, Duration)> = text.lines().filter_map(parse_time).collect();
+    times.sort_by_key(|(_, duration)| Reverse(*duration));
+    times
+}
+
+/// Parses a line of seconds and a name.
+fn parse_time(line: &str) -> Option<(String, Duration)> {
+    let (seconds, name) = line.split_once(' ')?;
+    let duration = Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?;
+    Some((name.to_owned(), duration))
+}
+
+fn require_root() -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("`cargo xtask e2e` needs root: a real cluster makes namespaces, mounts and cgroups");
+    }
+    Ok(())
+}
+
+fn require_go() -> Result<()> {
+    let version = Command::new("go")
+        .arg("version")
+        .stdin(Stdio::null())
+        .output();
+    if !version.is_ok_and(|output| output.status.success()) {
+        bail!("`cargo xtask e2e` needs Go, which builds Kubernetes: no working `go` is in PATH");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_test_binary_is_found_among_cargos_messages() {
+        let messages = [
+            r#"{"reason":"compiler-artifact","target":{"name":"kubevitals_e2e"},"executable":null}"#,
+            r#"{"reason":"compiler-artifact","target":{"name":"xtask"},"executable":"/t/xtask"}"#,
+            r#"{"reason":"compiler-artifact","target":{"name":"e2e"},"executable":"/t/e2e-1"}"#,
+            r#"{"reason":"build-finished","success":true}"#,
+        ];
+        assert_eq!(
+            path_of(E2E_TARGET, &messages.join("\n")),
+            Some(PathBuf::from("/t/e2e-1"))
+        );
+        assert_eq!(path_of(E2E_TARGET, messages[0]), None);
+        assert_eq!(path_of(E2E_TARGET, ""), None);
+    }
+
+    #[test]
+    fn results_of_the_tests_add_up() {
+        let result =
+            "test result: FAILED. 4 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out";
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("echo '{result}'; exit 101")]);
+        let (totals, succeeded) = run_tests(&mut command).unwrap();
+        assert!(!succeeded);
+        assert_eq!((totals.passed, totals.failed), (4, 2));
+    }
+
+    #[test]
+    fn a_killed_runner_is_not_a_failed_test() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "kill -KILL $$"]);
+        let error = run_tests(&mut command).unwrap_err().to_string();
+        assert!(error.contains("signal: 9"), "{error}");
+    }
+
+    #[test]
+    fn a_cluster_is_used_by_one_run_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = lock(folder.path()).unwrap();
+        let error = lock(folder.path()).unwrap_err().to_string();
+        assert!(error.starts_with("another run uses the cluster"), "{error}");
+        drop(first);
+        lock(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn times_of_tests_are_read_slowest_first_and_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let times = folder.path().join("test-times");
+        fs::write(
+            &times,
+            "1.5 usage::quick\nnonsense\n20.25 usage::slow\n-1 bad\n",
+        )
+        .unwrap();
+        let found = take_times(&times);
+        assert_eq!(
+            found,
+            [
+                ("usage::slow".to_owned(), Duration::from_millis(20_250)),
+                ("usage::quick".to_owned(), Duration::from_millis(1_500)),
+            ]
+        );
+        assert!(take_times(&times).is_empty());
+    }
+}

@@ -1,0 +1,60 @@
+//! `cargo xtask cluster`, `cargo xtask e2e` and `cargo xtask fetch`: real control planes with one
+//! real node, the tests that run on them, and the programs that they are made of.
+#![expect(
+    clippy::print_stdout,
+    reason = "the output of a command-line tool is its product"
+)]
+
+mod archive;
+mod bring_up;
+mod cgroups;
+mod cluster;
+mod components;
+mod config;
+mod control;
+mod e2e;
+mod fetch;
+mod holder;
+mod images;
+mod interrupt;
+mod layout;
+mod network;
+mod pki;
+mod process;
+mod programs;
+mod ready;
+mod state;
+mod status;
+mod take_down;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Real clusters, and the tests that need one
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Tool {
+    /// A real control plane and one real node (needs root and Go)
+    Cluster(cluster::ClusterFlags),
+    /// The tests that need a real control plane and a real node (needs root and Go)
+    E2e(e2e::E2eFlags),
+    /// Build the real programs that the end-to-end tests and the benchmarks use, once, into the
+    /// cache
+    Fetch(fetch::FetchFlags),
+}
+
+fn main() -> ExitCode {
+    let result = match Tool::parse() {
+        Tool::Cluster(flags) => cluster::run(&flags),
+        Tool::E2e(flags) => e2e::run(&flags),
+        Tool::Fetch(flags) => fetch::run(&flags),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The tool in `e2e/cluster`: real programs, real clusters, and the tests that run on them.
+//!
+//! It compiles C, so it is a package of its own, built when one of its commands is called.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use xtask::step::{self, cargo, command_line};
+
+/// Arguments that the tool parses itself
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct ToolFlags {
+    /// See --help
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGUMENT"
+    )]
+    arguments: Vec<OsString>,
+}
+
+/// Becomes the tool. Returns only if it cannot be started.
+pub(crate) fn exec(command: &str, flags: &ToolFlags) -> Result<()> {
+    let mut tool = tool(command);
+    // `cluster exec` runs a program in the caller's folder.
+    tool.current_dir(".").args(&flags.arguments);
+    // Cargo becomes the tool in turn: signals that are sent to us reach it.
+    Err(tool.exec()).with_context(|| format!("cannot start {}", command_line(&tool)))
+}
+
+/// Returns the path of a real program, built first if it is missing.
+pub(crate) fn program(name: &str) -> Result<PathBuf> {
+    step::run(tool("fetch").arg(name))?;
+    let mut list = tool("fetch");
+    let output = list
+        .args(["--list", name])
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot start {}", command_line(&list)))?;
+    let line = String::from_utf8_lossy(&output.stdout);
+    // Name, version, path.
+    match line.trim_end().split_once('/') {
+        Some((_, path)) if output.status.success() => Ok(PathBuf::from(format!("/{path}"))),
+        _ => bail!("{} printed no path: {line}", command_line(&list)),
+    }
+}
+
+fn tool(command: &str) -> Command {
+    let mut tool = cargo();
+    tool.args(["run", "--quiet", "--locked"])
+        .arg("--manifest-path")
+        .arg(step::root().join("e2e/cluster/Cargo.toml"))
+        .args(["--", command]);
+    tool
+}
