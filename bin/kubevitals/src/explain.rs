@@ -1,8 +1,7 @@
 //! `kubevitals explain`: why a pod took so long to start, or which pods took longest, read once
 //! from the API server.
 //!
-//! Nothing is installed in the cluster: what is known comes from the pods' states and from what is
-//! left of their events.
+//! The logic is in `crates/roles/explain`; this file reads the flags and prints.
 
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::sync::Arc;
@@ -10,29 +9,23 @@ use std::time::SystemTime;
 
 use clap::{Arg, Args, ValueEnum};
 use kubevitals_cli::flags::go_bool;
-use kubevitals_cli::{CliError, InvalidSetting, RunError};
+use kubevitals_cli::{CliError, InvalidSetting, RunError, forward_signals};
+use kubevitals_explain::{ExplainedPod, Explainer};
 use kubevitals_jsonl::{LifecycleLines, TransitionLines};
 use kubevitals_model::{GoDuration, Timestamp};
 use kubevitals_telemetry::logs::ansi_allowed;
-use kubevitals_transitions::{Arrival, Existing, Output, PodRecord, Tracker, TrackerConfig};
-use kubevitals_watch::{Event, Pod};
+use kubevitals_terminal::{TableRow, Waterfall, write_table};
+use kubevitals_transitions::Output;
 
-use self::api::Api;
-use self::target::{Target, Wanted};
+use self::notices::StderrNotices;
+use self::target::Selection;
 use crate::kubeconfig::KubeconfigFlags;
-use crate::waterfall::Waterfall;
 
-mod api;
-mod follow;
-mod look;
-mod slowest;
-mod table;
+pub(crate) mod notices;
 mod target;
 
-/// What is kept of each of them is small, but nobody reads through more.
 const MAX_SLOWEST: u32 = 10_000;
 
-/// Flags of the explanation.
 #[derive(Debug, Clone, Args)]
 #[command(mut_args(go_bools))]
 pub struct ExplainFlags {
@@ -40,33 +33,33 @@ pub struct ExplainFlags {
     #[arg(value_name = "POD")]
     pub target: Vec<String>,
 
-    /// Instead of one pod the N that took longest from creation to ready, or have taken so far (20
-    /// if no N is given)
+    /// Instead of named pods, the N pods that took longest from creation to ready, or are taking
+    /// longest [default: 20]
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "20",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SLOWEST)))]
     pub slowest: Option<u32>,
 
-    /// The namespace; else that of the context, or with --slowest all of them
+    /// The namespace [default: that of the context, or with --slowest all]
     #[arg(short, long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
 
-    /// With --slowest: all namespaces, as is the default
+    /// With --slowest: all namespaces, which is the default
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 
-    /// With --slowest: only pods whose labels satisfy this
+    /// With --slowest: only pods whose labels match
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
 
-    /// With --slowest: only pods that were created within this time
+    /// With --slowest: only pods created within this time
     #[arg(long, value_name = "DURATION")]
     pub since: Option<GoDuration>,
 
-    /// Wait until the pod is ready, or never will be; Ctrl-C shows how far it is
+    /// Wait until the pod is ready or has failed; Ctrl-C prints the current state
     #[arg(short, long)]
     pub watch: bool,
 
-    /// What to print [default: waterfall, or with --slowest table]
+    /// Output format [default: waterfall, or with --slowest table]
     #[arg(short, long, value_enum)]
     pub output: Option<ExplainOutput>,
 
@@ -74,136 +67,95 @@ pub struct ExplainFlags {
     pub(crate) cluster: KubeconfigFlags,
 }
 
-/// What an explanation looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ExplainOutput {
-    /// A picture of each pod's start, with the cause of its longest phase in words
+    /// The phases of each start as bars, with the cause of the longest
     Waterfall,
     /// A line for each pod
     Table,
-    /// The same with node, pool and age, and nothing cut off
+    /// A line for each pod with node, pool, age and the whole cause
     Wide,
     /// The JSON lines that `kubevitals transitions --lifecycle` writes
     Json,
 }
 
-/// A pod as it is explained.
-pub(crate) struct Explained {
-    pub(crate) record: PodRecord,
-    /// The pool of its node.
-    pub(crate) pool: Option<Arc<str>>,
-}
-
-/// Reads what is asked for and prints it.
+/// Reads the pods that the flags select and prints them.
 pub fn run(flags: &ExplainFlags, out: &mut (dyn Write + Send)) -> Result<(), RunError> {
-    let wanted = Wanted::read(flags)?;
+    let selection = Selection::parse(flags)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(RunError::runtime)?;
-    let ended = runtime.block_on(explain(flags, wanted, out));
-    // A plugin that gives out credentials may still run.
+    let result = runtime.block_on(explain(flags, selection, out));
+    // A credential plugin may still run.
     runtime.shutdown_background();
-    ended
+    result
 }
 
 async fn explain(
     flags: &ExplainFlags,
-    wanted: Wanted,
+    selection: Selection,
     out: &mut (dyn Write + Send),
 ) -> Result<(), RunError> {
     let config = flags.cluster.load().await?;
     let namespace = config.default_namespace.clone();
-    let api = Api::new(config.clone())?;
-    let form = flags.output.unwrap_or(wanted.usual_output());
-    let now = now();
-    let (found, summary) = match wanted {
-        Wanted::Slowest(which) => {
-            let (found, counts) = slowest::find(&api, &which, now).await?;
-            (found, Some(counts.to_string()))
+    let mut notices = StderrNotices::new();
+    let mut explainer = Explainer::new(config, now, &mut notices)?;
+    let output = flags.output.unwrap_or(selection.default_output());
+    let read_at = now();
+    let (pods, summary) = match selection {
+        Selection::Slowest(query) => {
+            let (pods, summary) = explainer.slowest(&query).await?;
+            (pods, Some(summary.to_string()))
         }
-        Wanted::Pods(targets) if flags.watch => {
-            let mut found = Vec::new();
-            for target in &targets {
-                let target = target.in_namespace(&namespace);
-                found.push(follow::until_settled(&api, &config, &target).await?);
+        Selection::Pods(targets) => {
+            let mut signals = forward_signals().map_err(RunError::runtime)?;
+            let mut pods = Vec::new();
+            for target in targets {
+                let pod = target.in_namespace(&namespace);
+                pods.push(if flags.watch {
+                    explainer.wait(&pod, signals.recv()).await?
+                } else {
+                    explainer.pod(&pod).await?
+                });
             }
-            (found, None)
-        }
-        Wanted::Pods(targets) => {
-            let mut found = Vec::new();
-            for target in &targets {
-                let target = target.in_namespace(&namespace);
-                found.push(look::at_pod(&api, &target, now).await?);
-            }
-            (found, None)
+            (pods, None)
         }
     };
-    print(form, &found, summary.as_deref(), now, out)
-}
-
-/// What is known of a pod that is looked at once.
-///
-/// What the API has no time for is left without one: when it was first seen, which is now, says
-/// nothing about it.
-pub(crate) fn record_of<'e>(
-    pod: &Arc<Pod>,
-    events: impl IntoIterator<Item = &'e Event>,
-    now: Timestamp,
-) -> PodRecord {
-    let mut tracker = Tracker::new(TrackerConfig {
-        linger: None,
-        existing: Existing::All,
-        ..TrackerConfig::default()
-    });
-    let mut life = None;
-    let mut take = |output: Output| {
-        if let Output::Life(record) = output {
-            life = Some(record);
-        }
-    };
-    tracker.pod(pod, Arrival::Listed, None, &mut take);
-    for event in events {
-        tracker.event(event, &mut take);
-    }
-    tracker.finish(&mut take);
-    let life = life.expect("a pod that was given in has a life at the end");
-    as_of(Arc::unwrap_or_clone(life), now)
-}
-
-/// Of a pod that is still starting, how long it has so far.
-fn as_of(mut record: PodRecord, now: Timestamp) -> PodRecord {
-    record.doubt_readiness();
-    if !record.is_settled() {
-        record.latest = record.latest.max(Some(now));
-    }
-    record
+    print(output, &pods, summary.as_deref(), read_at, out)
 }
 
 fn print(
-    form: ExplainOutput,
-    pods: &[Explained],
+    output: ExplainOutput,
+    pods: &[ExplainedPod],
     summary: Option<&str>,
     now: Timestamp,
     out: &mut (dyn Write + Send),
 ) -> Result<(), RunError> {
     let mut out = BufWriter::new(out);
-    let done = match form {
+    let rows = || -> Vec<TableRow<'_>> {
+        let rows = pods.iter().map(|pod| TableRow {
+            record: &pod.record,
+            pool: pod.pool.as_deref(),
+        });
+        rows.collect()
+    };
+    let written = match output {
         ExplainOutput::Json => write_lines(pods, now, &mut out),
         ExplainOutput::Waterfall => draw(pods, now, &mut out),
-        ExplainOutput::Table => table::write(pods, summary, None, &mut out),
-        ExplainOutput::Wide => table::write(pods, summary, Some(now), &mut out),
+        ExplainOutput::Table => write_table(&rows(), summary, None, &mut out),
+        ExplainOutput::Wide => write_table(&rows(), summary, Some(now), &mut out),
     };
-    match done.and_then(|()| out.flush()) {
-        // Whoever read it has seen enough.
+    match written.and_then(|()| out.flush()) {
+        // A closed pipe means that the reader has seen enough.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(RunError::runtime(format!("cannot write: {error}")))
+            Err(RunError::runtime(format!("cannot write output: {error}")))
         }
         _ => Ok(()),
     }
 }
 
-fn write_lines(pods: &[Explained], now: Timestamp, out: &mut impl Write) -> io::Result<()> {
+fn write_lines(pods: &[ExplainedPod], now: Timestamp, out: &mut impl Write) -> io::Result<()> {
     let lines = TransitionLines {
         compat: false,
         lifecycle: LifecycleLines::AtEnd,
@@ -217,7 +169,7 @@ fn write_lines(pods: &[Explained], now: Timestamp, out: &mut impl Write) -> io::
     Ok(())
 }
 
-fn draw(pods: &[Explained], now: Timestamp, out: &mut impl Write) -> io::Result<()> {
+fn draw(pods: &[ExplainedPod], now: Timestamp, out: &mut impl Write) -> io::Result<()> {
     let no_color = std::env::var_os("NO_COLOR");
     let in_color = ansi_allowed(no_color.as_deref(), io::stdout().is_terminal());
     let mut waterfall = Waterfall::live(in_color, now);
@@ -225,25 +177,16 @@ fn draw(pods: &[Explained], now: Timestamp, out: &mut impl Write) -> io::Result<
         waterfall.draw(&pod.record, pod.pool.as_deref(), out)?;
     }
     if pods.len() > 1 {
-        waterfall.sum_up(out)?;
+        waterfall.summarize(out)?;
     }
     Ok(())
-}
-
-impl Target {
-    fn in_namespace(&self, usual: &str) -> Self {
-        Self {
-            namespace: Some(self.namespace.clone().unwrap_or_else(|| usual.to_owned())),
-            name: self.name.clone(),
-        }
-    }
 }
 
 fn now() -> Timestamp {
     Timestamp::from_system_time(SystemTime::now())
 }
 
-/// Written as kubectl takes them.
+/// Booleans as kubectl accepts them.
 fn go_bools(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "all_namespaces" | "watch" => go_bool(arg),
@@ -251,20 +194,20 @@ fn go_bools(arg: Arg) -> Arg {
     }
 }
 
-/// Nobody is left to tell when standard error is closed.
-fn note(text: &str) {
-    let _ = writeln!(io::stderr(), "warning: {}", crate::waterfall::plain(text));
-}
-
-/// Words that name no pod.
-fn misused(problem: &str, advice: &str) -> RunError {
-    let words = format!("{problem}; {advice}\n");
-    let error = clap::Error::raw(clap::error::ErrorKind::ValueValidation, words);
+/// An error about the positional arguments.
+fn invalid_arguments(problem: &str, advice: &str) -> RunError {
+    let message = format!("{problem}; {advice}\n");
+    let error = clap::Error::raw(clap::error::ErrorKind::ValueValidation, message);
     RunError::from(CliError::Usage(Box::new(error)))
 }
 
-/// What cannot be meant.
-fn refused(flag: &'static str, value: impl Into<String>, problem: &str, advice: &str) -> RunError {
+/// An error about a flag.
+fn invalid_flag(
+    flag: &'static str,
+    value: impl Into<String>,
+    problem: &str,
+    advice: &str,
+) -> RunError {
     RunError::from(InvalidSetting {
         flag,
         value: value.into(),

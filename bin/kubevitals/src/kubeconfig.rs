@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
-use kubevitals_cli::{InvalidSetting, RunError};
+use kubevitals_cli::{InvalidSetting, RunError, error_chain};
 
 /// Flags of commands that people run against a cluster, as kubectl has them.
 #[derive(Debug, Clone, Default, Args)]
@@ -37,7 +37,7 @@ impl KubeconfigFlags {
             InvalidSetting {
                 flag: "kubeconfig",
                 value: names.join(":"),
-                problem: with_causes(error),
+                problem: error_chain(error),
                 advice: "name a kubeconfig file, and with --context one of its contexts".to_owned(),
             }
         };
@@ -66,7 +66,7 @@ pub(crate) async fn load(
         RunError::from(InvalidSetting {
             flag,
             value: path.display().to_string(),
-            problem: with_causes(&error),
+            problem: error_chain(&error),
             advice: "name a kubeconfig file with a current context".to_owned(),
         })
     };
@@ -74,21 +74,6 @@ pub(crate) async fn load(
     kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .map_err(refused)
-}
-
-/// An error and what caused it, in one line.
-pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let error_text = error.to_string();
-        if !text.contains(&error_text) {
-            text.push_str(": ");
-            text.push_str(&error_text);
-        }
-        cause = error.source();
-    }
-    text
 }
 
 fn incluster(flag: &'static str) -> Result<kube::Config, RunError> {

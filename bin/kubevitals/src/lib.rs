@@ -14,7 +14,6 @@ pub mod run;
 pub mod server;
 pub mod sim;
 pub mod transitions;
-mod waterfall;
 
 use std::borrow::Cow;
 use std::ffi::OsString;

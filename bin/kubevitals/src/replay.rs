@@ -13,10 +13,11 @@ use kubevitals_jsonl::{LifecycleLines, TransitionLines};
 use kubevitals_model::Timestamp;
 use kubevitals_recording::{Item, MAX_OBJECT, Recording, RecordingError, What};
 use kubevitals_telemetry::logs::ansi_allowed;
+use kubevitals_terminal::Waterfall;
 use kubevitals_transitions::{Arrival, Existing, Output, Tracker, TrackerConfig};
 use kubevitals_watch::{Decoder, EventType};
 
-use crate::waterfall::{Waterfall, plain};
+use crate::explain::notices::warn;
 
 /// Objects that cannot be read are named one by one up to here; then they are only counted.
 const MAX_NAMED: u64 = 20;
@@ -131,7 +132,7 @@ pub fn run(flags: &ReplayFlags, out: &mut (dyn Write + Send)) -> Result<(), RunE
     }
     let refused = tracker.counts().refused;
     if refused > 0 {
-        note(&format!(
+        warn(&format!(
             "{refused} states of pods beyond the first million were left out"
         ));
     }
@@ -200,7 +201,7 @@ impl<W: Write> Printer<W> {
     fn end(mut self) -> Result<(), RunError> {
         if self.failure.is_none() {
             let summed_up = match &self.form {
-                Form::Waterfall(waterfall) => waterfall.sum_up(&mut self.out),
+                Form::Waterfall(waterfall) => waterfall.summarize(&mut self.out),
                 Form::Json(_) => Ok(()),
             };
             self.failure = summed_up.and_then(|()| self.out.flush()).err();
@@ -221,13 +222,13 @@ impl Bad {
     fn tell(&mut self, file: &Path, offset: u64, error: &RecordingError) {
         self.count += 1;
         if self.count <= MAX_NAMED {
-            note(&format!("{}: byte {offset}: {error}", file.display()));
+            warn(&format!("{}: byte {offset}: {error}", file.display()));
         }
     }
 
     fn tell_rest(&self) {
         if self.count > MAX_NAMED {
-            note(&format!(
+            warn(&format!(
                 "and {} more could not be read",
                 self.count - MAX_NAMED
             ));
@@ -250,9 +251,4 @@ fn go_bools(arg: Arg) -> Arg {
         "compat" | "emit_partial" | "lifecycle" => go_bool(arg),
         _ => arg,
     }
-}
-
-/// Nobody is left to tell when standard error is closed.
-fn note(text: &str) {
-    let _ = writeln!(io::stderr(), "warning: {}", plain(text));
 }

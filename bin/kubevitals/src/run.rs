@@ -165,7 +165,7 @@ async fn both(
     let serving = server::Surroundings::of(&context);
     let shutdown = context.shutdown.clone();
     let admin = context.start_admin().await?;
-    let following = transitions::Surroundings {
+    let following = transitions::Deps {
         shutdown,
         out: Some(lines),
         leases,

@@ -18,6 +18,8 @@ enum Stage {
     Store,
     Serve,
     Export,
+    /// Libraries of subcommands: wire stages as the binary does, and only the binary uses them.
+    Roles,
     /// The virtual node: a whole kubelet from sources to serve.
     Node,
     Sim,
@@ -57,6 +59,7 @@ impl Stage {
             ("crates", Some("store")) => Self::Store,
             ("crates", Some("serve")) => Self::Serve,
             ("crates", Some("export")) => Self::Export,
+            ("crates", Some("roles")) => Self::Roles,
             ("crates", Some("node")) => Self::Node,
             ("crates", Some("sim")) => Self::Sim,
             ("xtask", _) => Self::Tools,
@@ -67,7 +70,9 @@ impl Stage {
 
     /// Whether a package of this stage may be built on one of the other.
     fn may_use(self, other: Self) -> bool {
-        use Stage::{Base, Export, Node, Published, Serve, Sim, Sources, Store, Tools, Top};
+        use Stage::{
+            Base, Export, Node, Published, Roles, Serve, Sim, Sources, Store, Tools, Top,
+        };
         match self {
             Base => other == Base,
             Published | Tools => false,
@@ -75,6 +80,7 @@ impl Stage {
             Store => matches!(other, Base | Sources | Store),
             Serve => matches!(other, Base | Published | Store | Serve),
             Export => matches!(other, Base | Published | Store | Export),
+            Roles => !matches!(other, Roles | Sim | Tools | Top),
             Node => matches!(other, Base | Published | Sources | Store | Serve | Node),
             Sim => matches!(other, Base | Sim),
             Top => other != Top,
@@ -180,6 +186,9 @@ fn no_stage_reaches_back_or_around_the_store() {
         ("crates/export/otlp", "crates/serve/web"),
         ("crates/kube-client-metrics", "crates/base/model"),
         ("crates/sources/watch", "bin/kubevitals"),
+        ("crates/export/jsonl", "crates/roles/explain"),
+        ("crates/roles/explain", "crates/roles/transitions"),
+        ("crates/roles/explain", "crates/sim"),
         ("crates/sources/watch", "crates/sim"),
         ("crates/sim", "crates/sources/watch"),
         ("crates/sim", "xtask"),

@@ -1,80 +1,85 @@
-//! Which pods are meant.
+//! The pods that the flags select.
 
 use std::time::Duration;
 
 use kubevitals_cli::RunError;
+use kubevitals_explain::{PodName, SlowestQuery};
 
-use super::{ExplainFlags, ExplainOutput, misused, refused};
+use super::{ExplainFlags, ExplainOutput, invalid_arguments, invalid_flag};
 
-/// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum Selection {
     Pods(Vec<Target>),
-    Slowest(Slowest),
+    Slowest(SlowestQuery),
 }
 
 /// One pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
-    /// None for that of the context.
-    pub(super) namespace: Option<String>,
-    pub(super) name: String,
+    /// `None` for that of the context.
+    namespace: Option<String>,
+    name: String,
 }
 
-/// The slowest of some pods.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Slowest {
-    pub(super) most: usize,
-    /// None for all.
-    pub(super) namespace: Option<String>,
-    pub(super) selector: Option<String>,
-    pub(super) since: Option<Duration>,
-}
-
-impl Wanted {
-    pub(super) fn read(flags: &ExplainFlags) -> Result<Self, RunError> {
+impl Selection {
+    pub(super) fn parse(flags: &ExplainFlags) -> Result<Self, RunError> {
         if let Some(namespace) = &flags.namespace {
             check_namespace(namespace)?;
         }
         match flags.slowest {
-            Some(most) => Self::slowest(flags, most),
+            Some(limit) => Self::slowest(flags, limit),
             None => Self::pods(flags),
         }
     }
 
-    pub(super) fn usual_output(&self) -> ExplainOutput {
+    pub(super) fn default_output(&self) -> ExplainOutput {
         match self {
             Self::Pods(_) => ExplainOutput::Waterfall,
             Self::Slowest(_) => ExplainOutput::Table,
         }
     }
 
-    fn slowest(flags: &ExplainFlags, most: u32) -> Result<Self, RunError> {
+    fn slowest(flags: &ExplainFlags, limit: u32) -> Result<Self, RunError> {
         if let Some(word) = flags.target.first() {
-            let advice = "leave one of the two out; -n and -l choose among pods";
-            return Err(refused("slowest", word, "a pod is named as well", advice));
+            let advice = "omit one of the two; -n and -l filter pods";
+            return Err(invalid_flag(
+                "slowest",
+                word,
+                "it cannot be combined with the name of a pod",
+                advice,
+            ));
         }
         if flags.watch {
             let advice = "name a pod to wait for";
-            return Err(refused("watch", "true", "--slowest looks once", advice));
+            return Err(invalid_flag(
+                "watch",
+                "true",
+                "it cannot be combined with --slowest",
+                advice,
+            ));
         }
         if flags.all_namespaces && flags.namespace.is_some() {
-            let advice = "leave out --namespace or --all-namespaces";
+            let advice = "omit --namespace or --all-namespaces";
             let value = flags.namespace.clone().unwrap_or_default();
-            return Err(refused("namespace", value, "all are asked for too", advice));
+            return Err(invalid_flag(
+                "namespace",
+                value,
+                "it cannot be combined with --all-namespaces",
+                advice,
+            ));
         }
         let since = flags.since.map(Duration::try_from).transpose();
         let since = since.map_err(|_| {
             let value = flags.since.unwrap_or_default().to_string();
-            refused(
+            invalid_flag(
                 "since",
                 value,
-                "it lies ahead",
+                "it must not be negative",
                 "write a duration such as 1h",
             )
         })?;
-        Ok(Self::Slowest(Slowest {
-            most: usize::try_from(most).unwrap_or(usize::MAX),
+        Ok(Self::Slowest(SlowestQuery {
+            limit: usize::try_from(limit).unwrap_or(usize::MAX),
             namespace: flags.namespace.clone(),
             selector: flags.selector.clone(),
             since,
@@ -88,13 +93,13 @@ impl Wanted {
             ("since", flags.since.is_some()),
         ];
         if let Some((flag, _)) = slowest_only.into_iter().find(|(_, given)| *given) {
-            let problem = "it chooses among pods for --slowest";
-            return Err(refused(flag, "", problem, "add --slowest, or leave it out"));
+            let problem = "it filters pods for --slowest";
+            return Err(invalid_flag(flag, "", problem, "add --slowest, or omit it"));
         }
         let usage = || {
             let advice =
                 "write `kubevitals explain pod NAMESPACE/NAME` or `kubevitals explain --slowest`";
-            misused("no pod is named", advice)
+            invalid_arguments("no pod given", advice)
         };
         let (first, rest) = flags.target.split_first().ok_or_else(usage)?;
         let names: Vec<&str> = match first.split_once('/') {
@@ -108,13 +113,13 @@ impl Wanted {
         if names.is_empty() {
             return Err(usage());
         }
-        let targets = names.into_iter().map(|name| Target::read(name, flags));
+        let targets = names.into_iter().map(|name| Target::parse(name, flags));
         Ok(Self::Pods(targets.collect::<Result<_, _>>()?))
     }
 }
 
 impl Target {
-    fn read(text: &str, flags: &ExplainFlags) -> Result<Self, RunError> {
+    fn parse(text: &str, flags: &ExplainFlags) -> Result<Self, RunError> {
         let (namespace, name) = match text.split_once('/') {
             Some((namespace, name)) => (Some(namespace), name),
             None => (None, text),
@@ -122,11 +127,11 @@ impl Target {
         if let Some((stated, flag)) = namespace.zip(flags.namespace.as_deref())
             && stated != flag
         {
-            let advice = "write the namespace once";
-            return Err(refused(
+            let advice = "give the namespace once";
+            return Err(invalid_flag(
                 "namespace",
                 flag,
-                "the pod is said to be in another",
+                "the name of the pod has another namespace",
                 advice,
             ));
         }
@@ -135,7 +140,10 @@ impl Target {
             check_namespace(namespace)?;
         }
         if !is_name(name) {
-            return Err(misused(&format!("'{name}' is no name of a pod"), NAMES));
+            return Err(invalid_arguments(
+                &format!("'{name}' is not a valid pod name"),
+                NAMES,
+            ));
         }
         Ok(Self {
             namespace: namespace.map(ToOwned::to_owned),
@@ -143,15 +151,11 @@ impl Target {
         })
     }
 
-    /// The namespace, once one is chosen.
-    pub(super) fn namespace(&self) -> &str {
-        self.namespace.as_deref().unwrap_or("default")
-    }
-}
-
-impl std::fmt::Display for Target {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace(), self.name)
+    pub(super) fn in_namespace(self, default: &str) -> PodName {
+        PodName {
+            namespace: self.namespace.unwrap_or_else(|| default.to_owned()),
+            name: self.name,
+        }
     }
 }
 
@@ -166,7 +170,7 @@ fn without_kind(word: &str) -> &str {
     }
 }
 
-/// Names become part of a path: what no name can be is not sent.
+/// Names become part of a path, so only valid ones are sent.
 fn is_name(name: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     name.bytes()
@@ -175,13 +179,18 @@ fn is_name(name: &str) -> bool {
         && name.len() <= 253
 }
 
-const NAMES: &str = "names have lower-case letters, digits, dashes and dots";
+const NAMES: &str = "use lower-case letters, digits, dashes and dots";
 
 fn check_namespace(name: &str) -> Result<(), RunError> {
     if is_name(name) {
         return Ok(());
     }
-    Err(refused("namespace", name, "that is no name", NAMES))
+    Err(invalid_flag(
+        "namespace",
+        name,
+        "it is not a valid name",
+        NAMES,
+    ))
 }
 
 #[cfg(test)]
@@ -196,10 +205,10 @@ mod tests {
         flags: ExplainFlags,
     }
 
-    fn read(words: &[&str]) -> Result<Wanted, String> {
+    fn read(words: &[&str]) -> Result<Selection, String> {
         let line = Line::try_parse_from(["explain"].iter().chain(words));
         let line = line.map_err(|error| error.to_string())?;
-        Wanted::read(&line.flags).map_err(|error| error.to_string())
+        Selection::parse(&line.flags).map_err(|error| error.to_string())
     }
 
     fn pod(namespace: Option<&str>, name: &str) -> Target {
@@ -210,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_named_as_kubectl_users_do() {
+    fn pods_are_named_as_in_kubectl() {
         for (words, expected) in [
             (&["pod", "shop/web"][..], pod(Some("shop"), "web")),
             (&["pods", "web", "-n", "shop"], pod(Some("shop"), "web")),
@@ -218,18 +227,22 @@ mod tests {
             (&["po", "web"], pod(None, "web")),
             (&["pod", "pod"], pod(None, "pod")),
         ] {
-            assert_eq!(read(words), Ok(Wanted::Pods(vec![expected])), "{words:?}");
+            assert_eq!(
+                read(words),
+                Ok(Selection::Pods(vec![expected])),
+                "{words:?}"
+            );
         }
         let both = vec![pod(None, "a"), pod(None, "b")];
-        assert_eq!(read(&["pod/a", "pod/b"]), Ok(Wanted::Pods(both.clone())));
-        assert_eq!(read(&["pod", "a", "b"]), Ok(Wanted::Pods(both)));
+        assert_eq!(read(&["pod/a", "pod/b"]), Ok(Selection::Pods(both.clone())));
+        assert_eq!(read(&["pod", "a", "b"]), Ok(Selection::Pods(both)));
     }
 
     #[test]
     fn the_slowest_are_of_all_namespaces_unless_one_is_named() {
-        let expected = |most, namespace: Option<&str>| {
-            Ok(Wanted::Slowest(Slowest {
-                most,
+        let expected = |limit, namespace: Option<&str>| {
+            Ok(Selection::Slowest(SlowestQuery {
+                limit,
                 namespace: namespace.map(ToOwned::to_owned),
                 selector: None,
                 since: None,
@@ -244,23 +257,29 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
-        for (words, said) in [
-            (&[][..], "no pod is named"),
-            (&["pod"], "no pod is named"),
-            (&["deployment/web"], "no pod is named"),
-            (&["pod", "../secrets"], "that is no name"),
-            (&["pod", "a/Web"], "'Web' is no name of a pod"),
-            (&["pod", "a/b/c"], "'b/c' is no name of a pod"),
-            (&["pod", "a/b", "-n", "c"], "in another"),
+    fn contradictory_arguments_are_rejected() {
+        for (words, expected) in [
+            (&[][..], "no pod given"),
+            (&["pod"], "no pod given"),
+            (&["deployment/web"], "no pod given"),
+            (&["pod", "../secrets"], "it is not a valid name"),
+            (&["pod", "a/Web"], "'Web' is not a valid pod name"),
+            (&["pod", "a/b/c"], "'b/c' is not a valid pod name"),
+            (&["pod", "a/b", "-n", "c"], "another namespace"),
             (&["pod", "web", "--since=1h"], "--slowest"),
-            (&["pod", "web", "--slowest=3"], "a pod is named as well"),
-            (&["--slowest=3", "-A", "-n", "a"], "all are asked for too"),
-            (&["--slowest=3", "--since=-1h"], "it lies ahead"),
+            (
+                &["pod", "web", "--slowest=3"],
+                "it cannot be combined with the name of a pod",
+            ),
+            (
+                &["--slowest=3", "-A", "-n", "a"],
+                "it cannot be combined with --all-namespaces",
+            ),
+            (&["--slowest=3", "--since=-1h"], "it must not be negative"),
             (&["--slowest=0"], "0 is not in"),
         ] {
-            let told = read(words).unwrap_err();
-            assert!(told.contains(said), "{words:?}: {told}");
+            let error = read(words).unwrap_err();
+            assert!(error.contains(expected), "{words:?}: {error}");
         }
     }
 }

@@ -9,42 +9,33 @@ use kubevitals_jsonl::{LifecycleLines, TransitionLines};
 use kubevitals_model::{GoDuration, LabelSelector, parse_field_selector};
 use kubevitals_transition_metrics::FamilyConfig;
 use kubevitals_transitions::{Facts, Shard, TrackerConfig};
+use kubevitals_transitions_role::TransitionsConfig;
 use kubevitals_watch::{Event, Pod, StreamOptions, StreamSpec};
 
 use super::flags::{LineFlags, PodFlags, StandbyFlags, TransitionsFlags};
 
-/// The least that a queue of lines may hold: one pod with a hundred containers.
+/// The lines of one pod with a hundred containers.
 const MIN_BUFFER: usize = 64 << 10;
 
-/// Nobody waits longer for late events.
+/// Longest wait for late events, in seconds.
 const MAX_LINGER: f64 = 3_600.0;
 
-/// What the role does.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) pods: StreamSpec<Pod>,
-    /// None if events are not to be watched.
+    /// `None` if events are not watched.
     pub(super) events: Option<StreamSpec<Event>>,
-    pub(super) queue: usize,
-    pub(super) shard: Shard,
-    pub(super) tracker: TrackerConfig,
-    pub(super) lines: TransitionLines,
-    /// How much may wait to be written; none if no lines are wanted.
-    pub(super) buffer: Option<usize>,
-    /// How replicas share the work; none if there is one alone.
-    pub(super) standby: Option<StandbySettings>,
-    /// What is measured of pods, by which labels.
-    pub(super) families: FamilyConfig,
-    /// How long the end may take.
-    pub(super) grace: Duration,
+    /// `None` without leader election.
+    pub(super) lease: Option<LeaseSettings>,
+    pub(super) role: TransitionsConfig,
 }
 
-/// The lease that replicas stand for.
+/// The Lease of the election.
 #[derive(Debug, Clone)]
-pub(super) struct StandbySettings {
+pub(super) struct LeaseSettings {
     name: String,
-    /// None for that of the pod.
+    /// `None` for that of the pod.
     namespace: Option<String>,
     lease_duration: Duration,
     renew_deadline: Duration,
@@ -74,35 +65,37 @@ impl Settings {
             kubeconfig: watches.kubeconfig.clone(),
             pods: pods(&flags.pods)?.options(options),
             events,
-            queue,
-            shard: flags.pods.shard,
-            tracker: TrackerConfig {
-                linger: Some(linger(lines)?),
-                progress: lines.emit_partial,
-                ..TrackerConfig::default()
-            },
-            lines: TransitionLines {
-                compat: lines.compat,
-                lifecycle: if lines.lifecycle {
-                    LifecycleLines::AtStartAndEnd
-                } else {
-                    LifecycleLines::Never
+            lease: LeaseSettings::new(&flags.standby, flags.pods.shard)?,
+            role: TransitionsConfig {
+                queue,
+                shard: flags.pods.shard,
+                tracker: TrackerConfig {
+                    linger: Some(linger(lines)?),
+                    progress: lines.emit_partial,
+                    ..TrackerConfig::default()
                 },
+                lines: TransitionLines {
+                    compat: lines.compat,
+                    lifecycle: if lines.lifecycle {
+                        LifecycleLines::AtStartAndEnd
+                    } else {
+                        LifecycleLines::Never
+                    },
+                },
+                buffer: lines.output_lines.then(|| buffer(lines)).transpose()?,
+                families: FamilyConfig {
+                    labels: flags.families.metric_labels,
+                    series_limit: flags.families.metric_series_limit as usize,
+                    native_histograms: flags.families.native_histograms,
+                    ..FamilyConfig::default()
+                },
+                grace: Duration::try_from(flags.process.shutdown_grace_period).unwrap_or_default(),
             },
-            buffer: lines.output_lines.then(|| buffer(lines)).transpose()?,
-            standby: StandbySettings::new(&flags.standby, flags.pods.shard)?,
-            families: FamilyConfig {
-                labels: flags.families.metric_labels,
-                series_limit: flags.families.metric_series_limit as usize,
-                native_histograms: flags.families.native_histograms,
-                ..FamilyConfig::default()
-            },
-            grace: Duration::try_from(flags.process.shutdown_grace_period).unwrap_or_default(),
         })
     }
 }
 
-impl StandbySettings {
+impl LeaseSettings {
     fn new(flags: &StandbyFlags, shard: Shard) -> Result<Option<Self>, InvalidSetting> {
         if !flags.leader_elect {
             return Ok(None);

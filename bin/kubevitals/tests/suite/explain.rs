@@ -312,7 +312,7 @@ async fn what_is_not_allowed_is_named() {
     let (code, stdout, stderr) = asked.ask(&["pod", "shop/web-1", &nobody]).await;
     assert_eq!((code, stdout.as_str()), (1, ""));
     assert!(
-        stderr.contains("permission to get pods in namespace shop is missing"),
+        stderr.contains("no permission to get pods in namespace shop"),
         "{stderr}"
     );
     assert!(
@@ -322,7 +322,7 @@ async fn what_is_not_allowed_is_named() {
     let (code, _, stderr) = asked.ask(&["--slowest", &nobody]).await;
     assert_eq!(code, 1);
     assert!(
-        stderr.contains("permission to list pods in all namespaces is missing"),
+        stderr.contains("no permission to list pods in all namespaces"),
         "{stderr}"
     );
 
@@ -331,7 +331,7 @@ async fn what_is_not_allowed_is_named() {
     let (code, stdout, stderr) = asked.ask(&["pod", "shop/web-1", &some]).await;
     assert_eq!(code, 0, "{stderr}");
     assert!(
-        stderr.contains("permission to list events in namespace shop is missing"),
+        stderr.contains("no permission to list events in namespace shop"),
         "{stderr}"
     );
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
@@ -385,7 +385,7 @@ async fn a_cluster_that_is_not_there_is_a_failure() {
 fn what_cannot_be_meant_exits_64() {
     for (flags, said) in [
         (&[][..], "kubevitals explain pod NAMESPACE/NAME"),
-        (&["deployment", "web"], "no pod is named"),
+        (&["deployment", "web"], "no pod given"),
         (&["pod", "web", "--slowest=2"], "a pod is named as well"),
         (&["--slowest=0"], "--slowest"),
         (&["pod", "web", "--kubeconfig=/nowhere"], "/nowhere"),

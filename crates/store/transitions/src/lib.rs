@@ -42,8 +42,8 @@ mod message;
 mod moment;
 mod path;
 mod place;
+mod reconstruct;
 mod record;
-mod retold;
 mod shard;
 #[cfg(feature = "testing")]
 pub mod testing;

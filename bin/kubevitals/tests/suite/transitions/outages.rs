@@ -76,7 +76,7 @@ async fn events_that_are_listed_again_change_nothing_and_old_ones_of_others_are_
     let mut follower = Follower::ready(&cluster, &[]).await;
     follower
         .until_metric(
-            "kubevitals_transitions_events_total{fate=\"stale\"}",
+            "kubevitals_transitions_events_total{result=\"stale\"}",
             |count| count == 20,
         )
         .await;
@@ -88,7 +88,7 @@ async fn events_that_are_listed_again_change_nothing_and_old_ones_of_others_are_
     cluster.event("web", "Pulling", "Pulling image \"web:2\"", Duration::ZERO);
     follower
         .until_metric(
-            "kubevitals_transitions_events_total{fate=\"taken\"}",
+            "kubevitals_transitions_events_total{result=\"accepted\"}",
             |count| count == 1,
         )
         .await;
@@ -98,7 +98,7 @@ async fn events_that_are_listed_again_change_nothing_and_old_ones_of_others_are_
     cluster.api.drop_watches();
     follower
         .until_metric(
-            "kubevitals_transitions_events_total{fate=\"taken\"}",
+            "kubevitals_transitions_events_total{result=\"accepted\"}",
             |count| count == 2,
         )
         .await;
@@ -110,7 +110,7 @@ async fn events_that_are_listed_again_change_nothing_and_old_ones_of_others_are_
     );
     follower
         .until_metric(
-            "kubevitals_transitions_events_total{fate=\"taken\"}",
+            "kubevitals_transitions_events_total{result=\"accepted\"}",
             |count| count == 3,
         )
         .await;

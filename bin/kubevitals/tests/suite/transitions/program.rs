@@ -83,7 +83,7 @@ fn names(text: &str) -> BTreeSet<String> {
 async fn a_signal_drains_it() {
     let cluster = Cluster::start().await;
     let (mut program, mut stdout) = Program::start(&cluster, &[]);
-    program.until_it_logs("all pods taken in");
+    program.until_it_logs("processed a list of all pods");
     cluster.create("web");
     cluster.make_ready("web");
     let mut first = String::new();
@@ -100,7 +100,7 @@ async fn a_signal_drains_it() {
 async fn it_goes_on_when_nobody_reads_its_output_any_more() {
     let cluster = Cluster::start().await;
     let (mut program, stdout) = Program::start(&cluster, &[]);
-    program.until_it_logs("all pods taken in");
+    program.until_it_logs("processed a list of all pods");
     drop(stdout);
     for number in 0..50 {
         let name = format!("pod-{number}");
@@ -109,7 +109,7 @@ async fn it_goes_on_when_nobody_reads_its_output_any_more() {
     }
     cluster.until_watches(2).await;
     program.signal("TERM");
-    program.until_it_logs("lines were lost");
+    program.until_it_logs("dropped lines");
     assert_eq!(program.end(), Some(0));
 }
 
@@ -124,7 +124,7 @@ async fn its_death_leaves_no_hole() {
     ];
     let cluster = Cluster::start().await;
     let (mut program, mut stdout) = Program::start(&cluster, &FLAGS);
-    program.until_it_logs("telling what comes from now on");
+    program.until_it_logs("acquired leadership, emitting records");
     let mut standby = Follower::ready(&cluster, &FLAGS).await;
     for number in 0..20 {
         let name = format!("pod-{number}");

@@ -78,7 +78,7 @@ async fn who_ends_in_good_order_leaves_neither_a_hole_nor_a_duplicate() {
             .is_none_or(str::is_empty),
         "{lease}"
     );
-    let until = lease["metadata"]["annotations"]["kubevitals.io/told-until"].as_str();
+    let until = lease["metadata"]["annotations"]["kubevitals.io/checkpoint"].as_str();
     let version: u64 = until.unwrap().split('@').next().unwrap().parse().unwrap();
     assert!(version >= 60);
 }
@@ -90,9 +90,9 @@ async fn a_standby_drops_what_the_leader_has_told() {
     start(&cluster, 0..20);
     first.until_told(20).await;
     // What it has told is in the lease before long.
-    let told_elsewhere = "kubevitals_transitions_told_elsewhere_total";
-    second.until_metric(told_elsewhere, is(20)).await;
-    let waiting = "kubevitals_transitions_records_waiting";
+    let skipped = "kubevitals_transitions_records_skipped_total{reason=\"leader_emitted\"}";
+    second.until_metric(skipped, is(20)).await;
+    let waiting = "kubevitals_transitions_records_queued";
     second.until_metric(waiting, is(0)).await;
     assert!(second.stop().await.is_empty());
     first.stop().await;

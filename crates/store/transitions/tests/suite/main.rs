@@ -8,8 +8,8 @@
 
 mod hindrances;
 mod properties;
+mod reconstruct;
 mod recordings;
-mod retold;
 mod scenarios;
 mod standby;
 mod support;

@@ -1,4 +1,4 @@
-//! Pods as lines of a table.
+//! A table with a line for each pod.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -6,15 +6,23 @@ use std::io::{self, Write};
 use kubevitals_model::Timestamp;
 use kubevitals_transitions::{PodRecord, Spelled};
 
-use super::Explained;
-use crate::waterfall::{label, plain};
+use crate::printable;
+use crate::waterfall::label;
 
-/// Where the cause is cut off unless the table may be wide.
-const CAUSE: usize = 90;
+/// Columns of the cause, unless the table is wide.
+const CAUSE_WIDTH: usize = 90;
 
-/// Writes a table; a wide one has ages as of the time given.
-pub(super) fn write(
-    pods: &[Explained],
+/// A pod in a table.
+#[derive(Debug, Clone, Copy)]
+pub struct TableRow<'r> {
+    pub record: &'r PodRecord,
+    /// The pool of its node.
+    pub pool: Option<&'r str>,
+}
+
+/// Writes a table. With `wide_at` it has node, pool, age at that time, and the whole cause.
+pub fn write_table(
+    pods: &[TableRow<'_>],
     summary: Option<&str>,
     wide_at: Option<Timestamp>,
     out: &mut impl Write,
@@ -44,7 +52,7 @@ pub(super) fn write(
             } else {
                 write!(line, "{cell:width$}  ")
             };
-            written.expect("a String takes all that is written");
+            written.expect("writing to a String cannot fail");
         }
         writeln!(out, "{}", line.trim_end())?;
     }
@@ -54,37 +62,37 @@ pub(super) fn write(
     }
 }
 
-fn row(rank: usize, pod: &Explained, wide_at: Option<Timestamp>) -> Vec<String> {
-    let record = &pod.record;
+fn row(rank: usize, pod: &TableRow<'_>, wide_at: Option<Timestamp>) -> Vec<String> {
+    let record = pod.record;
     let longest = record.longest().map_or_else(
         || "-".to_owned(),
-        |piece| format!("{}, {}", label(&piece), Spelled(piece.took())),
+        |segment| format!("{}, {}", label(&segment), Spelled(segment.took())),
     );
     let mut row = vec![
         rank.to_string(),
-        plain(&record.pod.brief.identity.to_string()),
+        printable(&record.pod.brief.identity.to_string()),
         record
             .total()
             .map_or_else(|| "-".to_owned(), |total| Spelled(total).to_string()),
         state(record).to_owned(),
         longest,
     ];
-    let cause = plain(&record.cause_in(pod.pool.as_deref()));
+    let cause = printable(&record.cause_in(pod.pool));
     let Some(now) = wide_at else {
-        row.push(clipped(cause));
+        row.push(truncated(cause));
         return row;
     };
-    let known = |text: Option<&str>| text.map_or_else(|| "-".to_owned(), plain);
+    let known = |text: Option<&str>| text.map_or_else(|| "-".to_owned(), printable);
     let created = record.milestones.created.best();
     let age = created.and_then(|created| now.since(created));
     row.push(known(record.pod.brief.node.as_deref()));
-    row.push(known(pod.pool.as_deref()));
+    row.push(known(pod.pool));
     row.push(age.map_or_else(|| "-".to_owned(), |age| Spelled(age).to_string()));
     row.push(cause);
     row
 }
 
-/// How the start went.
+/// The outcome of the start.
 fn state(record: &PodRecord) -> &'static str {
     if record.is_complete() {
         "ready"
@@ -97,9 +105,9 @@ fn state(record: &PodRecord) -> &'static str {
     }
 }
 
-fn clipped(text: String) -> String {
-    if text.chars().count() <= CAUSE {
+fn truncated(text: String) -> String {
+    if text.chars().count() <= CAUSE_WIDTH {
         return text;
     }
-    text.chars().take(CAUSE - 1).chain(['…']).collect()
+    text.chars().take(CAUSE_WIDTH - 1).chain(['…']).collect()
 }

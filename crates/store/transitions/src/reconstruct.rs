@@ -1,20 +1,60 @@
-//! What the last state of a pod says of a start that nobody watched.
+//! Reconstructs the start of a pod that was not watched, from its last state and its events.
 //!
-//! A condition has the time of its last change alone. A pod that was ready, was not for a while and
-//! is again has the time of the last return in its state, and would seem to have taken days to
-//! start. What else the state says tells some of these apart.
+//! A condition has the time of its last change alone. A pod that was ready, lost readiness for a
+//! while and regained it carries the time of the last return, and would seem to have taken days to
+//! start. The rest of the state rules out some of these cases.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use kubevitals_model::Timestamp;
+use kubevitals_watch::{Event, Pod};
 
 use crate::hindrance::{Hindrance, HindranceKind};
 use crate::moment::Moment;
 use crate::record::{ContainerRole, PodRecord};
+use crate::tracker::{Arrival, Existing, Output, Tracker, TrackerConfig};
 
 /// A kubelet reports a container without probes as ready in the second in which it sees it run.
 /// Under load that takes longer, but not so long.
 const MAX_REPORT: Duration = Duration::from_mins(1);
 
 impl PodRecord {
+    /// Reconstructs the record of a pod from one state and its events.
+    ///
+    /// What the API has no time for stays without one: the time of observation, which is now, says
+    /// nothing about it.
+    pub fn reconstruct(pod: &Arc<Pod>, events: &[Event], now: Timestamp) -> Self {
+        let mut tracker = Tracker::new(TrackerConfig {
+            linger: None,
+            existing: Existing::All,
+            ..TrackerConfig::default()
+        });
+        let mut lifecycle = None;
+        let mut take = |output: Output| {
+            if let Output::Life(record) = output {
+                lifecycle = Some(record);
+            }
+        };
+        tracker.pod(pod, Arrival::Listed, None, &mut take);
+        for event in events {
+            tracker.event(event, &mut take);
+        }
+        tracker.finish(&mut take);
+        let record = lifecycle.expect("the tracker was given this pod and has finished");
+        Arc::unwrap_or_clone(record).as_of(now)
+    }
+
+    /// Corrects doubtful times, and extends a start that is not settled to `now`.
+    #[must_use]
+    pub fn as_of(mut self, now: Timestamp) -> Self {
+        self.doubt_readiness();
+        if !self.is_settled() {
+            self.latest = self.latest.max(Some(now));
+        }
+        self
+    }
+
     /// Takes the times of a pod that was not watched as it started for no more than they can be.
     ///
     /// - A node that was out of reach has the pod said to be not ready, but not its containers:

@@ -1,18 +1,17 @@
-//! What the role counts about itself: the names of kube-transition-metrics with their meaning, and
-//! our own.
+//! The role's own metrics: those of kube-transition-metrics, by name and meaning, and ours.
 //!
-//! The event loop owns what it counts and publishes a copy as time passes; streams and lines are
-//! looked at when somebody asks. Nothing of it is locked for each change of a pod but the four
-//! histograms.
+//! The event loop owns its counts and publishes a snapshot at every tick; watches and lines are
+//! read at scrape time. A pod change takes no lock but those of the four histograms.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kubevitals_jsonl::{JsonLines, LineCounts};
 use kubevitals_telemetry::Metrics;
 use kubevitals_transitions::Counts;
 use kubevitals_watch::{Restart, StreamState};
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -21,92 +20,89 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::teller::Told;
+use crate::emitter::RecordCounts;
+use crate::event_loop::InputCounts;
 
-/// From a microsecond to a minute, each four times the one before.
-const BOUNDS: [f64; 14] = [
+/// From a microsecond to a minute, each four times the previous.
+const BUCKETS: [f64; 14] = [
     0.000_001, 0.000_004, 0.000_016, 0.000_064, 0.000_256, 0.001, 0.004, 0.016, 0.064, 0.25, 1.0,
     4.0, 16.0, 64.0,
 ];
 
-/// The two loops of kube-transition-metrics. Here one loop takes both in turn.
+/// The two event loops of kube-transition-metrics. Here one loop processes both inputs.
 const POD: &str = "pod";
 const IMAGE_PULL: &str = "image_pull";
 
 /// The role's metrics. Clones share them.
 #[derive(Debug, Clone)]
-pub(super) struct RoleMetrics {
-    pub(super) pod: LoopMetrics,
-    pub(super) image_pull: LoopMetrics,
-    shared: Arc<Mutex<Shared>>,
+pub(crate) struct RoleMetrics {
+    pub(crate) pod: LoopMetrics,
+    pub(crate) image_pull: LoopMetrics,
+    inputs: Arc<Mutex<ScrapeInputs>>,
 }
 
-/// How quickly the event loop takes what one stream brings.
+/// Latency of the event loop for one watch.
 #[derive(Debug, Clone)]
-pub(super) struct LoopMetrics {
-    /// From receipt until the loop took it.
+pub(crate) struct LoopMetrics {
+    /// From receipt to processing.
     publish: Histogram,
-    /// From then until the next.
     processing: Histogram,
 }
 
-/// What the event loop knows of itself.
+/// The counts of the event loop at one tick.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Published {
-    pub(super) counts: Counts,
-    pub(super) told: Told,
-    pub(super) pods: Changes,
-    pub(super) events: Changes,
-    pub(super) other_shards: u64,
-    pub(super) resyncs: u64,
-    pub(super) tracked: usize,
-    pub(super) starting: usize,
-    pub(super) early: usize,
-    pub(super) waiting: usize,
-    pub(super) is_leader: bool,
+pub(crate) struct LoopSnapshot {
+    pub(crate) tracker: Counts,
+    pub(crate) records: RecordCounts,
+    pub(crate) inputs: InputCounts,
+    pub(crate) tracked: usize,
+    pub(crate) starting: usize,
+    pub(crate) early: usize,
+    pub(crate) waiting: usize,
+    pub(crate) is_leader: bool,
 }
 
-/// What a watch told, as it happened.
+/// Changes of a watch by type.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Changes {
-    pub(super) added: u64,
-    pub(super) modified: u64,
-    pub(super) deleted: u64,
-    /// What came in a list, and so not as it happened.
-    pub(super) listed: u64,
+pub(crate) struct ChangeCounts {
+    pub(crate) added: u64,
+    pub(crate) modified: u64,
+    pub(crate) deleted: u64,
+    /// Objects of a list.
+    pub(crate) listed: u64,
 }
 
-/// Looks at a stream, without keeping it running.
-pub(super) type Observer = Box<dyn Fn() -> Option<StreamState> + Send + Sync>;
+/// Reads the state of a watch without keeping it running.
+pub(crate) type Observer = Box<dyn Fn() -> Option<StreamState> + Send + Sync>;
 
+/// What is read at scrape time.
 #[derive(Default)]
-struct Shared {
-    published: Published,
+struct ScrapeInputs {
+    snapshot: LoopSnapshot,
     lines: Option<JsonLines>,
     pods: Option<Observer>,
     events: Option<Observer>,
 }
 
-/// One family of the exposition: its type, name, help, and series with the values of their label.
+/// The series of one family, each with its label.
 type Series<'s> = &'s [(Option<(&'static str, &'static str)>, f64)];
 
 impl RoleMetrics {
-    /// Registers the metrics.
-    pub(super) fn register(metrics: &mut Metrics) -> Self {
+    pub(crate) fn register(metrics: &mut Metrics) -> Self {
         let histogram = || {
             Family::<[(&'static str, &'static str); 1], Histogram>::new_with_constructor(|| {
-                Histogram::new(BOUNDS)
+                Histogram::new(BUCKETS)
             })
         };
         let (publish, processing) = (histogram(), histogram());
         metrics.root().register(
             "statistic_event_publish_seconds",
-            "Time from the receipt of a change until the event loop took it",
+            "Time from receipt of a change to its processing in seconds",
             publish.clone(),
         );
         metrics.root().register(
             "statistic_event_processing_seconds",
-            "Time that the event loop took for a change",
+            "Duration of processing a change in seconds",
             processing.clone(),
         );
         let of = |name: &'static str| LoopMetrics {
@@ -116,36 +112,32 @@ impl RoleMetrics {
         let this = Self {
             pod: of(POD),
             image_pull: of(IMAGE_PULL),
-            shared: Arc::default(),
+            inputs: Arc::default(),
         };
         metrics.root().register_collector(Box::new(this.clone()));
         this
     }
 
-    /// What is looked at whenever somebody asks.
-    pub(super) fn observe(
+    /// Sets what is read at scrape time.
+    pub(crate) fn observe(
         &self,
         pods: Observer,
         events: Option<Observer>,
         lines: Option<JsonLines>,
     ) {
-        let mut shared = self.lock();
-        shared.pods = Some(pods);
-        shared.events = events;
-        shared.lines = lines;
+        let mut inputs = self.inputs.lock();
+        inputs.pods = Some(pods);
+        inputs.events = events;
+        inputs.lines = lines;
     }
 
-    pub(super) fn publish(&self, published: Published) {
-        self.lock().published = published;
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn publish(&self, snapshot: LoopSnapshot) {
+        self.inputs.lock().snapshot = snapshot;
     }
 }
 
 impl LoopMetrics {
-    pub(super) fn took(&self, waited: Duration, processing: Duration) {
+    pub(crate) fn record(&self, waited: Duration, processing: Duration) {
         self.publish.observe(waited.as_secs_f64());
         self.processing.observe(processing.as_secs_f64());
     }
@@ -153,29 +145,29 @@ impl LoopMetrics {
 
 impl Collector for RoleMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let shared = self.lock();
-        let published = shared.published;
-        let pods = shared.pods.as_ref().and_then(|observe| observe());
-        let events = shared.events.as_ref().and_then(|observe| observe());
-        let lines = shared.lines.as_ref().map(JsonLines::counts);
-        drop(shared);
-        encode_peers(&mut encoder, &published, pods.as_ref(), events.as_ref())?;
-        encode_own(&mut encoder, &published, lines.unwrap_or_default())
+        let inputs = self.inputs.lock();
+        let snapshot = inputs.snapshot;
+        let pods = inputs.pods.as_ref().and_then(|observe| observe());
+        let events = inputs.events.as_ref().and_then(|observe| observe());
+        let lines = inputs.lines.as_ref().map(JsonLines::counts);
+        drop(inputs);
+        encode_peers(&mut encoder, &snapshot, pods.as_ref(), events.as_ref())?;
+        encode_own(&mut encoder, &snapshot, lines.unwrap_or_default())
     }
 }
 
-/// The families of kube-transition-metrics.
+/// Encodes the families of kube-transition-metrics.
 fn encode_peers(
     encoder: &mut DescriptorEncoder<'_>,
-    published: &Published,
+    snapshot: &LoopSnapshot,
     pods: Option<&StreamState>,
     events: Option<&StreamState>,
 ) -> fmt::Result {
     for (name, changes) in [
-        ("pod_watch_events", published.pods),
-        ("image_pull_watch_events", published.events),
+        ("pod_watch_events", snapshot.inputs.pods),
+        ("image_pull_watch_events", snapshot.inputs.events),
     ] {
-        let help = "Events of the watch by their type";
+        let help = "Total number of watch events by type";
         let series = [
             (Some(("event_type", "ADDED")), number(changes.added)),
             (Some(("event_type", "MODIFIED")), number(changes.modified)),
@@ -185,29 +177,29 @@ fn encode_peers(
     }
     for (name, stream) in [("pod_collector", pods), ("image_pull_collector", events)] {
         let (errors, restarts) = stream.map_or((0, 0), endings);
-        let help = "Connections of the watch that ended in an error";
+        let help = "Total number of watch connections that failed";
         let errors = [(None, number(errors))];
         counter(encoder, &format!("{name}_errors"), help, &errors)?;
-        let help = "Connections of the watch that ended, for whatever reason";
+        let help = "Total number of watch connections that ended, for any reason";
         let restarts = [(None, number(restarts))];
         counter(encoder, &format!("{name}_restarts"), help, &restarts)?;
     }
     let routines = f64::from(u8::from(events.is_some()));
-    let help = "Watches of events that are open: one, however many pods there are, or none";
+    let help = "Number of open event watches: one for all pods, or none";
     gauge(
         encoder,
         "image_pull_collector_routines",
         help,
         &[(None, routines)],
     )?;
-    let help = "Pods that are followed, those that have ended included until they are deleted";
-    let tracked = [(None, number(published.tracked as u64))];
+    let help = "Number of tracked pods, including finished pods that are not deleted";
+    let tracked = [(None, number(snapshot.tracked as u64))];
     gauge(encoder, "pod_statistics_tracked", help, &tracked)?;
-    let help = "Pods whose image pulls are followed: those that are still starting";
-    let starting = [(None, number(published.starting as u64))];
+    let help = "Number of pods whose image pulls are tracked: those still starting";
+    let starting = [(None, number(snapshot.starting as u64))];
     gauge(encoder, "image_pull_statistics_tracked", help, &starting)?;
     let queued = |stream: Option<&StreamState>| stream.map_or(0, |state| state.queued as u64);
-    let help = "Changes that wait for the event loop";
+    let help = "Number of changes queued for the event loop";
     let depth = [
         (Some(("event_loop", POD)), number(queued(pods))),
         (Some(("event_loop", IMAGE_PULL)), number(queued(events))),
@@ -215,96 +207,101 @@ fn encode_peers(
     gauge(encoder, "statistic_event_queue_depth", help, &depth)
 }
 
-/// The families of ours.
+/// Encodes our own families.
 fn encode_own(
     encoder: &mut DescriptorEncoder<'_>,
-    published: &Published,
+    snapshot: &LoopSnapshot,
     lines: LineCounts,
 ) -> fmt::Result {
-    let Published {
-        counts,
-        told,
-        pods,
-        events,
+    let LoopSnapshot {
+        tracker,
+        records,
+        inputs,
         ..
-    } = *published;
+    } = *snapshot;
     let label = |value| Some(("record", value));
     let series = [
-        (label("startup"), number(told.startups)),
-        (label("life"), number(told.lives)),
-        (label("progress"), number(told.progress)),
+        (label("startup"), number(records.startups)),
+        (label("lifecycle"), number(records.lifecycles)),
+        (label("progress"), number(records.progress)),
     ];
-    let help = "Records that were told, by what they are";
+    let help = "Total number of emitted records by type";
     counter(encoder, "kubevitals_transitions_records", help, &series)?;
-    let label = |value| Some(("fate", value));
+    let label = |value| Some(("result", value));
     let series = [
-        (label("news"), number(counts.states)),
-        (label("repeated"), number(counts.repeated)),
-        (label("refused"), number(counts.refused)),
-        (label("other_shard"), number(published.other_shards)),
+        (label("new"), number(tracker.states)),
+        (label("repeated"), number(tracker.repeated)),
+        (label("rejected"), number(tracker.refused)),
+        (label("other_shard"), number(inputs.other_shards)),
     ];
-    let help = "States of pods by what became of them";
+    let help = "Total number of pod states by result";
     counter(encoder, "kubevitals_transitions_pod_states", help, &series)?;
     let series = [
-        (label("taken"), number(counts.events)),
-        (label("unused"), number(counts.events_unused)),
-        (label("late"), number(counts.events_late)),
-        (label("stale"), number(counts.events_stale)),
-        (label("early_dropped"), number(counts.early_dropped)),
+        (label("accepted"), number(tracker.events)),
+        (label("ignored"), number(tracker.events_unused)),
+        (label("late"), number(tracker.events_late)),
+        (label("stale"), number(tracker.events_stale)),
+        (label("early_dropped"), number(tracker.early_dropped)),
     ];
-    let help = "Events by what became of them";
+    let help = "Total number of events by result";
     counter(encoder, "kubevitals_transitions_events", help, &series)?;
     let label = |value| Some(("stream", value));
     let series = [
-        (label("pods"), number(pods.listed)),
-        (label("events"), number(events.listed)),
+        (label("pods"), number(inputs.pods.listed)),
+        (label("events"), number(inputs.events.listed)),
     ];
-    let help = "Objects that came in lists, and not as they changed";
+    let help = "Total number of objects received in lists";
     counter(
         encoder,
         "kubevitals_transitions_listed_objects",
         help,
         &series,
     )?;
-    encode_plain(encoder, published, lines)
+    let series = [(
+        Some(("reason", "leader_emitted")),
+        number(tracker.told_elsewhere),
+    )];
+    let help = "Total number of records not emitted by this replica, by reason";
+    counter(
+        encoder,
+        "kubevitals_transitions_records_skipped",
+        help,
+        &series,
+    )?;
+    encode_plain(encoder, snapshot, lines)
 }
 
-/// Those of them that have no labels.
+/// Encodes our own families without labels.
 fn encode_plain(
     encoder: &mut DescriptorEncoder<'_>,
-    published: &Published,
+    snapshot: &LoopSnapshot,
     lines: LineCounts,
 ) -> fmt::Result {
-    let counts = published.counts;
+    let counts = snapshot.tracker;
     for (name, help, value) in [
         (
             "resyncs",
-            "Times the state of all pods was taken in at once",
-            published.resyncs,
+            "Total number of times a list of all pods was processed",
+            snapshot.inputs.resyncs,
         ),
         (
             "vanished_pods",
-            "Pods that were missing after a gap",
+            "Total number of pods found missing after a gap in the watch",
             counts.vanished,
         ),
         (
-            "told_elsewhere",
-            "Records left to another replica, which told them",
-            counts.told_elsewhere,
-        ),
-        (
-            "withheld_dropped",
-            "Records kept for another replica to tell that were too many",
+            "standby_queue_dropped",
+            "Total number of records dropped from the full queue of a standby",
             counts.withheld_dropped,
         ),
         (
             "lines_written",
-            "Lines written to standard output",
+            "Total number of lines written to standard output",
             lines.written,
         ),
         (
             "lines_dropped",
-            "Lines that nobody read in time, or that could not be written",
+            "Total number of lines dropped: the queue was full, or they could not be written",
             lines.dropped,
         ),
     ] {
@@ -313,24 +310,24 @@ fn encode_plain(
     }
     for (name, help, value) in [
         (
-            "lines_waiting",
-            "Lines that wait to be written",
+            "lines_queued",
+            "Number of lines queued for standard output",
             lines.waiting,
         ),
         (
             "early_pods",
-            "Pods only known from events so far",
-            published.early as u64,
+            "Number of pods known only from events",
+            snapshot.early as u64,
         ),
         (
-            "records_waiting",
-            "Records that wait for late events, or for another replica",
-            published.waiting as u64,
+            "records_queued",
+            "Number of records waiting for late events, or for the leader's checkpoint",
+            snapshot.waiting as u64,
         ),
         (
             "leader",
-            "Whether this replica tells what it sees",
-            u64::from(published.is_leader),
+            "Whether this replica is the leader and emits records",
+            u64::from(snapshot.is_leader),
         ),
     ] {
         let name = format!("kubevitals_transitions_{name}");
@@ -339,12 +336,12 @@ fn encode_plain(
     Ok(())
 }
 
-/// How many connections ended in an error, and how many at all.
+/// The number of connections that failed, and of all that ended.
 fn endings(state: &StreamState) -> (u64, u64) {
     let errors = state
         .restarts
         .iter()
-        .filter(|(why, _)| !Restart::is_ordinary(**why));
+        .filter(|(reason, _)| !Restart::is_ordinary(**reason));
     (
         errors.map(|(_, count)| count).sum(),
         state.restarts.values().sum(),
@@ -385,18 +382,15 @@ fn gauge(
     Ok(())
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "nothing here is counted to 2^53"
-)]
+#[expect(clippy::cast_precision_loss, reason = "no count here reaches 2^53")]
 fn number(count: u64) -> f64 {
     count as f64
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for ScrapeInputs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared")
-            .field("published", &self.published)
+        f.debug_struct("ScrapeInputs")
+            .field("snapshot", &self.snapshot)
             .finish_non_exhaustive()
     }
 }

@@ -7,45 +7,47 @@ use std::time::Duration;
 use kubevitals_model::Timestamp;
 use kubevitals_transitions::{End, Moment, Phase, PodRecord, Segment, Spelled};
 
-/// Columns of the bars; with names and times a line fits a terminal of 100.
-const COLUMNS: u128 = 48;
+use crate::printable;
 
-/// Columns of what a bar is about.
-const LABEL: usize = 30;
+/// Columns of the bars; with labels and durations a line fits a terminal of 100.
+const BAR_WIDTH: u128 = 48;
 
-/// Draws pods, and knows how many were ready.
+/// Columns of a label.
+const LABEL_WIDTH: usize = 30;
+
+/// Draws pods and counts those that were ready.
 #[derive(Debug)]
-pub(crate) struct Waterfall {
+pub struct Waterfall {
     in_color: bool,
-    /// The time at which a cluster was looked at; none for a recording.
-    looked_at: Option<Timestamp>,
+    /// The time at which a cluster was read; `None` for a recording.
+    read_at: Option<Timestamp>,
     pods: u64,
     ready: u64,
     slowest: Option<(Duration, String)>,
 }
 
 impl Waterfall {
-    /// Of a recording.
-    pub(crate) fn new(in_color: bool) -> Self {
+    /// A waterfall of a recording.
+    pub fn new(in_color: bool) -> Self {
         Self {
             in_color,
-            looked_at: None,
+            read_at: None,
             pods: 0,
             ready: 0,
             slowest: None,
         }
     }
 
-    /// Of a cluster, at this time.
-    pub(crate) fn live(in_color: bool, now: Timestamp) -> Self {
+    /// A waterfall of a cluster, read at `now`.
+    pub fn live(in_color: bool, now: Timestamp) -> Self {
         Self {
-            looked_at: Some(now),
+            read_at: Some(now),
             ..Self::new(in_color)
         }
     }
 
-    /// Draws a pod, on a node of this pool if that is known.
-    pub(crate) fn draw(
+    /// Draws a pod; `pool` is that of its node, if known.
+    pub fn draw(
         &mut self,
         record: &PodRecord,
         pool: Option<&str>,
@@ -54,21 +56,22 @@ impl Waterfall {
         self.count(record);
         writeln!(out, "{}", self.headline(record, pool))?;
         let total = record.total().unwrap_or_default();
-        for piece in record.critical_path() {
-            let took = Spelled(piece.took()).to_string();
-            let label = clipped(&label(&piece));
-            let bar = self.bar(&piece, record, total);
-            writeln!(out, "  {label:LABEL$} {took:>10}  {bar}")?;
+        for segment in record.critical_path() {
+            let took = Spelled(segment.took()).to_string();
+            let label = truncated(&label(&segment));
+            let bar = self.bar(&segment, record, total);
+            writeln!(out, "  {label:LABEL_WIDTH$} {took:>10}  {bar}")?;
         }
-        writeln!(out, "  → {}", plain(&record.cause_in(pool)))?;
-        let relapse = self.looked_at.and_then(|now| record.relapse(now));
-        for line in aftermath(record).into_iter().chain(relapse) {
-            writeln!(out, "  {}", plain(&line))?;
+        writeln!(out, "  → {}", printable(&record.cause_in(pool)))?;
+        let relapse = self.read_at.and_then(|now| record.relapse(now));
+        for line in later_events(record).into_iter().chain(relapse) {
+            writeln!(out, "  {}", printable(&line))?;
         }
         writeln!(out)
     }
 
-    pub(crate) fn sum_up(&self, out: &mut impl Write) -> io::Result<()> {
+    /// Writes a summary of the pods drawn so far.
+    pub fn summarize(&self, out: &mut impl Write) -> io::Result<()> {
         let (pods, ready) = (self.pods, self.ready);
         write!(out, "{pods} pods, {ready} of them ready")?;
         if let Some((took, name)) = &self.slowest {
@@ -85,14 +88,14 @@ impl Waterfall {
         self.ready += 1;
         let slower = self.slowest.as_ref().map(|(took, _)| *took);
         if let Some(total) = record.total().filter(|total| Some(*total) > slower) {
-            let name = plain(&record.pod.brief.identity.to_string());
+            let name = printable(&record.pod.brief.identity.to_string());
             self.slowest = Some((total, name));
         }
     }
 
     fn headline(&self, record: &PodRecord, pool: Option<&str>) -> String {
         let total = record.total().unwrap_or_default();
-        let name = plain(&record.pod.brief.identity.to_string());
+        let name = printable(&record.pod.brief.identity.to_string());
         let (code, outcome) = if record.is_complete() {
             ("32", format!("ready after {}", Spelled(total)))
         } else if record.is_unseen() {
@@ -108,29 +111,29 @@ impl Waterfall {
             self.painted(code, &outcome)
         );
         if let Some(node) = &record.pod.brief.node {
-            let _ = write!(text, "  on {}", plain(node));
+            let _ = write!(text, "  on {}", printable(node));
             if let Some(pool) = pool {
-                let _ = write!(text, " of pool {}", plain(pool));
+                let _ = write!(text, " of pool {}", printable(pool));
             }
         }
-        // A cluster that is looked at once has no other pods.
-        if record.reconstructed && self.looked_at.is_none() {
+        // Every pod of a cluster that is read once began before.
+        if record.reconstructed && self.read_at.is_none() {
             text.push_str("  (began before the recording)");
         }
         text
     }
 
-    fn bar(&self, piece: &Segment, record: &PodRecord, total: Duration) -> String {
-        let start = record.milestones.created.best().unwrap_or(piece.from);
+    fn bar(&self, segment: &Segment, record: &PodRecord, total: Duration) -> String {
+        let start = record.milestones.created.best().unwrap_or(segment.from);
         let column = |at: Timestamp| {
             let since = at.since(start).unwrap_or_default().as_millis();
-            since * COLUMNS / total.as_millis().max(1)
+            since * BAR_WIDTH / total.as_millis().max(1)
         };
-        let (from, to) = (column(piece.from), column(piece.to));
-        let indent = usize::try_from(from.min(COLUMNS - 1)).unwrap_or_default();
+        let (from, to) = (column(segment.from), column(segment.to));
+        let indent = usize::try_from(from.min(BAR_WIDTH - 1)).unwrap_or_default();
         let width = usize::try_from(to.saturating_sub(from).max(1)).unwrap_or(1);
-        let cell = if piece.is_done { "█" } else { "░" };
-        let bar = self.painted(color(piece.phase), &cell.repeat(width));
+        let cell = if segment.is_done { "█" } else { "░" };
+        let bar = self.painted(color(segment.phase), &cell.repeat(width));
         format!("{}{bar}", " ".repeat(indent))
     }
 
@@ -143,15 +146,9 @@ impl Waterfall {
     }
 }
 
-/// What was read from a file may hold anything: what a terminal would obey becomes a blank.
-pub(crate) fn plain(text: &str) -> String {
-    let blank = |char: char| if char.is_control() { ' ' } else { char };
-    text.chars().map(blank).collect()
-}
-
-/// What a piece of the way is called.
-pub(crate) fn label(piece: &Segment) -> String {
-    let what = match piece.phase {
+/// The name of a segment of the critical path.
+pub(crate) fn label(segment: &Segment) -> String {
+    let what = match segment.phase {
         Phase::Gated => "scheduling gates",
         Phase::Scheduling => "scheduling",
         Phase::Sandbox => "sandbox, network, volumes",
@@ -164,18 +161,18 @@ pub(crate) fn label(piece: &Segment) -> String {
         Phase::CrashLoop => "crash loop of",
         Phase::Unknown => "unknown",
     };
-    match (&piece.container, piece.phase) {
-        (Some(container), _) => format!("{what} {}", plain(container)),
+    match (&segment.container, segment.phase) {
+        (Some(container), _) => format!("{what} {}", printable(container)),
         (None, Phase::Readiness) => "readiness".to_owned(),
         (None, _) => what.to_owned(),
     }
 }
 
-fn clipped(label: &str) -> String {
-    if label.chars().count() <= LABEL {
+fn truncated(label: &str) -> String {
+    if label.chars().count() <= LABEL_WIDTH {
         return label.to_owned();
     }
-    label.chars().take(LABEL - 1).chain(['…']).collect()
+    label.chars().take(LABEL_WIDTH - 1).chain(['…']).collect()
 }
 
 fn color(phase: Phase) -> &'static str {
@@ -190,8 +187,8 @@ fn color(phase: Phase) -> &'static str {
     }
 }
 
-/// What came after the start.
-fn aftermath(record: &PodRecord) -> Vec<String> {
+/// Restarts and deletion, after the start.
+fn later_events(record: &PodRecord) -> Vec<String> {
     let mut lines = Vec::new();
     for container in record.containers.iter().filter(|one| one.restarts > 0) {
         let times = match container.restarts {
@@ -215,18 +212,18 @@ fn aftermath(record: &PodRecord) -> Vec<String> {
     if let Some(deletion) = reached.deletion {
         let lived = deletion.since(reached.created);
         let lived = lived.map_or(String::new(), |lived| format!(" after {}", Spelled(lived)));
-        let mut line = format!("deletion was asked for{lived}");
+        let mut line = format!("deletion requested{lived}");
         if let Some(stop) = took(reached.stopped, reached.deletion) {
-            let _ = write!(line, ", containers took {} to end", Spelled(stop));
+            let _ = write!(line, ", containers took {} to stop", Spelled(stop));
         }
         match record.end {
             End::Deleted => {
                 if let Some(gone) = took(reached.gone, reached.deletion) {
-                    let _ = write!(line, ", gone after {}", Spelled(gone));
+                    let _ = write!(line, ", deleted after {}", Spelled(gone));
                 }
             }
-            End::Vanished => line.push_str(", missing after a gap"),
-            End::Open => line.push_str(", not gone yet"),
+            End::Vanished => line.push_str(", found missing after a gap in the watch"),
+            End::Open => line.push_str(", not deleted yet"),
         }
         lines.push(line);
     }

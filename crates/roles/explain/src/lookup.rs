@@ -1,0 +1,92 @@
+//! Reads a pod, its events and its node.
+
+use std::sync::Arc;
+
+use kube::api::ListParams;
+use kubevitals_cli::RunError;
+use kubevitals_model::Timestamp;
+use kubevitals_transitions::{PodRecord, node_pool};
+use kubevitals_watch::{Event, Node, Pod, Uid};
+
+use crate::api::{ApiError, ApiReader, Operation};
+use crate::{ExplainedPod, Notices, PodName};
+
+/// Events read of one pod. The API server keeps them for an hour, and clients aggregate them.
+const MAX_EVENTS: usize = 5_000;
+
+/// Events in one page.
+const EVENT_PAGE: u32 = 500;
+
+/// Explains one pod by its name.
+pub(crate) async fn explain(
+    api: &ApiReader,
+    name: &PodName,
+    now: Timestamp,
+    notices: &mut dyn Notices,
+) -> Result<ExplainedPod, RunError> {
+    let Some(pod) = get_pod(api, name).await? else {
+        return Err(RunError::runtime(format!(
+            "pod {name} not found; `kubevitals replay` explains deleted pods from a recording"
+        )));
+    };
+    let pod = Arc::new(pod);
+    let events = match list_events(api, &name.namespace, &pod.brief.identity.uid).await {
+        Ok(events) => events,
+        Err(error) => {
+            notices.warn(&missing_events(error, &name.namespace));
+            Vec::new()
+        }
+    };
+    Ok(ExplainedPod {
+        record: PodRecord::reconstruct(&pod, &events, now),
+        pool: get_pool(api, pod.brief.node.as_deref())
+            .await
+            .ok()
+            .flatten(),
+    })
+}
+
+/// Returns a pod by its name; `None` if it does not exist.
+pub(crate) async fn get_pod(api: &ApiReader, pod: &PodName) -> Result<Option<Pod>, RunError> {
+    match api.get(Some(&pod.namespace), &pod.name).await {
+        Ok(pod) => Ok(Some(pod)),
+        Err(ApiError::NotFound) => Ok(None),
+        Err(error) => Err(error.during(Operation {
+            verb: "get",
+            resource: "pods",
+            namespace: Some(&pod.namespace),
+        })),
+    }
+}
+
+/// Lists the events of a pod that the API server still holds.
+pub(crate) async fn list_events(
+    api: &ApiReader,
+    namespace: &str,
+    uid: &Uid,
+) -> Result<Vec<Event>, ApiError> {
+    let params = ListParams::default()
+        .fields(&format!("involvedObject.uid={uid}"))
+        .limit(EVENT_PAGE);
+    api.list(Some(namespace), params, MAX_EVENTS).await
+}
+
+/// Returns the pool of a node. Callers ignore errors: permission to read nodes is optional.
+pub(crate) async fn get_pool(
+    api: &ApiReader,
+    node: Option<&str>,
+) -> Result<Option<Arc<str>>, ApiError> {
+    let Some(node) = node else { return Ok(None) };
+    let node: Node = api.get(None, node).await?;
+    Ok(node_pool(&node.labels).cloned())
+}
+
+/// The warning for an explanation without events.
+pub(crate) fn missing_events(error: ApiError, namespace: &str) -> String {
+    let reason = error.message(Operation {
+        verb: "list",
+        resource: "events",
+        namespace: Some(namespace),
+    });
+    format!("image pulls and probe failures are left out: {reason}")
+}

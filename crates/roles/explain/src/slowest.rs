@@ -1,0 +1,285 @@
+//! Finds the slowest pods of any number, keeping only those.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use kube::api::ListParams;
+use kubevitals_cli::RunError;
+use kubevitals_model::Timestamp;
+use kubevitals_transitions::PodRecord;
+use kubevitals_watch::Pod;
+
+use crate::api::{ApiError, ApiReader, Operation};
+use crate::{ExplainedPod, Notices, SlowestQuery, lookup};
+
+/// Pods in one page, and so in memory.
+const POD_PAGE: u32 = 500;
+
+/// Attempts at a list whose continue token expires.
+const MAX_ATTEMPTS: u32 = 3;
+
+/// Pods whose events are read at the same time.
+const CONCURRENCY: usize = 8;
+
+/// The number of pods that were ranked and shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Summary {
+    pods: usize,
+    ready: usize,
+    unreadable: usize,
+    shown: usize,
+}
+
+/// The slowest pods so far.
+struct Top {
+    limit: usize,
+    /// The fastest of them on top, to be removed first.
+    heap: BinaryHeap<Reverse<Entry>>,
+}
+
+struct Entry {
+    took: Duration,
+    pod: Arc<Pod>,
+}
+
+/// Explains the slowest pods, the slowest first.
+pub(crate) async fn find(
+    api: &ApiReader,
+    query: &SlowestQuery,
+    now: Timestamp,
+    notices: &mut dyn Notices,
+) -> Result<(Vec<ExplainedPod>, Summary), RunError> {
+    let ranked = rank(api, query, now, notices).await;
+    notices.clear_progress();
+    let (top, mut summary) = ranked.map_err(|error| {
+        error.during(Operation {
+            verb: "list",
+            resource: "pods",
+            namespace: query.namespace.as_deref(),
+        })
+    })?;
+    if summary.unreadable > 0 {
+        notices.warn(&format!("{} pods could not be decoded", summary.unreadable));
+    }
+    if summary.pods == 0 {
+        return Err(RunError::runtime("no matching pods found"));
+    }
+    let explained = explain(api, top.into_order(), now, notices).await;
+    summary.shown = explained.len();
+    Ok((explained, summary))
+}
+
+async fn rank(
+    api: &ApiReader,
+    query: &SlowestQuery,
+    now: Timestamp,
+    notices: &mut dyn Notices,
+) -> Result<(Top, Summary), ApiError> {
+    let mut attempt = 1;
+    loop {
+        match rank_once(api, query, now, notices).await {
+            // The list expired between two pages: the pods ranked so far may have changed.
+            Err(ApiError::Expired) if attempt < MAX_ATTEMPTS => attempt += 1,
+            other => return other,
+        }
+    }
+}
+
+async fn rank_once(
+    api: &ApiReader,
+    query: &SlowestQuery,
+    now: Timestamp,
+    notices: &mut dyn Notices,
+) -> Result<(Top, Summary), ApiError> {
+    let mut top = Top::new(query.limit);
+    let mut summary = Summary::default();
+    let mut params = ListParams::default().limit(POD_PAGE);
+    params.label_selector.clone_from(&query.selector);
+    let oldest = query.since.and_then(|since| now.checked_sub(since));
+    loop {
+        let page = api.page::<Pod>(query.namespace.as_deref(), &params).await?;
+        summary.unreadable += page.unreadable.len();
+        for pod in page.objects {
+            if pod.details.created < oldest {
+                continue;
+            }
+            let pod = Arc::new(pod);
+            let record = PodRecord::reconstruct(&pod, &[], now);
+            summary.pods += 1;
+            summary.ready += usize::from(record.is_complete() || record.was_ready_before);
+            top.push(Entry {
+                took: record.total().unwrap_or_default(),
+                pod,
+            });
+        }
+        notices.progress(&|| format!("{} pods read", summary.pods));
+        if page.next.is_empty() {
+            return Ok((top, summary));
+        }
+        params.continue_token = Some(page.next);
+    }
+}
+
+/// Reads the events and the node pools of the slowest pods.
+async fn explain(
+    api: &ApiReader,
+    pods: Vec<Arc<Pod>>,
+    now: Timestamp,
+    notices: &mut dyn Notices,
+) -> Vec<ExplainedPod> {
+    let total = pods.len();
+    let requests = pods.into_iter().map(|pod| async move {
+        let identity = &pod.brief.identity;
+        let events = lookup::list_events(api, &identity.namespace, &identity.uid).await;
+        (pod, events)
+    });
+    let mut responses = stream::iter(requests).buffered(CONCURRENCY);
+    let mut pools = Pools::default();
+    let mut explained = Vec::with_capacity(total);
+    let mut first_failure = None;
+    while let Some((pod, events)) = responses.next().await {
+        let events = events.unwrap_or_else(|error| {
+            let namespace = &pod.brief.identity.namespace;
+            first_failure.get_or_insert_with(|| lookup::missing_events(error, namespace));
+            Vec::new()
+        });
+        explained.push(ExplainedPod {
+            record: PodRecord::reconstruct(&pod, &events, now),
+            pool: pools.get(api, pod.brief.node.as_ref()).await,
+        });
+        notices.progress(&|| format!("{} of {total} pods explained", explained.len()));
+    }
+    notices.clear_progress();
+    if let Some(message) = first_failure {
+        notices.warn(&message);
+    }
+    explained
+}
+
+/// The node pools read so far, by node.
+#[derive(Default)]
+struct Pools {
+    known: HashMap<Arc<str>, Option<Arc<str>>>,
+    is_forbidden: bool,
+}
+
+impl Pools {
+    async fn get(&mut self, api: &ApiReader, node: Option<&Arc<str>>) -> Option<Arc<str>> {
+        let node = node?;
+        if let Some(known) = self.known.get(node) {
+            return known.clone();
+        }
+        if self.is_forbidden {
+            return None;
+        }
+        let found = lookup::get_pool(api, Some(node)).await;
+        self.is_forbidden = matches!(found, Err(ApiError::Forbidden(_)));
+        let pool = found.ok().flatten();
+        self.known.insert(Arc::clone(node), pool.clone());
+        pool
+    }
+}
+
+impl Top {
+    fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            heap: BinaryHeap::new(),
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        let is_full = self.heap.len() >= self.limit;
+        let is_faster = || self.heap.peek().is_some_and(|fastest| entry < fastest.0);
+        if is_full && is_faster() {
+            return;
+        }
+        self.heap.push(Reverse(entry));
+        if is_full {
+            self.heap.pop();
+        }
+    }
+
+    fn into_order(self) -> Vec<Arc<Pod>> {
+        let entries = self.heap.into_sorted_vec();
+        entries
+            .into_iter()
+            .map(|Reverse(entry)| entry.pod)
+            .collect()
+    }
+}
+
+impl Entry {
+    /// Of two that took equally long, the one whose name sorts first is greater, so shown first.
+    fn order(&self) -> (Duration, Reverse<(&str, &str)>) {
+        let identity = &self.pod.brief.identity;
+        (self.took, Reverse((&identity.namespace, &identity.name)))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Entry {}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            pods, ready, shown, ..
+        } = self;
+        write!(
+            f,
+            "slowest {shown} of {pods} pods, {ready} of them ready at some time"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kubevitals_watch::{Decoder, decode_object};
+
+    use super::*;
+
+    fn entry(name: &str, seconds: u64) -> Entry {
+        let pod = format!("{{\"metadata\":{{\"name\":\"{name}\",\"namespace\":\"a\"}}}}");
+        Entry {
+            took: Duration::from_secs(seconds),
+            pod: Arc::new(decode_object(pod.as_bytes(), &Decoder::default()).unwrap()),
+        }
+    }
+
+    #[test]
+    fn only_the_slowest_pods_are_kept_in_order() {
+        let mut top = Top::new(3);
+        for (name, seconds) in [("e", 5), ("a", 1), ("d", 9), ("b", 5), ("c", 5), ("f", 2)] {
+            top.push(entry(name, seconds));
+            assert!(top.heap.len() <= 3);
+        }
+        let names: Vec<String> = top
+            .into_order()
+            .iter()
+            .map(|pod| pod.brief.identity.name.to_string())
+            .collect();
+        assert_eq!(names, ["d", "b", "c"]);
+    }
+}

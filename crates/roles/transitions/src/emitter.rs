@@ -1,0 +1,50 @@
+//! Emits records: as lines for standard output, and to the metrics.
+
+use kubevitals_jsonl::{JsonLines, LineCounts, TransitionLines};
+use kubevitals_model::Timestamp;
+use kubevitals_transitions::Output;
+
+/// Receives every record on the task of the event loop, so it must be quick.
+pub(crate) type RecordHook = Box<dyn FnMut(&Output) + Send>;
+
+pub(crate) struct Emitter {
+    pub(crate) form: TransitionLines,
+    /// `None` if no lines are written.
+    pub(crate) lines: Option<JsonLines>,
+    pub(crate) hook: RecordHook,
+    pub(crate) counts: RecordCounts,
+}
+
+/// Records emitted so far, by type.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RecordCounts {
+    pub(crate) startups: u64,
+    pub(crate) lifecycles: u64,
+    pub(crate) progress: u64,
+}
+
+impl Emitter {
+    pub(crate) fn emit(&mut self, output: &Output, now: Timestamp) {
+        let count = match output {
+            Output::Startup(_) => &mut self.counts.startups,
+            Output::Life(_) => &mut self.counts.lifecycles,
+            Output::Progress(_) => &mut self.counts.progress,
+        };
+        *count += 1;
+        (self.hook)(output);
+        if let Some(lines) = &self.lines {
+            let rendered = self.form.render(output, now);
+            if !rendered.is_empty() {
+                // Lines that do not fit the queue are counted there.
+                lines.push(rendered);
+            }
+        }
+    }
+
+    pub(crate) fn line_counts(&self) -> LineCounts {
+        self.lines
+            .as_ref()
+            .map(JsonLines::counts)
+            .unwrap_or_default()
+    }
+}

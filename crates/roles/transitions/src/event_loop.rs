@@ -1,0 +1,351 @@
+//! The event loop: the one task that owns the tracker. Pod changes, events, ticks and changes of
+//! leadership reach it here, one after another.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use kubevitals_cli::Shutdown;
+use kubevitals_model::Timestamp;
+use kubevitals_transitions::{Arrival, Shard, Tracker};
+use kubevitals_watch::{
+    Change, Event, EventType, Pod, Seen, Subscription, Tail, Tailed, Update, What,
+};
+use tokio::time::MissedTickBehavior;
+
+use crate::emitter::Emitter;
+use crate::leader_state::LeaderState;
+use crate::metrics::{ChangeCounts, LoopMetrics, LoopSnapshot, RoleMetrics};
+
+/// Interval at which the tracker's clock advances. Due records wait for seconds.
+const TICK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Changes of one watch that are processed before the other inputs are polled.
+const MAX_BATCH: usize = 256;
+
+pub(crate) struct EventLoop {
+    pub(crate) tracker: Tracker,
+    pub(crate) pods: Subscription<Pod>,
+    pub(crate) events: Option<Tail<Event>>,
+    /// `None` without leader election.
+    pub(crate) leader: Option<LeaderState>,
+    pub(crate) shard: Shard,
+    pub(crate) emitter: Emitter,
+    pub(crate) metrics: RoleMetrics,
+    pub(crate) heartbeat: Heartbeat,
+    pub(crate) clock: fn() -> Timestamp,
+    pub(crate) counts: InputCounts,
+}
+
+/// Inputs of the loop so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct InputCounts {
+    pub(crate) pods: ChangeCounts,
+    pub(crate) events: ChangeCounts,
+    pub(crate) other_shards: u64,
+    pub(crate) resyncs: u64,
+}
+
+/// The time of the loop's last iteration, for the health checks.
+#[derive(Debug, Clone)]
+pub(crate) struct Heartbeat {
+    started: Instant,
+    /// Milliseconds from `started` to the last iteration; 0 before the first list of pods.
+    last: Arc<AtomicU64>,
+}
+
+/// Measures the changes of one batch.
+struct Stopwatch<'m> {
+    metrics: &'m LoopMetrics,
+    now: Timestamp,
+    since: Instant,
+}
+
+impl EventLoop {
+    /// Runs until shutdown is requested or the pod watch ends.
+    pub(crate) async fn run(&mut self, mut shutdown: Shutdown) {
+        let mut ticks = tokio::time::interval(TICK_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            // Events are read after the first list of pods: many listed events are of pods that no
+            // longer exist.
+            let is_listed = self.counts.resyncs > 0;
+            tokio::select! {
+                () = shutdown.requested() => return,
+                update = self.pods.next() => match update {
+                    Some(update) => self.process_pods(update),
+                    None => return,
+                },
+                Some(event) = next_event(&mut self.events), if is_listed => self.process_events(event),
+                () = leadership_changed(&mut self.leader) => self.update_leadership(),
+                _ = ticks.tick() => self.tick(),
+            }
+            if self.counts.resyncs > 0 {
+                self.heartbeat.beat();
+            }
+        }
+    }
+
+    /// Processes everything that is queued. The watches have ended, so the queues do too.
+    pub(crate) fn drain(&mut self) {
+        // A replica that lost the Lease must not emit.
+        self.update_leadership();
+        while let Some(update) = self.pods.try_next() {
+            self.process_pods(update);
+        }
+        while let Some(event) = self.events.as_mut().and_then(Tail::try_next) {
+            self.process_events(event);
+        }
+        let now = (self.clock)();
+        let Self {
+            tracker, emitter, ..
+        } = self;
+        tracker.advance(now, &mut |output| emitter.emit(&output, now));
+        tracker.shut_down(&mut |output| emitter.emit(&output, now));
+        self.publish();
+    }
+
+    fn tick(&mut self) {
+        let now = (self.clock)();
+        let Self {
+            tracker, emitter, ..
+        } = self;
+        tracker.advance(now, &mut |output| emitter.emit(&output, now));
+        if let Some(leader) = &mut self.leader
+            && !tracker.is_standby()
+        {
+            leader.advance(tracker.checkpoint(), emitter.line_counts());
+        }
+        self.publish();
+    }
+
+    /// Applies a change of leadership or of the leader's checkpoint.
+    fn update_leadership(&mut self) {
+        let Self {
+            tracker,
+            emitter,
+            leader: Some(leader),
+            clock,
+            ..
+        } = self
+        else {
+            return;
+        };
+        let is_leader = *leader.leading.borrow_and_update();
+        if tracker.is_standby()
+            && let Some(checkpoint) = leader.lease_checkpoint()
+        {
+            tracker.told_elsewhere(checkpoint);
+        }
+        if is_leader && tracker.is_standby() {
+            let queued = tracker.waiting();
+            let now = clock();
+            tracker.lead(&mut |output| emitter.emit(&output, now));
+            tracing::info!(queued, "acquired leadership, emitting records");
+        } else if !is_leader && !tracker.is_standby() {
+            tracker.stand_by();
+            leader.clear();
+            tracing::info!("not the leader, standing by");
+        }
+        self.publish();
+    }
+
+    pub(crate) fn publish(&self) {
+        self.metrics.publish(LoopSnapshot {
+            tracker: self.tracker.counts(),
+            records: self.emitter.counts,
+            inputs: self.counts,
+            tracked: self.tracker.len(),
+            starting: self.tracker.starting(),
+            early: self.tracker.early(),
+            waiting: self.tracker.waiting(),
+            is_leader: !self.tracker.is_standby(),
+        });
+    }
+
+    fn process_pods(&mut self, first: Update<Pod>) {
+        let metrics = self.metrics.pod.clone();
+        let mut stopwatch = Stopwatch::start(&metrics, (self.clock)());
+        let mut next = Some(first);
+        let mut left = MAX_BATCH;
+        while let Some(update) = next {
+            match update {
+                Update::Change(change) => {
+                    let received = change.received;
+                    self.process_change(change);
+                    stopwatch.lap(received);
+                }
+                Update::Resync(all) => {
+                    self.process_list(&all.objects, stopwatch.now);
+                    stopwatch = Stopwatch::start(&metrics, (self.clock)());
+                }
+            }
+            left -= 1;
+            next = if left > 0 { self.pods.try_next() } else { None };
+        }
+    }
+
+    fn process_change(&mut self, change: Change<Pod>) {
+        let (pod, is_gone, count) = match change.what {
+            What::Added(pod) => (pod, false, &mut self.counts.pods.added),
+            What::Modified { now, .. } => (now, false, &mut self.counts.pods.modified),
+            What::Deleted(pod) => (pod, true, &mut self.counts.pods.deleted),
+        };
+        let arrival = match change.seen {
+            Seen::Live => {
+                *count += 1;
+                Arrival::Live
+            }
+            Seen::Relist => {
+                self.counts.pods.listed += 1;
+                Arrival::Relisted
+            }
+        };
+        if !self.shard.has(&pod.brief.identity.uid) {
+            self.counts.other_shards += 1;
+            return;
+        }
+        let Self {
+            tracker, emitter, ..
+        } = self;
+        let now = change.received;
+        let mut out = |output| emitter.emit(&output, now);
+        if is_gone {
+            tracker.deleted(&pod, arrival, Some(now), &mut out);
+        } else {
+            tracker.pod(&pod, arrival, Some(now), &mut out);
+        }
+    }
+
+    fn process_list(&mut self, pods: &[Arc<Pod>], now: Timestamp) {
+        let arrival = if self.counts.resyncs == 0 {
+            Arrival::Listed
+        } else {
+            Arrival::Relisted
+        };
+        self.counts.resyncs += 1;
+        self.counts.pods.listed += pods.len() as u64;
+        let (shard, before) = (self.shard, self.counts.other_shards);
+        let Self {
+            tracker,
+            emitter,
+            counts,
+            ..
+        } = self;
+        let ours = pods.iter().filter(|pod| {
+            let is_ours = shard.has(&pod.brief.identity.uid);
+            counts.other_shards += u64::from(!is_ours);
+            is_ours
+        });
+        tracker.resync(ours, arrival, Some(now), &mut |output| {
+            emitter.emit(&output, now);
+        });
+        tracing::info!(
+            pods = pods.len(),
+            other_shards = counts.other_shards - before,
+            ?arrival,
+            "processed a list of all pods"
+        );
+    }
+
+    fn process_events(&mut self, first: Tailed<Event>) {
+        let metrics = self.metrics.image_pull.clone();
+        let mut stopwatch = Stopwatch::start(&metrics, (self.clock)());
+        let mut next = Some(first);
+        let mut left = MAX_BATCH;
+        while let Some(tailed) = next {
+            let received = tailed.received;
+            self.process_event(&tailed, stopwatch.now);
+            stopwatch.lap(received);
+            left -= 1;
+            next = match &mut self.events {
+                Some(events) if left > 0 => events.try_next(),
+                _ => None,
+            };
+        }
+    }
+
+    fn process_event(&mut self, tailed: &Tailed<Event>, now: Timestamp) {
+        let counts = &mut self.counts.events;
+        match (tailed.seen, tailed.event) {
+            (Seen::Relist, _) => counts.listed += 1,
+            (Seen::Live, EventType::Deleted) => counts.deleted += 1,
+            (Seen::Live, EventType::Modified) => counts.modified += 1,
+            (Seen::Live, _) => counts.added += 1,
+        }
+        // Events are deleted when they expire, which says nothing about their pod.
+        if tailed.event == EventType::Deleted || !self.shard.has(&tailed.object.regarding.uid) {
+            return;
+        }
+        let Self {
+            tracker, emitter, ..
+        } = self;
+        let mut out = |output| emitter.emit(&output, now);
+        match tailed.seen {
+            Seen::Live => tracker.event(&tailed.object, &mut out),
+            Seen::Relist => tracker.event_listed(&tailed.object, now, &mut out),
+        }
+    }
+}
+
+impl Heartbeat {
+    pub(crate) fn new() -> Self {
+        Self {
+            started: Instant::now(),
+            last: Arc::default(),
+        }
+    }
+
+    /// Returns the time since the last iteration; `None` before the first list of pods.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        let last = self.last.load(Ordering::Relaxed);
+        let since = self.started.elapsed();
+        (last > 0).then(|| since.saturating_sub(Duration::from_millis(last)))
+    }
+
+    fn beat(&self) {
+        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(now.max(1), Ordering::Relaxed);
+    }
+}
+
+impl<'m> Stopwatch<'m> {
+    fn start(metrics: &'m LoopMetrics, now: Timestamp) -> Self {
+        Self {
+            metrics,
+            now,
+            since: Instant::now(),
+        }
+    }
+
+    /// Records one change.
+    fn lap(&mut self, received: Timestamp) {
+        let now = Instant::now();
+        let waited = self.now.since(received).unwrap_or_default();
+        self.metrics.record(waited, now - self.since);
+        self.since = now;
+    }
+}
+
+/// Waits for a change of leadership or of the leader's checkpoint; forever without an election.
+async fn leadership_changed(leader: &mut Option<LeaderState>) {
+    match leader {
+        Some(leader) => {
+            tokio::select! {
+                // An error means that the candidate has ended, which it does at shutdown alone.
+                Ok(()) = leader.leading.changed() => {}
+                Ok(()) = leader.observed.changed() => {}
+                else => std::future::pending().await,
+            }
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// The next event; `None` if events are not watched or their watch has ended.
+async fn next_event(events: &mut Option<Tail<Event>>) -> Option<Tailed<Event>> {
+    match events {
+        Some(tail) => tail.next().await,
+        None => None,
+    }
+}

@@ -1,0 +1,54 @@
+//! The event loop of `kubevitals transitions`.
+//!
+//! ```text
+//! watch: pods ────subscription──┐                                     ┌─► JSON lines ──thread──► standard output
+//!                               ├─► event loop: the tracker ──records─┤
+//! watch: events ────────────────┘   (one task owns it)                └─► metrics
+//! ```
+//!
+//! There are two watches, however many pods there are. Both queues are bounded: when the pod queue
+//! overflows, the loop resynchronizes from the cache, and a full event queue blocks the watch.
+//!
+//! With leader election every replica tracks all pods and only the leader emits ([`LeaseClient`]).
+
+mod checks;
+mod emitter;
+mod event_loop;
+mod leader_state;
+mod metrics;
+mod run;
+
+use kube_client_metrics::Hooks;
+use kube_client_metrics::lease::Election;
+use kubevitals_watch::{Event, Node, Pod, Stream, Tail};
+
+pub use run::{Deps, Registered, TransitionsConfig, run};
+
+use self::metrics::Observer;
+
+/// The watches that the role reads. Another role of the process may share them.
+pub struct Streams {
+    pub pods: Stream<Pod>,
+    /// `None` if events are not watched.
+    pub events: Option<Tail<Event>>,
+    /// Nodes, for metrics labeled by node pool or zone.
+    pub nodes: Option<Stream<Node>>,
+}
+
+/// Access to the Lease of an election.
+pub struct LeaseClient {
+    pub client: kube::Client,
+    pub hooks: Hooks,
+    pub election: Election,
+}
+
+impl Streams {
+    fn observe_pods(&self) -> Observer {
+        Box::new(self.pods.observer())
+    }
+
+    fn observe_events(&self) -> Option<Observer> {
+        let events = self.events.as_ref()?;
+        Some(Box::new(events.observer()))
+    }
+}

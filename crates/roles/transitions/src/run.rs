@@ -1,0 +1,201 @@
+//! From configuration to shutdown.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::Write;
+use std::time::{Duration, SystemTime};
+
+use kubevitals_cli::{RunError, Shutdown};
+use kubevitals_jsonl::{JsonLines, LineCounts, TransitionLines};
+use kubevitals_model::Timestamp;
+use kubevitals_telemetry::{Health, Metrics};
+use kubevitals_transition_metrics::{FamilyConfig, TransitionMetrics};
+use kubevitals_transitions::{Checkpoint, Existing, Output, Shard, Tracker, TrackerConfig};
+use kubevitals_watch::{Node, Stream};
+
+use crate::emitter::{Emitter, RecordCounts, RecordHook};
+use crate::event_loop::{EventLoop, Heartbeat, InputCounts};
+use crate::leader_state::LeaderState;
+use crate::metrics::RoleMetrics;
+use crate::{LeaseClient, Streams, checks};
+
+/// Part of the grace period reserved for everything that follows the flush of the lines.
+const SHUTDOWN_RESERVE: Duration = Duration::from_secs(2);
+
+/// Startups older than this that happened while no replica was running are not emitted.
+const MAX_CHECKPOINT_AGE: Duration = Duration::from_hours(1);
+
+/// Settings of the role.
+#[derive(Debug, Clone)]
+pub struct TransitionsConfig {
+    /// Capacity of the pod subscription.
+    pub queue: usize,
+    pub shard: Shard,
+    pub tracker: TrackerConfig,
+    pub lines: TransitionLines,
+    /// Capacity of the line queue in bytes; `None` if no lines are written.
+    pub buffer: Option<usize>,
+    /// Labels and limits of the pod metrics.
+    pub families: FamilyConfig,
+    /// Time within which the role must end once shutdown is requested.
+    pub grace: Duration,
+}
+
+/// What the role needs from its process besides its watches.
+pub struct Deps {
+    pub shutdown: Shutdown,
+    /// Destination of the lines; `None` for none, whatever the configuration says.
+    pub out: Option<Box<dyn Write + Send>>,
+    /// `None` without leader election.
+    pub leases: Option<LeaseClient>,
+    pub registered: Registered,
+}
+
+/// The registered metrics of the role.
+#[derive(Debug, Clone)]
+pub struct Registered {
+    metrics: RoleMetrics,
+    families: TransitionMetrics,
+    heartbeat: Heartbeat,
+}
+
+impl Registered {
+    /// Registers the metrics of the role.
+    pub fn new(metrics: &mut Metrics, families: FamilyConfig) -> Self {
+        Self {
+            metrics: RoleMetrics::register(metrics),
+            families: TransitionMetrics::register(metrics, families),
+            heartbeat: Heartbeat::new(),
+        }
+    }
+
+    /// Adds the health checks of the role.
+    pub fn add_checks(&self, health: &Health, streams: &Streams) -> Result<(), RunError> {
+        let random = RandomState::new().hash_one(0);
+        let jitter = f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX);
+        checks::register(health, streams, self.heartbeat.clone(), jitter)
+    }
+}
+
+/// Runs until shutdown is requested or the pod watch ends, and then stops the watches.
+pub async fn run(
+    mut config: TransitionsConfig,
+    mut streams: Streams,
+    deps: Deps,
+) -> Result<(), RunError> {
+    let Deps {
+        mut shutdown,
+        out,
+        leases,
+        registered,
+    } = deps;
+    let mut leader = match leases {
+        Some(leases) => match LeaderState::start(leases, &mut shutdown).await? {
+            Some(leader) => Some(leader),
+            None => return Ok(()),
+        },
+        None => None,
+    };
+    if let Some(leader) = &mut leader {
+        let since = leader.lease_checkpoint().map(|from| recent(from, now()));
+        config.tracker.existing = Existing::Unsettled { since };
+    }
+    let lines = match (config.buffer, out) {
+        (Some(buffer), Some(out)) => {
+            Some(JsonLines::begin(out, buffer).map_err(RunError::runtime)?)
+        }
+        _ => None,
+    };
+    registered.metrics.observe(
+        streams.observe_pods(),
+        streams.observe_events(),
+        lines.clone(),
+    );
+    let mut tracker = Tracker::new(config.tracker);
+    if leader.is_some() {
+        tracker.stand_by();
+    }
+    let mut event_loop = EventLoop {
+        tracker,
+        leader,
+        pods: streams.pods.subscribe_with(config.queue),
+        events: streams.events.take(),
+        shard: config.shard,
+        emitter: Emitter {
+            form: config.lines,
+            lines: lines.clone(),
+            hook: metrics_hook(registered.families, streams.nodes),
+            counts: RecordCounts::default(),
+        },
+        metrics: registered.metrics,
+        heartbeat: registered.heartbeat,
+        clock: now,
+        counts: InputCounts::default(),
+    };
+    // On a worker beside the streams: the thread that waits for signals would be woken for every
+    // batch that they bring, which costs more than a tenth where there is one processor.
+    let task = tokio::spawn(async move {
+        event_loop.run(shutdown).await;
+        event_loop
+    });
+    let mut event_loop = task.await.map_err(RunError::runtime)?;
+
+    streams.pods.shutdown().await;
+    if let Some(events) = &event_loop.events {
+        events.shutdown().await;
+    }
+    let dropped = event_loop.emitter.line_counts().dropped;
+    event_loop.drain();
+    if let Some(lines) = lines {
+        flush(lines, config.grace.saturating_sub(SHUTDOWN_RESERVE)).await;
+    }
+    event_loop.publish();
+    if let Some(leader) = event_loop.leader.take() {
+        // Lines that were not written are left to the next leader.
+        let all_written = event_loop.emitter.line_counts().dropped == dropped;
+        let checkpoint = event_loop.tracker.checkpoint().filter(|_| all_written);
+        leader.release(checkpoint).await;
+    }
+    Ok(())
+}
+
+pub(crate) fn now() -> Timestamp {
+    Timestamp::from_system_time(SystemTime::now())
+}
+
+/// Limits the age of a checkpoint: a replica that starts after a week without any does not emit
+/// every start of that week.
+fn recent(checkpoint: Checkpoint, now: Timestamp) -> Checkpoint {
+    let oldest = now.checked_sub(MAX_CHECKPOINT_AGE).unwrap_or(now);
+    Checkpoint {
+        time: checkpoint.time.max(oldest),
+        ..checkpoint
+    }
+}
+
+/// Records every output in the metrics, with the topology of its node if nodes are watched.
+fn metrics_hook(families: TransitionMetrics, nodes: Option<Stream<Node>>) -> RecordHook {
+    Box::new(move |output| {
+        let (Output::Startup(record) | Output::Life(record) | Output::Progress(record)) = output;
+        let name = record.pod.brief.node.as_deref();
+        let node = nodes
+            .as_ref()
+            .zip(name)
+            .and_then(|(nodes, name)| nodes.get("", name));
+        let place = node.as_ref().map(|node| families.place_of(&node.labels));
+        families.tell(output, place.unwrap_or_default());
+    })
+}
+
+/// Waits for queued lines to be written, on a thread that may block.
+async fn flush(lines: JsonLines, grace: Duration) -> LineCounts {
+    let written = tokio::task::spawn_blocking(move || lines.finish(grace)).await;
+    let counts = written.unwrap_or_default();
+    if counts.dropped > 0 {
+        tracing::warn!(
+            dropped = counts.dropped,
+            written = counts.written,
+            "dropped lines"
+        );
+    }
+    counts
+}
