@@ -34,7 +34,7 @@ pub struct ExplainFlags {
     pub target: Vec<String>,
 
     /// Instead of named pods, the N pods that took longest from creation to ready, or are taking
-    /// longest [default: 20]
+    /// longest (20 if N is omitted)
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "20",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SLOWEST)))]
     pub slowest: Option<u32>,

@@ -188,7 +188,7 @@ async fn the_namespace_is_that_of_the_context() {
     let told = asked.ask(&["pod", "web-1"]).await;
     assert_eq!(told.0, 1);
     assert!(
-        told.2.contains("pod default/web-1 does not exist"),
+        told.2.contains("pod default/web-1 not found"),
         "{}",
         told.2
     );
@@ -301,7 +301,7 @@ async fn the_slowest_come_first() {
     );
     let (code, _, stderr) = asked.ask(&["--slowest", "-n", "nowhere"]).await;
     assert_eq!(code, 1);
-    assert!(stderr.contains("no pod was found"), "{stderr}");
+    assert!(stderr.contains("no matching pods found"), "{stderr}");
     asked.api.shutdown().await;
 }
 
@@ -386,7 +386,10 @@ fn what_cannot_be_meant_exits_64() {
     for (flags, said) in [
         (&[][..], "kubevitals explain pod NAMESPACE/NAME"),
         (&["deployment", "web"], "no pod given"),
-        (&["pod", "web", "--slowest=2"], "a pod is named as well"),
+        (
+            &["pod", "web", "--slowest=2"],
+            "cannot be combined with the name of a pod",
+        ),
         (&["--slowest=0"], "--slowest"),
         (&["pod", "web", "--kubeconfig=/nowhere"], "/nowhere"),
     ] {
