@@ -357,7 +357,7 @@ async fn nudge<P: PodLike>(mut pods: Subscription<P>, scraper: Weak<Scraper>) {
         let Some(scraper) = scraper.upgrade() else {
             return;
         };
-        scraper.nudge(node);
+        scraper.trigger(node);
     }
 }
 

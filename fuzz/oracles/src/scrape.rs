@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use kubevitals_model::{Bytes, BytesSample, CoreNanos, CpuSample, NodeBatch, Timestamp};
 use kubevitals_promtext::{Item, Sample, parse};
-use kubevitals_scrape::{Decoder, Reading, Take, decode, decode_summary};
+use kubevitals_scrape::internals::{
+    DecodeOptions, Decoder, Rejection, SummaryFields, decode, decode_summary,
+};
 use serde_json::Value;
 
 /// What `/metrics/resource` is made of.
@@ -65,9 +67,9 @@ pub(crate) const SUMMARY_TOKENS: &[&[u8]] = &[
 ];
 
 const MOST: usize = 8;
-const ASKED: Timestamp = Timestamp::from_unix_millis(1_794_773_490_000);
-const READING: Reading = Reading {
-    asked: ASKED,
+const REQUESTED_AT: Timestamp = Timestamp::from_unix_millis(1_794_773_490_000);
+const OPTIONS: DecodeOptions = DecodeOptions {
+    requested_at: REQUESTED_AT,
     is_complete: true,
     max_containers: MOST,
 };
@@ -82,8 +84,8 @@ type Key = (String, String, String);
 /// If that does not hold.
 pub fn metrics_resource(body: &[u8]) {
     let (mut batch, mut decoder) = (NodeBatch::default(), Decoder::default());
-    let report = decode(body, READING, &mut batch, &mut decoder);
-    let again = decode(body, READING, &mut batch, &mut decoder);
+    let report = decode(body, OPTIONS, &mut batch, &mut decoder);
+    let again = decode(body, OPTIONS, &mut batch, &mut decoder);
     assert_eq!(report, again, "a decoder that was used reads the same");
     assert!(batch.len() <= MOST);
 
@@ -108,9 +110,9 @@ pub fn metrics_resource(body: &[u8]) {
         Item::Error(_) => errors += 1,
         _ => {}
     });
-    let malformed = report.rejected(kubevitals_scrape::Rejection::Malformed);
+    let malformed = report.rejected(Rejection::Malformed);
     assert!(malformed <= errors, "no more lines are bad than there are");
-    let is_all = report.rejected(kubevitals_scrape::Rejection::TooMany) == 0;
+    let is_all = report.rejected(Rejection::TooMany) == 0;
     let mut seen = Vec::new();
     for (found, sample) in batch.containers() {
         let key = (
@@ -136,7 +138,7 @@ pub fn metrics_resource(body: &[u8]) {
 /// If that does not hold.
 pub fn stats_summary(body: &[u8]) {
     let (mut batch, mut decoder) = (NodeBatch::default(), Decoder::default());
-    let Ok(report) = decode_summary(body, Take::Everything, READING, &mut batch, &mut decoder)
+    let Ok(report) = decode_summary(body, SummaryFields::All, OPTIONS, &mut batch, &mut decoder)
     else {
         return;
     };
@@ -148,10 +150,16 @@ pub fn stats_summary(body: &[u8]) {
         }
     }
     let before = batch.clone();
-    let extras = decode_summary(body, Take::Extras, READING, &mut batch, &mut decoder);
+    let extras = decode_summary(
+        body,
+        SummaryFields::Extras,
+        OPTIONS,
+        &mut batch,
+        &mut decoder,
+    );
     assert!(extras.is_ok(), "what is read once is read again");
     assert_eq!(batch, before, "extras that were there already");
-    let again = decode_summary(body, Take::Everything, READING, &mut batch, &mut decoder);
+    let again = decode_summary(body, SummaryFields::All, OPTIONS, &mut batch, &mut decoder);
     assert_eq!(again.ok(), Some(report));
 }
 
@@ -165,7 +173,7 @@ fn key(sample: &Sample<'_, '_>) -> Option<Key> {
 
 fn at(sample: &Sample<'_, '_>) -> Option<Timestamp> {
     match sample.timestamp_ms {
-        None => Some(ASKED),
+        None => Some(REQUESTED_AT),
         Some(..=0) => None,
         Some(at) => Some(Timestamp::from_unix_millis(at)),
     }

@@ -12,7 +12,7 @@ use kubevitals_bench::pods;
 use kubevitals_metrics_api::{Config, MetricsApi, MetricsApiPublisher};
 use kubevitals_model::{LabelSelector, Labels, NodeBatch, NodeName, PodKey};
 use kubevitals_promtext::{Item, parse};
-use kubevitals_scrape::{Decoder, Reading, decode};
+use kubevitals_scrape::internals::{DecodeOptions, Decoder, decode};
 use kubevitals_usage::{NodeUsage, PodUsage, UsageConfig, UsagePublisher, UsageStore};
 use kubevitals_watch::{Kind, Pod, PodBrief, Uid, decode_event};
 
@@ -250,12 +250,12 @@ struct Decoding {
 
 impl Decoding {
     fn decode(&mut self, body: &[u8], round: u32) -> &NodeBatch {
-        let reading = Reading {
-            asked: time(round),
+        let options = DecodeOptions {
+            requested_at: time(round),
             is_complete: true,
             max_containers: 10_000,
         };
-        let report = decode(body, reading, &mut self.batch, &mut self.decoder);
+        let report = decode(body, options, &mut self.batch, &mut self.decoder);
         assert!(report.used > 0 && report.rejected.iter().all(|count| *count == 0));
         &self.batch
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kubevitals_model::{NodeBatch, NodeName, Timestamp};
-use kubevitals_scrape::{Answer, Failure, Receive, WallClock};
+use kubevitals_scrape::{BatchInfo, ScrapeError, ScrapeSink, WallClock};
 use kubevitals_usage::UsageStore;
 
 pub(super) struct IntoStore {
@@ -11,19 +11,19 @@ pub(super) struct IntoStore {
     pub(super) clock: WallClock,
 }
 
-impl Receive for IntoStore {
-    fn received(&self, node: &NodeName, batch: &NodeBatch, _answer: &Answer) {
+impl ScrapeSink for IntoStore {
+    fn on_batch(&self, node: &NodeName, batch: &NodeBatch, _info: &BatchInfo) {
         self.store.ingest(node.as_str(), batch, self.clock.now());
     }
 
-    fn failed(&self, node: &NodeName, failure: &Failure, next: Timestamp) {
-        let why: Arc<str> = failure.to_string().into();
+    fn on_error(&self, node: &NodeName, error: &ScrapeError, retry_at: Timestamp) {
+        let reason: Arc<str> = error.to_string().into();
         let now = self.clock.now();
         self.store
-            .scrape_failed(node.as_str(), why, Some(next), now);
+            .scrape_failed(node.as_str(), reason, Some(retry_at), now);
     }
 
-    fn left(&self, node: &NodeName) {
+    fn on_removed(&self, node: &NodeName) {
         self.store.node_deleted(node.as_str());
     }
 }

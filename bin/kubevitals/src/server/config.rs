@@ -8,16 +8,13 @@ use std::time::Duration;
 use kubevitals_apiserver::RequestHeaders;
 use kubevitals_cli::InvalidSetting;
 use kubevitals_model::{GoDuration, LabelSelector};
-use kubevitals_scrape::AddressType;
+use kubevitals_scrape::{AddressType, ConfigError, ScrapeConfig};
 use kubevitals_tls::{CipherSuites, MinTlsVersion, TlsPolicy};
 use kubevitals_usage::{ExtraResources, UsageConfig};
 
 use super::flags::{
     AuthenticationFlags, AuthorizationFlags, KubeletFlags, MetricsFlags, ServerFlags, ServingFlags,
 };
-
-/// Below this, kubelets have nothing new to say: their own samples are 10 s apart.
-const MIN_RESOLUTION: Duration = Duration::from_secs(1);
 
 /// All settings of the role.
 pub(super) struct Settings {
@@ -98,15 +95,6 @@ impl Settings {
 
 fn usage(flags: &MetricsFlags) -> Result<UsageConfig, InvalidSetting> {
     let resolution = positive("metric-resolution", flags.metric_resolution)?;
-    if resolution < MIN_RESOLUTION {
-        return Err(InvalidSetting {
-            flag: "metric-resolution",
-            value: flags.metric_resolution.to_string(),
-            problem: "kubelets would do little else than answer".to_owned(),
-            advice: "write 1s or more; below 10s little is gained, since kubelets sample every 10s to 15s"
-                .to_owned(),
-        });
-    }
     let mut usage = UsageConfig::new(resolution);
     if let Some(staleness) = flags.staleness {
         usage.staleness = positive("staleness", staleness)?;
@@ -140,19 +128,41 @@ fn usage(flags: &MetricsFlags) -> Result<UsageConfig, InvalidSetting> {
 
 fn timeout(flags: &KubeletFlags, resolution: Duration) -> Result<Duration, InvalidSetting> {
     let timeout = positive("kubelet-request-timeout", flags.kubelet_request_timeout)?;
-    let longest = resolution.mul_f64(0.9);
-    if timeout > longest {
-        return Err(InvalidSetting {
-            flag: "kubelet-request-timeout",
-            value: flags.kubelet_request_timeout.to_string(),
-            problem: "a request could outlast the resolution".to_owned(),
-            advice: format!(
-                "write {} or less, or raise --metric-resolution",
-                GoDuration::saturating_from(longest)
-            ),
-        });
+    match ScrapeConfig::validate_timing(resolution, timeout) {
+        Ok(()) => Ok(timeout),
+        Err(error) => Err(invalid_timing(&error, resolution, flags)),
     }
-    Ok(timeout)
+}
+
+fn invalid_timing(
+    error: &ConfigError,
+    resolution: Duration,
+    flags: &KubeletFlags,
+) -> InvalidSetting {
+    if let ConfigError::ResolutionTooShort { min, .. } = error {
+        return InvalidSetting {
+            flag: "metric-resolution",
+            value: GoDuration::saturating_from(resolution).to_string(),
+            problem: "kubelets would do little but respond".to_owned(),
+            advice: format!(
+                "write {} or more; below 10s little is gained, since kubelets sample every 10s to 15s",
+                GoDuration::saturating_from(*min)
+            ),
+        };
+    }
+    let advice = match error {
+        ConfigError::TimeoutTooLong { max, .. } => format!(
+            "write {} or less, or raise --metric-resolution",
+            GoDuration::saturating_from(*max)
+        ),
+        _ => error.to_string(),
+    };
+    InvalidSetting {
+        flag: "kubelet-request-timeout",
+        value: flags.kubelet_request_timeout.to_string(),
+        problem: "a request could outlast the resolution".to_owned(),
+        advice,
+    }
 }
 
 fn refuse_contradictions(flags: &KubeletFlags) -> Result<(), InvalidSetting> {

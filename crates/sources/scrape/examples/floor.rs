@@ -1,9 +1,8 @@
-//! What a scrape would cost at least: one thread, blocking sockets, nothing but the answer.
+//! Lower bound for the cost of a scrape: one thread, blocking sockets, nothing but the response.
 //!
 //! `cargo run --profile profiling -p kubevitals-scrape --example floor` starts a simulated cluster
 //! of 200 nodes with 30 pods of two containers each, and prints the processor time of one thread
-//! that asks them in turns: as long as it only reads and decrypts, and with the decoding of what it
-//! has read.
+//! that scrapes them one after the other: for reading and decryption alone, and with decoding.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -16,13 +15,13 @@ use std::net::TcpStream;
 use std::time::{Duration, SystemTime};
 
 use kubevitals_model::{NodeBatch, Timestamp};
-use kubevitals_scrape::{Decoder, Reading, decode};
+use kubevitals_scrape::internals::{DecodeOptions, Decoder, decode};
 use kubevitals_sim::api::{Rule, User};
 use kubevitals_sim::cluster::{SimCluster, SimClusterConfig};
 use kubevitals_sim::objects::Resource;
 use kubevitals_sim::workload::WorkloadConfig;
 use kubevitals_tls::{
-    ClientOptions, ClientRecords, ClientTls, Inbox, PemSource, Progress, TrustRoots,
+    ClientOptions, ClientTls, PemSource, Progress, ReceiveBuffer, TrustRoots, UnbufferedClient,
 };
 use rustls_pki_types::ServerName;
 
@@ -31,49 +30,49 @@ const ROUNDS: usize = 20;
 
 struct Kubelet {
     tcp: TcpStream,
-    tls: ClientRecords,
+    tls: UnbufferedClient,
 }
 
 impl Kubelet {
-    fn connect(address: &str, port: u16, tls: &ClientTls, inbox: &mut Inbox) -> Self {
+    fn connect(address: &str, port: u16, tls: &ClientTls, buffer: &mut ReceiveBuffer) -> Self {
         let tcp = TcpStream::connect((address, port)).unwrap();
         tcp.set_nodelay(true).unwrap();
         let name = ServerName::try_from(address.to_owned()).unwrap();
         let mut kubelet = Self {
             tcp,
-            tls: ClientRecords::new(tls, name).unwrap(),
+            tls: UnbufferedClient::new(tls, name).unwrap(),
         };
-        inbox.clear();
-        let mut outbox = Vec::new();
+        buffer.clear();
+        let mut output = Vec::new();
         loop {
-            let progress = kubelet.tls.take_in(inbox, &mut outbox, |_| {}).unwrap();
-            kubelet.tcp.write_all(&outbox).unwrap();
-            outbox.clear();
-            if progress == Progress::Open && inbox.is_empty() {
+            let progress = kubelet.tls.process(buffer, &mut output, |_| {}).unwrap();
+            kubelet.tcp.write_all(&output).unwrap();
+            output.clear();
+            if progress == Progress::Open && buffer.is_empty() {
                 return kubelet;
             }
-            kubelet.receive(inbox);
+            kubelet.receive(buffer);
         }
     }
 
-    fn receive(&mut self, inbox: &mut Inbox) {
-        let count = self.tcp.read(inbox.room().unwrap()).unwrap();
+    fn receive(&mut self, buffer: &mut ReceiveBuffer) {
+        let count = self.tcp.read(buffer.spare().unwrap()).unwrap();
         assert!(count > 0, "closed");
-        inbox.filled(count);
+        buffer.advance(count);
     }
 
-    /// Reads an answer, with its head, and gives where its body begins.
-    fn ask(&mut self, request: &str, inbox: &mut Inbox, answer: &mut Vec<u8>) -> usize {
-        let mut outbox = Vec::new();
-        self.tls.say(request.as_bytes(), &mut outbox).unwrap();
-        self.tcp.write_all(&outbox).unwrap();
-        answer.clear();
+    /// Reads a response with its head and returns the offset of its body.
+    fn get(&mut self, request: &str, buffer: &mut ReceiveBuffer, response: &mut Vec<u8>) -> usize {
+        let mut output = Vec::new();
+        self.tls.encrypt(request.as_bytes(), &mut output).unwrap();
+        self.tcp.write_all(&output).unwrap();
+        response.clear();
         loop {
-            self.receive(inbox);
-            let said = |bytes: &[u8]| answer.extend_from_slice(bytes);
-            self.tls.take_in(inbox, &mut outbox, said).unwrap();
-            if let Some((start, length)) = body(answer)
-                && answer.len() >= start + length
+            self.receive(buffer);
+            let on_data = |bytes: &[u8]| response.extend_from_slice(bytes);
+            self.tls.process(buffer, &mut output, on_data).unwrap();
+            if let Some((start, length)) = body(response)
+                && response.len() >= start + length
             {
                 return start;
             }
@@ -81,58 +80,58 @@ impl Kubelet {
     }
 }
 
-/// Where the body begins, and how long it is.
-fn body(answer: &[u8]) -> Option<(usize, usize)> {
-    let start = answer.windows(4).position(|part| part == b"\r\n\r\n")? + 4;
-    let head = String::from_utf8_lossy(&answer[..start]).to_lowercase();
+/// Returns the offset and the length of the body.
+fn body(response: &[u8]) -> Option<(usize, usize)> {
+    let start = response.windows(4).position(|part| part == b"\r\n\r\n")? + 4;
+    let head = String::from_utf8_lossy(&response[..start]).to_lowercase();
     assert!(head.starts_with("http/1.1 200"), "{head}");
     let (_, length) = head.split_once("content-length: ")?;
     let length = length.split("\r\n").next()?.parse().ok()?;
     Some((start, length))
 }
 
-/// The processor time of this thread.
-fn spent() -> Duration {
+/// Returns the CPU time of this thread.
+fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }
 
 fn measure(addresses: &[(String, u16)], tls: &ClientTls, token: &str) {
-    let mut inbox = Inbox::new(64 << 10);
+    let mut buffer = ReceiveBuffer::new(64 << 10);
     let mut kubelets: Vec<Kubelet> = addresses
         .iter()
-        .map(|(address, port)| Kubelet::connect(address, *port, tls, &mut inbox))
+        .map(|(address, port)| Kubelet::connect(address, *port, tls, &mut buffer))
         .collect();
     let request = format!(
         "GET /metrics/resource HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer {token}\r\n\r\n"
     );
-    let (mut answer, mut batch, mut decoder) =
+    let (mut response, mut batch, mut decoder) =
         (Vec::new(), NodeBatch::default(), Decoder::default());
-    for (what, decodes) in [
+    for (name, decodes) in [
         ("warm-up", true),
         ("read", false),
         ("read and decode", true),
     ] {
-        let (before, mut bytes) = (spent(), 0);
+        let (before, mut bytes) = (cpu_time(), 0);
         for _ in 0..ROUNDS {
             for kubelet in &mut kubelets {
-                let start = kubelet.ask(&request, &mut inbox, &mut answer);
-                bytes += answer.len();
+                let start = kubelet.get(&request, &mut buffer, &mut response);
+                bytes += response.len();
                 if decodes {
-                    let reading = Reading {
-                        asked: Timestamp::from_system_time(SystemTime::now()),
+                    let options = DecodeOptions {
+                        requested_at: Timestamp::from_system_time(SystemTime::now()),
                         is_complete: true,
                         max_containers: 10_000,
                     };
-                    let report = decode(&answer[start..], reading, &mut batch, &mut decoder);
+                    let report = decode(&response[start..], options, &mut batch, &mut decoder);
                     assert!(report.used > 100, "{report:?}");
                 }
             }
         }
         let scrapes = u32::try_from(ROUNDS * kubelets.len()).unwrap();
-        let each = spent().saturating_sub(before) / scrapes;
+        let each = cpu_time().saturating_sub(before) / scrapes;
         println!(
-            "{what}: {each:?} a scrape of {} bytes",
+            "{name}: {each:?} a scrape of {} bytes",
             bytes / scrapes as usize
         );
     }
@@ -155,7 +154,7 @@ async fn main() {
     let token = api.issue_token(User::new("floor", []), None).unwrap();
     api.allow(Rule::for_user("floor", ["get"], "", ["nodes/metrics"]));
     let source = PemSource::Inline {
-        label: "authority of the kubelets",
+        label: "CA of the kubelets",
         pem: cluster.fleet().authority_pem().as_bytes().into(),
     };
     let roots = TrustRoots::load("kubelets", vec![source], SystemTime::now()).unwrap();

@@ -1,4 +1,4 @@
-//! Where a kubelet may be reached, in which order.
+//! The addresses of a kubelet and the order in which they are tried.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,23 +6,18 @@ use std::sync::Arc;
 
 use kubevitals_watch::NodeAddress;
 
-use crate::error::ScrapeError;
+use crate::config::ConfigError;
 
-/// No node has nearly as many addresses; one that claims to costs no more than this many attempts.
+/// Maximum number of addresses that are tried. No node has nearly as many.
 const MAX_ADDRESSES: usize = 16;
 
 /// A type of address of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AddressType {
-    /// `Hostname`.
     Hostname,
-    /// `InternalDNS`.
     InternalDns,
-    /// `InternalIP`.
     InternalIp,
-    /// `ExternalDNS`.
     ExternalDns,
-    /// `ExternalIP`.
     ExternalIp,
 }
 
@@ -30,12 +25,12 @@ pub enum AddressType {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Addresses {
     hosts: Vec<Arc<str>>,
-    /// The place of the one that worked last.
-    works: usize,
+    /// The index of the one that worked last.
+    working: usize,
 }
 
 impl AddressType {
-    /// All of them, in the order that metrics-server's flag has by default.
+    /// All types, in the default order of metrics-server's flag.
     pub const ALL: [Self; 5] = [
         Self::Hostname,
         Self::InternalDns,
@@ -44,7 +39,7 @@ impl AddressType {
         Self::ExternalIp,
     ];
 
-    /// As Node objects write it.
+    /// Returns the type as in Node objects.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Hostname => "Hostname",
@@ -63,19 +58,18 @@ impl fmt::Display for AddressType {
 }
 
 impl FromStr for AddressType {
-    type Err = ScrapeError;
+    type Err = ConfigError;
 
-    fn from_str(text: &str) -> Result<Self, ScrapeError> {
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
         let found = Self::ALL.into_iter().find(|kind| kind.as_str() == text);
-        found.ok_or_else(|| ScrapeError::UnknownAddressType {
+        found.ok_or_else(|| ConfigError::UnknownAddressType {
             given: text.chars().take(60).collect(),
         })
     }
 }
 
 impl Addresses {
-    /// Those of the wanted types: by type in the order wanted, then in the order of the API, each
-    /// once.
+    /// Selects the addresses of the given types, ordered by type and then as in the API, each once.
     pub(crate) fn choose(all: &[NodeAddress], types: &[AddressType]) -> Self {
         let mut hosts: Vec<Arc<str>> = Vec::new();
         for wanted in types {
@@ -87,33 +81,33 @@ impl Addresses {
             }
         }
         hosts.shrink_to_fit();
-        Self { hosts, works: 0 }
+        Self { hosts, working: 0 }
     }
 
-    /// Whether both are the same addresses, whichever worked.
-    pub(crate) fn are_same(&self, other: &Self) -> bool {
+    /// Compares the addresses, whichever worked last.
+    pub(crate) fn have_same_hosts(&self, other: &Self) -> bool {
         self.hosts == other.hosts
     }
 
-    /// The address to try at a turn, and its place: first the one that worked last, then the others
-    /// in their order.
-    pub(crate) fn at_turn(&self, turn: usize) -> Option<(usize, &Arc<str>)> {
-        let place = match turn {
-            0 => self.works,
-            turn if turn <= self.works => turn - 1,
-            turn => turn,
+    /// Returns the address of the given attempt and its index: first the one that worked last, then
+    /// the others in order.
+    pub(crate) fn attempt(&self, attempt: usize) -> Option<(usize, &Arc<str>)> {
+        let index = match attempt {
+            0 => self.working,
+            attempt if attempt <= self.working => attempt - 1,
+            attempt => attempt,
         };
-        Some((place, self.hosts.get(place)?))
+        Some((index, self.hosts.get(index)?))
     }
 
-    /// Remembers that the address at a place works.
-    pub(crate) fn worked(&mut self, place: usize) {
-        self.works = place;
+    /// Records that the address at an index works.
+    pub(crate) fn set_working(&mut self, index: usize) {
+        self.working = index;
     }
 
-    /// Forgets which one worked, so that the preferred one gets another chance.
-    pub(crate) fn start_over(&mut self) {
-        self.works = 0;
+    /// Forgets which address worked, so that the preferred one is tried first again.
+    pub(crate) fn reset(&mut self) {
+        self.working = 0;
     }
 }
 
@@ -132,13 +126,13 @@ mod tests {
 
     fn order(addresses: &Addresses) -> Vec<String> {
         (0..)
-            .map_while(|turn| addresses.at_turn(turn))
+            .map_while(|attempt| addresses.attempt(attempt))
             .map(|(_, host)| host.to_string())
             .collect()
     }
 
     #[test]
-    fn types_are_tried_in_the_order_wanted_and_what_worked_goes_first() {
+    fn types_are_tried_in_the_given_order_after_the_working_address() {
         let all = [
             address("Hostname", "worker"),
             address("InternalIP", "10.0.0.3"),
@@ -155,11 +149,11 @@ mod tests {
         ];
         let mut chosen = Addresses::choose(&all, &types);
         assert_eq!(order(&chosen), ["10.0.0.3", "fd00::3", "worker"]);
-        chosen.worked(2);
+        chosen.set_working(2);
         assert_eq!(order(&chosen), ["worker", "10.0.0.3", "fd00::3"]);
-        chosen.worked(1);
+        chosen.set_working(1);
         assert_eq!(order(&chosen), ["fd00::3", "10.0.0.3", "worker"]);
-        chosen.start_over();
+        chosen.reset();
         assert_eq!(order(&chosen), ["10.0.0.3", "fd00::3", "worker"]);
         assert!(order(&Addresses::choose(&all, &[AddressType::InternalDns])).is_empty());
     }
@@ -177,16 +171,16 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn every_address_is_tried_exactly_once(count in 1_usize..40, works in 0_usize..40) {
+        fn every_address_is_tried_exactly_once(count in 1_usize..40, working in 0_usize..40) {
             let all: Vec<_> = (0..count).map(|n| address("InternalIP", &n.to_string())).collect();
             let mut chosen = Addresses::choose(&all, &[AddressType::InternalIp]);
-            let most = count.min(MAX_ADDRESSES);
-            chosen.worked(works % most);
+            let expected = count.min(MAX_ADDRESSES);
+            chosen.set_working(working % expected);
             let mut tried = order(&chosen);
-            prop_assert_eq!(&tried[0], &(works % most).to_string());
+            prop_assert_eq!(&tried[0], &(working % expected).to_string());
             tried.sort();
             tried.dedup();
-            prop_assert_eq!(tried.len(), most);
+            prop_assert_eq!(tried.len(), expected);
         }
     }
 }

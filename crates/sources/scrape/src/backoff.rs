@@ -1,9 +1,9 @@
-//! How long to leave a node alone that cannot be scraped.
+//! Backoff after failed scrapes.
 
 use std::time::Duration;
 
-/// Waits after failures in a row: soon after the first, since most failures are over at once, then
-/// doubling up to a few resolutions.
+/// Waits after consecutive failures: a short one after the first, since most failures are brief,
+/// then doubling up to a few resolutions.
 #[derive(Debug, Clone)]
 pub(crate) struct Backoff {
     resolution: Duration,
@@ -11,9 +11,9 @@ pub(crate) struct Backoff {
     random: u64,
 }
 
-/// The longest wait, in resolutions.
-const MOST: f64 = 4.0;
-const LEAST: Duration = Duration::from_secs(1);
+/// Maximum wait in resolutions.
+const MAX_WAIT: f64 = 4.0;
+const MIN_WAIT: Duration = Duration::from_secs(1);
 
 impl Backoff {
     pub(crate) fn new(resolution: Duration, node: &str) -> Self {
@@ -27,21 +27,20 @@ impl Backoff {
         }
     }
 
-    /// The wait after one more failure.
+    /// Records a failure and returns the wait before the next attempt.
     pub(crate) fn failed(&mut self) -> Duration {
         self.failures = self.failures.saturating_add(1);
         let doublings = i32::try_from(self.failures.min(10)).unwrap_or(10);
         // A third, then one, two, four resolutions.
         let part = match doublings {
             1 => 1.0 / 3.0,
-            n => 2_f64.powi(n - 2).min(MOST),
+            n => 2_f64.powi(n - 2).min(MAX_WAIT),
         };
-        // Up to an eighth more, so that nodes that fail together do not come back together.
+        // Up to an eighth more, so that nodes which fail together are not retried together.
         let more = 1.0 + self.draw() / 8.0;
-        self.resolution.mul_f64(part * more).max(LEAST)
+        self.resolution.mul_f64(part * more).max(MIN_WAIT)
     }
 
-    /// The next failure is a first one again.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }

@@ -1,76 +1,77 @@
-//! How to scrape.
+//! The configuration of scraping.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use kubevitals_model::{LabelSelector, Timestamp};
+use kubevitals_model::Timestamp;
 use kubevitals_tls::ClientTls;
+use thiserror::Error;
 
 use crate::address::AddressType;
 use crate::credentials::Credentials;
-use crate::error::ScrapeError;
 
-/// The annotation by which a node states the path of its metrics: streams of nodes must keep it
+/// The annotation of a node with the path of its metrics. Watches of nodes must keep it
 /// ([`StreamSpec::keep_annotations`](kubevitals_watch::StreamSpec::keep_annotations)).
 pub const RESOURCE_METRICS_PATH: &str = "metrics.k8s.io/resource-metrics-path";
 
-/// Below this the kubelets would do little else.
+/// Kubelets sample every 10 to 15 s; with a shorter resolution they would do little but respond.
 const MIN_RESOLUTION: Duration = Duration::from_secs(1);
+/// Maximum timeout as a part of the resolution. Longer requests would delay the next scrape.
+const MAX_TIMEOUT: f64 = 0.9;
 
-/// How to scrape. [`ScrapeConfig::new`] has the defaults of metrics-server's manifests.
+/// The configuration of scraping. [`ScrapeConfig::new`] has the defaults of metrics-server's
+/// manifests.
 #[derive(Debug, Clone)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a setting of its own, named where it is set"
+    reason = "independent settings, named where they are set"
 )]
 pub struct ScrapeConfig {
-    /// How often each node is scraped, about: the kubelet's own samples set the exact moment.
+    /// The interval at which each node is scraped.
     pub resolution: Duration,
-    /// How long one scrape may take in all: names, connections, TLS, head and body, every address
-    /// that is tried.
+    /// The timeout of one scrape: name resolution, connections, TLS, head and body, over all
+    /// addresses that are tried.
     pub timeout: Duration,
-    /// Which addresses are dialled, most preferred first; all are tried in turn.
+    /// The types of addresses that are dialled, most preferred first.
     pub address_types: Vec<AddressType>,
     /// The port of kubelets.
     pub port: u16,
-    /// Whether a port that the node states goes before `port`.
+    /// Whether a port in the node's status takes precedence over `port`.
     pub use_node_status_port: bool,
-    /// Only nodes with such labels are scraped.
-    pub node_selector: LabelSelector,
-    /// How kubelets are reached.
     pub transport: Transport,
-    /// How we identify ourselves, a client certificate in the transport aside.
+    /// The credentials sent to kubelets, besides a client certificate in the transport.
     pub credentials: Credentials,
-    /// Whether the bearer token is also sent where nobody verified who receives it.
+    /// Whether the bearer token is also sent to kubelets whose identity is not verified.
     pub token_to_unverified: bool,
-    /// Whether a kubelet that no authority vouches for is trusted at first sight, and held to its
-    /// key from then on.
+    /// Whether a kubelet with a certificate of an unknown authority is trusted on first use, and
+    /// held to its key from then on.
     pub pin_keys: bool,
-    /// The longest body that is taken. The node with the most pods that Kubernetes supports (a few
-    /// hundred) sends about 300 KiB, or 3 MiB as `/stats/summary`; ten times that is somebody's
-    /// mistake or malice.
+    /// Maximum length of a body. The node with the most pods that Kubernetes supports (a few
+    /// hundred) sends about 300 KiB, or 3 MiB as `/stats/summary`; ten times that is an error or an
+    /// attack.
     pub max_body_bytes: usize,
-    /// The most containers of one node that are taken; the rest are counted and left out.
+    /// Maximum number of containers of one node. Further ones are counted and ignored.
     pub max_containers: usize,
-    /// How many scrapes may be under way at once, those included that wait for a node which does
-    /// not answer. Memory is taken only once an answer begins.
+    /// Maximum number of in-flight scrapes, including those of nodes that do not respond. Memory is
+    /// allocated only once a response begins.
     pub concurrency: usize,
-    /// Whether a node's first scrape also asks `/stats/summary`, so that CPU usage is known at
-    /// once. It needs `nodes/stats`; where that is refused nothing is lost but the head start.
+    /// Whether a node's first scrape also reads `/stats/summary`, so that CPU usage is available at
+    /// once. It needs `nodes/stats`; where that is refused only the head start is lost.
     pub warm_start: bool,
-    /// Whether every scrape also asks `/stats/summary` for ephemeral storage.
+    /// Whether every scrape also reads `/stats/summary` for ephemeral storage.
     pub ephemeral_storage: bool,
-    /// What time it is, for samples that do not say when they were taken.
+    /// The clock for samples without a timestamp.
     pub clock: WallClock,
 }
 
-/// How kubelets are reached.
+/// The protocol that kubelets are scraped by.
 #[derive(Debug, Clone)]
 pub enum Transport {
-    /// Over TLS. Certificates may be for any name or address of the node.
+    /// TLS. Certificates may be for any name or address of the node.
     Tls(ClientTls),
-    /// Over plain HTTP and without credentials, for `--deprecated-kubelet-completely-insecure`.
+    /// Plain HTTP without credentials, for `--deprecated-kubelet-completely-insecure`.
     InsecureHttp,
 }
 
@@ -78,8 +79,41 @@ pub enum Transport {
 #[derive(Clone)]
 pub struct WallClock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
+/// A setting that cannot work.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    #[error("resolution {resolution:?} is too short: it must be at least {min:?}")]
+    ResolutionTooShort { resolution: Duration, min: Duration },
+    #[error("request timeout must be greater than zero")]
+    ZeroTimeout,
+    /// Requests that may take longer than the resolution would delay the next scrape.
+    #[error(
+        "request timeout {timeout:?} is too long: with this resolution it must be at most {max:?}"
+    )]
+    TimeoutTooLong { timeout: Duration, max: Duration },
+    #[error("no address type is configured: set at least one, such as InternalIP")]
+    NoAddressTypes,
+    #[error("{limit} must be greater than zero")]
+    ZeroLimit { limit: &'static str },
+    #[error(
+        "unknown address type {given:?}: use Hostname, InternalDNS, InternalIP, ExternalDNS or ExternalIP"
+    )]
+    UnknownAddressType { given: String },
+    /// The token file could not be read at the start.
+    #[error("cannot read the bearer token from {}", path.display())]
+    TokenFile {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    /// The token would break the request that carries it.
+    #[error(
+        "the bearer token from {origin} is empty or contains characters that are invalid in a header"
+    )]
+    InvalidToken { origin: String },
+}
+
 impl ScrapeConfig {
-    /// What metrics-server's manifests set, with the port that nodes state.
+    /// Returns the defaults of metrics-server's manifests, with the port in the node's status.
     pub fn new(transport: Transport, credentials: Credentials) -> Self {
         Self {
             resolution: Duration::from_secs(15),
@@ -91,7 +125,6 @@ impl ScrapeConfig {
             ],
             port: 10_250,
             use_node_status_port: true,
-            node_selector: LabelSelector::default(),
             transport,
             credentials,
             token_to_unverified: false,
@@ -105,31 +138,36 @@ impl ScrapeConfig {
         }
     }
 
-    /// Whether these settings can work together.
-    pub fn validate(&self) -> Result<(), ScrapeError> {
-        if self.resolution < MIN_RESOLUTION {
-            return Err(ScrapeError::ResolutionTooShort {
-                given: self.resolution,
-                least: MIN_RESOLUTION,
-            });
-        }
-        if self.timeout.is_zero() || self.timeout > self.resolution.mul_f64(0.9) {
-            return Err(ScrapeError::TimeoutTooLong {
-                timeout: self.timeout,
-                resolution: self.resolution,
-            });
-        }
+    /// Checks the settings.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        Self::validate_timing(self.resolution, self.timeout)?;
         if self.address_types.is_empty() {
-            return Err(ScrapeError::NoAddressTypes);
+            return Err(ConfigError::NoAddressTypes);
         }
         let limits = [
-            (self.max_body_bytes, "the longest body"),
-            (self.max_containers, "the number of containers"),
-            (self.concurrency, "the number of scrapes at once"),
+            (self.max_body_bytes, "max_body_bytes"),
+            (self.max_containers, "max_containers"),
+            (self.concurrency, "concurrency"),
         ];
-        match limits.into_iter().find(|(limit, _)| *limit == 0) {
-            Some((_, what)) => Err(ScrapeError::ZeroLimit { what }),
+        match limits.into_iter().find(|(value, _)| *value == 0) {
+            Some((_, limit)) => Err(ConfigError::ZeroLimit { limit }),
             None => Ok(()),
+        }
+    }
+
+    /// Checks a resolution and a timeout, which are known before the rest of a configuration.
+    pub fn validate_timing(resolution: Duration, timeout: Duration) -> Result<(), ConfigError> {
+        if resolution < MIN_RESOLUTION {
+            return Err(ConfigError::ResolutionTooShort {
+                resolution,
+                min: MIN_RESOLUTION,
+            });
+        }
+        let max = resolution.mul_f64(MAX_TIMEOUT);
+        match timeout {
+            Duration::ZERO => Err(ConfigError::ZeroTimeout),
+            timeout if timeout > max => Err(ConfigError::TimeoutTooLong { timeout, max }),
+            _ => Ok(()),
         }
     }
 }
@@ -162,10 +200,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_cannot_work_are_refused() {
+    fn invalid_settings_are_rejected() {
         let good = ScrapeConfig::new(Transport::InsecureHttp, Credentials::None);
         assert!(good.validate().is_ok());
-        let spoiled: [fn(&mut ScrapeConfig); 6] = [
+        let invalid: [fn(&mut ScrapeConfig); 6] = [
             |c| c.resolution = Duration::from_millis(900),
             |c| c.timeout = Duration::ZERO,
             |c| c.timeout = Duration::from_secs(14),
@@ -173,9 +211,9 @@ mod tests {
             |c| c.concurrency = 0,
             |c| c.max_body_bytes = 0,
         ];
-        for spoil in spoiled {
+        for change in invalid {
             let mut config = good.clone();
-            spoil(&mut config);
+            change(&mut config);
             assert!(config.validate().is_err(), "{config:?}");
         }
     }

@@ -1,31 +1,33 @@
-//! How we identify ourselves to kubelets.
+//! Credentials for kubelets.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kubevitals_telemetry::Redacted;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::error::ScrapeError;
+use crate::config::ConfigError;
 
-/// A file is looked at this often: the kubelet that writes it renews a token long before it ends.
-const REREAD_AFTER: Duration = Duration::from_secs(10);
-/// No token is anywhere near as long; a file that is, is not one.
-const MAX_BYTES: usize = 64 << 10;
+/// Interval at which a token file is read again. The kubelet renews a token long before it expires.
+const REREAD_INTERVAL: Duration = Duration::from_secs(10);
+/// Minimum interval between reads because of rejected tokens: thousands of kubelets may reject one
+/// within the same second.
+const MIN_REREAD_INTERVAL: Duration = Duration::from_secs(1);
+/// No token is nearly as long.
+const MAX_TOKEN_BYTES: usize = 64 << 10;
 
-/// How we identify ourselves to kubelets. A client certificate is part of the transport instead.
+/// Credentials for kubelets. A client certificate is part of the transport instead.
 #[derive(Debug, Clone)]
 pub enum Credentials {
-    /// Not at all.
     None,
-    /// By a bearer token.
     Token(Bearer),
-    /// By the bearer token in a file, read again as the file changes.
+    /// The bearer token in a file, which is read again as it changes.
     File(Arc<TokenFile>),
 }
 
-/// A bearer token that a header can carry. Nothing prints it.
+/// A bearer token that is valid in a header. It is never printed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bearer(Redacted<Arc<str>>);
 
@@ -33,62 +35,61 @@ pub struct Bearer(Redacted<Arc<str>>);
 #[derive(Debug)]
 pub struct TokenFile {
     path: PathBuf,
-    known: Mutex<Known>,
+    cached: Mutex<CachedToken>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct CachedToken {
     token: Bearer,
-    looked: Instant,
+    read_at: Instant,
     is_unreadable: bool,
 }
 
 impl Credentials {
-    /// A token from a file, which must be readable now. Called within a runtime.
-    pub fn file(path: impl Into<PathBuf>) -> Result<Self, ScrapeError> {
+    /// Reads a token from a file. Must be called within a runtime.
+    pub fn file(path: impl Into<PathBuf>) -> Result<Self, ConfigError> {
         let path = path.into();
         let token = read(&path)?;
         Ok(Self::File(Arc::new(TokenFile {
             path,
-            known: Mutex::new(Known {
+            cached: Mutex::new(CachedToken {
                 token,
-                looked: Instant::now(),
+                read_at: Instant::now(),
                 is_unreadable: false,
             }),
         })))
     }
 
-    /// The token to send now, if there is one.
+    /// Returns the current token.
     pub(crate) fn token(&self) -> Option<Bearer> {
         match self {
             Self::None => None,
             Self::Token(token) => Some(token.clone()),
-            Self::File(file) => Some(file.current(REREAD_AFTER)),
+            Self::File(file) => Some(file.current(REREAD_INTERVAL)),
         }
     }
 
-    /// Another token than the one that was just refused, if there is one by now.
-    pub(crate) fn replacement(&self, refused: &Bearer) -> Option<Bearer> {
+    /// Returns a newer token than one that was rejected, if there is any.
+    pub(crate) fn replacement(&self, rejected: &Bearer) -> Option<Bearer> {
         match self {
             Self::None | Self::Token(_) => None,
-            // Not at every refusal: thousands of kubelets may refuse within the same second.
             Self::File(file) => {
-                Some(file.current(Duration::from_secs(1))).filter(|token| token != refused)
+                Some(file.current(MIN_REREAD_INTERVAL)).filter(|token| token != rejected)
             }
         }
     }
 }
 
 impl Bearer {
-    /// Checks a token.
-    pub fn new(token: &str) -> Result<Self, ScrapeError> {
-        Self::from_origin(token, || "the settings".to_owned())
+    /// Validates a token.
+    pub fn new(token: &str) -> Result<Self, ConfigError> {
+        Self::from_origin(token, || "the configuration".to_owned())
     }
 
-    fn from_origin(token: &str, origin: impl Fn() -> String) -> Result<Self, ScrapeError> {
+    fn from_origin(token: &str, origin: impl Fn() -> String) -> Result<Self, ConfigError> {
         let token = token.trim();
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(ScrapeError::TokenInvalid { origin: origin() });
+            return Err(ConfigError::InvalidToken { origin: origin() });
         }
         Ok(Self(Redacted::new(token.into())))
     }
@@ -99,39 +100,39 @@ impl Bearer {
 }
 
 impl TokenFile {
-    /// The token, looked for again if the last look was so long ago. A file that cannot be read
-    /// leaves the last token in use: it may serve for long yet.
-    fn current(&self, reread_after: Duration) -> Bearer {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.looked.elapsed() >= reread_after {
-            known.looked = Instant::now();
+    /// Returns the token, read again if the last read is older than `max_age`. If the file cannot
+    /// be read, the last token stays in use: it may still be valid for long.
+    fn current(&self, max_age: Duration) -> Bearer {
+        let mut cached = self.cached.lock();
+        if cached.read_at.elapsed() >= max_age {
+            cached.read_at = Instant::now();
             match read(&self.path) {
                 Ok(token) => {
-                    known.token = token;
-                    known.is_unreadable = false;
+                    cached.token = token;
+                    cached.is_unreadable = false;
                 }
                 Err(error) => {
-                    if !known.is_unreadable {
-                        tracing::warn!(%error, "bearer token cannot be read again: the last one stays in use");
+                    if !cached.is_unreadable {
+                        tracing::warn!(%error, "failed to read bearer token, keeping the previous one");
                     }
-                    known.is_unreadable = true;
+                    cached.is_unreadable = true;
                 }
             }
         }
-        known.token.clone()
+        cached.token.clone()
     }
 }
 
-fn read(path: &Path) -> Result<Bearer, ScrapeError> {
+fn read(path: &Path) -> Result<Bearer, ConfigError> {
     use std::io::Read;
-    let failed = |source| ScrapeError::TokenFile {
+    let failed = |source| ConfigError::TokenFile {
         path: path.to_owned(),
         source,
     };
     let mut text = String::new();
-    // A few hundred bytes from memory: cheaper than to hand it to another thread.
+    // A few hundred bytes from the page cache: cheaper than a blocking task.
     let file = std::fs::File::open(path).map_err(failed)?;
-    let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
+    let limit = u64::try_from(MAX_TOKEN_BYTES).unwrap_or(u64::MAX);
     file.take(limit).read_to_string(&mut text).map_err(failed)?;
     Bearer::from_origin(&text, || path.display().to_string())
 }
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_that_would_break_a_request_is_refused_and_never_printed() {
+    fn a_token_that_would_break_a_request_is_rejected_and_never_printed() {
         for bad in ["", " \n", "a b", "a\r\nX: y", "ä"] {
             assert!(Bearer::new(bad).is_err(), "{bad:?}");
         }
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_is_read_again_and_a_broken_one_leaves_the_last_token() {
+    async fn a_file_is_read_again_and_an_invalid_one_keeps_the_last_token() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         assert!(Credentials::file(&path).is_err());
@@ -160,16 +161,16 @@ mod tests {
         std::fs::write(&path, "two").unwrap();
         let now = || credentials.token().unwrap().expose().to_owned();
         assert_eq!(now(), "one");
-        tokio::time::advance(REREAD_AFTER).await;
+        tokio::time::advance(REREAD_INTERVAL).await;
         assert_eq!(now(), "two");
         std::fs::write(&path, "").unwrap();
-        tokio::time::advance(REREAD_AFTER).await;
+        tokio::time::advance(REREAD_INTERVAL).await;
         assert_eq!(now(), "two");
         std::fs::write(&path, "three").unwrap();
-        let refused = Bearer::new("two").unwrap();
-        assert_eq!(credentials.replacement(&refused), None);
+        let rejected = Bearer::new("two").unwrap();
+        assert_eq!(credentials.replacement(&rejected), None);
         tokio::time::advance(Duration::from_secs(1)).await;
-        let other = credentials.replacement(&refused).unwrap();
+        let other = credentials.replacement(&rejected).unwrap();
         assert_eq!(other.expose(), "three");
     }
 }

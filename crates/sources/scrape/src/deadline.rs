@@ -1,90 +1,87 @@
-//! The time that a kubelet has to answer.
+//! The deadline of a scrape.
 //!
-//! It stands still while a scrape waits for its turn here, for a handshake or for a buffer:
-//! thousands of nodes that are met at once, after a restart above all, must not be told to be slow
-//! because we are busy.
+//! It does not run while a scrape waits for a permit of our own, for a handshake or for buffers:
+//! when thousands of nodes are scraped at once, above all after a restart, kubelets must not be
+//! reported as slow because the scraper is busy.
 
 use std::future::Future;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
-/// The longest wait for one turn. Turns come sooner unless something is very wrong.
-const MAX_PATIENCE: Duration = Duration::from_mins(1);
+/// Maximum duration of one pause. Permits come sooner unless something is very wrong.
+const MAX_PAUSE: Duration = Duration::from_mins(1);
 
-/// When something must be over. Waits for a turn move it.
+/// A point in time that pauses move.
 pub(crate) struct Deadline<'a> {
     at: Mutex<Instant>,
-    /// What this is a part of, and what is moved with it.
-    whole: Option<&'a Deadline<'a>>,
+    /// The deadline of the whole scrape, which pauses move too.
+    parent: Option<&'a Deadline<'a>>,
 }
 
-/// The time was over.
+/// The deadline has passed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooLate;
+pub(crate) struct Elapsed;
 
 impl Deadline<'static> {
     pub(crate) fn at(at: Instant) -> Self {
         Self {
             at: Mutex::new(at),
-            whole: None,
+            parent: None,
         }
     }
 }
 
 impl<'a> Deadline<'a> {
-    /// An earlier one for a part.
-    pub(crate) fn part(&'a self, time: Duration) -> Self {
+    /// Returns a deadline for a part of the work.
+    pub(crate) fn child(&'a self, time: Duration) -> Self {
         Self {
             at: Mutex::new(Instant::now() + time),
-            whole: Some(self),
+            parent: Some(self),
         }
     }
 
-    /// How much time there is.
-    pub(crate) fn left(&self) -> Duration {
+    /// Returns the time until the deadline.
+    pub(crate) fn remaining(&self) -> Duration {
         self.get().saturating_duration_since(Instant::now())
     }
 
-    /// Does something within the time there is.
-    pub(crate) async fn bound<T>(&self, work: impl Future<Output = T>) -> Result<T, TooLate> {
-        tokio::pin!(work);
+    /// Runs a future until the deadline.
+    pub(crate) async fn run<T>(&self, future: impl Future<Output = T>) -> Result<T, Elapsed> {
+        tokio::pin!(future);
         loop {
             let at = self.get();
-            match timeout_at(at, &mut work).await {
-                Ok(done) => return Ok(done),
-                Err(_) if self.get() == at => return Err(TooLate),
-                // It was moved meanwhile.
+            match timeout_at(at, &mut future).await {
+                Ok(output) => return Ok(output),
+                Err(_) if self.get() == at => return Err(Elapsed),
+                // A pause has moved it.
                 Err(_) => {}
             }
         }
     }
 
-    /// Waits for a turn while the clock stands still.
-    pub(crate) async fn turn<T>(&self, turn: impl Future<Output = T>) -> T {
+    /// Pauses the deadline while a future runs.
+    pub(crate) async fn paused<T>(&self, future: impl Future<Output = T>) -> T {
         let begun = Instant::now();
-        self.shift(|at| at + MAX_PATIENCE);
-        let turn = turn.await;
+        self.shift(|at| at + MAX_PAUSE);
+        let output = future.await;
         let waited = begun.elapsed();
-        self.shift(|at| {
-            let granted = at.checked_sub(MAX_PATIENCE).unwrap_or(at);
-            granted + waited
-        });
-        turn
+        self.shift(|at| at.checked_sub(MAX_PAUSE).unwrap_or(at) + waited);
+        output
     }
 
     fn get(&self) -> Instant {
-        *self.at.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.at.lock()
     }
 
     fn shift(&self, by: impl Fn(Instant) -> Instant) {
         {
-            let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut at = self.at.lock();
             *at = by(*at);
         }
-        if let Some(whole) = self.whole {
-            whole.shift(by);
+        if let Some(parent) = self.parent {
+            parent.shift(by);
         }
     }
 }
@@ -98,42 +95,46 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn work_is_ended_in_time() {
+    async fn work_ends_at_the_deadline() {
         let deadline = Deadline::at(Instant::now() + SECOND * 7);
-        assert_eq!(deadline.bound(sleep(SECOND * 6)).await, Ok(()));
-        assert_eq!(deadline.left(), SECOND);
-        assert_eq!(deadline.bound(sleep(SECOND * 2)).await, Err(TooLate));
-        assert_eq!(deadline.left(), Duration::ZERO);
+        assert_eq!(deadline.run(sleep(SECOND * 6)).await, Ok(()));
+        assert_eq!(deadline.remaining(), SECOND);
+        assert_eq!(deadline.run(sleep(SECOND * 2)).await, Err(Elapsed));
+        assert_eq!(deadline.remaining(), Duration::ZERO);
     }
 
+    /// Waiting for a permit once counted as time that the kubelet took.
     #[tokio::test(start_paused = true)]
-    async fn who_waited_for_a_turn_was_taken_for_slow() {
+    async fn a_pause_does_not_count() {
         let deadline = Deadline::at(Instant::now() + SECOND * 7);
         let work = async {
             sleep(SECOND * 3).await;
-            deadline.turn(sleep(SECOND * 20)).await;
+            deadline.paused(sleep(SECOND * 20)).await;
             sleep(SECOND * 3).await;
         };
-        assert_eq!(deadline.bound(work).await, Ok(()));
-        assert_eq!(deadline.left(), SECOND);
+        assert_eq!(deadline.run(work).await, Ok(()));
+        assert_eq!(deadline.remaining(), SECOND);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_turn_that_never_comes_is_given_up() {
+    async fn a_pause_is_bounded() {
         let begun = Instant::now();
         let deadline = Deadline::at(begun + SECOND * 7);
-        let never = deadline.turn(std::future::pending::<()>());
-        assert_eq!(deadline.bound(never).await, Err(TooLate));
-        assert_eq!(begun.elapsed(), MAX_PATIENCE + SECOND * 7);
+        let never = deadline.paused(std::future::pending::<()>());
+        assert_eq!(deadline.run(never).await, Err(Elapsed));
+        assert_eq!(begun.elapsed(), MAX_PAUSE + SECOND * 7);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_turn_within_a_part_moves_the_whole() {
-        let whole = Deadline::at(Instant::now() + SECOND * 7);
-        let part = whole.part(SECOND * 3);
-        part.turn(sleep(SECOND * 30)).await;
-        assert_eq!((part.left(), whole.left()), (SECOND * 3, SECOND * 7));
-        assert_eq!(part.bound(sleep(SECOND * 4)).await, Err(TooLate));
-        assert_eq!(whole.left(), SECOND * 4);
+    async fn a_pause_of_a_child_moves_the_parent() {
+        let parent = Deadline::at(Instant::now() + SECOND * 7);
+        let child = parent.child(SECOND * 3);
+        child.paused(sleep(SECOND * 30)).await;
+        assert_eq!(
+            (child.remaining(), parent.remaining()),
+            (SECOND * 3, SECOND * 7)
+        );
+        assert_eq!(child.run(sleep(SECOND * 4)).await, Err(Elapsed));
+        assert_eq!(parent.remaining(), SECOND * 4);
     }
 }

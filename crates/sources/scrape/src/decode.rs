@@ -1,8 +1,7 @@
-//! From the bytes of `/metrics/resource` to a [`NodeBatch`].
+//! Decodes `/metrics/resource` into a [`NodeBatch`].
 //!
-//! What cannot be used costs only itself: a bad line, a value that is no amount, a series without
-//! its labels. All of it is counted by reason. Of a series that occurs twice the last counts, as
-//! with metrics-server.
+//! Invalid lines, values and series are ignored one by one and counted by reason. Of a series that
+//! occurs twice the last counts, as in metrics-server.
 
 use std::borrow::Cow;
 use std::hash::BuildHasher;
@@ -14,65 +13,58 @@ use kubevitals_model::{
 };
 use kubevitals_promtext::{Item, Label, Sample, Visitor, parse_with};
 
-use crate::cadence::SampleTimes;
-
-/// Why a value was left out.
+/// The reason why a value was ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Rejection {
-    /// The line is not of the format.
+    /// The line is not valid in the exposition format.
     Malformed,
-    /// The value is not a number.
     NotANumber,
-    /// The value is infinite.
     Infinite,
-    /// The value is negative.
     Negative,
-    /// The value is larger than any such amount can be.
+    /// The value does not fit its type.
     TooLarge,
-    /// The time at which it was taken is not given as one: kubelets say so of what they never
-    /// sampled.
+    /// The timestamp is zero or invalid: kubelets report that for what they have not sampled yet.
     NoTime,
-    /// The series does not say whose it is.
+    /// The series lacks the labels of its container.
     Unlabelled,
-    /// The node has more containers than are taken.
+    /// The node has more containers than the limit.
     TooMany,
 }
 
-/// What became of a body.
+/// The outcome of decoding a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DecodeReport {
-    /// Values that were used.
+    /// Number of values that were used.
     pub used: u64,
-    /// Values that were left out, in the order of [`Rejection::ALL`].
+    /// Number of values that were ignored, in the order of [`Rejection::ALL`].
     pub rejected: [u64; Rejection::ALL.len()],
-    /// When the CPU samples were taken: those of containers, or of the node if there are none.
-    pub times: SampleTimes,
-    /// Whether the kubelet says that it could not read its own statistics.
+    /// The timestamp of the newest CPU sample: of a container, or of the node if it has none.
+    pub newest: Option<Timestamp>,
+    /// Whether the kubelet reports that it failed to read its own statistics.
     pub kubelet_failed: bool,
 }
 
-/// How a body is to be read.
+/// Options for decoding a body.
 #[derive(Debug, Clone, Copy)]
-pub struct Reading {
-    /// Stands for the time of samples that have none: just before the request.
-    pub asked: Timestamp,
-    /// Whether this is the whole body. If not, its last line is no line.
+pub struct DecodeOptions {
+    /// The time just before the request, for samples without a timestamp.
+    pub requested_at: Timestamp,
+    /// Whether this is the whole body. If not, the last line is ignored.
     pub is_complete: bool,
-    /// The most containers that are taken.
     pub max_containers: usize,
 }
 
-/// The memory of a decoder, which is used again: once it has grown, no line allocates.
+/// Memory of a decoder for reuse: once it has grown, no line allocates.
 #[derive(Debug, Default)]
 pub struct Decoder {
     hasher: DefaultHashBuilder,
-    /// Places in the batch.
-    places: HashTable<u32>,
-    /// The place after the one found last: a kubelet repeats the same order in each family.
+    /// Indices of containers in the batch.
+    indices: HashTable<u32>,
+    /// The index after the one found last: kubelets repeat the same order in each family.
     guess: usize,
 }
 
-/// Which series a line is of.
+/// The series of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Series {
     NodeCpu,
@@ -85,17 +77,16 @@ enum Series {
     ScrapeError,
 }
 
-struct Filling<'d, 'b> {
+struct BatchBuilder<'d, 'b> {
     decoder: &'d mut Decoder,
     batch: &'b mut NodeBatch,
-    reading: Reading,
+    options: DecodeOptions,
     report: DecodeReport,
     node_cpu_at: Option<Timestamp>,
     series: Series,
 }
 
 impl Rejection {
-    /// All of them.
     pub const ALL: [Self; 8] = [
         Self::Malformed,
         Self::NotANumber,
@@ -107,7 +98,7 @@ impl Rejection {
         Self::TooMany,
     ];
 
-    /// As the value of a metric's label.
+    /// Returns the value of a metric label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
@@ -121,66 +112,72 @@ impl Rejection {
         }
     }
 
-    const fn place(self) -> usize {
+    const fn index(self) -> usize {
         self as usize
     }
 }
 
 impl DecodeReport {
-    /// How many values were left out for a reason.
-    pub fn rejected(&self, why: Rejection) -> u64 {
-        self.rejected.get(why.place()).copied().unwrap_or(0)
+    /// Returns the number of values that were ignored for a reason.
+    pub fn rejected(&self, rejection: Rejection) -> u64 {
+        self.rejected.get(rejection.index()).copied().unwrap_or(0)
     }
 
-    pub(crate) fn reject(&mut self, why: Rejection) {
-        if let Some(count) = self.rejected.get_mut(why.place()) {
+    pub(crate) fn reject(&mut self, rejection: Rejection) {
+        if let Some(count) = self.rejected.get_mut(rejection.index()) {
             *count += 1;
         }
     }
+
+    /// Records the timestamp of a CPU sample.
+    #[inline]
+    pub(crate) fn observe(&mut self, at: Timestamp) {
+        // `None` is less than any timestamp.
+        self.newest = self.newest.max(Some(at));
+    }
 }
 
-/// Reads a body of `/metrics/resource` into a batch, which is cleared first.
+/// Decodes a body of `/metrics/resource` into a batch, which is cleared first.
 pub fn decode(
     body: &[u8],
-    reading: Reading,
+    options: DecodeOptions,
     batch: &mut NodeBatch,
     decoder: &mut Decoder,
 ) -> DecodeReport {
     batch.clear();
-    decoder.start_over();
-    let mut filling = Filling {
+    decoder.clear();
+    let mut builder = BatchBuilder {
         decoder,
         batch,
-        reading,
+        options,
         report: DecodeReport::default(),
         node_cpu_at: None,
         series: Series::ScrapeError,
     };
-    parse_with(body, &mut filling);
-    let Filling {
+    parse_with(body, &mut builder);
+    let BatchBuilder {
         mut report,
         node_cpu_at,
         ..
-    } = filling;
-    if let (None, Some(at)) = (report.times.newest, node_cpu_at) {
-        report.times.add(at);
-    }
+    } = builder;
+    report.newest = report.newest.or(node_cpu_at);
     report
 }
 
 impl Decoder {
-    /// Forgets the places of a batch that was cleared.
-    pub(crate) fn start_over(&mut self) {
-        self.places.clear();
+    /// Forgets the indices of a batch that was cleared.
+    pub(crate) fn clear(&mut self) {
+        self.indices.clear();
         self.guess = 0;
     }
 
-    /// The place of a container in the batch, which it is added to if it is new and there is room.
-    pub(crate) fn place(
+    /// Returns the index of a container in the batch. A new one is added unless the limit is
+    /// reached.
+    pub(crate) fn index(
         &mut self,
         batch: &mut NodeBatch,
         key: ContainerKeyRef<'_>,
-        most: usize,
+        limit: usize,
     ) -> Option<usize> {
         let guess = self.guess;
         if batch.get(guess).is_some_and(|(known, _)| known == key) {
@@ -188,32 +185,32 @@ impl Decoder {
             return Some(guess);
         }
         let hash = self.hasher.hash_one(key);
-        let is_same = |place: &u32| {
-            let known = batch.get(*place as usize);
+        let is_same = |index: &u32| {
+            let known = batch.get(*index as usize);
             known.is_some_and(|(known, _)| known == key)
         };
-        if let Some(place) = self.places.find(hash, is_same) {
-            let place = *place as usize;
-            self.guess = place + 1;
-            return Some(place);
+        if let Some(index) = self.indices.find(hash, is_same) {
+            let index = *index as usize;
+            self.guess = index + 1;
+            return Some(index);
         }
-        if batch.len() >= most {
+        if batch.len() >= limit {
             return None;
         }
-        let place = batch.push(key, ContainerSample::default())?;
+        let index = batch.push(key, ContainerSample::default())?;
         let (hasher, rows) = (&self.hasher, &*batch);
-        let rehash = |place: &u32| {
-            let known = rows.get(*place as usize);
+        let rehash = |index: &u32| {
+            let known = rows.get(*index as usize);
             known.map_or(0, |(known, _)| hasher.hash_one(known))
         };
-        self.places
-            .insert_unique(hash, u32::try_from(place).ok()?, rehash);
-        self.guess = place + 1;
-        Some(place)
+        self.indices
+            .insert_unique(hash, u32::try_from(index).ok()?, rehash);
+        self.guess = index + 1;
+        Some(index)
     }
 }
 
-impl<'a> Visitor<'a> for Filling<'_, '_> {
+impl<'a> Visitor<'a> for BatchBuilder<'_, '_> {
     fn wants(&mut self, name: &'a str) -> bool {
         self.series = match name {
             "node_cpu_usage_seconds_total" => Series::NodeCpu,
@@ -232,13 +229,13 @@ impl<'a> Visitor<'a> for Filling<'_, '_> {
     #[inline]
     fn item(&mut self, item: Item<'a, '_>) {
         let outcome = match item {
-            // About the answer, not an amount in it.
+            // This concerns the response, not a value in it.
             Item::Sample(sample) if self.series == Series::ScrapeError => {
                 self.report.kubelet_failed |= sample.value > 0.0;
                 return;
             }
-            // A value of `12` may be what is left of `123456`.
-            Item::Sample(sample) if sample.terminated || self.reading.is_complete => {
+            // A value of `12` may be the beginning of `123456`.
+            Item::Sample(sample) if sample.terminated || self.options.is_complete => {
                 self.sample(&sample)
             }
             Item::Error(_) => Err(Rejection::Malformed),
@@ -246,16 +243,16 @@ impl<'a> Visitor<'a> for Filling<'_, '_> {
         };
         match outcome {
             Ok(()) => self.report.used += 1,
-            Err(why) => self.report.reject(why),
+            Err(rejection) => self.report.reject(rejection),
         }
     }
 }
 
-impl Filling<'_, '_> {
+impl BatchBuilder<'_, '_> {
     #[inline]
     fn sample(&mut self, sample: &Sample<'_, '_>) -> Result<(), Rejection> {
         match self.series {
-            // Seen to before.
+            // Handled before.
             Series::ScrapeError => {}
             Series::NodeCpu => {
                 let cpu = self.cpu(sample)?;
@@ -268,7 +265,7 @@ impl Filling<'_, '_> {
                 let cpu = self.cpu(sample)?;
                 self.container(sample)?.cpu = Some(cpu);
                 if sample.timestamp_ms.is_some() {
-                    self.report.times.add(cpu.at);
+                    self.report.observe(cpu.at);
                 }
             }
             Series::Memory => {
@@ -280,8 +277,9 @@ impl Filling<'_, '_> {
                 self.container(sample)?.swap = Some(swap);
             }
             Series::Start => {
-                let started = Timestamp::from_unix_seconds(sample.value).map_err(|e| why(&e))?;
-                // A kubelet that does not know leaves it out; who does not, means the same.
+                let started =
+                    Timestamp::from_unix_seconds(sample.value).map_err(|e| rejection(&e))?;
+                // A kubelet that does not know the time leaves it out, or reports zero.
                 if started.unix_millis() == 0 {
                     return Err(Rejection::NoTime);
                 }
@@ -294,21 +292,21 @@ impl Filling<'_, '_> {
     fn cpu(&self, sample: &Sample<'_, '_>) -> Result<CpuSample, Rejection> {
         Ok(CpuSample {
             at: self.at(sample)?,
-            total: CoreNanos::from_seconds(sample.value).map_err(|e| why(&e))?,
+            total: CoreNanos::from_seconds(sample.value).map_err(|e| rejection(&e))?,
         })
     }
 
     fn bytes(&self, sample: &Sample<'_, '_>) -> Result<BytesSample, Rejection> {
         Ok(BytesSample {
             at: self.at(sample)?,
-            bytes: Bytes::from_f64(sample.value).map_err(|e| why(&e))?,
+            bytes: Bytes::from_f64(sample.value).map_err(|e| rejection(&e))?,
         })
     }
 
     fn at(&self, sample: &Sample<'_, '_>) -> Result<Timestamp, Rejection> {
         match sample.timestamp_ms {
-            None => Ok(self.reading.asked),
-            // Go's zero time, or the epoch: nobody looked at it yet.
+            None => Ok(self.options.requested_at),
+            // Go's zero time, or the epoch: not sampled yet.
             Some(..=0) => Err(Rejection::NoTime),
             Some(at) => Ok(Timestamp::from_unix_millis(at)),
         }
@@ -327,7 +325,7 @@ impl Filling<'_, '_> {
         self.row(container.raw, namespace.raw, pod.raw)
     }
 
-    /// No name that Kubernetes allows needs escapes.
+    /// Handles escaped labels, which no name that Kubernetes allows needs.
     #[cold]
     fn escaped(&mut self, labels: [&Label<'_>; 3]) -> Result<&mut ContainerSample, Rejection> {
         let [container, namespace, pod]: [Cow<'_, str>; 3] = labels.map(Label::value);
@@ -351,15 +349,15 @@ impl Filling<'_, '_> {
             },
             container,
         };
-        let most = self.reading.max_containers;
-        let place = self.decoder.place(self.batch, key, most);
-        place
-            .and_then(|place| self.batch.sample_mut(place))
+        let limit = self.options.max_containers;
+        let index = self.decoder.index(self.batch, key, limit);
+        index
+            .and_then(|index| self.batch.sample_mut(index))
             .ok_or(Rejection::TooMany)
     }
 }
 
-fn why(error: &ModelError) -> Rejection {
+fn rejection(error: &ModelError) -> Rejection {
     match error {
         ModelError::ValueNotFinite { value, .. } if value.is_nan() => Rejection::NotANumber,
         ModelError::ValueNotFinite { .. } => Rejection::Infinite,

@@ -1,64 +1,240 @@
-//! Settings that cannot work.
+//! The errors of scrapes, with advice for operators.
 
-use std::path::PathBuf;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
+use kubevitals_tls::HandshakeFailure;
 use thiserror::Error;
 
-/// Why scraping cannot begin.
-#[derive(Debug, Error)]
+/// The reason why a scrape failed. Its texts are bounded, whatever the kubelet sent.
+#[derive(Debug, Clone, Error)]
 pub enum ScrapeError {
-    /// Kubelets take a sample every ten seconds at most; asking much more often only costs them
-    /// CPU.
-    #[error("resolution {given:?} is too short: it must be at least {least:?}")]
-    ResolutionTooShort {
-        /// What was given.
-        given: Duration,
-        /// The shortest that works.
-        least: Duration,
+    #[error("node has no address of the types in --kubelet-preferred-address-types")]
+    NoAddress,
+    #[error("cannot resolve {host}: {}", Bounded(source))]
+    Dns {
+        host: String,
+        source: Arc<io::Error>,
     },
-    /// A request that may take longer than the resolution would make scrapes overtake each other.
-    #[error(
-        "request timeout {timeout:?} must be above zero and at most nine tenths of the resolution {resolution:?}"
-    )]
-    TimeoutTooLong {
-        /// The timeout.
-        timeout: Duration,
-        /// The resolution.
-        resolution: Duration,
+    /// The connection was refused, or closed before it carried a response.
+    #[error("cannot connect to {address}: {}", Bounded(source))]
+    Connect {
+        address: String,
+        source: Arc<io::Error>,
     },
-    /// No address of any node could be chosen.
-    #[error("no address type is given: name at least one, such as InternalIP")]
-    NoAddressTypes,
-    /// A limit of nothing would refuse everything.
-    #[error("{what} must be above zero")]
-    ZeroLimit {
-        /// Which limit.
-        what: &'static str,
-    },
-    /// There is no such type of address.
-    #[error(
-        "unknown address type {given:?}: use Hostname, InternalDNS, InternalIP, ExternalDNS or ExternalIP"
-    )]
-    UnknownAddressType {
-        /// What was given.
-        given: String,
-    },
-    /// The token file could not be read at start.
-    #[error("cannot read the bearer token from {}", path.display())]
-    TokenFile {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
+    /// The handshake failed, above all because the certificate is not trusted.
+    #[error("TLS handshake with {address} failed: {failure}")]
+    Tls {
+        address: String,
         #[source]
-        source: std::io::Error,
+        failure: HandshakeFailure,
     },
-    /// A token that would break the request it is sent in.
-    #[error(
-        "the bearer token from {origin} is empty or holds characters that a header cannot carry"
-    )]
-    TokenInvalid {
-        /// Where it came from.
-        origin: String,
+    /// A response other than 200.
+    #[error("{address}{path} returned status {status}{}", Excerpt(detail))]
+    Status {
+        address: String,
+        path: String,
+        status: u16,
+        /// The beginning of the body.
+        detail: String,
     },
+    #[error("{address} did not respond within {limit:?}")]
+    Timeout { address: String, limit: Duration },
+    /// The body is longer than a kubelet's can be.
+    #[error("response of {address}{path} exceeds {limit} bytes")]
+    TooLarge {
+        address: String,
+        path: String,
+        limit: usize,
+    },
+    /// The response is not HTTP/1.1, or ended before the body began.
+    #[error("invalid HTTP response from {address}: {detail}")]
+    Protocol { address: String, detail: String },
+    /// The body holds no metrics of a kubelet.
+    #[error("response of {address}{path} contains no metrics: {detail}")]
+    NotMetrics {
+        address: String,
+        path: String,
+        detail: String,
+    },
+    /// The body ended early. The samples before its end are used.
+    #[error("response of {address}{path} was truncated after {bytes} bytes")]
+    Truncated {
+        address: String,
+        path: String,
+        bytes: usize,
+    },
+}
+
+/// The text of an error of the system or of TLS, bounded.
+struct Bounded<'a>(&'a io::Error);
+
+/// The beginning of a body, unless it is empty.
+struct Excerpt<'a>(&'a str);
+
+impl ScrapeError {
+    /// All values of [`ScrapeError::reason`].
+    pub const REASONS: [&'static str; 20] = [
+        "no-address",
+        "dns",
+        "connect",
+        "tls-san",
+        "tls-ca",
+        "tls-expired",
+        "tls-not-yet-valid",
+        "tls-certificate",
+        "tls-refused",
+        "tls-protocol",
+        "tls-pin",
+        "http-401",
+        "http-403",
+        "http-404",
+        "http-5xx",
+        "http-other",
+        "timeout",
+        "too-large",
+        "parse",
+        "truncated",
+    ];
+
+    /// Returns a short name for metric labels.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::NoAddress => "no-address",
+            Self::Dns { .. } => "dns",
+            Self::Connect { .. } => "connect",
+            Self::Tls { failure, .. } => failure.reason(),
+            Self::Status { status, .. } => match status {
+                401 => "http-401",
+                403 => "http-403",
+                404 => "http-404",
+                500..=599 => "http-5xx",
+                _ => "http-other",
+            },
+            Self::Timeout { .. } => "timeout",
+            Self::TooLarge { .. } => "too-large",
+            Self::Protocol { .. } => "http-other",
+            Self::NotMetrics { .. } => "parse",
+            Self::Truncated { .. } => "truncated",
+        }
+    }
+
+    /// Returns advice for the operator, if there is any.
+    pub const fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::NoAddress => {
+                "add a type of address that the node has to --kubelet-preferred-address-types"
+            }
+            Self::Dns { .. } => {
+                "put InternalIP first in --kubelet-preferred-address-types, or make the node's name resolvable"
+            }
+            Self::Connect { .. } => {
+                "check that the kubelet runs and that no network policy or firewall blocks its port"
+            }
+            Self::Tls { failure, .. } => return tls_remedy(failure),
+            Self::Status { status: 401, .. } => {
+                "enable webhook authentication on the kubelet (authentication.webhook.enabled), or set --kubelet-client-certificate"
+            }
+            Self::Status { status: 403, .. } => {
+                "grant `get` on nodes/metrics to this service account"
+            }
+            Self::Status { status: 404, .. } => {
+                "the node serves neither /metrics/resource nor /stats/summary: annotate it with metrics.k8s.io/resource-metrics-path, or exclude it with --node-selector"
+            }
+            Self::Timeout { .. } => {
+                "check the load of the node, or raise --kubelet-request-timeout"
+            }
+            _ => return None,
+        })
+    }
+
+    /// Returns whether another address of the node may work: there was no response, or not from the
+    /// kubelet.
+    pub(crate) const fn concerns_address(&self) -> bool {
+        matches!(
+            self,
+            Self::Dns { .. } | Self::Connect { .. } | Self::Tls { .. }
+        )
+    }
+
+    pub(crate) const fn is_not_found(&self) -> bool {
+        matches!(self, Self::Status { status: 404, .. })
+    }
+}
+
+const fn tls_remedy(failure: &HandshakeFailure) -> Option<&'static str> {
+    Some(match failure {
+        HandshakeFailure::UntrustedIssuer { .. } | HandshakeFailure::AuthorityAsServer { .. } => {
+            "set --kubelet-certificate-authority to the CA of the kubelets, let kubelets request certificates from the cluster (serverTLSBootstrap), or set --kubelet-pin-certificates"
+        }
+        HandshakeFailure::NameMismatch { .. } => {
+            "the certificate must name the node or one of the addresses in its status"
+        }
+        HandshakeFailure::Expired { .. } => {
+            "renew the kubelet's serving certificate (approve its pending certificate request)"
+        }
+        HandshakeFailure::NotYetValid { .. } => "synchronize the clocks",
+        _ => return None,
+    })
+}
+
+impl fmt::Display for Bounded<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&excerpt(self.0.to_string().as_bytes()))
+    }
+}
+
+impl fmt::Display for Excerpt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        write!(f, ": {}", self.0)
+    }
+}
+
+/// Returns the beginning of received bytes, bounded and without control characters.
+pub(crate) fn excerpt(bytes: &[u8]) -> String {
+    const MAX_CHARS: usize = 160;
+    let text = String::from_utf8_lossy(bytes.get(..MAX_CHARS * 4).unwrap_or(bytes));
+    let clean = text
+        .trim()
+        .chars()
+        .take(MAX_CHARS)
+        .map(|c| if c.is_control() { ' ' } else { c });
+    clean.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_the_endpoint() {
+        let forbidden = ScrapeError::Status {
+            address: "10.0.0.3:10250".into(),
+            path: "/metrics/resource".into(),
+            status: 403,
+            detail: excerpt(b"Forbidden (user=system:serviceaccount:a:b)\n\x07"),
+        };
+        insta::assert_snapshot!(forbidden, @"10.0.0.3:10250/metrics/resource returned status 403: Forbidden (user=system:serviceaccount:a:b)");
+        assert_eq!(forbidden.reason(), "http-403");
+        assert!(forbidden.remedy().is_some());
+        let empty = ScrapeError::Status {
+            address: "[fd00::3]:10250".into(),
+            path: "/".into(),
+            status: 500,
+            detail: excerpt(&[]),
+        };
+        insta::assert_snapshot!(empty, @"[fd00::3]:10250/ returned status 500");
+    }
+
+    #[test]
+    fn excerpts_are_bounded_and_printable() {
+        let noise: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+        let text = excerpt(&noise);
+        assert!(text.chars().count() <= 160 && !text.chars().any(char::is_control));
+    }
 }

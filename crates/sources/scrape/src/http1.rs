@@ -1,39 +1,38 @@
-//! As much of HTTP/1.1 as a scrape needs: one GET at a time, and its answer.
+//! The part of HTTP/1.1 that a scrape needs: the response to one GET at a time.
 //!
-//! hyper would do, but keeps two buffers of 8 KiB for every connection as long as it is open.
-//! Between two scrapes ours holds none, which at thousands of kubelets is the difference between 80
-//! MiB and nothing. What is hard about HTTP, the grammar of heads, is left to httparse; what is
-//! read here is checked as hyper does: one length, no length beside chunks, no chunk size beyond 64
-//! bits, bounded heads and trailers.
+//! hyper keeps two buffers of 8 KiB for every open connection. Ours holds none between two scrapes,
+//! which saves 80 MiB with thousands of kubelets. httparse parses the head. Framing is checked as
+//! hyper does: one length, no length beside chunks, no chunk size beyond 64 bits, bounded heads and
+//! trailers.
 //!
-//! [`Reader`] does no input or output: bytes go in, the body comes out.
+//! [`ResponseReader`] does no I/O: bytes go in, the body comes out.
 
 use thiserror::Error;
 
-/// The longest head, and the longest trailer, that is taken.
+/// Maximum length of a head, and of a trailer.
 const MAX_HEAD: usize = 16 << 10;
 const MAX_HEADERS: usize = 64;
-/// The longest line with the size of a chunk.
+/// Maximum length of the line with the size of a chunk.
 const MAX_SIZE_LINE: usize = 256;
 
-/// Why an answer cannot be read on.
+/// The reason why a response cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum Http1Error {
-    #[error("the head of the answer is malformed")]
+    #[error("malformed head")]
     Head,
-    #[error("the head of the answer is too long")]
+    #[error("head too long")]
     HeadTooLong,
-    #[error("the answer states its length in a way that cannot be understood")]
+    #[error("invalid or ambiguous body length")]
     Length,
-    #[error("the chunks of the answer are malformed")]
+    #[error("malformed chunked body")]
     Chunk,
-    #[error("the body is too long")]
+    #[error("body too long")]
     BodyTooLong,
 }
 
-/// Reads one answer. It can be used again for the next.
+/// Reads one response, and can be reused for the next.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct ResponseReader {
     state: State,
     /// Bytes of a head or line that is not complete.
     pending: Vec<u8>,
@@ -46,7 +45,7 @@ pub(crate) struct Reader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Head,
-    /// So many bytes of the body are to come.
+    /// A body of which this many bytes are missing.
     Body(u64),
     ChunkSize,
     ChunkData(u64),
@@ -57,7 +56,7 @@ enum State {
     Done,
 }
 
-/// What a head says.
+/// A parsed head.
 struct Head {
     len: usize,
     status: u16,
@@ -65,7 +64,7 @@ struct Head {
     next: State,
 }
 
-impl Reader {
+impl ResponseReader {
     pub(crate) fn new() -> Self {
         Self {
             state: State::Head,
@@ -77,7 +76,7 @@ impl Reader {
         }
     }
 
-    /// Begins to read another answer, with a body of so many bytes at most.
+    /// Starts to read another response, whose body has at most `limit` bytes.
     pub(crate) fn start(&mut self, limit: usize) {
         self.state = State::Head;
         self.pending.clear();
@@ -87,27 +86,27 @@ impl Reader {
         self.trailer = 0;
     }
 
-    /// The status of the answer; 0 as long as it is not known.
+    /// Returns the status, or 0 before the head was read.
     pub(crate) fn status(&self) -> u16 {
         self.status
     }
 
-    /// Whether the whole answer was read.
+    /// Returns whether the whole response was read.
     pub(crate) fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// Whether the head was read, so that what is in the body so far is the beginning of it.
+    /// Returns whether the head was read.
     pub(crate) fn has_head(&self) -> bool {
         self.state != State::Head
     }
 
-    /// Whether another request may be sent on the connection.
-    pub(crate) fn may_be_reused(&self) -> bool {
+    /// Returns whether the connection can carry another request.
+    pub(crate) fn is_reusable(&self) -> bool {
         self.is_done() && self.keep_alive
     }
 
-    /// Takes bytes in and appends what is body.
+    /// Reads bytes and appends those of the body.
     pub(crate) fn feed(&mut self, mut input: &[u8], body: &mut Vec<u8>) -> Result<(), Http1Error> {
         while !input.is_empty() {
             input = match self.state {
@@ -125,8 +124,8 @@ impl Reader {
                     rest
                 }
                 State::ChunkEnd => {
-                    let (rest, is_whole) = self.line(input, 2)?;
-                    if is_whole {
+                    let (rest, is_complete) = self.line(input, 2)?;
+                    if is_complete {
                         if !matches!(self.pending.as_slice(), b"\r\n" | b"\n") {
                             return Err(Http1Error::Chunk);
                         }
@@ -136,8 +135,8 @@ impl Reader {
                     rest
                 }
                 State::ChunkSize => {
-                    let (rest, is_whole) = self.line(input, MAX_SIZE_LINE)?;
-                    if is_whole {
+                    let (rest, is_complete) = self.line(input, MAX_SIZE_LINE)?;
+                    if is_complete {
                         let size = chunk_size(&self.pending).ok_or(Http1Error::Chunk)?;
                         self.pending.clear();
                         self.state = match size {
@@ -148,8 +147,8 @@ impl Reader {
                     rest
                 }
                 State::Trailer => {
-                    let (rest, is_whole) = self.line(input, MAX_HEAD)?;
-                    if is_whole {
+                    let (rest, is_complete) = self.line(input, MAX_HEAD)?;
+                    if is_complete {
                         self.trailer += self.pending.len();
                         let is_last = matches!(self.pending.as_slice(), b"\r\n" | b"\n");
                         self.pending.clear();
@@ -163,7 +162,7 @@ impl Reader {
                     rest
                 }
                 State::Done => {
-                    // Nobody asked for more: whatever it is, the next answer would begin with it.
+                    // Unexpected bytes: they would be taken for the next response.
                     self.keep_alive = false;
                     return Ok(());
                 }
@@ -172,7 +171,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Takes in that nothing more will come, and tells whether the answer is whole.
+    /// Handles the end of the connection. Returns whether the response is complete.
     pub(crate) fn end(&mut self) -> bool {
         self.keep_alive = false;
         if self.state == State::UntilClose {
@@ -182,18 +181,18 @@ impl Reader {
     }
 
     fn head<'i>(&mut self, input: &'i [u8]) -> Result<&'i [u8], Http1Error> {
-        let known = self.pending.len();
-        let room = MAX_HEAD.saturating_sub(known);
+        let previous = self.pending.len();
+        let room = MAX_HEAD.saturating_sub(previous);
         let part = input.get(..room).unwrap_or(input);
-        // Nearly always it comes in one piece.
-        let parsed = if known == 0 {
+        // A head nearly always arrives in one piece.
+        let parsed = if previous == 0 {
             parse_head(part)?
         } else {
             self.pending.extend_from_slice(part);
             parse_head(&self.pending)?
         };
         let Some(head) = parsed else {
-            if known == 0 {
+            if previous == 0 {
                 self.pending.extend_from_slice(part);
             }
             return if self.pending.len() >= MAX_HEAD {
@@ -202,9 +201,9 @@ impl Reader {
                 Ok(&[])
             };
         };
-        let rest = input.get(head.len.saturating_sub(known)..);
+        let rest = input.get(head.len.saturating_sub(previous)..);
         self.pending.clear();
-        // Interim answers come before the one that was asked for.
+        // Interim responses precede the final one.
         if !(100..200).contains(&head.status) {
             self.status = head.status;
             self.keep_alive = head.keep_alive;
@@ -215,7 +214,7 @@ impl Reader {
         Ok(rest.unwrap_or_default())
     }
 
-    /// Appends up to `left` bytes to the body and gives what is left of the input.
+    /// Appends up to `left` bytes to the body and returns the rest of the input.
     fn take<'i>(
         &self,
         left: u64,
@@ -224,7 +223,7 @@ impl Reader {
     ) -> Result<&'i [u8], Http1Error> {
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
         let (part, rest) = input.split_at(count);
-        // What fits is kept: the beginning of a body that is too long may be told from noise.
+        // The beginning of a body that is too long is kept for error messages.
         let room = self.limit.saturating_sub(body.len());
         body.extend_from_slice(part.get(..room).unwrap_or(part));
         if part.len() > room {
@@ -234,11 +233,11 @@ impl Reader {
     }
 
     /// Moves the input up to the end of the line to `pending`.
-    fn line<'i>(&mut self, input: &'i [u8], most: usize) -> Result<(&'i [u8], bool), Http1Error> {
+    fn line<'i>(&mut self, input: &'i [u8], limit: usize) -> Result<(&'i [u8], bool), Http1Error> {
         let end = input.iter().position(|byte| *byte == b'\n');
         let count = end.map_or(input.len(), |end| end + 1);
         let (part, rest) = input.split_at(count);
-        if self.pending.len() + part.len() > most {
+        if self.pending.len() + part.len() > limit {
             return Err(Http1Error::Chunk);
         }
         self.pending.extend_from_slice(part);
@@ -274,7 +273,7 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>, Http1Error> {
             }
             length = Some(stated);
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
-            // We ask for no other, and a body in another could not be told from its end.
+            // No other encoding was requested, and the end of such a body would be unknown.
             if !value.eq_ignore_ascii_case("chunked") || is_chunked {
                 return Err(Http1Error::Length);
             }
@@ -291,7 +290,7 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>, Http1Error> {
     }
     let next = match (is_chunked, length) {
         _ if matches!(status, 204 | 304) => State::Done,
-        // Two lengths are how requests are smuggled.
+        // Two lengths enable request smuggling.
         (true, Some(_)) => return Err(Http1Error::Length),
         (true, None) => State::ChunkSize,
         (false, Some(0)) => State::Done,
@@ -312,7 +311,7 @@ fn digits(text: &str) -> Option<u64> {
         .flatten()
 }
 
-/// The size in the line before a chunk; extensions after a semicolon mean nothing to us.
+/// Parses the size of a chunk. Extensions after a semicolon are ignored.
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let line = str::from_utf8(line).ok()?.trim_end_matches(['\n', '\r']);
     let size = line.split(';').next()?.trim_end_matches([' ', '\t']);
@@ -333,14 +332,14 @@ mod tests {
         reuse: bool,
     }
 
-    /// Reads an answer in pieces of a size.
-    fn read(answer: &[u8], piece: usize, limit: usize) -> Result<Option<Read>, Http1Error> {
-        let (mut reader, mut body) = (Reader::new(), Vec::new());
+    /// Reads a response in pieces of a size.
+    fn read(response: &[u8], piece: usize, limit: usize) -> Result<Option<Read>, Http1Error> {
+        let (mut reader, mut body) = (ResponseReader::new(), Vec::new());
         reader.start(limit);
-        for part in answer.chunks(piece.max(1)) {
+        for part in response.chunks(piece.max(1)) {
             reader.feed(part, &mut body)?;
         }
-        let reuse = reader.may_be_reused();
+        let reuse = reader.is_reusable();
         Ok(reader.end().then(|| Read {
             status: reader.status(),
             body: String::from_utf8_lossy(&body).into_owned(),
@@ -349,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_however_they_are_cut() {
+    fn responses_are_read_however_they_are_split() {
         let cases: [(&str, &str, bool); 7] = [
             (
                 "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
@@ -383,20 +382,20 @@ mod tests {
                 true,
             ),
         ];
-        for (answer, body, reuse) in cases {
+        for (response, body, reuse) in cases {
             for piece in [1, 2, 3, 7, 1_000] {
-                let read = read(answer.as_bytes(), piece, 100).unwrap().unwrap();
+                let read = read(response.as_bytes(), piece, 100).unwrap().unwrap();
                 assert_eq!(
                     (read.status, read.body.as_str(), read.reuse),
                     (200, body, reuse),
-                    "{answer}"
+                    "{response}"
                 );
             }
         }
     }
 
     #[test]
-    fn what_is_ambiguous_or_cut_short_is_never_whole() {
+    fn an_ambiguous_or_truncated_response_is_never_complete() {
         for bad in [
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
             "HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello",
@@ -421,8 +420,8 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_is_bounded() {
-        let mut reader = Reader::new();
+    fn heads_bodies_and_trailers_are_bounded() {
+        let mut reader = ResponseReader::new();
         let mut body = Vec::new();
         reader.start(10);
         reader.feed(b"HTTP/1.1 200 OK\r\n\r\n", &mut body).unwrap();
@@ -440,7 +439,7 @@ mod tests {
         let trailers =
             format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{trailers}");
         assert!(read(trailers.as_bytes(), 1_000, 10).is_err());
-        // More than was asked for ends the connection's use.
+        // A connection with unexpected bytes is not reused.
         let two = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\n";
         assert!(!read(two.as_bytes(), 1_000, 10).unwrap().unwrap().reuse);
     }
@@ -449,16 +448,16 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn cuts_change_nothing(
-            answer in prop::collection::vec(prop::sample::select(vec![
+        fn splits_change_nothing(
+            response in prop::collection::vec(prop::sample::select(vec![
                 "HTTP/1.1 200 OK\r\n", "Content-Length: 3\r\n", "Transfer-Encoding: chunked\r\n", "\r\n", "3\r\n", "abc",
                 "0\r\n", "\n", "x", "HTTP/1.1 100 C\r\n\r\n",
             ]), 0..12),
             piece in 1_usize..9,
         ) {
-            let answer = answer.concat();
-            let whole = read(answer.as_bytes(), usize::MAX, 20);
-            let cut = read(answer.as_bytes(), piece, 20);
+            let response = response.concat();
+            let whole = read(response.as_bytes(), usize::MAX, 20);
+            let cut = read(response.as_bytes(), piece, 20);
             let view = |read: Result<Option<Read>, Http1Error>| {
                 read.map(|read| read.map(|read| (read.status, read.body, read.reuse)))
             };

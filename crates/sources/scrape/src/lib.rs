@@ -1,69 +1,71 @@
-//! A loop per kubelet: when to ask, where, whom to trust, and what to make of the answer.
+//! Scrapes the resource metrics of kubelets, with a loop for each node.
 //!
 //! ```text
-//!  Stream<Node> ──► Scraper: a NodeLoop each ──► Receive: received, failed, left
-//!                     │ due?        Cadence (follows the kubelet's own samples), Backoff
-//!                     │ where?      Target, Addresses (the one that worked first)
-//!                     │ who?        ClientTls for the names of the node, Credentials
-//!                     │ what?       Connection, http1 ──► decode, decode_summary ──► NodeBatch
-//!                     └ how is it?  ScrapeMetrics, metric-collection-timely, one line per change of state
+//!  nodes ──► Scraper ──► NodeLoop ──► Session ──► Exchange ──► decode ──► ScrapeSink
+//!                        Schedule     addresses,  one GET      NodeBatch  on_batch, on_error,
+//!                        Backoff      TLS, tokens                         on_removed
 //! ```
 //!
-//! **One loop per node.** A node that is slow, dead or hostile delays nobody: what is shared is a
-//! bound on requests at once and some buffers, and a buffer is taken only once an answer has begun.
-//! A result is handed over as it arrives.
+//! A scrape passes `node.rs` (when), `session.rs` (where, with which credentials), `exchange.rs`
+//! (request and response), `decode.rs` (samples) and `sink.rs` (the interface to the store).
+//! `fallback.rs` decides between `/metrics/resource` and `/stats/summary`.
 //!
-//! **Nothing a node says is trusted.** Heads, bodies, containers, names and texts are bounded; what
-//! cannot be used costs only itself and is counted by reason. The bearer token goes to peers whose
-//! certificate was verified against the names of the node, and to others only if the user said so.
+//! **One loop per node.** A slow, dead or malicious node delays no other: nodes share a limit of
+//! in-flight requests and some buffers, and buffers are acquired only once a response begins.
+//! Results are passed on as they arrive.
 //!
-//! **Memory.** An idle connection holds its keys and no buffer, neither of ours nor of TLS; buffers
-//! exist for answers that are being read.
+//! **Input is untrusted.** Heads, bodies, containers, names and texts are bounded; invalid values
+//! are ignored one by one and counted by reason. The bearer token is sent to peers whose certificate
+//! was verified against the names of the node, and to others only if the user configured that.
 //!
-//! **Processor time.** Scrapes begin on a common beat, and an answer is one read or two, so that
-//! few wakes and few calls of the system serve many nodes.
+//! **Memory.** An idle connection holds its keys and no buffer, neither ours nor one of TLS; buffers
+//! exist for responses that are being read.
+//!
+//! **CPU.** Scrapes start at multiples of a tenth of a second, and a response is one read or two, so
+//! that few wake-ups and system calls serve many nodes.
 //!
 //! # Limits
 //!
-//! - Times in `/stats/summary` are whole seconds: where it stands in for `/metrics/resource`, rates
+//! - Timestamps in `/stats/summary` are whole seconds: where it replaces `/metrics/resource`, rates
 //!   are off by up to a tenth.
-//! - A summary that breaks off is of no use; of `/metrics/resource` all whole lines are used.
-//! - Pinned keys live as long as the process, so that after a restart a kubelet is believed at
-//!   first sight again.
+//! - A truncated summary is useless; of `/metrics/resource` all complete lines are used.
+//! - Pinned keys are kept in memory, so that after a restart a kubelet is trusted on first use
+//!   again.
 //! - Proxies from the environment are not used for kubelets.
-//! - How a kubelet's samples lie is learnt from the newest of its containers' samples: where each
-//!   container is sampled at a time of its own, there is no best moment and the plan is as good as
-//!   any.
 
 mod address;
 mod backoff;
-mod cadence;
+mod buffers;
 mod config;
 mod connection;
 mod credentials;
 mod deadline;
 mod decode;
 mod error;
-mod failure;
+mod exchange;
+mod fallback;
 mod http1;
+mod inner;
 mod metrics;
 mod node;
-mod receive;
+mod schedule;
 mod scraper;
 mod session;
-mod shared;
+mod sink;
 mod summary;
 mod target;
-mod workspaces;
 
 pub use address::AddressType;
-pub use cadence::{Cadence, SampleTimes};
-pub use config::{RESOURCE_METRICS_PATH, ScrapeConfig, Transport, WallClock};
+pub use config::{ConfigError, RESOURCE_METRICS_PATH, ScrapeConfig, Transport, WallClock};
 pub use credentials::{Bearer, Credentials, TokenFile};
-pub use decode::{DecodeReport, Decoder, Reading, Rejection, decode};
 pub use error::ScrapeError;
-pub use failure::Failure;
 pub use metrics::ScrapeMetrics;
-pub use receive::{Answer, Receive};
 pub use scraper::{NodeCounts, Scraper};
-pub use summary::{Take, decode_summary};
+pub use sink::{BatchInfo, ScrapeSink};
+
+/// Decoders for benchmarks and fuzzing. Not part of the API.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::decode::{DecodeOptions, DecodeReport, Decoder, Rejection, decode};
+    pub use crate::summary::{SummaryFields, decode_summary};
+}

@@ -1,4 +1,4 @@
-//! What scraping tells of itself: metrics-server's families by their own names, and ours.
+//! Metrics of scraping: those of metrics-server under their names, and our own.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -14,7 +14,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Unit;
 
 use crate::decode::{DecodeReport, Rejection};
-use crate::failure::Failure;
+use crate::error::ScrapeError;
 use crate::scraper::NodeCounts;
 
 /// `client_golang`'s default buckets.
@@ -22,7 +22,7 @@ const DEFAULT_BUCKETS: [f64; 11] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// The metrics of all scrapes. Clones share them.
+/// Metrics of all scrapes, shared by clones.
 #[derive(Debug, Clone)]
 pub struct ScrapeMetrics {
     durations: Family<NodeLabel, Histogram, DefaultBuckets>,
@@ -32,29 +32,28 @@ pub struct ScrapeMetrics {
     failures: Family<ReasonLabel, Counter>,
     rejected: Family<ReasonLabel, Counter>,
     nodes: Family<StateLabel, Gauge>,
-    repeated: Counter,
+    unchanged: Counter,
     bytes: Counter,
     connections: Counter,
     pub(crate) in_flight: Gauge,
-    lag: Histogram,
+    sample_age: Histogram,
 }
 
-/// The metrics of one node, found once. Their series go with it.
+/// Metrics of one node, looked up once. Dropping it removes their series.
 #[derive(Debug)]
 pub(crate) struct NodeMetrics {
     all: Arc<ScrapeMetrics>,
     label: NodeLabel,
     duration: Histogram,
     last_request: Gauge<f64, AtomicU64>,
-    state: State,
+    state: NodeState,
 }
 
-/// How a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum State {
-    /// Nothing came of it yet, nor went wrong.
+pub(crate) enum NodeState {
+    /// No scrape has completed yet.
     New,
-    /// The last scrape was good.
+    /// The last scrape succeeded.
     Ok,
     /// The last scrape failed.
     Failing,
@@ -65,7 +64,7 @@ struct NodeLabel {
     node: Name,
 }
 
-/// A name that many series share.
+/// A name that several series share.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Name(NodeName);
 
@@ -113,53 +112,57 @@ impl ScrapeMetrics {
             failures: Family::default(),
             rejected: Family::default(),
             nodes: Family::default(),
-            repeated: Counter::default(),
+            unchanged: Counter::default(),
             bytes: Counter::default(),
             connections: Counter::default(),
             in_flight: Gauge::default(),
-            lag: Histogram::new([
+            sample_age: Histogram::new([
                 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0, 30.0, 60.0,
             ]),
         };
-        own.start_at_zero();
+        own.create_series();
         own.register_peer(metrics);
         let registry = metrics.sub("kubevitals_scrape");
         registry.register(
             "failures",
-            "Failed scrapes, by reason",
+            "Total number of failed scrapes, by reason",
             own.failures.clone(),
         );
         registry.register(
             "rejected_values",
-            "Values left out of an answer, by reason",
+            "Total number of values in responses that were ignored, by reason",
             own.rejected.clone(),
         );
         registry.register(
             "nodes",
-            "Nodes that are scraped, by state",
+            "Number of scraped nodes, by state",
             own.nodes.clone(),
         );
         registry.register(
-            "repeated",
-            "Answers that held no sample newer than the answer before",
-            own.repeated.clone(),
+            "unchanged",
+            "Total number of responses without a newer sample than the previous response",
+            own.unchanged.clone(),
         );
         registry.register(
             "received_bytes",
-            "Bytes of bodies received",
+            "Total number of bytes of response bodies",
             own.bytes.clone(),
         );
         registry.register(
             "connections",
-            "Connections opened to kubelets",
+            "Total number of connections opened to kubelets",
             own.connections.clone(),
         );
-        registry.register("in_flight", "Scrapes under way", own.in_flight.clone());
+        registry.register(
+            "in_flight",
+            "Number of in-flight scrapes",
+            own.in_flight.clone(),
+        );
         registry.register_with_unit(
-            "freshness_lag",
-            "Age of a node's newest sample when it arrived, if the node's clock is right",
+            "sample_age",
+            "Age of the newest sample of a response at the time of its request, by the node's clock",
             Unit::Seconds,
-            own.lag.clone(),
+            own.sample_age.clone(),
         );
         own
     }
@@ -188,65 +191,64 @@ impl ScrapeMetrics {
         );
     }
 
-    /// Counters that do not exist cannot be alerted on.
-    fn start_at_zero(&self) {
+    /// Creates all series with a value of zero: alerts need them to exist.
+    fn create_series(&self) {
         for success in ["true", "false"] {
             drop(self.requests.get_or_create(&SuccessLabel { success }));
         }
-        for reason in Failure::REASONS {
+        for reason in ScrapeError::REASONS {
             drop(self.failures.get_or_create(&ReasonLabel { reason }));
         }
         for reason in Rejection::ALL.map(Rejection::as_str) {
             drop(self.rejected.get_or_create(&ReasonLabel { reason }));
         }
-        for state in [State::New, State::Ok, State::Failing] {
+        for state in [NodeState::New, NodeState::Ok, NodeState::Failing] {
             self.nodes_in(state);
         }
     }
 
-    /// Begins to count for a node.
+    /// Returns the metrics of a new node.
     pub(crate) fn node(self: &Arc<Self>, node: &NodeName) -> NodeMetrics {
         let label = NodeLabel {
             node: Name(node.clone()),
         };
-        self.nodes_in(State::New).inc();
+        self.nodes_in(NodeState::New).inc();
         NodeMetrics {
             duration: self.durations.get_or_create_owned(&label),
             last_request: self.last_requests.get_or_create_owned(&label),
             all: Arc::clone(self),
             label,
-            state: State::New,
+            state: NodeState::New,
         }
     }
 
-    /// How many nodes are in which state.
     pub(crate) fn counts(&self) -> NodeCounts {
         let count = |state| usize::try_from(self.nodes_in(state).get()).unwrap_or(0);
         NodeCounts {
-            new: count(State::New),
-            ok: count(State::Ok),
-            failing: count(State::Failing),
+            new: count(NodeState::New),
+            ok: count(NodeState::Ok),
+            failing: count(NodeState::Failing),
         }
     }
 
-    pub(crate) fn connected(&self) {
+    pub(crate) fn connection_opened(&self) {
         self.connections.inc();
     }
 
-    fn nodes_in(&self, state: State) -> Gauge {
+    fn nodes_in(&self, state: NodeState) -> Gauge {
         let state = match state {
-            State::New => "new",
-            State::Ok => "ok",
-            State::Failing => "failing",
+            NodeState::New => "new",
+            NodeState::Ok => "ok",
+            NodeState::Failing => "failing",
         };
         self.nodes.get_or_create_owned(&StateLabel { state })
     }
 }
 
 impl NodeMetrics {
-    /// A request ended, well or not.
-    pub(crate) fn requested(&self, at: Timestamp, took: Duration, success: bool) {
-        self.duration.observe(took.as_secs_f64());
+    /// Records a request that succeeded or failed.
+    pub(crate) fn observe_request(&self, at: Timestamp, duration: Duration, success: bool) {
+        self.duration.observe(duration.as_secs_f64());
         #[expect(
             clippy::cast_precision_loss,
             reason = "milliseconds of this era fit 2^53"
@@ -259,22 +261,25 @@ impl NodeMetrics {
             .inc();
     }
 
-    /// A scrape ended, from the moment at which it was due.
-    pub(crate) fn ticked(&self, took: Duration) {
-        self.all.ticks.observe(took.as_secs_f64());
+    /// Records the time from the due time of a scrape until its end.
+    pub(crate) fn observe_tick(&self, duration: Duration) {
+        self.all.ticks.observe(duration.as_secs_f64());
     }
 
-    pub(crate) fn received(&self, bytes: usize) {
+    /// Records a decoded response.
+    pub(crate) fn observe_response(
+        &self,
+        bytes: usize,
+        report: &DecodeReport,
+        requested_at: Timestamp,
+        is_new: bool,
+    ) {
         self.all
             .bytes
             .inc_by(u64::try_from(bytes).unwrap_or(u64::MAX));
-    }
-
-    /// An answer was read.
-    pub(crate) fn decoded(&self, report: &DecodeReport, asked: Timestamp, is_new: bool) {
-        for (why, count) in Rejection::ALL.iter().zip(report.rejected) {
+        for (rejection, count) in Rejection::ALL.iter().zip(report.rejected) {
             if count > 0 {
-                let reason = why.as_str();
+                let reason = rejection.as_str();
                 self.all
                     .rejected
                     .get_or_create(&ReasonLabel { reason })
@@ -282,22 +287,21 @@ impl NodeMetrics {
             }
         }
         if !is_new {
-            self.all.repeated.inc();
-        } else if let Some(age) = report.times.newest.and_then(|newest| asked.since(newest)) {
-            self.all.lag.observe(age.as_secs_f64());
+            self.all.unchanged.inc();
+        } else if let Some(age) = report.newest.and_then(|newest| requested_at.since(newest)) {
+            self.all.sample_age.observe(age.as_secs_f64());
         }
     }
 
-    pub(crate) fn failed(&self, failure: &Failure) {
-        let reason = failure.reason();
+    pub(crate) fn record_failure(&self, error: &ScrapeError) {
+        let reason = error.reason();
         self.all
             .failures
             .get_or_create(&ReasonLabel { reason })
             .inc();
     }
 
-    /// Tells whether the state is another than before.
-    pub(crate) fn set_state(&mut self, state: State) {
+    pub(crate) fn set_state(&mut self, state: NodeState) {
         if self.state != state {
             self.all.nodes_in(self.state).dec();
             self.all.nodes_in(state).inc();
@@ -314,7 +318,7 @@ impl Drop for NodeMetrics {
     }
 }
 
-/// The default ones, and some where it matters whether a scrape keeps up with the resolution.
+/// Returns the default buckets and some around the resolution, which scrapes must keep up with.
 fn tick_buckets(resolution: Duration) -> Vec<f64> {
     let resolution = resolution.as_secs_f64();
     let around = [0.25, 0.5, 0.75, 0.9, 1.0, 1.5, 2.0].map(|part| part * resolution);
@@ -324,12 +328,12 @@ fn tick_buckets(resolution: Duration) -> Vec<f64> {
     buckets
 }
 
-/// Counts a scrape as under way as long as it lives.
+/// Counts a scrape as in-flight until dropped.
 #[derive(Debug)]
 pub(crate) struct InFlight(Gauge);
 
 impl InFlight {
-    pub(crate) fn begin(metrics: &Arc<ScrapeMetrics>) -> Self {
+    pub(crate) fn new(metrics: &Arc<ScrapeMetrics>) -> Self {
         metrics.in_flight.inc();
         Self(metrics.in_flight.clone())
     }

@@ -1,51 +1,52 @@
 //! The loop of one node.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kubevitals_model::{NodeName, Timestamp};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::backoff::Backoff;
-use crate::cadence::Cadence;
 use crate::deadline::Deadline;
-use crate::failure::Failure;
-use crate::metrics::{InFlight, NodeMetrics, State};
-use crate::receive::Answer;
-use crate::session::{Means, Scraped, Session};
-use crate::shared::Shared;
+use crate::error::ScrapeError;
+use crate::inner::ScraperInner;
+use crate::metrics::{InFlight, NodeMetrics, NodeState};
+use crate::schedule::Schedule;
+use crate::session::{ScrapeContext, Scraped, Session};
+use crate::sink::BatchInfo;
 use crate::target::Target;
 
-/// A nudge is followed this much later: what the pod that turned Running uses must first be
-/// sampled.
-const NUDGE_AFTER: Duration = Duration::from_secs(1);
+/// Delay of a triggered scrape: the kubelet must first sample the pod that became Running.
+const TRIGGER_DELAY: Duration = Duration::from_secs(1);
 
-/// How the loop of a node is told things from outside.
+/// Signals to the loop of a node.
 #[derive(Debug)]
 pub(crate) struct Control {
     wake: Notify,
     target: Mutex<Arc<Target>>,
     is_changed: AtomicBool,
-    is_nudged: AtomicBool,
-    has_left: AtomicBool,
+    is_triggered: AtomicBool,
+    is_removed: AtomicBool,
 }
 
-/// The loop of one node, and all that it remembers.
+/// The loop of one node, and its state.
 pub(crate) struct NodeLoop {
     name: NodeName,
-    shared: Arc<Shared>,
+    inner: Arc<ScraperInner>,
     control: Arc<Control>,
     session: Session,
-    cadence: Cadence,
+    schedule: Schedule,
     backoff: Backoff,
     metrics: NodeMetrics,
-    /// Since when it fails, and why.
+    /// The time of the first failure since the last success, and the reason of the last.
     failing: Option<(Instant, &'static str)>,
     due: Instant,
-    last: Option<Instant>,
-    nudged: Option<Instant>,
+    last_scrape: Option<Instant>,
+    /// The due time of the last triggered scrape.
+    triggered: Option<Instant>,
 }
 
 impl Control {
@@ -54,29 +55,36 @@ impl Control {
             wake: Notify::new(),
             target: Mutex::new(target),
             is_changed: AtomicBool::new(false),
-            is_nudged: AtomicBool::new(false),
-            has_left: AtomicBool::new(false),
+            is_triggered: AtomicBool::new(false),
+            is_removed: AtomicBool::new(false),
         }
     }
 
-    pub(crate) fn follow(&self, target: Arc<Target>) {
-        let mut known = self.target.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nodes change every few minutes at least, nearly always in what is of no interest here.
-        if **known != *target {
-            *known = target;
+    pub(crate) fn update(&self, target: Arc<Target>) {
+        let mut current = self.target.lock();
+        // Nodes change every few minutes, nearly always in fields that do not matter here.
+        if **current != *target {
+            *current = target;
             self.is_changed.store(true, Ordering::Release);
             self.wake.notify_one();
         }
     }
 
-    pub(crate) fn nudge(&self) {
-        self.is_nudged.store(true, Ordering::Release);
+    pub(crate) fn trigger(&self) {
+        self.is_triggered.store(true, Ordering::Release);
         self.wake.notify_one();
     }
 
-    pub(crate) fn leave(&self) {
-        self.has_left.store(true, Ordering::Release);
+    pub(crate) fn remove(&self) {
+        self.is_removed.store(true, Ordering::Release);
         self.wake.notify_one();
+    }
+
+    /// Waits until the node is removed. Other signals wait until the scrape is over.
+    async fn removed(&self) {
+        while !self.is_removed.load(Ordering::Acquire) {
+            self.wake.notified().await;
+        }
     }
 }
 
@@ -85,38 +93,38 @@ impl NodeLoop {
         name: NodeName,
         target: Arc<Target>,
         control: Arc<Control>,
-        shared: Arc<Shared>,
+        inner: Arc<ScraperInner>,
     ) -> Self {
-        let resolution = shared.config.resolution;
+        let resolution = inner.config.resolution;
         Self {
-            session: Session::new(target, &shared.config),
-            cadence: Cadence::new(resolution, name.as_str()),
+            session: Session::new(target, &inner.config),
+            schedule: Schedule::new(resolution, name.as_str()),
             backoff: Backoff::new(resolution, name.as_str()),
-            metrics: shared.metrics.node(&name),
+            metrics: inner.metrics.node(&name),
             failing: None,
             due: Instant::now(),
-            last: None,
-            nudged: None,
+            last_scrape: None,
+            triggered: None,
             name,
-            shared,
+            inner,
             control,
         }
     }
 
-    /// Scrapes the node until it leaves. Boxed, since a task has room for what it is given and
-    /// again for what it moves that into.
+    /// Scrapes the node until it is removed. Boxed: a task otherwise has room for its arguments
+    /// twice, as passed and as moved.
     pub(crate) async fn run(mut self: Box<Self>) {
         loop {
-            let shared = Arc::clone(&self.shared);
+            let inner = Arc::clone(&self.inner);
             let control = Arc::clone(&self.control);
-            if control.has_left.load(Ordering::Acquire) {
+            if control.is_removed.load(Ordering::Acquire) {
                 break;
             }
             if control.is_changed.swap(false, Ordering::AcqRel) {
-                self.follow(&control);
+                self.on_change(&control);
             }
-            if control.is_nudged.swap(false, Ordering::AcqRel) {
-                self.heed_nudge(Instant::now());
+            if control.is_triggered.swap(false, Ordering::AcqRel) {
+                self.on_trigger(Instant::now());
             }
             let due = self.due;
             tokio::select! {
@@ -126,172 +134,140 @@ impl NodeLoop {
             }
             tokio::select! {
                 biased;
-                () = until_left(&control) => {}
-                // Boxed: what a scrape needs is not kept between two of them.
-                () = Box::pin(self.turn(&shared, due)) => {}
+                () = control.removed() => {}
+                // Boxed: the state of a scrape is not kept between two of them.
+                () = Box::pin(self.scrape(&inner, due)) => {}
             }
         }
         let Self {
             name,
-            shared,
+            inner,
             metrics,
             ..
         } = *self;
-        // Its series first: who is told that it left may look for them.
+        // The series go first: the sink may look for them.
         drop(metrics);
-        shared.receiver.left(&name);
+        inner.sink.on_removed(&name);
     }
 
-    /// One scrape.
-    async fn turn(&mut self, shared: &Arc<Shared>, due: Instant) {
-        let Ok(_permit) = shared.requests.acquire().await else {
+    async fn scrape(&mut self, inner: &Arc<ScraperInner>, due: Instant) {
+        let Ok(_permit) = inner.requests.acquire().await else {
             return;
         };
-        let _counted = InFlight::begin(&shared.metrics);
+        let _in_flight = InFlight::new(&inner.metrics);
         let begun = Instant::now();
-        self.last = Some(begun);
-        let means = Means {
-            config: &shared.config,
-            workspaces: &shared.workspaces,
-            handshakes: &shared.handshakes,
-            metrics: &shared.metrics,
-            asked: shared.config.clock.now(),
-            deadline: Deadline::at(begun + shared.config.timeout),
+        self.last_scrape = Some(begun);
+        let ctx = ScrapeContext {
+            inner,
+            requested_at: inner.config.clock.now(),
+            deadline: Deadline::at(begun + inner.config.timeout),
         };
-        let outcome = self.session.scrape(&means).await;
-        let took = begun.elapsed();
-        let is_whole = matches!(&outcome, Ok(Scraped { cut: None, .. }));
-        self.metrics.requested(means.asked, took, is_whole);
-        match outcome {
-            Ok(scraped) => self.received(shared, begun, means.asked, &scraped),
-            Err(failure) => self.failed(shared, &failure),
+        let result = self.session.scrape(&ctx).await;
+        let is_success = matches!(&result, Ok(scraped) if scraped.truncated.is_none());
+        self.metrics
+            .observe_request(ctx.requested_at, begun.elapsed(), is_success);
+        match result {
+            Ok(scraped) => self.on_scraped(begun, ctx.requested_at, &scraped),
+            Err(error) => self.on_error(&error),
         }
-        self.metrics.ticked(due.elapsed());
-        shared.planned(self.due);
+        self.metrics.observe_tick(due.elapsed());
+        inner.scheduled(self.due);
     }
 
-    fn received(&mut self, shared: &Shared, begun: Instant, asked: Timestamp, scraped: &Scraped) {
-        let steady = shared.steady(begun);
-        let is_new = self.cadence.scraped(steady, scraped.report.times);
+    fn on_scraped(&mut self, begun: Instant, requested_at: Timestamp, scraped: &Scraped) {
+        let is_new = self.schedule.observe(scraped.report.newest);
         if scraped.is_warm {
-            self.cadence.warmed();
+            self.schedule.set_warm();
         }
-        let next = self.cadence.next(steady);
-        let wait = next.since(steady).unwrap_or(shared.config.resolution);
-        self.due = shared.on_beat(begun + wait);
-        self.metrics.received(scraped.bytes);
-        self.metrics.decoded(&scraped.report, asked, is_new);
-        let answer = Answer {
-            asked,
-            is_complete: scraped.cut.is_none(),
+        let wait = self.schedule.next_wait(self.inner.since_start(begun));
+        self.due = self.inner.align(begun + wait);
+        self.metrics
+            .observe_response(scraped.bytes, &scraped.report, requested_at, is_new);
+        let info = BatchInfo {
+            requested_at,
+            is_complete: scraped.truncated.is_none(),
             is_new,
-            next: asked.checked_add(wait).unwrap_or(asked),
+            next_scrape: requested_at.checked_add(wait).unwrap_or(requested_at),
         };
         if let Some(batch) = scraped.batch() {
-            shared.receiver.received(&self.name, batch, &answer);
+            self.inner.sink.on_batch(&self.name, batch, &info);
         }
-        match &scraped.cut {
-            Some(failure) => self.failed(shared, failure),
-            None => self.recovered(),
+        match &scraped.truncated {
+            Some(error) => self.on_error(error),
+            None => self.on_success(),
         }
     }
 
-    fn failed(&mut self, shared: &Shared, failure: &Failure) {
+    fn on_error(&mut self, error: &ScrapeError) {
         let wait = self.backoff.failed();
         let now = Instant::now();
-        self.due = shared.on_beat(now + wait);
-        self.metrics.failed(failure);
-        self.metrics.set_state(State::Failing);
-        let reason = failure.reason();
+        self.due = self.inner.align(now + wait);
+        self.metrics.record_failure(error);
+        self.metrics.set_state(NodeState::Failing);
+        let reason = error.reason();
         let since = self.failing.map_or(now, |(since, _)| since);
-        if self.failing.is_none_or(|(_, known)| known != reason) {
-            let remedy = failure.remedy().unwrap_or_default();
-            // That a node which is not ready cannot be scraped is no news.
+        if self.failing.is_none_or(|(_, last)| last != reason) {
+            let remedy = error.remedy().unwrap_or_default();
+            // It is expected that a node which is not ready cannot be scraped.
             if self.session.target().is_ready {
-                tracing::warn!(node = %self.name, reason, %failure, remedy, "node cannot be scraped");
+                tracing::warn!(node = %self.name, reason, %error, remedy, "failed to scrape node");
             } else {
-                tracing::info!(node = %self.name, reason, %failure, remedy, "node is not ready and cannot be scraped");
+                tracing::info!(node = %self.name, reason, %error, remedy, "failed to scrape node that is not ready");
             }
         }
         self.failing = Some((since, reason));
-        let wall = shared.config.clock.now();
-        let next = wall.checked_add(wait).unwrap_or(wall);
-        shared.receiver.failed(&self.name, failure, next);
+        let wall = self.inner.config.clock.now();
+        let retry_at = wall.checked_add(wait).unwrap_or(wall);
+        self.inner.sink.on_error(&self.name, error, retry_at);
     }
 
-    fn recovered(&mut self) {
+    fn on_success(&mut self) {
         self.backoff.reset();
-        self.metrics.set_state(State::Ok);
+        self.metrics.set_state(NodeState::Ok);
         if let Some((since, reason)) = self.failing.take() {
             let seconds = since.elapsed().as_secs();
-            tracing::info!(node = %self.name, reason, failing_for_seconds = seconds, "node can be scraped again");
+            tracing::info!(node = %self.name, reason, failing_for_seconds = seconds, "recovered from failed scrapes of node");
         }
     }
 
-    fn follow(&mut self, control: &Control) {
-        let target = control
-            .target
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let target = Arc::clone(&target);
+    fn on_change(&mut self, control: &Control) {
+        let target = Arc::clone(&control.target.lock());
         let became_ready = target.is_ready && !self.session.target().is_ready;
-        let has_moved = self.session.follow(target, &self.shared.config);
+        let has_moved = self.session.update(target, &self.inner.config);
         if has_moved || (became_ready && self.failing.is_some()) {
             self.backoff.reset();
             self.due = Instant::now();
         }
     }
 
-    /// Scrapes soon, but not more than thrice in a resolution, and a node that fails no sooner than
-    /// planned.
-    fn heed_nudge(&mut self, now: Instant) {
-        let gap = self.shared.config.resolution / 3;
-        let since = self.nudged.max(self.last);
+    /// Scrapes soon, but at most three times in a resolution; a failing node keeps its backoff.
+    fn on_trigger(&mut self, now: Instant) {
         if self.failing.is_some() {
             return;
         }
-        let earliest = since.map_or(now, |since| since + gap);
-        let due = self.shared.on_beat((now + NUDGE_AFTER).max(earliest));
+        let gap = self.inner.config.resolution / 3;
+        let last = self.triggered.max(self.last_scrape);
+        let earliest = last.map_or(now, |last| last + gap);
+        let due = self.inner.align((now + TRIGGER_DELAY).max(earliest));
         if due < self.due {
-            self.nudged = Some(due);
+            self.triggered = Some(due);
             self.due = due;
         }
     }
 }
 
-/// Waits until the node has left; other news wait until the scrape is over.
-async fn until_left(control: &Control) {
-    loop {
-        if control.has_left.load(Ordering::Acquire) {
-            return;
-        }
-        control.wake.notified().await;
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use kubevitals_telemetry::Metrics;
-
     use super::*;
-    use crate::{Credentials, ScrapeConfig, ScrapeMetrics, Transport};
-
-    struct Nobody;
-
-    impl crate::Receive for Nobody {
-        fn received(&self, _: &NodeName, _: &kubevitals_model::NodeBatch, _: &Answer) {}
-        fn failed(&self, _: &NodeName, _: &Failure, _: Timestamp) {}
-        fn left(&self, _: &NodeName) {}
-    }
+    use crate::{Credentials, ScrapeConfig, Transport};
 
     #[tokio::test]
     async fn a_loop_is_small() {
         let config = ScrapeConfig::new(Transport::InsecureHttp, Credentials::None);
-        let metrics = ScrapeMetrics::register(&mut Metrics::new(), config.resolution);
-        let shared = Arc::new(Shared::new(config, Arc::new(Nobody), metrics));
-        let target = Arc::new(Target::nowhere());
+        let inner = Arc::new(ScraperInner::noop(config));
+        let target = Arc::new(Target::unreachable());
         let control = Arc::new(Control::new(Arc::clone(&target)));
-        let node = NodeLoop::new(NodeName::new("a"), target, control, shared);
+        let node = NodeLoop::new(NodeName::new("a"), target, control, inner);
         assert!(size_of::<NodeLoop>() < 640, "{}", size_of::<NodeLoop>());
         let run = Box::new(node).run();
         assert!(size_of_val(&run) < 320, "{}", size_of_val(&run));

@@ -1,140 +1,135 @@
-//! All nodes: which there are, and a loop for each.
+//! The set of scraped nodes, with a loop for each.
 
 use std::fmt;
 use std::future::ready;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
 use kubevitals_model::NodeName;
 use kubevitals_telemetry::{Health, Probe, Status, TelemetryError};
 use kubevitals_watch::{Change, Mirror, Node, Stream, Subscription, What};
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::config::ScrapeConfig;
-use crate::error::ScrapeError;
+use crate::config::{ConfigError, ScrapeConfig};
+use crate::inner::ScraperInner;
 use crate::metrics::ScrapeMetrics;
 use crate::node::{Control, NodeLoop};
-use crate::receive::Receive;
-use crate::shared::Shared;
-use crate::target::{Target, is_selected};
+use crate::sink::ScrapeSink;
+use crate::target::Target;
 
 /// Scrapes all kubelets of a cluster. Dropping it stops it without waiting.
 pub struct Scraper {
-    shared: Arc<Shared>,
-    loops: Arc<Loops>,
+    inner: Arc<ScraperInner>,
+    loops: Arc<NodeLoops>,
     task: JoinHandle<()>,
 }
 
-/// How many nodes are in which state.
+/// Number of nodes by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NodeCounts {
-    /// Nothing came of them yet, nor went wrong.
+    /// No scrape has completed yet.
     pub new: usize,
-    /// The last scrape was good.
+    /// The last scrape succeeded.
     pub ok: usize,
     /// The last scrape failed.
     pub failing: usize,
 }
 
-#[derive(Default)]
-struct Loops(Mutex<HashMap<Arc<str>, Running>>);
+type NodeLoops = Mutex<HashMap<Arc<str>, RunningLoop>>;
 
-struct Running {
+struct RunningLoop {
     control: Arc<Control>,
     task: JoinHandle<()>,
 }
 
 impl Scraper {
-    /// Begins to scrape the nodes of a stream, which keeps
-    /// [`RESOURCE_METRICS_PATH`](crate::RESOURCE_METRICS_PATH) among the annotations. Called within
-    /// a runtime.
+    /// Starts to scrape the nodes of a watch, which keeps
+    /// [`RESOURCE_METRICS_PATH`](crate::RESOURCE_METRICS_PATH) among the annotations. Must be called
+    /// within a runtime.
     pub fn start(
         config: ScrapeConfig,
         nodes: &Stream<Node>,
-        receiver: Arc<dyn Receive>,
+        sink: Arc<dyn ScrapeSink>,
         metrics: ScrapeMetrics,
-    ) -> Result<Self, ScrapeError> {
-        Self::start_after(ready(()), config, nodes, receiver, metrics)
+    ) -> Result<Self, ConfigError> {
+        Self::start_after(ready(()), config, nodes, sink, metrics)
     }
 
-    /// As [`Scraper::start`], once something else is done: whoever receives may not be able to use
-    /// answers before.
+    /// Like [`Scraper::start`], but scrapes only once `ready` completes: the sink may not be able to
+    /// use samples before.
     pub fn start_after(
-        before: impl Future<Output = ()> + Send + 'static,
+        ready: impl Future<Output = ()> + Send + 'static,
         config: ScrapeConfig,
         nodes: &Stream<Node>,
-        receiver: Arc<dyn Receive>,
+        sink: Arc<dyn ScrapeSink>,
         metrics: ScrapeMetrics,
-    ) -> Result<Self, ScrapeError> {
+    ) -> Result<Self, ConfigError> {
         config.validate()?;
-        let shared = Arc::new(Shared::new(config, receiver, metrics));
-        let loops = Arc::new(Loops::default());
+        let inner = Arc::new(ScraperInner::new(config, sink, metrics));
+        let loops = Arc::new(NodeLoops::default());
         let updates = nodes.subscribe();
         let task = {
-            let (shared, loops) = (Arc::clone(&shared), Arc::clone(&loops));
+            let (inner, loops) = (Arc::clone(&inner), Arc::clone(&loops));
             tokio::spawn(async move {
-                before.await;
-                reconcile(updates, shared, loops).await;
+                ready.await;
+                follow_nodes(updates, inner, loops).await;
             })
         };
-        Ok(Self {
-            shared,
-            loops,
-            task,
-        })
+        Ok(Self { inner, loops, task })
     }
 
-    /// Scrapes a node soon, since something on it has changed: a pod turned Running. How often is
-    /// bounded; a node that is not scraped is passed over.
-    pub fn nudge(&self, node: &str) {
+    /// Scrapes a node soon, since a pod on it became Running. How often this has an effect is
+    /// limited; nodes that are not scraped are ignored.
+    pub fn trigger(&self, node: &str) {
         if let Some(running) = self.loops.lock().get(node) {
-            running.control.nudge();
+            running.control.trigger();
         }
     }
 
-    /// How many nodes are in which state.
+    /// Returns the number of nodes by state.
     pub fn counts(&self) -> NodeCounts {
-        self.shared.metrics.counts()
+        self.inner.metrics.counts()
     }
 
     /// Adds the liveness check `metric-collection-timely`: it fails if no scrape of any node was
-    /// begun for one and a half resolutions after one was due.
+    /// started for one and a half resolutions after one was due.
     pub fn add_livez(&self, health: &Health) -> Result<(), TelemetryError> {
-        let shared = Arc::downgrade(&self.shared);
+        let inner = Arc::downgrade(&self.inner);
         health.check(
             "metric-collection-timely",
             Probe::LIVENESS,
-            move || match shared.upgrade() {
-                Some(shared) => timely(&shared, Instant::now()),
-                None => Status::failing("scraping has ended"),
+            move || match inner.upgrade() {
+                Some(inner) => check_timely(&inner, Instant::now()),
+                None => Status::failing("scraper has stopped"),
             },
         )
     }
 
-    /// Ends all scraping and waits until nothing of it is left.
+    /// Stops all scrapes and waits until they have ended.
     pub async fn shutdown(mut self) {
         self.task.abort();
-        // Cancelled is how it should end.
+        // It was cancelled.
         let _ = (&mut self.task).await;
-        let running: Vec<Running> = self
+        let running: Vec<RunningLoop> = self
             .loops
             .lock()
             .drain()
             .map(|(_, running)| running)
             .collect();
-        for Running { task, .. } in &running {
+        for RunningLoop { task, .. } in &running {
             task.abort();
         }
-        for Running { task, .. } in running {
+        for RunningLoop { task, .. } in running {
             let _ = task.await;
         }
     }
 }
 
 impl NodeCounts {
-    /// All nodes that are scraped.
+    /// Returns the number of all scraped nodes.
     pub fn total(&self) -> usize {
         self.new + self.ok + self.failing
     }
@@ -157,73 +152,67 @@ impl fmt::Debug for Scraper {
     }
 }
 
-impl Loops {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Running>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-async fn reconcile(mut updates: Subscription<Node>, shared: Arc<Shared>, loops: Arc<Loops>) {
+async fn follow_nodes(
+    mut updates: Subscription<Node>,
+    inner: Arc<ScraperInner>,
+    loops: Arc<NodeLoops>,
+) {
     let mut mirror = Mirror::new();
     while let Some(update) = updates.next().await {
-        for Change { what, .. } in mirror.apply(update, shared.config.clock.now()) {
+        for Change { what, .. } in mirror.apply(update, inner.config.clock.now()) {
             match what {
-                What::Added(node) | What::Modified { now: node, .. }
-                    if is_selected(&node, &shared.config.node_selector) =>
-                {
-                    scrape(&node, &shared, &loops);
+                What::Added(node) | What::Modified { now: node, .. } => {
+                    apply(&node, &inner, &loops);
                 }
-                What::Added(node) | What::Modified { now: node, .. } | What::Deleted(node) => {
-                    forget(&node.identity.name, &loops).await;
-                }
+                What::Deleted(node) => remove(&node.identity.name, &loops).await,
             }
         }
     }
 }
 
-/// Begins the loop of a node, or tells it how the node is now.
-fn scrape(node: &Node, shared: &Arc<Shared>, loops: &Loops) {
-    let target = Arc::new(Target::of(node, &shared.config));
-    let mut all = loops.lock();
+/// Starts the loop of a node, or updates it.
+fn apply(node: &Node, inner: &Arc<ScraperInner>, loops: &NodeLoops) {
+    let target = Arc::new(Target::new(node, &inner.config));
+    let mut loops = loops.lock();
     let name = &node.identity.name;
-    if let Some(running) = all.get(name) {
-        running.control.follow(target);
+    if let Some(running) = loops.get(name) {
+        running.control.update(target);
         return;
     }
     let control = Arc::new(Control::new(Arc::clone(&target)));
-    shared.planned(Instant::now());
+    inner.scheduled(Instant::now());
     let node = NodeLoop::new(
         NodeName::new(Arc::clone(name)),
         target,
         Arc::clone(&control),
-        Arc::clone(shared),
+        Arc::clone(inner),
     );
     let task = tokio::spawn(Box::new(node).run());
-    all.insert(Arc::clone(name), Running { control, task });
+    loops.insert(Arc::clone(name), RunningLoop { control, task });
 }
 
-/// Ends the loop of a node, and waits until it has: another node of that name must not be told of
+/// Stops the loop of a node and waits for its end: a new node of that name must not be reported
 /// before.
-async fn forget(name: &str, loops: &Loops) {
+async fn remove(name: &str, loops: &NodeLoops) {
     let running = loops.lock().remove(name);
-    if let Some(Running { control, task }) = running {
-        control.leave();
+    if let Some(RunningLoop { control, task }) = running {
+        control.remove();
         if let Err(error) = task.await {
-            tracing::error!(node = name, %error, "loop of a node ended badly");
+            tracing::error!(node = name, %error, "node loop panicked");
         }
     }
 }
 
-fn timely(shared: &Shared, now: Instant) -> Status {
-    let counts = shared.metrics.counts();
-    let overdue = shared.overdue(now);
-    let patience = shared.config.resolution + shared.config.resolution / 2;
-    if counts.total() == 0 || overdue <= patience {
+fn check_timely(inner: &ScraperInner, now: Instant) -> Status {
+    let counts = inner.metrics.counts();
+    let overdue = inner.overdue(now);
+    let limit = inner.config.resolution + inner.config.resolution / 2;
+    if counts.total() == 0 || overdue <= limit {
         return Status::Ok;
     }
-    let whole = Duration::from_secs(overdue.as_secs());
+    let overdue = Duration::from_secs(overdue.as_secs());
     Status::failing(format!(
-        "no scrape was begun for {whole:?} after one was due ({} nodes ok, {} failing, {} new)",
+        "all scrapes are overdue by {overdue:?} or more ({} nodes ok, {} failing, {} new)",
         counts.ok, counts.failing, counts.new
     ))
 }
@@ -231,21 +220,22 @@ fn timely(shared: &Shared, now: Instant) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::tests::shared;
+    use crate::{Credentials, Transport};
 
     #[tokio::test(start_paused = true)]
-    async fn scraping_that_stands_still_is_noticed() {
-        let shared = shared();
+    async fn liveness_fails_if_no_scrape_starts() {
+        let config = ScrapeConfig::new(Transport::InsecureHttp, Credentials::None);
+        let inner = ScraperInner::noop(config);
         let now = Instant::now();
         let at = |seconds| now + Duration::from_secs(seconds);
-        assert_eq!(timely(&shared, at(3_600)), Status::Ok, "there are no nodes");
-        let _node = shared.metrics.node(&NodeName::new("node-a"));
-        shared.planned(at(60));
-        shared.planned(at(15));
-        assert_eq!(timely(&shared, at(82)), Status::Ok);
+        assert_eq!(check_timely(&inner, at(3_600)), Status::Ok, "no nodes");
+        let _node = inner.metrics.node(&NodeName::new("node-a"));
+        inner.scheduled(at(60));
+        inner.scheduled(at(15));
+        assert_eq!(check_timely(&inner, at(82)), Status::Ok);
         let late = Status::failing(
-            "no scrape was begun for 23s after one was due (0 nodes ok, 0 failing, 1 new)",
+            "all scrapes are overdue by 23s or more (0 nodes ok, 0 failing, 1 new)",
         );
-        assert_eq!(timely(&shared, at(83)), late);
+        assert_eq!(check_timely(&inner, at(83)), late);
     }
 }

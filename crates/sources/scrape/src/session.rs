@@ -1,80 +1,58 @@
-//! One node's dealings with its kubelet: which address works, which endpoint, and what was asked
-//! last.
+//! The scraping of one node: its addresses, TLS and tokens, and the scrape itself.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kubevitals_model::{NodeBatch, Timestamp};
 use kubevitals_tls::{ClientTls, PinnedKey, Verified};
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::address::Addresses;
+use crate::buffers::ScrapeBuffers;
 use crate::config::{ScrapeConfig, Transport};
-use crate::connection::{Body, Buffers, Connection, RequestError};
+use crate::connection::{Connection, connect_error, host_port};
 use crate::credentials::Bearer;
-use crate::deadline::{Deadline, TooLate};
-use crate::decode::{DecodeReport, Decoder, Reading, decode};
-use crate::failure::{Failure, excerpt};
-use crate::metrics::ScrapeMetrics;
-use crate::summary::{Take, decode_summary};
+use crate::deadline::{Deadline, Elapsed};
+use crate::decode::{DecodeOptions, DecodeReport, decode};
+use crate::error::{ScrapeError, excerpt};
+use crate::exchange::{Body, Exchange, ExchangeError};
+use crate::fallback::{Fallback, summary_path};
+use crate::inner::ScraperInner;
+use crate::summary::{SummaryFields, decode_summary};
 use crate::target::Target;
-use crate::workspaces::{Lent, Workspaces};
 
-const SUMMARY: &str = "/stats/summary";
-const BRIEF_SUMMARY: &str = "/stats/summary?only_cpu_and_memory=true";
-/// An endpoint that a node lacks or refuses is tried again after this long: it may have been
-/// upgraded, or allowed.
-const FORGET_AFTER: Duration = Duration::from_mins(10);
-/// So many first answers may lack what a node computed itself, because it or we were too busy.
-const WARM_STARTS: u8 = 3;
-/// The least time that one of several addresses gets.
-const MIN_PER_ADDRESS: Duration = Duration::from_secs(1);
+/// Minimum time that one of several addresses gets.
+const MIN_ADDRESS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What was asked of a kubelet, and what is to be remembered for the next time.
+/// The connection to a kubelet, and what scrapes remember for the next one.
 pub(crate) struct Session {
     target: Arc<Target>,
     addresses: Addresses,
     tls: Option<ClientTls>,
     pin: Option<PinnedKey>,
     connection: Option<Connection>,
-    /// Until when `/stats/summary` stands in for an endpoint that the node lacks.
-    stands_in: Option<Instant>,
-    /// Until when `/stats/summary` is not asked for extras, since it was refused.
-    refused: Option<Instant>,
-    /// How often usage that the node computed itself is still asked for, until it was had once.
-    warm_starts: u8,
+    fallback: Fallback,
 }
 
-/// A scrape that brought something.
-pub(crate) struct Scraped {
-    work: Option<Lent>,
-    pub(crate) report: DecodeReport,
-    pub(crate) bytes: usize,
-    /// Why this is not all.
-    pub(crate) cut: Option<Failure>,
-    /// Whether it has what the node computed itself, so that nothing hangs on a second sample.
-    pub(crate) is_warm: bool,
-}
-
-/// What one scrape needs of everybody's.
-pub(crate) struct Means<'a> {
-    pub(crate) config: &'a ScrapeConfig,
-    pub(crate) workspaces: &'a Workspaces,
-    pub(crate) handshakes: &'a Semaphore,
-    pub(crate) metrics: &'a ScrapeMetrics,
+/// Arguments of one scrape.
+pub(crate) struct ScrapeContext<'a> {
+    pub(crate) inner: &'a ScraperInner,
     /// The time just before the request.
-    pub(crate) asked: Timestamp,
-    /// When it must be over.
+    pub(crate) requested_at: Timestamp,
     pub(crate) deadline: Deadline<'static>,
 }
 
-/// What scrapes that are under way work with, one each.
-#[derive(Default)]
-pub(crate) struct Workspace {
-    pub(crate) buffers: Buffers,
-    pub(crate) batch: NodeBatch,
-    pub(crate) decoder: Decoder,
+/// The result of a scrape that returned samples.
+pub(crate) struct Scraped {
+    exchange: Exchange,
+    pub(crate) report: DecodeReport,
+    pub(crate) bytes: usize,
+    /// The error that ended the response early. The samples before it are used.
+    pub(crate) truncated: Option<ScrapeError>,
+    /// Whether the kubelet computed the usage of all containers, so that no second sample is needed
+    /// for it.
+    pub(crate) is_warm: bool,
 }
 
 impl Session {
@@ -85,11 +63,9 @@ impl Session {
             tls: None,
             pin: config.pin_keys.then(PinnedKey::new),
             connection: None,
-            stands_in: None,
-            refused: None,
-            warm_starts: WARM_STARTS,
+            fallback: Fallback::new(),
         };
-        session.tls = session.trust(config);
+        session.tls = session.client_tls(config);
         session
     }
 
@@ -97,64 +73,65 @@ impl Session {
         &self.target
     }
 
-    /// Follows a node that changed. Tells whether it must be reached in another way than before.
-    pub(crate) fn follow(&mut self, target: Arc<Target>, config: &ScrapeConfig) -> bool {
-        let has_moved = !self.target.is_same_place(&target);
+    /// Applies a change of the node. Returns whether its addresses, port or names changed.
+    pub(crate) fn update(&mut self, target: Arc<Target>, config: &ScrapeConfig) -> bool {
+        let has_moved = !self.target.has_same_endpoint(&target);
         if self.target.path != target.path {
-            self.stands_in = None;
+            self.fallback.reset();
         }
-        let is_another = self.target.uid != target.uid;
+        let is_replaced = self.target.uid != target.uid;
         self.target = target;
-        if is_another {
+        if is_replaced {
             self.pin = config.pin_keys.then(PinnedKey::new);
         }
-        if has_moved || is_another {
+        if has_moved || is_replaced {
             self.addresses = self.target.addresses.clone();
-            self.tls = self.trust(config);
+            self.tls = self.client_tls(config);
             self.connection = None;
         }
         has_moved
     }
 
-    /// Asks the kubelet, within the time there is.
-    pub(crate) async fn scrape(&mut self, means: &Means<'_>) -> Result<Scraped, Failure> {
-        let outcome = means.deadline.bound(self.ask(means)).await;
-        let outcome = outcome.unwrap_or_else(|TooLate| {
-            Err(Failure::Timeout {
+    /// Scrapes the kubelet until the deadline.
+    pub(crate) async fn scrape(&mut self, ctx: &ScrapeContext<'_>) -> Result<Scraped, ScrapeError> {
+        let scraped = ctx.deadline.run(self.scrape_endpoints(ctx)).await;
+        let scraped = scraped.unwrap_or_else(|Elapsed| {
+            Err(ScrapeError::Timeout {
                 address: self.last_address(),
-                limit: means.config.timeout,
+                limit: ctx.inner.config.timeout,
             })
         });
-        if let Err(failure) = &outcome {
-            // Whatever is left on it belongs to a request that was given up.
+        if let Err(error) = &scraped {
+            // Bytes that are left on it belong to an abandoned request.
             self.connection = None;
-            if failure.is_of_the_address() || matches!(failure, Failure::Timeout { .. }) {
-                self.addresses.start_over();
+            if error.concerns_address() || matches!(error, ScrapeError::Timeout { .. }) {
+                self.addresses.reset();
             }
         }
-        outcome
+        scraped
     }
 
-    async fn ask(&mut self, means: &Means<'_>) -> Result<Scraped, Failure> {
-        let mut scraped = self.ask_for_samples(means).await?;
-        let is_cold = means.config.warm_start && self.warm_starts > 0;
-        self.warm_starts = self.warm_starts.saturating_sub(1);
-        let wants_extras = means.config.ephemeral_storage || is_cold;
-        if wants_extras
-            && !is_pending(self.stands_in)
-            && scraped.cut.is_none()
-            && !is_pending(self.refused)
-        {
-            // Half of what is left at most: what is there already must not be lost to it.
-            let left = means.deadline.left();
-            match timeout(left / 2, self.ask_for_extras(means, &mut scraped)).await {
-                Ok(Ok(())) => self.warm_starts = 0,
-                Ok(Err(failure)) => {
-                    if matches!(failure, Failure::Status { .. }) {
-                        self.warm_starts = 0;
-                        self.refused = Some(Instant::now() + FORGET_AFTER);
+    async fn scrape_endpoints(&mut self, ctx: &ScrapeContext<'_>) -> Result<Scraped, ScrapeError> {
+        let mut scraped = if self.fallback.is_active() {
+            self.scrape_summary(ctx).await?
+        } else {
+            match self.scrape_metrics(ctx).await {
+                Err(missing) if missing.is_not_found() => {
+                    self.fall_back_to_summary(ctx, missing).await?
+                }
+                scraped => scraped?,
+            }
+        };
+        if self.fallback.wants_extras(&ctx.inner.config) && scraped.truncated.is_none() {
+            // At most half of the remaining time: the samples must not be lost to it.
+            let time = ctx.deadline.remaining() / 2;
+            match timeout(time, self.add_extras(ctx, &mut scraped)).await {
+                Ok(Ok(())) => self.fallback.extras_read(),
+                Ok(Err(error)) => {
+                    if matches!(error, ScrapeError::Status { .. }) {
+                        self.fallback.extras_refused();
                     }
-                    tracing::debug!(%failure, "statistics beyond the metrics are not to be had");
+                    tracing::debug!(%error, "/stats/summary unavailable");
                 }
                 Err(_) => self.connection = None,
             }
@@ -162,88 +139,84 @@ impl Session {
         Ok(scraped)
     }
 
-    async fn ask_for_samples(&mut self, means: &Means<'_>) -> Result<Scraped, Failure> {
-        if is_pending(self.stands_in) {
-            return self.ask_for_summary(means).await;
-        }
+    async fn scrape_metrics(&mut self, ctx: &ScrapeContext<'_>) -> Result<Scraped, ScrapeError> {
         let path = Arc::clone(&self.target.path);
-        let missing = match self.fetch(&path, means).await {
-            Ok((work, body)) => return self.decode_metrics(&path, work, body, means),
-            Err(failure) if is_missing(&failure) => failure,
-            Err(failure) => return Err(failure),
-        };
-        match self.ask_for_summary(means).await {
+        let mut exchange = Exchange::default();
+        let body = self.get(&path, &mut exchange, ctx).await?;
+        let report = decode_metrics(&mut exchange, body, ctx);
+        let bytes = exchange.body().len();
+        let truncated = (body == Body::Truncated).then(|| self.truncated(&path, bytes));
+        if report.used == 0 {
+            return Err(match truncated {
+                Some(truncated) => truncated,
+                None if report.kubelet_failed => self.not_metrics(
+                    &path,
+                    "the kubelet failed to read its own statistics (resource_scrape_error)"
+                        .to_owned(),
+                ),
+                None => self.not_metrics(&path, quoted_start(exchange.body())),
+            });
+        }
+        Ok(Scraped {
+            exchange,
+            report,
+            bytes,
+            truncated,
+            is_warm: false,
+        })
+    }
+
+    async fn fall_back_to_summary(
+        &mut self,
+        ctx: &ScrapeContext<'_>,
+        missing: ScrapeError,
+    ) -> Result<Scraped, ScrapeError> {
+        match self.scrape_summary(ctx).await {
             Ok(scraped) => {
-                self.stands_in = Some(Instant::now() + FORGET_AFTER);
+                self.fallback.activate();
                 Ok(scraped)
             }
-            // It has neither: the endpoint that should be there is the one to name.
-            Err(failure) if is_missing(&failure) => Err(missing),
-            Err(failure) => Err(failure),
+            // The node has neither endpoint: the error names the one that it should have.
+            Err(error) if error.is_not_found() => Err(missing),
+            Err(error) => Err(error),
         }
     }
 
-    async fn ask_for_summary(&mut self, means: &Means<'_>) -> Result<Scraped, Failure> {
-        let path = if means.config.ephemeral_storage {
-            SUMMARY
-        } else {
-            BRIEF_SUMMARY
-        };
-        let (mut work, body) = self.fetch(path, means).await?;
-        let bytes = work.buffers.body.len();
-        if body == Body::Cut {
-            self.connection = None;
-            return Err(self.partial(path, bytes));
+    async fn scrape_summary(&mut self, ctx: &ScrapeContext<'_>) -> Result<Scraped, ScrapeError> {
+        let path = summary_path(&ctx.inner.config);
+        let mut exchange = Exchange::default();
+        let body = self.get(path, &mut exchange, ctx).await?;
+        let bytes = exchange.body().len();
+        if body == Body::Truncated {
+            return Err(self.truncated(path, bytes));
         }
-        let Workspace {
-            buffers,
-            batch,
-            decoder,
-        } = &mut *work;
-        let read = decode_summary(
-            &buffers.body,
-            Take::Everything,
-            reading(means, true),
-            batch,
-            decoder,
-        );
-        let is_warm = is_warm(batch);
-        match read {
-            Ok(report) if report.used > 0 => Ok(Scraped {
-                work: Some(work),
+        match decode_stats(&mut exchange, SummaryFields::All, ctx) {
+            Some((report, is_warm)) if report.used > 0 => Ok(Scraped {
+                exchange,
                 report,
                 bytes,
-                cut: None,
+                truncated: None,
                 is_warm,
             }),
-            _ => Err(self.not_metrics(path, &work.buffers.body)),
+            _ => Err(self.not_metrics(path, quoted_start(exchange.body()))),
         }
     }
 
-    async fn ask_for_extras(
+    /// Adds what only `/stats/summary` has to samples of the metrics endpoint.
+    async fn add_extras(
         &mut self,
-        means: &Means<'_>,
+        ctx: &ScrapeContext<'_>,
         scraped: &mut Scraped,
-    ) -> Result<(), Failure> {
-        let path = if means.config.ephemeral_storage {
-            SUMMARY
-        } else {
-            BRIEF_SUMMARY
-        };
-        let body = self.fetch_into(path, means, &mut scraped.work).await?;
-        let (Body::Whole, Some(work)) = (body, &mut scraped.work) else {
+    ) -> Result<(), ScrapeError> {
+        let path = summary_path(&ctx.inner.config);
+        let body = self.get(path, &mut scraped.exchange, ctx).await?;
+        if body == Body::Truncated {
             return Ok(());
-        };
-        let Workspace {
-            buffers,
-            batch,
-            decoder,
-        } = &mut **work;
-        let body = &buffers.body;
-        scraped.bytes = scraped.bytes.saturating_add(body.len());
-        let read = decode_summary(body, Take::Extras, reading(means, true), batch, decoder);
-        if let Ok(extras) = read {
-            scraped.is_warm = is_warm(batch);
+        }
+        scraped.bytes = scraped.bytes.saturating_add(scraped.exchange.body().len());
+        let decoded = decode_stats(&mut scraped.exchange, SummaryFields::Extras, ctx);
+        if let Some((extras, is_warm)) = decoded {
+            scraped.is_warm = is_warm;
             for (count, more) in scraped.report.rejected.iter_mut().zip(extras.rejected) {
                 *count += more;
             }
@@ -251,310 +224,208 @@ impl Session {
         Ok(())
     }
 
-    fn decode_metrics(
+    /// Sends a GET request: on a new connection if there is none or the kubelet has closed it, and
+    /// once more if the token was rejected and a newer one exists. Only status 200 is a success.
+    async fn get(
         &mut self,
         path: &str,
-        mut work: Lent,
-        body: Body,
-        means: &Means<'_>,
-    ) -> Result<Scraped, Failure> {
-        let Workspace {
-            buffers,
-            batch,
-            decoder,
-        } = &mut *work;
-        let bytes = buffers.body.len();
-        let is_complete = body == Body::Whole;
-        let report = decode(&buffers.body, reading(means, is_complete), batch, decoder);
-        let cut = (!is_complete).then(|| self.partial(path, bytes));
-        if let (0, Some(cut)) = (report.used, &cut) {
-            return Err(cut.clone());
-        }
-        if report.used == 0 {
-            return Err(if report.kubelet_failed {
-                Failure::NotMetrics {
+        exchange: &mut Exchange,
+        ctx: &ScrapeContext<'_>,
+    ) -> Result<Body, ScrapeError> {
+        let config = &ctx.inner.config;
+        let mut newer_token: Option<Bearer> = None;
+        loop {
+            let connection = self.connection(ctx).await?;
+            let token = may_send_token(config, connection.verified())
+                .then(|| newer_token.clone().or_else(|| config.credentials.token()))
+                .flatten();
+            let response = match exchange.get(connection, path, token.as_ref(), ctx).await {
+                Ok(response) => response,
+                // A new connection is never stale, so this ends.
+                Err(ExchangeError::Stale) => {
+                    self.connection = None;
+                    continue;
+                }
+                Err(ExchangeError::Failed(error)) => {
+                    self.connection = None;
+                    return Err(error);
+                }
+            };
+            let index = connection.index;
+            self.addresses.set_working(index);
+            if !response.is_reusable {
+                self.connection = None;
+            }
+            if response.status == 200 {
+                return Ok(response.body);
+            }
+            newer_token = match &token {
+                Some(rejected) if response.status == 401 => {
+                    config.credentials.replacement(rejected)
+                }
+                _ => None,
+            };
+            if newer_token.is_none() {
+                return Err(ScrapeError::Status {
                     address: self.last_address(),
                     path: path.to_owned(),
-                    detail: "the kubelet could not read its own statistics (resource_scrape_error)"
-                        .to_owned(),
-                }
-            } else {
-                self.not_metrics(path, &work.buffers.body)
-            });
+                    status: response.status,
+                    detail: excerpt(exchange.body()),
+                });
+            }
         }
-        if cut.is_some() {
-            self.connection = None;
-        }
-        Ok(Scraped {
-            work: Some(work),
-            report,
-            bytes,
-            cut,
-            is_warm: false,
-        })
     }
 
-    /// Asks for a path and takes a workspace as soon as the answer begins.
-    async fn fetch(&mut self, path: &str, means: &Means<'_>) -> Result<(Lent, Body), Failure> {
-        let mut work = None;
-        let body = self.fetch_into(path, means, &mut work).await?;
-        let work = work.ok_or_else(|| self.partial(path, 0))?;
-        Ok((work, body))
-    }
-
-    /// The same into a workspace that may be there already: who holds one must not wait for
-    /// another.
-    async fn fetch_into(
+    /// Returns the open connection, or dials.
+    async fn connection(
         &mut self,
-        path: &str,
-        means: &Means<'_>,
-        work: &mut Option<Lent>,
-    ) -> Result<Body, Failure> {
-        let mut newer = None;
-        loop {
-            let token = self.begin(path, means, newer, work).await?;
-            let outcome = self.read(path, means, work).await;
-            newer = Self::newer_token(means, &outcome, token);
-            if newer.is_none() {
-                return outcome;
-            }
-        }
-    }
-
-    /// Another token, if the one that was sent was refused and there is a newer one by now.
-    fn newer_token(
-        means: &Means<'_>,
-        outcome: &Result<Body, Failure>,
-        token: Option<Bearer>,
-    ) -> Option<Bearer> {
-        match outcome {
-            Err(Failure::Status { status: 401, .. }) => {
-                means.config.credentials.replacement(&token?)
-            }
-            _ => None,
-        }
-    }
-
-    /// Sends a request, on a new connection if there is none or the peer has closed it meanwhile,
-    /// and waits until the answer begins.
-    async fn begin(
-        &mut self,
-        path: &str,
-        means: &Means<'_>,
-        newer: Option<Bearer>,
-        work: &mut Option<Lent>,
-    ) -> Result<Option<Bearer>, Failure> {
-        let is_held = work.is_some();
-        loop {
-            if self.connection.is_none() {
-                self.connection = Some(self.connect(means).await?);
-                means.metrics.connected();
-            }
-            let Some(connection) = &mut self.connection else {
-                continue;
-            };
-            let may_have_token = may_have_token(means.config, connection.verified());
-            let given = || newer.clone().or_else(|| means.config.credentials.token());
-            let token = may_have_token.then(given).flatten();
-            match begin_on(connection, path, token.as_ref(), means, work).await {
-                Ok(()) => return Ok(token),
-                // A new connection is never stale, so this ends.
-                Err(RequestError::Stale) => {
-                    self.connection = None;
-                    // Others may have use for it while we dial.
-                    if !is_held {
-                        *work = None;
-                    }
-                }
-                Err(RequestError::Failure(failure)) => {
-                    self.connection = None;
-                    return Err(failure);
-                }
-            }
-        }
-    }
-
-    async fn read(
-        &mut self,
-        path: &str,
-        means: &Means<'_>,
-        work: &mut Option<Lent>,
-    ) -> Result<Body, Failure> {
-        let (Some(mut connection), Some(work)) = (self.connection.take(), work) else {
-            return Err(self.partial(path, 0));
+        ctx: &ScrapeContext<'_>,
+    ) -> Result<&mut Connection, ScrapeError> {
+        let connection = if let Some(connection) = self.connection.take() {
+            connection
+        } else {
+            let connection = self.connect(ctx).await?;
+            ctx.inner.metrics.connection_opened();
+            connection
         };
-        let limit = means.config.max_body_bytes;
-        let buffers = &mut work.buffers;
-        let reply = connection.answer(path, limit, buffers).await?;
-        self.addresses.worked(connection.place);
-        let outcome = match reply.status {
-            200 => Ok(reply.body),
-            status => Err(Failure::Status {
-                address: connection.address.clone(),
-                path: path.to_owned(),
-                status,
-                detail: excerpt(&buffers.body),
-            }),
-        };
-        if reply.may_be_reused {
-            self.connection = Some(connection);
-        }
-        outcome
+        Ok(self.connection.insert(connection))
     }
 
-    /// Tries the node's addresses in turn.
-    async fn connect(&self, means: &Means<'_>) -> Result<Connection, Failure> {
-        let mut told: Option<Failure> = None;
+    /// Tries the addresses of the node in order.
+    async fn connect(&self, ctx: &ScrapeContext<'_>) -> Result<Connection, ScrapeError> {
+        let mut reported: Option<ScrapeError> = None;
         let port = self.target.port;
-        for turn in 0.. {
-            let Some((place, host)) = self.addresses.at_turn(turn) else {
+        for attempt in 0.. {
+            let Some((index, host)) = self.addresses.attempt(attempt) else {
                 break;
             };
-            let (tls, handshakes) = (self.tls.as_ref(), means.handshakes);
-            let failure = if self.addresses.at_turn(turn + 1).is_some() {
-                // A silent address must leave time for the next.
-                let time = (means.deadline.left() / 2).max(MIN_PER_ADDRESS);
-                let deadline = means.deadline.part(time);
-                let open = Connection::open(host, port, place, tls, handshakes, &deadline);
-                match deadline.bound(open).await {
-                    Ok(Ok(connection)) => return Ok(connection),
-                    Ok(Err(failure)) => failure,
-                    Err(TooLate) => Failure::Connect {
-                        address: format!("{host}:{port}"),
-                        detail: "no answer".to_owned(),
-                    },
-                }
+            let (tls, handshakes) = (self.tls.as_ref(), &ctx.inner.handshakes);
+            let opened = if self.addresses.attempt(attempt + 1).is_some() {
+                // An address that does not respond must leave time for the next.
+                let time = (ctx.deadline.remaining() / 2).max(MIN_ADDRESS_TIMEOUT);
+                let deadline = ctx.deadline.child(time);
+                let open = Connection::open(host, port, index, tls, handshakes, &deadline);
+                deadline.run(open).await.unwrap_or_else(|Elapsed| {
+                    let error = io::ErrorKind::TimedOut.into();
+                    Err(connect_error(&host_port(host, port), error))
+                })
             } else {
-                let deadline = &means.deadline;
-                match Connection::open(host, port, place, tls, handshakes, deadline).await {
-                    Ok(connection) => return Ok(connection),
-                    Err(failure) => failure,
-                }
+                Connection::open(host, port, index, tls, handshakes, &ctx.deadline).await
             };
-            // Somebody who answered is more telling than somebody who did not.
-            let is_telling = matches!(failure, Failure::Tls { .. });
-            if told.is_none() || (is_telling && !matches!(told, Some(Failure::Tls { .. }))) {
-                told = Some(failure);
+            let error = match opened {
+                Ok(connection) => return Ok(connection),
+                Err(error) => error,
+            };
+            // A failed handshake says more than an address that does not respond.
+            let is_tls = |error: &ScrapeError| matches!(error, ScrapeError::Tls { .. });
+            if reported
+                .as_ref()
+                .is_none_or(|first| is_tls(&error) && !is_tls(first))
+            {
+                reported = Some(error);
             }
         }
-        Err(told.unwrap_or(Failure::NoAddress))
+        Err(reported.unwrap_or(ScrapeError::NoAddress))
     }
 
-    fn trust(&self, config: &ScrapeConfig) -> Option<ClientTls> {
+    fn client_tls(&self, config: &ScrapeConfig) -> Option<ClientTls> {
         let Transport::Tls(tls) = &config.transport else {
             return None;
         };
         Some(match (&self.target.names, &self.pin) {
             (Some(names), Some(pin)) => tls.for_pinned_peer(names.clone(), pin.clone()),
             (Some(names), None) => tls.for_peer(names.clone()),
-            // Not even its name is one that a certificate could be for: the address dialled counts.
+            // Not even the node's name can be in a certificate: it must be for the dialled address.
             (None, _) => tls.clone(),
         })
     }
 
-    fn partial(&self, path: &str, bytes: usize) -> Failure {
-        Failure::Partial {
+    fn truncated(&self, path: &str, bytes: usize) -> ScrapeError {
+        ScrapeError::Truncated {
             address: self.last_address(),
             path: path.to_owned(),
             bytes,
         }
     }
 
-    fn not_metrics(&self, path: &str, body: &[u8]) -> Failure {
-        Failure::NotMetrics {
+    fn not_metrics(&self, path: &str, detail: String) -> ScrapeError {
+        ScrapeError::NotMetrics {
             address: self.last_address(),
             path: path.to_owned(),
-            detail: match excerpt(body.get(..40).unwrap_or(body)) {
-                text if text.is_empty() => "an empty body".to_owned(),
-                text => format!("{text:?}"),
-            },
+            detail,
         }
     }
 
     fn last_address(&self) -> String {
-        match (&self.connection, self.addresses.at_turn(0)) {
+        match (&self.connection, self.addresses.attempt(0)) {
             (Some(connection), _) => connection.address.clone(),
-            (None, Some((_, host))) => format!("{host}:{}", self.target.port),
+            (None, Some((_, host))) => host_port(host, self.target.port),
             (None, None) => "no address".to_owned(),
         }
     }
 }
 
 impl Scraped {
-    /// What the kubelet said.
+    /// Returns the decoded samples.
     pub(crate) fn batch(&self) -> Option<&NodeBatch> {
-        self.work.as_ref().map(|work| &work.batch)
+        self.exchange.buffers().map(|buffers| &buffers.batch)
     }
 }
 
-impl Default for Buffers {
-    fn default() -> Self {
-        Self::new()
+fn decode_metrics(exchange: &mut Exchange, body: Body, ctx: &ScrapeContext<'_>) -> DecodeReport {
+    let Some(buffers) = exchange.buffers_mut() else {
+        return DecodeReport::default();
+    };
+    let ScrapeBuffers {
+        response,
+        batch,
+        decoder,
+    } = &mut **buffers;
+    let options = decode_options(ctx, body == Body::Complete);
+    decode(&response.body, options, batch, decoder)
+}
+
+/// Decodes a summary. Returns `None` if it is none, and else also whether the kubelet computed the
+/// usage of all containers.
+fn decode_stats(
+    exchange: &mut Exchange,
+    fields: SummaryFields,
+    ctx: &ScrapeContext<'_>,
+) -> Option<(DecodeReport, bool)> {
+    let ScrapeBuffers {
+        response,
+        batch,
+        decoder,
+    } = &mut **exchange.buffers_mut()?;
+    let options = decode_options(ctx, true);
+    let report = decode_summary(&response.body, fields, options, batch, decoder).ok()?;
+    let mut containers = batch.containers();
+    let is_warm = containers.all(|(_, sample)| sample.cpu_now.is_some() || sample.cpu.is_none());
+    Some((report, is_warm))
+}
+
+fn decode_options(ctx: &ScrapeContext<'_>, is_complete: bool) -> DecodeOptions {
+    DecodeOptions {
+        requested_at: ctx.requested_at,
+        is_complete,
+        max_containers: ctx.inner.config.max_containers,
     }
 }
 
-/// Sends a request and waits until the answer begins.
-async fn begin_on(
-    connection: &mut Connection,
-    path: &str,
-    token: Option<&Bearer>,
-    means: &Means<'_>,
-    work: &mut Option<Lent>,
-) -> Result<(), RequestError> {
-    let limit = means.config.max_body_bytes;
-    let is_held = work.is_some();
-    if let Some(held) = work {
-        held.buffers.start(limit);
-    }
-    connection.ask(path, token).await?;
-    loop {
-        connection.arrival().await?;
-        let lent = if let Some(lent) = work {
-            lent
-        } else {
-            let lent = work.insert(means.deadline.turn(means.workspaces.lend()).await);
-            lent.buffers.start(limit);
-            lent
-        };
-        if connection.begins(&mut lent.buffers)? {
-            return Ok(());
-        }
-        // Others may have use for it until the answer comes.
-        if !is_held && lent.buffers.are_free() {
-            *work = None;
-        }
+/// Returns the beginning of a body that holds no metrics.
+fn quoted_start(body: &[u8]) -> String {
+    match excerpt(body.get(..40).unwrap_or(body)) {
+        text if text.is_empty() => "empty body".to_owned(),
+        text => format!("{text:?}"),
     }
 }
 
-/// A token goes to whom the witness speaks for, and to others only if the user said so.
-fn may_have_token(config: &ScrapeConfig, verified: Option<Verified>) -> bool {
+/// The token is sent to verified peers, and to others only if the user configured that.
+fn may_send_token(config: &ScrapeConfig, verified: Option<Verified>) -> bool {
     match config.transport {
         Transport::Tls(_) => verified.is_some() || config.token_to_unverified,
         Transport::InsecureHttp => false,
     }
-}
-
-fn reading(means: &Means<'_>, is_complete: bool) -> Reading {
-    Reading {
-        asked: means.asked,
-        is_complete,
-        max_containers: means.config.max_containers,
-    }
-}
-
-/// Whether the node has computed itself what each of its containers uses.
-fn is_warm(batch: &NodeBatch) -> bool {
-    batch
-        .containers()
-        .all(|(_, sample)| sample.cpu_now.is_some() || sample.cpu.is_none())
-}
-
-fn is_missing(failure: &Failure) -> bool {
-    matches!(failure, Failure::Status { status: 404, .. })
-}
-
-fn is_pending(until: Option<Instant>) -> bool {
-    until.is_some_and(|until| until > Instant::now())
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! From the bytes of `/stats/summary` to a [`NodeBatch`].
+//! Decodes `/stats/summary` into a [`NodeBatch`].
 //!
-//! The kubelet's older and much larger answer (JSON, about 1.5 KiB for each container). It has what
-//! `/metrics/resource` lacks, and serves in its place where a node has no such endpoint. Its times
-//! are in whole seconds, so that a rate from it may be off by a tenth.
+//! The kubelet's older and much larger response (JSON, about 1.5 KiB per container). It has fields
+//! that `/metrics/resource` lacks, and is the fallback for nodes without that endpoint. Its
+//! timestamps are whole seconds, so that a rate from it may be off by a tenth.
 //!
-//! A pod, a container or a number that cannot be read costs only itself. A document that breaks off
-//! is of no use: where a container of it ends cannot be told.
+//! Invalid pods, containers and numbers are ignored one by one. A truncated document is useless,
+//! since the end of its last container is unknown.
 
 mod wire;
 
@@ -15,63 +15,62 @@ use kubevitals_model::{
 };
 
 use self::wire::{ContainerStats, NodeStats, PodReference, PodStats, Summary, Value};
-use crate::decode::{DecodeReport, Decoder, Reading, Rejection};
+use crate::decode::{DecodeOptions, DecodeReport, Decoder, Rejection};
 
-/// What is taken from a summary.
+/// The fields that are decoded from a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Take {
-    /// All of it: there is nothing else. The batch is cleared first.
-    Everything,
-    /// What `/metrics/resource` does not have, added to what was read from there.
+pub enum SummaryFields {
+    /// All fields. The batch is cleared first.
+    All,
+    /// Those that `/metrics/resource` lacks, added to the samples from there.
     Extras,
 }
 
-struct Filling {
-    take: Take,
-    reading: Reading,
+struct BatchBuilder {
+    fields: SummaryFields,
+    options: DecodeOptions,
     report: DecodeReport,
 }
 
-/// Reads a summary into a batch. An error says that the body is no such document.
+/// Decodes a summary into a batch. Fails if the body is not such a document.
 pub fn decode_summary(
     body: &[u8],
-    take: Take,
-    reading: Reading,
+    fields: SummaryFields,
+    options: DecodeOptions,
     batch: &mut NodeBatch,
     decoder: &mut Decoder,
 ) -> Result<DecodeReport, serde_json::Error> {
     let summary: Summary<'_> = serde_json::from_slice(body)?;
-    if take == Take::Everything {
+    if fields == SummaryFields::All {
         batch.clear();
-        decoder.start_over();
+        decoder.clear();
     }
-    let mut filling = Filling {
-        take,
-        reading,
+    let mut builder = BatchBuilder {
+        fields,
+        options,
         report: DecodeReport::default(),
     };
     if let Some(node) = summary.node {
         match serde_json::from_str::<NodeStats>(node.get()) {
-            Ok(stats) => filling.node(&stats, batch),
-            Err(_) => filling.report.reject(Rejection::Malformed),
+            Ok(stats) => builder.node(&stats, batch),
+            Err(_) => builder.report.reject(Rejection::Malformed),
         }
     }
     for pod in &summary.pods.items {
         match serde_json::from_str::<PodStats<'_>>(pod.get()) {
-            Ok(stats) => filling.pod(&stats, batch, decoder),
-            Err(_) => filling.report.reject(Rejection::Malformed),
+            Ok(stats) => builder.pod(&stats, batch, decoder),
+            Err(_) => builder.report.reject(Rejection::Malformed),
         }
     }
     for _ in 0..summary.pods.more {
-        filling.report.reject(Rejection::TooMany);
+        builder.report.reject(Rejection::TooMany);
     }
-    if let (None, Some(cpu)) = (filling.report.times.newest, batch.node.cpu) {
-        filling.report.times.add(cpu.at);
-    }
-    Ok(filling.report)
+    let mut report = builder.report;
+    report.newest = report.newest.or(batch.node.cpu.map(|cpu| cpu.at));
+    Ok(report)
 }
 
-impl Filling {
+impl BatchBuilder {
     fn node(&mut self, stats: &NodeStats, batch: &mut NodeBatch) {
         let node = &mut batch.node;
         let cpu = &stats.cpu.0;
@@ -81,7 +80,7 @@ impl Filling {
         if let Some(stored) = self.bytes(stats.fs.0.used, stats.fs.0.time) {
             node.ephemeral_storage = Some(stored);
         }
-        if self.take == Take::Extras {
+        if self.fields == SummaryFields::Extras {
             return;
         }
         if let Some((total, at)) = self.timed(cpu.total, cpu.time) {
@@ -126,20 +125,20 @@ impl Filling {
             },
             container: &stats.name,
         };
-        let place = decoder.place(batch, key, self.reading.max_containers);
-        let Some(sample) = place.and_then(|place| batch.sample_mut(place)) else {
+        let index = decoder.index(batch, key, self.options.max_containers);
+        let Some(sample) = index.and_then(|index| batch.sample_mut(index)) else {
             return self.report.reject(Rejection::TooMany);
         };
         let cpu = &stats.cpu.0;
         if let Some(now) = self.count(cpu.now) {
             sample.cpu_now = Some(CpuUsage::from_nanocores(now));
         }
-        sample.ephemeral_storage = self.stored(stats).or(sample.ephemeral_storage);
-        if self.take == Take::Extras {
+        sample.ephemeral_storage = self.ephemeral_storage(stats).or(sample.ephemeral_storage);
+        if self.fields == SummaryFields::Extras {
             return;
         }
         if let Some((total, at)) = self.timed(cpu.total, cpu.time) {
-            self.report.times.add(at);
+            self.report.observe(at);
             sample.cpu = Some(CpuSample {
                 at,
                 total: CoreNanos::new(total),
@@ -154,8 +153,8 @@ impl Filling {
         }
     }
 
-    /// What a container has written: its layer and its logs, or the one of them that is known.
-    fn stored(&mut self, stats: &ContainerStats<'_>) -> Option<BytesSample> {
+    /// Returns the size of a container's writable layer and logs, or of the one that is reported.
+    fn ephemeral_storage(&mut self, stats: &ContainerStats<'_>) -> Option<BytesSample> {
         let layer = self.bytes(stats.rootfs.0.used, stats.rootfs.0.time);
         let logs = self.bytes(stats.logs.0.used, stats.logs.0.time);
         match (layer, logs) {
@@ -179,7 +178,7 @@ impl Filling {
         let count = self.count(count)?;
         let at = match time {
             Value::Is(at) if at.unix_millis() > 0 => at,
-            Value::Absent => self.reading.asked,
+            Value::Absent => self.options.requested_at,
             Value::Is(_) | Value::Unreadable => {
                 self.report.reject(Rejection::NoTime);
                 return None;
@@ -211,9 +210,9 @@ mod tests {
     const SUMMARY: &str = include_str!("../tests/fixtures/kubernetes-1.37/stats-summary.json");
     const METRICS: &str = include_str!("../tests/fixtures/kubernetes-1.37/metrics-resource.txt");
 
-    fn reading() -> Reading {
-        Reading {
-            asked: Timestamp::from_unix_millis(1_794_773_490_000),
+    fn options() -> DecodeOptions {
+        DecodeOptions {
+            requested_at: Timestamp::from_unix_millis(1_794_773_490_000),
             is_complete: true,
             max_containers: 1_000,
         }
@@ -223,8 +222,8 @@ mod tests {
         let (mut batch, mut decoder) = (NodeBatch::default(), Decoder::default());
         let read = decode_summary(
             body.as_bytes(),
-            Take::Everything,
-            reading(),
+            SummaryFields::All,
+            options(),
             &mut batch,
             &mut decoder,
         );
@@ -232,11 +231,11 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_summary_agrees_with_the_metrics_of_the_same_moment() {
+    fn a_recorded_summary_equals_the_metrics_of_the_same_time() {
         let (summary, report) = read(SUMMARY);
         assert_eq!(report.rejected, [0; 8]);
         let (mut metrics, mut decoder) = (NodeBatch::default(), Decoder::default());
-        decode(METRICS.as_bytes(), reading(), &mut metrics, &mut decoder);
+        decode(METRICS.as_bytes(), options(), &mut metrics, &mut decoder);
         assert_eq!(summary.len(), metrics.len());
         assert_eq!(
             summary.node.cpu.unwrap().total,
@@ -254,12 +253,19 @@ mod tests {
     }
 
     #[test]
-    fn extras_join_what_metrics_said_and_change_none_of_it() {
+    fn extras_do_not_change_samples_of_metrics() {
         let (mut batch, mut decoder) = (NodeBatch::default(), Decoder::default());
-        decode(METRICS.as_bytes(), reading(), &mut batch, &mut decoder);
+        decode(METRICS.as_bytes(), options(), &mut batch, &mut decoder);
         let before = batch.clone();
         let body = SUMMARY.as_bytes();
-        decode_summary(body, Take::Extras, reading(), &mut batch, &mut decoder).unwrap();
+        decode_summary(
+            body,
+            SummaryFields::Extras,
+            options(),
+            &mut batch,
+            &mut decoder,
+        )
+        .unwrap();
         assert_eq!(batch.len(), before.len());
         for ((_, old), (_, new)) in before.containers().zip(batch.containers()) {
             assert_eq!(
@@ -273,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_costs_only_itself() {
+    fn an_invalid_value_does_not_affect_others() {
         let container = |name: &str, cpu: &str| {
             format!(
                 r#"{{"name":"{name}","cpu":{cpu},"memory":{{"time":"2026-11-15T20:11:21Z","workingSetBytes":7}}}}"#
@@ -311,11 +317,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_summary_is_an_error() {
+    fn a_body_that_is_no_summary_is_an_error() {
         let (mut batch, mut decoder) = (NodeBatch::default(), Decoder::default());
         let cut = SUMMARY.as_bytes().split_at(5_000).0;
         for body in [b"".as_slice(), b"404 page not found", cut] {
-            let read = decode_summary(body, Take::Everything, reading(), &mut batch, &mut decoder);
+            let read = decode_summary(
+                body,
+                SummaryFields::All,
+                options(),
+                &mut batch,
+                &mut decoder,
+            );
             assert!(read.is_err());
         }
     }

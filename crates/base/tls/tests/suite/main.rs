@@ -10,9 +10,9 @@
 mod files;
 mod names;
 mod pins;
-mod records;
 mod refresh;
 mod rotation;
 mod self_signed;
 mod support;
+mod unbuffered;
 mod versions;

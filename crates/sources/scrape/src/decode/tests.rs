@@ -3,11 +3,11 @@ use proptest::prelude::*;
 use super::*;
 
 const FIXTURE: &str = include_str!("../../tests/fixtures/kubernetes-1.37/metrics-resource.txt");
-const ASKED: Timestamp = Timestamp::from_unix_millis(1_794_773_490_000);
+const REQUESTED_AT: Timestamp = Timestamp::from_unix_millis(1_794_773_490_000);
 
-fn reading() -> Reading {
-    Reading {
-        asked: ASKED,
+fn options() -> DecodeOptions {
+    DecodeOptions {
+        requested_at: REQUESTED_AT,
         is_complete: true,
         max_containers: 1_000,
     }
@@ -17,7 +17,7 @@ fn read(body: &str) -> (NodeBatch, DecodeReport) {
     let mut batch = NodeBatch::default();
     let report = decode(
         body.as_bytes(),
-        reading(),
+        options(),
         &mut batch,
         &mut Decoder::default(),
     );
@@ -31,7 +31,7 @@ fn find<'b>(batch: &'b NodeBatch, pod: &str, container: &str) -> Option<&'b Cont
 }
 
 #[test]
-fn a_recorded_answer_is_read_to_the_last_value() {
+fn a_recorded_response_is_decoded_completely() {
     let (batch, report) = read(FIXTURE);
     assert_eq!(batch.len(), 10);
     assert_eq!(report.used, 43);
@@ -47,18 +47,11 @@ fn a_recorded_answer_is_read_to_the_last_value() {
     assert_eq!(app.memory.unwrap().bytes, Bytes::new(385_024));
     assert_eq!(app.started.unwrap().unix_millis(), 1_794_773_416_530);
     assert!(app.swap.is_some() && app.cpu_now.is_none() && app.ephemeral_storage.is_none());
-    assert_eq!(
-        report.times.newest.unwrap().unix_millis(),
-        1_794_773_483_261
-    );
-    assert_eq!(
-        report.times.oldest.unwrap().unix_millis(),
-        1_794_773_483_245
-    );
+    assert_eq!(report.newest.unwrap().unix_millis(), 1_794_773_483_261);
 }
 
 #[test]
-fn a_bad_line_costs_only_itself() {
+fn an_invalid_line_does_not_affect_others() {
     let body = "\
 container_cpu_usage_seconds_total{container=\"a\",namespace=\"n\",pod=\"p\"} 1 5\n\
 container_cpu_usage_seconds_total{container=\"b\",namespace=\"n\",pod=\"p\"} NaN 5\n\
@@ -76,7 +69,7 @@ container_cpu_usage_seconds_total{pod=\"z\",namespace=\"n\",container=\"z\"} 0 5
     let (batch, report) = read(body);
     let names: Vec<&str> = batch.containers().map(|(key, _)| key.container).collect();
     assert_eq!(names, ["a", "b", "z"]);
-    let counts = Rejection::ALL.map(|why| (why.as_str(), report.rejected(why)));
+    let counts = Rejection::ALL.map(|reason| (reason.as_str(), report.rejected(reason)));
     assert_eq!(
         counts,
         [
@@ -90,14 +83,14 @@ container_cpu_usage_seconds_total{pod=\"z\",namespace=\"n\",container=\"z\"} 0 5
             ("too-many-containers", 0)
         ]
     );
-    assert_eq!(batch.node.memory.unwrap().at, ASKED, "no time of its own");
+    assert_eq!(batch.node.memory.unwrap().at, REQUESTED_AT, "no timestamp");
     let idle = find(&batch, "z", "z").unwrap().cpu.unwrap();
-    assert_eq!(idle.total, CoreNanos::new(0), "idle is an amount");
+    assert_eq!(idle.total, CoreNanos::new(0), "zero is a value");
     assert!(find(&batch, "p", "b").unwrap().cpu.is_none());
 }
 
 #[test]
-fn of_duplicates_the_last_counts_and_order_does_not_matter() {
+fn the_last_duplicate_counts_and_order_does_not_matter() {
     let body = "\
 container_cpu_usage_seconds_total{container=\"a\",namespace=\"n\",pod=\"p\"} 1 5\n\
 container_cpu_usage_seconds_total{container=\"b\",namespace=\"n\",pod=\"p\"} 2 5\n\
@@ -112,12 +105,12 @@ container_cpu_usage_seconds_total{container=\"a\",namespace=\"n\",pod=\"p\"} 3 6
 }
 
 #[test]
-fn the_last_line_of_a_broken_body_is_not_believed() {
+fn the_last_line_of_a_truncated_body_is_ignored() {
     let cut = "node_memory_working_set_bytes 9 5\nnode_cpu_usage_seconds_total 12";
     let mut batch = NodeBatch::default();
-    let partial = Reading {
+    let partial = DecodeOptions {
         is_complete: false,
-        ..reading()
+        ..options()
     };
     decode(cut.as_bytes(), partial, &mut batch, &mut Decoder::default());
     assert!(batch.node.memory.is_some() && batch.node.cpu.is_none());
@@ -126,7 +119,7 @@ fn the_last_line_of_a_broken_body_is_not_believed() {
 }
 
 #[test]
-fn containers_are_bounded_and_a_failed_kubelet_says_so() {
+fn containers_are_limited_and_a_failed_kubelet_is_reported() {
     let line = |n| {
         format!(
             "container_memory_working_set_bytes{{container=\"c{n}\",namespace=\"n\",pod=\"p\"}} 1 5\n"
@@ -134,9 +127,9 @@ fn containers_are_bounded_and_a_failed_kubelet_says_so() {
     };
     let body = (0..50).map(line).collect::<Vec<_>>().concat();
     let mut batch = NodeBatch::default();
-    let bounded = Reading {
+    let bounded = DecodeOptions {
         max_containers: 10,
-        ..reading()
+        ..options()
     };
     let report = decode(
         body.as_bytes(),
@@ -152,10 +145,9 @@ fn containers_are_bounded_and_a_failed_kubelet_says_so() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What was written is read, whatever the order of lines, and a decoder that was used before
-    /// reads the same.
+    /// The order of lines does not matter, nor whether the decoder was used before.
     #[test]
-    fn what_is_written_is_read(
+    fn decoded_values_equal_encoded_ones(
         rows in prop::collection::btree_map(0_u32..60, (0_u64..1 << 50, 0_u64..1 << 50, 1_i64..1 << 41), 0..40),
         order in any::<u64>(),
     ) {
@@ -168,14 +160,14 @@ proptest! {
             lines.push(format!("container_memory_working_set_bytes{labels} {memory} {at}\n"));
         }
         if !lines.is_empty() {
-            let turn = usize::try_from(order % 1_000).unwrap() % lines.len();
-            lines.rotate_left(turn);
+            let shift = usize::try_from(order % 1_000).unwrap() % lines.len();
+            lines.rotate_left(shift);
             if order % 2 == 0 { lines.sort(); }
         }
         let body = lines.concat();
         let (mut batch, mut decoder) = (NodeBatch::default(), Decoder::default());
-        decode(FIXTURE.as_bytes(), reading(), &mut batch, &mut decoder);
-        let report = decode(body.as_bytes(), reading(), &mut batch, &mut decoder);
+        decode(FIXTURE.as_bytes(), options(), &mut batch, &mut decoder);
+        let report = decode(body.as_bytes(), options(), &mut batch, &mut decoder);
         let (fresh, same) = read(&body);
         prop_assert_eq!((&batch, report), (&fresh, same));
         prop_assert_eq!(batch.len(), rows.len());

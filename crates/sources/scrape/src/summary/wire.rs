@@ -1,5 +1,4 @@
-//! A summary as it is on the wire, borrowed from it. Only what is used is named; the rest is
-//! skipped.
+//! The wire format of a summary, borrowed from the body. Unused fields are skipped.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,7 +16,7 @@ pub(super) struct Summary<'a> {
     pub(super) pods: Items<'a>,
 }
 
-/// The items of a list as they are written, up to a bound.
+/// The items of a list as raw JSON, up to a limit.
 #[derive(Debug, Default)]
 pub(super) struct Items<'a> {
     pub(super) items: Vec<&'a RawValue>,
@@ -101,11 +100,11 @@ pub(super) struct FileSystem {
     pub(super) used: Value<u64>,
 }
 
-/// An object; anything else is an empty one.
+/// An object. Any other value counts as an empty one.
 #[derive(Debug, Default)]
 pub(super) struct Part<T>(pub(super) T);
 
-/// A number or a time; anything else is none, and told apart from what is simply absent.
+/// A number or a timestamp. Any other value is distinguished from an absent one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Value<T> {
     #[default]
@@ -118,7 +117,7 @@ struct ItemsVisitor;
 struct PartVisitor<T>(PhantomData<T>);
 struct ValueVisitor<T>(PhantomData<T>);
 
-/// What a [`Value`] can hold.
+/// A type that a [`Value`] can hold.
 pub(super) trait Readable: Sized {
     fn from_number(_: u64) -> Option<Self> {
         None
@@ -128,7 +127,7 @@ pub(super) trait Readable: Sized {
     }
 }
 
-/// No node has more pods, nor a pod more containers.
+/// Maximum number of pods of a node, and of containers of a pod.
 const MAX_ITEMS: usize = 10_000;
 
 impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {

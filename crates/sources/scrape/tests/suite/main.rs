@@ -1,6 +1,6 @@
 //! Scraping the kubelets of a simulated cluster, over real sockets and TLS.
 //!
-//! Nothing here sleeps: tests wait for what receivers are told, with a deadline that only a hang
+//! Nothing here sleeps: tests wait for calls of the sink, with a deadline that only a hang
 //! reaches.
 #![expect(
     clippy::unwrap_used,
@@ -8,8 +8,8 @@
     reason = "a helper that cannot go on should fail its test on the spot"
 )]
 
-mod bed;
 mod faults;
+mod harness;
+mod metrics;
 mod nodes;
-mod telling;
 mod trust;

@@ -1,14 +1,13 @@
-//! A cluster, somebody who scrapes it, and somebody who takes notes.
+//! A simulated cluster, a scraper, and a sink that records.
 
-use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kubevitals_model::{ContainerSample, NodeBatch, NodeName, NodeSample, Timestamp};
 use kubevitals_scrape::{
-    Answer, Bearer, Credentials, Failure, RESOURCE_METRICS_PATH, Receive, ScrapeConfig,
-    ScrapeMetrics, Scraper, Transport,
+    BatchInfo, Bearer, Credentials, RESOURCE_METRICS_PATH, ScrapeConfig, ScrapeError,
+    ScrapeMetrics, ScrapeSink, Scraper, Transport,
 };
 use kubevitals_sim::api::{Rule, SimApiHandle, User};
 use kubevitals_sim::cluster::{SimCluster, SimClusterConfig};
@@ -20,41 +19,41 @@ use kubevitals_watch::{KubeTransport, Node, Server, Stream, StreamSpec};
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// Longer than anything here takes.
+/// Reached only by a hang.
 const DEADLINE: Duration = Duration::from_mins(1);
 pub(crate) const NODES: [&str; 2] = ["node-00000", "node-00001"];
 
-/// A cluster of two nodes and a stream of them.
-pub(crate) struct Bed {
+/// A cluster of two nodes and a watch of them.
+pub(crate) struct Harness {
     pub(crate) cluster: SimCluster,
     pub(crate) nodes: Stream<Node>,
     token: String,
 }
 
-/// Somebody who scrapes, and what came of it.
-pub(crate) struct Scrape {
+/// A running scraper and its results.
+pub(crate) struct Running {
     pub(crate) scraper: Scraper,
-    pub(crate) notes: Notes,
+    pub(crate) events: RecordingSink,
     pub(crate) registry: SharedRegistry,
 }
 
-/// What a receiver was told, in order.
+/// A sink that records all calls in order.
 #[derive(Clone)]
-pub(crate) struct Notes(watch::Sender<Vec<Event>>);
+pub(crate) struct RecordingSink(watch::Sender<Vec<Event>>);
 
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
-    Received {
+    Batch {
         node: String,
         sample: NodeSample,
         containers: Vec<Container>,
-        answer: Answer,
+        info: BatchInfo,
     },
-    Failed {
+    Error {
         node: String,
-        failure: Failure,
+        error: ScrapeError,
     },
-    Left {
+    Removed {
         node: String,
     },
 }
@@ -67,32 +66,32 @@ pub(crate) struct Container {
     pub(crate) sample: ContainerSample,
 }
 
-impl Receive for Notes {
-    fn received(&self, node: &NodeName, batch: &NodeBatch, answer: &Answer) {
+impl ScrapeSink for RecordingSink {
+    fn on_batch(&self, node: &NodeName, batch: &NodeBatch, info: &BatchInfo) {
         let containers = batch.containers().map(|(key, sample)| Container {
             namespace: key.pod.namespace.to_owned(),
             pod: key.pod.name.to_owned(),
             name: key.container.to_owned(),
             sample: *sample,
         });
-        self.note(Event::Received {
+        self.record(Event::Batch {
             node: node.as_str().to_owned(),
             sample: batch.node,
             containers: containers.collect(),
-            answer: *answer,
+            info: *info,
         });
     }
 
-    fn failed(&self, node: &NodeName, failure: &Failure, next: Timestamp) {
-        assert!(next > Timestamp::from_unix_millis(0));
-        self.note(Event::Failed {
+    fn on_error(&self, node: &NodeName, error: &ScrapeError, retry_at: Timestamp) {
+        assert!(retry_at > Timestamp::from_unix_millis(0));
+        self.record(Event::Error {
             node: node.as_str().to_owned(),
-            failure: failure.clone(),
+            error: error.clone(),
         });
     }
 
-    fn left(&self, node: &NodeName) {
-        self.note(Event::Left {
+    fn on_removed(&self, node: &NodeName) {
+        self.record(Event::Removed {
             node: node.as_str().to_owned(),
         });
     }
@@ -101,20 +100,20 @@ impl Receive for Notes {
 impl Event {
     pub(crate) fn node(&self) -> &str {
         match self {
-            Self::Received { node, .. } | Self::Failed { node, .. } | Self::Left { node } => node,
+            Self::Batch { node, .. } | Self::Error { node, .. } | Self::Removed { node } => node,
         }
     }
 
     pub(crate) fn containers(&self) -> &[Container] {
         match self {
-            Self::Received { containers, .. } => containers,
+            Self::Batch { containers, .. } => containers,
             other => panic!("{other:?}"),
         }
     }
 }
 
-impl Notes {
-    fn note(&self, event: Event) {
+impl RecordingSink {
+    fn record(&self, event: Event) {
         self.0.send_modify(|events| events.push(event));
     }
 
@@ -122,7 +121,7 @@ impl Notes {
         self.0.borrow().clone()
     }
 
-    /// The next event from a place on that is as wanted.
+    /// Waits for the first matching event from an index on.
     pub(crate) async fn wait(
         &self,
         from: usize,
@@ -132,7 +131,10 @@ impl Notes {
         let mut events = self.0.subscribe();
         let found = events.wait_for(|events| events.iter().skip(from).any(&wanted));
         let Ok(events) = tokio::time::timeout(DEADLINE, found).await else {
-            panic!("not in time: {what}; so far: {:#?}", self.summary());
+            panic!(
+                "timed out waiting for {what}; events: {:#?}",
+                self.summary()
+            );
         };
         let events = events.unwrap();
         events
@@ -143,38 +145,38 @@ impl Notes {
             .clone()
     }
 
-    /// The first answer of a node.
-    pub(crate) async fn first(&self, node: &str) -> Event {
-        self.wait(0, "a first answer", |event| is_received(event, node))
+    /// Waits for the first batch of a node.
+    pub(crate) async fn first_batch(&self, node: &str) -> Event {
+        self.wait(0, "a first batch", |event| is_batch(event, node))
             .await
     }
 
-    /// The first failure of a node.
-    pub(crate) async fn failure(&self, node: &str) -> Failure {
-        let failed = |event: &Event| matches!(event, Event::Failed { node: n, .. } if n == node);
-        match self.wait(0, "a failure", failed).await {
-            Event::Failed { failure, .. } => failure,
+    /// Waits for the first error of a node.
+    pub(crate) async fn first_error(&self, node: &str) -> ScrapeError {
+        let is_error = |event: &Event| matches!(event, Event::Error { node: n, .. } if n == node);
+        match self.wait(0, "a first error", is_error).await {
+            Event::Error { error, .. } => error,
             other => panic!("{other:?}"),
         }
     }
 
     fn summary(&self) -> Vec<String> {
         let line = |event: &Event| match event {
-            Event::Received {
+            Event::Batch {
                 node, containers, ..
             } => format!("{node}: {}", containers.len()),
-            Event::Failed { node, failure } => format!("{node}: {failure}"),
-            Event::Left { node } => format!("{node} left"),
+            Event::Error { node, error } => format!("{node}: {error}"),
+            Event::Removed { node } => format!("{node} removed"),
         };
         self.0.borrow().iter().map(line).collect()
     }
 }
 
-pub(crate) fn is_received(event: &Event, wanted: &str) -> bool {
-    matches!(event, Event::Received { node, .. } if node == wanted)
+pub(crate) fn is_batch(event: &Event, wanted: &str) -> bool {
+    matches!(event, Event::Batch { node, .. } if node == wanted)
 }
 
-impl Bed {
+impl Harness {
     pub(crate) async fn start() -> Self {
         kubevitals_tls::install_crypto_provider();
         let config = SimClusterConfig {
@@ -214,7 +216,7 @@ impl Bed {
             .allow(Rule::for_user("scraper", ["get"], "", ["nodes/stats"]));
     }
 
-    /// Settings with which the kubelets can be scraped, quickly.
+    /// A configuration that works, with a short resolution.
     pub(crate) fn config(&self) -> ScrapeConfig {
         let transport = Transport::Tls(trusting(self.cluster.fleet().authority_pem()));
         let credentials = Credentials::Token(Bearer::new(&self.token).unwrap());
@@ -225,22 +227,22 @@ impl Bed {
         }
     }
 
-    pub(crate) fn scrape(&self, config: ScrapeConfig) -> Scrape {
-        self.scrape_after(ready(()), config)
+    pub(crate) fn scrape(&self, config: ScrapeConfig) -> Running {
+        self.scrape_after(std::future::ready(()), config)
     }
 
     pub(crate) fn scrape_after(
         &self,
-        before: impl Future<Output = ()> + Send + 'static,
+        ready: impl Future<Output = ()> + Send + 'static,
         config: ScrapeConfig,
-    ) -> Scrape {
-        let notes = Notes(watch::channel(Vec::new()).0);
+    ) -> Running {
+        let events = RecordingSink(watch::channel(Vec::new()).0);
         let mut metrics = Metrics::new();
         let own = ScrapeMetrics::register(&mut metrics, config.resolution);
-        let receiver = Arc::new(notes.clone());
-        Scrape {
-            scraper: Scraper::start_after(before, config, &self.nodes, receiver, own).unwrap(),
-            notes,
+        let sink = Arc::new(events.clone());
+        Running {
+            scraper: Scraper::start_after(ready, config, &self.nodes, sink, own).unwrap(),
+            events,
             registry: metrics.freeze(),
         }
     }
@@ -253,9 +255,8 @@ impl Bed {
         self.api().writer().replace(Resource::Nodes, node).unwrap();
     }
 
-    /// Ends everything, after somebody who scraped.
-    pub(crate) async fn end(self, scrape: Scrape) {
-        scrape.scraper.shutdown().await;
+    pub(crate) async fn shutdown(self, running: Running) {
+        running.scraper.shutdown().await;
         self.nodes.shutdown().await;
         self.cluster.shutdown().await;
     }
@@ -263,7 +264,7 @@ impl Bed {
 
 pub(crate) fn trusting(pem: &str) -> ClientTls {
     let source = PemSource::Inline {
-        label: "authority of the kubelets",
+        label: "CA of the kubelets",
         pem: pem.as_bytes().into(),
     };
     let roots = TrustRoots::load("kubelets", vec![source], SystemTime::now()).unwrap();

@@ -4,17 +4,21 @@ use kubevitals_sim::faults::Fault;
 use kubevitals_telemetry::exposition::Format;
 use kubevitals_telemetry::{Health, Probe};
 
-use crate::bed::{Bed, NODES};
+use crate::harness::{Harness, NODES};
 
 #[tokio::test]
-async fn metrics_have_their_names_and_count_what_happened() {
-    let bed = Bed::start().await;
-    bed.cluster.fleet().faults().set(NODES[0], Fault::Forbidden);
-    let scrape = bed.scrape(bed.config());
-    scrape.notes.failure(NODES[0]).await;
-    scrape.notes.first(NODES[1]).await;
-    insta::assert_snapshot!(scrape.registry.families().unwrap().join("\n"));
-    let text = String::from_utf8(scrape.registry.encode(Format::OpenMetrics).unwrap()).unwrap();
+async fn metrics_count_scrapes_and_failures() {
+    let harness = Harness::start().await;
+    harness
+        .cluster
+        .fleet()
+        .faults()
+        .set(NODES[0], Fault::Forbidden);
+    let running = harness.scrape(harness.config());
+    running.events.first_error(NODES[0]).await;
+    running.events.first_batch(NODES[1]).await;
+    insta::assert_snapshot!(running.registry.families().unwrap().join("\n"));
+    let text = String::from_utf8(running.registry.encode(Format::OpenMetrics).unwrap()).unwrap();
     for line in [
         r#"metrics_server_kubelet_request_total{success="false"}"#,
         r#"metrics_server_kubelet_request_duration_seconds_bucket{le="0.005",node="node-00001"}"#,
@@ -27,21 +31,21 @@ async fn metrics_have_their_names_and_count_what_happened() {
         assert!(text.contains(line), "{line}\n{text}");
     }
     assert!(!text.contains(r#"reason="http-403"} 0"#), "{text}");
-    let counts = scrape.scraper.counts();
+    let counts = running.scraper.counts();
     assert_eq!((counts.new, counts.ok, counts.failing), (0, 1, 1));
-    bed.end(scrape).await;
+    harness.shutdown(running).await;
 }
 
 #[tokio::test]
-async fn scraping_is_timely_while_it_runs() {
-    let bed = Bed::start().await;
-    let scrape = bed.scrape(bed.config());
+async fn liveness_reports_a_stopped_scraper() {
+    let harness = Harness::start().await;
+    let running = harness.scrape(harness.config());
     let health = Health::new();
-    scrape.scraper.add_livez(&health).unwrap();
-    scrape.notes.first(NODES[0]).await;
+    running.scraper.add_livez(&health).unwrap();
+    running.events.first_batch(NODES[0]).await;
     let verdict = health.report_one(Probe::Livez, "metric-collection-timely");
     assert_eq!(verdict.unwrap().reason(), None);
-    scrape.scraper.shutdown().await;
+    running.scraper.shutdown().await;
     let verdict = health.report_one(Probe::Livez, "metric-collection-timely");
-    assert_eq!(verdict.unwrap().reason(), Some("scraping has ended"));
+    assert_eq!(verdict.unwrap().reason(), Some("scraper has stopped"));
 }

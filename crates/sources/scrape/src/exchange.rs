@@ -1,0 +1,199 @@
+//! One GET request on one connection, and the buffers that its response is read into.
+
+use std::io;
+
+use crate::buffers::{PooledBuffers, ResponseBuffers};
+use crate::connection::{Connection, ReadOutcome, connect_error, unexpected_eof};
+use crate::credentials::Bearer;
+use crate::error::ScrapeError;
+use crate::http1::Http1Error;
+use crate::session::ScrapeContext;
+
+/// Maximum length of a body that is read of a response other than 200.
+const MAX_ERROR_BODY: usize = 4 << 10;
+
+/// The requests of one scrape, one after the other. It takes buffers from the pool at the moment at
+/// which a response begins, so that a kubelet which does not respond occupies none.
+#[derive(Default)]
+pub(crate) struct Exchange {
+    buffers: Option<PooledBuffers>,
+    /// Whether the buffers hold a response. They are then kept for further requests: a scrape that
+    /// holds buffers must not wait for others.
+    has_response: bool,
+}
+
+/// A response whose body is in the buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) body: Body,
+    /// Whether the connection can carry another request.
+    pub(crate) is_reusable: bool,
+}
+
+/// How much of a body was received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Body {
+    Complete,
+    /// The connection ended before the body did.
+    Truncated,
+}
+
+/// The reason why there is no response.
+#[derive(Debug)]
+pub(crate) enum ExchangeError {
+    /// The peer had closed the idle connection. The request can be sent on a new one.
+    Stale,
+    Failed(ScrapeError),
+}
+
+impl Exchange {
+    /// Sends a GET request and reads the response.
+    pub(crate) async fn get(
+        &mut self,
+        connection: &mut Connection,
+        path: &str,
+        token: Option<&Bearer>,
+        ctx: &ScrapeContext<'_>,
+    ) -> Result<Response, ExchangeError> {
+        let response = self.send_and_read(connection, path, token, ctx).await;
+        if response.is_err() && !self.has_response {
+            // Other scrapes can use the buffers while this one dials.
+            self.buffers = None;
+        }
+        response
+    }
+
+    /// Returns the buffers of the last response.
+    pub(crate) fn buffers(&self) -> Option<&PooledBuffers> {
+        self.buffers.as_ref()
+    }
+
+    pub(crate) fn buffers_mut(&mut self) -> Option<&mut PooledBuffers> {
+        self.buffers.as_mut()
+    }
+
+    /// Returns the body of the last response.
+    pub(crate) fn body(&self) -> &[u8] {
+        match &self.buffers {
+            Some(buffers) => &buffers.response.body,
+            None => &[],
+        }
+    }
+
+    async fn send_and_read(
+        &mut self,
+        connection: &mut Connection,
+        path: &str,
+        token: Option<&Bearer>,
+        ctx: &ScrapeContext<'_>,
+    ) -> Result<Response, ExchangeError> {
+        let max_body = ctx.inner.config.max_body_bytes;
+        if let Some(held) = &mut self.buffers {
+            held.response.start(max_body);
+        }
+        let sent = connection.send(path, token).await;
+        sent.map_err(|error| before_response(connection, error))?;
+        loop {
+            let arrived = connection.readable().await;
+            arrived.map_err(|error| before_response(connection, error))?;
+            let buffers = if let Some(held) = self.buffers.take() {
+                self.buffers.insert(held)
+            } else {
+                let acquired = ctx.deadline.paused(ctx.inner.buffers.acquire()).await;
+                let acquired = self.buffers.insert(acquired);
+                acquired.response.start(max_body);
+                acquired
+            };
+            match connection.try_read(&mut buffers.response) {
+                Ok(ReadOutcome::Data) => {
+                    connection.is_used = true;
+                    self.has_response = true;
+                    let response = read_rest(connection, path, max_body, &mut buffers.response);
+                    return response.await.map_err(ExchangeError::Failed);
+                }
+                // A TLS message. Other scrapes can use the buffers until the response begins.
+                Ok(ReadOutcome::NoData) => {
+                    if !self.has_response && buffers.response.is_drained() {
+                        self.buffers = None;
+                    }
+                }
+                Ok(ReadOutcome::Closed) => {
+                    let error = unexpected_eof("connection closed without a response");
+                    return Err(before_response(connection, error));
+                }
+                Err(error) => return Err(before_response(connection, error)),
+            }
+        }
+    }
+}
+
+/// Classifies an error that occurred before the response began.
+fn before_response(connection: &Connection, error: io::Error) -> ExchangeError {
+    if connection.is_used {
+        return ExchangeError::Stale;
+    }
+    // With TLS 1.3 a client learns only now that its certificate was rejected.
+    ExchangeError::Failed(connect_error(&connection.address, error))
+}
+
+/// Reads the rest of a response that has begun.
+async fn read_rest(
+    connection: &mut Connection,
+    path: &str,
+    max_body: usize,
+    response: &mut ResponseBuffers,
+) -> Result<Response, ScrapeError> {
+    let body = loop {
+        match response.error {
+            None => {}
+            Some(Http1Error::BodyTooLong) => {
+                return Err(ScrapeError::TooLarge {
+                    address: connection.address.clone(),
+                    path: path.to_owned(),
+                    limit: max_body,
+                });
+            }
+            Some(error) => return Err(protocol_error(connection, &error.to_string())),
+        }
+        let reader = &response.reader;
+        if reader.is_done() {
+            break Body::Complete;
+        }
+        let is_error = reader.has_head() && reader.status() != 200;
+        if is_error && response.body.len() > MAX_ERROR_BODY {
+            break Body::Truncated;
+        }
+        let is_closed = match connection.read(response).await {
+            Ok(ReadOutcome::Data | ReadOutcome::NoData) => continue,
+            Ok(ReadOutcome::Closed) => true,
+            // Peers often close without `close_notify`. Framing decides whether the body is
+            // complete.
+            Err(_) => false,
+        };
+        match (response.reader.has_head(), response.reader.end()) {
+            (false, _) => {
+                return Err(protocol_error(
+                    connection,
+                    "connection closed within the head",
+                ));
+            }
+            // A body without a length is complete only if the peer closed properly.
+            (true, true) if is_closed => break Body::Complete,
+            (true, _) => break Body::Truncated,
+        }
+    };
+    Ok(Response {
+        status: response.reader.status(),
+        body,
+        // The rest of a record would be lost with the buffers.
+        is_reusable: response.reader.is_reusable() && response.is_drained(),
+    })
+}
+
+fn protocol_error(connection: &Connection, detail: &str) -> ScrapeError {
+    ScrapeError::Protocol {
+        address: connection.address.clone(),
+        detail: detail.to_owned(),
+    }
+}

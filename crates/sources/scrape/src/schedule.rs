@@ -1,0 +1,104 @@
+//! When a node is scraped: once in a resolution, at an offset of its own.
+//!
+//! cAdvisor samples each container by a timer of its own, after a wait that it draws anew each time,
+//! between once and twice its interval. At every moment some samples are new and some are old, so
+//! that no moment is better than another. Scrapes that are evenly apart give the freshest values
+//! (ADR 0022).
+
+use std::time::Duration;
+
+use kubevitals_model::Timestamp;
+
+/// Minimum time between two scrapes.
+const MIN_WAIT: Duration = Duration::from_secs(1);
+/// Wait for the second samples that rates need: about a third of all containers have one by then.
+const MAX_SETTLING_WAIT: Duration = Duration::from_secs(5);
+
+/// The schedule of one node.
+#[derive(Debug, Clone)]
+pub(crate) struct Schedule {
+    resolution: Duration,
+    /// The node's slot in the resolution. It depends on the name alone and spreads the nodes.
+    offset: Duration,
+    /// Wait for second samples, spread likewise.
+    settling_wait: Duration,
+    /// The newest sample of the last response, by the kubelet's clock.
+    newest: Option<Timestamp>,
+    /// Whether usage depends on a second sample that is yet to come.
+    needs_second_sample: bool,
+}
+
+impl Schedule {
+    pub(crate) fn new(resolution: Duration, node: &str) -> Self {
+        let resolution = resolution.max(MIN_WAIT);
+        let position = hash_to_unit(node);
+        let spread = Duration::from_secs(1).mul_f64(position);
+        Self {
+            resolution,
+            offset: whole_millis(resolution.mul_f64(position)),
+            settling_wait: whole_millis(MAX_SETTLING_WAIT - spread).min(resolution),
+            newest: None,
+            needs_second_sample: true,
+        }
+    }
+
+    /// Records that the kubelet reported usage itself, which then needs no second sample.
+    pub(crate) fn set_warm(&mut self) {
+        self.needs_second_sample = false;
+    }
+
+    /// Records the newest sample of a response. Returns whether it is newer than that of the
+    /// previous response; a response without timestamps always counts as new.
+    pub(crate) fn observe(&mut self, newest: Option<Timestamp>) -> bool {
+        let Some(newest) = newest else {
+            return true;
+        };
+        match self.newest.replace(newest) {
+            None => true,
+            Some(previous) => {
+                self.needs_second_sample = false;
+                newest > previous
+            }
+        }
+    }
+
+    /// Returns the wait from a scrape, which began `since_start` after the scraper did, until the
+    /// next one. It is never longer than the resolution.
+    pub(crate) fn next_wait(&self, since_start: Duration) -> Duration {
+        let wait = if self.newest.is_some() && self.needs_second_sample {
+            self.settling_wait
+        } else {
+            self.slot(since_start)
+        };
+        wait.max(MIN_WAIT)
+    }
+
+    /// Returns the wait until the node's slot in the resolution. The slot is approached from behind,
+    /// by at most a quarter of the resolution at a time: no wait is longer than the resolution, and
+    /// the burst of a start is spread within four scrapes.
+    fn slot(&self, since_start: Duration) -> Duration {
+        let since_slot = since_start + self.resolution - self.offset;
+        let late = since_slot.as_nanos() % self.resolution.as_nanos();
+        let late = Duration::from_nanos(u64::try_from(late).unwrap_or(0));
+        self.resolution - late.min(self.resolution / 4)
+    }
+}
+
+fn whole_millis(duration: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Returns a number from 0 up to 1 that depends on the name alone and differs for similar names.
+fn hash_to_unit(name: &str) -> f64 {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in name.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    // The last bytes of a name have hardly reached the upper bits yet.
+    hash = (hash ^ (hash >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let upper = u32::try_from(hash >> 32).unwrap_or(0);
+    f64::from(upper) / (f64::from(u32::MAX) + 1.0)
+}
+
+#[cfg(test)]
+mod tests;
