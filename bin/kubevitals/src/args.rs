@@ -1,16 +1,17 @@
 //! The command line of the program. A role's own flags stand in the role's file.
 
-use clap::{Parser, Subcommand};
+use clap::{ArgMatches, Args as _, Command, Error, FromArgMatches, Parser, Subcommand};
 use kubevitals_cli::Shell;
 use kubevitals_cli::flags::{ConfigFlags, LogFlags};
 
+use crate::ROLES;
+#[cfg(feature = "sim")]
 use crate::demo::DemoFlags;
 use crate::explain::ExplainFlags;
 use crate::replay::ReplayFlags;
 use crate::run::RunFlags;
-use crate::server::ServerFlags;
+#[cfg(feature = "sim")]
 use crate::sim::SimFlags;
-use crate::transitions::TransitionsFlags;
 
 /// Reads the vital signs of a Kubernetes cluster
 #[derive(Debug, Parser)]
@@ -24,21 +25,23 @@ pub(crate) struct Args {
     pub(crate) task: Task,
 }
 
-#[derive(Debug, Subcommand)]
+/// What the program is asked to do.
+#[derive(Debug)]
 pub(crate) enum Task {
-    /// Serve the resource metrics API behind kubectl top, HPA and VPA, in place of metrics-server
-    #[command(after_help = SERVER_EXAMPLES)]
-    Server(Box<ServerFlags>),
-    /// Write how long every pod took to start, and why, as JSON lines, in place of
-    /// kube-transition-metrics
-    #[command(after_help = TRANSITIONS_EXAMPLES)]
-    Transitions(Box<TransitionsFlags>),
-    /// Run several roles in one process, on one set of watches
-    #[command(after_help = RUN_EXAMPLES)]
+    /// A role by itself, or several with `run`.
     Run(Box<RunFlags>),
-    /// Show the parts at work on a simulated cluster: no real one, no root and no network needed
+    /// Anything that is not a role.
+    Tool(Tool),
+}
+
+/// The commands that are not roles.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Tool {
+    /// Run the roles on a simulated cluster: no real one, no root and no network needed
+    #[cfg(feature = "sim")]
     Demo(DemoFlags),
-    /// Run a simulated cluster to point programs at: API server, kubelets, pods that live
+    /// Run a simulated cluster to point programs at: API server, kubelets, pods that come and go
+    #[cfg(feature = "sim")]
     #[command(after_help = SIM_EXAMPLES)]
     Sim(SimFlags),
     /// Show why a pod took so long to start, or which pods took longest: needs nothing in the
@@ -56,6 +59,45 @@ pub(crate) enum Task {
     },
 }
 
+impl Subcommand for Task {
+    fn augment_subcommands(command: Command) -> Command {
+        let run = RunFlags::augment_args(Command::new(RUN))
+            .about("Run several roles in one process, on one set of watches")
+            .after_help(RUN_EXAMPLES);
+        let roles = ROLES.iter().map(crate::role::RoleEntry::command);
+        Tool::augment_subcommands(command.subcommands(roles).subcommand(run))
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        name == RUN || ROLES.iter().any(|role| role.name == name) || Tool::has_subcommand(name)
+    }
+}
+
+impl FromArgMatches for Task {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        if let Some((name, flags)) = matches.subcommand() {
+            if name == RUN {
+                return RunFlags::from_arg_matches(flags).map(|flags| Self::Run(Box::new(flags)));
+            }
+            if let Some(role) = ROLES.iter().find(|role| role.name == name) {
+                return RunFlags::of_role(role, flags).map(|flags| Self::Run(Box::new(flags)));
+            }
+        }
+        Tool::from_arg_matches(matches).map(Self::Tool)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+const RUN: &str = "run";
+
 const EXAMPLES: &str = "\
 Every flag can also be set as a variable (KUBEVITALS_LOG_LEVEL=debug) or in the file that --config
 names (log-level: debug). Bad configuration exits with 64, a failure at run time with 1.
@@ -70,25 +112,6 @@ Examples:
   kubevitals explain --slowest 20        the pods that took longest
   kubevitals replay pods.json events.json  how long pods took, from recorded watches";
 
-const SERVER_EXAMPLES: &str = "\
-Flags of metrics-server have their names, defaults and meaning. Called by the name metrics-server (a
-link to this program), it is this command.
-
-Examples:
-  kubevitals server --secure-port=10250 --cert-dir=/tmp --metric-resolution=15s \\
-      --kubelet-use-node-status-port --kubelet-preferred-address-types=InternalIP,Hostname
-  kubevitals server --kubeconfig ~/.kube/config --secure-port 10250 --cert-dir /tmp/kubevitals";
-
-const TRANSITIONS_EXAMPLES: &str = "\
-Standard output has JSON lines alone; logs go to standard error. Flags of kube-transition-metrics
-have their names and meaning.
-
-Examples:
-  kubevitals transitions --kubeconfig ~/.kube/config | jq .kube_transition_metrics
-  kubevitals transitions --lifecycle -n shop -l app=web
-  kubevitals transitions --listen-address=0.0.0.0:8080 --leader-elect
-  kubevitals transitions --shard 0/4";
-
 const RUN_EXAMPLES: &str = "\
 Flags are those of the roles; what two roles have by the same name is one flag for both. Pods are
 watched once: filters of pods are for `kubevitals transitions` by itself.
@@ -96,6 +119,7 @@ watched once: filters of pods are for `kubevitals transitions` by itself.
 Examples:
   kubevitals run --roles server,transitions --secure-port=10250 --cert-dir=/tmp --lifecycle";
 
+#[cfg(feature = "sim")]
 const SIM_EXAMPLES: &str = "\
 Examples:
   kubevitals sim --write-kubeconfig sim.kubeconfig

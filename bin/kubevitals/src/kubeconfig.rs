@@ -9,6 +9,8 @@ use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kubevitals_cli::{InvalidSetting, RunError, error_chain};
 
+use crate::role::Kubeconfig as RoleKubeconfig;
+
 /// Flags of commands that people run against a cluster, as kubectl has them.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Cluster")]
@@ -54,7 +56,18 @@ impl KubeconfigFlags {
     }
 }
 
-/// The configuration in a file, or that of the pod this runs in.
+/// The configuration of the first file that roles name. Without a file, the service account of this
+/// pod, or outside of a pod the files of kubectl if a role reads those.
+pub(crate) async fn load_first(of_roles: &[RoleKubeconfig]) -> Result<kube::Config, RunError> {
+    let file = of_roles.iter().find_map(|role| role.file.as_deref());
+    let or_kubectl = of_roles.iter().any(|role| role.or_kubectl);
+    if file.is_none() && or_kubectl && env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
+        return KubeconfigFlags::default().load().await;
+    }
+    load("kubeconfig", file).await
+}
+
+/// The configuration in a file, or the service account of this pod.
 pub(crate) async fn load(
     flag: &'static str,
     file: Option<&Path>,

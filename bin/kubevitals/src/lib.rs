@@ -1,74 +1,77 @@
-//! The roles of kubevitals, each wired in a file of its own.
+//! The roles of kubevitals, each wired in a folder of its own.
 //!
-//! [`run()`] is the whole program: it reads all settings before it opens a socket, then calls the
-//! role.
+//! [`run()`] is the whole program: it reads all settings before it opens a socket, then runs the
+//! roles.
 
 mod args;
 mod cluster;
+#[cfg(feature = "sim")]
 pub mod demo;
 pub mod explain;
 pub mod kubeconfig;
+pub mod output;
 pub mod process;
 pub mod replay;
+pub mod role;
 pub mod run;
 pub mod server;
+#[cfg(feature = "sim")]
 pub mod sim;
 pub mod transitions;
+pub mod watches;
 
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 
-use args::{Args, Task};
+use args::{Args, Task, Tool};
 use clap::CommandFactory;
 pub use kubevitals_cli::{Input, RunError, exit_code};
+use output::Output;
 use process::ProcessConfig;
+use role::RoleEntry;
+use run::Roles;
 
-/// Does what `input` asks for, writing what the user is to see to `out`.
+/// All roles. A role that is added here has a subcommand, and a place in `run --roles`.
+pub const ROLES: &[RoleEntry] = &[
+    RoleEntry::of::<server::Server>(),
+    RoleEntry::of::<transitions::Transitions>(),
+];
+
+/// Does what `input` asks for, and writes the output of commands to `out`.
 pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> {
-    let input = by_name_called(input);
+    let input = with_role_of_link(input);
     let args: Args = kubevitals_cli::parse(&input)?;
     match args.task {
-        Task::Server(flags) => {
-            let config = ProcessConfig::new(&flags.process, &args.logs)?;
-            let server = server::Server::configure(&flags)?;
-            process::run_role(&config, server::MAX_THREADS, |context| {
-                server.run(context, out)
+        Task::Run(flags) => {
+            let roles = Roles::configure(&flags)?;
+            let config = ProcessConfig::new(roles.process(), &args.logs)?;
+            let output = if roles.owns_stdout() {
+                let data = output::unbuffered_stdout().map_err(RunError::runtime)?;
+                Output::new(std::io::stderr(), Some(Box::new(data)))
+            } else {
+                Output::new(std::io::stdout(), None)
+            };
+            process::run(&config, flags.max_threads(), |context| {
+                Box::pin(roles.run(context, output))
             })
         }
-        Task::Demo(flags) => {
+        #[cfg(feature = "sim")]
+        Task::Tool(Tool::Demo(flags)) => {
             let config = ProcessConfig::new(&flags.process, &args.logs)?;
             let demo = demo::Demo::configure(&flags)?;
-            process::run_role(&config, usize::MAX, |context| demo.run(context, out))
+            process::run(&config, usize::MAX, |context| demo.run(context, out))
         }
-        Task::Sim(flags) => {
+        #[cfg(feature = "sim")]
+        Task::Tool(Tool::Sim(flags)) => {
             let config = ProcessConfig::new(&flags.process, &args.logs)?;
             let sim = sim::Sim::configure(&flags)?;
-            process::run_role(&config, usize::MAX, |context| sim.run(context, out))
+            process::run(&config, usize::MAX, |context| sim.run(context, out))
         }
-        Task::Transitions(flags) => {
-            let config = ProcessConfig::new(&flags.process, &args.logs)?;
-            let transitions = transitions::Transitions::configure(&flags)?;
-            let lines = transitions::standard_output()?;
-            // Standard output has nothing but lines.
-            let mut told = std::io::stderr();
-            process::run_role(&config, transitions::MAX_THREADS, |context| {
-                transitions.run(context, Box::new(lines), &mut told)
-            })
-        }
-        Task::Run(flags) => {
-            let config = ProcessConfig::new(flags.process(), &args.logs)?;
-            let roles = run::Roles::configure(&flags)?;
-            let lines = transitions::standard_output()?;
-            let mut told = std::io::stderr();
-            process::run_role(&config, server::MAX_THREADS, |context| {
-                roles.run(context, Box::new(lines), &mut told)
-            })
-        }
-        Task::Explain(flags) => explain::run(&flags, out),
-        Task::Replay(flags) => replay::run(&flags, out),
-        Task::Completion { shell } => {
+        Task::Tool(Tool::Explain(flags)) => explain::run(&flags, out),
+        Task::Tool(Tool::Replay(flags)) => replay::run(&flags, out),
+        Task::Tool(Tool::Completion { shell }) => {
             kubevitals_cli::write_completion(shell, Args::command(), out).map_err(RunError::runtime)
         }
     }
@@ -76,7 +79,7 @@ pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> 
 
 /// A link by the name of a program that a role replaces stands for that role, so that a manifest
 /// needs another image only.
-fn by_name_called(input: &Input) -> Cow<'_, Input> {
+fn with_role_of_link(input: &Input) -> Cow<'_, Input> {
     let called = input.args.first().map(Path::new).and_then(Path::file_name);
     if called.is_none_or(|name| name != "metrics-server") {
         return Cow::Borrowed(input);

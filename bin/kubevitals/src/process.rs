@@ -1,4 +1,6 @@
-//! What every role has around it: logs, a runtime, an admin server, signals and a bounded end.
+//! The process around roles: logs, a runtime, an admin server, signals and bounded draining.
+
+mod tasks;
 
 use std::future::Future;
 use std::io::IsTerminal;
@@ -18,15 +20,18 @@ use kubevitals_telemetry::{
 };
 use tokio::task::JoinHandle;
 
+pub(crate) use self::tasks::panic_message;
+pub use self::tasks::{TaskFailure, TaskSet};
+
 /// Flags of every role that keeps running.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Process", mut_arg("profiling", go_bool))]
 pub struct ProcessFlags {
-    /// Where health, metrics and the log level are served, in plain HTTP; port 0 takes a free one
+    /// Address of the admin server (health, metrics, log level) in plain HTTP; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub admin_bind_address: SocketAddr,
 
-    /// How long open work may take after SIGTERM or Ctrl-C
+    /// Time that open requests and queues have to drain after SIGTERM or Ctrl-C
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     pub shutdown_grace_period: GoDuration,
 
@@ -48,34 +53,34 @@ pub struct ProcessConfig {
     pub logs: LogOptions,
 }
 
-/// What a role is given to live in.
+/// The state of the process before its admin server starts.
 #[derive(Debug)]
 pub struct Context {
-    /// Asks the role to end.
+    /// Signals the end.
     pub shutdown: Shutdown,
-    /// Where the role says how it is.
+    /// The registry of health checks.
     pub health: Health,
-    /// Where the role registers its metrics before it calls [`Context::start_admin`].
+    /// The registry of metrics; [`Context::start_admin`] freezes it.
     pub metrics: Metrics,
-    /// Changes the log filter; none where a test keeps its own logs.
+    /// Changes the log filter; `None` where a test keeps its own logs.
     pub logs: Option<LogHandle>,
     admin_address: SocketAddr,
     profiling: Profiling,
 }
 
-/// An admin server at work.
+/// A running admin server.
 #[derive(Debug)]
-pub struct Administered {
-    /// Where it listens.
+pub struct AdminHandle {
+    /// The address that it listens on.
     pub address: SocketAddr,
-    /// Ends once the end is asked for.
+    /// Ends once shutdown is requested.
     pub task: JoinHandle<()>,
-    /// All metrics of the process, for roles that expose them elsewhere too.
+    /// All metrics of the process, for roles that expose them on another port too.
     pub registry: SharedRegistry,
 }
 
 impl ProcessConfig {
-    /// Checks what the flags ask for, before anything is opened.
+    /// Validates the flags. Nothing is opened.
     pub fn new(flags: &ProcessFlags, logs: &LogFlags) -> Result<Self, InvalidSetting> {
         if flags.profiling && !cfg!(feature = "pprof") {
             return Err(InvalidSetting {
@@ -89,7 +94,7 @@ impl ProcessConfig {
             Duration::try_from(flags.shutdown_grace_period).map_err(|_| InvalidSetting {
                 flag: "shutdown-grace-period",
                 value: flags.shutdown_grace_period.to_string(),
-                problem: "time does not run backwards".to_owned(),
+                problem: "must not be negative".to_owned(),
                 advice: "write a duration such as 30s, or 0s not to wait".to_owned(),
             })?;
         Ok(Self {
@@ -106,7 +111,7 @@ impl ProcessConfig {
 }
 
 impl Context {
-    /// A role's surroundings.
+    /// A process with no role yet.
     pub fn new(config: &ProcessConfig, shutdown: Shutdown, logs: Option<LogHandle>) -> Self {
         let build = BuildInfo {
             version: env!("CARGO_PKG_VERSION"),
@@ -128,9 +133,8 @@ impl Context {
         matches!(self.profiling, Profiling::Loopback)
     }
 
-    /// Ends the registration of metrics and starts the admin server. It ends once the end is asked
-    /// for.
-    pub async fn start_admin(mut self) -> Result<Administered, RunError> {
+    /// Freezes the registry and starts the admin server, which runs until shutdown is requested.
+    pub async fn start_admin(mut self) -> Result<AdminHandle, RunError> {
         let metrics = AdminMetrics::register(self.metrics.sub("kubevitals_admin"));
         let registry = self.metrics.freeze();
         let admin = Admin {
@@ -146,7 +150,7 @@ impl Context {
         let address = server.local_addr();
         let mut shutdown = self.shutdown;
         let task = tokio::spawn(server.serve(async move { shutdown.requested().await }));
-        Ok(Administered {
+        Ok(AdminHandle {
             address,
             task,
             registry,
@@ -154,19 +158,19 @@ impl Context {
     }
 }
 
-/// After so many tasks a thread looks what has come from the network. The runtime's own 61 are for
-/// tasks of microseconds: with pieces of lists, half a millisecond each, whoever asks for `/livez`
-/// would wait tens of milliseconds at each of its steps.
-const TASKS_BETWEEN_LOOKS: u32 = 4;
+/// Tasks that a worker polls before it polls the network. The default of 61 suits tasks of
+/// microseconds. A piece of a list takes half a millisecond, so a request of `/livez` would wait
+/// tens of milliseconds at each of its steps.
+const EVENT_INTERVAL: u32 = 4;
 
-/// Runs a role until it ends or a signal ends it, with logs, a runtime and signals of the process.
+/// Runs `work` until it ends or a signal ends it, with the logs, runtime and signals of the process.
 ///
-/// There are no more threads than processors, nor than `most_threads`: those that have nothing to
-/// do cost memory, and wake each other for nothing.
-pub(crate) fn run_role<F>(
+/// There are at most as many worker threads as processors, and at most `max_threads`: idle workers
+/// cost memory and wake each other for nothing.
+pub(crate) fn run<F>(
     config: &ProcessConfig,
-    most_threads: usize,
-    role: impl FnOnce(Context) -> F,
+    max_threads: usize,
+    work: impl FnOnce(Context) -> F,
 ) -> Result<(), RunError>
 where
     F: Future<Output = Result<(), RunError>>,
@@ -174,8 +178,8 @@ where
     let logs = logs::init(&config.logs).map_err(RunError::runtime)?;
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(processors.min(most_threads))
-        .event_interval(TASKS_BETWEEN_LOOKS)
+        .worker_threads(processors.min(max_threads))
+        .event_interval(EVENT_INTERVAL)
         .enable_all()
         .build()
         .map_err(RunError::runtime)?;
@@ -183,9 +187,9 @@ where
         let signals = forward_signals().map_err(RunError::runtime)?;
         let (trigger, shutdown) = shutdown_channel();
         let context = Context::new(config, shutdown, Some(logs));
-        Ok(supervise(role(context), signals, trigger, config.grace).await)
+        Ok(supervise(work(context), signals, trigger, config.grace).await)
     });
-    // What a role has left on blocking threads must not hold up the end.
+    // Work that is left on blocking threads must not delay the end.
     runtime.shutdown_background();
     match ending? {
         Ending::Finished(result) => result,
@@ -223,7 +227,7 @@ fn log_options(flags: &LogFlags) -> Result<LogOptions, InvalidSetting> {
     })
 }
 
-/// Levels of zerolog, which kube-transition-metrics takes, in our words.
+/// Translates the levels of zerolog, which kube-transition-metrics accepts.
 fn level(text: &str) -> &str {
     match text {
         "disabled" | "DISABLED" => "off",
@@ -237,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_are_taken_as_kube_transition_metrics_spells_them() {
+    fn the_levels_of_kube_transition_metrics_are_accepted() {
         for (spelled, meant) in [
             ("INFO", "info"),
             ("Debug", "debug"),

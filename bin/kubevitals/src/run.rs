@@ -1,54 +1,41 @@
 //! `kubevitals run --roles server,transitions`: several roles in one process, on one set of
-//! watches.
+//! watches. A role by itself runs the same way.
 //!
 //! ```text
 //!                    ┌─► server: usage, metrics.k8s.io
 //! watch (pods) ──────┤
-//!                    └─► transitions: lives, lines
+//!                    └─► transitions: lifecycles, lines
 //! watch (nodes) ──────► server
 //! watch (events) ─────► transitions
 //! ```
 
-use std::io::Write;
+use std::sync::Arc;
 
-use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, ValueEnum, value_parser};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 use kubevitals_cli::{InvalidSetting, RunError};
+use tokio::task::{JoinError, JoinSet};
 
+use crate::ROLES;
 use crate::cluster::Cluster;
-use crate::process::{Context, ProcessFlags};
-use crate::server::{self, Server, ServerFlags};
-use crate::transitions::{self, Transitions, TransitionsFlags};
+use crate::kubeconfig;
+use crate::output::Output;
+use crate::process::{Context, ProcessFlags, TaskSet, panic_message};
+use crate::role::{Configured, Kubeconfig, Role, RoleContext, RoleEntry, Setup};
+use crate::watches::WatchRequests;
 
-/// A role that can share a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Role {
-    /// The resource metrics API
-    Server,
-    /// How long every pod took, and why
-    Transitions,
-}
-
-/// The roles to run, and the flags of each. What two roles have by the same name is one flag for
-/// both.
+/// The roles to run, and the flags of all roles. A flag that several roles have is one flag.
 #[derive(Debug, Clone)]
 pub struct RunFlags {
-    /// The roles.
-    pub roles: Vec<Role>,
-    server: ServerFlags,
-    transitions: TransitionsFlags,
+    roles: Vec<&'static RoleEntry>,
+    matches: ArgMatches,
 }
 
 /// Some roles, configured and with nothing opened yet.
 pub struct Roles {
-    server: Option<Server>,
-    transitions: Option<Transitions>,
-}
-
-impl RunFlags {
-    /// Those of the process, which are one set for all roles.
-    pub fn process(&self) -> &ProcessFlags {
-        &self.server.process
-    }
+    configured: Vec<(&'static str, Box<dyn Role>)>,
+    requests: WatchRequests,
+    process: ProcessFlags,
 }
 
 impl Args for RunFlags {
@@ -56,22 +43,22 @@ impl Args for RunFlags {
         let roles = Arg::new("roles")
             .long("roles")
             .value_name("ROLE")
-            .help("The roles to run, with commas between them")
+            .help("Roles to run, separated by commas")
             .value_delimiter(',')
             .required(true)
-            .value_parser(value_parser!(Role));
-        // The second has the wider meaning of what both have: its kubeconfig has a second name.
-        let first = TransitionsFlags::augment_args(Command::new("transitions"));
-        let second = ServerFlags::augment_args(Command::new("server"));
+            .value_parser(PossibleValuesParser::new(
+                ROLES.iter().map(|role| role.name),
+            ));
         let mut command = command.arg(roles);
-        let arguments = first.get_arguments().chain(second.get_arguments());
-        for argument in arguments {
-            let is_there = |known: &Arg| known.get_id() == argument.get_id();
-            if command.get_arguments().any(is_there) {
-                continue;
+        // The last role that has a flag defines it: later roles accept more values and names.
+        for role in ROLES.iter().rev() {
+            for flag in role.augment(Command::new(role.name)).get_arguments() {
+                let is_known = |known: &Arg| known.get_id() == flag.get_id();
+                if !command.get_arguments().any(is_known) {
+                    // Two roles may use the same letter for different flags.
+                    command = command.arg(flag.clone().short(None));
+                }
             }
-            // Letters are few, and what one means to a role another may mean to the next.
-            command = command.arg(argument.clone().short(None));
         }
         command
     }
@@ -83,11 +70,18 @@ impl Args for RunFlags {
 
 impl FromArgMatches for RunFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let roles = matches.get_many::<Role>("roles").unwrap_or_default();
+        let names = matches.get_many::<String>("roles").unwrap_or_default();
+        let names: Vec<&str> = names.map(String::as_str).collect();
+        let roles: Vec<_> = ROLES
+            .iter()
+            .filter(|role| names.contains(&role.name))
+            .collect();
+        for role in &roles {
+            role.validate(matches)?;
+        }
         Ok(Self {
-            roles: roles.copied().collect(),
-            server: ServerFlags::from_arg_matches(matches)?,
-            transitions: TransitionsFlags::from_arg_matches(matches)?,
+            roles,
+            matches: matches.clone(),
         })
     }
 
@@ -97,86 +91,145 @@ impl FromArgMatches for RunFlags {
     }
 }
 
-impl Roles {
-    /// Checks what the flags ask for.
-    pub fn configure(flags: &RunFlags) -> Result<Self, InvalidSetting> {
-        let has = |role| flags.roles.contains(&role);
-        if has(Role::Server)
-            && has(Role::Transitions)
-            && let Some((flag, value)) = flags.transitions.narrowed()
-        {
-            return Err(InvalidSetting {
-                flag,
-                value: value.to_owned(),
-                problem: "pods are watched once for all roles, and the server needs all of them"
-                    .to_owned(),
-                advice: "leave it out, or run `kubevitals transitions` by itself".to_owned(),
-            });
-        }
+impl RunFlags {
+    /// The flags of one role by itself.
+    pub(crate) fn of_role(role: &'static RoleEntry, matches: &ArgMatches) -> Result<Self, Error> {
+        role.validate(matches)?;
         Ok(Self {
-            server: (has(Role::Server))
-                .then(|| Server::configure(&flags.server))
-                .transpose()?,
-            transitions: (has(Role::Transitions))
-                .then(|| Transitions::configure(&flags.transitions))
-                .transpose()?,
+            roles: vec![role],
+            matches: matches.clone(),
         })
     }
 
-    /// Runs them until the end is asked for, or one of them cannot go on. Lines go to `lines`, what
-    /// else there is to tell to `told`.
-    pub async fn run(
-        self,
-        context: Context,
-        lines: Box<dyn Write + Send>,
-        told: &mut (dyn Write + Send),
-    ) -> Result<(), RunError> {
-        match (self.server, self.transitions) {
-            (Some(server), Some(transitions)) => {
-                Box::pin(both(server, transitions, context, lines, told)).await
-            }
-            (Some(server), None) => Box::pin(server.run(context, told)).await,
-            (None, Some(transitions)) => transitions.run(context, lines, told).await,
-            (None, None) => Ok(()),
-        }
+    /// The most worker threads that the roles can use.
+    pub(crate) fn max_threads(&self) -> usize {
+        let threads = self.roles.iter().map(|role| role.max_threads);
+        threads.max().unwrap_or(1)
     }
 }
 
-async fn both(
-    server: Server,
-    transitions: Transitions,
-    mut context: Context,
-    lines: Box<dyn Write + Send>,
-    told: &mut (dyn Write + Send),
-) -> Result<(), RunError> {
-    let config = transitions.load().await?;
-    let cluster = Cluster::new(config, &mut context.metrics)?;
-    let registered = transitions.register(&mut context.metrics);
-    let mut watched = transitions.watch(&cluster);
-    let nodes = server.watch_nodes(&cluster);
-    watched.nodes = Some(nodes.clone());
-    let shared = server::Streams {
-        nodes: nodes.clone(),
-        pods: watched.pods.clone(),
-    };
-    let begun = server.begin(&cluster, shared, &mut context)?;
-    registered.add_checks(&context.health, &watched)?;
-    let leases = transitions.leases(&cluster)?;
-    let serving = server::Surroundings::of(&context);
-    let shutdown = context.shutdown.clone();
-    let admin = context.start_admin().await?;
-    let following = transitions::Deps {
-        shutdown,
-        out: Some(lines),
-        leases,
-        registered,
-    };
-    tokio::try_join!(
-        begun.serve(serving, &admin, told),
-        transitions.run_on(watched, following),
-    )?;
-    nodes.shutdown().await;
-    // It ends by the same signal.
-    let _ = admin.task.await;
+impl Roles {
+    /// Validates the flags of all roles and merges their watches.
+    pub fn configure(flags: &RunFlags) -> Result<Self, RunError> {
+        let mut roles = Vec::new();
+        let mut merged = WatchRequests::default();
+        let mut of_process = None;
+        for entry in &flags.roles {
+            let Configured { role, process } = entry.configure(&flags.matches)?;
+            role.watches(&mut merged)?;
+            of_process.get_or_insert(process);
+            roles.push((entry.name, role));
+        }
+        let process = of_process.ok_or_else(no_role)?;
+        Ok(Self {
+            configured: roles,
+            requests: merged,
+            process,
+        })
+    }
+
+    /// The flags of the process, which are one set for all roles.
+    pub fn process(&self) -> &ProcessFlags {
+        &self.process
+    }
+
+    /// Whether standard output carries data.
+    pub(crate) fn owns_stdout(&self) -> bool {
+        self.configured.iter().any(|(_, role)| role.owns_stdout())
+    }
+
+    /// Runs the roles until shutdown is requested, or one of them or one of its tasks fails.
+    pub async fn run(self, context: Context, output: Output) -> Result<(), RunError> {
+        let config = kubeconfig::load_first(&self.kubeconfigs()).await?;
+        self.run_on(config, context, output).await
+    }
+
+    /// Runs the roles on the API server of `config`.
+    pub(crate) async fn run_on(
+        self,
+        config: kube::Config,
+        mut context: Context,
+        output: Output,
+    ) -> Result<(), RunError> {
+        let cluster = Arc::new(Cluster::new(config, &mut context.metrics)?);
+        let mut watches = self.requests.open(&cluster);
+        let tasks = TaskSet::new(&context.health, context.shutdown.clone())?;
+        let mut started = Vec::new();
+        for (name, role) in self.configured {
+            let role = role.start(&mut Setup {
+                cluster: &cluster,
+                watches: &mut watches,
+                metrics: &mut context.metrics,
+                health: &context.health,
+                tasks: &tasks,
+            })?;
+            started.push((name, role));
+        }
+        let shutdown = context.shutdown.clone();
+        let (health, logs, profiling) = (
+            context.health.clone(),
+            context.logs.clone(),
+            context.allows_profiles(),
+        );
+        let admin = context.start_admin().await?;
+        let context = RoleContext {
+            shutdown,
+            health,
+            registry: admin.registry,
+            logs,
+            profiling,
+            tasks: tasks.clone(),
+            admin: admin.address,
+            output,
+        };
+        let mut running = JoinSet::new();
+        for (name, role) in started {
+            let run = role.run(context.clone());
+            running.spawn(async move { (name, run.await) });
+        }
+        let result = tokio::select! {
+            result = all(&mut running) => result,
+            failure = tasks.failed() => Err(RunError::runtime(failure)),
+        };
+        running.shutdown().await;
+        tasks.shutdown().await;
+        watches.shutdown().await;
+        if result.is_ok() {
+            // It ends by the same signal.
+            let _ = admin.task.await;
+        }
+        result
+    }
+
+    fn kubeconfigs(&self) -> Vec<Kubeconfig> {
+        let roles = self.configured.iter();
+        roles.map(|(_, role)| role.kubeconfig()).collect()
+    }
+}
+
+/// Waits until all roles have ended, or one fails.
+async fn all(running: &mut JoinSet<(&'static str, Result<(), RunError>)>) -> Result<(), RunError> {
+    while let Some(ended) = running.join_next().await {
+        match ended {
+            Ok((_, result)) => result?,
+            Err(error) => return Err(RunError::runtime(role_panicked(error))),
+        }
+    }
     Ok(())
+}
+
+fn role_panicked(error: JoinError) -> String {
+    match error.try_into_panic() {
+        Ok(panic) => format!("a role panicked: {}", panic_message(&*panic)),
+        Err(error) => format!("a role was cancelled: {error}"),
+    }
+}
+
+fn no_role() -> InvalidSetting {
+    InvalidSetting {
+        flag: "roles",
+        value: String::new(),
+        problem: "no role is named".to_owned(),
+        advice: "name one or more roles, such as server,transitions".to_owned(),
+    }
 }

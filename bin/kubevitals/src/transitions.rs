@@ -5,111 +5,135 @@
 mod config;
 mod flags;
 
-use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
-use std::io::Write;
-use std::os::fd::AsFd as _;
 
 pub use flags::TransitionsFlags;
+use futures_util::future::BoxFuture;
 use kubevitals_cli::{InvalidSetting, RunError};
-use kubevitals_telemetry::Metrics;
-pub use kubevitals_transitions_role::{Deps, LeaseClient, Registered, Streams};
-use kubevitals_watch::{Node, StreamSpec};
+use kubevitals_transitions_role::{Deps, LeaseClient, Registered, Streams};
 
 use self::config::Settings;
 use crate::cluster::Cluster;
-use crate::kubeconfig::{self, KubeconfigFlags};
-use crate::process::Context;
+use crate::output::Notice;
+use crate::process::ProcessFlags;
+use crate::role::{Kubeconfig, Role, RoleContext, RoleDefinition, RunningRole, Setup};
+use crate::watches::{NodeRequest, PodFilter, PodWatch, WatchRequests};
 
-/// The watches, the event loop and the admin server cannot use more.
-pub(crate) const MAX_THREADS: usize = 4;
+const EXAMPLES: &str = "\
+Standard output has JSON lines alone; logs go to standard error. Flags of kube-transition-metrics
+have their names and meaning.
+
+Examples:
+  kubevitals transitions --kubeconfig ~/.kube/config | jq .kube_transition_metrics
+  kubevitals transitions --lifecycle -n shop -l app=web
+  kubevitals transitions --listen-address=0.0.0.0:8080 --leader-elect
+  kubevitals transitions --shard 0/4";
 
 /// The role, configured and with nothing opened yet.
 pub struct Transitions {
     settings: Settings,
+    filter: Option<PodFilter>,
 }
 
-impl Transitions {
-    /// Validates the flags.
-    pub fn configure(flags: &TransitionsFlags) -> Result<Self, InvalidSetting> {
+/// The role with its watches open and its metrics registered.
+struct RunningTransitions {
+    settings: Settings,
+    streams: Streams,
+    leases: Option<LeaseClient>,
+    registered: Registered,
+}
+
+impl RoleDefinition for Transitions {
+    type Flags = TransitionsFlags;
+
+    const NAME: &'static str = "transitions";
+    const ABOUT: &'static str = "Write how long every pod took to start, and why, as JSON lines, in \
+                                 place of kube-transition-metrics";
+    const EXAMPLES: &'static str = EXAMPLES;
+    /// The watches, the event loop and the admin server cannot use more.
+    const MAX_THREADS: usize = 4;
+
+    fn configure(flags: &TransitionsFlags) -> Result<Self, InvalidSetting> {
         Ok(Self {
             settings: Settings::new(flags)?,
+            filter: flags.pod_filter(),
         })
     }
 
-    /// Runs until shutdown is requested, with lines to `out`. The address of the admin server is
-    /// written to `status`.
-    pub async fn run(
-        self,
-        mut context: Context,
-        out: Box<dyn Write + Send>,
-        status: &mut (dyn Write + Send),
-    ) -> Result<(), RunError> {
-        let config = self.load().await?;
-        let cluster = Cluster::new(config, &mut context.metrics)?;
-        let registered = self.register(&mut context.metrics);
-        let mut streams = self.watch(&cluster);
-        if self.needs_nodes() {
-            let nodes = cluster.watches.watch(StreamSpec::<Node>::new("nodes"));
-            cluster.metrics.track(&nodes);
-            streams.nodes = Some(nodes);
+    fn process(flags: &TransitionsFlags) -> &ProcessFlags {
+        &flags.process
+    }
+}
+
+impl Role for Transitions {
+    fn kubeconfig(&self) -> Kubeconfig {
+        Kubeconfig {
+            file: self.settings.kubeconfig.clone(),
+            or_kubectl: true,
         }
-        registered.add_checks(&context.health, &streams)?;
-        let shutdown = context.shutdown.clone();
-        let admin = context.start_admin().await?;
-        let line = format!("following pods, admin on http://{}\n", admin.address);
-        // A closed standard error is no reason to stop.
-        let _ = status.write_all(line.as_bytes());
-        let leases = self.leases(&cluster)?;
-        let deps = Deps {
-            shutdown,
-            out: Some(out),
-            leases,
-            registered,
-        };
-        self.run_on(streams, deps).await?;
-        // The admin server ends by the same signal.
-        let _ = admin.task.await;
+    }
+
+    fn owns_stdout(&self) -> bool {
+        true
+    }
+
+    fn watches(&self, requests: &mut WatchRequests) -> Result<(), InvalidSetting> {
+        requests.full_pods(self.settings.pods.clone(), self.filter.clone())?;
+        if let Some(events) = self.settings.events.clone() {
+            requests.events(events);
+        }
+        // Two labels of the pod metrics come from nodes.
+        let labels = self.settings.role.families.labels;
+        if labels.node_pool || labels.zone {
+            requests.nodes(NodeRequest::default())?;
+        }
         Ok(())
     }
 
-    /// Loads the client configuration of the cluster: from the file of the flag; without one from
-    /// the service account of the pod, or else as kubectl does.
-    pub(crate) async fn load(&self) -> Result<kube::Config, RunError> {
-        let file = self.settings.kubeconfig.as_deref();
-        if file.is_none() && std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
-            return KubeconfigFlags::default().load().await;
-        }
-        kubeconfig::load("kubeconfig", file).await
-    }
-
-    /// Registers the role's own metrics.
-    pub fn register(&self, metrics: &mut Metrics) -> Registered {
-        Registered::new(metrics, self.settings.role.families.clone())
-    }
-
-    /// Whether the labels of the pod metrics need nodes.
-    pub(crate) fn needs_nodes(&self) -> bool {
-        let labels = self.settings.role.families.labels;
-        labels.node_pool || labels.zone
-    }
-
-    /// Opens the watches of pods and events.
-    pub(crate) fn watch(&self, cluster: &Cluster) -> Streams {
-        let streams = Streams {
-            pods: cluster.watches.watch(self.settings.pods.clone()),
-            events: (self.settings.events.clone()).map(|spec| cluster.watches.tail(spec)),
-            nodes: None,
+    fn start(self: Box<Self>, setup: &mut Setup<'_>) -> Result<Box<dyn RunningRole>, RunError> {
+        let PodWatch::Full(pods) = setup.watches.pods()? else {
+            return Err(RunError::runtime("pods are watched as summaries"));
         };
-        cluster.metrics.track(&streams.pods);
-        if let Some(events) = &streams.events {
-            cluster.metrics.track_tail(events);
-        }
-        streams
+        let streams = Streams {
+            pods,
+            events: setup.watches.events.take(),
+            nodes: setup.watches.nodes.clone(),
+        };
+        let registered = Registered::new(setup.metrics, self.settings.role.families.clone());
+        registered.add_checks(setup.health, &streams)?;
+        Ok(Box::new(RunningTransitions {
+            leases: self.lease_client(setup.cluster)?,
+            settings: self.settings,
+            streams,
+            registered,
+        }))
     }
+}
 
+impl RunningRole for RunningTransitions {
+    fn run(self: Box<Self>, context: RoleContext) -> BoxFuture<'static, Result<(), RunError>> {
+        Box::pin(async move {
+            let notice = Notice {
+                text: "following pods".to_owned(),
+                address: None,
+                admin: context.admin,
+            };
+            // A closed standard error is no reason to stop.
+            let _ = context.output.notify(notice);
+            let deps = Deps {
+                shutdown: context.shutdown,
+                out: context.output.take_data(),
+                leases: self.leases,
+                registered: self.registered,
+            };
+            kubevitals_transitions_role::run(self.settings.role, self.streams, deps).await
+        })
+    }
+}
+
+impl Transitions {
     /// Returns a client for the Lease, if leader election is enabled.
-    pub(crate) fn leases(&self, cluster: &Cluster) -> Result<Option<LeaseClient>, RunError> {
+    fn lease_client(&self, cluster: &Cluster) -> Result<Option<LeaseClient>, RunError> {
         let Some(lease) = &self.settings.lease else {
             return Ok(None);
         };
@@ -122,11 +146,6 @@ impl Transitions {
             election: lease.election(&config.default_namespace, identity()),
         }))
     }
-
-    /// Runs on the given watches until shutdown is requested or the pod watch ends, and stops them.
-    pub async fn run_on(self, streams: Streams, deps: Deps) -> Result<(), RunError> {
-        kubevitals_transitions_role::run(self.settings.role, streams, deps).await
-    }
 }
 
 /// The identity of a candidate: the pod's name, and a suffix for this process.
@@ -137,10 +156,4 @@ fn identity() -> String {
     let name = name.unwrap_or_else(|| "kubevitals".to_owned());
     // The standard library seeds its hash maps from the system, which is random enough here.
     format!("{name}_{:016x}", RandomState::new().hash_one(0))
-}
-
-/// Standard output without the buffer of the library, so that a write is complete when it returns.
-pub(crate) fn standard_output() -> Result<File, RunError> {
-    let owned = std::io::stdout().as_fd().try_clone_to_owned();
-    Ok(File::from(owned.map_err(RunError::runtime)?))
 }

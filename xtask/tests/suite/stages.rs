@@ -70,9 +70,7 @@ impl Stage {
 
     /// Whether a package of this stage may be built on one of the other.
     fn may_use(self, other: Self) -> bool {
-        use Stage::{
-            Base, Export, Node, Published, Roles, Serve, Sim, Sources, Store, Tools, Top,
-        };
+        use Stage::{Base, Export, Node, Published, Roles, Serve, Sim, Sources, Store, Tools, Top};
         match self {
             Base => other == Base,
             Published | Tools => false,

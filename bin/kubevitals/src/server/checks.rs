@@ -1,4 +1,4 @@
-//! What `/livez` and `/readyz` say: the checks of metrics-server under their names, each with its
+//! The checks of `/livez` and `/readyz`: those of metrics-server under their names, each with its
 //! reason.
 
 use std::sync::Arc;
@@ -9,18 +9,15 @@ use kubevitals_cli::RunError;
 use kubevitals_scrape::WallClock;
 use kubevitals_telemetry::{Health, Probe, Status};
 use kubevitals_usage::UsageStore;
-use kubevitals_watch::PodLike;
+use kubevitals_watch::{Node, PodLike, Stream};
 
-use super::Streams;
+/// How long the connection of a watch may be lost before its check fails.
+const DISCONNECT_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// For so long after a connection to the API server was lost, what is known of nodes and pods is as
-/// good as new.
-const PATIENCE: Duration = Duration::from_mins(5);
-
-/// The checks that metrics-server inherits. Ours has no such hooks: it answers as soon as it
-/// listens.
+/// The checks that metrics-server inherits from k8s.io/apiserver. This server has no such hooks: it
+/// serves as soon as it listens.
 ///
-/// Checks are shown in the order in which they are registered, which is metrics-server's.
+/// Checks are shown in the order of their registration, which is metrics-server's.
 pub(super) fn register_inherited(health: &Health) -> Result<(), RunError> {
     for inherited in [
         "log",
@@ -34,37 +31,53 @@ pub(super) fn register_inherited(health: &Health) -> Result<(), RunError> {
     Ok(())
 }
 
-/// The checks of the role itself.
-pub(super) fn register_own<P: PodLike>(
-    health: &Health,
-    streams: &Streams<P>,
-    store: &Arc<UsageStore>,
-    clock: &WallClock,
-    trust: TrustStatus,
-) -> Result<(), RunError> {
-    let (store, clock) = (Arc::downgrade(store), clock.clone());
-    let storage = health.check("metric-storage-ready", Probe::READINESS, move || {
-        let Some(store) = store.upgrade() else {
-            return Status::failing("the store has ended");
-        };
-        let readiness = store.readiness(clock.now());
-        if readiness.is_ready() {
-            Status::Ok
-        } else {
-            Status::warming_up(readiness.to_string())
+type Check = Box<dyn Fn() -> Status + Send + Sync>;
+
+/// The checks of the role's watches.
+pub(super) struct Sources {
+    nodes: Check,
+    pods: Check,
+}
+
+impl Sources {
+    pub(super) fn new<P: PodLike>(nodes: &Stream<Node>, pods: &Stream<P>) -> Self {
+        Self {
+            nodes: Box::new(nodes.checked(DISCONNECT_TIMEOUT)),
+            pods: Box::new(pods.checked(DISCONNECT_TIMEOUT)),
         }
-    });
-    storage.map_err(RunError::runtime)?;
-    let nodes = streams.nodes.checked(PATIENCE);
-    let pods = streams.pods.checked(PATIENCE);
-    let known = move || match (nodes(), trust.status()) {
-        (Status::Ok, trusted) => trusted,
-        (trouble, _) => trouble,
-    };
-    health
-        .check("metric-informer-sync", Probe::READINESS, known)
-        .map_err(RunError::runtime)?;
-    health
-        .check("metadata-informer-sync", Probe::ALL, pods)
-        .map_err(RunError::runtime)
+    }
+
+    /// Registers the checks of the role itself.
+    pub(super) fn register(
+        self,
+        health: &Health,
+        store: &Arc<UsageStore>,
+        clock: &WallClock,
+        trust: TrustStatus,
+    ) -> Result<(), RunError> {
+        let (store, clock) = (Arc::downgrade(store), clock.clone());
+        let storage = health.check("metric-storage-ready", Probe::READINESS, move || {
+            let Some(store) = store.upgrade() else {
+                return Status::failing("the store is closed");
+            };
+            let readiness = store.readiness(clock.now());
+            if readiness.is_ready() {
+                Status::Ok
+            } else {
+                Status::warming_up(readiness.to_string())
+            }
+        });
+        storage.map_err(RunError::runtime)?;
+        let Self { nodes, pods } = self;
+        let nodes_and_trust = move || match nodes() {
+            Status::Ok => trust.status(),
+            failing => failing,
+        };
+        health
+            .check("metric-informer-sync", Probe::READINESS, nodes_and_trust)
+            .map_err(RunError::runtime)?;
+        health
+            .check("metadata-informer-sync", Probe::ALL, pods)
+            .map_err(RunError::runtime)
+    }
 }

@@ -43,7 +43,7 @@ pub(super) struct CompatFlags {
 
 impl CompatFlags {
     /// What was set, and why nothing follows from it.
-    pub(super) fn unheeded(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+    pub(super) fn ignored(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         const LOGS: &str = "logs are set up by --log-level, --logging-format and -v";
         const READS: &str = "this server only answers reads";
         const SOCKET: &str = "sockets are not shared";

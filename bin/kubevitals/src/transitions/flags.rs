@@ -11,6 +11,7 @@ use kubevitals_transition_metrics::LabelChoice;
 use kubevitals_transitions::Shard;
 
 use crate::process::ProcessFlags;
+use crate::watches::PodFilter;
 
 /// Flags of the role that follows the lives of pods.
 #[derive(Debug, Clone, Args)]
@@ -166,15 +167,19 @@ pub(super) struct StandbyFlags {
 }
 
 impl TransitionsFlags {
-    /// The flag that leaves out some pods already where they are watched, if there is one.
-    pub(crate) fn narrowed(&self) -> Option<(&'static str, &str)> {
+    /// The flag that leaves some pods out of the watch.
+    pub(super) fn pod_filter(&self) -> Option<PodFilter> {
         let pods = &self.pods;
         let given = [
             ("namespace", pods.namespace.as_deref().unwrap_or_default()),
             ("selector", &pods.selector),
             ("field-selector", &pods.field_selector),
         ];
-        given.into_iter().find(|(_, value)| !value.is_empty())
+        let (flag, value) = given.into_iter().find(|(_, value)| !value.is_empty())?;
+        Some(PodFilter {
+            flag,
+            value: value.to_owned(),
+        })
     }
 }
 

@@ -2,26 +2,15 @@
 
 use std::io::{self, Write};
 
-use clap::Parser;
 use http::StatusCode;
-use kubevitals::run::{Roles, RunFlags};
-use kubevitals_cli::flags::LogFlags;
 use kubevitals_sim::objects::Resource;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::server::{DEADLINE, PODS, Running, cluster, count, surroundings};
+use crate::server::{DEADLINE, PODS, Running, cluster, count};
 use crate::{kubevitals, output};
 
-#[derive(Debug, Parser)]
-struct Flags {
-    #[command(flatten)]
-    run: RunFlags,
-    #[command(flatten)]
-    logs: LogFlags,
-}
-
-/// Where lines go, as they are written.
+/// The lines, as they are written.
 struct Written(mpsc::Sender<Vec<u8>>);
 
 impl Write for Written {
@@ -50,18 +39,7 @@ async fn two_roles_share_one_set_of_watches() {
     let cluster = cluster(2).await;
     let (sender, mut written) = mpsc::channel(64);
     let more = ["--roles=server,transitions", "--image-pull-cancel-delay=0"];
-    let both = Running::launch(&cluster, &more, |words, mut told| {
-        let flags = Flags::parse_from(words);
-        let roles = Roles::configure(&flags.run).unwrap();
-        let (trigger, context) = surroundings(&flags.logs);
-        let task = tokio::spawn(async move {
-            let lines = Box::new(Written(sender));
-            let ended = Box::pin(roles.run(context, lines, &mut told)).await;
-            ended.map_err(|error| error.to_string())
-        });
-        (trigger, task)
-    })
-    .await;
+    let both = Running::start_with(&cluster, &more, Some(Box::new(Written(sender)))).await;
     let pods = cluster.api().count(Resource::Pods);
     both.until(PODS, |status, body| {
         status == StatusCode::OK && count(body, "\"containers\"") == pods

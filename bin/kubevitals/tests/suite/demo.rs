@@ -1,20 +1,22 @@
-//! The demo: what it prints works, and nothing is left of it.
+//! The demo: the printed commands work, and nothing is left behind.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use http::StatusCode;
-use kubevitals_promtext::parse;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::client::{get, parse_curl};
-use crate::kubevitals;
+use crate::{kubevitals, output};
 
-/// A demo that has told what to try.
+/// A demo that has printed its commands.
 pub(crate) struct Running {
     process: Child,
     output: Lines<BufReader<ChildStdout>>,
-    pub(crate) told: Vec<String>,
+    pub(crate) printed: Vec<String>,
 }
 
 impl Running {
@@ -26,7 +28,7 @@ impl Running {
             .spawn()
             .unwrap();
         let mut output = BufReader::new(process.stdout.take().unwrap()).lines();
-        let told = output
+        let printed = output
             .by_ref()
             .map(Result::unwrap)
             .take_while(|line| line != "stop with Ctrl-C")
@@ -34,13 +36,13 @@ impl Running {
         Self {
             process,
             output,
-            told,
+            printed,
         }
     }
 
     pub(crate) fn line(&self, holds: &str) -> &str {
-        let line = self.told.iter().find(|line| line.contains(holds));
-        line.unwrap_or_else(|| panic!("no line holds {holds}: {:#?}", self.told))
+        let line = self.printed.iter().find(|line| line.contains(holds));
+        line.unwrap_or_else(|| panic!("no line holds {holds}: {:#?}", self.printed))
     }
 
     /// Sends Ctrl-C and waits for a clean end that says no more.
@@ -66,35 +68,83 @@ impl Drop for Running {
     }
 }
 
+/// The URL that `kubectl get --raw` or `kubectl top` requests, on the API server of a curl line.
+fn on_api_server(curl: &str, path: &str) -> (String, std::sync::Arc<Path>, String) {
+    let (url, ca, token) = parse_curl(curl);
+    let (server, _) = url.split_once("/apis/").unwrap();
+    (format!("{server}{path}"), ca, token)
+}
+
+async fn get_json(url: &str, ca: &Path, token: &str) -> Value {
+    let (status, body) = get(url, ca, Some(token)).await;
+    assert_eq!(status, StatusCode::OK, "{url}: {body:?}");
+    serde_json::from_slice(&body).unwrap()
+}
+
 #[tokio::test]
-async fn the_lines_to_try_work_and_ctrl_c_leaves_nothing_behind() {
-    let demo = Running::start(&["demo", "--nodes=3", "--pods-per-node=4"]);
-    let (url, ca, token) = parse_curl(demo.line("/api/v1/nodes"));
-    let (status, body) = get(&url, &ca, Some(&token)).await;
-    assert_eq!(status, StatusCode::OK);
-    assert!(String::from_utf8_lossy(&body).contains("\"name\":\"node-00000\""));
+async fn the_printed_commands_work_and_ctrl_c_leaves_nothing_behind() {
+    let demo = Running::start(&["demo", "--nodes=3", "--pods-per-node=4", "--churn=0/s"]);
+    let curl = demo.line("curl --cacert");
+    let (url, ca, token) = parse_curl(curl);
+    let nodes = get_json(&url, &ca, &token).await;
+    assert_eq!(nodes["kind"], "NodeMetricsList");
+    assert_eq!(nodes["items"].as_array().unwrap().len(), 3);
+    let (status, _) = get(&url, &ca, None).await;
     assert_eq!(
-        get(&url, &ca, None).await.0,
+        status,
         StatusCode::FORBIDDEN,
-        "anonymous may not"
+        "anonymous requests are refused"
     );
 
-    let (url, ca, token) = parse_curl(demo.line("/metrics/resource"));
-    let (status, body) = get(&url, &ca, Some(&token)).await;
-    assert_eq!(status, StatusCode::OK);
-    let summary = parse(&body, |_| {});
-    assert_eq!(summary.errors, 0);
-    assert!(summary.samples > 20, "{summary:?}");
-    assert_eq!(get(&url, &ca, None).await.0, StatusCode::UNAUTHORIZED);
+    // The requests of `kubectl top nodes` and `kubectl top pods -A`.
+    for (line, path) in [
+        ("kubectl top nodes", "/apis/metrics.k8s.io/v1beta1/nodes"),
+        ("kubectl top pods -A", "/apis/metrics.k8s.io/v1beta1/pods"),
+    ] {
+        demo.line(line);
+        let (url, ca, token) = on_api_server(curl, path);
+        let list = get_json(&url, &ca, &token).await;
+        for item in list["items"].as_array().unwrap() {
+            let usage = item.get("usage").or(item.pointer("/containers/0/usage"));
+            assert!(usage.unwrap()["cpu"].is_string(), "{path}: {item}");
+        }
+    }
+    let raw = demo.line("kubectl get --raw");
+    let (url, ca, token) = on_api_server(curl, raw.rsplit(' ').next().unwrap());
+    get_json(&url, &ca, &token).await;
 
-    let kubeconfig = demo
-        .line("export KUBECONFIG=")
-        .split_once('=')
-        .unwrap()
-        .1
-        .to_owned();
-    let folder = Path::new(&kubeconfig).parent().unwrap().to_owned();
-    assert!(Path::new(&kubeconfig).exists());
+    let kubeconfig = demo.line("export KUBECONFIG=").split_once('=').unwrap().1;
+    let explain = demo.line("kubevitals explain").trim();
+    let args: Vec<&str> = explain.split(' ').skip(1).collect();
+    let (code, table, problem) = output(kubevitals(&args).env("KUBECONFIG", kubeconfig));
+    assert_eq!(code, 0, "{problem}");
+    assert!(table.lines().count() > 3, "{table}");
+
+    let admin: Vec<&str> = demo.printed.iter().map(|line| line.trim()).collect();
+    let admin = admin.iter().filter_map(|line| line.strip_prefix("curl "));
+    let admin: Vec<&str> = admin
+        .map(|url| url.trim_matches('\''))
+        .filter_map(|url| url.strip_prefix("http://"))
+        .collect();
+    assert_eq!(admin.len(), 2, "{:#?}", demo.printed);
+    for url in admin {
+        let (address, path) = url.split_once('/').unwrap();
+        let response = plain_get(address, path).await;
+        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    }
+
+    let folder = Path::new(kubeconfig).parent().unwrap().to_owned();
+    assert!(folder.exists());
     demo.stop("-INT");
     assert!(!folder.exists(), "{} was left", folder.display());
+}
+
+/// A GET in plain HTTP, as the printed `curl` of the admin server makes it.
+async fn plain_get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET /{path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    response
 }

@@ -187,11 +187,7 @@ async fn the_namespace_is_that_of_the_context() {
     let asked = Asked::start().await;
     let told = asked.ask(&["pod", "web-1"]).await;
     assert_eq!(told.0, 1);
-    assert!(
-        told.2.contains("pod default/web-1 not found"),
-        "{}",
-        told.2
-    );
+    assert!(told.2.contains("pod default/web-1 not found"), "{}", told.2);
     assert!(told.2.contains("kubevitals replay"), "{}", told.2);
     // A context of another file, which the list of files adds.
     let config = kube::config::Kubeconfig::from_yaml(&asked.api.kubeconfig()).unwrap();

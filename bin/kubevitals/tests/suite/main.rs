@@ -14,6 +14,7 @@ mod demo;
 mod explain;
 mod readme;
 mod replay;
+mod roles;
 mod schema;
 mod server;
 mod sim;

@@ -5,12 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use clap::Parser;
 use http::StatusCode;
-use kubevitals::process::{Context, ProcessConfig, ProcessFlags};
-use kubevitals::server::{Server, ServerFlags};
-use kubevitals_cli::flags::LogFlags;
-use kubevitals_cli::{ShutdownTrigger, shutdown_channel};
+use kubevitals_cli::ShutdownTrigger;
 use kubevitals_sim::cluster::{SimCluster, SimClusterConfig};
 use kubevitals_sim::faults::Fault;
 use kubevitals_sim::kubelet::Binding;
@@ -20,18 +16,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::client::get;
-use crate::{kubevitals, output};
+use crate::{kubevitals, output, roles};
 
 /// Nothing here takes nearly as long.
 pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
-
-#[derive(Debug, Parser)]
-struct Flags {
-    #[command(flatten)]
-    server: ServerFlags,
-    #[command(flatten)]
-    logs: LogFlags,
-}
 
 /// A server in this process.
 pub(crate) struct Running {
@@ -45,32 +33,23 @@ pub(crate) struct Running {
 impl Running {
     /// Starts it on a cluster, with an administrator's kubeconfig.
     pub(crate) async fn start(cluster: &SimCluster, more: &[&str]) -> Self {
-        Self::launch(cluster, more, |words, mut out| {
-            let flags = Flags::parse_from(words);
-            let server = Server::configure(&flags.server).unwrap();
-            let (trigger, context) = surroundings(&flags.logs);
-            let task = tokio::spawn(async move {
-                let ended = Box::pin(server.run(context, &mut out)).await;
-                ended.map_err(|error| error.to_string())
-            });
-            (trigger, task)
-        })
-        .await
+        let flags: Vec<&str> = more.iter().copied().chain(["--roles=server"]).collect();
+        Self::start_with(cluster, &flags, None).await
     }
 
-    /// Starts whatever serves, with the flags for a cluster.
-    pub(crate) async fn launch(
+    /// Starts the roles that `more` names, with the data of a role to `data`.
+    pub(crate) async fn start_with(
         cluster: &SimCluster,
         more: &[&str],
-        begin: impl FnOnce(Vec<String>, Lines) -> (ShutdownTrigger, JoinHandle<Result<(), String>>),
+        data: Option<Box<dyn std::io::Write + Send>>,
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
         std::fs::write(&kubeconfig, cluster.api().kubeconfig()).unwrap();
         let authority = folder.path().join("kubelets.crt");
         std::fs::write(&authority, cluster.fleet().authority_pem()).unwrap();
-        let mut words = vec![
-            "server".to_owned(),
+        let mut flags = vec![
+            "--shutdown-grace-period=5s".to_owned(),
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--kubelet-certificate-authority={}", authority.display()),
             format!("--cert-dir={}", folder.path().join("cert").display()),
@@ -80,13 +59,18 @@ impl Running {
             "--kubelet-preferred-address-types=InternalIP".to_owned(),
             "--metric-resolution=15s".to_owned(),
         ];
-        words.extend(more.iter().map(ToString::to_string));
-        let (told, mut lines) = mpsc::channel(8);
-        let (trigger, task) = begin(words, Lines(told));
-        let line = tokio::time::timeout(DEADLINE, lines.recv()).await.unwrap();
-        let line = line.expect("it says where it serves");
-        let address = line.split("https://").nth(1).unwrap();
-        let address = address.split(',').next().unwrap().parse().unwrap();
+        flags.extend(more.iter().map(ToString::to_string));
+        let (sender, mut notices) = mpsc::channel(8);
+        let (trigger, task) = roles::start(flags, Notices(sender), data);
+        let address = tokio::time::timeout(DEADLINE, async {
+            loop {
+                let notice = notices.recv().await.expect("the server serves");
+                if let Some((_, rest)) = notice.split_once("https://") {
+                    break rest.split(',').next().unwrap().parse().unwrap();
+                }
+            }
+        });
+        let address = address.await.unwrap();
         let admin = kubevitals_sim::api::User::new("admin", ["system:masters"]);
         Self {
             address,
@@ -139,22 +123,10 @@ impl Running {
     }
 }
 
-/// What a role is given to live in, with an admin server on a free port.
-pub(crate) fn surroundings(logs: &LogFlags) -> (ShutdownTrigger, Context) {
-    let process = ProcessFlags {
-        admin_bind_address: SocketAddr::from(([127, 0, 0, 1], 0)),
-        shutdown_grace_period: "5s".parse().unwrap(),
-        profiling: false,
-    };
-    let config = ProcessConfig::new(&process, logs).unwrap();
-    let (trigger, shutdown) = shutdown_channel();
-    (trigger, Context::new(&config, shutdown, None))
-}
+/// The notices of roles.
+struct Notices(mpsc::Sender<String>);
 
-/// What the role tells its user.
-pub(crate) struct Lines(mpsc::Sender<String>);
-
-impl std::io::Write for Lines {
+impl std::io::Write for Notices {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let _ = self.0.try_send(String::from_utf8_lossy(bytes).into_owned());
         Ok(bytes.len())

@@ -8,11 +8,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
-use clap::Parser;
-use kubevitals::process::{Context, ProcessConfig, ProcessFlags};
-use kubevitals::transitions::{Transitions, TransitionsFlags};
-use kubevitals_cli::flags::LogFlags;
-use kubevitals_cli::{ShutdownTrigger, shutdown_channel};
+use kubevitals_cli::ShutdownTrigger;
 use kubevitals_model::Timestamp;
 use kubevitals_sim::api::{Rule, SimApi, SimApiConfig, SimApiHandle, User};
 use kubevitals_sim::objects::Resource;
@@ -24,6 +20,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::roles;
 use crate::schema::Schema;
 
 /// Nothing here takes nearly as long.
@@ -35,14 +32,6 @@ static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(kubevitals_jsonl:
 pub(crate) struct Cluster {
     pub(crate) api: SimApiHandle,
     folder: TempDir,
-}
-
-#[derive(Debug, Parser)]
-struct Flags {
-    #[command(flatten)]
-    transitions: TransitionsFlags,
-    #[command(flatten)]
-    logs: LogFlags,
 }
 
 /// A role in this process.
@@ -189,7 +178,8 @@ impl Follower {
     ) -> Self {
         let kubeconfig = cluster.kubeconfig();
         let mut words = vec![
-            "transitions".to_owned(),
+            "--roles=transitions".to_owned(),
+            "--shutdown-grace-period=10s".to_owned(),
             format!("--kubeconfig-path={}", kubeconfig.display()),
         ];
         if !more
@@ -199,21 +189,8 @@ impl Follower {
             words.push("--image-pull-cancel-delay=0".to_owned());
         }
         words.extend(more.iter().map(ToString::to_string));
-        let flags = Flags::parse_from(words);
-        let process = ProcessFlags {
-            admin_bind_address: SocketAddr::from(([127, 0, 0, 1], 0)),
-            shutdown_grace_period: "10s".parse().unwrap(),
-            profiling: false,
-        };
-        let config = ProcessConfig::new(&process, &flags.logs).unwrap();
-        let role = Transitions::configure(&flags.transitions).unwrap();
-        let (trigger, shutdown) = shutdown_channel();
-        let context = Context::new(&config, shutdown, None);
         let (told, mut said) = mpsc::channel(8);
-        let task = tokio::spawn(async move {
-            let ended = role.run(context, out, &mut Said(told)).await;
-            ended.map_err(|error| error.to_string())
-        });
+        let (trigger, task) = roles::start(words, Said(told), Some(out));
         let line = timeout(DEADLINE, said.recv()).await.unwrap();
         let line = line.expect("it says where its admin server is");
         let admin = line.trim_end().rsplit('/').next().unwrap().parse().unwrap();

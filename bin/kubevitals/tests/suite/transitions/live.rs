@@ -98,8 +98,8 @@ async fn two_watches_are_open_however_many_pods_there_are() {
 #[tokio::test]
 async fn only_the_pods_that_are_asked_for_are_followed() {
     let cluster = Cluster::start().await;
-    let mut by_namespace = Follower::ready(&cluster, &["-n", "shop"]).await;
-    let mut by_label = Follower::ready(&cluster, &["-l", "app=b"]).await;
+    let mut by_namespace = Follower::ready(&cluster, &["--namespace=shop"]).await;
+    let mut by_label = Follower::ready(&cluster, &["--selector=app=b"]).await;
     let mut by_field = Follower::ready(&cluster, &["--field-selector=metadata.name!=a"]).await;
     for (namespace, name) in [("default", "a"), ("default", "b"), ("shop", "c")] {
         cluster.create_in(namespace, name);
