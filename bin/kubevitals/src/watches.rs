@@ -108,7 +108,7 @@ impl WatchRequests {
     /// Asks for whole pods. `filter` names the flag that leaves some of them out.
     pub fn full_pods(
         &mut self,
-        spec: Box<StreamSpec<Pod>>,
+        spec: StreamSpec<Pod>,
         filter: Option<PodFilter>,
     ) -> Result<(), InvalidSetting> {
         if self.pods.is_some()
