@@ -1,25 +1,25 @@
-//! The API server of the cluster, as all roles of a process share it: one set of watches, one set
-//! of client metrics.
+//! The API server of the cluster, which all roles of a process share: one watch client, one set of
+//! client metrics.
 
 use kube_client_metrics::{Hooks, Registry as ClientMetrics};
 use kubevitals_cli::RunError;
 use kubevitals_telemetry::Metrics;
 use kubevitals_watch::{KubeTransport, Server as WatchServer, WatchMetrics};
 
-/// A cluster that roles talk to.
+/// The API server of a cluster.
 pub(crate) struct Cluster {
-    /// How it is reached.
+    /// The configuration of clients.
     pub(crate) config: kube::Config,
-    /// What every request is told to.
+    /// The metrics of every request.
     pub(crate) hooks: Hooks,
-    /// Where streams begin.
+    /// The client that opens watches.
     pub(crate) watches: WatchServer,
-    /// Where streams are told of.
+    /// The metrics of watches.
     pub(crate) metrics: WatchMetrics,
 }
 
 impl Cluster {
-    /// Nothing is asked yet.
+    /// Registers the metrics. No request is sent.
     pub(crate) fn new(config: kube::Config, metrics: &mut Metrics) -> Result<Self, RunError> {
         let watch_metrics = WatchMetrics::register(metrics.sub("kubevitals_watch"));
         let client_metrics = ClientMetrics::new();

@@ -1,5 +1,5 @@
-//! How the API server of a cluster is reached: from the files that kubectl reads, or as the pod
-//! that this runs in.
+//! Client configuration for the API server: from the files that kubectl reads, or from the service
+//! account of this pod.
 
 use std::env;
 use std::ffi::OsStr;
@@ -11,27 +11,28 @@ use kubevitals_cli::{InvalidSetting, RunError, error_chain};
 
 use crate::role::Kubeconfig as RoleKubeconfig;
 
-/// Flags of commands that people run against a cluster, as kubectl has them.
+/// Flags of interactive commands, as kubectl has them.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct KubeconfigFlags {
-    /// The kubeconfig file; else those of $KUBECONFIG, ~/.kube/config, or the pod that this runs in
+    /// Path to a kubeconfig file [default: $KUBECONFIG, ~/.kube/config, or the service account of the
+    /// pod]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// The context of the kubeconfig to use
+    /// Context of the kubeconfig to use
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
 }
 
 impl KubeconfigFlags {
-    /// The configuration that kubectl would use.
+    /// Loads the configuration that kubectl would use.
     pub(crate) async fn load(&self) -> Result<kube::Config, RunError> {
         let files = match &self.kubeconfig {
             Some(file) => vec![file.clone()],
-            None => usual_files(env::var_os("KUBECONFIG").as_deref(), env::home_dir()),
+            None => default_files(env::var_os("KUBECONFIG").as_deref(), env::home_dir()),
         };
-        let refused = |error: &KubeconfigError| {
+        let invalid = |error: &KubeconfigError| {
             let names: Vec<String> = files
                 .iter()
                 .map(|file| file.display().to_string())
@@ -43,7 +44,7 @@ impl KubeconfigFlags {
                 advice: "name a kubeconfig file, and with --context one of its contexts".to_owned(),
             }
         };
-        let merged = read(&files).map_err(|error| refused(&error))?;
+        let merged = read(&files).map_err(|error| invalid(&error))?;
         let Some(kubeconfig) = merged else {
             return incluster("kubeconfig");
         };
@@ -52,7 +53,7 @@ impl KubeconfigFlags {
             ..KubeConfigOptions::default()
         };
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        config.map_err(|error| refused(&error).into())
+        config.map_err(|error| invalid(&error).into())
     }
 }
 
@@ -75,7 +76,7 @@ pub(crate) async fn load(
     let Some(path) = file else {
         return incluster(flag);
     };
-    let refused = |error: KubeconfigError| {
+    let invalid = |error: KubeconfigError| {
         RunError::from(InvalidSetting {
             flag,
             value: path.display().to_string(),
@@ -83,10 +84,10 @@ pub(crate) async fn load(
             advice: "name a kubeconfig file with a current context".to_owned(),
         })
     };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(refused)?;
+    let kubeconfig = Kubeconfig::read_from(path).map_err(invalid)?;
     kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
-        .map_err(refused)
+        .map_err(invalid)
 }
 
 fn incluster(flag: &'static str) -> Result<kube::Config, RunError> {
@@ -94,15 +95,15 @@ fn incluster(flag: &'static str) -> Result<kube::Config, RunError> {
         RunError::from(InvalidSetting {
             flag,
             value: String::new(),
-            problem: format!("this is not a pod with a service account: {error}"),
+            problem: format!("not running in a pod with a service account: {error}"),
             advice: "name a kubeconfig file".to_owned(),
         })
     })
 }
 
-/// What kubectl reads where no flag says otherwise: of those that are named or usual, the ones that
-/// exist.
-fn usual_files(named: Option<&OsStr>, home: Option<PathBuf>) -> Vec<PathBuf> {
+/// The files that kubectl reads without a flag: those of `$KUBECONFIG`, or the default one, as far
+/// as they exist.
+fn default_files(named: Option<&OsStr>, home: Option<PathBuf>) -> Vec<PathBuf> {
     let named: Vec<PathBuf> = named
         .map(|list| env::split_paths(list).collect())
         .unwrap_or_default();
@@ -117,7 +118,7 @@ fn usual_files(named: Option<&OsStr>, home: Option<PathBuf>) -> Vec<PathBuf> {
     files
 }
 
-/// All files as one, of which the first that says something is right; none if there is no file.
+/// Merges files as kubectl does: the first file that sets a value wins. `None` without files.
 fn read(files: &[PathBuf]) -> Result<Option<Kubeconfig>, KubeconfigError> {
     let mut merged: Option<Kubeconfig> = None;
     for file in files {
@@ -139,28 +140,30 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().to_owned();
         std::fs::create_dir(home.join(".kube")).unwrap();
-        let usual = home.join(".kube").join("config");
-        assert_eq!(usual_files(None, Some(home.clone())), Vec::<PathBuf>::new());
-        std::fs::write(&usual, "").unwrap();
+        let default = home.join(".kube").join("config");
+        assert_eq!(
+            default_files(None, Some(home.clone())),
+            Vec::<PathBuf>::new()
+        );
+        std::fs::write(&default, "").unwrap();
         for unset in [None, Some(OsStr::new(""))] {
-            let found = usual_files(unset, Some(home.clone()));
-            assert_eq!(found, std::slice::from_ref(&usual));
+            let found = default_files(unset, Some(home.clone()));
+            assert_eq!(found, std::slice::from_ref(&default));
         }
-        // As kubectl does: an empty name means nothing, and who names a file that is not there gets
-        // none.
+        // As in kubectl: empty names are ignored, and a named file that does not exist is skipped.
         let (one, two) = (home.join("one"), home.join("two"));
         std::fs::write(&one, "").unwrap();
         let list = env::join_paths([Path::new(""), &two, &one]).unwrap();
-        assert_eq!(usual_files(Some(&list), Some(home.clone())), [one]);
+        assert_eq!(default_files(Some(&list), Some(home.clone())), [one]);
         let missing = env::join_paths([&two]).unwrap();
         assert_eq!(
-            usual_files(Some(&missing), Some(home)),
+            default_files(Some(&missing), Some(home)),
             Vec::<PathBuf>::new()
         );
     }
 
     #[test]
-    fn the_first_file_that_says_something_is_right() {
+    fn the_first_file_that_sets_a_value_wins() {
         let folder = tempfile::tempdir().unwrap();
         let files = ["one", "two"].map(|name| folder.path().join(name));
         std::fs::write(&files[0], "current-context: first").unwrap();

@@ -233,3 +233,77 @@ fn no_role() -> InvalidSetting {
         advice: "name one or more roles, such as server,transitions".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use clap::Parser as _;
+    use futures_util::future::BoxFuture;
+    use kubevitals_cli::flags::LogFlags;
+    use kubevitals_cli::shutdown_channel;
+
+    use super::*;
+    use crate::process::ProcessConfig;
+    use crate::role::RunningRole;
+
+    /// A role whose only task fails.
+    struct Failing;
+
+    impl Role for Failing {
+        fn kubeconfig(&self) -> Kubeconfig {
+            Kubeconfig::default()
+        }
+
+        fn watches(&self, _requests: &mut WatchRequests) -> Result<(), InvalidSetting> {
+            Ok(())
+        }
+
+        fn start(self: Box<Self>, setup: &mut Setup<'_>) -> Result<Box<dyn RunningRole>, RunError> {
+            setup
+                .tasks
+                .spawn("follow-pods", async { panic!("no such pod") });
+            Ok(self)
+        }
+    }
+
+    impl RunningRole for Failing {
+        fn run(
+            self: Box<Self>,
+            mut context: RoleContext,
+        ) -> BoxFuture<'static, Result<(), RunError>> {
+            Box::pin(async move {
+                context.shutdown.requested().await;
+                Ok(())
+            })
+        }
+    }
+
+    #[derive(Debug, clap::Parser)]
+    struct Flags {
+        #[command(flatten)]
+        process: ProcessFlags,
+        #[command(flatten)]
+        logs: LogFlags,
+    }
+
+    /// Without supervision, the role went on with frozen data and passing checks.
+    #[tokio::test]
+    async fn a_task_that_panics_ends_the_process_with_its_name() {
+        kubevitals_tls::install_crypto_provider();
+        let flags = Flags::parse_from(["test"]);
+        let config = ProcessConfig::new(&flags.process, &flags.logs).unwrap();
+        let (_trigger, shutdown) = shutdown_channel();
+        let roles = Roles {
+            configured: vec![("failing", Box::new(Failing))],
+            requests: WatchRequests::default(),
+            process: flags.process,
+        };
+        let unused = SocketAddr::from(([127, 0, 0, 1], 9));
+        let cluster = kube::Config::new(format!("http://{unused}").parse().unwrap());
+        let context = Context::new(&config, shutdown, None);
+        let output = Output::new(std::io::sink(), None);
+        let error = roles.run_on(cluster, context, output).await.unwrap_err();
+        assert_eq!(error.to_string(), "task follow-pods panicked: no such pod");
+    }
+}

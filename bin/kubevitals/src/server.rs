@@ -158,7 +158,7 @@ impl Server {
                 scrape_metrics,
             )
         };
-        let scraper = scraping.within(start).map_err(RunError::runtime)?;
+        let scraper = scraping.enter(start).map_err(RunError::runtime)?;
         let scraper = Arc::new(scraper);
         setup.tasks.spawn(
             "scrape-started-pods",

@@ -1,18 +1,18 @@
-//! A folder of the demo's own, which goes with it.
+//! The temporary folder of the demo.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A folder that only its owner can enter, and that is removed when this is dropped.
+/// A folder that only its owner can read. It is removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct DemoFolder {
     path: PathBuf,
 }
 
 impl DemoFolder {
-    /// Makes a folder that did not exist before: nobody else can have prepared it.
+    /// Creates a folder that did not exist before, so that no other user has prepared it.
     pub(super) fn create() -> io::Result<Self> {
         let base = std::env::temp_dir();
         let process = std::process::id();
@@ -44,7 +44,7 @@ impl DemoFolder {
 
 impl Drop for DemoFolder {
     fn drop(&mut self) {
-        // Already gone is as good.
+        // It may be gone already.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

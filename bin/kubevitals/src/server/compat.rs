@@ -1,13 +1,12 @@
-//! Flags of metrics-server that are taken and have no effect here. A manifest that sets them still
-//! starts, and the log says once what was not heeded and why.
+//! Flags of metrics-server that are accepted and have no effect. A manifest that sets them still
+//! starts, and the log says once which flags are ignored and why.
 
 use clap::Args;
 
-/// Accepted, and said to be without effect.
+/// Flags that are accepted and ignored.
 ///
-/// Flags that promise something an operator relies on (audit logs, SNI certificates) are not among
-/// them: those are refused as unknown, since a server that starts without what it was told to do
-/// lies.
+/// A flag that an operator relies on (audit logs, SNI certificates) is not among them. It is rejected
+/// as unknown, so that no server starts without what it was configured to do.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Accepted for compatibility")]
 pub(super) struct CompatFlags {
@@ -42,10 +41,10 @@ pub(super) struct CompatFlags {
 }
 
 impl CompatFlags {
-    /// What was set, and why nothing follows from it.
+    /// The flags that are set, each with the reason why it has no effect.
     pub(super) fn ignored(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         const LOGS: &str = "logs are set up by --log-level, --logging-format and -v";
-        const READS: &str = "this server only answers reads";
+        const READS: &str = "this server is read-only";
         const SOCKET: &str = "sockets are not shared";
         const LIMITS: &str = "--max-requests-inflight is the limit";
         [
@@ -67,7 +66,7 @@ impl CompatFlags {
             (
                 "goaway-chance",
                 &self.goaway_chance,
-                "connections are only closed when the server ends",
+                "connections are closed on shutdown only",
             ),
             (
                 "livez-grace-period",
@@ -84,7 +83,7 @@ impl CompatFlags {
             (
                 "min-request-timeout",
                 &self.min_request_timeout,
-                "watches end when their client says, or after an hour",
+                "the timeout of a watch is set by its client, and is at most an hour",
             ),
             (
                 "permit-address-sharing",
@@ -95,13 +94,13 @@ impl CompatFlags {
             (
                 "shutdown-delay-duration",
                 &self.shutdown_delay_duration,
-                "--shutdown-grace-period bounds the end",
+                "--shutdown-grace-period bounds draining",
             ),
             ("stderrthreshold", &self.stderrthreshold, LOGS),
             ("vmodule", &self.vmodule, LOGS),
         ]
         .into_iter()
         .filter(|(_, value, _)| value.is_some())
-        .map(|(flag, _, why)| (flag, why))
+        .map(|(flag, _, reason)| (flag, reason))
     }
 }

@@ -1,4 +1,4 @@
-//! What the flags ask for, checked before anything is opened.
+//! The validated settings of the role.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -20,7 +20,7 @@ use super::flags::{
 pub(super) struct Settings {
     pub(super) usage: UsageConfig,
     pub(super) kubeconfig: Option<PathBuf>,
-    /// In the words of the API server, which selects; none for all nodes.
+    /// Label selector of the watch of nodes; `None` for all nodes.
     pub(super) node_selector: Option<String>,
     pub(super) kubelet: KubeletFlags,
     pub(super) address_types: Vec<AddressType>,
@@ -30,24 +30,26 @@ pub(super) struct Settings {
     pub(super) authorization: Authorization,
 }
 
-/// Where and how the API is served.
+/// Settings of the HTTPS server.
 pub(super) struct Serving {
     pub(super) address: SocketAddr,
     pub(super) certificate: Certificate,
     pub(super) tls: TlsPolicy,
     pub(super) http2: bool,
-    /// Requests at once on one HTTP/2 connection, if it was said.
+    /// Limit of concurrent requests on one HTTP/2 connection, if the flag sets one.
     pub(super) streams: Option<NonZeroU32>,
     pub(super) in_flight: usize,
     pub(super) request_timeout: Duration,
     pub(super) manage_apiservices: bool,
 }
 
-/// Where the certificate comes from.
+/// The source of the serving certificate.
 pub(super) enum Certificate {
-    /// From two files.
-    Files { certificate: PathBuf, key: PathBuf },
-    /// Made for a Service, and kept in a folder.
+    Files {
+        certificate: PathBuf,
+        key: PathBuf,
+    },
+    /// Generated for a Service, and kept in a folder.
     SelfSigned {
         namespace: String,
         service: String,
@@ -55,7 +57,7 @@ pub(super) enum Certificate {
     },
 }
 
-/// How callers are known.
+/// Settings of authentication.
 pub(super) struct Authentication {
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) skip_lookup: bool,
@@ -66,7 +68,7 @@ pub(super) struct Authentication {
     pub(super) headers: RequestHeaders,
 }
 
-/// What callers may do.
+/// Settings of authorization.
 pub(super) struct Authorization {
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) always_allow_paths: Vec<String>,
@@ -78,7 +80,7 @@ impl Settings {
     pub(super) fn new(flags: &ServerFlags) -> Result<Self, InvalidSetting> {
         let usage = usage(&flags.metrics)?;
         let kubelet_timeout = timeout(&flags.kubelet, usage.resolution)?;
-        refuse_contradictions(&flags.kubelet)?;
+        reject_contradictions(&flags.kubelet)?;
         Ok(Self {
             usage,
             kubeconfig: flags.metrics.kubeconfig.clone(),
@@ -102,7 +104,7 @@ fn usage(flags: &MetricsFlags) -> Result<UsageConfig, InvalidSetting> {
             return Err(InvalidSetting {
                 flag: "staleness",
                 value: staleness.to_string(),
-                problem: "every value would be dropped before the next can come".to_owned(),
+                problem: "usage would expire before the next scrape".to_owned(),
                 advice: format!("write {} or more", GoDuration::saturating_from(resolution)),
             });
         }
@@ -143,7 +145,7 @@ fn invalid_timing(
         return InvalidSetting {
             flag: "metric-resolution",
             value: GoDuration::saturating_from(resolution).to_string(),
-            problem: "kubelets would do little but respond".to_owned(),
+            problem: "too short for kubelets".to_owned(),
             advice: format!(
                 "write {} or more; below 10s little is gained, since kubelets sample every 10s to 15s",
                 GoDuration::saturating_from(*min)
@@ -160,12 +162,12 @@ fn invalid_timing(
     InvalidSetting {
         flag: "kubelet-request-timeout",
         value: flags.kubelet_request_timeout.to_string(),
-        problem: "a request could outlast the resolution".to_owned(),
+        problem: "a request could take longer than the resolution".to_owned(),
         advice,
     }
 }
 
-fn refuse_contradictions(flags: &KubeletFlags) -> Result<(), InvalidSetting> {
+fn reject_contradictions(flags: &KubeletFlags) -> Result<(), InvalidSetting> {
     let contradicts = |flag, other: &str| InvalidSetting {
         flag,
         value: "true".to_owned(),
@@ -261,18 +263,18 @@ impl Serving {
 }
 
 fn self_signed(flags: &ServingFlags) -> Result<Certificate, InvalidSetting> {
-    let refused = || InvalidSetting {
+    let invalid = || InvalidSetting {
         flag: "apiservice-backend",
         value: flags.apiservice_backend.clone(),
-        problem: "it does not name a Service".to_owned(),
+        problem: "not the name of a Service".to_owned(),
         advice: "write NAMESPACE/NAME, such as kube-system/metrics-server".to_owned(),
     };
     let (namespace, service) = flags
         .apiservice_backend
         .split_once('/')
-        .ok_or_else(refused)?;
+        .ok_or_else(invalid)?;
     if !is_dns_label(namespace) || !is_dns_label(service) {
-        return Err(refused());
+        return Err(invalid());
     }
     Ok(Certificate::SelfSigned {
         namespace: namespace.to_owned(),
@@ -363,7 +365,7 @@ fn positive(flag: &'static str, duration: GoDuration) -> Result<Duration, Invali
         .ok_or_else(|| InvalidSetting {
             flag,
             value: duration.to_string(),
-            problem: "it must be longer than nothing".to_owned(),
+            problem: "must be greater than zero".to_owned(),
             advice: "write a duration such as 15s".to_owned(),
         })
 }

@@ -30,38 +30,37 @@ pub struct ServerFlags {
     pub(crate) process: ProcessFlags,
 }
 
-/// What is measured, and how long it is believed.
+/// Flags of scraping and staleness.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Metrics")]
 pub(super) struct MetricsFlags {
-    /// How often each kubelet is asked
+    /// Interval at which each kubelet is scraped
     #[arg(long, value_name = "DURATION", default_value = "60s")]
     pub(super) metric_resolution: GoDuration,
 
-    /// How long a measurement is served when no newer one comes [default: 3 × --metric-resolution,
-    /// 30s at least]
+    /// Age at which usage is no longer served [default: 3 × --metric-resolution, at least 30s]
     #[arg(long, value_name = "DURATION")]
     pub(super) staleness: Option<GoDuration>,
 
-    /// What is served besides cpu, memory and swap: ephemeral-storage (needs `nodes/stats`)
+    /// Resources to serve besides cpu, memory and swap: ephemeral-storage (needs `nodes/stats`)
     #[arg(long, value_name = "RESOURCE", value_delimiter = ',')]
     pub(super) extra_resources: Vec<String>,
 
-    /// Kubeconfig of the cluster; without one, the service account of the pod is taken
+    /// Path to a kubeconfig file [default: the service account of the pod]
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
 
-    /// Only nodes with these labels, as in `kubectl get -l`
+    /// Label selector of the nodes to scrape, as in `kubectl get -l`
     #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "")]
     pub(super) node_selector: String,
 }
 
-/// How kubelets are reached, and which are believed.
+/// Flags of connections to kubelets.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Kubelets", mut_args(go_bools))]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(super) struct KubeletFlags {
-    /// Types of node addresses, the most preferred first; the next is tried where one does not work
+    /// Node address types in order of preference; if one fails, the next is tried
     #[arg(
         long,
         value_name = "TYPE",
@@ -70,59 +69,58 @@ pub(super) struct KubeletFlags {
     )]
     pub(super) kubelet_preferred_address_types: Vec<String>,
 
-    /// Port of kubelets, where the Node does not say it or is not asked
+    /// Port of kubelets, unless the port of the Node status is used
     #[arg(long, value_name = "PORT", default_value_t = 10250)]
     pub(super) kubelet_port: u16,
 
-    /// Take the port that the Node states
+    /// Use the port in the Node status, which takes precedence over --kubelet-port
     #[arg(long)]
     pub(super) kubelet_use_node_status_port: bool,
 
-    /// How long one request to a kubelet may take
+    /// Timeout of a request to a kubelet
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub(super) kubelet_request_timeout: GoDuration,
 
-    /// CA bundles that sign kubelets' certificates; without one, that of the cluster is taken (may
-    /// be repeated)
+    /// CA bundles that verify the certificates of kubelets; may be repeated [default: the CA of the
+    /// cluster]
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
     pub(super) kubelet_certificate_authority: Vec<PathBuf>,
 
-    /// Client certificate to show to kubelets
+    /// Client certificate for kubelets
     #[arg(long, value_name = "FILE", requires = "kubelet_client_key")]
     pub(super) kubelet_client_certificate: Option<PathBuf>,
 
-    /// Its private key
+    /// Private key of --kubelet-client-certificate
     #[arg(long, value_name = "FILE", requires = "kubelet_client_certificate")]
     pub(super) kubelet_client_key: Option<PathBuf>,
 
-    /// Trust the first certificate that each Node shows, and no other afterwards, where no CA
-    /// vouches for it
+    /// Where no CA verifies the certificate of a Node, trust its first one and no other afterwards
     #[arg(long)]
     pub(super) kubelet_pin_certificates: bool,
 
-    /// Do not verify kubelets' certificates: whoever is in between reads the token and forges
+    /// Do not verify the certificates of kubelets: a man in the middle can read the token and forge
     /// metrics
     #[arg(long)]
     pub(super) kubelet_insecure_tls: bool,
 
-    /// Plain HTTP and no credentials, for the old read-only port
+    /// Use plain HTTP without credentials, for the old read-only port
     #[arg(long, hide = true)]
     pub(super) deprecated_kubelet_completely_insecure: bool,
 }
 
-/// Where and how the API is served.
+/// Flags of the HTTPS server.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Serving", mut_args(go_bools))]
 pub(super) struct ServingFlags {
-    /// Address to serve on
+    /// IP address to listen on
     #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
     pub(super) bind_address: IpAddr,
 
-    /// Port to serve HTTPS on; 0 takes a free one
+    /// Port to serve HTTPS on; 0 picks a free one
     #[arg(long, value_name = "PORT", default_value_t = 443)]
     pub(super) secure_port: u16,
 
-    /// Folder of the certificate that is made where no file is given
+    /// Directory of the generated certificate, if --tls-cert-file is not set
     #[arg(
         long,
         value_name = "FOLDER",
@@ -130,19 +128,19 @@ pub(super) struct ServingFlags {
     )]
     pub(super) cert_dir: PathBuf,
 
-    /// Certificate to serve with, read again when it changes
+    /// Serving certificate, reloaded when the file changes
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     pub(super) tls_cert_file: Option<PathBuf>,
 
-    /// Its private key
+    /// Private key of --tls-cert-file
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub(super) tls_private_key_file: Option<PathBuf>,
 
-    /// Cipher suites, in Go's names [default: those of the TLS library]
+    /// Cipher suites, by the names of Go [default: those of the TLS library]
     #[arg(long, value_name = "SUITE", value_delimiter = ',')]
     pub(super) tls_cipher_suites: Vec<String>,
 
-    /// Lowest TLS version: `VersionTLS12` or `VersionTLS13`
+    /// Minimum TLS version: `VersionTLS12` or `VersionTLS13`
     #[arg(long, value_name = "VERSION")]
     pub(super) tls_min_version: Option<String>,
 
@@ -150,20 +148,19 @@ pub(super) struct ServingFlags {
     #[arg(long)]
     pub(super) disable_http2_serving: bool,
 
-    /// Requests at once on one HTTP/2 connection; 0 leaves it to the server
+    /// Limit of concurrent requests on one HTTP/2 connection; 0 for the default
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) http2_max_streams_per_connection: u32,
 
-    /// Requests that are answered at the same time; others are told to come back
+    /// Limit of requests in flight; above it, requests get status 429 and a Retry-After
     #[arg(long, value_name = "N", default_value_t = 400)]
     pub(super) max_requests_inflight: usize,
 
-    /// How long one request may take, watches excepted
+    /// Timeout of a request; watches have none
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     pub(super) request_timeout: GoDuration,
 
-    /// Service in front of this server, as NAMESPACE/NAME: its names go into the certificate that
-    /// is made
+    /// Service in front of this server, as NAMESPACE/NAME: the generated certificate has its DNS names
     #[arg(
         long,
         value_name = "SERVICE",
@@ -171,45 +168,45 @@ pub(super) struct ServingFlags {
     )]
     pub(super) apiservice_backend: String,
 
-    /// Write the CA of the certificate that is made into the APIServices of metrics.k8s.io (needs
-    /// RBAC for it)
+    /// Write the CA of the generated certificate into the APIServices of metrics.k8s.io (needs RBAC
+    /// to patch them)
     #[arg(long)]
     pub(super) manage_apiservices: bool,
 }
 
-/// How callers are known.
+/// Flags of authentication.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Authentication", mut_args(go_bools))]
 pub(super) struct AuthenticationFlags {
-    /// Kubeconfig to review tokens with; without one, that of --kubeconfig or of the pod
+    /// Kubeconfig for TokenReviews [default: --kubeconfig, or the service account of the pod]
     #[arg(long, value_name = "FILE")]
     pub(super) authentication_kubeconfig: Option<PathBuf>,
 
-    /// Do not look up the missing settings in the cluster
+    /// Do not look up missing authentication settings in the cluster
     #[arg(long)]
     pub(super) authentication_skip_lookup: bool,
 
-    /// Serve, with whom the flags alone let in, although the lookup failed
+    /// If the lookup fails, serve with the settings of the flags alone
     #[arg(long)]
     pub(super) authentication_tolerate_lookup_failure: bool,
 
-    /// How long a token's review is believed
+    /// Time to cache TokenReviews
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub(super) authentication_token_webhook_cache_ttl: GoDuration,
 
-    /// CA of client certificates
+    /// CA bundle that verifies client certificates
     #[arg(long, value_name = "FILE")]
     pub(super) client_ca_file: Option<PathBuf>,
 
-    /// CA of the front proxy's client certificate
+    /// CA bundle that verifies the client certificate of the front proxy
     #[arg(long, value_name = "FILE")]
     pub(super) requestheader_client_ca_file: Option<PathBuf>,
 
-    /// Common names of the front proxy; none means any that its CA vouches for
+    /// Allowed common names of the front proxy; empty allows any certificate of its CA
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(super) requestheader_allowed_names: Vec<String>,
 
-    /// Headers that hold the user's name
+    /// Request headers with the user name
     #[arg(
         long,
         value_name = "HEADER",
@@ -218,11 +215,11 @@ pub(super) struct AuthenticationFlags {
     )]
     pub(super) requestheader_username_headers: Vec<String>,
 
-    /// Headers that hold the user's UID
+    /// Request headers with the user UID
     #[arg(long, value_name = "HEADER", value_delimiter = ',')]
     pub(super) requestheader_uid_headers: Vec<String>,
 
-    /// Headers that hold the user's groups
+    /// Request headers with the user's groups
     #[arg(
         long,
         value_name = "HEADER",
@@ -231,7 +228,7 @@ pub(super) struct AuthenticationFlags {
     )]
     pub(super) requestheader_group_headers: Vec<String>,
 
-    /// What headers with more about the user begin with
+    /// Prefixes of request headers with extra attributes of the user
     #[arg(
         long,
         value_name = "PREFIX",
@@ -241,7 +238,7 @@ pub(super) struct AuthenticationFlags {
     pub(super) requestheader_extra_headers_prefix: Vec<String>,
 }
 
-/// What callers may do.
+/// Flags of authorization.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Authorization")]
 #[expect(
@@ -249,11 +246,11 @@ pub(super) struct AuthenticationFlags {
     reason = "the names of the fields are the names of the flags"
 )]
 pub(super) struct AuthorizationFlags {
-    /// Kubeconfig to ask for permission with; without one, that of --kubeconfig or of the pod
+    /// Kubeconfig for SubjectAccessReviews [default: --kubeconfig, or the service account of the pod]
     #[arg(long, value_name = "FILE")]
     pub(super) authorization_kubeconfig: Option<PathBuf>,
 
-    /// Paths that anyone may read
+    /// Paths that are served without authorization
     #[arg(
         long,
         value_name = "PATH",
@@ -262,16 +259,16 @@ pub(super) struct AuthorizationFlags {
     )]
     pub(super) authorization_always_allow_paths: Vec<String>,
 
-    /// How long a permission is believed
+    /// Time to cache allowed SubjectAccessReviews
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub(super) authorization_webhook_cache_authorized_ttl: GoDuration,
 
-    /// How long a refusal is believed
+    /// Time to cache denied SubjectAccessReviews
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub(super) authorization_webhook_cache_unauthorized_ttl: GoDuration,
 }
 
-/// The booleans among the flags, which manifests also write as `--flag=false`.
+/// Boolean flags, which manifests also set as `--flag=false`.
 fn go_bools(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "kubelet_insecure_tls"

@@ -1,4 +1,4 @@
-//! The cluster that the server belongs to: how its API server is reached, and how its kubelets are.
+//! TLS and credentials for kubelets.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,17 +10,16 @@ use kubevitals_tls::{ClientOptions, ClientTls, PemSource, Refresh, ReloadingKeyP
 
 use super::flags::KubeletFlags;
 
-/// How kubelets are reached.
+/// The transport and the credentials for kubelets.
 pub(super) struct KubeletAccess {
     pub(super) transport: Transport,
     pub(super) credentials: Credentials,
-    /// What is read again as files change.
+    /// Files that are reloaded when they change.
     pub(super) refreshed: Vec<Arc<dyn Refresh>>,
 }
 
 impl KubeletAccess {
-    /// What the flags say, and for the rest what serves for the API server too: its CA, token and
-    /// client certificate.
+    /// Uses the flags; without them the CA, token and client certificate for the API server.
     pub(super) fn new(
         flags: &KubeletFlags,
         cluster: &kube::Config,
@@ -58,7 +57,7 @@ impl KubeletAccess {
     }
 }
 
-/// Whose signature on a kubelet's certificate counts.
+/// The CAs that verify the certificates of kubelets.
 fn authorities(flags: &KubeletFlags, cluster: &kube::Config) -> Vec<PemSource> {
     if !flags.kubelet_certificate_authority.is_empty() {
         let files = flags.kubelet_certificate_authority.iter().cloned();
@@ -81,9 +80,9 @@ fn identity(
     now: SystemTime,
 ) -> Result<Option<Arc<ReloadingKeyPair>>, RunError> {
     let auth = &cluster.auth_info;
-    let stated = flags.kubelet_client_certificate.as_ref();
-    let stated = stated.zip(flags.kubelet_client_key.as_ref());
-    let pair = if let Some((certificate, key)) = stated {
+    let files = flags.kubelet_client_certificate.as_ref();
+    let files = files.zip(flags.kubelet_client_key.as_ref());
+    let pair = if let Some((certificate, key)) = files {
         Some((
             PemSource::File(certificate.clone()),
             PemSource::File(key.clone()),
@@ -109,7 +108,7 @@ fn identity(
     .transpose()
 }
 
-/// A file, or else text in base64.
+/// A file, or base64-encoded data.
 fn source(
     file: Option<&str>,
     data: Option<&str>,
@@ -144,7 +143,7 @@ fn credentials(cluster: &kube::Config) -> Result<Credentials, RunError> {
     }
 }
 
-/// Certificates of a kubeconfig come decoded; trust is loaded from text.
+/// Encodes a certificate as PEM: a kubeconfig has DER, and trust roots are loaded from PEM.
 fn pem_block(der: &[u8]) -> String {
     use base64::Engine as _;
     let text = base64::engine::general_purpose::STANDARD.encode(der);

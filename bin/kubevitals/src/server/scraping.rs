@@ -1,4 +1,4 @@
-//! Scraping has a thread of its own.
+//! The thread of the scrape loops.
 
 use std::io;
 use std::thread;
@@ -6,37 +6,37 @@ use std::thread;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// A thread with a runtime, which ends when this is dropped, and all of its tasks with it.
+/// A thread with a runtime of its own. Dropping this ends the thread and its tasks.
 ///
-/// Scraping is thousands of short tasks, of which the largest cluster has a small part of one
-/// processor. Among several threads each of them would wake another one for nothing, and lists
-/// would stand in its way.
+/// Scraping consists of thousands of short tasks that need a small part of one processor, even in
+/// the largest cluster. On a shared runtime, each of them would wake another worker for nothing and
+/// wait behind lists.
 pub(super) struct ScrapingThread {
-    tasks: Handle,
-    _goes_on: oneshot::Sender<()>,
+    handle: Handle,
+    _stop: oneshot::Sender<()>,
 }
 
 impl ScrapingThread {
     pub(super) fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let tasks = runtime.handle().clone();
-        let (goes_on, ends) = oneshot::channel();
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel();
         thread::Builder::new()
             .name("scraping".to_owned())
             .spawn(move || {
-                // Nothing is sent: that the sender is dropped is the end.
-                let _ = runtime.block_on(ends);
+                // Returns once the sender is dropped; nothing is sent.
+                let _ = runtime.block_on(stopped);
             })?;
         Ok(Self {
-            tasks,
-            _goes_on: goes_on,
+            handle,
+            _stop: stop,
         })
     }
 
-    /// Does something whose tasks, and theirs, are to run on the thread.
-    pub(super) fn within<T>(&self, begin: impl FnOnce() -> T) -> T {
-        let _entered = self.tasks.enter();
-        begin()
+    /// Calls `start`. The tasks that it spawns, and their tasks, run on the thread.
+    pub(super) fn enter<T>(&self, start: impl FnOnce() -> T) -> T {
+        let _entered = self.handle.enter();
+        start()
     }
 }
 
@@ -49,25 +49,25 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn tasks_and_theirs_run_on_the_thread_until_it_is_dropped() {
+    async fn spawned_tasks_run_on_the_thread_until_it_is_dropped() {
         let scraping = ScrapingThread::start().unwrap();
-        let (told, mut tells) = mpsc::channel(2);
+        let (sender, mut names) = mpsc::channel(2);
         let name = || thread::current().name().map(str::to_owned);
-        scraping.within(|| {
+        scraping.enter(|| {
             tokio::spawn(async move {
-                told.send(name()).await.unwrap();
+                sender.send(name()).await.unwrap();
                 tokio::spawn(async move {
-                    told.send(name()).await.unwrap();
-                    // Holds what it tells by until it is ended.
+                    sender.send(name()).await.unwrap();
+                    // Keeps the channel open until the task is dropped.
                     future::pending::<()>().await;
-                    drop(told);
+                    drop(sender);
                 });
             });
         });
         for _ in 0..2 {
-            assert_eq!(tells.recv().await.flatten().as_deref(), Some("scraping"));
+            assert_eq!(names.recv().await.flatten().as_deref(), Some("scraping"));
         }
         drop(scraping);
-        assert_eq!(tells.recv().await, None);
+        assert_eq!(names.recv().await, None);
     }
 }

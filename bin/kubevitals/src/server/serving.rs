@@ -1,4 +1,4 @@
-//! How the API is served: with which certificate, to whom.
+//! The configuration of the API server: certificate, authentication, authorization.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use kubevitals_tls::{PemSource, TrustRoots};
 use super::config::{Certificate, Settings};
 use crate::kubeconfig;
 
-/// The objects by which the API server finds this one.
+/// The APIServices of this server.
 const API_SERVICES: [&str; 2] = ["v1.metrics.k8s.io", "v1beta1.metrics.k8s.io"];
 
-/// Ends every name of a Service in nearly all clusters.
+/// The DNS domain of nearly all clusters.
 const CLUSTER_DOMAIN: &str = "cluster.local";
 
-/// A server that is ready to be bound.
+/// The configuration of a server, and the writer of its CA bundle.
 pub(super) struct Serving {
     pub(super) config: ServerConfig,
-    /// Writes the CA into the APIServices, where that is asked for.
+    /// Writes the CA into the APIServices, with `--manage-apiservices`.
     pub(super) bundle: Option<CaBundleWriter>,
 }
 
@@ -64,7 +64,7 @@ pub(super) async fn configure(
     Ok(Serving { config, bundle })
 }
 
-/// Only APIServices that lead to our own Service are ours to write.
+/// A writer for the APIServices that refer to our own Service.
 fn bundle_writer(
     serving: &super::config::Serving,
     cluster: &kube::Config,
@@ -157,7 +157,7 @@ async fn authorization(
     Ok(config)
 }
 
-/// Who reviews: the cluster of its own kubeconfig, or the one that everything else is of.
+/// A reviewer on the API server of its own kubeconfig, or on the one of the role.
 async fn reviewer(
     flag: &'static str,
     kubeconfig: Option<&PathBuf>,

@@ -1,4 +1,4 @@
-//! A client that does what the printed `curl` lines do.
+//! A client that sends the requests of the printed `curl` commands.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,21 +14,21 @@ use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// What a server can send to a reader that does not read.
+/// Bytes that a server can send to a client that does not read.
 const SMALL_WINDOW: u32 = 1_024;
 
-/// A reader that asks for `url` and reads no more than the head of the answer, until it is dropped.
-pub(crate) struct Stalled {
+/// A client that reads only the head of a response, until it is dropped.
+pub(crate) struct StalledClient {
     pub(crate) head: http::response::Parts,
     _body: hyper::body::Incoming,
     _sender: hyper::client::conn::http2::SendRequest<Empty<Bytes>>,
     connection: tokio::task::JoinHandle<Result<(), hyper::Error>>,
 }
 
-impl Stalled {
-    /// Speaks HTTP/2, whose windows are the reader's own: kernels keep megabytes for one that
-    /// speaks HTTP/1.1.
-    pub(crate) async fn begin(url: &str, ca: &Path, token: &str) -> Self {
+impl StalledClient {
+    /// GETs `url` over HTTP/2, whose windows the client sets. Over HTTP/1.1 the kernel would buffer
+    /// megabytes.
+    pub(crate) async fn list(url: &str, ca: &Path, token: &str) -> Self {
         kubevitals_tls::install_crypto_provider();
         let parsed: Uri = url.parse().unwrap();
         let address: SocketAddr = parsed.authority().unwrap().as_str().parse().unwrap();
@@ -53,8 +53,8 @@ impl Stalled {
             .header(header::AUTHORIZATION, format!("Bearer {token}"))
             .body(Empty::<Bytes>::new())
             .unwrap();
-        let answer = sender.send_request(request).await.unwrap();
-        let (head, body) = answer.into_parts();
+        let response = sender.send_request(request).await.unwrap();
+        let (head, body) = response.into_parts();
         Self {
             head,
             _body: body,
@@ -64,13 +64,13 @@ impl Stalled {
     }
 }
 
-impl Drop for Stalled {
+impl Drop for StalledClient {
     fn drop(&mut self) {
         self.connection.abort();
     }
 }
 
-/// GETs `url`, trusting the authority in `ca` alone.
+/// GETs `url`, and trusts only the CA in `ca`.
 pub(crate) async fn get(url: &str, ca: &Path, token: Option<&str>) -> (StatusCode, Bytes) {
     kubevitals_tls::install_crypto_provider();
     let url: Uri = url.parse().unwrap();
@@ -93,19 +93,19 @@ pub(crate) async fn get(url: &str, ca: &Path, token: Option<&str>) -> (StatusCod
     if let Some(token) = token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
     }
-    let answer = sender
+    let response = sender
         .send_request(request.body(Empty::<Bytes>::new()).unwrap())
         .await
         .unwrap();
-    let status = answer.status();
-    let body = Limited::new(answer.into_body(), 16 << 20);
+    let status = response.status();
+    let body = Limited::new(response.into_body(), 16 << 20);
     #[expect(clippy::disallowed_methods, reason = "the body is limited above")]
     let body = body.collect().await.unwrap().to_bytes();
     connection.abort();
     (status, body)
 }
 
-/// The arguments of a printed `curl` line: URL, authority, token.
+/// Parses the arguments of a printed `curl` command: URL, CA, token.
 pub(crate) fn parse_curl(line: &str) -> (String, Arc<Path>, String) {
     let words: Vec<&str> = line.split_whitespace().collect();
     let ca = words

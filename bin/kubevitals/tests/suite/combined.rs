@@ -51,7 +51,7 @@ async fn two_roles_share_one_set_of_watches() {
     for check in ["metadata-informer-sync", "event-loop", "events"] {
         assert!(ready.contains(&format!("[+]{check} ok")), "{ready}");
     }
-    // Nodes, pods and events: each role by itself has two.
+    // Nodes, pods and events; each role by itself opens two.
     assert_eq!(cluster.api().open_watches(), 3);
 
     let writer = cluster.api().writer();
@@ -61,13 +61,13 @@ async fn two_roles_share_one_set_of_watches() {
         .replace(Resource::Pods, pod(&json!({"phase": "Succeeded"})))
         .unwrap();
     let mut text = Vec::new();
-    let told = tokio::time::timeout(DEADLINE, async {
+    let emitted = tokio::time::timeout(DEADLINE, async {
         while !String::from_utf8_lossy(&text).contains("\"pod_name\":\"once\"") {
-            text.extend(written.recv().await.expect("it goes on"));
+            text.extend(written.recv().await.expect("the output is open"));
         }
     });
-    told.await.expect("the pod is told of");
-    let metrics = both.ask("/metrics").await.1;
+    emitted.await.expect("the pod is emitted");
+    let metrics = both.get_as_admin("/metrics").await.1;
     for family in ["pod_statistics_tracked", "metrics_server_storage_points{"] {
         assert!(metrics.contains(family), "{family} is missing");
     }
@@ -77,20 +77,20 @@ async fn two_roles_share_one_set_of_watches() {
 }
 
 #[test]
-fn filters_of_pods_are_refused_where_pods_are_shared() {
+fn pod_filters_are_rejected_where_roles_share_the_watch() {
     let run = |flags: &[&str]| {
         let command = ["run", "--kubeconfig=/nowhere"];
         output(kubevitals(&command).args(flags))
     };
-    let (code, _, told) = run(&["--roles=server,transitions", "--namespace=web"]);
-    assert_eq!(code, 64, "{told}");
-    assert!(told.contains("--namespace"), "{told}");
-    assert!(told.contains("watched once"), "{told}");
-    // By itself it may have one; the next thing that is wrong is the file.
-    let (code, _, told) = run(&["--roles=transitions", "--namespace=web"]);
-    assert_eq!(code, 64, "{told}");
-    assert!(told.contains("/nowhere"), "{told}");
-    let (code, _, told) = run(&["--roles=server,nothing"]);
-    assert_eq!(code, 64, "{told}");
-    assert!(told.contains("nothing"), "{told}");
+    let (code, _, stderr) = run(&["--roles=server,transitions", "--namespace=web"]);
+    assert_eq!(code, 64, "{stderr}");
+    assert!(stderr.contains("--namespace"), "{stderr}");
+    assert!(stderr.contains("watched once"), "{stderr}");
+    // By itself the role accepts a filter; the next error is the missing file.
+    let (code, _, stderr) = run(&["--roles=transitions", "--namespace=web"]);
+    assert_eq!(code, 64, "{stderr}");
+    assert!(stderr.contains("/nowhere"), "{stderr}");
+    let (code, _, stderr) = run(&["--roles=server,nothing"]);
+    assert_eq!(code, 64, "{stderr}");
+    assert!(stderr.contains("nothing"), "{stderr}");
 }

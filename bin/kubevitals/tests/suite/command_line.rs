@@ -1,4 +1,4 @@
-//! Help, completions, and what is said to those who ask for something that cannot be.
+//! Help, completions, and errors of bad configuration.
 
 use crate::{kubevitals, output};
 
@@ -11,6 +11,24 @@ fn help(args: &[&str]) -> String {
 #[test]
 fn help_names_only_what_exists() {
     insta::assert_snapshot!(help(&["--help"]));
+}
+
+#[test]
+fn help_of_the_server_shows_every_flag_with_its_default() {
+    insta::assert_snapshot!(help(&["server", "--help"]));
+}
+
+#[test]
+fn help_of_run_has_the_flags_of_all_roles() {
+    let help = help(&["run", "--help"]);
+    for flag in [
+        "--roles",
+        "--metric-resolution",
+        "--lifecycle",
+        "--kubeconfig-path",
+    ] {
+        assert!(help.contains(flag), "{flag}: {help}");
+    }
 }
 
 #[test]
@@ -39,7 +57,7 @@ fn completions_are_written_to_standard_output() {
     }
 }
 
-fn refused(args: &[&str]) -> String {
+fn rejected(args: &[&str]) -> String {
     let (code, stdout, stderr) = output(&mut kubevitals(args));
     assert_eq!((code, stdout.as_str()), (64, ""), "{stderr}");
     stderr
@@ -47,15 +65,15 @@ fn refused(args: &[&str]) -> String {
 
 #[test]
 fn bad_configuration_exits_64_and_says_what_to_change() {
-    insta::assert_snapshot!(refused(&["demo", "--pods-per-nod=3"]));
-    insta::assert_snapshot!(refused(&["demo", "--shutdown-grace-period=15"]));
-    insta::assert_snapshot!(refused(&["demo", "--shutdown-grace-period=-1s"]));
-    insta::assert_snapshot!(refused(&["demo", "--log-level=loud"]));
-    insta::assert_snapshot!(refused(&["demo", "--admin-bind-address=nowhere"]));
+    insta::assert_snapshot!(rejected(&["demo", "--pods-per-nod=3"]));
+    insta::assert_snapshot!(rejected(&["demo", "--shutdown-grace-period=15"]));
+    insta::assert_snapshot!(rejected(&["demo", "--shutdown-grace-period=-1s"]));
+    insta::assert_snapshot!(rejected(&["demo", "--log-level=loud"]));
+    insta::assert_snapshot!(rejected(&["demo", "--admin-bind-address=nowhere"]));
 }
 
 #[test]
-fn a_bad_variable_is_named() {
+fn an_invalid_environment_variable_is_named() {
     let (code, _, stderr) = output(kubevitals(&["demo"]).env("KUBEVITALS_NODES", "many"));
     assert_eq!(code, 64);
     assert!(
@@ -66,13 +84,13 @@ fn a_bad_variable_is_named() {
 
 #[cfg(not(feature = "pprof"))]
 #[test]
-fn profiling_without_the_feature_is_refused_at_the_start() {
-    let stderr = refused(&["demo", "--profiling"]);
+fn profiling_without_the_feature_is_rejected_at_startup() {
+    let stderr = rejected(&["demo", "--profiling"]);
     assert!(stderr.contains("--features pprof"), "{stderr}");
 }
 
 #[test]
-fn a_port_that_is_taken_is_a_failure_and_not_bad_configuration() {
+fn a_port_in_use_is_a_runtime_error() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("--admin-bind-address={}", taken.local_addr().unwrap());
     let (code, _, stderr) = output(&mut kubevitals(&["demo", &address]));

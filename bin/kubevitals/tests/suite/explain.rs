@@ -235,7 +235,7 @@ async fn lines_are_those_of_the_schema() {
     let mut kinds = Vec::new();
     for line in told.lines() {
         let value: Value = serde_json::from_str(line).unwrap();
-        assert_eq!(schema.fault(&value), None, "{line}");
+        assert_eq!(schema.violation(&value), None, "{line}");
         let metrics = &value["kube_transition_metrics"];
         kinds.push(format!("{} {}", metrics["pod_name"], metrics["type"]).replace('"', ""));
     }

@@ -1,4 +1,4 @@
-//! The program as a user meets it, and its roles started in process.
+//! The program from the outside, and its roles in process.
 #![expect(
     clippy::indexing_slicing,
     clippy::panic,
@@ -9,9 +9,9 @@
 mod client;
 mod combined;
 mod command_line;
-mod crowd;
 mod demo;
 mod explain;
+mod overload;
 mod readme;
 mod replay;
 mod roles;
@@ -22,7 +22,7 @@ mod transitions;
 
 use std::process::{Command, Output};
 
-/// The program with no configuration from the outside.
+/// The program without configuration from the environment.
 fn kubevitals(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubevitals"));
     command.args(args).env("NO_COLOR", "1");

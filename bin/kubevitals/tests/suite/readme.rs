@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::demo::Running;
 
-/// Asked at run time: clones may share a target folder, and with it this binary.
+/// Found at run time: clones may share a target folder, and with it this binary.
 fn readme() -> String {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap();
     let root = Path::new(&manifest).ancestors().nth(2).unwrap();
@@ -12,7 +12,7 @@ fn readme() -> String {
 }
 
 #[test]
-fn the_first_command_runs_until_ctrl_c_and_leaves_cleanly() {
+fn the_first_command_runs_until_ctrl_c_and_exits_cleanly() {
     let readme = readme();
     let command = readme
         .lines()
@@ -25,7 +25,7 @@ fn the_first_command_runs_until_ctrl_c_and_leaves_cleanly() {
 }
 
 #[test]
-fn the_example_configuration_is_one() {
+fn the_example_configuration_is_accepted() {
     let readme = readme();
     let (_, rest) = readme.split_once("```yaml\n").unwrap();
     let (yaml, _) = rest.split_once("```").unwrap();
@@ -39,7 +39,7 @@ fn the_example_configuration_is_one() {
 }
 
 #[test]
-fn the_load_rig_takes_the_flags_that_are_shown() {
+fn the_sim_command_accepts_the_flags_that_are_shown() {
     let readme = readme();
     let line = readme
         .lines()
@@ -47,7 +47,7 @@ fn the_load_rig_takes_the_flags_that_are_shown() {
         .unwrap();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("sim.kubeconfig");
-    // The same words for a cluster that a test has time for.
+    // The same flags with a smaller cluster.
     let line = line.replace("5000", "3").replace("30", "2");
     let line = line.replace("sim.kubeconfig", file.to_str().unwrap());
     let args: Vec<&str> = std::iter::once("sim")

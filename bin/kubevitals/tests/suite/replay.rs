@@ -41,7 +41,7 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines()
         .map(|line| {
             let value: Value = serde_json::from_str(line).unwrap();
-            assert_eq!(schema.fault(&value), None, "{line}");
+            assert_eq!(schema.violation(&value), None, "{line}");
             value
         })
         .collect()

@@ -1,5 +1,5 @@
-//! A JSON Schema validator for as much of the language as our schema uses. A word that it does not
-//! know fails the test: what is not checked must not look as if it were.
+//! A JSON Schema validator for the keywords that our schema uses. An unknown keyword fails the test,
+//! so that nothing goes unchecked.
 
 use kubevitals_model::Timestamp;
 use serde_json::{Map, Value};
@@ -11,27 +11,27 @@ impl Schema {
         Self(serde_json::from_str(text).unwrap())
     }
 
-    /// What is wrong with a value; none if nothing is.
-    pub(crate) fn fault(&self, value: &Value) -> Option<String> {
+    /// The first violation of the schema; `None` for a valid value.
+    pub(crate) fn violation(&self, value: &Value) -> Option<String> {
         self.check(&self.0, value, "").err()
     }
 
     fn check(&self, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
-        for (word, rule) in schema.as_object().unwrap() {
-            self.check_word(word, rule, schema, value, at)?;
+        for (keyword, rule) in schema.as_object().unwrap() {
+            self.check_keyword(keyword, rule, schema, value, at)?;
         }
         Ok(())
     }
 
-    fn check_word(
+    fn check_keyword(
         &self,
-        word: &str,
+        keyword: &str,
         rule: &Value,
         schema: &Value,
         value: &Value,
         at: &str,
     ) -> Result<(), String> {
-        let holds = match word {
+        let holds = match keyword {
             "$schema" | "$defs" | "title" | "description" => true,
             "$ref" => {
                 let name = rule.as_str().unwrap().strip_prefix("#").unwrap();
@@ -76,7 +76,7 @@ impl Schema {
         if holds {
             Ok(())
         } else {
-            Err(format!("{at}: {value} breaks {word} {rule}"))
+            Err(format!("{at}: {value} breaks {keyword} {rule}"))
         }
     }
 
@@ -124,7 +124,7 @@ fn the_validator_can_say_no() {
             "type": "image_pull", "partial": false, "kube_namespace": "a", "pod_name": "b",
             "image_pull": {"started_timestamp": "2026-11-15T20:12:10Z", "duration_seconds": 1.5}}});
         change(&mut line);
-        schema.fault(&line)
+        schema.violation(&line)
     };
     assert_eq!(line(&|_| ()), None);
     let wrong: [&dyn Fn(&mut Value); 8] = [

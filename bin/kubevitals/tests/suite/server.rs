@@ -1,4 +1,4 @@
-//! `kubevitals server` on a simulated cluster, from its flags to its answers.
+//! `kubevitals server` on a simulated cluster, from its flags to its responses.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use crate::client::get;
 use crate::{kubevitals, output, roles};
 
-/// Nothing here takes nearly as long.
+/// Far longer than anything here takes.
 pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 
 /// A server in this process.
@@ -91,28 +91,28 @@ impl Running {
         (status, String::from_utf8_lossy(&body).into_owned())
     }
 
-    /// Asks as an administrator.
-    pub(crate) async fn ask(&self, path: &str) -> (StatusCode, String) {
+    /// Sends a GET as an administrator.
+    pub(crate) async fn get_as_admin(&self, path: &str) -> (StatusCode, String) {
         self.get(path, Some(&self.token)).await
     }
 
-    /// Asks until an answer is as wanted.
+    /// Repeats a GET until the response is as expected.
     pub(crate) async fn until(
         &self,
         path: &str,
-        is_wanted: impl Fn(StatusCode, &str) -> bool,
+        is_expected: impl Fn(StatusCode, &str) -> bool,
     ) -> String {
         let mut ticks = tokio::time::interval(Duration::from_millis(50));
-        let asked = tokio::time::timeout(DEADLINE, async {
+        let response = tokio::time::timeout(DEADLINE, async {
             loop {
                 ticks.tick().await;
-                let (status, body) = self.ask(path).await;
-                if is_wanted(status, &body) {
+                let (status, body) = self.get_as_admin(path).await;
+                if is_expected(status, &body) {
                     return body;
                 }
             }
         });
-        asked
+        response
             .await
             .unwrap_or_else(|_| panic!("{path}: not in time"))
     }
@@ -160,7 +160,7 @@ pub(crate) const PODS: &str = "/apis/metrics.k8s.io/v1/pods";
 const NODES: &str = "/apis/metrics.k8s.io/v1beta1/nodes";
 
 #[tokio::test]
-async fn it_serves_every_pod_and_node_after_its_first_scrapes() {
+async fn every_pod_and_node_is_served_after_the_first_scrapes() {
     let cluster = cluster(3).await;
     let server = Running::start(&cluster, &[]).await;
     let pods = cluster.api().count(kubevitals_sim::objects::Resource::Pods);
@@ -178,25 +178,25 @@ async fn it_serves_every_pod_and_node_after_its_first_scrapes() {
     let (_, alive) = server.get("/livez?verbose", None).await;
     insta::assert_snapshot!("livez", alive);
 
-    let (status, refused) = server.get(PODS, None).await;
-    assert_eq!(status, StatusCode::FORBIDDEN, "{refused}");
-    let (status, refused) = server.get(PODS, Some("nobody's")).await;
-    assert_eq!(status, StatusCode::UNAUTHORIZED, "{refused}");
+    let (status, denied) = server.get(PODS, None).await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{denied}");
+    let (status, denied) = server.get(PODS, Some("invalid")).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED, "{denied}");
     let (status, missing) = server
-        .ask("/apis/metrics.k8s.io/v1/namespaces/default/pods/nobody")
+        .get_as_admin("/apis/metrics.k8s.io/v1/namespaces/default/pods/missing")
         .await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert!(
-        missing.contains("pods \\\"nobody\\\" not found"),
+        missing.contains("pods \\\"missing\\\" not found"),
         "{missing}"
     );
     let (status, selected) = server
-        .ask(&format!("{PODS}?fieldSelector=spec.nodeName=node-00001"))
+        .get_as_admin(&format!("{PODS}?fieldSelector=spec.nodeName=node-00001"))
         .await;
     assert_eq!(status, StatusCode::OK, "{selected}");
     let of_node = count(&selected, "\"containers\"");
     assert!((4..pods).contains(&of_node), "{selected}");
-    let (_, metrics) = server.ask("/metrics").await;
+    let (_, metrics) = server.get_as_admin("/metrics").await;
     for family in [
         "metrics_server_kubelet_request_duration_seconds_bucket{",
         "metrics_server_kubelet_request_total{success=\"true\"}",
@@ -219,7 +219,7 @@ async fn it_serves_every_pod_and_node_after_its_first_scrapes() {
 }
 
 #[tokio::test]
-async fn a_node_that_fails_costs_nobody_else_and_is_explained() {
+async fn a_failing_node_affects_no_other_and_its_404_has_the_reason() {
     let cluster = cluster(3).await;
     cluster
         .fleet()
@@ -229,12 +229,12 @@ async fn a_node_that_fails_costs_nobody_else_and_is_explained() {
     server
         .until(NODES, |_, body| count(body, "\"usage\"") == 2)
         .await;
-    let why = server
+    let reason = server
         .until(&format!("{NODES}/node-00001"), |_, body| {
             body.contains("500")
         })
         .await;
-    assert!(why.contains("not found"), "{why}");
+    assert!(reason.contains("not found"), "{reason}");
     cluster.fleet().faults().clear("node-00001");
     server
         .until(NODES, |_, body| count(body, "\"usage\"") == 3)
@@ -244,7 +244,7 @@ async fn a_node_that_fails_costs_nobody_else_and_is_explained() {
 }
 
 #[tokio::test]
-async fn it_waits_for_an_api_server_that_is_not_there_yet() {
+async fn the_role_waits_for_an_unavailable_api_server() {
     let mut cluster = cluster(2).await;
     cluster.api_mut().stop().await;
     let server = Running::start(&cluster, &[]).await;
@@ -262,8 +262,8 @@ async fn it_waits_for_an_api_server_that_is_not_there_yet() {
 }
 
 #[test]
-fn contradictions_exit_64_and_say_what_to_change() {
-    for (flags, said) in [
+fn contradicting_flags_exit_64_and_say_what_to_change() {
+    for (flags, message) in [
         (&["--metric-resolution=0s"][..], "metric-resolution"),
         (&["--metric-resolution=10s"], "kubelet-request-timeout"),
         (&["--staleness=5s"], "staleness"),
@@ -288,20 +288,19 @@ fn contradictions_exit_64_and_say_what_to_change() {
         (&["--kubelet-insecure-tlss"], "kubelet-insecure-tls"),
         (&["--kubeconfig=/nowhere"], "/nowhere"),
     ] {
-        let (code, _, told) = output(kubevitals(&["server"]).args(flags));
-        assert_eq!(code, 64, "{flags:?}: {told}");
-        assert!(told.contains(said), "{flags:?}: {told}");
+        let (code, _, stderr) = output(kubevitals(&["server"]).args(flags));
+        assert_eq!(code, 64, "{flags:?}: {stderr}");
+        assert!(stderr.contains(message), "{flags:?}: {stderr}");
     }
 }
 
 #[test]
-fn called_metrics_server_it_takes_metrics_servers_flags() {
+fn a_link_named_metrics_server_accepts_the_flags_of_metrics_server() {
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join("metrics-server");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_kubevitals"), &link).unwrap();
     let mut command = std::process::Command::new(&link);
-    // As metrics-server's own manifests start it, and an error that comes after all flags were
-    // read.
+    // The flags of metrics-server's own manifest, and an error that comes after all flags are read.
     command.args([
         "--cert-dir=/tmp",
         "--secure-port=10250",
@@ -311,9 +310,9 @@ fn called_metrics_server_it_takes_metrics_servers_flags() {
         "--v=2",
         "--kubeconfig=/nowhere",
     ]);
-    let (code, _, told) = output(command.env("NO_COLOR", "1"));
-    assert_eq!(code, 64, "{told}");
-    assert!(told.contains("/nowhere"), "{told}");
+    let (code, _, stderr) = output(command.env("NO_COLOR", "1"));
+    assert_eq!(code, 64, "{stderr}");
+    assert!(stderr.contains("/nowhere"), "{stderr}");
     let (code, version, _) = output(std::process::Command::new(&link).arg("--version"));
     assert_eq!(code, 0, "{version}");
 }

@@ -20,7 +20,7 @@ struct Flags {
 }
 
 #[tokio::test]
-async fn it_starts_tells_and_ends_in_process() {
+async fn it_starts_prints_and_ends_in_process() {
     kubevitals_tls::install_crypto_provider();
     let flags = Flags::parse_from(["sim", "--nodes=2", "--pods-per-node=3", "--churn=0/s"]);
     let process = ProcessFlags {
@@ -31,7 +31,7 @@ async fn it_starts_tells_and_ends_in_process() {
     let config = ProcessConfig::new(&process, &flags.logs).unwrap();
     let (trigger, shutdown) = shutdown_channel();
     let context = Context::new(&config, shutdown, None);
-    let mut out = StopWhenTold {
+    let mut out = StopWhenFlushed {
         text: Vec::new(),
         trigger,
     };
@@ -44,13 +44,13 @@ async fn it_starts_tells_and_ends_in_process() {
     assert!(text.starts_with("2 nodes and "), "{text}");
 }
 
-/// Asks for the end once the last line is written.
-struct StopWhenTold {
+/// Requests shutdown once the last line is written.
+struct StopWhenFlushed {
     text: Vec<u8>,
     trigger: kubevitals_cli::ShutdownTrigger,
 }
 
-impl std::io::Write for StopWhenTold {
+impl std::io::Write for StopWhenFlushed {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.text.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -63,7 +63,7 @@ impl std::io::Write for StopWhenTold {
 }
 
 #[test]
-fn the_kubeconfig_is_there_as_long_as_the_cluster() {
+fn the_kubeconfig_is_removed_with_the_cluster() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("kubeconfig");
     let flag = format!("--write-kubeconfig={}", file.display());
@@ -79,7 +79,7 @@ fn the_kubeconfig_is_there_as_long_as_the_cluster() {
 }
 
 #[test]
-fn a_fault_that_fits_no_node_is_bad_configuration() {
+fn a_fault_that_matches_no_node_is_bad_configuration() {
     for fault in ["hang=elsewhere", "sleepy=1%", "hang"] {
         let (code, _, stderr) = output(&mut kubevitals(&["sim", "--nodes=1", "--fault", fault]));
         assert_eq!(code, 64, "{fault}: {stderr}");

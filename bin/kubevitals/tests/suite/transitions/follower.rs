@@ -335,7 +335,7 @@ fn parse(text: &[u8]) -> Vec<Value> {
         .filter(|line| line.ends_with('\n'))
         .map(|line| {
             let line = serde_json::from_str(line).unwrap();
-            assert_eq!(SCHEMA.fault(&line), None, "{line}");
+            assert_eq!(SCHEMA.violation(&line), None, "{line}");
             line
         })
         .collect()

@@ -1,4 +1,4 @@
-//! More readers than the server has places for, and readers who do not read.
+//! More requests than the server accepts, and clients that do not read.
 
 use http::{StatusCode, header};
 use kubevitals_sim::api::{Rule, User};
@@ -6,13 +6,13 @@ use kubevitals_sim::cluster::{SimCluster, SimClusterConfig};
 use kubevitals_sim::kubelet::Binding;
 use kubevitals_sim::workload::WorkloadConfig;
 
-use crate::client::Stalled;
+use crate::client::StalledClient;
 use crate::server::Running;
 
 const PODS: &str = "/apis/metrics.k8s.io/v1beta1/pods";
-const PLACES: usize = 3;
+const MAX_IN_FLIGHT: usize = 3;
 
-/// Large enough for a list that is far larger than any buffer on its way.
+/// A cluster whose pod list is far larger than all buffers between server and client.
 async fn cluster() -> SimCluster {
     kubevitals_tls::install_crypto_provider();
     let mut config = SimClusterConfig {
@@ -35,9 +35,9 @@ async fn cluster() -> SimCluster {
 }
 
 #[tokio::test]
-async fn whom_there_is_no_place_for_is_told_to_come_back() {
+async fn requests_above_the_in_flight_limit_get_429_with_retry_after() {
     let cluster = cluster().await;
-    let limit = format!("--max-requests-inflight={PLACES}");
+    let limit = format!("--max-requests-inflight={MAX_IN_FLIGHT}");
     let server = Running::start(&cluster, &[&limit]).await;
     let all = cluster.api().count(kubevitals_sim::objects::Resource::Pods);
     server
@@ -51,32 +51,32 @@ async fn whom_there_is_no_place_for_is_told_to_come_back() {
         .unwrap();
     let url = format!("https://{}{PODS}", server.address);
     let authority = server.authority();
-    let ask = || Stalled::begin(&url, &authority, &reader);
+    let list = || StalledClient::list(&url, &authority, &reader);
 
     let mut held = Vec::new();
-    for _ in 0..PLACES {
-        let stalled = ask().await;
+    for _ in 0..MAX_IN_FLIGHT {
+        let stalled = list().await;
         assert_eq!(stalled.head.status, StatusCode::OK);
         held.push(stalled);
     }
-    let away = ask().await;
-    assert_eq!(away.head.status, StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(away.head.headers[header::RETRY_AFTER], "1");
+    let rejected = list().await;
+    assert_eq!(rejected.head.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(rejected.head.headers[header::RETRY_AFTER], "1");
     let (status, body) = server.get(PODS, Some(&reader)).await;
     assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
     assert!(body.contains("\"reason\":\"TooManyRequests\""), "{body}");
 
-    // Probes and those who look after the cluster are answered all the same.
+    // Probes and administrators (system:masters) are exempt from the limit.
     let (status, _) = server.get("/livez", None).await;
     assert_eq!(status, StatusCode::OK);
     server
         .until(PODS, |status, _| status == StatusCode::OK)
         .await;
 
-    // A place is free as soon as its reader is gone.
+    // A request leaves the count as soon as its client is gone.
     drop(held);
     let mut ticks = tokio::time::interval(std::time::Duration::from_millis(20));
-    let let_in = async {
+    let accepted = async {
         loop {
             ticks.tick().await;
             if server.get(PODS, Some(&reader)).await.0 == StatusCode::OK {
@@ -84,7 +84,7 @@ async fn whom_there_is_no_place_for_is_told_to_come_back() {
             }
         }
     };
-    tokio::time::timeout(crate::server::DEADLINE, let_in)
+    tokio::time::timeout(crate::server::DEADLINE, accepted)
         .await
         .unwrap();
     server.stop().await;
