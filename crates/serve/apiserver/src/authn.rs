@@ -70,7 +70,7 @@ impl Authenticator {
             Ok((identity, method)) => (Ok(identity), method),
             Err(failure) => {
                 let method = if failure.code == http::StatusCode::UNAUTHORIZED {
-                    Method::Refused
+                    Method::Rejected
                 } else {
                     Method::Unavailable
                 };

@@ -151,34 +151,39 @@ pub struct ServerTelemetry {
     pub profiling: bool,
 }
 
-/// What a server bears. Zero connections, streams or requests mean one.
+/// Limits of an API server. Zero connections, streams or requests mean one.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Open connections; further ones wait, and idle ones are asked to leave.
+    /// Maximum number of open connections; when it is reached, idle ones are closed and new ones
+    /// wait.
     pub connections: usize,
-    /// Requests at once on one HTTP/2 connection (`--http2-max-streams-per-connection`).
+    /// Maximum number of concurrent requests on one HTTP/2 connection
+    /// (`--http2-max-streams-per-connection`).
     pub streams_per_connection: u32,
-    /// The most bytes of a request's head.
+    /// Maximum size of a request head.
     pub header_bytes: u32,
-    /// For the TLS handshake.
+    /// Timeout of the TLS handshake.
     pub handshake_timeout: Duration,
-    /// For the head of a request.
+    /// Timeout of a request head.
     pub header_timeout: Duration,
-    /// Until a connection without requests is closed.
+    /// Timeout of a connection without requests.
     pub idle_timeout: Duration,
-    /// For a request other than a watch, its answer included (`--request-timeout`).
+    /// Timeout of a request other than a watch, its response included (`--request-timeout`).
     pub request_timeout: Duration,
-    /// The least time that a watch without `timeoutSeconds` lasts (`--min-request-timeout`); the
-    /// most is twice as long.
+    /// Minimum duration of a watch without `timeoutSeconds` (`--min-request-timeout`); the maximum
+    /// is twice that.
     pub min_watch_timeout: Duration,
-    /// Requests at once, watches aside (`--max-requests-inflight`).
+    /// Maximum number of requests in flight, watches aside (`--max-requests-inflight`).
     pub in_flight: usize,
-    /// Watches at once.
+    /// Maximum number of watches.
     pub watches: usize,
-    /// The most bytes of JSON that are made into YAML.
+    /// Maximum size of JSON that is converted to YAML.
     pub yaml_bytes: usize,
-    /// From the shutdown until what is still busy is cut.
+    /// Time from the shutdown until requests in flight are aborted.
     pub drain_timeout: Duration,
+    /// Whether handshakes and long responses wait in a fair queue, so that clients with many of them
+    /// do not delay the others.
+    pub fair_queue: bool,
 }
 
 impl ServerConfig {
@@ -259,6 +264,23 @@ impl Default for RequestHeaders {
     }
 }
 
+impl Limits {
+    pub(crate) fn http(&self) -> kubevitals_http::Limits {
+        kubevitals_http::Limits {
+            connections: self.connections,
+            streams_per_connection: self.streams_per_connection,
+            header_bytes: self.header_bytes,
+            handshake_timeout: self.handshake_timeout,
+            header_timeout: self.header_timeout,
+            idle_timeout: self.idle_timeout,
+            // A response ends by its deadline unless the client does not read it.
+            stall_timeout: self.request_timeout + self.idle_timeout,
+            drain_timeout: self.drain_timeout,
+            fair_queue: self.fair_queue,
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -274,6 +296,7 @@ impl Default for Limits {
             watches: 1000,
             yaml_bytes: 4 * 1024 * 1024,
             drain_timeout: Duration::from_secs(10),
+            fair_queue: true,
         }
     }
 }

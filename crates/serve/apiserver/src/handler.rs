@@ -1,8 +1,8 @@
 //! One request from its head to its last byte: who asks, may they, is there room, what is the
 //! answer.
 
+mod deadline_body;
 mod documents;
-mod guard;
 mod health;
 mod objects;
 
@@ -15,9 +15,11 @@ use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body as _;
+use hyper::body::Incoming;
+use kubevitals_http::query::Query;
 use tokio::sync::{Semaphore, watch};
 
-use self::guard::{Guarded, Slot};
+use self::deadline_body::{DeadlineBody, Slot};
 use crate::authn::{Authenticator, Peer, TrustStatus};
 use crate::authz::{Authorizer, impersonate};
 use crate::body::Body;
@@ -28,16 +30,14 @@ use crate::error::ApiServerError;
 use crate::metrics::{ApiServerMetrics, Recorder, RequestKind};
 use crate::negotiate::{accept_of, refusal, wants_pretty};
 use crate::openapi::OpenApi;
-use crate::query::Query;
 use crate::request_info::{RequestInfo, Target};
-use crate::server::{Activity, Pace};
 use crate::status::Failure;
 
 /// YAML is made from a tree in memory: few at a time.
 const YAML_AT_ONCE: usize = 4;
 
 /// Answers requests, wherever they come from.
-pub(crate) struct Handler {
+pub(crate) struct ApiHandler {
     catalog: Catalog,
     discovery: Discovery,
     openapi: OpenApi,
@@ -57,12 +57,8 @@ pub(crate) struct Handler {
     draining: watch::Receiver<bool>,
 }
 
-/// What is known of the connection that a request came by.
-pub(crate) struct Connection {
-    pub(crate) peer: Peer,
-    pub(crate) activity: Activity,
-    pub(crate) pace: Pace,
-}
+/// The connection that a request arrived on.
+pub(crate) type Connection = kubevitals_http::Connection<Peer>;
 
 /// An answer, and whether it goes on until somebody ends it.
 pub(crate) struct Answer {
@@ -70,7 +66,19 @@ pub(crate) struct Answer {
     watch: Option<std::time::Duration>,
 }
 
-impl Handler {
+impl kubevitals_http::Handler<Peer> for ApiHandler {
+    type Body = Body;
+
+    async fn handle(
+        &self,
+        connection: &Arc<Connection>,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
+        self.respond(Arc::clone(connection), request).await
+    }
+}
+
+impl ApiHandler {
     /// Makes everything that does not change while the server runs.
     pub(crate) fn new(
         config: ServerConfig,
@@ -103,19 +111,15 @@ impl Handler {
         })
     }
 
-    /// Answers one request. It never fails: a bug or a delay becomes an answer too.
-    pub(crate) async fn handle<B>(
-        &self,
-        connection: Arc<Connection>,
-        request: Request<B>,
-    ) -> Response<Body>
+    /// Responds to one request. A panic or a timeout becomes a response too.
+    async fn respond<B>(&self, connection: Arc<Connection>, request: Request<B>) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send,
         B::Error: std::error::Error + Send + Sync + 'static,
     {
         let (head, body) = request.into_parts();
         let accept = accept_of(&head.headers);
-        let pretty = wants_pretty(&head.headers, &Query::new(head.uri.query()));
+        let pretty = wants_pretty(&head.headers, Query::new(head.uri.query()));
         let recorder = Recorder::new(
             Arc::clone(&self.metrics),
             RequestKind::of_method(&head.method),
@@ -144,7 +148,7 @@ impl Handler {
             }
         };
         if work.close {
-            connection.activity.close();
+            connection.state.close();
         }
         self.finish(connection, answer, work, deadline)
     }
@@ -215,7 +219,7 @@ impl Handler {
             Ok(place) => Ok(taken(Some(place))),
             Err(_) if self.authorizer.is_privileged(user) => Ok(taken(None)),
             Err(_) => {
-                self.metrics.dropped();
+                self.metrics.dropped.inc();
                 Err(Failure::too_many(
                     format!("Too many {what}, please try again later."),
                     1,
@@ -276,9 +280,9 @@ impl Handler {
             .headers
             .entry(CACHE_CONTROL)
             .or_insert(HeaderValue::from_static("no-cache, private"));
-        let guarded = match answer.watch {
-            None => Guarded::answer(body, work.slot, work.recorder, connection, deadline),
-            Some(longest) => Guarded::watch(
+        let body = match answer.watch {
+            None => DeadlineBody::response(body, work.slot, work.recorder, connection, deadline),
+            Some(longest) => DeadlineBody::watch(
                 body,
                 work.slot,
                 work.recorder,
@@ -287,7 +291,7 @@ impl Handler {
                 self.draining.clone(),
             ),
         };
-        Response::from_parts(parts, Body::wrap(guarded))
+        Response::from_parts(parts, Body::wrap(body))
     }
 }
 

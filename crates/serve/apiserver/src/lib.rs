@@ -66,7 +66,7 @@ pub use config::{
 };
 pub use error::ApiServerError;
 pub use metrics::ApiServerMetrics;
-pub use negotiate::{MediaRange, MediaType, parse_accept};
+pub use negotiate::MediaType;
 pub use request_info::{BadPath, RequestInfo, ResourceTarget, Target};
 pub use resource::{
     ApiGroup, ApiResource, Encoding, Form, GetRequest, IncludeObject, ListRequest, Refusal,

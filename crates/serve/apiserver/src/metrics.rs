@@ -1,59 +1,55 @@
-//! What the server counts. Label values come from closed sets: what is served, and what HTTP and
-//! this crate define.
+//! Metrics of the API server. Label values come from closed sets: the resources that are served, and
+//! constants of HTTP and of this crate.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_telemetry::Metrics;
+use kubevitals_http::{QueueMetrics, ServerMetrics};
+use kubevitals_telemetry::registry::Buckets;
+use kubevitals_telemetry::{Metrics, RegistryExt as _};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-/// Kubernetes' own, so that its dashboards fit.
-const REQUEST_BUCKETS: [f64; 22] = [
+/// The buckets of Kubernetes, so that its dashboards fit, up to the timeout of a request.
+const REQUEST_BUCKETS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
-    10.0, 15.0, 20.0, 30.0, 45.0,
+    10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 ];
-/// A minute is what a request may take.
-const LAST_BUCKET: f64 = 60.0;
 const REVIEW_BUCKETS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 10.0];
+
+/// A family with a single label.
+type Labeled<M> = Family<[(&'static str, &'static str); 1], M>;
 
 /// The metrics of an API server. Clones share them.
 #[derive(Clone, Debug)]
 pub struct ApiServerMetrics {
     durations: Family<RequestLabels, Histogram, Buckets>,
     requests: Family<CodeLabels, Counter>,
-    in_flight: Family<InFlightLabels, Gauge>,
-    dropped: Counter,
-    authentications: Family<AuthenticationLabels, Counter>,
-    lookups: Family<LookupLabels, Counter>,
-    pub(crate) connections: Gauge,
+    in_flight: Labeled<Gauge>,
+    pub(crate) dropped: Counter,
+    authentications: Labeled<Counter>,
+    lookups: Labeled<Counter>,
+    connections: Gauge,
     pub(crate) panics: Counter,
-    handshakes: Family<HandshakeLabels, Counter>,
-    waiting: Family<WorkLabels, Gauge>,
-    waited: Family<WorkLabels, Counter>,
+    handshake_failures: Labeled<Counter>,
+    queue_depth: Labeled<Gauge>,
+    queued: Labeled<Counter>,
     token_reviews: ReviewMetrics,
     access_reviews: ReviewMetrics,
 }
 
-/// What is counted of work that waits for its turn.
-#[derive(Clone, Debug)]
-pub(crate) struct WaitMetrics {
-    pub(crate) waiting: Gauge,
-    pub(crate) waited: Counter,
-}
-
-/// What is counted of one kind of question.
+/// Metrics of one kind of review.
 #[derive(Clone, Debug)]
 pub(crate) struct ReviewMetrics {
     kind: &'static str,
-    outcomes: Family<CacheLabels, Counter>,
+    outcomes: Family<ReviewLabels, Counter>,
     durations: Family<ReviewLabels, Histogram, Buckets>,
 }
 
-/// What a cache of answers said.
+/// The outcome of a lookup in a cache of reviews.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CacheOutcome {
     Hit,
@@ -61,7 +57,7 @@ pub(crate) enum CacheOutcome {
     Miss,
 }
 
-/// What a request was for, in words that Kubernetes uses.
+/// The labels of a request, as in Kubernetes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RequestKind {
     pub(crate) verb: &'static str,
@@ -72,19 +68,16 @@ pub(crate) struct RequestKind {
     pub(crate) scope: &'static str,
 }
 
-/// How somebody was recognised.
+/// The outcome of an authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Method {
     FrontProxy,
     Certificate,
     Token,
     Anonymous,
-    Refused,
+    Rejected,
     Unavailable,
 }
-
-#[derive(Clone, Copy, Debug)]
-struct Buckets(&'static [f64], Option<f64>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
@@ -100,47 +93,10 @@ struct RequestLabels {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CodeLabels {
-    verb: &'static str,
-    dry_run: &'static str,
-    group: &'static str,
-    version: &'static str,
-    resource: &'static str,
-    subresource: &'static str,
-    scope: &'static str,
-    component: &'static str,
-    /// Bounded by the handler, which answers with a dozen codes.
+    #[prometheus(flatten)]
+    request: RequestLabels,
+    /// Bounded by the handler, which responds with a dozen codes.
     code: u16,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct InFlightLabels {
-    request_kind: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AuthenticationLabels {
-    method: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LookupLabels {
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct HandshakeLabels {
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct WorkLabels {
-    work: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CacheLabels {
-    review: &'static str,
-    result: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -152,90 +108,74 @@ struct ReviewLabels {
 impl ApiServerMetrics {
     /// Registers `apiserver_*`, named as in Kubernetes, and `kubevitals_apiserver_*`.
     pub fn register(metrics: &mut Metrics) -> Self {
-        let own = Self::unregistered();
         let root = metrics.sub("apiserver");
-        root.register(
+        let durations = root.histogram_family(
             "request_duration_seconds",
             "Response latency distribution in seconds for each verb, group, version, resource, subresource and scope",
-            own.durations.clone(),
+            &REQUEST_BUCKETS,
         );
-        root.register(
+        let requests = root.family(
             "request",
-            "Requests by verb, group, version, resource, scope and HTTP code",
-            own.requests.clone(),
+            "Total number of requests by verb, group, version, resource, scope and HTTP code",
         );
-        root.register(
+        let in_flight = root.family(
             "current_inflight_requests",
-            "Requests that are being served, by kind",
-            own.in_flight.clone(),
+            "Number of requests in flight by kind",
         );
-        let sub = metrics.sub("kubevitals_apiserver");
-        sub.register(
-            "dropped_requests",
-            "Requests refused because too many were being served",
-            own.dropped.clone(),
-        );
-        sub.register(
-            "authentications",
-            "Requests by how their sender was recognised",
-            own.authentications.clone(),
-        );
-        sub.register(
-            "authentication_lookups",
-            "Reads of the ConfigMap that says whom to trust, by result",
-            own.lookups.clone(),
-        );
-        sub.register("connections", "Open connections", own.connections.clone());
-        sub.register("panics", "Requests ended by a bug", own.panics.clone());
-        sub.register(
-            "tls_handshake_failures",
-            "TLS handshakes that failed, by reason",
-            own.handshakes.clone(),
-        );
-        sub.register(
-            "turns_waiting",
-            "Work of connections that waits for its turn, by what it is",
-            own.waiting.clone(),
-        );
-        sub.register(
-            "turns_waited",
-            "How often work of connections had to wait for its turn, by what it is",
-            own.waited.clone(),
-        );
-        sub.register(
-            "reviews",
-            "Questions for tokens and access, by where the answer came from",
-            own.token_reviews.outcomes.clone(),
-        );
-        sub.register(
-            "review_duration_seconds",
-            "How long the cluster's API server took to answer a review",
-            own.token_reviews.durations.clone(),
-        );
-        own
-    }
-
-    pub(crate) fn unregistered() -> Self {
-        let token_reviews = ReviewMetrics::unregistered();
-        let access_reviews = ReviewMetrics {
-            kind: "access",
-            ..token_reviews.clone()
+        let own = metrics.sub("kubevitals_apiserver");
+        let token_reviews = ReviewMetrics {
+            kind: "token",
+            outcomes: own.family(
+                "reviews",
+                "Total number of token and access reviews by cache result",
+            ),
+            durations: own.histogram_family(
+                "review_duration_seconds",
+                "Duration of reviews by the cluster's API server in seconds",
+                &REVIEW_BUCKETS,
+            ),
         };
         Self {
-            durations: Family::new_with_constructor(Buckets(&REQUEST_BUCKETS, Some(LAST_BUCKET))),
-            requests: Family::default(),
-            in_flight: Family::default(),
-            dropped: Counter::default(),
-            authentications: Family::default(),
-            lookups: Family::default(),
-            connections: Gauge::default(),
-            panics: Counter::default(),
-            handshakes: Family::default(),
-            waiting: Family::default(),
-            waited: Family::default(),
+            durations,
+            requests,
+            in_flight,
+            dropped: own.counter(
+                "dropped_requests",
+                "Total number of requests rejected because of too many requests in flight",
+            ),
+            authentications: own.family(
+                "authentications",
+                "Total number of requests by authentication method",
+            ),
+            lookups: own.family(
+                "authentication_lookups",
+                "Total number of reads of the ConfigMap extension-apiserver-authentication by result",
+            ),
+            connections: own.gauge("connections", "Number of open connections"),
+            panics: own.counter("panics", "Total number of requests that panicked"),
+            handshake_failures: own.family(
+                "tls_handshake_failures",
+                "Total number of failed TLS handshakes by reason",
+            ),
+            queue_depth: own.family(
+                "queue_depth",
+                "Number of connections that wait in a fair queue",
+            ),
+            queued: own.family(
+                "queued",
+                "Total number of times that a connection waited in a fair queue",
+            ),
+            access_reviews: ReviewMetrics {
+                kind: "access",
+                ..token_reviews.clone()
+            },
             token_reviews,
-            access_reviews,
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn unregistered() -> Self {
+        Self::register(&mut Metrics::new())
     }
 
     pub(crate) fn token_reviews(&self) -> ReviewMetrics {
@@ -246,9 +186,9 @@ impl ApiServerMetrics {
         self.access_reviews.clone()
     }
 
-    /// Counts a request that was answered with `code`; watches have no duration worth a bucket.
-    pub(crate) fn request(&self, kind: &RequestKind, code: u16, took: Duration) {
-        let labels = CodeLabels {
+    /// Counts a request by its response code. Watches have no meaningful duration.
+    pub(crate) fn request(&self, kind: &RequestKind, code: u16, duration: Duration) {
+        let request = RequestLabels {
             verb: kind.verb,
             dry_run: "",
             group: kind.group,
@@ -257,93 +197,65 @@ impl ApiServerMetrics {
             subresource: kind.subresource,
             scope: kind.scope,
             component: "apiserver",
-            code,
         };
-        self.requests.get_or_create(&labels).inc();
         if kind.verb != "WATCH" {
-            let labels = RequestLabels {
-                verb: kind.verb,
-                dry_run: "",
-                group: kind.group,
-                version: kind.version,
-                resource: kind.resource,
-                subresource: kind.subresource,
-                scope: kind.scope,
-                component: "apiserver",
-            };
             self.durations
-                .get_or_create(&labels)
-                .observe(took.as_secs_f64());
+                .get_or_create(&request)
+                .observe(duration.as_secs_f64());
         }
+        self.requests
+            .get_or_create(&CodeLabels { request, code })
+            .inc();
     }
 
     pub(crate) fn in_flight(&self, watch: bool) -> Gauge {
-        let request_kind = if watch { "watch" } else { "readOnly" };
+        let kind = if watch { "watch" } else { "readOnly" };
         self.in_flight
-            .get_or_create(&InFlightLabels { request_kind })
+            .get_or_create(&[("request_kind", kind)])
             .clone()
     }
 
-    pub(crate) fn dropped(&self) {
-        self.dropped.inc();
-    }
-
     pub(crate) fn authenticated(&self, method: Method) {
-        let method = method.name();
         self.authentications
-            .get_or_create(&AuthenticationLabels { method })
+            .get_or_create(&[("method", method.name())])
             .inc();
     }
 
     pub(crate) fn looked_up(&self, ok: bool) {
-        let result = if ok { "success" } else { "failure" };
-        self.lookups.get_or_create(&LookupLabels { result }).inc();
+        self.lookups.get_or_create(&[("result", result(ok))]).inc();
     }
 
-    /// Of `handshake` or `answer`.
-    pub(crate) fn turns(&self, work: &'static str) -> WaitMetrics {
-        let labels = WorkLabels { work };
-        WaitMetrics {
-            waiting: self.waiting.get_or_create(&labels).clone(),
-            waited: self.waited.get_or_create(&labels).clone(),
+    /// The metrics of the server below the handler.
+    pub(crate) fn server(&self) -> ServerMetrics {
+        let handshakes = |reason| {
+            let labels = [("reason", reason)];
+            self.handshake_failures.get_or_create(&labels).clone()
+        };
+        ServerMetrics {
+            connections: self.connections.clone(),
+            handshake_errors: handshakes("failed"),
+            handshake_timeouts: handshakes("timeout"),
+            handshake_queue: self.queue("handshake"),
+            response_queue: self.queue("response"),
         }
     }
 
-    pub(crate) fn handshake_failed(&self, reason: &'static str) {
-        self.handshakes
-            .get_or_create(&HandshakeLabels { reason })
-            .inc();
-    }
-}
-
-impl WaitMetrics {
-    #[cfg(test)]
-    pub(crate) fn unregistered(work: &'static str) -> Self {
-        ApiServerMetrics::unregistered().turns(work)
-    }
-
-    /// Somebody must wait.
-    pub(crate) fn joined(&self) {
-        self.waiting.inc();
-        self.waited.inc();
+    fn queue(&self, queue: &'static str) -> QueueMetrics {
+        let labels = [("queue", queue)];
+        QueueMetrics {
+            depth: self.queue_depth.get_or_create(&labels).clone(),
+            queued: self.queued.get_or_create(&labels).clone(),
+        }
     }
 }
 
 impl ReviewMetrics {
-    pub(crate) fn unregistered() -> Self {
-        Self {
-            kind: "token",
-            outcomes: Family::default(),
-            durations: Family::new_with_constructor(Buckets(&REVIEW_BUCKETS, None)),
-        }
-    }
-
     pub(crate) const fn kind(&self) -> &'static str {
         self.kind
     }
 
     pub(crate) fn count(&self, outcome: CacheOutcome) {
-        let labels = CacheLabels {
+        let labels = ReviewLabels {
             review: self.kind,
             result: match outcome {
                 CacheOutcome::Hit => "hit",
@@ -354,14 +266,14 @@ impl ReviewMetrics {
         self.outcomes.get_or_create(&labels).inc();
     }
 
-    pub(crate) fn observe(&self, took: Duration, ok: bool) {
+    pub(crate) fn observe(&self, duration: Duration, ok: bool) {
         let labels = ReviewLabels {
             review: self.kind,
-            result: if ok { "success" } else { "failure" },
+            result: result(ok),
         };
         self.durations
             .get_or_create(&labels)
-            .observe(took.as_secs_f64());
+            .observe(duration.as_secs_f64());
     }
 }
 
@@ -372,19 +284,17 @@ impl Method {
             Self::Certificate => "certificate",
             Self::Token => "token",
             Self::Anonymous => "anonymous",
-            Self::Refused => "refused",
+            Self::Rejected => "rejected",
             Self::Unavailable => "unavailable",
         }
     }
 }
 
-impl MetricConstructor<Histogram> for Buckets {
-    fn new_metric(&self) -> Histogram {
-        Histogram::new(self.0.iter().copied().chain(self.1))
-    }
+const fn result(ok: bool) -> &'static str {
+    if ok { "success" } else { "failure" }
 }
 
-/// Recorded once, when a request is over: with its answer, or without.
+/// Records a request when it is dropped, at the end of its response.
 pub(crate) struct Recorder {
     metrics: Arc<ApiServerMetrics>,
     pub(crate) kind: RequestKind,
@@ -397,7 +307,7 @@ impl Recorder {
         Self {
             metrics,
             kind,
-            // What is never answered was left by the client.
+            // A request without a response was canceled by its client.
             code: 499,
             started: tokio::time::Instant::now(),
         }
@@ -429,11 +339,10 @@ mod tests {
         };
         metrics.request(&kind, 200, Duration::from_millis(3));
         metrics.in_flight(false).inc();
-        metrics.dropped();
+        metrics.dropped.inc();
         metrics.authenticated(Method::Token);
         metrics.looked_up(true);
-        metrics.handshake_failed("timeout");
-        metrics.turns("handshake").joined();
+        metrics.server();
         metrics.access_reviews().count(CacheOutcome::Hit);
         metrics
             .token_reviews()
@@ -447,11 +356,11 @@ mod tests {
         gauge kubevitals_apiserver_connections
         counter kubevitals_apiserver_dropped_requests_total
         counter kubevitals_apiserver_panics_total
+        gauge kubevitals_apiserver_queue_depth
+        counter kubevitals_apiserver_queued_total
         histogram kubevitals_apiserver_review_duration_seconds
         counter kubevitals_apiserver_reviews_total
         counter kubevitals_apiserver_tls_handshake_failures_total
-        counter kubevitals_apiserver_turns_waited_total
-        gauge kubevitals_apiserver_turns_waiting
         ");
     }
 }

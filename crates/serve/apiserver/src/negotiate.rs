@@ -1,13 +1,12 @@
 //! Content negotiation, by the rules of the Kubernetes API server: where these differ from those of
 //! HTTP, clients rely on Kubernetes'.
 
-mod accept;
-
 use http::HeaderMap;
 use http::header::{ACCEPT, ACCEPT_ENCODING, USER_AGENT};
+use kubevitals_http::accept::{self, MediaRange};
+use kubevitals_http::query::Query;
 
-pub use self::accept::{MediaRange, parse_accept};
-use crate::query::Query;
+use crate::query::{include_object, pretty};
 use crate::resource::{Encoding, Form, IncludeObject, Shape};
 use crate::status::Failure;
 
@@ -95,18 +94,16 @@ pub(crate) fn accept_of(headers: &HeaderMap) -> String {
 }
 
 /// Chooses for an object, a list or a watch.
-pub(crate) fn object(accept: &str, wanted: Wanted, query: &Query<'_>) -> Result<Choice, Failure> {
+pub(crate) fn object(accept: &str, wanted: Wanted, query: Query<'_>) -> Result<Choice, Failure> {
     let offers = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
     let chosen = choose(accept, &offers, |media, range| {
-        if range.parameter("stream").is_some_and(|stream| {
-            !stream.is_empty() && (stream != "watch" || media == MediaType::Yaml)
-        }) || range
-            .parameter("sv")
-            .is_some_and(|version| !version.is_empty())
+        if parameter(range, "stream")
+            .is_some_and(|stream| stream != "watch" || media == MediaType::Yaml)
+            || parameter(range, "sv").is_some()
         {
             return None;
         }
-        let pretty = range.parameter("pretty") == Some("1");
+        let pretty = parameter(range, "pretty") == Some("1");
         let Some(conversion) = Conversion::of(range) else {
             return Some((media, Shape::Object, pretty, ""));
         };
@@ -146,7 +143,7 @@ pub(crate) fn object(accept: &str, wanted: Wanted, query: &Query<'_>) -> Result<
         _ => {}
     }
     if let Shape::Table { include, .. } = &mut shape {
-        *include = query.include_object()?;
+        *include = include_object(query)?;
     }
     Ok(Choice {
         media,
@@ -200,8 +197,8 @@ pub(crate) fn refusal(accept: &str) -> MediaType {
 }
 
 /// Whether to indent: those do who say so, and people's programs.
-pub(crate) fn wants_pretty(headers: &HeaderMap, query: &Query<'_>) -> bool {
-    query.pretty().unwrap_or_else(|| {
+pub(crate) fn wants_pretty(headers: &HeaderMap, query: Query<'_>) -> bool {
+    pretty(query).unwrap_or_else(|| {
         headers.get(USER_AGENT).is_some_and(|agent| {
             [b"curl".as_slice(), b"Wget", b"Mozilla/5.0"]
                 .iter()
@@ -239,9 +236,9 @@ fn choose<T>(
         accept
     };
     let mut unmet = Unmet::MediaType;
-    for range in parse_accept(accept) {
+    for range in by_preference(accept) {
         for offer in offers {
-            if !range.matches("application", offer.subtype()) {
+            if !matches(&range, offer.subtype()) {
                 continue;
             }
             unmet = Unmet::Parameters;
@@ -251,6 +248,63 @@ fn choose<T>(
         }
     }
     Err(unmet)
+}
+
+/// Whether JSON is acceptable, whatever the preference.
+pub(crate) fn accepts_json(accept: &str) -> bool {
+    accept.trim().is_empty() || accept::parse(accept).any(|range| matches(&range, "json"))
+}
+
+/// Parses an `Accept` header and sorts its ranges by preference, as Kubernetes does.
+fn by_preference(header: &str) -> Vec<MediaRange<'_>> {
+    let mut ranges: Vec<(f32, MediaRange<'_>)> = Vec::new();
+    for range in accept::parse(header) {
+        let weight = weight(&range);
+        // An insertion sort, since the result depends on the algorithm: the relation is not an
+        // order.
+        let mut index = ranges.len();
+        while index > 0
+            && ranges
+                .get(index - 1)
+                .is_some_and(|(other, before)| precedes((weight, &range), (*other, before)))
+        {
+            index -= 1;
+        }
+        ranges.insert(index, (weight, range));
+    }
+    ranges.into_iter().map(|(_, range)| range).collect()
+}
+
+/// Whether a range goes before another. A named type goes before a wildcard even if its weight is
+/// lower.
+fn precedes(range: (f32, &MediaRange<'_>), other: (f32, &MediaRange<'_>)) -> bool {
+    range.0 > other.0
+        || (range.1.kind != "*" && other.1.kind == "*")
+        || (range.1.subtype != "*" && other.1.subtype == "*")
+}
+
+/// Kubernetes accepts any number as a weight, and reads others as zero.
+fn weight(range: &MediaRange<'_>) -> f32 {
+    parameter(range, "q").map_or(1.0, |weight| {
+        weight
+            .parse()
+            .ok()
+            .filter(|weight: &f32| !weight.is_nan())
+            .unwrap_or_default()
+    })
+}
+
+/// Returns a parameter. Kubernetes ignores those without a value, or with more than one `=`.
+fn parameter<'a>(range: &MediaRange<'a>, name: &str) -> Option<&'a str> {
+    range
+        .parameter(name)
+        .filter(|value| !value.is_empty() && !value.contains('='))
+}
+
+/// Whether a subtype of `application` is in the range.
+fn matches(range: &MediaRange<'_>, subtype: &str) -> bool {
+    (range.kind == "application" && (range.subtype == subtype || range.subtype == "*"))
+        || (range.kind == "*" && range.subtype == "*")
 }
 
 fn refuse_document(unmet: Unmet) -> Failure {
@@ -263,9 +317,9 @@ fn refuse_document(unmet: Unmet) -> Failure {
 impl<'a> Conversion<'a> {
     fn of(range: &MediaRange<'a>) -> Option<Self> {
         let (kind, group, version) = (
-            range.parameter("as"),
-            range.parameter("g"),
-            range.parameter("v"),
+            parameter(range, "as"),
+            parameter(range, "g"),
+            parameter(range, "v"),
         );
         if kind.is_none() && group.is_none() && version.is_none() {
             return None;

@@ -1,18 +1,14 @@
-//! Parameters after the question mark.
+//! Query parameters of the Kubernetes API.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
+use kubevitals_http::query::Query;
 use kubevitals_model::{FieldTerm, LabelSelector, parse_field_selector};
 
 use crate::resource::{IncludeObject, ResourceFacts};
 use crate::status::Failure;
 
-/// The parameters of a request, read when they are asked for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Query<'a>(&'a str);
-
-/// What a list or a watch asks for.
+/// The options of a list or a watch.
 #[derive(Debug)]
 pub(crate) struct ListOptions {
     pub(crate) labels: LabelSelector,
@@ -23,43 +19,34 @@ pub(crate) struct ListOptions {
     pub(crate) send_initial_events: Option<bool>,
 }
 
-impl<'a> Query<'a> {
-    pub(crate) fn new(query: Option<&'a str>) -> Self {
-        Self(query.unwrap_or_default())
-    }
+/// Whether `watch` is set. A parameter without a value, and any value but `false` and `0`, is true.
+pub(crate) fn is_watch(query: Query<'_>) -> bool {
+    flag(query, "watch").unwrap_or_default()
+}
 
-    /// The first value of a name; `Some("")` for a name without one.
-    pub(crate) fn first(&self, name: &str) -> Option<Cow<'a, str>> {
-        self.all(name).next()
-    }
+pub(crate) fn pretty(query: Query<'_>) -> Option<bool> {
+    let value = query.first("pretty").filter(|value| !value.is_empty())?;
+    Some(matches!(
+        &*value,
+        "1" | "t" | "T" | "true" | "TRUE" | "True"
+    ))
+}
 
-    /// All values of a name.
-    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = Cow<'a, str>> {
-        self.0.split('&').filter_map(move |pair| {
-            // Go drops what a semicolon is in.
-            if pair.contains(';') {
-                return None;
-            }
-            let (found, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(found)? == name).then(|| decode(value)).flatten()
-        })
+pub(crate) fn include_object(query: Query<'_>) -> Result<IncludeObject, Failure> {
+    match &*query.first("includeObject").unwrap_or_default() {
+        "" | "Metadata" => Ok(IncludeObject::Metadata),
+        "None" => Ok(IncludeObject::None),
+        "Object" => Ok(IncludeObject::Object),
+        other => Err(Failure::bad_request(format!(
+            "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: \
+             must be 'Metadata', 'Object', 'None', or empty"
+        ))),
     }
+}
 
-    /// A name without a value, and everything but no, is yes.
-    pub(crate) fn asks_to_watch(&self) -> bool {
-        self.flag("watch").unwrap_or_default()
-    }
-
-    pub(crate) fn pretty(&self) -> Option<bool> {
-        let value = self.first("pretty").filter(|value| !value.is_empty())?;
-        Some(matches!(
-            &*value,
-            "1" | "t" | "T" | "true" | "TRUE" | "True"
-        ))
-    }
-
-    pub(crate) fn list_options(&self, facts: &ResourceFacts) -> Result<ListOptions, Failure> {
-        let text = |name: &str| self.first(name).unwrap_or_default();
+impl ListOptions {
+    pub(crate) fn parse(query: Query<'_>, facts: &ResourceFacts) -> Result<Self, Failure> {
+        let text = |name: &str| query.first(name).unwrap_or_default();
         let labels = LabelSelector::parse(&text("labelSelector"))
             .map_err(|error| Failure::bad_request(error.to_string()))?;
         let fields = parse_field_selector(&text("fieldSelector"))
@@ -79,10 +66,10 @@ impl<'a> Query<'a> {
                 known.join(", ")
             )));
         }
-        // Lists are never cut into pages, but nonsense is refused as Kubernetes does.
-        self.integer("limit")?;
-        let seconds = self.integer("timeoutSeconds")?;
-        Ok(ListOptions {
+        // Lists are never paged, but an invalid limit is rejected as Kubernetes does.
+        integer(query, "limit")?;
+        let seconds = integer(query, "timeoutSeconds")?;
+        Ok(Self {
             labels,
             fields,
             resource_version: text("resourceVersion").into_owned(),
@@ -90,59 +77,26 @@ impl<'a> Query<'a> {
                 .and_then(|seconds| u64::try_from(seconds).ok())
                 .filter(|seconds| *seconds > 0)
                 .map(Duration::from_secs),
-            allow_bookmarks: self.flag("allowWatchBookmarks").unwrap_or_default(),
-            send_initial_events: self.flag("sendInitialEvents"),
+            allow_bookmarks: flag(query, "allowWatchBookmarks").unwrap_or_default(),
+            send_initial_events: flag(query, "sendInitialEvents"),
         })
-    }
-
-    pub(crate) fn include_object(&self) -> Result<IncludeObject, Failure> {
-        match &*self.first("includeObject").unwrap_or_default() {
-            "" | "Metadata" => Ok(IncludeObject::Metadata),
-            "None" => Ok(IncludeObject::None),
-            "Object" => Ok(IncludeObject::Object),
-            other => Err(Failure::bad_request(format!(
-                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: \
-                 must be 'Metadata', 'Object', 'None', or empty"
-            ))),
-        }
-    }
-
-    fn flag(&self, name: &str) -> Option<bool> {
-        let value = self.first(name)?;
-        Some(!matches!(&*value.to_ascii_lowercase(), "false" | "0"))
-    }
-
-    fn integer(&self, name: &str) -> Result<Option<i64>, Failure> {
-        match self.first(name).filter(|value| !value.is_empty()) {
-            None => Ok(None),
-            Some(value) => value.parse().map(Some).map_err(|_| {
-                Failure::bad_request(format!(
-                    "strconv.ParseInt: parsing {value:?}: invalid syntax"
-                ))
-            }),
-        }
     }
 }
 
-/// Undoes percent-encoding, with `+` for a space; `None` for what is none.
-fn decode(text: &str) -> Option<Cow<'_, str>> {
-    if !text.contains(['%', '+']) {
-        return Some(Cow::Borrowed(text));
+fn flag(query: Query<'_>, name: &str) -> Option<bool> {
+    let value = query.first(name)?;
+    Some(!matches!(&*value.to_ascii_lowercase(), "false" | "0"))
+}
+
+fn integer(query: Query<'_>, name: &str) -> Result<Option<i64>, Failure> {
+    match query.first(name).filter(|value| !value.is_empty()) {
+        None => Ok(None),
+        Some(value) => value.parse().map(Some).map_err(|_| {
+            Failure::bad_request(format!(
+                "strconv.ParseInt: parsing {value:?}: invalid syntax"
+            ))
+        }),
     }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
-                let (high, low) = (digit()?, digit()?);
-                u8::try_from(high * 16 + low).ok()?
-            }
-            other => other,
-        });
-    }
-    String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
 #[cfg(test)]
@@ -163,20 +117,10 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_decoded() {
-        let query = Query::new(Some("a=1&b=x%3Dy+z&a=2&c&bad=%zz&d=1;e=2"));
-        assert_eq!(query.all("a").collect::<Vec<_>>(), ["1", "2"]);
-        assert_eq!(query.first("b").unwrap(), "x=y z");
-        assert_eq!(query.first("c").unwrap(), "");
-        assert_eq!(query.first("bad"), None);
-        assert_eq!(query.first("d"), None);
-    }
-
-    #[test]
-    fn lists_are_asked_for() {
+    fn list_options_are_parsed() {
         let query = "labelSelector=a%3Db&fieldSelector=metadata.name%3Dx&timeoutSeconds=7&limit=5\
                      &allowWatchBookmarks=true&sendInitialEvents=false&resourceVersion=12";
-        let options = Query::new(Some(query)).list_options(&facts()).unwrap();
+        let options = ListOptions::parse(Query::new(Some(query)), &facts()).unwrap();
         assert_eq!(options.fields.len(), 1);
         assert!(!options.labels.is_empty());
         assert_eq!(options.timeout, Some(Duration::from_secs(7)));
@@ -186,14 +130,16 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_in_the_servers_words() {
-        let refused = |query| {
-            let failure = Query::new(Some(query)).list_options(&facts()).unwrap_err();
+    fn invalid_options_are_rejected_with_the_messages_of_kubernetes() {
+        let rejected = |query| {
+            let failure = ListOptions::parse(Query::new(Some(query)), &facts()).unwrap_err();
             format!("{failure:?}")
         };
-        assert!(refused("limit=x").contains("strconv.ParseInt: parsing \\\"x\\\": invalid syntax"));
-        assert!(refused("labelSelector=a===b").contains("unable to parse requirement"));
-        assert!(refused("fieldSelector=spec.nodeName%3Db").contains(
+        assert!(
+            rejected("limit=x").contains("strconv.ParseInt: parsing \\\"x\\\": invalid syntax")
+        );
+        assert!(rejected("labelSelector=a===b").contains("unable to parse requirement"));
+        assert!(rejected("fieldSelector=spec.nodeName%3Db").contains(
             "\\\"spec.nodeName\\\" is not a known field selector: only \\\"metadata.name\\\", \\\"metadata.namespace\\\""
         ));
     }

@@ -1,9 +1,10 @@
 //! What a request is for: the rules of the Kubernetes API server, by which RBAC rules are written.
 
 use http::{Method, Uri};
+use kubevitals_http::query::Query;
 use kubevitals_model::parse_field_selector;
 
-use crate::query::Query;
+use crate::query::is_watch;
 use crate::review::Attempt;
 
 /// What a request wants to do, and with what.
@@ -73,12 +74,8 @@ impl RequestInfo {
             verb = match verb {
                 "get" => {
                     let query = Query::new(uri.query());
-                    target.name = selected_name(&query);
-                    if query.asks_to_watch() {
-                        "watch"
-                    } else {
-                        "list"
-                    }
+                    target.name = selected_name(query);
+                    if is_watch(query) { "watch" } else { "list" }
                 }
                 "delete" => "deletecollection",
                 other => other,
@@ -147,7 +144,7 @@ fn resource_target(path: &str) -> Option<ResourceTarget> {
 }
 
 /// A list that selects one name is a question for that name: RBAC can allow it by `resourceNames`.
-fn selected_name(query: &Query) -> String {
+fn selected_name(query: Query<'_>) -> String {
     let selector = query.first("fieldSelector").unwrap_or_default();
     let Ok(terms) = parse_field_selector(&selector) else {
         return String::new();

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     fn reviews() -> Reviews<u32> {
-        Reviews::new(ReviewMetrics::unregistered())
+        Reviews::new(crate::metrics::ApiServerMetrics::unregistered().token_reviews())
     }
 
     #[expect(

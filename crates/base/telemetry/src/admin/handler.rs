@@ -1,15 +1,19 @@
 //! Routes of the admin server.
 
-use std::net::IpAddr;
+use std::{borrow::Cow, net::IpAddr, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Body;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Incoming};
+use kubevitals_http::{
+    Connection,
+    query::{Query, percent_decode},
+};
 
 use super::{
-    Admin, Limits, Profiling, query,
-    response::{Answer, method_not_allowed, refusal, text, typed},
+    Admin, Limits, Profiling,
+    response::{Response, error, method_not_allowed, text, typed},
 };
 use crate::{LogFilter, LogHandle, Probe, TelemetryError, metrics::Route};
 
@@ -19,22 +23,34 @@ const READ_AND_SET: &str = "GET, HEAD, PUT, POST";
 const INDEX: &str = "\
 /livez                 whether the process must be restarted
 /readyz                whether the process may be sent requests
-/healthz               the older form of /livez
+/healthz               the deprecated form of /livez
                        all three: ?verbose, ?exclude=name, or /name for one check
 /metrics               metrics for Prometheus
 /debug/log-level       the log filter; PUT sets it (loopback only)
-/debug/pprof/profile   a CPU profile, ?seconds=30 (loopback only, if switched on)
+/debug/pprof/profile   a CPU profile, ?seconds=30 (loopback only, if enabled)
 ";
 
-/// Answers requests, wherever they come from.
-pub(super) struct Handler {
+/// Responds to the requests of the admin server.
+pub(super) struct AdminHandler {
     admin: Admin,
     limits: Limits,
     #[cfg(feature = "pprof")]
     profiler: crate::profile::Profiler,
 }
 
-impl Handler {
+impl kubevitals_http::Handler<IpAddr> for AdminHandler {
+    type Body = Full<Bytes>;
+
+    async fn handle(
+        &self,
+        connection: &Arc<Connection<IpAddr>>,
+        request: Request<Incoming>,
+    ) -> Response {
+        self.respond(connection.peer, request).await
+    }
+}
+
+impl AdminHandler {
     pub(super) fn new(admin: Admin, limits: Limits) -> Self {
         Self {
             admin,
@@ -44,18 +60,18 @@ impl Handler {
         }
     }
 
-    /// Answers one request of `peer` and counts it.
-    pub(super) async fn handle<B>(&self, peer: IpAddr, request: Request<B>) -> Answer
+    /// Responds to one request of `peer` and counts it.
+    pub(super) async fn respond<B>(&self, peer: IpAddr, request: Request<B>) -> Response
     where
         B: Body<Data = Bytes> + Send,
         B::Error: std::error::Error + Send + Sync + 'static,
     {
         let (head, body) = request.into_parts();
-        let query = head.uri.query();
+        let query = Query::new(head.uri.query());
         let (route, rest) = route_of(head.uri.path());
         let reads = head.method == Method::GET || head.method == Method::HEAD;
-        let answer = match route {
-            Route::Unknown => refusal(
+        let response = match route {
+            Route::Unknown => error(
                 StatusCode::NOT_FOUND,
                 format_args!("not found; the routes are:\n\n{INDEX}"),
             ),
@@ -68,31 +84,29 @@ impl Handler {
             Route::Metrics => self.metrics(&head.headers).await,
             Route::Pprof => self.pprof(peer, rest, query).await,
         };
-        self.admin.metrics.count(route, answer.status().as_u16());
-        answer
+        self.admin.metrics.count(route, response.status().as_u16());
+        response
     }
 
-    fn probe(&self, probe: Probe, check: &str, query: Option<&str>) -> Answer {
+    fn probe(&self, probe: Probe, check: &str, query: Query<'_>) -> Response {
         if !check.is_empty() {
-            let name = query::decode(check);
+            let name = percent_decode(check).unwrap_or(Cow::Borrowed(check));
             return match self.admin.health.report_one(probe, &name) {
-                None => refusal(
+                None => error(
                     StatusCode::NOT_FOUND,
                     format_args!("no such check, see /{}?verbose", probe.name()),
                 ),
                 Some(verdict) => match verdict.reason() {
                     None => text(StatusCode::OK, "ok"),
-                    Some(reason) => refusal(
+                    Some(reason) => error(
                         StatusCode::INTERNAL_SERVER_ERROR,
                         format_args!("internal server error: {reason}"),
                     ),
                 },
             };
         }
-        let excluded: Vec<String> = query::values(query, "exclude")
-            .map(std::borrow::Cow::into_owned)
-            .collect();
-        let verbose = query::values(query, "verbose").next().is_some();
+        let excluded: Vec<String> = query.all("exclude").map(Cow::into_owned).collect();
+        let verbose = query.first("verbose").is_some();
         let report = self.admin.health.report(probe, &excluded);
         let status = if report.passed() {
             StatusCode::OK
@@ -102,12 +116,11 @@ impl Handler {
         text(status, report.body(verbose))
     }
 
-    async fn metrics(&self, headers: &HeaderMap) -> Answer {
+    async fn metrics(&self, headers: &HeaderMap) -> Response {
         let registry = &self.admin.registry;
         let format = registry.negotiate(headers);
         let encoded = if registry.may_be_large() {
-            // Hundreds of thousands of series take longer than anything else on this thread may
-            // wait.
+            // Hundreds of thousands of series take longer than other tasks of this thread may wait.
             let registry = registry.clone();
             tokio::task::spawn_blocking(move || registry.encode(format))
                 .await
@@ -117,20 +130,20 @@ impl Handler {
         };
         match encoded {
             Ok(body) => typed(StatusCode::OK, format.content_type(), body),
-            Err(error) => {
-                tracing::error!(%error, "metrics could not be encoded");
-                refusal(StatusCode::INTERNAL_SERVER_ERROR, error)
+            Err(cause) => {
+                tracing::error!(error = %cause, "failed to encode metrics");
+                error(StatusCode::INTERNAL_SERVER_ERROR, cause)
             }
         }
     }
 
-    async fn log_level<B>(&self, peer: IpAddr, method: &Method, body: B) -> Answer
+    async fn log_level<B>(&self, peer: IpAddr, method: &Method, body: B) -> Response
     where
         B: Body<Data = Bytes> + Send,
         B::Error: std::error::Error + Send + Sync + 'static,
     {
         let Some(logs) = &self.admin.logs else {
-            return refusal(
+            return error(
                 StatusCode::NOT_FOUND,
                 "the log filter of this process cannot be changed",
             );
@@ -142,14 +155,14 @@ impl Handler {
             Method::GET | Method::HEAD => text(StatusCode::OK, format!("{}\n", logs.filter())),
             Method::PUT | Method::POST => match self.read_body(body).await {
                 Ok(body) => set_log_level(logs, &body),
-                Err(refusal) => refusal,
+                Err(response) => response,
             },
             _ => method_not_allowed(READ_AND_SET),
         }
     }
 
-    /// Reads a small body, or says why not.
-    async fn read_body<B>(&self, body: B) -> Result<Bytes, Answer>
+    /// Reads a small body, or returns the response that rejects it.
+    async fn read_body<B>(&self, body: B) -> Result<Bytes, Response>
     where
         B: Body<Data = Bytes> + Send,
         B::Error: std::error::Error + Send + Sync + 'static,
@@ -158,32 +171,32 @@ impl Handler {
         let collected = Limited::new(body, LogFilter::MAX_LENGTH).collect();
         match tokio::time::timeout(self.limits.body_timeout, collected).await {
             Ok(Ok(body)) => Ok(body.to_bytes()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(refusal(
+            Ok(Err(cause)) if cause.is::<LengthLimitError>() => Err(error(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format_args!("the body has more than {} bytes", LogFilter::MAX_LENGTH),
             )),
-            Ok(Err(error)) => Err(refusal(
+            Ok(Err(cause)) => Err(error(
                 StatusCode::BAD_REQUEST,
-                format_args!("the body could not be read: {error}"),
+                format_args!("failed to read the body: {cause}"),
             )),
-            Err(_elapsed) => Err(refusal(
+            Err(_elapsed) => Err(error(
                 StatusCode::REQUEST_TIMEOUT,
-                "the body took too long to arrive",
+                "timed out reading the body",
             )),
         }
     }
 
-    async fn pprof(&self, peer: IpAddr, rest: &str, query: Option<&str>) -> Answer {
+    async fn pprof(&self, peer: IpAddr, rest: &str, query: Query<'_>) -> Response {
         if !cfg!(feature = "pprof") {
-            return refusal(
+            return error(
                 StatusCode::NOT_FOUND,
-                "this program was built without the feature `pprof`; take one that was built with it",
+                "this program was built without the feature `pprof`",
             );
         }
         if self.admin.profiling == Profiling::Off {
-            return refusal(
+            return error(
                 StatusCode::NOT_FOUND,
-                "profiles are switched off; restart the process with --profiling",
+                "profiling is disabled; restart the process with --profiling",
             );
         }
         if !is_loopback(peer) {
@@ -193,47 +206,47 @@ impl Handler {
     }
 
     #[cfg(not(feature = "pprof"))]
-    #[expect(clippy::unused_async, reason = "the form with a profiler waits")]
-    async fn profile(&self, _rest: &str, _query: Option<&str>) -> Answer {
-        refusal(StatusCode::NOT_FOUND, "not found")
+    #[expect(clippy::unused_async, reason = "the variant with a profiler awaits")]
+    async fn profile(&self, _rest: &str, _query: Query<'_>) -> Response {
+        error(StatusCode::NOT_FOUND, "not found")
     }
 
     #[cfg(feature = "pprof")]
-    async fn profile(&self, rest: &str, query: Option<&str>) -> Answer {
+    async fn profile(&self, rest: &str, query: Query<'_>) -> Response {
         use crate::profile::{ProfileError, parse_seconds};
 
         match rest {
             "" => return text(StatusCode::OK, "profile   a CPU profile, ?seconds=30\n"),
             "profile" => {}
             _ => {
-                return refusal(
+                return error(
                     StatusCode::NOT_FOUND,
-                    "no such profile; there is `profile` only",
+                    "no such profile; only `profile` exists",
                 );
             }
         }
-        let seconds = query::values(query, "seconds").next();
+        let seconds = query.first("seconds");
         let taken = match parse_seconds(seconds.as_deref()) {
             Ok(duration) => self.profiler.cpu(duration).await,
-            Err(error) => Err(error),
+            Err(cause) => Err(cause),
         };
         match taken {
             Ok(profile) => typed(StatusCode::OK, "application/octet-stream", profile),
-            Err(error) => {
-                let status = match error {
+            Err(cause) => {
+                let status = match cause {
                     ProfileError::BadSeconds => StatusCode::BAD_REQUEST,
                     ProfileError::Busy => StatusCode::TOO_MANY_REQUESTS,
                     ProfileError::Sampler(_) | ProfileError::Encoder(_) => {
                         StatusCode::INTERNAL_SERVER_ERROR
                     }
                 };
-                refusal(status, error)
+                error(status, cause)
             }
         }
     }
 }
 
-/// Finds the route of a path, and what follows its name.
+/// Returns the route of a path, and the rest of the path.
 fn route_of(path: &str) -> (Route, &str) {
     match path {
         "/" => return (Route::Index, ""),
@@ -260,23 +273,23 @@ fn route_of(path: &str) -> (Route, &str) {
     (Route::Unknown, "")
 }
 
-fn set_log_level(logs: &LogHandle, body: &[u8]) -> Answer {
+fn set_log_level(logs: &LogHandle, body: &[u8]) -> Response {
     let Ok(wanted) = std::str::from_utf8(body) else {
-        return refusal(StatusCode::BAD_REQUEST, "the body is not UTF-8");
+        return error(StatusCode::BAD_REQUEST, "the body is not UTF-8");
     };
     let set = wanted
         .parse::<LogFilter>()
         .and_then(|filter| logs.set(&filter));
     match set {
         Ok(()) => text(StatusCode::OK, format!("{}\n", logs.filter())),
-        Err(error) => {
-            let status = match error {
+        Err(cause) => {
+            let status = match cause {
                 TelemetryError::LogsGone(_) => StatusCode::INTERNAL_SERVER_ERROR,
                 _ => StatusCode::BAD_REQUEST,
             };
-            refusal(
+            error(
                 status,
-                format_args!("{error}; the filter stays {}", logs.filter()),
+                format_args!("{cause}; the filter stays {}", logs.filter()),
             )
         }
     }
@@ -287,11 +300,11 @@ fn is_loopback(peer: IpAddr) -> bool {
     peer.to_canonical().is_loopback()
 }
 
-fn loopback_only(peer: IpAddr) -> Answer {
-    refusal(
+fn loopback_only(peer: IpAddr) -> Response {
+    error(
         StatusCode::FORBIDDEN,
         format_args!(
-            "only loopback peers may do this, and you are {}; go through `kubectl port-forward`",
+            "only loopback peers may do this, and the request came from {}; use `kubectl port-forward`",
             peer.to_canonical()
         ),
     )

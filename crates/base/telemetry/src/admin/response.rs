@@ -1,32 +1,31 @@
-//! Answers of the admin server.
+//! Responses of the admin server.
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use http_body_util::Full;
 
-/// An answer whose body is known whole.
-pub(super) type Answer = Response<Full<Bytes>>;
+pub(super) type Response = http::Response<Full<Bytes>>;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// Plain text, exactly as given.
-pub(super) fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+pub(super) fn text(status: StatusCode, body: impl Into<Bytes>) -> Response {
     typed(status, PLAIN, body)
 }
 
-/// A line of plain text that says what is wrong.
-pub(super) fn refusal(status: StatusCode, message: impl std::fmt::Display) -> Answer {
+/// A line of plain text that describes an error.
+pub(super) fn error(status: StatusCode, message: impl std::fmt::Display) -> Response {
     text(status, format!("{message}\n"))
 }
 
-/// The method does not fit the route, and which do.
-pub(super) fn method_not_allowed(allow: &'static str) -> Answer {
+/// The error for a method that the route does not support.
+pub(super) fn method_not_allowed(allow: &'static str) -> Response {
     let message = format!("method not allowed, use {allow}");
-    let mut answer = refusal(StatusCode::METHOD_NOT_ALLOWED, message);
-    answer
+    let mut response = error(StatusCode::METHOD_NOT_ALLOWED, message);
+    response
         .headers_mut()
         .insert(header::ALLOW, HeaderValue::from_static(allow));
-    answer
+    response
 }
 
 /// A body of the given type.
@@ -34,16 +33,16 @@ pub(super) fn typed(
     status: StatusCode,
     content_type: &'static str,
     body: impl Into<Bytes>,
-) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
-    *answer.status_mut() = status;
-    let headers = answer.headers_mut();
+) -> Response {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    // Bodies quote what others wrote: no browser shall take them for a page.
+    // Bodies quote text of others: browsers must not render them as a page.
     headers.insert(
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
     );
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    answer
+    response
 }

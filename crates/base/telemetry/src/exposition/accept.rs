@@ -1,53 +1,43 @@
-//! Reads `Accept` headers (RFC 9110, 12.5.1) as far as three media types need it.
+//! Chooses an exposition format by `Accept` headers (RFC 9110, 12.5.1).
 
-/// The most ranges read per header; Prometheus sends seven at most.
-const MAX_RANGES: usize = 64;
+use kubevitals_http::accept::{self, MediaRange};
 
-/// How well each form is liked by all ranges read so far.
+/// The weight of each format in all headers read so far.
 #[derive(Debug, Default)]
 pub(super) struct Preference {
-    open_metrics: Liking,
-    plain: Liking,
-    protobuf: Liking,
+    open_metrics: FormatWeight,
+    plain: FormatWeight,
+    protobuf: FormatWeight,
 }
 
-/// The weight of the most specific range that matches, in thousandths.
+/// The weight of the most specific range that matches a format, in thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Liking {
+struct FormatWeight {
     specificity: u8,
     weight: u16,
 }
 
-/// One media range with the parameters that matter.
-struct Range<'h> {
-    media: &'h [u8],
-    version: Option<&'h [u8]>,
-    /// `proto` and `encoding`, which say what kind of protobuf is meant.
-    proto: Option<&'h [u8]>,
-    encoding: Option<&'h [u8]>,
-    weight: Option<u16>,
-}
-
 impl Preference {
     pub(super) fn read(&mut self, header: &[u8]) {
-        for range in split_quoted(header, b',').take(MAX_RANGES) {
-            let Some(range) = Range::parse(range) else {
+        for range in accept::parse(&String::from_utf8_lossy(header)) {
+            let Some(weight) = range.weight() else {
                 continue;
             };
-            let weight = range.weight.unwrap_or(1000);
-            let is = |media: &str| range.media.eq_ignore_ascii_case(media.as_bytes());
-            if is("*/*") {
+            let is = |kind: &str, subtype: &str| {
+                range.kind.eq_ignore_ascii_case(kind) && range.subtype.eq_ignore_ascii_case(subtype)
+            };
+            if is("*", "*") {
                 self.open_metrics.offer(1, weight);
                 self.plain.offer(1, weight);
-            } else if is("application/*") {
+            } else if is("application", "*") {
                 self.open_metrics.offer(2, weight);
-            } else if is("text/*") {
+            } else if is("text", "*") {
                 self.plain.offer(2, weight);
-            } else if is("application/openmetrics-text") && range.has_version(b"1.0.0") {
+            } else if is("application", "openmetrics-text") && has_version(&range, "1.0.0") {
                 self.open_metrics.offer(3, weight);
-            } else if is("application/vnd.google.protobuf") && range.is_of_families() {
+            } else if is("application", "vnd.google.protobuf") && is_metric_family(&range) {
                 self.protobuf.offer(3, weight);
-            } else if is("text/plain") && range.has_version(b"0.0.4") {
+            } else if is("text", "plain") && has_version(&range, "0.0.4") {
                 self.plain.offer(3, weight);
             }
         }
@@ -64,13 +54,13 @@ impl Preference {
     }
 }
 
-impl Liking {
-    /// Whether it was asked for by name.
+impl FormatWeight {
+    /// Whether the format was requested by name.
     fn is_named(self) -> bool {
         self.specificity == 3 && self.weight > 0
     }
 
-    /// The most specific range counts; of two alike, the one with more weight.
+    /// Keeps the most specific range; of two alike, the one with more weight.
     fn offer(&mut self, specificity: u8, weight: u16) {
         if specificity > self.specificity {
             *self = Self {
@@ -83,91 +73,16 @@ impl Liking {
     }
 }
 
-impl<'h> Range<'h> {
-    /// `None` if the range is not written as the standard says; it then asks for nothing.
-    fn parse(text: &'h [u8]) -> Option<Self> {
-        let mut parts = split_quoted(text, b';').map(<[u8]>::trim_ascii);
-        let mut range = Self {
-            media: parts.next()?,
-            version: None,
-            proto: None,
-            encoding: None,
-            weight: None,
-        };
-        for part in parts {
-            let mut halves = part.splitn(2, |byte| *byte == b'=');
-            let (name, Some(value)) = (halves.next()?, halves.next()) else {
-                continue;
-            };
-            if name.eq_ignore_ascii_case(b"q") {
-                range.weight = Some(parse_weight(value)?);
-            } else if name.eq_ignore_ascii_case(b"version") {
-                range.version = Some(unquote(value));
-            } else if name.eq_ignore_ascii_case(b"proto") {
-                range.proto = Some(unquote(value));
-            } else if name.eq_ignore_ascii_case(b"encoding") {
-                range.encoding = Some(unquote(value));
-            }
-        }
-        Some(range)
-    }
-
-    /// Both parameters are asked for, as Go's client does it: there are other forms of protobuf.
-    fn is_of_families(&self) -> bool {
-        self.proto == Some(b"io.prometheus.client.MetricFamily")
-            && self.encoding == Some(b"delimited")
-    }
-
-    fn has_version(&self, ours: &[u8]) -> bool {
-        self.version.is_none_or(|version| version == ours)
-    }
+/// Whether delimited messages are requested, as Go's client does: there are other protobuf formats.
+fn is_metric_family(range: &MediaRange<'_>) -> bool {
+    range.parameter("proto") == Some("io.prometheus.client.MetricFamily")
+        && range.parameter("encoding") == Some("delimited")
 }
 
-/// `0`, `1`, or either with up to three decimals, not above one.
-fn parse_weight(text: &[u8]) -> Option<u16> {
-    let (whole, decimals) = match text {
-        [whole] => (whole, &[][..]),
-        [whole, b'.', decimals @ ..] if decimals.len() <= 3 => (whole, decimals),
-        _ => return None,
-    };
-    let mut weight = match whole {
-        b'0' => 0,
-        b'1' => 1000,
-        _ => return None,
-    };
-    let mut unit = 100;
-    for digit in decimals {
-        if !digit.is_ascii_digit() {
-            return None;
-        }
-        weight += u16::from(digit - b'0') * unit;
-        unit /= 10;
-    }
-    (weight <= 1000).then_some(weight)
-}
-
-fn unquote(value: &[u8]) -> &[u8] {
-    value
-        .strip_prefix(b"\"")
-        .and_then(|rest| rest.strip_suffix(b"\""))
-        .unwrap_or(value)
-}
-
-/// Splits at a separator that does not stand inside a quoted string.
-fn split_quoted(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
-    let (mut quoted, mut escaped) = (false, false);
-    text.split(move |byte| {
-        if escaped {
-            escaped = false;
-            return false;
-        }
-        match byte {
-            b'\\' if quoted => escaped = true,
-            b'"' => quoted = !quoted,
-            _ => return *byte == separator && !quoted,
-        }
-        false
-    })
+fn has_version(range: &MediaRange<'_>, supported: &str) -> bool {
+    range
+        .parameter("version")
+        .is_none_or(|version| version == supported)
 }
 
 #[cfg(test)]
@@ -191,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn protobuf_is_for_those_who_name_it() {
+    fn protobuf_must_be_requested_by_name() {
         const FAMILIES: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
         for (accept, protobuf) in [
             // Prometheus 3 with native histograms, and with the other order of protocols.
@@ -203,7 +118,7 @@ mod tests {
             (format!("{FAMILIES};q=0.5,*/*;q=0.5"), true),
             (format!("{FAMILIES};escaping=allow-utf-8;q=0.6,text/plain;q=0.5"), true),
             ("application/vnd.google.protobuf;proto=\"io.prometheus.client.MetricFamily\"; encoding=delimited".to_owned(), true),
-            // Other forms of protobuf are not written, and a wildcard asks for something readable.
+            // Other protobuf formats are not supported, and a wildcard means something readable.
             ("application/vnd.google.protobuf".to_owned(), false),
             ("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text".to_owned(), false),
             ("application/*".to_owned(), false),
@@ -217,7 +132,7 @@ mod tests {
     #[test]
     fn negotiation_table() {
         for (accept, open_metrics) in [
-            // Prometheus 2 and 3 as they come, with and without protobuf and UTF-8 names.
+            // Prometheus 2 and 3 by default, with and without protobuf and UTF-8 names.
             (
                 "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
                 true,
@@ -258,7 +173,7 @@ mod tests {
                 "application/*;q=0.1,application/openmetrics-text;q=1,text/plain;q=0.5",
                 true,
             ),
-            // Versions that we do not speak ask for nothing.
+            // Unsupported versions are ignored.
             ("application/openmetrics-text;version=2.0.0", false),
             ("application/openmetrics-text;version=0.0.1", false),
             ("application/openmetrics-text;version=\"1.0.0\"", true),
@@ -289,39 +204,18 @@ mod tests {
         ]));
     }
 
-    #[test]
-    fn weights_are_thousandths() {
-        for (text, want) in [
-            ("1", Some(1000)),
-            ("1.000", Some(1000)),
-            ("0", Some(0)),
-            ("0.", Some(0)),
-            ("0.5", Some(500)),
-            ("0.05", Some(50)),
-            ("0.999", Some(999)),
-            ("1.1", None),
-            ("0.5000", None),
-            ("", None),
-            (".5", None),
-            ("-0", None),
-            ("0.5x", None),
-        ] {
-            assert_eq!(parse_weight(text.as_bytes()), want, "{text}");
-        }
-    }
-
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn any_header_is_read(header in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_header_is_parsed(header in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut preference = Preference::default();
             preference.read(&header);
             preference.prefers_open_metrics();
         }
 
         #[test]
-        fn any_header_made_of_the_right_pieces_is_read(
+        fn any_combination_of_valid_pieces_is_parsed(
             pieces in proptest::collection::vec(
                 prop_oneof![
                     Just("application/openmetrics-text"), Just("text/plain"), Just("*/*"), Just(","),

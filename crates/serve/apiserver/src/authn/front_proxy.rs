@@ -1,9 +1,11 @@
 //! What a front proxy says about the user, and who may say so.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
+use kubevitals_http::query::percent_decode;
 use kubevitals_tls::ClientAuthority;
 
 use crate::config::RequestHeaders;
@@ -126,22 +128,10 @@ fn text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
-/// Keys of extras are percent-encoded, as headers allow few letters.
+/// Keys of extras are percent-encoded, since headers allow few characters. A malformed one stays as
+/// it is.
 fn unescaped(key: &str) -> String {
-    let mut bytes = Vec::with_capacity(key.len());
-    let mut rest = key.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
-        let (Some(high), Some(low)) = (digit(), digit()) else {
-            return key.to_owned();
-        };
-        bytes.push(u8::try_from(high * 16 + low).unwrap_or_default());
-    }
-    String::from_utf8(bytes).unwrap_or_else(|_| key.to_owned())
+    percent_decode(key).map_or_else(|| key.to_owned(), Cow::into_owned)
 }
 
 #[cfg(test)]

@@ -6,16 +6,16 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
+use kubevitals_http::query::Query;
 use kubevitals_telemetry::Probe;
 use serde_json::json;
 
-use super::Handler;
+use super::ApiHandler;
 use crate::body::Body;
 use crate::convert::gzip::{self, Peeked};
 use crate::convert::{pretty_json, yaml};
 use crate::discovery::Document;
-use crate::negotiate::{DiscoveryForm, MediaType, accepts_gzip, discovery, document, parse_accept};
-use crate::query::Query;
+use crate::negotiate::{DiscoveryForm, MediaType, accepts_gzip, accepts_json, discovery, document};
 use crate::status::Failure;
 
 const AGGREGATED: [(&str, &str); 2] = [
@@ -51,7 +51,7 @@ pub(super) fn route_label(path: &str) -> &'static str {
         .unwrap_or_default()
 }
 
-impl Handler {
+impl ApiHandler {
     pub(super) async fn path<B>(
         &self,
         head: &Parts,
@@ -156,7 +156,7 @@ impl Handler {
 
     /// JSON only: the protobuf of OpenAPI is asked for by clients that can do without.
     async fn second_openapi(&self, head: &Parts, accept: &str) -> Result<Response<Body>, Failure> {
-        if !takes_json(accept) {
+        if !accepts_json(accept) {
             return Ok(not_acceptable());
         }
         compressed(&head.headers, cached(&head.headers, &self.openapi.v2, None)).await
@@ -171,7 +171,7 @@ impl Handler {
         let Some((path, found)) = self.openapi.v3.iter().find(|(path, _)| path == rest) else {
             return Err(Failure::no_such_path());
         };
-        if !takes_json(accept) {
+        if !accepts_json(accept) {
             return Ok(not_acceptable());
         }
         let mut response = cached(&head.headers, found, None);
@@ -320,13 +320,6 @@ async fn compressed(
         .headers
         .insert(VARY, HeaderValue::from_static("Accept-Encoding"));
     Ok(Response::from_parts(parts, body))
-}
-
-fn takes_json(accept: &str) -> bool {
-    accept.trim().is_empty()
-        || parse_accept(accept)
-            .iter()
-            .any(|range| range.matches("application", "json"))
 }
 
 /// Without a body, as Kubernetes does for these documents.

@@ -4,17 +4,17 @@ use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, Method, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
+use kubevitals_http::query::Query;
 use kubevitals_telemetry::exposition::Format;
 use kubevitals_telemetry::{LogFilter, Probe};
 
-use super::Handler;
+use super::ApiHandler;
 use crate::body::Body;
-use crate::query::Query;
 use crate::status::Failure;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-impl Handler {
+impl ApiHandler {
     /// `rest` is empty, or `/` and the name of a check; `None` if there is no such check.
     pub(super) fn probe(
         &self,

@@ -8,19 +8,20 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
 use http::request::Parts;
 use http::{Method, Response};
 use http_body_util::{BodyExt as _, Limited};
+use kubevitals_http::query::Query;
 
-use super::{Answer, Handler};
+use super::{Answer, ApiHandler};
 use crate::body::Body;
 use crate::convert::gzip::{self, Peeked};
 use crate::convert::pretty_json::Indenter;
 use crate::convert::yaml;
 use crate::negotiate::{Choice, MediaType, Wanted, accepts_gzip, object};
-use crate::query::Query;
+use crate::query::ListOptions;
 use crate::request_info::{RequestInfo, ResourceTarget};
 use crate::resource::{GetRequest, ListRequest, WatchRequest};
 use crate::status::Failure;
 
-impl Handler {
+impl ApiHandler {
     pub(super) async fn resource(
         &self,
         head: &Parts,
@@ -40,7 +41,7 @@ impl Handler {
         let facts = found.resource.facts();
         let query = Query::new(head.uri.query());
         if target.parts == 2 {
-            let choice = object(accept, Wanted::Object, &query)?;
+            let choice = object(accept, Wanted::Object, query)?;
             let request = GetRequest {
                 version: found.version,
                 namespace: &target.namespace,
@@ -59,8 +60,8 @@ impl Handler {
         } else {
             Wanted::List
         };
-        let choice = object(accept, wanted, &query)?;
-        let options = query.list_options(facts)?;
+        let choice = object(accept, wanted, query)?;
+        let options = ListOptions::parse(query, facts)?;
         let list = ListRequest {
             version: found.version,
             namespace: Some(target.namespace.as_str()).filter(|namespace| !namespace.is_empty()),

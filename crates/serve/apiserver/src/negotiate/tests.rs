@@ -1,7 +1,7 @@
 use super::*;
 
 fn ask(accept: &str, wanted: Wanted) -> Result<(MediaType, Shape), String> {
-    object(accept, wanted, &Query::new(None))
+    object(accept, wanted, Query::new(None))
         .map(|choice| (choice.media, choice.shape))
         .map_err(|failure| format!("{failure:?}"))
 }
@@ -130,4 +130,20 @@ fn refusals_go_out_in_what_can_be_read() {
         refusal("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1"),
         MediaType::Json
     );
+}
+
+#[test]
+fn named_types_go_before_wildcards() {
+    let order = |header| {
+        let ranges = by_preference(header);
+        let names = ranges
+            .iter()
+            .map(|range| format!("{}/{}", range.kind, range.subtype));
+        names.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(order("*/*, application/json;q=0.1"), "application/json */*");
+    assert_eq!(order("a/b;q=0.1, c/d"), "c/d a/b");
+    assert_eq!(order("a/*, a/b, *, c/d"), "a/b c/d a/* */*");
+    assert_eq!(order("a/b;q=x, c/d;q=0.5, e/f;q=2"), "e/f c/d a/b");
+    assert_eq!(order("nonsense, a/, a/b/c, ,a/b"), "a/b");
 }

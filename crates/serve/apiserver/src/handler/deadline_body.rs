@@ -1,14 +1,16 @@
-//! What an answer holds until its last byte has gone: its place, its time, and its line in the
-//! metrics.
+//! The body of a response: it holds a slot, a deadline and a metrics record until its last byte is
+//! written.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
+use kubevitals_http::{InFlight, ResponseKind};
+use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::AbortHandle;
@@ -18,11 +20,11 @@ use super::Connection;
 use crate::body::{Body, BodyError};
 use crate::metrics::Recorder;
 
-/// Smaller answers fit into the buffers of the socket: they are gone before anybody can wait.
-const SMALL: u64 = 64 * 1024;
+/// Smaller responses fit into the buffers of the socket, so that they end at once.
+const MAX_SMALL_BYTES: u64 = 64 * 1024;
 
-/// A place among the requests that are served. It is given back at the end of the answer, or at its
-/// deadline, whichever comes first: who reads slowly must not keep others out.
+/// A slot among the requests in flight. It is released at the end of the response or at its
+/// deadline, whichever comes first: a slow reader must not keep others out.
 pub(super) struct Slot(Arc<Mutex<Option<Held>>>);
 
 struct Held {
@@ -30,22 +32,21 @@ struct Held {
     gauge: Gauge,
 }
 
-/// A body with all that it holds.
-pub(super) struct Guarded {
+/// A response body that fails at its deadline, or ends like a watch that has run its time.
+pub(super) struct DeadlineBody {
     body: Body,
-    /// When it must be over, and what ends it in order.
     end: End,
     connection: Arc<Connection>,
-    is_watch: bool,
     release: Option<AbortHandle>,
+    _in_flight: InFlight,
     _slot: Option<Slot>,
     _recorder: Recorder,
 }
 
 enum End {
-    /// Cut at this time.
+    /// Fails at this time.
     Deadline(Instant, Option<Pin<Box<Sleep>>>),
-    /// Ended like a watch that has run its time.
+    /// Ends with this future.
     Watch(Pin<Box<dyn Future<Output = ()> + Send>>),
     Over,
 }
@@ -59,8 +60,8 @@ impl Slot {
         }))))
     }
 
-    fn give_back(held: &Mutex<Option<Held>>) {
-        drop(held.lock().unwrap_or_else(PoisonError::into_inner).take());
+    fn release(held: &Mutex<Option<Held>>) {
+        drop(held.lock().take());
     }
 }
 
@@ -72,63 +73,64 @@ impl Drop for Held {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        Self::give_back(&self.0);
+        Self::release(&self.0);
     }
 }
 
-impl Guarded {
-    /// An answer that must be taken by `deadline`.
-    pub(super) fn answer(
+impl DeadlineBody {
+    /// A response that must be read by `deadline`.
+    pub(super) fn response(
         body: Body,
         slot: Option<Slot>,
         recorder: Recorder,
         connection: Arc<Connection>,
         deadline: Instant,
     ) -> Self {
-        connection.activity.begin(false);
-        // A body that nobody reads is never polled, so that somebody else must look at the clock.
-        let is_large = body.size_hint().exact().is_none_or(|size| size > SMALL);
+        // A body that the client does not read is never polled, so a task watches the clock.
+        let is_large = body
+            .size_hint()
+            .exact()
+            .is_none_or(|size| size > MAX_SMALL_BYTES);
         let release = slot.as_ref().filter(|_| is_large).map(|slot| {
             let held = Arc::clone(&slot.0);
             let timer = tokio::spawn(async move {
                 tokio::time::sleep_until(deadline).await;
-                Slot::give_back(&held);
+                Slot::release(&held);
             });
             timer.abort_handle()
         });
         Self {
             body,
             end: End::Deadline(deadline, None),
+            _in_flight: connection.state.in_flight(ResponseKind::Ordinary),
             connection,
-            is_watch: false,
             release,
             _slot: slot,
             _recorder: recorder,
         }
     }
 
-    /// A watch that lasts for so long at most, and ends when the server does.
+    /// A watch that ends after `timeout`, or when the server drains.
     pub(super) fn watch(
         body: Body,
         slot: Option<Slot>,
         recorder: Recorder,
         connection: Arc<Connection>,
-        longest: Duration,
+        timeout: Duration,
         mut draining: watch::Receiver<bool>,
     ) -> Self {
-        connection.activity.begin(true);
         let over = async move {
             tokio::select! {
-                () = tokio::time::sleep(longest) => {}
-                // A sender that is gone is a server that is gone.
+                () = tokio::time::sleep(timeout) => {}
+                // A dropped sender is a server that has stopped.
                 _ = draining.wait_for(|draining| *draining) => {}
             }
         };
         Self {
             body,
             end: End::Watch(Box::pin(over)),
+            _in_flight: connection.state.in_flight(ResponseKind::Watch),
             connection,
-            is_watch: true,
             release: None,
             _slot: slot,
             _recorder: recorder,
@@ -136,7 +138,7 @@ impl Guarded {
     }
 }
 
-impl http_body::Body for Guarded {
+impl http_body::Body for DeadlineBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -154,35 +156,34 @@ impl http_body::Body for Guarded {
                 }
             }
             End::Deadline(deadline, timer) => {
-                // A timer costs something, and most answers are there at once.
-                let rang = timer
+                // Most responses end with their first poll: they need no timer.
+                let expired = timer
                     .as_mut()
                     .is_some_and(|timer| timer.as_mut().poll(context).is_ready());
-                if rang || Instant::now() >= *deadline {
+                if expired || Instant::now() >= *deadline {
                     this.end = End::Over;
-                    let late = String::from("the answer was not taken in time");
+                    let late = String::from("the response was not read by its deadline");
                     return Poll::Ready(Some(Err(BodyError::Broken(late))));
                 }
             }
         }
-        // What is made of an answer must not run ahead of what is written of it.
-        let pace = &this.connection.pace;
-        let polled = match pace.poll_room(context) {
+        // No more of a response is produced than can be written soon.
+        let window = &this.connection.send_window;
+        let polled = match window.poll_ready(context) {
             Poll::Ready(()) => Pin::new(&mut this.body).poll_frame(context),
             Poll::Pending => Poll::Pending,
         };
         if let Poll::Ready(Some(Ok(frame))) = &polled {
-            pace.made(frame.data_ref().map_or(0, Bytes::len));
+            window.produced(frame.data_ref().map_or(0, Bytes::len));
         }
         match &polled {
-            Poll::Ready(_) => this.connection.activity.progress(),
+            Poll::Ready(_) => this.connection.state.progress(),
             Poll::Pending => {
                 if let End::Deadline(deadline, timer) = &mut this.end
                     && timer.is_none()
                 {
                     let mut sleep = Box::pin(tokio::time::sleep_until(*deadline));
-                    // Registers the waker; it cannot be over yet, and if it is the next poll says
-                    // so.
+                    // Registers the waker; if the deadline has just passed, the next poll fails.
                     if sleep.as_mut().poll(context).is_ready() {
                         context.waker().wake_by_ref();
                     }
@@ -202,11 +203,10 @@ impl http_body::Body for Guarded {
     }
 }
 
-impl Drop for Guarded {
+impl Drop for DeadlineBody {
     fn drop(&mut self) {
         if let Some(timer) = &self.release {
             timer.abort();
         }
-        self.connection.activity.end(self.is_watch);
     }
 }

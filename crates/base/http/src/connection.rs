@@ -1,0 +1,435 @@
+//! One connection, from the handshake to its end.
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+use crate::conn_state::{ConnState, Expired, ResponseKind};
+use crate::fair_queue::{FairQueue, Permit, Priority};
+use crate::limits::{Limits, ServerMetrics};
+use crate::send_window::{MAX_PENDING_BYTES, SendWindow};
+use crate::write_budget::WriteBudget;
+
+/// A smaller write may be a ping.
+const MIN_PROGRESS_BYTES: usize = 1024;
+/// Interval of pings on a quiet HTTP/2 connection, and the timeout of their acknowledgement.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Establishes a connection on an accepted socket.
+pub trait Transport: Send + Sync + 'static {
+    /// The stream that HTTP is spoken on.
+    type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+    /// Information about the client, for handlers.
+    type Peer: Send + Sync + 'static;
+
+    /// Performs the handshake, if there is one. [`Limits::handshake_timeout`] applies.
+    fn handshake(
+        &self,
+        stream: TcpStream,
+        address: IpAddr,
+    ) -> impl Future<Output = io::Result<Accepted<Self::Io, Self::Peer>>> + Send;
+}
+
+/// An established connection.
+#[derive(Debug)]
+pub struct Accepted<I, P> {
+    /// The stream that HTTP is spoken on.
+    pub io: I,
+    /// Information about the client.
+    pub peer: P,
+    /// Whether the client speaks HTTP/2.
+    pub is_http2: bool,
+}
+
+/// Responds to requests.
+pub trait Handler<P>: Send + Sync + 'static {
+    /// The body of responses.
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+        + Send
+        + 'static;
+
+    /// Responds to one request. An error is a response too.
+    fn handle(
+        &self,
+        connection: &Arc<Connection<P>>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
+}
+
+/// HTTP/1.1 without TLS; the peer is its address.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Plain;
+
+/// The connection that a request arrived on.
+#[derive(Debug)]
+pub struct Connection<P> {
+    /// Information about the client.
+    pub peer: P,
+    /// Requests in flight and timeouts.
+    pub state: Arc<ConnState>,
+    /// The bound on response bytes that are produced and not yet written.
+    pub send_window: SendWindow,
+    write_budget: Option<WriteBudget>,
+}
+
+/// The queues of a server, if it has any.
+#[derive(Clone)]
+pub(crate) struct Queues {
+    pub(crate) handshakes: Arc<FairQueue>,
+    pub(crate) responses: Arc<FairQueue>,
+}
+
+/// Everything that the connections of a server have in common.
+pub(crate) struct ServerContext<T, H> {
+    pub(crate) transport: T,
+    pub(crate) handler: Arc<H>,
+    pub(crate) limits: Limits,
+    pub(crate) queues: Option<Queues>,
+    pub(crate) metrics: ServerMetrics,
+}
+
+/// A future that is polled only with a permit, and holds it for one poll: no connection holds a
+/// permit while it waits for the network.
+struct Queued<F> {
+    future: F,
+    permit: Permit,
+    number: u64,
+    has_begun: bool,
+}
+
+/// A stream that records received and written bytes in its connection.
+struct TrackedStream<S, P> {
+    inner: S,
+    connection: Arc<Connection<P>>,
+}
+
+/// Fires once the connection exceeds a timeout.
+struct Watchdog {
+    state: Arc<ConnState>,
+    limits: Limits,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Transport for Plain {
+    type Io = TcpStream;
+    type Peer = IpAddr;
+
+    async fn handshake(
+        &self,
+        stream: TcpStream,
+        address: IpAddr,
+    ) -> io::Result<Accepted<TcpStream, IpAddr>> {
+        Ok(Accepted {
+            io: stream,
+            peer: address,
+            is_http2: false,
+        })
+    }
+}
+
+/// Performs the handshake and serves the `number`th connection.
+pub(crate) async fn accept<T, H>(
+    context: Arc<ServerContext<T, H>>,
+    stream: TcpStream,
+    address: IpAddr,
+    number: u64,
+    state: Arc<ConnState>,
+) where
+    T: Transport,
+    H: Handler<T::Peer>,
+{
+    let ServerContext {
+        transport,
+        handler,
+        limits,
+        queues,
+        metrics,
+    } = &*context;
+    let in_handshake = state.in_flight(ResponseKind::Ordinary);
+    let source = state.source();
+    let handshake = async {
+        let Some(queues) = queues else {
+            return transport.handshake(stream, address).await;
+        };
+        // Until the client sends something there is nothing to compute.
+        stream.readable().await?;
+        Queued {
+            future: pin!(transport.handshake(stream, address)),
+            permit: queues.handshakes.permit(source),
+            number,
+            has_begun: false,
+        }
+        .await
+    };
+    // Time in the queue counts, so that no connection waits indefinitely.
+    let accepted = match tokio::time::timeout(limits.handshake_timeout, handshake).await {
+        Ok(Ok(accepted)) => accepted,
+        Ok(Err(error)) => {
+            metrics.handshake_errors.inc();
+            tracing::debug!(%error, "handshake failed");
+            return;
+        }
+        Err(_elapsed) => {
+            metrics.handshake_timeouts.inc();
+            return;
+        }
+    };
+    let permit = queues
+        .as_ref()
+        .map(|queues| queues.responses.permit(source));
+    state.established(accepted.is_http2);
+    drop(in_handshake);
+    serve(accepted, permit, Arc::clone(handler), limits, state).await;
+}
+
+/// Serves one connection until it ends by itself, exceeds a timeout, or is closed.
+pub(crate) async fn serve<I, P, H>(
+    accepted: Accepted<I, P>,
+    permit: Option<Permit>,
+    handler: Arc<H>,
+    limits: &Limits,
+    state: Arc<ConnState>,
+) where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    P: Send + Sync + 'static,
+    H: Handler<P>,
+{
+    let is_http2 = accepted.is_http2;
+    let connection = Arc::new(Connection {
+        peer: accepted.peer,
+        state: Arc::clone(&state),
+        send_window: SendWindow::new(is_http2),
+        write_budget: permit.map(WriteBudget::new),
+    });
+    let mut watchdog = Watchdog {
+        state: Arc::clone(&state),
+        limits: *limits,
+        timer: Box::pin(tokio::time::sleep(limits.header_timeout)),
+    };
+    let stream = TrackedStream {
+        inner: accepted.io,
+        connection: Arc::clone(&connection),
+    };
+    let tracked = Arc::clone(&connection);
+    let service = service_fn(move |request| {
+        let (handler, connection) = (Arc::clone(&handler), Arc::clone(&connection));
+        connection.request_received();
+        // A handler whose bodies outlast it counts them itself.
+        let in_flight = connection.state.in_flight(ResponseKind::Ordinary);
+        async move {
+            let response = handler.handle(&connection, request).await;
+            drop(in_flight);
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let builder = builder(is_http2, limits);
+    let served = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(served);
+    let mut is_closing = false;
+    loop {
+        tokio::select! {
+            // The connection goes first: the watchdog then checks the state that it has reached.
+            biased;
+            ended = poll_fn(|context| {
+                let polled = served.as_mut().poll(context);
+                if let Some(budget) = &tracked.write_budget {
+                    budget.end_poll();
+                }
+                polled
+            }) => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "connection ended early");
+                }
+                return;
+            }
+            timeout = poll_fn(|context| watchdog.poll_expired(context)) => {
+                tracing::debug!(?timeout, "connection timed out");
+                return;
+            }
+            () = state.closed(), if !is_closing => {
+                is_closing = true;
+                served.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+fn builder(is_http2: bool, limits: &Limits) -> auto::Builder<TokioExecutor> {
+    let header_bytes = limits.header_bytes.max(Limits::MIN_HEADER_BYTES);
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .max_buf_size(usize::try_from(header_bytes).unwrap_or(usize::MAX))
+        .header_read_timeout(None);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams_per_connection.max(1))
+        .max_header_list_size(header_bytes)
+        // Of each response, as in HTTP/1: windows are up to megabytes wide.
+        .max_send_buf_size(MAX_PENDING_BYTES)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT);
+    if is_http2 {
+        builder.http2_only()
+    } else {
+        builder.http1_only()
+    }
+}
+
+impl<F: Future + Unpin> Future for Queued<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = &mut *self;
+        let priority = Priority::Connection {
+            number: this.number,
+            has_begun: this.has_begun,
+        };
+        if this
+            .permit
+            .poll_acquire(Some(priority), context)
+            .is_pending()
+        {
+            return Poll::Pending;
+        }
+        this.has_begun = true;
+        let polled = Pin::new(&mut this.future).poll(context);
+        this.permit.release();
+        polled
+    }
+}
+
+impl Watchdog {
+    fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Expired> {
+        loop {
+            match self.state.check(&self.limits) {
+                Err(expired) => return Poll::Ready(expired),
+                Ok(next) => {
+                    if self.timer.deadline() != next {
+                        self.timer.as_mut().reset(next);
+                    }
+                }
+            }
+            if self.timer.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl<P> Connection<P> {
+    fn request_received(&self) {
+        self.state.head_received();
+        self.send_window.reset();
+        if let Some(budget) = &self.write_budget {
+            budget.reset();
+        }
+    }
+
+    /// Ready if this many bytes may be written.
+    fn poll_write_budget(&self, bytes: usize, context: &mut Context<'_>) -> Poll<()> {
+        self.write_budget
+            .as_ref()
+            .map_or(Poll::Ready(()), |budget| {
+                budget.poll_acquire(bytes, context)
+            })
+    }
+
+    fn written(&self, polled: &Poll<io::Result<usize>>) {
+        let Poll::Ready(Ok(bytes)) = polled else {
+            return;
+        };
+        self.send_window.written(*bytes);
+        if let Some(budget) = &self.write_budget {
+            budget.written(*bytes);
+        }
+        if *bytes >= MIN_PROGRESS_BYTES {
+            self.state.progress();
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin, P> AsyncRead for TrackedStream<S, P> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.inner).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.connection.state.received();
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin, P> AsyncWrite for TrackedStream<S, P> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let connection = &self.connection;
+        if connection
+            .poll_write_budget(bytes.len(), context)
+            .is_pending()
+        {
+            return Poll::Pending;
+        }
+        let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
+        self.connection.written(&polled);
+        polled
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let bytes = slices.iter().map(|slice| slice.len()).sum();
+        if self
+            .connection
+            .poll_write_budget(bytes, context)
+            .is_pending()
+        {
+            return Poll::Pending;
+        }
+        let polled = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
+        self.connection.written(&polled);
+        polled
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,46 @@
+//! The HTTP server that the admin server and the API server share, and the parsers of `Accept`
+//! headers and query strings.
+//!
+//! ```text
+//! Server::serve ─ accept ─► Transport::handshake ─► hyper, HTTP/1.1 or 2 ─► Handler::handle
+//!    │                        fair queue, timeout      │ TrackedStream
+//!    └─ connection table ◄──── ConnState ◄─────────────┴─ watchdog
+//! ```
+//!
+//! * [`Server`] accepts connections up to [`Limits::connections`], closes idle ones when it is full,
+//!   and drains on shutdown.
+//! * A [`Transport`] makes a connection of a socket: [`Plain`], or TLS by the API server. This crate
+//!   has no TLS dependency of its own.
+//! * A [`Handler`] responds to requests. It sees the [`Connection`] that a request arrived on.
+//! * [`ConnState`] records what a connection is doing; its watchdog closes connections that exceed a
+//!   timeout. hyper has a single timer for reading heads and for keep-alive, and the first must be
+//!   short (slow heads are an attack) while the second must be long (Prometheus returns after a
+//!   minute).
+//! * [`FairQueue`] and [`WriteBudget`] keep handshakes and long responses of some clients from
+//!   delaying the others ([`Limits::fair_queue`]).
+//!
+//! # Limits
+//!
+//! * A client that stops reading is disconnected by [`Limits::stall_timeout`] or
+//!   [`Limits::idle_timeout`], not at the deadline of its request.
+//! * Connections are limited in total, not per source address.
+
+pub mod accept;
+mod conn_state;
+mod connection;
+mod fair_queue;
+mod limits;
+pub mod query;
+mod send_window;
+mod server;
+mod source;
+mod write_budget;
+
+pub use conn_state::{ConnState, InFlight, ResponseKind};
+pub use connection::{Accepted, Connection, Handler, Plain, Transport};
+pub use fair_queue::{FairQueue, Permit, Priority, QueueMetrics};
+pub use limits::{Limits, ServerMetrics};
+pub use send_window::SendWindow;
+pub use server::Server;
+pub use source::Source;
+pub use write_budget::WriteBudget;
