@@ -19,7 +19,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http_body::Body as _;
-use kubevitals_apiserver::{ApiResource, Body, Encoding, Form, GetRequest, ListRequest, Shape};
+use kubevitals_apiserver::{
+    ApiResource, Body, Encoding, GetRequest, ListRequest, Representation, Shape,
+};
 use kubevitals_bench::timing::{Timing, megabytes_per_second};
 use kubevitals_metrics_api::{Config, MetricsApi, MetricsApiPublisher};
 use kubevitals_model::{
@@ -145,7 +147,7 @@ fn parts(resource: &dyn ApiResource) {
                 version: "v1",
                 namespace: "ns-7",
                 name: "app-7-70-3",
-                form: form(Encoding::Protobuf),
+                representation: form(Encoding::Protobuf),
             };
             black_box(resource.get(&request).ok());
         }
@@ -254,12 +256,12 @@ fn publish(publisher: &MetricsApiPublisher, node: &NodeName, pods: &[PodUsage], 
 fn pods_of(api: &MetricsApi) -> Arc<dyn ApiResource> {
     let store = UsageStore::new(UsageConfig::new(Duration::from_secs(15)));
     let mut resources = api.group(&Arc::new(store)).resources;
-    resources.retain(|resource| resource.facts().plural == "pods");
+    resources.retain(|resource| resource.info().plural == "pods");
     resources.remove(0)
 }
 
-fn form(encoding: Encoding) -> Form {
-    Form {
+fn form(encoding: Encoding) -> Representation {
+    Representation {
         encoding,
         shape: Shape::Object,
     }
@@ -278,7 +280,7 @@ fn list(
         namespace,
         labels,
         fields: &[],
-        form: form(encoding),
+        representation: form(encoding),
     };
     let Ok(mut body) = resource.list(&request) else {
         return 0;

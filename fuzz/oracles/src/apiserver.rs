@@ -46,7 +46,7 @@ pub fn api_request(data: &[u8]) {
         return;
     };
     for method in [Method::GET, Method::DELETE, Method::OPTIONS] {
-        let Ok(info) = RequestInfo::read(&method, &uri) else {
+        let Ok(info) = RequestInfo::parse(&method, &uri) else {
             continue;
         };
         match &info.target {
@@ -68,6 +68,6 @@ pub fn api_request(data: &[u8]) {
                 }
             }
         }
-        let _ = info.attempt();
+        let _ = info.attributes();
     }
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http_body::Body as _;
-use kubevitals_apiserver::{ApiResource, Body, Encoding, Form, ListRequest, Shape};
+use kubevitals_apiserver::{ApiResource, Body, Encoding, ListRequest, Representation, Shape};
 use kubevitals_bench::pods;
 use kubevitals_metrics_api::{Config, MetricsApi, MetricsApiPublisher};
 use kubevitals_model::{LabelSelector, Labels, NodeBatch, NodeName, PodKey};
@@ -341,7 +341,7 @@ fn pods_of(api: &MetricsApi) -> Arc<dyn ApiResource> {
     let resources = api.group(&Arc::new(empty_store())).resources;
     let pods = resources
         .into_iter()
-        .find(|resource| resource.facts().plural == "pods");
+        .find(|resource| resource.info().plural == "pods");
     pods.expect("the API has pods")
 }
 
@@ -352,7 +352,7 @@ fn list(pods: &dyn ApiResource, labels: &LabelSelector, encoding: Encoding) -> u
         namespace: None,
         labels,
         fields: &[],
-        form: Form {
+        representation: Representation {
             encoding,
             shape: Shape::Object,
         },

@@ -69,8 +69,7 @@ impl ConnState {
         })
     }
 
-    /// The origin of the connection.
-    pub fn source(&self) -> Source {
+    pub(crate) const fn source(&self) -> Source {
         self.source
     }
 
@@ -156,13 +155,6 @@ impl ConnState {
 
     fn now(&self) -> u64 {
         u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
-    }
-}
-
-impl InFlight {
-    /// The connection that the request arrived on.
-    pub const fn state(&self) -> &Arc<ConnState> {
-        &self.state
     }
 }
 

@@ -18,7 +18,7 @@ use crate::source::Source;
 
 /// Grants a limited number of permits at a time, fairly between sources.
 #[derive(Debug)]
-pub struct FairQueue {
+pub(crate) struct FairQueue {
     state: Mutex<QueueState>,
     metrics: QueueMetrics,
 }
@@ -64,7 +64,7 @@ struct Share {
 
 /// The order among the waiters of one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Priority {
+pub(crate) enum Priority {
     /// First in, first out, by a number that counts up.
     Fifo(u64),
     /// A connection by its number; those with work under way come first.
@@ -78,7 +78,7 @@ pub enum Priority {
 
 /// A permit of a [`FairQueue`]: idle, waiting or held. Dropping it releases it.
 #[derive(Debug)]
-pub struct Permit {
+pub(crate) struct Permit {
     queue: Arc<FairQueue>,
     source: Source,
     state: PermitState,
@@ -93,7 +93,7 @@ enum PermitState {
 
 impl FairQueue {
     /// Creates a queue with so many permits; at least one.
-    pub fn new(permits: usize, metrics: QueueMetrics) -> Arc<Self> {
+    pub(crate) fn new(permits: usize, metrics: QueueMetrics) -> Arc<Self> {
         let state = QueueState {
             free: permits.max(1),
             waiting: Vec::new(),
@@ -110,7 +110,7 @@ impl FairQueue {
     }
 
     /// Returns an idle permit for work of a source.
-    pub fn permit(self: &Arc<Self>, source: Source) -> Permit {
+    pub(crate) fn permit(self: &Arc<Self>, source: Source) -> Permit {
         Permit {
             queue: Arc::clone(self),
             source,
@@ -195,7 +195,7 @@ impl QueueState {
 impl Permit {
     /// Ready while the permit is held. A free permit is granted with the next poll, so that the task
     /// passes through the runtime's queue once.
-    pub fn poll_acquire(
+    pub(crate) fn poll_acquire(
         &mut self,
         priority: Option<Priority>,
         context: &mut Context<'_>,
@@ -234,7 +234,7 @@ impl Permit {
     }
 
     /// Releases the permit if it is held; a waiting one keeps waiting.
-    pub fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         if self.is_held() {
             self.state = PermitState::Idle;
             self.queue.release(self.queue.state.lock());
@@ -242,7 +242,7 @@ impl Permit {
     }
 
     /// Releases the permit, or stops waiting for it.
-    pub fn cancel(&mut self) {
+    pub(crate) fn cancel(&mut self) {
         self.release();
         let PermitState::Waiting(id) = self.state else {
             return;
@@ -260,7 +260,7 @@ impl Permit {
     }
 
     /// Whether the permit is held.
-    pub fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         self.state == PermitState::Held
     }
 }

@@ -16,7 +16,7 @@
 //!   timeout. hyper has a single timer for reading heads and for keep-alive, and the first must be
 //!   short (slow heads are an attack) while the second must be long (Prometheus returns after a
 //!   minute).
-//! * [`FairQueue`] and [`WriteBudget`] keep handshakes and long responses of some clients from
+//! * `FairQueue` and `WriteBudget` keep handshakes and long responses of some clients from
 //!   delaying the others ([`Limits::fair_queue`]).
 //!
 //! # Limits
@@ -38,9 +38,7 @@ mod write_budget;
 
 pub use conn_state::{ConnState, InFlight, ResponseKind};
 pub use connection::{Accepted, Connection, Handler, Plain, Transport};
-pub use fair_queue::{FairQueue, Permit, Priority, QueueMetrics};
+pub use fair_queue::QueueMetrics;
 pub use limits::{Limits, ServerMetrics};
 pub use send_window::SendWindow;
 pub use server::Server;
-pub use source::Source;
-pub use write_budget::WriteBudget;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 /// The origin of a connection: an IPv4 address, or the /64 network of an IPv6 address, since one
 /// client can use all addresses of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Source(u64);
+pub(crate) struct Source(u64);
 
 impl From<IpAddr> for Source {
     fn from(address: IpAddr) -> Self {

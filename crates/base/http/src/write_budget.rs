@@ -13,10 +13,10 @@ const FREE_BYTES: usize = 32 << 10;
 const PERMIT_BYTES: usize = 256 << 10;
 
 /// Limits the bytes that a connection writes before other connections are served. Written bytes must
-/// be produced first, and the [`SendWindow`](crate::SendWindow) bounds those, so that this paces the
+/// be produced first, and the `SendWindow` bounds those, so that this paces the
 /// producers too.
 #[derive(Debug)]
-pub struct WriteBudget(Mutex<Budget>);
+pub(crate) struct WriteBudget(Mutex<Budget>);
 
 #[derive(Debug)]
 struct Budget {

@@ -1,9 +1,8 @@
-//! Who asks. The order is Kubernetes': what the front proxy says, a client certificate, a bearer
-//! token, and else nobody.
+//! Authentication. The order is that of Kubernetes: headers of the front proxy, a client certificate,
+//! a bearer token, and else anonymous.
 //!
-//! What a client merely claims is never believed: identity headers count only from a connection
-//! whose certificate the front proxy's authority signed, and are removed from every request before
-//! anything else reads them.
+//! Identity headers count only from a connection whose certificate the front proxy's authority
+//! signed, and are removed from every request before anything else reads them.
 
 mod front_proxy;
 mod peer;
@@ -18,14 +17,14 @@ pub(crate) use self::trust::lookup_loop;
 use crate::config::AuthenticationConfig;
 use crate::error::ApiServerError;
 use crate::metrics::{ApiServerMetrics, Method};
-use crate::review::UserInfo;
-use crate::status::Failure;
+use crate::reviewer::UserInfo;
+use crate::status::ApiStatus;
 
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";
 pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
 
-/// Finds out who asks.
+/// Authenticates requests.
 pub(crate) struct Authenticator {
     trust: TrustStatus,
     tokens: Option<tokens::Tokens>,
@@ -33,12 +32,12 @@ pub(crate) struct Authenticator {
     metrics: ApiServerMetrics,
 }
 
-/// Somebody.
+/// An authenticated user.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     pub(crate) user: UserInfo,
-    /// Whether nobody vouches for the sender. A front proxy that speaks for `system:anonymous` is
-    /// known itself, and its connection serves others too.
+    /// Whether the client itself is not authenticated. A front proxy that forwards a request of
+    /// `system:anonymous` is authenticated itself, and its connection serves other users too.
     pub(crate) is_anonymous: bool,
 }
 
@@ -59,87 +58,87 @@ impl Authenticator {
         })
     }
 
-    /// Recognises the sender, and takes away all headers that name one.
+    /// Authenticates a request, and removes all headers that identify a user.
     pub(crate) async fn authenticate(
         &self,
         peer: &Peer,
         headers: &mut HeaderMap,
-    ) -> Result<Identity, Failure> {
-        let outcome = self.recognise(peer, headers).await;
+    ) -> Result<Identity, ApiStatus> {
+        let outcome = self.identify(peer, headers).await;
         let (outcome, method) = match outcome {
             Ok((identity, method)) => (Ok(identity), method),
-            Err(failure) => {
-                let method = if failure.code == http::StatusCode::UNAUTHORIZED {
+            Err(status) => {
+                let method = if status.code == http::StatusCode::UNAUTHORIZED {
                     Method::Rejected
                 } else {
                     Method::Unavailable
                 };
-                (Err(failure), method)
+                (Err(status), method)
             }
         };
         self.metrics.authenticated(method);
         outcome
     }
 
-    async fn recognise(
+    async fn identify(
         &self,
         peer: &Peer,
         headers: &mut HeaderMap,
-    ) -> Result<(Identity, Method), Failure> {
+    ) -> Result<(Identity, Method), ApiStatus> {
         let trust = self.trust.current();
-        let judged = peer.judge(&trust);
+        let verified = peer.verify(&trust);
         let claimed = trust.front_proxy().map(|proxy| proxy.claim(headers));
         let token = tokens::bearer(headers);
         front_proxy::strip(headers, trust.front_proxy());
         headers.remove(http::header::AUTHORIZATION);
 
-        if judged.is_front_proxy
+        if verified.is_front_proxy
             && let Some(Some(user)) = claimed
         {
-            return Ok((Identity::known(user), Method::FrontProxy));
+            return Ok((Identity::authenticated(user), Method::FrontProxy));
         }
-        if let Some(user) = judged.user {
-            return Ok((Identity::known(user), Method::Certificate));
+        if let Some(user) = verified.user {
+            return Ok((Identity::authenticated(user), Method::Certificate));
         }
         if let Some(token) = token {
             let Some(tokens) = &self.tokens else {
-                return Err(Failure::unauthorized());
+                return Err(ApiStatus::unauthorized());
             };
             return match tokens.user(token).await {
-                Ok(Some(user)) => Ok((Identity::known(user), Method::Token)),
-                Ok(None) => Err(Failure::unauthorized()),
-                Err(error) => Err(Failure::unavailable(format!(
-                    "the bearer token could not be reviewed: {}; try again later",
-                    error.what
+                Ok(Some(user)) => Ok((Identity::authenticated(user), Method::Token)),
+                Ok(None) => Err(ApiStatus::unauthorized()),
+                Err(error) => Err(ApiStatus::unavailable(format!(
+                    "failed to review the bearer token: {}; try again later",
+                    error.operation
                 ))),
             };
         }
-        if judged.was_refused {
-            // A certificate that nobody vouches for is not the same as none.
-            return Err(Failure::unauthorized());
+        if verified.was_rejected {
+            // An unverified certificate is not the same as none.
+            return Err(ApiStatus::unauthorized());
         }
         if !self.anonymous {
-            return Err(Failure::unauthorized());
+            return Err(ApiStatus::unauthorized());
         }
         Ok((Identity::anonymous(), Method::Anonymous))
     }
 
-    /// Why an anonymous request must wait: it may be the front proxy's, which cannot be recognised
-    /// yet.
-    pub(crate) fn not_yet(&self) -> Option<Failure> {
+    /// Returns the error for anonymous requests while the configuration is not loaded: the request may
+    /// be the front proxy's, which cannot be authenticated yet.
+    pub(crate) fn not_loaded(&self) -> Option<ApiStatus> {
         // The reason may name addresses: that is for the log and for readiness.
-        self.trust.waits().then(|| {
-            Failure::unavailable(
-                "the server could not find out yet whom to trust; /readyz and its log say why",
+        self.trust.is_loading().then(|| {
+            ApiStatus::unavailable(
+                "the authentication configuration is not loaded yet; see /readyz and the log of the server",
             )
         })
     }
 }
 
 impl Identity {
-    fn known(mut user: UserInfo) -> Self {
-        let told = |name: &str| user.groups.iter().any(|group| group == name);
-        if user.name != ANONYMOUS && !told(AUTHENTICATED) && !told(UNAUTHENTICATED) {
+    fn authenticated(mut user: UserInfo) -> Self {
+        let has_group = |name: &str| user.groups.iter().any(|group| group == name);
+        if user.name != ANONYMOUS && !has_group(AUTHENTICATED) && !has_group(UNAUTHENTICATED) {
             user.groups.push(AUTHENTICATED.to_owned());
         }
         Self {

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Authorization.
 
 mod impersonation;
 
@@ -9,24 +9,24 @@ pub(crate) use self::impersonation::impersonate;
 use crate::config::AuthorizationConfig;
 use crate::error::ApiServerError;
 use crate::metrics::ApiServerMetrics;
-use crate::review::{AccessQuestion, AccessVerdict, Attempt, Reviewer, UserInfo};
-use crate::reviews::{Key, KeyBuilder, Reviews};
-use crate::status::Failure;
+use crate::review_cache::{Key, KeyBuilder, ReviewCache};
+use crate::reviewer::{AccessDecision, AccessReview, Attributes, Reviewer, UserInfo};
+use crate::status::ApiStatus;
 
-/// The longest reason that is kept, in bytes.
-const MAX_REASON: usize = 512;
+/// Maximum length of a reason.
+const MAX_REASON_BYTES: usize = 512;
 
-/// Decides who may do what.
+/// Authorizes requests.
 pub(crate) struct Authorizer {
     reviewer: Arc<dyn Reviewer>,
-    reviews: Reviews<AccessVerdict>,
+    cache: ReviewCache<AccessDecision>,
     allowed_ttl: Duration,
     denied_ttl: Duration,
     paths: Vec<AllowedPath>,
     groups: Vec<String>,
 }
 
-/// A path that everybody may ask for.
+/// A path that needs no authorization.
 #[derive(Debug, PartialEq, Eq)]
 enum AllowedPath {
     Exact(String),
@@ -44,7 +44,7 @@ impl Authorizer {
             .map(|path| AllowedPath::parse(path));
         Ok(Self {
             reviewer: Arc::clone(&config.access),
-            reviews: Reviews::new(metrics.access_reviews()),
+            cache: ReviewCache::new(metrics.access_reviews()),
             allowed_ttl: config.allowed_ttl,
             denied_ttl: config.denied_ttl,
             paths: paths.collect::<Result<_, _>>()?,
@@ -52,9 +52,9 @@ impl Authorizer {
         })
     }
 
-    /// Whether a path is for everybody; resources never are.
-    pub(crate) fn is_open(&self, attempt: &Attempt) -> bool {
-        let Attempt::Path { path, .. } = attempt else {
+    /// Whether a request needs no authorization; resources always do.
+    pub(crate) fn is_always_allowed(&self, attributes: &Attributes) -> bool {
+        let Attributes::Path { path, .. } = attributes else {
             return false;
         };
         self.paths.iter().any(|allowed| match allowed {
@@ -63,47 +63,51 @@ impl Authorizer {
         })
     }
 
-    /// Whether a user may do everything.
+    /// Whether all requests of a user are allowed.
     pub(crate) fn is_privileged(&self, user: &UserInfo) -> bool {
         user.groups.iter().any(|group| self.groups.contains(group))
     }
 
-    /// Lets pass, or says why not. No answer is a no.
-    pub(crate) async fn authorize(&self, user: &UserInfo, attempt: Attempt) -> Result<(), Failure> {
-        if self.is_privileged(user) || self.is_open(&attempt) {
+    /// Authorizes a request. A failed review denies it.
+    pub(crate) async fn authorize(
+        &self,
+        user: &UserInfo,
+        attributes: Attributes,
+    ) -> Result<(), ApiStatus> {
+        if self.is_privileged(user) || self.is_always_allowed(&attributes) {
             return Ok(());
         }
-        let question = AccessQuestion {
+        let review = AccessReview {
             user: user.clone(),
-            attempt,
+            attributes,
         };
         let (allowed_ttl, denied_ttl) = (self.allowed_ttl, self.denied_ttl);
-        let ttl = move |verdict: &AccessVerdict| {
-            if verdict.allowed {
+        let ttl = move |decision: &AccessDecision| {
+            if decision.allowed {
                 allowed_ttl
             } else {
                 denied_ttl
             }
         };
         let reviewer = Arc::clone(&self.reviewer);
-        let asked = question.clone();
-        let ask = move || async move {
-            let mut verdict = reviewer.review_access(&asked).await?;
-            verdict
+        let sent = review.clone();
+        let send = move || async move {
+            let mut decision = reviewer.review_access(&sent).await?;
+            decision
                 .reason
-                .truncate(verdict.reason.floor_char_boundary(MAX_REASON));
-            Ok(verdict)
+                .truncate(decision.reason.floor_char_boundary(MAX_REASON_BYTES));
+            Ok(decision)
         };
-        match self.reviews.ask(key(&question), ttl, ask).await {
-            Ok(AccessVerdict { allowed: true, .. }) => Ok(()),
-            Ok(AccessVerdict { reason, .. }) => Err(Failure::forbidden(
-                &question.user,
-                &question.attempt,
+        match self.cache.get(key(&review), ttl, send).await {
+            Ok(AccessDecision { allowed: true, .. }) => Ok(()),
+            Ok(AccessDecision { reason, .. }) => Err(ApiStatus::forbidden(
+                &review.user,
+                &review.attributes,
                 &reason,
             )),
-            Err(error) => Err(Failure::unavailable(format!(
-                "whether you may do this could not be found out: {}; try again later",
-                error.what
+            Err(error) => Err(ApiStatus::unavailable(format!(
+                "failed to authorize the request: {}; try again later",
+                error.operation
             ))),
         }
     }
@@ -117,7 +121,7 @@ impl AllowedPath {
                 reason,
             })
         };
-        // Kubernetes takes paths with and without the slash in front.
+        // Kubernetes accepts paths with and without the leading slash.
         let path = text.strip_prefix('/').unwrap_or(text);
         if path.is_empty() || path == "*" {
             return bad("it would allow everything or nothing");
@@ -125,14 +129,14 @@ impl AllowedPath {
         match path.split_once('*') {
             None => Ok(Self::Exact(format!("/{path}"))),
             Some((prefix, "")) => Ok(Self::Prefix(format!("/{prefix}"))),
-            Some(_) => bad("a star may only stand at the end"),
+            Some(_) => bad("`*` is allowed at the end only"),
         }
     }
 }
 
-fn key(question: &AccessQuestion) -> Key {
+fn key(review: &AccessReview) -> Key {
     let mut key = KeyBuilder::new();
-    let user = &question.user;
+    let user = &review.user;
     key.text(&user.name);
     key.text(&user.uid);
     key.count(user.groups.len());
@@ -147,13 +151,13 @@ fn key(question: &AccessQuestion) -> Key {
             key.text(value);
         }
     }
-    match &question.attempt {
-        Attempt::Path { verb, path } => {
+    match &review.attributes {
+        Attributes::Path { verb, path } => {
             key.text("path");
             key.text(verb);
             key.text(path);
         }
-        Attempt::Resource {
+        Attributes::Resource {
             verb,
             group,
             version,

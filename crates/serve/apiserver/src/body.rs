@@ -1,4 +1,4 @@
-//! Bodies of answers. A large one is made piece by piece as the socket takes it.
+//! Response bodies. A large one is produced in pieces as the socket accepts them.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -10,38 +10,35 @@ use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 
-/// The body of an answer.
+/// A response body.
 #[derive(Debug)]
 pub struct Body(UnsyncBoxBody<Bytes, BodyError>);
 
-/// Why a body ended before its end; the connection is then cut, so that nobody takes half an answer
-/// for a whole one.
+/// An incomplete body; the connection is closed, so that no client takes it for a complete one.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// The answer could not be completed.
-    #[error("the answer could not be completed: {0}")]
+    #[error("incomplete response: {0}")]
     Broken(String),
 }
 
 impl Body {
-    /// All of it at once.
+    /// A body in one piece.
     pub fn full(bytes: impl Into<Bytes>) -> Self {
         let never = |error: Infallible| match error {};
         Self(Full::new(bytes.into()).map_err(never).boxed_unsync())
     }
 
-    /// Pieces that are asked for one by one, whenever the socket has taken the last: what is not
-    /// asked for is not made.
+    /// Pieces that are produced one by one, when the socket has accepted the previous one.
     pub fn pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
         Self::stream(stream::iter(pieces))
     }
 
-    /// Pieces as they come about, for watches.
+    /// A stream of pieces, for watches.
     pub fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self::fallible(pieces.map(Ok))
     }
 
-    /// Pieces of which one may fail: the connection is cut then.
+    /// A stream whose pieces may fail; the connection is closed then.
     pub fn fallible(pieces: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static) -> Self {
         let frames = pieces.map(|piece| piece.map(Frame::data));
         Self(StreamBody::new(frames).boxed_unsync())

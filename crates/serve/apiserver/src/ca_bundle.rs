@@ -1,9 +1,9 @@
 //! Writes the `caBundle` of APIServices, so that the aggregation layer verifies this server instead
-//! of being told not to.
+//! of skipping verification.
 //!
-//! # What it needs
+//! # Permissions
 //!
-//! A `ClusterRole` that names the very objects:
+//! A `ClusterRole` that names these objects:
 //!
 //! ```yaml
 //! rules:
@@ -17,10 +17,10 @@
 //!
 //! Each replica signs for itself, and a bundle holds the authorities of all: a writer adds its own
 //! and keeps those of others, the newest [`MAX_AUTHORITIES`]. Authorities of replicas that are gone
-//! are pushed out in the end; their keys went with their pods.
+//! are evicted in the end; their keys are gone with their pods.
 //!
-//! Whoever may write an APIService may take over its group: grant it for these names, and only if
-//! nobody else, such as cert-manager, fills the bundle.
+//! Permission to write an APIService is permission to take over its group: grant it for these names,
+//! and only if no other controller, such as cert-manager, writes the bundle.
 
 use std::time::Duration;
 
@@ -32,28 +32,27 @@ use serde_json::json;
 
 use crate::certificate::ServingCertificate;
 
-/// How long one request may take.
-const TIMEOUT: Duration = Duration::from_secs(10);
-/// After a failure it is tried again so soon.
-const RETRY: Duration = Duration::from_secs(5);
+/// Timeout of one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Authorities that a bundle holds at most: enough for any number of replicas that makes sense,
-/// with those that a rollout replaces.
+/// Maximum number of authorities in a bundle: enough for any sensible number of replicas, with those
+/// that a rollout replaces.
 const MAX_AUTHORITIES: usize = 8;
 
 const END_OF_CERTIFICATE: &str = "-----END CERTIFICATE-----";
 
-/// Keeps the `caBundle` of some APIServices what it must be.
+/// Keeps the `caBundle` of APIServices up to date.
 pub struct CaBundleWriter {
     client: kube::Client,
     certificate: ServingCertificate,
     api_services: Vec<String>,
-    /// Namespace and name of the Service that an APIService must lead to in order to be ours.
+    /// Namespace and name of the Service that an APIService must refer to in order to be ours.
     service: Option<(String, String)>,
-    every: Duration,
+    interval: Duration,
 }
 
-/// What is known of an APIService.
+/// The fields of an APIService that are read.
 #[derive(Debug, Deserialize)]
 struct ApiService {
     spec: Spec,
@@ -79,8 +78,8 @@ struct ServiceReference {
 }
 
 impl CaBundleWriter {
-    /// For APIServices by name, such as `v1.metrics.k8s.io`; looked at once a minute, since others
-    /// may write them too.
+    /// For APIServices by name, such as `v1.metrics.k8s.io`. They are checked once a minute, since
+    /// others may write them too.
     pub fn new(
         client: kube::Client,
         certificate: ServingCertificate,
@@ -91,44 +90,44 @@ impl CaBundleWriter {
             certificate,
             api_services,
             service: None,
-            every: Duration::from_mins(1),
+            interval: Duration::from_mins(1),
         }
     }
 
-    /// Leaves APIServices alone that lead to another Service: another server answers there, with
-    /// its own authority.
+    /// Ignores APIServices that refer to another Service: another server serves them, with its own
+    /// authority.
     #[must_use]
     pub fn of_service(mut self, namespace: &str, name: &str) -> Self {
         self.service = Some((namespace.to_owned(), name.to_owned()));
         self
     }
 
-    /// Looks so often.
+    /// Sets the interval of checks.
     #[must_use]
-    pub fn every(mut self, every: Duration) -> Self {
-        self.every = every;
+    pub fn with_interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
         self
     }
 
-    /// Writes for as long as it is polled. One line is logged per change of state, not per look.
+    /// Runs until it is dropped. Logs changes of state, not single checks.
     pub async fn run(self) {
         let mut failing: Vec<Option<String>> = vec![None; self.api_services.len()];
         loop {
-            let mut pause = self.every;
+            let mut pause = self.interval;
             for (name, failing) in self.api_services.iter().zip(&mut failing) {
-                match self.look(name).await {
+                match self.update(name).await {
                     Ok(written) => {
                         if written {
-                            tracing::info!(api_service = %name, "caBundle written");
+                            tracing::info!(api_service = %name, "updated caBundle");
                         }
                         *failing = None;
                     }
-                    Err(problem) => {
-                        if failing.as_ref() != Some(&problem) {
-                            tracing::warn!(api_service = %name, %problem, "caBundle cannot be written");
+                    Err(reason) => {
+                        if failing.as_ref() != Some(&reason) {
+                            tracing::warn!(api_service = %name, %reason, "failed to update caBundle");
                         }
-                        *failing = Some(problem);
-                        pause = pause.min(RETRY);
+                        *failing = Some(reason);
+                        pause = pause.min(RETRY_INTERVAL);
                     }
                 }
             }
@@ -136,11 +135,11 @@ impl CaBundleWriter {
         }
     }
 
-    /// Writes one if it differs; whether it did.
-    pub async fn look(&self, name: &str) -> Result<bool, String> {
+    /// Updates one APIService if it differs; returns whether it did.
+    pub async fn update(&self, name: &str) -> Result<bool, String> {
         let Some(bundle) = self.certificate.ca_bundle() else {
             return Err(String::from(
-                "the serving certificate comes from files, whose authority is not known here",
+                "the serving certificate is loaded from files, and its authority is unknown",
             ));
         };
         let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{name}");
@@ -150,10 +149,10 @@ impl CaBundleWriter {
         let found: ApiService = self.send(request).await?;
         let spec = found.spec;
         if let Some((namespace, service)) = &self.service {
-            let leads_to = spec.service.as_ref();
-            if leads_to.is_none_or(|to| to.namespace != *namespace || to.name != *service) {
+            let target = spec.service.as_ref();
+            if target.is_none_or(|to| to.namespace != *namespace || to.name != *service) {
                 return Err(format!(
-                    "it does not lead to the Service {namespace}/{service}: another server answers there"
+                    "it refers to a Service other than {namespace}/{service}"
                 ));
             }
         }
@@ -164,9 +163,9 @@ impl CaBundleWriter {
         if merged.is_none() && !spec.skips_verification {
             return Ok(false);
         }
-        let wanted = STANDARD.encode(merged.unwrap_or(existing));
-        // A merge patch of just these two: whoever owns the rest keeps it.
-        let patch = json!({"spec": {"caBundle": wanted, "insecureSkipTLSVerify": false}});
+        let bundle = STANDARD.encode(merged.unwrap_or(existing));
+        // A merge patch of these two fields: other owners keep the rest.
+        let patch = json!({"spec": {"caBundle": bundle, "insecureSkipTLSVerify": false}});
         let request = Request::patch(&path)
             .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
             .body(patch.to_string().into_bytes())
@@ -176,15 +175,15 @@ impl CaBundleWriter {
     }
 
     async fn send(&self, request: Request<Vec<u8>>) -> Result<ApiService, String> {
-        match tokio::time::timeout(TIMEOUT, self.client.request(request)).await {
+        match tokio::time::timeout(REQUEST_TIMEOUT, self.client.request(request)).await {
             Ok(Err(kube::Error::Api(status))) => Err(status.message.clone()),
-            Ok(answer) => answer.map_err(|error| error.to_string()),
-            Err(_elapsed) => Err(format!("no answer within {TIMEOUT:?}")),
+            Ok(response) => response.map_err(|error| error.to_string()),
+            Err(_elapsed) => Err(format!("no response within {REQUEST_TIMEOUT:?}")),
         }
     }
 }
 
-/// Our own authorities before those that were there; none if ours are among them already.
+/// Returns our own authorities followed by the existing ones; `None` if ours are among them.
 fn merged(existing: &str, own: &str) -> Option<String> {
     let theirs: Vec<&str> = certificates(existing).collect();
     let own: Vec<&str> = certificates(own).collect();
@@ -196,7 +195,7 @@ fn merged(existing: &str, own: &str) -> Option<String> {
     Some(all.flat_map(|certificate| [certificate, "\n"]).collect())
 }
 
-/// The blocks of a bundle. What is none is left out: no API server could use it.
+/// Returns the certificates of a bundle. Other text is dropped, since no API server could use it.
 fn certificates(pem: &str) -> impl Iterator<Item = &str> {
     pem.split_inclusive(END_OF_CERTIFICATE)
         .map(str::trim)
@@ -213,18 +212,18 @@ mod tests {
     }
 
     #[test]
-    fn replicas_keep_each_others_authorities() {
+    fn replicas_keep_the_authorities_of_others() {
         let (a, b) = (certificate("a"), certificate("b"));
         assert_eq!(merged("", &a), Some(a.clone()));
         assert_eq!(merged(&a, &b), Some(format!("{b}{a}")));
         let both = format!("{b}{a}");
         assert_eq!(merged(&both, &a), None);
         assert_eq!(merged(&both, &b), None);
-        assert_eq!(merged("what is this", &a), Some(a));
+        assert_eq!(merged("not a certificate", &a), Some(a));
     }
 
     #[test]
-    fn a_bundle_does_not_grow_for_ever() {
+    fn a_bundle_is_bounded() {
         let mut bundle = String::new();
         for replica in 0..100 {
             bundle = merged(&bundle, &certificate(&replica.to_string())).unwrap();

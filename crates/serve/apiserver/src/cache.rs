@@ -1,16 +1,16 @@
-//! Answers that hold for a while, with a bound on how many are kept.
+//! A bounded cache with a lifetime for each entry.
 
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hashbrown::HashMap;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// A map whose entries expire.
 pub(crate) struct TtlCache<K, V> {
     entries: Mutex<HashMap<K, Entry<V>>>,
-    most: usize,
+    max: usize,
 }
 
 struct Entry<V> {
@@ -19,10 +19,10 @@ struct Entry<V> {
 }
 
 impl<K: Eq + Hash + Copy, V: Clone> TtlCache<K, V> {
-    pub(crate) fn new(most: usize) -> Self {
+    pub(crate) fn new(max: usize) -> Self {
         Self {
             entries: Mutex::new(HashMap::new()),
-            most: most.max(1),
+            max: max.max(1),
         }
     }
 
@@ -37,20 +37,20 @@ impl<K: Eq + Hash + Copy, V: Clone> TtlCache<K, V> {
         None
     }
 
-    /// Keeps a value. When there is no room, those go first that have expired, and then any: a
-    /// cache that strangers can fill must not grow, and asking again costs a request.
+    /// Inserts a value. A full cache evicts expired entries first, and then any: a cache that
+    /// unauthenticated clients can fill must not grow, and a miss costs one request.
     pub(crate) fn put(&self, key: K, value: V, ttl: Duration) {
         if ttl.is_zero() {
             return;
         }
         let now = Instant::now();
         let mut entries = self.lock();
-        if entries.len() >= self.most && !entries.contains_key(&key) {
+        if entries.len() >= self.max && !entries.contains_key(&key) {
             entries.retain(|_, entry| entry.expires > now);
-            let surplus = (entries.len() + 1).saturating_sub(self.most);
+            let surplus = (entries.len() + 1).saturating_sub(self.max);
             if surplus > 0 {
                 // An eighth at a time, so that a full cache is not searched at each call.
-                let leave = surplus.max(self.most / 8);
+                let leave = surplus.max(self.max / 8);
                 let victims: Vec<K> = entries.keys().take(leave).copied().collect();
                 for victim in &victims {
                     entries.remove(victim);
@@ -62,7 +62,7 @@ impl<K: Eq + Hash + Copy, V: Clone> TtlCache<K, V> {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<K, Entry<V>>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock()
     }
 }
 
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn answers_expire() {
+    async fn entries_expire() {
         let cache = TtlCache::new(8);
         cache.put(1, "a", Duration::from_secs(10));
         cache.put(2, "never", Duration::ZERO);
@@ -88,11 +88,11 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
         #[test]
-        fn no_more_are_kept_than_fit(keys in proptest::collection::vec(0_u16..500, 1..300), most in 1_usize..40) {
-            let cache = TtlCache::new(most);
+        fn the_cache_never_exceeds_its_maximum(keys in proptest::collection::vec(0_u16..500, 1..300), max in 1_usize..40) {
+            let cache = TtlCache::new(max);
             for key in keys {
                 cache.put(key, key, Duration::from_mins(1));
-                prop_assert!(cache.lock().len() <= most);
+                prop_assert!(cache.lock().len() <= max);
                 prop_assert_eq!(cache.get(&key), Some(key));
             }
         }

@@ -1,4 +1,4 @@
-//! The certificate that a server shows: from files, or made by itself.
+//! The serving certificate: from files, or self-signed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use kubevitals_tls::{
 };
 use rustls::server::ResolvesServerCert;
 
-/// A certificate that stays fresh while the server runs. Clones share it.
+/// A certificate that is refreshed while the server runs. Clones share it.
 #[derive(Clone)]
 pub struct ServingCertificate {
     resolver: Arc<dyn ResolvesServerCert>,
@@ -18,7 +18,7 @@ pub struct ServingCertificate {
 }
 
 impl ServingCertificate {
-    /// From two files, read again when they change: `--tls-cert-file` and `--tls-private-key-file`,
+    /// Loads two files, and reloads them when they change: `--tls-cert-file` and `--tls-private-key-file`,
     /// or a mounted Secret.
     pub fn from_files(
         certificate: PathBuf,
@@ -38,8 +38,8 @@ impl ServingCertificate {
         })
     }
 
-    /// Made by the server itself for these names, renewed and rotated. With a folder the authority
-    /// outlives the process, so that the `caBundle` that clients have stays good; two processes
+    /// Generates a certificate for these names, and renews and rotates it. With a directory the
+    /// authority outlives the process, so that the `caBundle` of clients stays valid; two processes
     /// must not share it.
     ///
     /// Use [`service_names`] for the names of a Service.
@@ -59,7 +59,7 @@ impl ServingCertificate {
         })
     }
 
-    /// From elsewhere; `refresh` is looked at once a minute.
+    /// Uses any resolver; `refresh` is called once a minute.
     pub fn custom(resolver: Arc<dyn ResolvesServerCert>, refresh: Vec<Arc<dyn Refresh>>) -> Self {
         Self {
             resolver,
@@ -68,7 +68,7 @@ impl ServingCertificate {
         }
     }
 
-    /// What clients must trust to verify this server, as PEM, if it signs its own certificate: the
+    /// Returns the authorities that clients need to verify a self-signed certificate, as PEM: the
     /// content of a `caBundle`. It changes when an authority is added or expires.
     pub fn ca_bundle(&self) -> Option<Arc<String>> {
         self.authority.as_ref().map(|own| own.ca_bundle_pem())
@@ -83,7 +83,7 @@ impl ServingCertificate {
     }
 }
 
-/// The names by which clients in the cluster know a Service, and `localhost` for probes and
+/// Returns the DNS names of a Service in the cluster, and `localhost` for probes and
 /// port-forwards.
 pub fn service_names(service: &str, namespace: &str, cluster_domain: &str) -> Vec<String> {
     let mut names = vec![

@@ -1,4 +1,4 @@
-//! What a server is told: everything is decided before a socket is opened.
+//! The configuration of a server, which is complete before a socket is opened.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,36 +10,30 @@ use kubevitals_tls::{TlsPolicy, TrustRoots};
 use crate::certificate::ServingCertificate;
 use crate::metrics::ApiServerMetrics;
 use crate::resource::ApiGroup;
-use crate::review::{AuthenticationSource, Reviewer};
+use crate::reviewer::{AuthenticationSource, Reviewer};
 
-/// How an API server shall be. The plain struct is the builder: start from [`ServerConfig::new`]
-/// and set what differs.
+/// The configuration of an API server. The plain struct is the builder: start from
+/// [`ServerConfig::new`] and set what differs.
 pub struct ServerConfig {
-    /// Where to listen; port 0 takes a free one.
+    /// The address to listen on; port 0 takes a free one.
     pub address: SocketAddr,
-    /// What it shows to clients.
     pub certificate: ServingCertificate,
-    /// Versions and cipher suites of TLS.
+    /// Versions and cipher suites.
     pub tls: TlsPolicy,
-    /// Whether HTTP/2 is offered; clients that do not ask for it get HTTP/1.1 in any case.
+    /// Whether HTTP/2 is offered; clients that do not negotiate it use HTTP/1.1.
     pub http2: bool,
-    /// What `/openapi` documents are headed with, such as `Kubernetes metrics-server`.
+    /// The title of `/openapi` documents, such as `Kubernetes metrics-server`.
     pub title: String,
-    /// What `/version` says.
+    /// The response of `/version`.
     pub version: VersionInfo,
-    /// What is served.
     pub groups: Vec<ApiGroup>,
-    /// Who asks.
     pub authentication: AuthenticationConfig,
-    /// Who may.
     pub authorization: AuthorizationConfig,
-    /// What it tells about itself.
     pub telemetry: ServerTelemetry,
-    /// What it bears.
     pub limits: Limits,
 }
 
-/// What `/version` says. Empty members are shown empty, as Kubernetes does.
+/// The response of `/version`. Empty fields are written, as in Kubernetes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionInfo {
@@ -49,13 +43,12 @@ pub struct VersionInfo {
     pub minor: String,
     /// Such as `v0.1.0`; also the version of `/openapi` documents.
     pub git_version: String,
-    /// The commit it was built from.
     pub git_commit: String,
     /// `clean` or `dirty`.
     pub git_tree_state: String,
     /// RFC 3339.
     pub build_date: String,
-    /// What clients call the compiler's version; ours is that of Rust.
+    /// The version of the compiler, here of Rust.
     pub go_version: String,
     /// Such as `rustc`.
     pub compiler: String,
@@ -63,35 +56,35 @@ pub struct VersionInfo {
     pub platform: String,
 }
 
-/// How to find out who asks. The order is that of Kubernetes: the front proxy's word, a client
-/// certificate, a bearer token, and else nobody (`system:anonymous`).
+/// The configuration of authentication. The order is that of Kubernetes: headers of the front proxy,
+/// a client certificate, a bearer token, and else `system:anonymous`.
 pub struct AuthenticationConfig {
-    /// Whom to ask about bearer tokens; without it every token is refused.
+    /// Reviews bearer tokens; without it every token is rejected.
     pub tokens: Option<Arc<dyn Reviewer>>,
-    /// How long an answer about a token holds.
+    /// Lifetime of a cached token review.
     pub token_ttl: Duration,
-    /// Who signs client certificates (`--client-ca-file`). If `None`,
-    /// [`AuthenticationConfig::lookup`] finds out.
+    /// The authority of client certificates (`--client-ca-file`). If `None`,
+    /// [`AuthenticationConfig::lookup`] provides it.
     pub client_ca: Option<Arc<TrustRoots>>,
     /// The front proxy (`--requestheader-*`). If `None`, [`AuthenticationConfig::lookup`] finds
     /// out.
     pub front_proxy: Option<FrontProxyConfig>,
     /// Where to look for what is not given above (`--authentication-skip-lookup` is `None`).
     pub lookup: Option<Lookup>,
-    /// Whether who shows nothing is `system:anonymous`; otherwise such requests are refused.
+    /// Whether requests without credentials are `system:anonymous`; otherwise they are rejected.
     pub anonymous: bool,
 }
 
 /// Who may speak for others, and in which headers.
 #[derive(Debug, Clone)]
 pub struct FrontProxyConfig {
-    /// Who signs its certificate.
+    /// The authority of its certificate.
     pub ca: Arc<TrustRoots>,
-    /// What it says in which header.
+    /// The headers that identify the user.
     pub headers: RequestHeaders,
 }
 
-/// The headers in which a front proxy names the user. Names are matched without regard to case.
+/// The headers in which a front proxy identifies the user. Names are case-insensitive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestHeaders {
     /// `--requestheader-username-headers`.
@@ -107,47 +100,46 @@ pub struct RequestHeaders {
     pub allowed_names: Vec<String>,
 }
 
-/// Looks for client CA and front proxy in the ConfigMap
-/// `kube-system/extension-apiserver-authentication`, again and again.
+/// Reads client CA and front proxy from the ConfigMap
+/// `kube-system/extension-apiserver-authentication`, periodically.
 ///
 /// It needs `get` on that one ConfigMap, which the Role `extension-apiserver-authentication-reader`
 /// grants.
 pub struct Lookup {
-    /// Who reads it.
     pub source: Arc<dyn AuthenticationSource>,
-    /// How often it is read; failures are tried again sooner, and keep what was found before.
-    pub every: Duration,
-    /// Whether to serve without (`--authentication-tolerate-lookup-failure`): everybody without a
-    /// token is anonymous then. Otherwise requests that nobody else vouches for are answered with
+    /// Interval of reads. Failures are retried sooner, and keep the previous configuration.
+    pub interval: Duration,
+    /// Whether to serve without it (`--authentication-tolerate-lookup-failure`): all requests without
+    /// a token are anonymous then. Otherwise requests that are not authenticated otherwise fail with
     /// 503 until the first success.
     pub tolerate_failure: bool,
 }
 
-/// How to find out who may do what.
+/// The configuration of authorization.
 pub struct AuthorizationConfig {
-    /// Whom to ask.
+    /// Reviews access.
     pub access: Arc<dyn Reviewer>,
-    /// How long a yes holds.
+    /// Lifetime of a cached decision that allows.
     pub allowed_ttl: Duration,
-    /// How long a no holds.
+    /// Lifetime of a cached decision that denies.
     pub denied_ttl: Duration,
-    /// Paths that everybody may read, with a trailing `*` for all that begin so.
+    /// Paths that need no authorization; a trailing `*` matches any suffix.
     pub always_allow_paths: Vec<String>,
-    /// Groups that may do everything.
+    /// Groups that need no authorization.
     pub always_allow_groups: Vec<String>,
 }
 
-/// What a server tells about itself.
+/// Health, metrics and logs of a server.
 pub struct ServerTelemetry {
     /// The checks behind `/livez`, `/readyz` and `/healthz`.
     pub health: Health,
     /// The metrics behind `/metrics`.
     pub registry: SharedRegistry,
-    /// What the server counts, registered in `registry`.
+    /// Metrics of the server itself, registered in `registry`.
     pub metrics: ApiServerMetrics,
     /// The filter behind `/debug/flags/v`; without it the route is not found.
     pub logs: Option<LogHandle>,
-    /// Whether `/debug/pprof/profile` answers; needs the feature `pprof`.
+    /// Whether `/debug/pprof/profile` is served; needs the feature `pprof`.
     pub profiling: bool,
 }
 
@@ -187,7 +179,7 @@ pub struct Limits {
 }
 
 impl ServerConfig {
-    /// A server without groups, with the usual limits, HTTP/2 and default TLS.
+    /// A server without groups, with default limits, HTTP/2 and default TLS.
     pub fn new(
         address: SocketAddr,
         certificate: ServingCertificate,
@@ -212,7 +204,7 @@ impl ServerConfig {
 }
 
 impl AuthenticationConfig {
-    /// Everything by the one reviewer, looked up in the cluster.
+    /// Delegates everything to one reviewer.
     pub fn delegated<R: Reviewer + AuthenticationSource>(reviewer: &Arc<R>) -> Self {
         let tokens: Arc<dyn Reviewer> = Arc::<R>::clone(reviewer);
         let source: Arc<dyn AuthenticationSource> = Arc::<R>::clone(reviewer);
@@ -228,19 +220,19 @@ impl AuthenticationConfig {
 }
 
 impl Lookup {
-    /// Every ten seconds, and not without.
+    /// Reads every ten seconds, and does not serve without.
     pub fn new(source: Arc<dyn AuthenticationSource>) -> Self {
         Self {
             source,
-            every: Duration::from_secs(10),
+            interval: Duration::from_secs(10),
             tolerate_failure: false,
         }
     }
 }
 
 impl AuthorizationConfig {
-    /// As Kubernetes does by default: ten seconds, health for everybody, `system:masters`
-    /// everything.
+    /// The defaults of Kubernetes: ten seconds, health without authorization, everything for
+    /// `system:masters`.
     pub fn delegated(access: Arc<dyn Reviewer>) -> Self {
         Self {
             access,

@@ -1,12 +1,11 @@
-//! Documents that say what is served. They never change while a server runs, so they are written
-//! once.
+//! Discovery documents. They never change while a server runs, so they are encoded once.
 
 use std::fmt::Write as _;
 
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::catalog::Catalog;
+use crate::api_groups::ApiGroups;
 use crate::resource::{ApiGroup, ApiResource};
 
 /// All documents.
@@ -20,7 +19,7 @@ pub(crate) struct Discovery {
     aggregated: Vec<(&'static str, Document)>,
 }
 
-/// A document in JSON, and what it is known by.
+/// A JSON document with its hash.
 #[derive(Debug, Clone)]
 pub(crate) struct Document {
     pub(crate) json: Bytes,
@@ -119,8 +118,8 @@ struct GroupVersionKind {
 }
 
 impl Discovery {
-    pub(crate) fn new(catalog: &Catalog) -> Self {
-        let groups = catalog.groups();
+    pub(crate) fn new(groups: &ApiGroups) -> Self {
+        let groups = groups.groups();
         let list = GroupList {
             kind: "APIGroupList",
             groups: groups.iter().map(|group| describe(group, "", "")).collect(),
@@ -193,13 +192,13 @@ fn describe(group: &ApiGroup, kind: &'static str, api_version: &'static str) -> 
 }
 
 fn resource(resource: &dyn ApiResource) -> Resource {
-    let facts = resource.facts();
+    let resource = resource.info();
     Resource {
-        name: facts.plural,
-        singular_name: facts.singular,
-        namespaced: facts.namespaced,
-        kind: facts.kind,
-        verbs: verbs(facts.watchable),
+        name: resource.plural,
+        singular_name: resource.singular,
+        namespaced: resource.namespaced,
+        kind: resource.kind,
+        verbs: verbs(resource.watchable),
     }
 }
 
@@ -230,24 +229,23 @@ fn aggregated(groups: &[ApiGroup], version: &str) -> AggregatedList {
     }
 }
 
-/// Group and version of the kind are empty, which clients read as those of the path: so do Go's
-/// servers.
+/// Group and version of the kind are empty, as in Go servers; clients read them as those of the path.
 fn aggregated_resource(resource: &dyn ApiResource) -> AggregatedResource {
-    let facts = resource.facts();
+    let resource = resource.info();
     AggregatedResource {
-        resource: facts.plural,
+        resource: resource.plural,
         response_kind: GroupVersionKind {
             group: "",
             version: "",
-            kind: facts.kind,
+            kind: resource.kind,
         },
-        scope: if facts.namespaced {
+        scope: if resource.namespaced {
             "Namespaced"
         } else {
             "Cluster"
         },
-        singular_resource: facts.singular,
-        verbs: verbs(facts.watchable),
+        singular_resource: resource.singular,
+        verbs: verbs(resource.watchable),
     }
 }
 

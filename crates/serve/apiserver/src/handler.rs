@@ -1,9 +1,8 @@
-//! One request from its head to its last byte: who asks, may they, is there room, what is the
-//! answer.
+//! The path of a request: authentication, authorization, limits, routing, response.
 
 mod deadline_body;
-mod documents;
 mod health;
+mod non_resource;
 mod objects;
 
 use std::panic::AssertUnwindSafe;
@@ -20,25 +19,25 @@ use kubevitals_http::query::Query;
 use tokio::sync::{Semaphore, watch};
 
 use self::deadline_body::{DeadlineBody, Slot};
+use crate::api_groups::ApiGroups;
 use crate::authn::{Authenticator, Peer, TrustStatus};
 use crate::authz::{Authorizer, impersonate};
 use crate::body::Body;
-use crate::catalog::Catalog;
 use crate::config::{Limits, ServerConfig};
 use crate::discovery::{Discovery, Document};
 use crate::error::ApiServerError;
 use crate::metrics::{ApiServerMetrics, Recorder, RequestKind};
-use crate::negotiate::{accept_of, refusal, wants_pretty};
+use crate::negotiate::{accept_of, media_of_error, wants_pretty};
 use crate::openapi::OpenApi;
 use crate::request_info::{RequestInfo, Target};
-use crate::status::Failure;
+use crate::status::ApiStatus;
 
-/// YAML is made from a tree in memory: few at a time.
-const YAML_AT_ONCE: usize = 4;
+/// Maximum number of concurrent conversions to YAML, which need the whole tree in memory.
+const MAX_YAML_CONVERSIONS: usize = 4;
 
-/// Answers requests, wherever they come from.
+/// Responds to the requests of the API server.
 pub(crate) struct ApiHandler {
-    catalog: Catalog,
+    groups: ApiGroups,
     discovery: Discovery,
     openapi: OpenApi,
     version: Document,
@@ -60,8 +59,8 @@ pub(crate) struct ApiHandler {
 /// The connection that a request arrived on.
 pub(crate) type Connection = kubevitals_http::Connection<Peer>;
 
-/// An answer, and whether it goes on until somebody ends it.
-pub(crate) struct Answer {
+/// A response, with its timeout if it is a watch.
+pub(crate) struct ApiResponse {
     response: Response<Body>,
     watch: Option<std::time::Duration>,
 }
@@ -79,17 +78,17 @@ impl kubevitals_http::Handler<Peer> for ApiHandler {
 }
 
 impl ApiHandler {
-    /// Makes everything that does not change while the server runs.
+    /// Builds all documents that do not change while the server runs.
     pub(crate) fn new(
         config: ServerConfig,
         trust: TrustStatus,
         draining: watch::Receiver<bool>,
     ) -> Result<Self, ApiServerError> {
-        let catalog = Catalog::new(config.groups)?;
+        let groups = ApiGroups::new(config.groups)?;
         let metrics = config.telemetry.metrics;
         Ok(Self {
-            discovery: Discovery::new(&catalog),
-            openapi: OpenApi::new(&catalog, &config.title, &config.version.git_version)?,
+            discovery: Discovery::new(&groups),
+            openapi: OpenApi::new(&groups, &config.title, &config.version.git_version)?,
             version: Document::new(&config.version),
             authenticator: Authenticator::new(&config.authentication, trust, &metrics)?,
             authorizer: Authorizer::new(&config.authorization, &metrics)?,
@@ -104,9 +103,9 @@ impl ApiHandler {
             metrics: Arc::new(metrics),
             in_flight: Arc::new(Semaphore::new(config.limits.in_flight.max(1))),
             watches: Arc::new(Semaphore::new(config.limits.watches.max(1))),
-            yaml: Semaphore::new(YAML_AT_ONCE),
+            yaml: Semaphore::new(MAX_YAML_CONVERSIONS),
             limits: config.limits,
-            catalog,
+            groups,
             draining,
         })
     }
@@ -125,102 +124,114 @@ impl ApiHandler {
             RequestKind::of_method(&head.method),
         );
         let deadline = tokio::time::Instant::now() + self.limits.request_timeout;
-        let mut work = Work {
+        let mut context = RequestContext {
             recorder,
             slot: None,
             close: false,
             is_head: head.method == http::Method::HEAD,
         };
-        let answered =
-            AssertUnwindSafe(self.answer(&connection, head, body, &accept, pretty, &mut work));
-        let answered = tokio::time::timeout_at(deadline, answered.catch_unwind()).await;
-        let answer = match answered {
-            Ok(Ok(Ok(answer))) => answer,
-            Ok(Ok(Err(failure))) => Answer::plain(failure.into_response(refusal(&accept), pretty)),
+        let handled = AssertUnwindSafe(self.handle_request(
+            &connection,
+            head,
+            body,
+            &accept,
+            pretty,
+            &mut context,
+        ));
+        let handled = tokio::time::timeout_at(deadline, handled.catch_unwind()).await;
+        let error = |status: ApiStatus| {
+            ApiResponse::plain(status.into_response(media_of_error(&accept), pretty))
+        };
+        let response = match handled {
+            Ok(Ok(Ok(response))) => response,
+            Ok(Ok(Err(status))) => error(status),
             Ok(Err(_panic)) => {
                 self.metrics.panics.inc();
-                tracing::error!("a request was ended by a bug");
-                let failure = Failure::internal("this request caused the server to fail");
-                Answer::plain(failure.into_response(refusal(&accept), pretty))
+                tracing::error!("request handler panicked");
+                error(ApiStatus::internal(
+                    "this request caused the server to fail",
+                ))
             }
-            Err(_elapsed) => {
-                Answer::plain(Failure::timeout().into_response(refusal(&accept), pretty))
-            }
+            Err(_elapsed) => error(ApiStatus::timeout()),
         };
-        if work.close {
+        if context.close {
             connection.state.close();
         }
-        self.finish(connection, answer, work, deadline)
+        self.finish(connection, response, context, deadline)
     }
 
-    async fn answer<B>(
+    async fn handle_request<B>(
         &self,
         connection: &Connection,
         mut head: Parts,
         body: B,
         accept: &str,
         pretty: bool,
-        work: &mut Work,
-    ) -> Result<Answer, Failure>
+        context: &mut RequestContext,
+    ) -> Result<ApiResponse, ApiStatus>
     where
         B: http_body::Body<Data = Bytes> + Send,
         B::Error: std::error::Error + Send + Sync + 'static,
     {
-        let info = RequestInfo::read(&head.method, &head.uri)
-            .map_err(|error| Failure::bad_request(error.to_string()))?;
-        work.recorder.kind = self.kind_of(&head, &info);
-        let attempt = info.attempt();
-        let open = self.authorizer.is_open(&attempt);
+        let info = RequestInfo::parse(&head.method, &head.uri)
+            .map_err(|error| ApiStatus::bad_request(error.to_string()))?;
+        context.recorder.kind = self.kind_of(&head, &info);
+        let attributes = info.attributes();
+        let is_always_allowed = self.authorizer.is_always_allowed(&attributes);
 
         let identity = self
             .authenticator
             .authenticate(&connection.peer, &mut head.headers)
             .await;
-        // HTTP/2 is cheap to open and costly to serve: strangers get one request.
-        work.close = head.version == http::Version::HTTP_2
+        // HTTP/2 is cheap to open and costly to serve: unauthenticated clients get one request.
+        context.close = head.version == http::Version::HTTP_2
             && identity
                 .as_ref()
                 .map_or(true, |identity| identity.is_anonymous);
         let identity = identity?;
         if identity.is_anonymous
-            && !open
-            && let Some(failure) = self.authenticator.not_yet()
+            && !is_always_allowed
+            && let Some(status) = self.authenticator.not_loaded()
         {
-            return Err(failure);
+            return Err(status);
         }
         let user = impersonate(&self.authorizer, &identity.user, &mut head.headers)
             .await?
             .unwrap_or(identity.user);
-        // Probes must be answered above all when much is going on.
-        if !open {
-            work.slot = Some(self.slot(&info, &user)?);
+        // Probes must succeed above all under load.
+        if !is_always_allowed {
+            context.slot = Some(self.slot(&info, &user)?);
         }
-        self.authorizer.authorize(&user, attempt).await?;
+        self.authorizer.authorize(&user, attributes).await?;
 
         match &info.target {
             Target::Resource(target) => self.resource(&head, &info, target, accept, pretty).await,
             Target::Path => self
                 .path(&head, &info.path, body, accept, pretty)
                 .await
-                .map(Answer::plain),
+                .map(ApiResponse::plain),
         }
     }
 
-    /// A place among those that are served; the privileged need none.
-    fn slot(&self, info: &RequestInfo, user: &crate::review::UserInfo) -> Result<Slot, Failure> {
+    /// Acquires a slot among the requests in flight; privileged users need none.
+    fn slot(
+        &self,
+        info: &RequestInfo,
+        user: &crate::reviewer::UserInfo,
+    ) -> Result<Slot, ApiStatus> {
         let is_watch = info.verb == "watch";
-        let (places, what) = if is_watch {
+        let (slots, what) = if is_watch {
             (&self.watches, "watches")
         } else {
             (&self.in_flight, "requests")
         };
-        let taken = |permit| Slot::new(permit, self.metrics.in_flight(is_watch));
-        match Arc::clone(places).try_acquire_owned() {
-            Ok(place) => Ok(taken(Some(place))),
-            Err(_) if self.authorizer.is_privileged(user) => Ok(taken(None)),
+        let slot = |permit| Slot::new(permit, self.metrics.in_flight(is_watch));
+        match Arc::clone(slots).try_acquire_owned() {
+            Ok(permit) => Ok(slot(Some(permit))),
+            Err(_) if self.authorizer.is_privileged(user) => Ok(slot(None)),
             Err(_) => {
                 self.metrics.dropped.inc();
-                Err(Failure::too_many(
+                Err(ApiStatus::too_many(
                     format!("Too many {what}, please try again later."),
                     1,
                 ))
@@ -231,7 +242,7 @@ impl ApiHandler {
     fn kind_of(&self, head: &Parts, info: &RequestInfo) -> RequestKind {
         let mut kind = RequestKind::of_method(&head.method);
         match &info.target {
-            Target::Path => kind.subresource = documents::route_label(&info.path),
+            Target::Path => kind.subresource = non_resource::route_label(&info.path),
             Target::Resource(target) => {
                 if kind.verb == "GET" {
                     kind.verb = match info.verb.as_str() {
@@ -247,27 +258,27 @@ impl ApiHandler {
                 } else {
                     "namespace"
                 };
-                if let Some(found) = self.catalog.resource(target) {
-                    kind.group = found.group;
-                    kind.version = found.version;
-                    kind.resource = found.resource.facts().plural;
+                if let Some(resolved) = self.groups.resource(target) {
+                    kind.group = resolved.group;
+                    kind.version = resolved.version;
+                    kind.resource = resolved.resource.info().plural;
                 }
             }
         }
         kind
     }
 
-    /// Gives the body what it holds until its end.
+    /// Attaches the slot, the deadline and the metrics record to the body.
     fn finish(
         &self,
         connection: Arc<Connection>,
-        answer: Answer,
-        mut work: Work,
+        response: ApiResponse,
+        mut context: RequestContext,
         deadline: tokio::time::Instant,
     ) -> Response<Body> {
-        let (mut parts, mut body) = answer.response.into_parts();
-        if work.is_head {
-            // Over HTTP/2 nobody else takes the body away.
+        let (mut parts, mut body) = response.response.into_parts();
+        if context.is_head {
+            // Over HTTP/2 hyper does not remove the body.
             if let Some(size) = body.size_hint().exact() {
                 parts
                     .headers
@@ -275,19 +286,21 @@ impl ApiHandler {
             }
             body = Body::full("");
         }
-        work.recorder.code = parts.status.as_u16();
+        context.recorder.code = parts.status.as_u16();
         parts
             .headers
             .entry(CACHE_CONTROL)
             .or_insert(HeaderValue::from_static("no-cache, private"));
-        let body = match answer.watch {
-            None => DeadlineBody::response(body, work.slot, work.recorder, connection, deadline),
-            Some(longest) => DeadlineBody::watch(
+        let body = match response.watch {
+            None => {
+                DeadlineBody::response(body, context.slot, context.recorder, connection, deadline)
+            }
+            Some(timeout) => DeadlineBody::watch(
                 body,
-                work.slot,
-                work.recorder,
+                context.slot,
+                context.recorder,
                 connection,
-                longest,
+                timeout,
                 self.draining.clone(),
             ),
         };
@@ -295,17 +308,17 @@ impl ApiHandler {
     }
 }
 
-/// What a request holds while it is worked on.
-struct Work {
+/// The state of a request until its response is complete.
+struct RequestContext {
     recorder: Recorder,
     slot: Option<Slot>,
-    /// Whether the connection shall end with this request.
+    /// Whether the connection is closed after this request.
     close: bool,
-    /// Whether only the head of the answer is wanted.
+    /// Whether the request is a `HEAD`.
     is_head: bool,
 }
 
-impl Answer {
+impl ApiResponse {
     const fn plain(response: Response<Body>) -> Self {
         Self {
             response,

@@ -1,47 +1,48 @@
 //! A kit for aggregated Kubernetes API servers: everything but the resources.
 //!
-//! A program brings [`ApiGroup`]s of [`ApiResource`]s, which answer; the kit does the rest as
-//! Kubernetes does it, so that kubectl, controllers and the aggregation layer notice no difference
-//! from a server written in Go:
+//! A program has [`ApiGroup`]s of [`ApiResource`]s; the kit does the rest as Kubernetes does it, so
+//! that kubectl, controllers and the aggregation layer notice no difference from a server written in
+//! Go:
 //!
 //! ```text
-//! socket ─► TLS, HTTP/1.1 and 2 ─► who asks ─► may they ─► is there room ─► path ─► Accept ─► ApiResource
-//!                                     │           │
-//!                                     └─ Reviewer ┘  TokenReview, SubjectAccessReview, remembered for seconds
+//! kubevitals-http ─► TLS, HTTP/1.1 and 2 ─► authn ─► authz ─► limits ─► path ─► Accept ─► ApiResource
+//!                                             │         │
+//!                                             └ Reviewer┘  TokenReview, SubjectAccessReview, cached
 //! ```
 //!
-//! * [`ServerConfig`] says everything; [`ApiServer::bind`] checks it and listens;
-//!   [`ApiServer::serve`] answers, keeps certificates and trust fresh, and drains.
-//! * [`ServingCertificate`] is from files or self-made; [`CaBundleWriter`] tells the aggregation
-//!   layer.
-//! * [`Reviewer`] and [`AuthenticationSource`] are who is asked about users; [`KubeReviewer`] asks
-//!   the cluster.
-//! * [`wire`] helps resources to write what Go would.
+//! * [`ServerConfig`] is the whole configuration; [`ApiServer::bind`] validates it and listens;
+//!   [`ApiServer::serve`] serves, refreshes certificates and authorities, and drains.
+//! * [`ServingCertificate`] is loaded from files or self-signed; [`CaBundleWriter`] publishes its
+//!   authority to the aggregation layer.
+//! * [`Reviewer`] and [`AuthenticationSource`] authenticate and authorize users; [`KubeReviewer`]
+//!   delegates to the cluster.
+//! * [`wire`] helps resources to encode objects as Go does.
 //!
-//! Nothing here knows of a resource, and nothing here writes: verbs are `get`, `list` and `watch`.
+//! Nothing here depends on a resource, and everything is read-only: verbs are `get`, `list` and
+//! `watch`.
 //!
-//! # What differs from a server written in Go
+//! # Differences from a server written in Go
 //!
-//! * Lists are never cut into pages: `limit` and `continue` are accepted and have no effect.
-//! * Discovery and OpenAPI documents are JSON (discovery also YAML); who asks for their protobuf
+//! * Lists are never paged: `limit` and `continue` are accepted and have no effect.
+//! * Discovery and OpenAPI documents are JSON (discovery also YAML); a client that accepts protobuf
 //!   alone gets 406.
-//! * YAML of more than [`Limits::yaml_bytes`] of JSON is refused with 406.
-//! * When the cluster's API server cannot be asked, the answer is 503 with the reason instead of
-//!   401 or a bare 500.
-//! * `application/*` is taken for JSON, `HEAD` is refused on resources, and `Allow` is sent with
+//! * YAML of more than [`Limits::yaml_bytes`] of JSON is rejected with 406.
+//! * When the cluster's API server is unavailable, the response is 503 with the reason instead of 401
+//!   or a bare 500.
+//! * `application/*` means JSON, `HEAD` is rejected on resources, and `Allow` is sent with
 //!   405.
 //! * No audit log, no priority and fairness, no CBOR, no CORS.
 
+mod api_groups;
 mod authn;
 mod authz;
 mod body;
 mod ca_bundle;
 mod cache;
-mod catalog;
 mod certificate;
 mod config;
-mod convert;
 mod discovery;
+mod encode;
 mod error;
 mod handler;
 mod metrics;
@@ -50,8 +51,8 @@ mod openapi;
 mod query;
 mod request_info;
 mod resource;
-mod review;
-mod reviews;
+mod review_cache;
+mod reviewer;
 mod server;
 mod status;
 pub mod wire;
@@ -66,14 +67,13 @@ pub use config::{
 };
 pub use error::ApiServerError;
 pub use metrics::ApiServerMetrics;
-pub use negotiate::MediaType;
-pub use request_info::{BadPath, RequestInfo, ResourceTarget, Target};
+pub use request_info::{InvalidPath, RequestInfo, ResourceTarget, Target};
 pub use resource::{
-    ApiGroup, ApiResource, Encoding, Form, GetRequest, IncludeObject, ListRequest, Refusal,
-    ResourceFacts, Shape, WatchRequest,
+    ApiGroup, ApiResource, Encoding, GetRequest, IncludeObject, ListRequest, Representation,
+    ResourceInfo, Shape, StatusError, WatchRequest,
 };
-pub use review::{
-    AccessQuestion, AccessVerdict, Attempt, AuthenticationSource, BearerToken, KubeReviewer,
-    Pending, ReviewError, Reviewer, TokenVerdict, UserInfo,
+pub use reviewer::{
+    AccessDecision, AccessReview, Attributes, AuthenticationSource, BearerToken, KubeReviewer,
+    ReviewError, ReviewFuture, Reviewer, TokenReviewResult, UserInfo,
 };
 pub use server::ApiServer;

@@ -1,5 +1,5 @@
-//! Content negotiation, by the rules of the Kubernetes API server: where these differ from those of
-//! HTTP, clients rely on Kubernetes'.
+//! Content negotiation, by the rules of the Kubernetes API server: where they differ from those of
+//! HTTP, clients rely on the former.
 
 use http::HeaderMap;
 use http::header::{ACCEPT, ACCEPT_ENCODING, USER_AGENT};
@@ -7,10 +7,9 @@ use kubevitals_http::accept::{self, MediaRange};
 use kubevitals_http::query::Query;
 
 use crate::query::{include_object, pretty};
-use crate::resource::{Encoding, Form, IncludeObject, Shape};
-use crate::status::Failure;
+use crate::resource::{Encoding, IncludeObject, Representation, Shape};
+use crate::status::ApiStatus;
 
-/// Kubernetes' protobuf.
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 const OBJECTS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
@@ -18,9 +17,9 @@ const STREAMS: &str =
     "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 const DOCUMENTS: &str = "application/json, application/yaml";
 
-/// What an answer can be written in.
+/// The media type of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum MediaType {
+pub(crate) enum MediaType {
     /// `application/json`.
     Json,
     /// `application/yaml`.
@@ -29,7 +28,7 @@ pub enum MediaType {
     Protobuf,
 }
 
-/// What is asked for with an object.
+/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Object,
@@ -37,15 +36,15 @@ pub(crate) enum Wanted {
     Watch,
 }
 
-/// What a discovery document is shown as.
+/// The representation of a discovery document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DiscoveryForm {
+pub(crate) enum DiscoveryRepresentation {
     Legacy(MediaType),
     /// `APIGroupDiscoveryList` in this version of `apidiscovery.k8s.io`.
     Aggregated(&'static str),
 }
 
-/// What was chosen for an object, a list or a watch.
+/// The negotiated media type and shape of an object, a list or a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) media: MediaType,
@@ -53,7 +52,7 @@ pub(crate) struct Choice {
     pub(crate) pretty: bool,
 }
 
-/// A conversion that is asked for by the parameters `as`, `g` and `v`.
+/// A conversion requested by the parameters `as`, `g` and `v`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Conversion<'a> {
     kind: &'a str,
@@ -72,20 +71,20 @@ impl MediaType {
 }
 
 impl Choice {
-    /// What a resource is asked for.
-    pub(crate) const fn form(&self) -> Form {
+    /// Returns the representation that the resource produces.
+    pub(crate) const fn representation(&self) -> Representation {
         let encoding = match self.media {
             MediaType::Protobuf => Encoding::Protobuf,
             MediaType::Json | MediaType::Yaml => Encoding::Json,
         };
-        Form {
+        Representation {
             encoding,
             shape: self.shape,
         }
     }
 }
 
-/// What the `Accept` header says; Kubernetes reads the first alone.
+/// Returns the first `Accept` header, as Kubernetes does.
 pub(crate) fn accept_of(headers: &HeaderMap) -> String {
     headers
         .get(ACCEPT)
@@ -93,8 +92,8 @@ pub(crate) fn accept_of(headers: &HeaderMap) -> String {
         .unwrap_or_default()
 }
 
-/// Chooses for an object, a list or a watch.
-pub(crate) fn object(accept: &str, wanted: Wanted, query: Query<'_>) -> Result<Choice, Failure> {
+/// Negotiates an object, a list or a watch.
+pub(crate) fn object(accept: &str, wanted: Wanted, query: Query<'_>) -> Result<Choice, ApiStatus> {
     let offers = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
     let chosen = choose(accept, &offers, |media, range| {
         if parameter(range, "stream")
@@ -115,28 +114,28 @@ pub(crate) fn object(accept: &str, wanted: Wanted, query: Query<'_>) -> Result<C
         Ok(chosen) => chosen,
         Err(Unmet::MediaType) => {
             return Err(match wanted {
-                Wanted::Object => Failure::not_acceptable(OBJECTS),
+                Wanted::Object => ApiStatus::not_acceptable(OBJECTS),
                 Wanted::List | Wanted::Watch => {
-                    Failure::not_acceptable(&format!("{OBJECTS}, {STREAMS}"))
+                    ApiStatus::not_acceptable(&format!("{OBJECTS}, {STREAMS}"))
                 }
             });
         }
         Err(Unmet::Parameters) if wanted == Wanted::Watch => {
-            return Err(Failure::only_accepted(STREAMS));
+            return Err(ApiStatus::only_accepted(STREAMS));
         }
-        Err(Unmet::Parameters) => return Err(Failure::only_accepted(OBJECTS)),
+        Err(Unmet::Parameters) => return Err(ApiStatus::only_accepted(OBJECTS)),
     };
     match (wanted, kind) {
         (Wanted::Watch, _) if media == MediaType::Yaml => {
-            return Err(Failure::only_accepted(STREAMS));
+            return Err(ApiStatus::only_accepted(STREAMS));
         }
         (Wanted::List, "PartialObjectMetadata") => {
-            return Err(Failure::wrong_shape(
+            return Err(ApiStatus::wrong_shape(
                 "you requested PartialObjectMetadata, but the requested object is a list",
             ));
         }
         (Wanted::Object | Wanted::Watch, "PartialObjectMetadataList") => {
-            return Err(Failure::wrong_shape(
+            return Err(ApiStatus::wrong_shape(
                 "you requested PartialObjectMetadataList, but the requested object is not a list",
             ));
         }
@@ -152,24 +151,24 @@ pub(crate) fn object(accept: &str, wanted: Wanted, query: Query<'_>) -> Result<C
     })
 }
 
-/// Chooses for a document of the kit's own: discovery of one group or version, `/version`.
-pub(crate) fn document(accept: &str) -> Result<MediaType, Failure> {
+/// Negotiates a document of the kit: discovery of one group or version, `/version`.
+pub(crate) fn document(accept: &str) -> Result<MediaType, ApiStatus> {
     choose(
         accept,
         &[MediaType::Json, MediaType::Yaml],
         |media, range| Conversion::of(range).is_none().then_some(media),
     )
-    .map_err(refuse_document)
+    .map_err(document_error)
 }
 
-/// Chooses for `/apis`.
-pub(crate) fn discovery(accept: &str) -> Result<DiscoveryForm, Failure> {
+/// Negotiates `/apis`.
+pub(crate) fn discovery(accept: &str) -> Result<DiscoveryRepresentation, ApiStatus> {
     choose(
         accept,
         &[MediaType::Json, MediaType::Yaml],
         |media, range| {
             let Some(conversion) = Conversion::of(range) else {
-                return Some(DiscoveryForm::Legacy(media));
+                return Some(DiscoveryRepresentation::Legacy(media));
             };
             match (conversion.kind, conversion.group, conversion.version) {
                 ("APIGroupDiscoveryList", "apidiscovery.k8s.io", version)
@@ -178,17 +177,17 @@ pub(crate) fn discovery(accept: &str) -> Result<DiscoveryForm, Failure> {
                     ["v2", "v2beta1"]
                         .into_iter()
                         .find(|known| *known == version)
-                        .map(DiscoveryForm::Aggregated)
+                        .map(DiscoveryRepresentation::Aggregated)
                 }
                 _ => None,
             }
         },
     )
-    .map_err(refuse_document)
+    .map_err(document_error)
 }
 
-/// Chooses for a refusal, which must go out in something.
-pub(crate) fn refusal(accept: &str) -> MediaType {
+/// Returns the media type of an error response; JSON if nothing else is acceptable.
+pub(crate) fn media_of_error(accept: &str) -> MediaType {
     let offers = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
     choose(accept, &offers, |media, range| {
         Conversion::of(range).is_none().then_some(media)
@@ -196,7 +195,7 @@ pub(crate) fn refusal(accept: &str) -> MediaType {
     .unwrap_or(MediaType::Json)
 }
 
-/// Whether to indent: those do who say so, and people's programs.
+/// Whether to indent JSON: on request, and by default for curl, Wget and browsers.
 pub(crate) fn wants_pretty(headers: &HeaderMap, query: Query<'_>) -> bool {
     pretty(query).unwrap_or_else(|| {
         headers.get(USER_AGENT).is_some_and(|agent| {
@@ -207,7 +206,7 @@ pub(crate) fn wants_pretty(headers: &HeaderMap, query: Query<'_>) -> bool {
     })
 }
 
-/// Whether gzip may be sent. Kubernetes reads no weights here.
+/// Whether the client accepts gzip. Kubernetes ignores weights here.
 pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     headers
         .get(ACCEPT_ENCODING)
@@ -215,16 +214,16 @@ pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
         .is_some_and(|value| value.split(',').any(|token| token.trim() == "gzip"))
 }
 
-/// What is wrong with an `Accept`.
+/// The reason why an `Accept` header cannot be met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unmet {
-    /// No media type of it is offered.
+    /// None of its media types is offered.
     MediaType,
-    /// One is, but not with these parameters.
+    /// A media type is offered, but not with these parameters.
     Parameters,
 }
 
-/// The first range, in the order of preference, that an offer can meet.
+/// Returns the first match of a range with an offer, in the order of preference.
 fn choose<T>(
     accept: &str,
     offers: &[MediaType],
@@ -307,10 +306,10 @@ fn matches(range: &MediaRange<'_>, subtype: &str) -> bool {
         || (range.kind == "*" && range.subtype == "*")
 }
 
-fn refuse_document(unmet: Unmet) -> Failure {
+fn document_error(unmet: Unmet) -> ApiStatus {
     match unmet {
-        Unmet::MediaType => Failure::not_acceptable(DOCUMENTS),
-        Unmet::Parameters => Failure::only_accepted(DOCUMENTS),
+        Unmet::MediaType => ApiStatus::not_acceptable(DOCUMENTS),
+        Unmet::Parameters => ApiStatus::only_accepted(DOCUMENTS),
     }
 }
 

@@ -1,5 +1,5 @@
-//! OpenAPI documents, made from the schemas that resources bring: what `kubectl explain` and
-//! generators read.
+//! OpenAPI documents, generated from the schemas of the resources, for `kubectl explain` and code
+//! generators.
 
 mod common;
 mod paths;
@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::catalog::Catalog;
+use crate::api_groups::ApiGroups;
 use crate::discovery::Document;
 use crate::error::ApiServerError;
-use crate::resource::{ApiGroup, ResourceFacts};
+use crate::resource::{ApiGroup, ResourceInfo};
 
 /// All documents.
 pub(crate) struct OpenApi {
@@ -21,7 +21,7 @@ pub(crate) struct OpenApi {
     pub(crate) v3: Vec<(String, Document)>,
 }
 
-/// One version of one group, with what it needs.
+/// One version of one group, with its resources and schemas.
 struct Part {
     group: &'static str,
     version: &'static str,
@@ -37,7 +37,7 @@ pub(super) struct SchemaNames {
 
 impl OpenApi {
     pub(crate) fn new(
-        catalog: &Catalog,
+        groups: &ApiGroups,
         title: &str,
         version: &str,
     ) -> Result<Self, ApiServerError> {
@@ -48,7 +48,7 @@ impl OpenApi {
         };
         let info = json!({"title": title, "version": version});
         let mut parts = Vec::new();
-        for group in catalog.groups() {
+        for group in groups.groups() {
             for version in group.versions {
                 parts.push(Part::new(group, version)?);
             }
@@ -89,14 +89,17 @@ impl Part {
         let mut wanted = Vec::new();
         let mut paths = Map::new();
         for resource in &group.resources {
-            let facts = resource.facts();
-            let own = read_schemas(group.name, facts)?;
+            let resource = resource.info();
+            let own = read_schemas(group.name, resource)?;
             let names = SchemaNames {
-                object: find_schema(&own, group, version, facts, facts.kind)?,
-                list: find_schema(&own, group, version, facts, facts.list_kind)?,
+                object: find_schema(&own, group, version, resource, resource.kind)?,
+                list: find_schema(&own, group, version, resource, resource.list_kind)?,
             };
             all.extend(own);
-            for (name, kind) in [(&names.object, facts.kind), (&names.list, facts.list_kind)] {
+            for (name, kind) in [
+                (&names.object, resource.kind),
+                (&names.list, resource.list_kind),
+            ] {
                 if let Some(schema) = all.get_mut(name).and_then(Value::as_object_mut) {
                     schema.insert(
                         String::from("x-kubernetes-group-version-kind"),
@@ -104,7 +107,7 @@ impl Part {
                     );
                 }
             }
-            paths.extend(paths::of_resource(group.name, version, facts, &names));
+            paths.extend(paths::of_resource(group.name, version, resource, &names));
             wanted.extend([names.object, names.list]);
         }
         Ok(Self {
@@ -118,11 +121,11 @@ impl Part {
 
 fn read_schemas(
     group: &str,
-    facts: &ResourceFacts,
+    resource: &ResourceInfo,
 ) -> Result<BTreeMap<String, Value>, ApiServerError> {
-    serde_json::from_str(facts.schemas).map_err(|error| ApiServerError::Schemas {
-        resource: format!("{}.{group}", facts.plural),
-        reason: error.to_string(),
+    serde_json::from_str(resource.schemas).map_err(|source| ApiServerError::Schemas {
+        resource: format!("{}.{group}", resource.plural),
+        source,
     })
 }
 
@@ -131,7 +134,7 @@ fn find_schema(
     schemas: &BTreeMap<String, Value>,
     group: &ApiGroup,
     version: &str,
-    facts: &ResourceFacts,
+    resource: &ResourceInfo,
     kind: &str,
 ) -> Result<String, ApiServerError> {
     let versioned = format!(".{version}.{kind}");
@@ -144,8 +147,8 @@ fn find_schema(
         .filter(|name| name.ends_with(&ending) || *name == kind);
     match (candidates.next(), candidates.next()) {
         (Some(name), None) => Ok(name.clone()),
-        (found, _) => Err(ApiServerError::Schemas {
-            resource: format!("{}.{}", facts.plural, group.name),
+        (found, _) => Err(ApiServerError::SchemaOfKind {
+            resource: format!("{}.{}", resource.plural, group.name),
             reason: format!(
                 "there is {} schema of {kind} for version {version}",
                 if found.is_some() {
@@ -158,7 +161,7 @@ fn find_schema(
     }
 }
 
-/// The schemas that are wanted, and all that they refer to.
+/// Returns the given schemas, and all that they refer to.
 fn reachable(all: &BTreeMap<String, Value>, mut wanted: Vec<String>) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
     while let Some(name) = wanted.pop() {
@@ -190,7 +193,7 @@ fn references(schema: &Value, names: &mut BTreeSet<String>) {
     }
 }
 
-/// The older form: one document for everything.
+/// OpenAPI v2: one document for everything.
 fn second(parts: &[Part], info: &Value) -> Value {
     let mut definitions: BTreeMap<String, Value> = BTreeMap::new();
     let mut paths = Map::new();
@@ -219,11 +222,11 @@ fn second(parts: &[Part], info: &Value) -> Value {
     json!({"swagger": "2.0", "info": info, "paths": paths, "definitions": definitions})
 }
 
-/// A schema without what only the third version knows.
+/// Converts a schema of OpenAPI v3 to v2.
 pub(super) fn lowered(schema: &Value) -> Value {
     match schema {
         Value::Object(map) => {
-            // A reference with a default is wrapped in the third version.
+            // OpenAPI v3 wraps a reference with a default.
             if let Some([only]) = map
                 .get("allOf")
                 .and_then(Value::as_array)
@@ -240,7 +243,7 @@ pub(super) fn lowered(schema: &Value) -> Value {
             for (key, value) in map {
                 match (key.as_str(), value) {
                     ("nullable", _) => {}
-                    // Text or number: clients write text.
+                    // String or number: clients write strings.
                     ("oneOf" | "anyOf", _) => {
                         out.insert(String::from("type"), json!("string"));
                     }
@@ -265,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemas_become_older_ones() {
+    fn schemas_are_converted_to_v2() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -288,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_referred_to_is_shown() {
+    fn only_referenced_schemas_are_included() {
         let all: BTreeMap<String, Value> = serde_json::from_value(json!({
             "a": {"items": [{"$ref": "#/components/schemas/b"}]},
             "b": {"$ref": "#/components/schemas/a"},

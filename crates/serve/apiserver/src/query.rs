@@ -5,8 +5,8 @@ use std::time::Duration;
 use kubevitals_http::query::Query;
 use kubevitals_model::{FieldTerm, LabelSelector, parse_field_selector};
 
-use crate::resource::{IncludeObject, ResourceFacts};
-use crate::status::Failure;
+use crate::resource::{IncludeObject, ResourceInfo};
+use crate::status::ApiStatus;
 
 /// The options of a list or a watch.
 #[derive(Debug)]
@@ -32,12 +32,12 @@ pub(crate) fn pretty(query: Query<'_>) -> Option<bool> {
     ))
 }
 
-pub(crate) fn include_object(query: Query<'_>) -> Result<IncludeObject, Failure> {
+pub(crate) fn include_object(query: Query<'_>) -> Result<IncludeObject, ApiStatus> {
     match &*query.first("includeObject").unwrap_or_default() {
         "" | "Metadata" => Ok(IncludeObject::Metadata),
         "None" => Ok(IncludeObject::None),
         "Object" => Ok(IncludeObject::Object),
-        other => Err(Failure::bad_request(format!(
+        other => Err(ApiStatus::bad_request(format!(
             "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: \
              must be 'Metadata', 'Object', 'None', or empty"
         ))),
@@ -45,22 +45,22 @@ pub(crate) fn include_object(query: Query<'_>) -> Result<IncludeObject, Failure>
 }
 
 impl ListOptions {
-    pub(crate) fn parse(query: Query<'_>, facts: &ResourceFacts) -> Result<Self, Failure> {
+    pub(crate) fn parse(query: Query<'_>, resource: &ResourceInfo) -> Result<Self, ApiStatus> {
         let text = |name: &str| query.first(name).unwrap_or_default();
         let labels = LabelSelector::parse(&text("labelSelector"))
-            .map_err(|error| Failure::bad_request(error.to_string()))?;
+            .map_err(|error| ApiStatus::bad_request(error.to_string()))?;
         let fields = parse_field_selector(&text("fieldSelector"))
-            .map_err(|error| Failure::bad_request(error.to_string()))?;
+            .map_err(|error| ApiStatus::bad_request(error.to_string()))?;
         if let Some(unknown) = fields
             .iter()
-            .find(|term| !facts.selectable_fields.contains(&term.field.as_str()))
+            .find(|term| !resource.selectable_fields.contains(&term.field.as_str()))
         {
-            let known: Vec<String> = facts
+            let known: Vec<String> = resource
                 .selectable_fields
                 .iter()
                 .map(|field| format!("{field:?}"))
                 .collect();
-            return Err(Failure::bad_request(format!(
+            return Err(ApiStatus::bad_request(format!(
                 "{:?} is not a known field selector: only {}",
                 unknown.field,
                 known.join(", ")
@@ -88,11 +88,11 @@ fn flag(query: Query<'_>, name: &str) -> Option<bool> {
     Some(!matches!(&*value.to_ascii_lowercase(), "false" | "0"))
 }
 
-fn integer(query: Query<'_>, name: &str) -> Result<Option<i64>, Failure> {
+fn integer(query: Query<'_>, name: &str) -> Result<Option<i64>, ApiStatus> {
     match query.first(name).filter(|value| !value.is_empty()) {
         None => Ok(None),
         Some(value) => value.parse().map(Some).map_err(|_| {
-            Failure::bad_request(format!(
+            ApiStatus::bad_request(format!(
                 "strconv.ParseInt: parsing {value:?}: invalid syntax"
             ))
         }),
@@ -103,8 +103,8 @@ fn integer(query: Query<'_>, name: &str) -> Result<Option<i64>, Failure> {
 mod tests {
     use super::*;
 
-    fn facts() -> ResourceFacts {
-        ResourceFacts {
+    fn resource() -> ResourceInfo {
+        ResourceInfo {
             plural: "widgets",
             singular: "widget",
             kind: "Widget",
@@ -120,7 +120,7 @@ mod tests {
     fn list_options_are_parsed() {
         let query = "labelSelector=a%3Db&fieldSelector=metadata.name%3Dx&timeoutSeconds=7&limit=5\
                      &allowWatchBookmarks=true&sendInitialEvents=false&resourceVersion=12";
-        let options = ListOptions::parse(Query::new(Some(query)), &facts()).unwrap();
+        let options = ListOptions::parse(Query::new(Some(query)), &resource()).unwrap();
         assert_eq!(options.fields.len(), 1);
         assert!(!options.labels.is_empty());
         assert_eq!(options.timeout, Some(Duration::from_secs(7)));
@@ -132,8 +132,8 @@ mod tests {
     #[test]
     fn invalid_options_are_rejected_with_the_messages_of_kubernetes() {
         let rejected = |query| {
-            let failure = ListOptions::parse(Query::new(Some(query)), &facts()).unwrap_err();
-            format!("{failure:?}")
+            let status = ListOptions::parse(Query::new(Some(query)), &resource()).unwrap_err();
+            format!("{status:?}")
         };
         assert!(
             rejected("limit=x").contains("strconv.ParseInt: parsing \\\"x\\\": invalid syntax")

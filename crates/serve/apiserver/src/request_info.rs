@@ -1,60 +1,56 @@
-//! What a request is for: the rules of the Kubernetes API server, by which RBAC rules are written.
+//! The verb and the target of a request, by the rules of the Kubernetes API server, for which RBAC
+//! rules are written.
 
 use http::{Method, Uri};
-use kubevitals_http::query::Query;
+use kubevitals_http::query::{Query, percent_decode};
 use kubevitals_model::parse_field_selector;
 
 use crate::query::is_watch;
-use crate::review::Attempt;
+use crate::reviewer::Attributes;
 
-/// What a request wants to do, and with what.
+/// The verb and the target of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestInfo {
     /// `get`, `list`, `watch`, … for resources; the method in lower case for other paths.
     pub verb: String,
     /// The path, decoded.
     pub path: String,
-    /// With what.
     pub target: Target,
 }
 
-/// With what a request wants to do something.
+/// The target of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// The path itself.
     Path,
-    /// A resource.
     Resource(ResourceTarget),
 }
 
-/// A resource that a path names.
+/// The resource of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResourceTarget {
-    /// The API group.
     pub group: String,
-    /// Its version.
     pub version: String,
-    /// Empty where the path has none.
+    /// Empty for cluster-scoped paths.
     pub namespace: String,
     /// The plural.
     pub resource: String,
-    /// Mostly empty.
+    /// Often empty.
     pub subresource: String,
-    /// Empty for many; for lists and watches that select one name, that name.
+    /// Empty for lists; for lists and watches that select one name, that name.
     pub name: String,
-    /// How many parts of the path follow the namespace: two for an object, one for many.
+    /// Number of path segments after the namespace: two for an object, one for a list.
     pub parts: usize,
 }
 
-/// Why a path cannot be read.
+/// A path that cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the path is not valid percent-encoded UTF-8")]
-pub struct BadPath;
+pub struct InvalidPath;
 
 impl RequestInfo {
-    /// Reads a request. Nothing in it is trusted.
-    pub fn read(method: &Method, uri: &Uri) -> Result<Self, BadPath> {
-        let path = decode_path(uri.path())?;
+    /// Parses a request. Nothing in it is trusted.
+    pub fn parse(method: &Method, uri: &Uri) -> Result<Self, InvalidPath> {
+        let path = percent_decode(uri.path()).ok_or(InvalidPath)?.into_owned();
         let Some(mut target) = resource_target(&path) else {
             return Ok(Self {
                 verb: method.as_str().to_ascii_lowercase(),
@@ -88,14 +84,14 @@ impl RequestInfo {
         })
     }
 
-    /// What an authorizer is asked.
-    pub fn attempt(&self) -> Attempt {
+    /// Returns the attributes to authorize.
+    pub fn attributes(&self) -> Attributes {
         match &self.target {
-            Target::Path => Attempt::Path {
+            Target::Path => Attributes::Path {
                 verb: self.verb.clone(),
                 path: self.path.clone(),
             },
-            Target::Resource(target) => Attempt::Resource {
+            Target::Resource(target) => Attributes::Resource {
                 verb: self.verb.clone(),
                 group: target.group.clone(),
                 version: target.version.clone(),
@@ -108,7 +104,7 @@ impl RequestInfo {
     }
 }
 
-/// `/apis/GROUP/VERSION/…` with at least one part more.
+/// `/apis/GROUP/VERSION/…` with at least one more segment.
 fn resource_target(path: &str) -> Option<ResourceTarget> {
     let mut parts = path.trim_matches('/').split('/');
     if parts.next() != Some("apis") {
@@ -131,7 +127,7 @@ fn resource_target(path: &str) -> Option<ResourceTarget> {
             rest.drain(..2);
         }
     }
-    let part = |at: usize| rest.get(at).copied().unwrap_or_default().to_owned();
+    let part = |index: usize| rest.get(index).copied().unwrap_or_default().to_owned();
     Some(ResourceTarget {
         group: group.to_owned(),
         version: version.to_owned(),
@@ -143,7 +139,7 @@ fn resource_target(path: &str) -> Option<ResourceTarget> {
     })
 }
 
-/// A list that selects one name is a question for that name: RBAC can allow it by `resourceNames`.
+/// A list that selects one name is authorized for that name: RBAC can allow it by `resourceNames`.
 fn selected_name(query: Query<'_>) -> String {
     let selector = query.first("fieldSelector").unwrap_or_default();
     let Ok(terms) = parse_field_selector(&selector) else {
@@ -157,31 +153,6 @@ fn selected_name(query: Query<'_>) -> String {
         .unwrap_or_default()
 }
 
-fn decode_path(path: &str) -> Result<String, BadPath> {
-    if !path.contains('%') {
-        return Ok(path.to_owned());
-    }
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        if first == b'%' {
-            let (Some(high), Some(low)) = (tail.first(), tail.get(1)) else {
-                return Err(BadPath);
-            };
-            let digit = |byte: u8| char::from(byte).to_digit(16);
-            let (Some(high), Some(low)) = (digit(*high), digit(*low)) else {
-                return Err(BadPath);
-            };
-            bytes.push(u8::try_from(high * 16 + low).map_err(|_| BadPath)?);
-            rest = tail.get(2..).unwrap_or_default();
-        } else {
-            bytes.push(first);
-            rest = tail;
-        }
-    }
-    String::from_utf8(bytes).map_err(|_| BadPath)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -189,7 +160,7 @@ mod tests {
     use super::*;
 
     fn read(method: &Method, uri: &str) -> RequestInfo {
-        RequestInfo::read(method, &uri.parse().unwrap()).unwrap()
+        RequestInfo::parse(method, &uri.parse().unwrap()).unwrap()
     }
 
     /// `verb group/version namespace resource/name/subresource`, or `verb path`.
@@ -212,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_read_as_the_api_server_does() {
+    fn requests_are_parsed_as_the_api_server_does() {
         let cases = [
             (Method::GET, "/", "get /"),
             (Method::GET, "/apis", "get /apis"),
@@ -296,7 +267,7 @@ mod tests {
             assert_eq!(brief(&method, uri), expected, "{method} {uri}");
         }
         for bad in ["/a%", "/a%4", "/a%zz", "/%ff"] {
-            assert!(RequestInfo::read(&Method::GET, &bad.parse().unwrap()).is_err());
+            assert!(RequestInfo::parse(&Method::GET, &bad.parse().unwrap()).is_err());
         }
     }
 
@@ -306,7 +277,7 @@ mod tests {
         #[test]
         fn whatever_is_asked_is_read_or_refused(path in "/[a-z/%0-9.]{0,30}(\\?[a-z=&%0-9]{0,20})?") {
             if let Ok(uri) = path.parse::<Uri>()
-                && let Ok(info) = RequestInfo::read(&Method::GET, &uri)
+                && let Ok(info) = RequestInfo::parse(&Method::GET, &uri)
                 && let Target::Resource(target) = info.target
             {
                 prop_assert!(target.parts >= 1);

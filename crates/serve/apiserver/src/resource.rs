@@ -1,5 +1,5 @@
-//! What an API consists of: groups of resources that can be read. The kit routes, authenticates,
-//! authorizes, negotiates and describes; a resource answers.
+//! API groups and their resources. The kit routes, authenticates, authorizes, negotiates and
+//! describes; a resource returns objects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,26 +12,24 @@ use crate::body::Body;
 pub struct ApiGroup {
     /// Such as `metrics.k8s.io`.
     pub name: &'static str,
-    /// Its versions, the preferred one first.
+    /// The preferred version first.
     pub versions: &'static [&'static str],
-    /// Its resources.
     pub resources: Vec<Arc<dyn ApiResource>>,
 }
 
-/// What the kit must know of a resource to route to it and to describe it.
+/// The description of a resource, for routing and discovery.
 #[derive(Debug, Clone)]
-pub struct ResourceFacts {
-    /// As in paths: `pods`.
+pub struct ResourceInfo {
+    /// The name in paths: `pods`.
     pub plural: &'static str,
-    /// As in discovery; may be empty.
+    /// The name in discovery; may be empty.
     pub singular: &'static str,
-    /// Of one object: `PodMetrics`.
+    /// The kind of an object: `PodMetrics`.
     pub kind: &'static str,
-    /// Of a list: `PodMetricsList`.
+    /// The kind of a list: `PodMetricsList`.
     pub list_kind: &'static str,
-    /// Whether objects live in namespaces.
     pub namespaced: bool,
-    /// Which fields a `fieldSelector` may name; others are refused before the resource is asked.
+    /// Fields that a `fieldSelector` may name; others are rejected before the resource is called.
     pub selectable_fields: &'static [&'static str],
     /// Whether `watch` is among the verbs, besides `get` and `list`.
     pub watchable: bool,
@@ -42,29 +40,26 @@ pub struct ResourceFacts {
 
 /// A resource that can be read. Methods are called on the runtime's threads and must not block.
 pub trait ApiResource: Send + Sync + 'static {
-    /// What it is.
-    fn facts(&self) -> &ResourceFacts;
+    fn info(&self) -> &ResourceInfo;
 
-    /// One object.
-    fn get(&self, request: &GetRequest<'_>) -> Result<Body, Refusal>;
+    /// Returns one object.
+    fn get(&self, request: &GetRequest<'_>) -> Result<Body, StatusError>;
 
-    /// All objects that are asked for.
-    fn list(&self, request: &ListRequest<'_>) -> Result<Body, Refusal>;
+    /// Returns all selected objects.
+    fn list(&self, request: &ListRequest<'_>) -> Result<Body, StatusError>;
 
-    /// What changes from now on. Only called if [`ResourceFacts::watchable`].
-    fn watch(&self, request: &WatchRequest<'_>) -> Result<Body, Refusal>;
+    /// Streams changes. Called only if [`ResourceInfo::watchable`].
+    fn watch(&self, request: &WatchRequest<'_>) -> Result<Body, StatusError>;
 }
 
-/// What the client can read: the kit has negotiated it, and sets `Content-Type` from it.
+/// The negotiated representation of a response; the kit sets `Content-Type` from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Form {
-    /// The bytes.
+pub struct Representation {
     pub encoding: Encoding,
-    /// The shape of the object.
     pub shape: Shape,
 }
 
-/// How an object becomes bytes. YAML is made from JSON by the kit: a resource never sees it.
+/// The encoding of an object. The kit converts JSON to YAML, so resources never see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// `application/json`.
@@ -74,16 +69,15 @@ pub enum Encoding {
     Protobuf,
 }
 
-/// What is made of an object.
+/// The shape of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Shape {
-    /// Itself.
+    /// The object or list itself.
     Object,
-    /// Rows and columns, for people.
+    /// A `Table` for kubectl.
     Table {
         /// Of `meta.k8s.io`: `v1` or `v1beta1`.
         version: &'static str,
-        /// What of each object goes with its row.
         include: IncludeObject,
     },
     /// `PartialObjectMetadata` or a list of it.
@@ -93,94 +87,71 @@ pub enum Shape {
     },
 }
 
-/// What of an object goes with its row of a table.
+/// The part of an object that is included in its table row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IncludeObject {
-    /// Nothing.
     None,
-    /// Its metadata.
     Metadata,
-    /// All of it.
     Object,
 }
 
 /// A request for one object.
 #[derive(Debug, Clone, Copy)]
 pub struct GetRequest<'a> {
-    /// The version of the group that was asked for.
+    /// The requested version of the group.
     pub version: &'a str,
-    /// Empty where the resource has no namespaces.
+    /// Empty for cluster-scoped resources.
     pub namespace: &'a str,
-    /// The name.
     pub name: &'a str,
-    /// What to answer in.
-    pub form: Form,
+    pub representation: Representation,
 }
 
-/// A request for many objects.
+/// A request for a list.
 #[derive(Debug, Clone, Copy)]
 pub struct ListRequest<'a> {
-    /// The version of the group that was asked for.
+    /// The requested version of the group.
     pub version: &'a str,
     /// `None` for all namespaces.
     pub namespace: Option<&'a str>,
-    /// Which labels they must have.
     pub labels: &'a LabelSelector,
-    /// What their fields must be; each is among [`ResourceFacts::selectable_fields`].
+    /// Each field is among [`ResourceInfo::selectable_fields`].
     pub fields: &'a [FieldTerm],
-    /// What to answer in.
-    pub form: Form,
+    pub representation: Representation,
 }
 
-/// A request to be told of changes.
+/// A request for a watch.
 #[derive(Debug, Clone, Copy)]
 pub struct WatchRequest<'a> {
-    /// Which objects, and what to answer in. Each event is a `WatchEvent`: a line of JSON, or a
-    /// frame of protobuf.
+    /// Selector and representation. Each event is a `WatchEvent`: a line of JSON, or a frame of
+    /// protobuf.
     pub list: ListRequest<'a>,
-    /// From where on; empty and `0` mean: first everything that is there, as `ADDED`.
+    /// The version to start from; empty and `0` begin with all objects as `ADDED`.
     pub resource_version: &'a str,
-    /// When to end it, at the latest.
+    /// Maximum duration.
     pub timeout: Duration,
-    /// Whether bookmarks are welcome.
     pub allow_bookmarks: bool,
-    /// Whether everything that is there comes first and a bookmark ends it (`sendInitialEvents`).
+    /// Whether all objects come first, followed by a bookmark (`sendInitialEvents`).
     pub send_initial_events: Option<bool>,
 }
 
-/// Why a resource does not answer: becomes a `Status` body.
+/// An error of a resource; the response is a `Status`. Messages are complete sentences that kubectl
+/// prints.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// There is no such object; the message says why, and what can be done.
+pub enum StatusError {
+    /// The object does not exist; the message names the reason and a remedy.
     #[error("{message}")]
-    NotFound {
-        /// In full, as kubectl will print it.
-        message: String,
-    },
-    /// The request makes no sense.
+    NotFound { message: String },
     #[error("{message}")]
-    BadRequest {
-        /// In full.
-        message: String,
-    },
-    /// The version to watch from is gone: list again.
+    BadRequest { message: String },
+    /// The resource version is too old: list again.
     #[error("{message}")]
-    Expired {
-        /// In full.
-        message: String,
-    },
-    /// Too much is going on; try again after so many seconds.
+    Expired { message: String },
     #[error("{message}")]
     TooManyRequests {
-        /// In full.
         message: String,
-        /// For `Retry-After`.
         retry_after_seconds: u32,
     },
-    /// Nothing can be answered yet.
+    /// The resource is not ready yet.
     #[error("{message}")]
-    Unavailable {
-        /// In full.
-        message: String,
-    },
+    Unavailable { message: String },
 }

@@ -1,4 +1,4 @@
-//! Refusals: `Status` objects, in whatever the client can read.
+//! Errors as `metav1.Status`, in the representation that the client accepts.
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -6,18 +6,18 @@ use http::{Response, StatusCode};
 use serde::Serialize;
 
 use crate::body::Body;
-use crate::convert::{pretty_json, yaml};
+use crate::encode::{pretty_json, yaml};
 use crate::negotiate::{MediaType, PROTOBUF};
 use crate::request_info::{RequestInfo, Target};
-use crate::resource::Refusal;
-use crate::review::{Attempt, UserInfo};
+use crate::resource::StatusError;
+use crate::reviewer::{Attributes, UserInfo};
 use crate::wire::envelope::put_envelope;
 use crate::wire::meta::put_list_meta;
 use crate::wire::protobuf::{put_int, put_message, put_str};
 
-/// Why a request is not served.
+/// An error response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct ApiStatus {
     pub(crate) code: StatusCode,
     reason: &'static str,
     message: String,
@@ -25,7 +25,7 @@ pub(crate) struct Failure {
     allow: Option<&'static str>,
 }
 
-/// What it is about.
+/// The object of the error.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Details {
@@ -56,7 +56,7 @@ struct StatusObject<'a> {
 #[derive(Serialize)]
 struct Empty {}
 
-impl Failure {
+impl ApiStatus {
     pub(crate) fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -99,17 +99,17 @@ impl Failure {
 
     pub(crate) fn no_such_path() -> Self {
         let message = "the server could not find the requested resource";
-        let mut failure = Self::new(StatusCode::NOT_FOUND, "NotFound", message);
-        failure.details = Some(Box::default());
-        failure
+        let mut status = Self::new(StatusCode::NOT_FOUND, "NotFound", message);
+        status.details = Some(Box::default());
+        status
     }
 
     pub(crate) fn method_not_allowed(allow: &'static str) -> Self {
         let message = "the server does not allow this method on the requested resource";
-        let mut failure = Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message);
-        failure.details = Some(Box::default());
-        failure.allow = Some(allow);
-        failure
+        let mut status = Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message);
+        status.details = Some(Box::default());
+        status.allow = Some(allow);
+        status
     }
 
     pub(crate) fn not_watchable(group: &str, resource: &str) -> Self {
@@ -118,15 +118,15 @@ impl Failure {
             .about("", group, resource)
     }
 
-    /// No media type of the list is one that is served.
+    /// None of the accepted media types is served.
     pub(crate) fn not_acceptable(served: &str) -> Self {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {served}");
-        let mut failure = Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message);
-        failure.details = Some(Box::default());
-        failure
+        let mut status = Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message);
+        status.details = Some(Box::default());
+        status
     }
 
-    /// A media type would do, but not as it is asked for.
+    /// A media type is served, but not with these parameters.
     pub(crate) fn only_accepted(served: &str) -> Self {
         let message = format!("only the following media types are accepted: {served}");
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
@@ -136,15 +136,15 @@ impl Failure {
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
-    pub(crate) fn forbidden(user: &UserInfo, attempt: &Attempt, reason: &str) -> Self {
-        let mut text = match attempt {
-            Attempt::Path { verb, path } => {
+    pub(crate) fn forbidden(user: &UserInfo, attributes: &Attributes, reason: &str) -> Self {
+        let mut text = match attributes {
+            Attributes::Path { verb, path } => {
                 format!(
                     "forbidden: User {:?} cannot {verb} path {path:?}",
                     user.name
                 )
             }
-            Attempt::Resource {
+            Attributes::Resource {
                 verb,
                 group,
                 resource,
@@ -164,13 +164,13 @@ impl Failure {
                 if !subresource.is_empty() {
                     what = format!("{what}/{subresource}");
                 }
-                let place = if namespace.is_empty() {
+                let scope = if namespace.is_empty() {
                     String::from("at the cluster scope")
                 } else {
                     format!("in the namespace {namespace:?}")
                 };
                 format!(
-                    "{text} is forbidden: User {:?} cannot {verb} resource {what:?} in API group {group:?} {place}",
+                    "{text} is forbidden: User {:?} cannot {verb} resource {what:?} in API group {group:?} {scope}",
                     user.name
                 )
             }
@@ -178,34 +178,34 @@ impl Failure {
         if !reason.is_empty() {
             text = format!("{text}: {reason}");
         }
-        let failure = Self::new(StatusCode::FORBIDDEN, "Forbidden", text);
-        match attempt {
-            Attempt::Path { .. } => failure.about("", "", ""),
-            Attempt::Resource {
+        let status = Self::new(StatusCode::FORBIDDEN, "Forbidden", text);
+        match attributes {
+            Attributes::Path { .. } => status.about("", "", ""),
+            Attributes::Resource {
                 group,
                 resource,
                 name,
                 ..
-            } => failure.about(name, group, resource),
+            } => status.about(name, group, resource),
         }
     }
 
-    pub(crate) fn refused(refusal: Refusal, info: &RequestInfo) -> Self {
+    pub(crate) fn from_error(error: StatusError, info: &RequestInfo) -> Self {
         let (name, group, resource) = match &info.target {
             Target::Resource(target) => (&*target.name, &*target.group, &*target.resource),
             Target::Path => ("", "", ""),
         };
-        match refusal {
-            Refusal::NotFound { message } => {
+        match error {
+            StatusError::NotFound { message } => {
                 Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(name, group, resource)
             }
-            Refusal::BadRequest { message } => Self::bad_request(message),
-            Refusal::Expired { message } => Self::new(StatusCode::GONE, "Expired", message),
-            Refusal::TooManyRequests {
+            StatusError::BadRequest { message } => Self::bad_request(message),
+            StatusError::Expired { message } => Self::new(StatusCode::GONE, "Expired", message),
+            StatusError::TooManyRequests {
                 message,
                 retry_after_seconds,
             } => Self::too_many(message, retry_after_seconds),
-            Refusal::Unavailable { message } => Self::unavailable(message),
+            StatusError::Unavailable { message } => Self::unavailable(message),
         }
     }
 
@@ -222,7 +222,7 @@ impl Failure {
         self
     }
 
-    /// The answer, as the client can read it.
+    /// Encodes the response.
     pub(crate) fn into_response(self, media: MediaType, pretty: bool) -> Response<Body> {
         let body = self.encode(media, pretty);
         let mut response = Response::new(Body::full(body));
@@ -307,7 +307,10 @@ impl MediaType {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 const fn is_zero(value: &u32) -> bool {
     *value == 0
 }
@@ -316,8 +319,8 @@ const fn is_zero(value: &u32) -> bool {
 mod tests {
     use super::*;
 
-    fn attempt() -> Attempt {
-        Attempt::Resource {
+    fn attributes() -> Attributes {
+        Attributes::Resource {
             verb: String::from("get"),
             group: String::from("metrics.k8s.io"),
             version: String::from("v1"),
@@ -334,20 +337,20 @@ mod tests {
             name: String::from("system:anonymous"),
             ..UserInfo::default()
         };
-        let failure = Failure::forbidden(&user, &attempt(), "");
+        let status = ApiStatus::forbidden(&user, &attributes(), "");
         let expected: &[u8] = b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status\x12\xd2\x01\
             \x0a\x06\x0a\0\x12\0\x1a\0\x12\x07Failure\x1a\x91\x01pods.metrics.k8s.io \"x\" is forbidden: \
             User \"system:anonymous\" cannot get resource \"pods\" in API group \"metrics.k8s.io\" \
             in the namespace \"default\"\x22\x09Forbidden\x2a\x1d\x0a\x01x\x12\x0emetrics.k8s.io\x1a\x04pods\
             \x28\0\x32\0\x30\x93\x03\x1a\0\x22\0";
-        assert_eq!(failure.encode(MediaType::Protobuf, false), expected);
+        assert_eq!(status.encode(MediaType::Protobuf, false), expected);
     }
 
     #[test]
     fn a_status_in_json_and_yaml_is_what_go_sends() {
-        let failure = Failure::not_watchable("metrics.k8s.io", "nodes");
+        let status = ApiStatus::not_watchable("metrics.k8s.io", "nodes");
         insta::assert_snapshot!(
-            String::from_utf8(failure.encode(MediaType::Json, true).to_vec()).unwrap(), @r#"
+            String::from_utf8(status.encode(MediaType::Json, true).to_vec()).unwrap(), @r#"
         {
           "kind": "Status",
           "apiVersion": "v1",
@@ -363,7 +366,7 @@ mod tests {
         }
         "#);
         insta::assert_snapshot!(
-            String::from_utf8(failure.encode(MediaType::Yaml, true).to_vec()).unwrap(), @r#"
+            String::from_utf8(status.encode(MediaType::Yaml, true).to_vec()).unwrap(), @r#"
         apiVersion: v1
         code: 405
         details:
@@ -378,10 +381,10 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_to_come_back_is_told_when() {
-        let response = Failure::too_many("later", 3).into_response(MediaType::Json, false);
+    fn retry_after_and_allow_are_sent() {
+        let response = ApiStatus::too_many("later", 3).into_response(MediaType::Json, false);
         assert_eq!(response.headers()[RETRY_AFTER], "3");
-        let response = Failure::method_not_allowed("GET").into_response(MediaType::Json, false);
+        let response = ApiStatus::method_not_allowed("GET").into_response(MediaType::Json, false);
         assert_eq!(response.headers()[ALLOW], "GET");
     }
 }

@@ -1,8 +1,9 @@
-//! Bytes of the Kubernetes API that do not depend on a resource, for those who write resources.
+//! Encodings of the Kubernetes API that are independent of a resource, for implementations of
+//! resources.
 //!
-//! Kubernetes' protobuf is that of Go: fields which are not pointers are written even if they are
-//! empty. These helpers write what they are told, so that a resource can be byte for byte what a Go
-//! server sends.
+//! Protobuf of Kubernetes is that of Go: fields that are not pointers are written even if they are
+//! empty. These helpers write every field, so that a resource can be byte for byte what a Go server
+//! sends.
 
 pub mod envelope;
 pub mod json;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use arc_swap::ArcSwap;
-use kubevitals_apiserver::{ApiGroup, ApiResource, Refusal};
+use kubevitals_apiserver::{ApiGroup, ApiResource, StatusError};
 use kubevitals_model::NodeName;
 use kubevitals_telemetry::Metrics;
 use kubevitals_usage::{NodeUsage, UsagePublisher, UsageStore};
@@ -115,12 +115,12 @@ impl State {
     }
 
     /// Refuses further readers while the others hold too much that is outdated.
-    pub(crate) fn admit(&self) -> Result<(), Refusal> {
+    pub(crate) fn admit(&self) -> Result<(), StatusError> {
         if self.outdated() <= self.config.limits.outdated_bytes {
             return Ok(());
         }
         self.counts.refused.fetch_add(1, Ordering::Relaxed);
-        Err(Refusal::TooManyRequests {
+        Err(StatusError::TooManyRequests {
             message: "too many slow readers hold outdated answers, please try again later"
                 .to_owned(),
             retry_after_seconds: RETRY_AFTER_SECONDS,

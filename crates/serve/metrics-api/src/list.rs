@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kubevitals_apiserver::{Encoding, Form, Shape};
+use kubevitals_apiserver::{Encoding, Representation, Shape};
 
 use crate::api::State;
 use crate::metrics::Tally;
@@ -49,7 +49,7 @@ pub(crate) struct ListForm {
     pub(crate) kind: Kind,
     /// Of the group.
     pub(crate) api_version: &'static str,
-    pub(crate) form: Form,
+    pub(crate) representation: Representation,
 }
 
 impl ListPieces {
@@ -58,7 +58,7 @@ impl ListPieces {
             api_version: meta_version(version),
             kind: "PartialObjectMetadataList",
         };
-        let style = match (of.form.shape, of.form.encoding) {
+        let style = match (of.representation.shape, of.representation.encoding) {
             (Shape::Object, Encoding::Json) => Style::Json(of.kind.list(of.api_version)),
             (Shape::Object, Encoding::Protobuf) => Style::Protobuf(of.kind.list(of.api_version)),
             (Shape::Metadata { version }, Encoding::Json) => {

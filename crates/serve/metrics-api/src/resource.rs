@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kubevitals_apiserver::{
-    ApiResource, Body, Encoding, Form, GetRequest, ListRequest, Refusal, ResourceFacts, Shape,
-    WatchRequest,
+    ApiResource, Body, Encoding, GetRequest, ListRequest, Representation, ResourceInfo, Shape,
+    StatusError, WatchRequest,
 };
 use kubevitals_model::PodKeyRef;
 use kubevitals_usage::{Absence, UsageStore};
@@ -21,7 +21,7 @@ use crate::watch;
 /// Nodes, or pods.
 pub(crate) struct Resource {
     kind: Kind,
-    facts: ResourceFacts,
+    facts: ResourceInfo,
     state: Arc<State>,
     store: Arc<UsageStore>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Resource {
 impl Resource {
     pub(crate) fn new(kind: Kind, state: Arc<State>, store: Arc<UsageStore>) -> Self {
         let facts = match kind {
-            Kind::Node => ResourceFacts {
+            Kind::Node => ResourceInfo {
                 plural: "nodes",
                 singular: "",
                 kind: "NodeMetrics",
@@ -39,7 +39,7 @@ impl Resource {
                 watchable: true,
                 schemas: include_str!("schemas/nodes.json"),
             },
-            Kind::Pod => ResourceFacts {
+            Kind::Pod => ResourceInfo {
                 plural: "pods",
                 singular: "",
                 kind: "PodMetrics",
@@ -59,7 +59,7 @@ impl Resource {
     }
 
     /// Returns the error of a pod or node without metrics, with the reason that the store gives.
-    fn not_found(&self, request: &GetRequest<'_>) -> Refusal {
+    fn not_found(&self, request: &GetRequest<'_>) -> StatusError {
         let GetRequest {
             namespace, name, ..
         } = *request;
@@ -71,17 +71,17 @@ impl Resource {
                 pod_not_found(pod, &self.store.explain_pod(pod, now))
             }
         };
-        Refusal::NotFound { message }
+        StatusError::NotFound { message }
     }
 }
 
 impl ApiResource for Resource {
-    fn facts(&self) -> &ResourceFacts {
+    fn info(&self) -> &ResourceInfo {
         &self.facts
     }
 
-    fn get(&self, request: &GetRequest<'_>) -> Result<Body, Refusal> {
-        refuse_binary_table(request.form)?;
+    fn get(&self, request: &GetRequest<'_>) -> Result<Body, StatusError> {
+        refuse_binary_table(request.representation)?;
         let catalog = self.state.catalog.load_full();
         let found = match self.kind {
             Kind::Node => catalog.node(request.name).and_then(|entry| entry.own()),
@@ -104,29 +104,29 @@ impl ApiResource for Resource {
         let form = ListForm {
             kind: self.kind,
             api_version: api_version(request.version),
-            form: request.form,
+            representation: request.representation,
         };
         Ok(Body::full(one(form, found.message(&mut Vec::new()), "")))
     }
 
-    fn list(&self, request: &ListRequest<'_>) -> Result<Body, Refusal> {
-        refuse_binary_table(request.form)?;
+    fn list(&self, request: &ListRequest<'_>) -> Result<Body, StatusError> {
+        refuse_binary_table(request.representation)?;
         let cursor = Cursor::open(&self.state, self.kind, request)?;
         self.state.counts.lists.fetch_add(1, Ordering::Relaxed);
         let form = ListForm {
             kind: self.kind,
             api_version: api_version(request.version),
-            form: request.form,
+            representation: request.representation,
         };
         Ok(Body::pieces(ListPieces::new(&self.state, cursor, form)))
     }
 
-    fn watch(&self, request: &WatchRequest<'_>) -> Result<Body, Refusal> {
-        refuse_binary_table(request.list.form)?;
+    fn watch(&self, request: &WatchRequest<'_>) -> Result<Body, StatusError> {
+        refuse_binary_table(request.list.representation)?;
         let form = ListForm {
             kind: self.kind,
             api_version: api_version(request.list.version),
-            form: request.list.form,
+            representation: request.list.representation,
         };
         watch::open(&self.state, form, request)
     }
@@ -153,7 +153,7 @@ fn pod_not_found(pod: PodKeyRef<'_>, absence: &Absence) -> String {
 pub(crate) fn one(of: ListForm, message: &[u8], resource_version: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() * 2 + 256);
     let object = of.kind.object(of.api_version);
-    match (of.form.shape, of.form.encoding) {
+    match (of.representation.shape, of.representation.encoding) {
         (Shape::Object, Encoding::Json) => {
             json::Writer::new().put_object(
                 &mut out,
@@ -216,7 +216,7 @@ pub(crate) fn bare(of: ListForm, message: &[u8], resource_version: &str) -> (Typ
     } else {
         proto::with_version(message, resource_version).unwrap_or_default()
     };
-    match of.form.shape {
+    match of.representation.shape {
         Shape::Metadata { version } => {
             let kind = TypeMeta {
                 api_version: meta_version(version),
@@ -229,12 +229,12 @@ pub(crate) fn bare(of: ListForm, message: &[u8], resource_version: &str) -> (Typ
 }
 
 /// Cells of a table are of no fixed type, so that protobuf has no form for them.
-fn refuse_binary_table(form: Form) -> Result<(), Refusal> {
-    match form {
-        Form {
+fn refuse_binary_table(representation: Representation) -> Result<(), StatusError> {
+    match representation {
+        Representation {
             encoding: Encoding::Protobuf,
             shape: Shape::Table { .. },
-        } => Err(Refusal::BadRequest {
+        } => Err(StatusError::BadRequest {
             message: "a Table cannot be encoded as protobuf, ask for application/json".to_owned(),
         }),
         _ => Ok(()),

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use kubevitals_apiserver::{ListRequest, Refusal};
+use kubevitals_apiserver::{ListRequest, StatusError};
 use kubevitals_model::{FieldTerm, LabelSelector, Labels, PodKeyRef};
 
 use crate::api::State;
@@ -107,7 +107,7 @@ impl Cursor {
         state: &State,
         kind: Kind,
         request: &ListRequest<'_>,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, StatusError> {
         state.admit()?;
         let filter = Filter::of(request);
         let (catalog, place) = match kind {

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use futures_util::stream;
-use kubevitals_apiserver::{Body, Encoding, Refusal, WatchRequest};
+use kubevitals_apiserver::{Body, Encoding, StatusError, WatchRequest};
 use kubevitals_model::{AsPodKey as _, Labels, Timestamp};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -74,7 +74,7 @@ pub(crate) fn open(
     state: &Arc<State>,
     form: ListForm,
     request: &WatchRequest<'_>,
-) -> Result<Body, Refusal> {
+) -> Result<Body, StatusError> {
     let open = OpenWatch::new(state)?;
     // Before the catalog is taken: a version that comes in between must wake.
     let versions = state.versions.subscribe();
@@ -97,7 +97,7 @@ pub(crate) fn open(
             version_of(request.resource_version)?
         };
         if told > current || state.writer().log_since(told).is_none() {
-            return Err(Refusal::Expired {
+            return Err(StatusError::Expired {
                 message: too_old(told, current),
             });
         }
@@ -330,14 +330,14 @@ impl Watcher {
 }
 
 impl OpenWatch {
-    fn new(state: &Arc<State>) -> Result<Self, Refusal> {
+    fn new(state: &Arc<State>) -> Result<Self, StatusError> {
         let open = state.counts.open_watches.fetch_add(1, Ordering::Relaxed);
         let this = Self(Arc::clone(state));
         if open < state.config.limits.watches {
             return Ok(this);
         }
         state.counts.refused.fetch_add(1, Ordering::Relaxed);
-        Err(Refusal::TooManyRequests {
+        Err(StatusError::TooManyRequests {
             message: format!("{open} watches are open, and no more are allowed"),
             retry_after_seconds: 10,
         })
@@ -400,7 +400,7 @@ fn still_there(catalog: &Catalog, filter: &Filter, departed: &Logged, version: u
 fn put_event(out: &mut Vec<u8>, form: ListForm, event: &str, message: &[u8], version: u64) {
     let mut digits = itoa::Buffer::new();
     let version = digits.format(version);
-    match form.form.encoding {
+    match form.representation.encoding {
         Encoding::Json => {
             put_json(out, event, &one(form, message, version));
         }
@@ -416,7 +416,7 @@ fn put_expired(out: &mut Vec<u8>, form: ListForm, message: &str) {
         api_version: "v1",
         kind: "Status",
     };
-    match form.form.encoding {
+    match form.representation.encoding {
         Encoding::Json => {
             // The message is made of numbers and plain words.
             let status = format!(
@@ -438,8 +438,8 @@ fn put_json(out: &mut Vec<u8>, event: &str, object: &[u8]) {
     out.extend_from_slice(b"}\n");
 }
 
-fn version_of(text: &str) -> Result<u64, Refusal> {
-    text.parse().map_err(|_| Refusal::BadRequest {
+fn version_of(text: &str) -> Result<u64, StatusError> {
+    text.parse().map_err(|_| StatusError::BadRequest {
         message: format!(
             "invalid resource version {text:?}: it is a number from a list or a watch"
         ),

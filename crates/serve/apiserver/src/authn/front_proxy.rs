@@ -1,4 +1,4 @@
-//! What a front proxy says about the user, and who may say so.
+//! The front proxy, and the headers in which it identifies the user.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,15 +10,15 @@ use kubevitals_tls::ClientAuthority;
 
 use crate::config::RequestHeaders;
 use crate::error::ApiServerError;
-use crate::review::UserInfo;
+use crate::reviewer::UserInfo;
 
-/// The most that is taken of extras: headers are bounded already, their number is not.
+/// Maximum number of extra keys: the size of heads is bounded, their number is not.
 const MAX_EXTRAS: usize = 64;
-/// Headers that every front proxy of Kubernetes uses; removed even where others are configured.
-const USUAL: [&str; 3] = ["x-remote-user", "x-remote-uid", "x-remote-group"];
-const USUAL_PREFIX: &str = "x-remote-extra-";
+/// The default headers of Kubernetes; removed even where others are configured.
+const DEFAULT_HEADERS: [&str; 3] = ["x-remote-user", "x-remote-uid", "x-remote-group"];
+const DEFAULT_EXTRA_PREFIX: &str = "x-remote-extra-";
 
-/// Who may speak for others, and in which headers.
+/// The authority and the headers of a front proxy.
 #[derive(Debug, Clone)]
 pub(crate) struct FrontProxy {
     pub(super) authority: ClientAuthority,
@@ -26,7 +26,7 @@ pub(crate) struct FrontProxy {
     username: Vec<HeaderName>,
     uid: Vec<HeaderName>,
     group: Vec<HeaderName>,
-    /// In lower case, as all names of headers are here.
+    /// In lower case, as all header names are here.
     extra_prefix: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl FrontProxy {
         })
     }
 
-    /// Whom the headers name. Believe it only from the proxy.
+    /// Returns the user that the headers identify. Only the proxy may be believed.
     pub(crate) fn claim(&self, headers: &HeaderMap) -> Option<UserInfo> {
         let first = |names: &[HeaderName]| {
             names
@@ -88,16 +88,19 @@ impl FrontProxy {
     }
 }
 
-/// Takes away all headers that name a user.
+/// Removes all headers that identify a user.
 pub(super) fn strip(headers: &mut HeaderMap, proxy: Option<&FrontProxy>) {
-    for name in USUAL {
+    for name in DEFAULT_HEADERS {
         headers.remove(name);
     }
     let prefixes = || {
         let configured = proxy
             .map(|proxy| proxy.extra_prefix.as_slice())
             .unwrap_or_default();
-        configured.iter().map(String::as_str).chain([USUAL_PREFIX])
+        configured
+            .iter()
+            .map(String::as_str)
+            .chain([DEFAULT_EXTRA_PREFIX])
     };
     let extras: Vec<HeaderName> = headers
         .keys()
@@ -165,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_read_as_go_reads_it() {
+    fn headers_are_parsed_as_in_go() {
         let claim = proxy(&RequestHeaders::default()).claim(&headers(&[
             ("x-remote-user", "ada"),
             ("x-remote-user", "eve"),
@@ -188,8 +191,9 @@ mod tests {
         );
     }
 
+    /// The second value used to be lost once the number of extras was at its maximum.
     #[test]
-    fn a_second_value_of_an_escaped_extra_was_lost_once_there_were_many() {
+    fn every_value_of_an_escaped_extra_is_kept() {
         let mut all = headers(&[("x-remote-user", "ada")]);
         for number in 1..MAX_EXTRAS {
             let name = HeaderName::try_from(format!("x-remote-extra-{number}")).unwrap();
@@ -205,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn look_alikes_are_not_believed_and_all_are_taken_away() {
+    fn similar_headers_are_ignored_and_all_are_removed() {
         let own = RequestHeaders {
             username: vec![String::from("X-My-User")],
             uid: vec![String::from("X-My-Uid")],
@@ -230,12 +234,12 @@ mod tests {
         assert_eq!(
             left,
             ["accept", "x_remote_user"],
-            "an underscore makes it another header, which nobody reads"
+            "an underscore makes it another header, which is not read"
         );
     }
 
     #[test]
-    fn names_that_cannot_be_are_refused() {
+    fn invalid_header_names_are_rejected() {
         assert!(names(&[String::from("a b")]).is_err());
         assert!(names(&[String::new()]).is_err());
     }

@@ -1,37 +1,37 @@
-//! The certificate of a connection. It is judged against what is trusted now, since that changes
-//! while connections last.
+//! The client certificate of a connection. It is verified against the current authorities, which
+//! change while connections last.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustls_pki_types::{CertificateDer, UnixTime};
 use tokio::time::Instant;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::trust::Trust;
-use crate::review::UserInfo;
+use crate::reviewer::UserInfo;
 
-/// How long a judgement holds: a certificate that expires is noticed by then.
-const HOLDS: Duration = Duration::from_secs(10);
+/// Lifetime of a verification: an expired certificate is detected by then.
+const VERIFICATION_TTL: Duration = Duration::from_secs(10);
 
-/// What one connection showed.
+/// The client certificate of one connection, if it has one.
 #[derive(Default)]
 pub(crate) struct Peer {
     chain: Vec<CertificateDer<'static>>,
-    /// By common name and organisations.
+    /// The common name and the organizations.
     subject: Option<UserInfo>,
-    judged: Mutex<Option<(Arc<Trust>, Instant, Judgement)>>,
+    verified: Mutex<Option<(Arc<Trust>, Instant, PeerIdentity)>>,
 }
 
-/// What the certificate is worth.
+/// The result of verifying a client certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Judgement {
-    /// It may speak for others.
+pub(super) struct PeerIdentity {
     pub(super) is_front_proxy: bool,
-    /// It is this user's.
+    /// The user that the certificate authenticates.
     pub(super) user: Option<UserInfo>,
-    /// There is one, and an authority that was asked does not know it.
-    pub(super) was_refused: bool,
+    /// Whether there is a certificate that an authority rejects.
+    pub(super) was_rejected: bool,
 }
 
 impl Peer {
@@ -41,55 +41,55 @@ impl Peer {
         Self {
             subject: chain.first().and_then(|der| subject(der)),
             chain,
-            judged: Mutex::new(None),
+            verified: Mutex::new(None),
         }
     }
 
-    pub(super) fn judge(&self, trust: &Arc<Trust>) -> Judgement {
+    pub(super) fn verify(&self, trust: &Arc<Trust>) -> PeerIdentity {
         if self.chain.is_empty() {
-            return Judgement::default();
+            return PeerIdentity::default();
         }
         let now = Instant::now();
-        let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((by, until, judgement)) = &*judged
+        let mut verified = self.verified.lock();
+        if let Some((by, until, identity)) = &*verified
             && Arc::ptr_eq(by, trust)
             && *until > now
         {
-            return judgement.clone();
+            return identity.clone();
         }
-        let judgement = self.judge_now(trust);
-        *judged = Some((Arc::clone(trust), now + HOLDS, judgement.clone()));
-        judgement
+        let identity = self.verify_now(trust);
+        *verified = Some((Arc::clone(trust), now + VERIFICATION_TTL, identity.clone()));
+        identity
     }
 
-    fn judge_now(&self, trust: &Trust) -> Judgement {
+    fn verify_now(&self, trust: &Trust) -> PeerIdentity {
         let now = UnixTime::now();
-        let mut judgement = Judgement::default();
+        let mut identity = PeerIdentity::default();
         let name = self.subject.as_ref().map_or("", |user| user.name.as_str());
         if let Some(proxy) = trust.front_proxy() {
             let signed = proxy.authority.judge(&self.chain, now);
             let allowed =
                 proxy.allowed_names.is_empty() || proxy.allowed_names.iter().any(|one| one == name);
-            judgement.is_front_proxy = signed.is_ok() && allowed;
-            judgement.was_refused |= !judgement.is_front_proxy;
+            identity.is_front_proxy = signed.is_ok() && allowed;
+            identity.was_rejected |= !identity.is_front_proxy;
         }
         if let Some(authority) = trust.client_authority() {
             match authority.judge(&self.chain, now) {
                 Ok(()) => {
-                    judgement.user = self.subject.clone().filter(|user| !user.name.is_empty());
+                    identity.user = self.subject.clone().filter(|user| !user.name.is_empty());
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "a client certificate was not accepted");
-                    judgement.was_refused = true;
+                    tracing::debug!(%error, "client certificate rejected");
+                    identity.was_rejected = true;
                 }
             }
         }
-        judgement
+        identity
     }
 }
 
-/// The last common name and all organisations: read from the encoding, not from its text, which a
-/// name can forge.
+/// Returns the last common name and all organizations, read from the encoding: a name can forge the
+/// text form.
 fn subject(der: &[u8]) -> Option<UserInfo> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let subject = certificate.subject();

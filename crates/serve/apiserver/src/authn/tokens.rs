@@ -1,5 +1,5 @@
-//! Bearer tokens. They are known by a keyed hash: neither a log nor a dump of memory shows those
-//! that were reviewed.
+//! Bearer tokens. Reviews are cached by a keyed hash of the token: neither a log nor a memory dump
+//! shows reviewed tokens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use http::header::AUTHORIZATION;
 
 use crate::error::ApiServerError;
 use crate::metrics::ReviewMetrics;
-use crate::review::{BearerToken, ReviewError, Reviewer, TokenVerdict, UserInfo};
-use crate::reviews::{Reviews, key_of};
+use crate::review_cache::{ReviewCache, key_of};
+use crate::reviewer::{BearerToken, ReviewError, Reviewer, TokenReviewResult, UserInfo};
 
-/// Whose tokens are whose.
+/// Authenticates bearer tokens.
 pub(super) struct Tokens {
     reviewer: Arc<dyn Reviewer>,
-    reviews: Reviews<TokenVerdict>,
+    cache: ReviewCache<TokenReviewResult>,
     ttl: Duration,
-    /// Made for this process alone: hashes of known tokens tell nothing.
+    /// Generated for this process, so that hashes reveal nothing.
     key: hmac::Key,
 }
 
@@ -33,33 +33,33 @@ impl Tokens {
             hmac::Key::generate(hmac::HMAC_SHA256, &random).map_err(|_| ApiServerError::Random)?;
         Ok(Self {
             reviewer: Arc::clone(reviewer),
-            reviews: Reviews::new(metrics),
+            cache: ReviewCache::new(metrics),
             ttl,
             key,
         })
     }
 
-    /// The user of a token, if it is anybody's.
+    /// Returns the user of a token; `None` if the token is invalid.
     pub(super) async fn user(&self, token: BearerToken) -> Result<Option<UserInfo>, ReviewError> {
         let key = key_of(hmac::sign(&self.key, token.expose().as_bytes()).as_ref());
         let ttl = self.ttl;
         let reviewer = Arc::clone(&self.reviewer);
-        let verdict = self
-            .reviews
-            .ask(
+        let result = self
+            .cache
+            .get(
                 key,
                 move |_| ttl,
                 move || async move { reviewer.review_token(&token).await },
             )
             .await?;
-        Ok(match verdict {
-            TokenVerdict::Valid(user) => Some(user),
-            TokenVerdict::Invalid => None,
+        Ok(match result {
+            TokenReviewResult::Valid(user) => Some(user),
+            TokenReviewResult::Invalid => None,
         })
     }
 }
 
-/// The token that a request carries.
+/// Returns the bearer token of a request.
 pub(super) fn bearer(headers: &HeaderMap) -> Option<BearerToken> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let mut words = value.trim().splitn(3, ' ');
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_found_where_go_finds_them() {
+    fn tokens_are_parsed_as_in_go() {
         let find = |value: &'static str| {
             let headers = [(AUTHORIZATION, HeaderValue::from_static(value))]
                 .into_iter()

@@ -1,4 +1,4 @@
-//! Whom to trust: what was configured, and what the cluster says, read again and again.
+//! Client CA and front proxy: from the configuration, and from the cluster, refreshed periodically.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use kubevitals_telemetry::Status;
 use kubevitals_tls::{ClientAuthority, PemSource, TrustRoots};
 use rustls::RootCertStore;
+use tokio::sync::watch;
 
 use super::front_proxy::FrontProxy;
 use crate::config::{AuthenticationConfig, FrontProxyConfig, Lookup, RequestHeaders};
@@ -15,17 +16,17 @@ use crate::error::ApiServerError;
 use crate::metrics::ApiServerMetrics;
 
 const CONFIG_MAP: &str = "kube-system/extension-apiserver-authentication";
-/// After a failure the ConfigMap is read again so soon.
-const RETRY: Duration = Duration::from_secs(1);
+/// Interval of reads after a failure.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Whom to trust at one moment.
+/// The authorities in force.
 #[derive(Debug, Default)]
 pub(crate) struct Trust {
     client: Option<ClientAuthority>,
     front_proxy: Option<FrontProxy>,
 }
 
-/// Whether the server knows whom to trust. Clones share it.
+/// Whether the client CA and the front proxy are loaded. Clones share it.
 #[derive(Clone)]
 pub struct TrustStatus {
     inner: Arc<Inner>,
@@ -33,20 +34,20 @@ pub struct TrustStatus {
 
 struct Inner {
     current: ArcSwap<Trust>,
-    /// `None` once enough is known.
-    waits_for: ArcSwap<Option<String>>,
+    /// The reason of the last failed read; `None` once loaded.
+    not_loaded: watch::Sender<Option<String>>,
     configured: Configured,
 }
 
-/// What was configured, and is not looked up.
+/// The authorities of the configuration, which are not looked up.
 struct Configured {
     client: Option<Arc<TrustRoots>>,
     front_proxy: Option<FrontProxyConfig>,
 }
 
-/// What the trust was made from, to notice changes. Roots that were reloaded are other ones; they
-/// are kept here, so that none can take the place of another unnoticed.
-struct Seen {
+/// The inputs of the current [`Trust`], to detect changes. Reloaded roots are other allocations; they
+/// are kept here, so that no address is reused unnoticed.
+struct Inputs {
     client: Option<Arc<RootCertStore>>,
     front_proxy: Option<Arc<RootCertStore>>,
     data: Option<BTreeMap<String, String>>,
@@ -70,7 +71,7 @@ impl TrustStatus {
         };
         let trust = configured.trust(None)?;
         let incomplete = configured.client.is_none() || configured.front_proxy.is_none();
-        let waits_for = match &config.lookup {
+        let not_loaded = match &config.lookup {
             Some(lookup) if incomplete && !lookup.tolerate_failure => {
                 Some(format!("configmap {CONFIG_MAP} was not read yet"))
             }
@@ -79,27 +80,34 @@ impl TrustStatus {
         Ok(Self {
             inner: Arc::new(Inner {
                 current: ArcSwap::from_pointee(trust),
-                waits_for: ArcSwap::from_pointee(waits_for),
+                not_loaded: watch::Sender::new(not_loaded),
                 configured,
             }),
         })
     }
 
-    /// `WarmingUp`, with the reason, until the first lookup succeeded; `Ok` from then on, since
-    /// what was found is kept.
+    /// Returns `WarmingUp` with the reason until the first lookup succeeds, and `Ok` from then on,
+    /// since later failures keep the previous configuration.
     pub fn status(&self) -> Status {
-        match &**self.inner.waits_for.load() {
+        match &*self.inner.not_loaded.borrow() {
             Some(reason) => Status::warming_up(reason.clone()),
             None => Status::Ok,
         }
+    }
+
+    /// Waits until the configuration is loaded.
+    pub async fn loaded(&self) {
+        let mut not_loaded = self.inner.not_loaded.subscribe();
+        // The sender lives as long as `self`.
+        let _closed = not_loaded.wait_for(Option::is_none).await;
     }
 
     pub(crate) fn current(&self) -> Arc<Trust> {
         self.inner.current.load_full()
     }
 
-    pub(crate) fn waits(&self) -> bool {
-        self.inner.waits_for.load().is_some()
+    pub(crate) fn is_loading(&self) -> bool {
+        self.inner.not_loaded.borrow().is_some()
     }
 }
 
@@ -131,8 +139,8 @@ impl Configured {
         self.client.is_none() || self.front_proxy.is_none()
     }
 
-    fn seen(&self, data: Option<&BTreeMap<String, String>>) -> Seen {
-        Seen {
+    fn inputs(&self, data: Option<&BTreeMap<String, String>>) -> Inputs {
+        Inputs {
             client: self.client.as_ref().map(|roots| roots.current()),
             front_proxy: self.front_proxy.as_ref().map(|proxy| proxy.ca.current()),
             data: data.cloned(),
@@ -140,7 +148,7 @@ impl Configured {
     }
 }
 
-impl PartialEq for Seen {
+impl PartialEq for Inputs {
     fn eq(&self, other: &Self) -> bool {
         let same = |one: &Option<Arc<RootCertStore>>, two: &Option<Arc<RootCertStore>>| {
             one.as_ref().map(Arc::as_ptr) == two.as_ref().map(Arc::as_ptr)
@@ -151,80 +159,98 @@ impl PartialEq for Seen {
     }
 }
 
-/// Keeps the trust fresh for as long as it is polled.
+/// Refreshes the trust until it is dropped.
 pub(crate) async fn lookup_loop(
     status: TrustStatus,
     lookup: Option<Lookup>,
     metrics: ApiServerMetrics,
 ) {
     let inner = &status.inner;
-    let every = lookup
-        .as_ref()
-        .map_or(RETRY * 10, |lookup| lookup.every.max(RETRY));
+    let interval = lookup.as_ref().map_or(RETRY_INTERVAL * 10, |lookup| {
+        lookup.interval.max(RETRY_INTERVAL)
+    });
     let mut failing: Option<String> = None;
-    let mut seen: Option<Seen> = None;
+    let mut inputs: Option<Inputs> = None;
     loop {
-        let found = match &lookup {
+        let read = match &lookup {
             Some(lookup) if inner.configured.needs_lookup() => {
-                let found = lookup.source.authentication().await;
-                metrics.looked_up(found.is_ok());
-                found.map_err(|error| error.to_string()).and_then(|found| {
-                    found
-                        .map(Some)
+                let read = lookup.source.authentication().await;
+                metrics.looked_up(read.is_ok());
+                read.map_err(|error| error.to_string()).and_then(|data| {
+                    data.map(Some)
                         .ok_or_else(|| format!("configmap {CONFIG_MAP} does not exist"))
                 })
             }
             _ => Ok(None),
         };
-        let (found, problem) = match found {
-            Ok(found) => (found, None),
+        let (data, error) = match read {
+            Ok(data) => (data, None),
             Err(reason) => (None, Some(reason)),
         };
-        let outcome = match problem {
-            Some(reason) if seen.is_none() => Err(reason),
-            problem => {
+        let outcome = match error {
+            Some(reason) if inputs.is_none() => Err(reason),
+            error => {
                 // Files may have changed even if the ConfigMap cannot be read.
-                let known = seen.as_ref().and_then(|seen| seen.data.as_ref());
-                let now = inner.configured.seen(found.as_ref().or(known));
-                let renewed = renew(inner, &mut seen, now);
-                problem.map_or(renewed, Err)
+                let previous = inputs.as_ref().and_then(|inputs| inputs.data.as_ref());
+                let current = inner.configured.inputs(data.as_ref().or(previous));
+                let updated = update(inner, &mut inputs, current);
+                error.map_or(updated, Err)
             }
         };
         let pause = match outcome {
             Ok(()) => {
                 if failing.take().is_some() {
-                    tracing::info!(config_map = CONFIG_MAP, "whom to trust can be read again");
+                    tracing::info!(
+                        config_map = CONFIG_MAP,
+                        "reading the authentication configuration succeeds again"
+                    );
                 }
-                inner.waits_for.store(Arc::new(None));
-                every
+                inner
+                    .not_loaded
+                    .send_if_modified(|reason| reason.take().is_some());
+                interval
             }
             Err(reason) => {
                 if failing.as_ref() != Some(&reason) {
-                    tracing::warn!(%reason, "whom to trust cannot be found out; what was known stays in force");
+                    tracing::warn!(
+                        config_map = CONFIG_MAP,
+                        %reason,
+                        "failed to refresh the authentication configuration, keeping the previous one"
+                    );
                 }
-                if inner.waits_for.load().is_some() {
-                    inner.waits_for.store(Arc::new(Some(reason.clone())));
-                }
+                inner.not_loaded.send_if_modified(|current| {
+                    let is_loading = current.is_some();
+                    if is_loading {
+                        *current = Some(reason.clone());
+                    }
+                    is_loading
+                });
                 failing = Some(reason);
-                RETRY
+                RETRY_INTERVAL
             }
         };
         tokio::time::sleep(pause).await;
     }
 }
 
-/// Puts another trust in force, if what it is made from has changed.
-fn renew(inner: &Inner, seen: &mut Option<Seen>, now: Seen) -> Result<(), String> {
-    if seen.as_ref() == Some(&now) {
+/// Replaces the trust if its inputs have changed.
+fn update(inner: &Inner, inputs: &mut Option<Inputs>, current: Inputs) -> Result<(), String> {
+    if inputs.as_ref() == Some(&current) {
         return Ok(());
     }
     let trust = inner
         .configured
-        .trust(now.data.as_ref())
+        .trust(current.data.as_ref())
         .map_err(|error| describe(&error))?;
+    let (client_ca, front_proxy) = (trust.client.is_some(), trust.front_proxy.is_some());
     inner.current.store(Arc::new(trust));
-    *seen = Some(now);
-    tracing::info!("who may speak for others and who signs client certificates is known");
+    *inputs = Some(current);
+    tracing::info!(
+        config_map = CONFIG_MAP,
+        client_ca,
+        front_proxy,
+        "loaded extension-apiserver-authentication"
+    );
     Ok(())
 }
 
@@ -243,14 +269,14 @@ fn authority(
     Ok(Some(ClientAuthority::new(&roots)?))
 }
 
-/// The lists are JSON in text; what cannot be read is empty, which trusts nobody's word.
+/// The lists are JSON in strings; a malformed one is empty, which trusts no header.
 fn request_headers(data: &BTreeMap<String, String>) -> RequestHeaders {
     let list = |key: &str| -> Vec<String> {
         let Some(text) = data.get(key).filter(|text| !text.is_empty()) else {
             return Vec::new();
         };
         serde_json::from_str(text).unwrap_or_else(|error| {
-            tracing::warn!(key, %error, "an entry of the configmap is no list of texts");
+            tracing::warn!(key, %error, "ignoring an entry of the configmap that is not a list of strings");
             Vec::new()
         })
     };
@@ -275,21 +301,18 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::review::{AuthenticationSource, Pending, ReviewError};
+    use crate::reviewer::{AuthenticationSource, ReviewError, ReviewFuture};
 
     type Data = BTreeMap<String, String>;
 
-    /// Gives what it was told to.
-    struct Told(Mutex<Result<Option<Data>, &'static str>>);
+    /// Returns the configured result.
+    struct StubSource(Mutex<Result<Option<Data>, &'static str>>);
 
-    impl AuthenticationSource for Told {
-        fn authentication(&self) -> Pending<'_, Option<Data>> {
-            let told = self.0.lock().unwrap().clone();
+    impl AuthenticationSource for StubSource {
+        fn authentication(&self) -> ReviewFuture<'_, Option<Data>> {
+            let result = self.0.lock().unwrap().clone();
             Box::pin(async move {
-                told.map_err(|problem| ReviewError {
-                    what: "cannot get configmap",
-                    problem: problem.to_owned(),
-                })
+                result.map_err(|error| ReviewError::new("cannot get configmap", error))
             })
         }
     }
@@ -330,51 +353,51 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_known_stays_in_force() {
-        let source = Arc::new(Told(Mutex::new(Err("connection refused"))));
-        let lookup = Lookup::new(Arc::<Told>::clone(&source));
+    async fn a_failed_refresh_keeps_the_previous_configuration() {
+        let source = Arc::new(StubSource(Mutex::new(Err("connection refused"))));
+        let lookup = Lookup::new(Arc::<StubSource>::clone(&source));
         let status = TrustStatus::new(&config(Some(lookup))).unwrap();
-        let lookup = Lookup::new(Arc::<Told>::clone(&source));
+        let lookup = Lookup::new(Arc::<StubSource>::clone(&source));
         let metrics = ApiServerMetrics::unregistered();
         let task = tokio::spawn(lookup_loop(status.clone(), Some(lookup), metrics));
-        let tell = async |told| {
-            *source.0.lock().unwrap() = told;
+        let set = async |result| {
+            *source.0.lock().unwrap() = result;
             tokio::time::sleep(Duration::from_secs(11)).await;
         };
-        tell(Err("connection refused")).await;
+        set(Err("connection refused")).await;
         let Status::WarmingUp(reason) = status.status() else {
             panic!("{:?}", status.status())
         };
         assert_eq!(reason, "cannot get configmap: connection refused");
-        tell(Ok(None)).await;
-        assert!(status.waits(), "there is no such ConfigMap");
-        tell(Ok(Some(data(&[("client-ca-file", "rubbish")])))).await;
-        assert!(status.waits());
+        set(Ok(None)).await;
+        assert!(status.is_loading(), "there is no such ConfigMap");
+        set(Ok(Some(data(&[("client-ca-file", "rubbish")])))).await;
+        assert!(status.is_loading());
 
         let good = data(&[
             ("client-ca-file", &ca()),
             ("requestheader-client-ca-file", &ca()),
         ]);
-        tell(Ok(Some(good.clone()))).await;
+        set(Ok(Some(good.clone()))).await;
         assert_eq!(status.status(), Status::Ok);
-        let known = status.current();
-        assert!(known.client_authority().is_some() && known.front_proxy().is_some());
+        let loaded = status.current();
+        assert!(loaded.client_authority().is_some() && loaded.front_proxy().is_some());
 
         for worse in [
             Err("down"),
             Ok(None),
             Ok(Some(data(&[("client-ca-file", "rubbish")]))),
         ] {
-            tell(worse).await;
-            assert!(Arc::ptr_eq(&known, &status.current()));
+            set(worse).await;
+            assert!(Arc::ptr_eq(&loaded, &status.current()));
             assert_eq!(status.status(), Status::Ok);
         }
-        tell(Ok(Some(good))).await;
+        set(Ok(Some(good))).await;
         assert!(
-            Arc::ptr_eq(&known, &status.current()),
+            Arc::ptr_eq(&loaded, &status.current()),
             "nothing has changed"
         );
-        tell(Ok(Some(data(&[("client-ca-file", &ca())])))).await;
+        set(Ok(Some(data(&[("client-ca-file", &ca())])))).await;
         assert!(
             status.current().front_proxy().is_none(),
             "a rotation is followed"
@@ -383,8 +406,8 @@ mod tests {
     }
 
     #[test]
-    fn who_tolerates_failures_does_not_wait() {
-        let source = Arc::new(Told(Mutex::new(Ok(None))));
+    fn a_tolerated_failure_does_not_block_readiness() {
+        let source = Arc::new(StubSource(Mutex::new(Ok(None))));
         let mut lookup = Lookup::new(source);
         lookup.tolerate_failure = true;
         assert_eq!(

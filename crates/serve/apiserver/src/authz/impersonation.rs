@@ -1,8 +1,8 @@
-//! Acting as somebody else (`kubectl --as`), for those whom RBAC lets `impersonate`.
+//! Impersonation (`kubectl --as`), for users whom RBAC allows to `impersonate`.
 //!
 //! Behind the aggregation layer these headers never arrive: the cluster's API server has resolved
-//! them. They matter to those who ask directly, and to nobody's harm: each part of the assumed
-//! identity is a question of its own.
+//! them. They matter to clients that connect directly. Each part of the impersonated identity is
+//! authorized by a review of its own.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use http::HeaderMap;
 
 use super::Authorizer;
 use crate::authn::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED};
-use crate::review::{Attempt, UserInfo};
-use crate::status::Failure;
+use crate::reviewer::{Attributes, UserInfo};
+use crate::status::ApiStatus;
 
 const USER: &str = "impersonate-user";
 const UID: &str = "impersonate-uid";
 const GROUP: &str = "impersonate-group";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
-/// Each is a question to the API server.
+/// Maximum number of parts: each costs a review.
 const MAX_PARTS: usize = 64;
 
-/// One part of an identity that somebody wants to assume.
+/// One part of an impersonated identity.
 struct Part {
     group: &'static str,
     resource: &'static str,
@@ -30,13 +30,13 @@ struct Part {
     name: String,
 }
 
-/// The user whom the request acts as, if it may; `None` if it acts as itself.
+/// Returns the impersonated user after authorizing it; `None` without impersonation.
 pub(crate) async fn impersonate(
     authorizer: &Authorizer,
     requestor: &UserInfo,
     headers: &mut HeaderMap,
-) -> Result<Option<UserInfo>, Failure> {
-    let wanted = wanted(headers);
+) -> Result<Option<UserInfo>, ApiStatus> {
+    let requested = requested(headers);
     for name in [USER, UID, GROUP] {
         headers.remove(name);
     }
@@ -48,16 +48,16 @@ pub(crate) async fn impersonate(
     for name in extras {
         headers.remove(name);
     }
-    let Some((user, parts)) = wanted? else {
+    let Some((user, parts)) = requested? else {
         return Ok(None);
     };
     for part in parts {
-        authorizer.authorize(requestor, part.attempt()).await?;
+        authorizer.authorize(requestor, part.attributes()).await?;
     }
     Ok(Some(user))
 }
 
-fn wanted(headers: &HeaderMap) -> Result<Option<(UserInfo, Vec<Part>)>, Failure> {
+fn requested(headers: &HeaderMap) -> Result<Option<(UserInfo, Vec<Part>)>, ApiStatus> {
     let all = |name: &str| -> Vec<String> {
         let values = headers.get_all(name).iter();
         values
@@ -78,7 +78,7 @@ fn wanted(headers: &HeaderMap) -> Result<Option<(UserInfo, Vec<Part>)>, Failure>
         if uid.is_empty() && groups.is_empty() && extra.is_empty() {
             return Ok(None);
         }
-        return Err(Failure::bad_request(
+        return Err(ApiStatus::bad_request(
             "requested uid, groups or extra for impersonation without impersonating a user",
         ));
     };
@@ -89,7 +89,7 @@ fn wanted(headers: &HeaderMap) -> Result<Option<(UserInfo, Vec<Part>)>, Failure>
         namespace: namespace.to_owned(),
         name: name.to_owned(),
     };
-    let told_groups = !groups.is_empty();
+    let has_groups = !groups.is_empty();
     let mut parts = Vec::new();
     match name
         .strip_prefix(SERVICE_ACCOUNT)
@@ -97,7 +97,7 @@ fn wanted(headers: &HeaderMap) -> Result<Option<(UserInfo, Vec<Part>)>, Failure>
     {
         Some((namespace, account)) if !namespace.is_empty() && !account.is_empty() => {
             parts.push(core("serviceaccounts", namespace, account));
-            if !told_groups {
+            if !has_groups {
                 groups = vec![
                     String::from("system:serviceaccounts"),
                     format!("system:serviceaccounts:{namespace}"),
@@ -106,7 +106,7 @@ fn wanted(headers: &HeaderMap) -> Result<Option<(UserInfo, Vec<Part>)>, Failure>
         }
         _ => parts.push(core("users", "", &name)),
     }
-    if told_groups {
+    if has_groups {
         parts.extend(groups.iter().map(|group| core("groups", "", group)));
     }
     let authentication = |resource, subresource: &str, name: &str| Part {
@@ -127,16 +127,16 @@ fn wanted(headers: &HeaderMap) -> Result<Option<(UserInfo, Vec<Part>)>, Failure>
         parts.push(authentication("uids", "", &uid));
     }
     if parts.len() > MAX_PARTS {
-        return Err(Failure::bad_request(format!(
+        return Err(ApiStatus::bad_request(format!(
             "more than {MAX_PARTS} impersonation headers"
         )));
     }
-    let told = |group: &str| groups.iter().any(|one| one == group);
+    let has_group = |group: &str| groups.iter().any(|one| one == group);
     if name == ANONYMOUS {
-        if !told(UNAUTHENTICATED) {
+        if !has_group(UNAUTHENTICATED) {
             groups.push(UNAUTHENTICATED.to_owned());
         }
-    } else if !told(AUTHENTICATED) && !told(UNAUTHENTICATED) {
+    } else if !has_group(AUTHENTICATED) && !has_group(UNAUTHENTICATED) {
         groups.push(AUTHENTICATED.to_owned());
     }
     Ok(Some((
@@ -151,8 +151,8 @@ fn wanted(headers: &HeaderMap) -> Result<Option<(UserInfo, Vec<Part>)>, Failure>
 }
 
 impl Part {
-    fn attempt(self) -> Attempt {
-        Attempt::Resource {
+    fn attributes(self) -> Attributes {
+        Attributes::Resource {
             verb: String::from("impersonate"),
             group: self.group.to_owned(),
             version: if self.group.is_empty() {
@@ -177,7 +177,7 @@ mod tests {
 
     fn want(
         list: &[(&'static str, &'static str)],
-    ) -> Result<Option<(UserInfo, Vec<String>)>, Failure> {
+    ) -> Result<Option<(UserInfo, Vec<String>)>, ApiStatus> {
         let headers = list
             .iter()
             .map(|(name, value)| {
@@ -193,11 +193,11 @@ mod tests {
                 part.group, part.resource, part.subresource, part.namespace, part.name
             )
         };
-        Ok(wanted(&headers)?.map(|(user, parts)| (user, parts.iter().map(brief).collect())))
+        Ok(requested(&headers)?.map(|(user, parts)| (user, parts.iter().map(brief).collect())))
     }
 
     #[test]
-    fn every_part_is_a_question() {
+    fn every_part_is_authorized() {
         let (user, parts) = want(&[
             ("impersonate-user", "bob"),
             ("impersonate-group", "dev"),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_nobody_and_half_an_identity_is_refused() {
+    fn groups_without_a_user_are_rejected() {
         assert_eq!(want(&[]).unwrap(), None);
         assert_eq!(
             want(&[("impersonate-group", "system:masters")])

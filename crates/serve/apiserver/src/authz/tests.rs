@@ -2,32 +2,32 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::review::{BearerToken, Pending, ReviewError, TokenVerdict};
+use crate::reviewer::{BearerToken, ReviewError, ReviewFuture, TokenReviewResult};
 
-/// Allows what is on its list, and counts what it is asked.
+/// Allows what is on its list, and counts what it is reviews.
 #[derive(Default)]
 struct Rules {
     allowed: Mutex<Vec<String>>,
-    asked: AtomicUsize,
+    reviews: AtomicUsize,
     down: std::sync::atomic::AtomicBool,
 }
 
 impl Reviewer for Rules {
-    fn review_token<'a>(&'a self, _: &'a BearerToken) -> Pending<'a, TokenVerdict> {
-        Box::pin(async { Ok(TokenVerdict::Invalid) })
+    fn review_token<'a>(&'a self, _: &'a BearerToken) -> ReviewFuture<'a, TokenReviewResult> {
+        Box::pin(async { Ok(TokenReviewResult::Invalid) })
     }
 
-    fn review_access<'a>(&'a self, question: &'a AccessQuestion) -> Pending<'a, AccessVerdict> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+    fn review_access<'a>(&'a self, review: &'a AccessReview) -> ReviewFuture<'a, AccessDecision> {
+        self.reviews.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
             if self.down.load(Ordering::SeqCst) {
-                return Err(ReviewError {
-                    what: "cannot create subjectaccessreviews.authorization.k8s.io",
-                    problem: String::from("connection refused to 10.0.0.1"),
-                });
+                return Err(ReviewError::new(
+                    "cannot create subjectaccessreviews.authorization.k8s.io",
+                    "connection refused to 10.0.0.1",
+                ));
             }
-            Ok(AccessVerdict {
-                allowed: self.allowed.lock().unwrap().contains(&question.user.name),
+            Ok(AccessDecision {
+                allowed: self.allowed.lock().unwrap().contains(&review.user.name),
                 reason: String::new(),
             })
         })
@@ -42,8 +42,8 @@ fn user(name: &str, groups: &[&str]) -> UserInfo {
     }
 }
 
-fn path(path: &str) -> Attempt {
-    Attempt::Path {
+fn path(path: &str) -> Attributes {
+    Attributes::Path {
         verb: String::from("get"),
         path: path.to_owned(),
     }
@@ -60,7 +60,7 @@ fn authorizer(rules: &Arc<Rules>, paths: &[&str]) -> Authorizer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_hold_for_their_time() {
+async fn decisions_are_cached_for_their_ttl() {
     let rules = Arc::new(Rules::default());
     let authorizer = authorizer(&rules, &[]);
     let (ada, metrics) = (user("ada", &[]), path("/metrics"));
@@ -80,11 +80,11 @@ async fn answers_hold_for_their_time() {
     );
     tokio::time::advance(Duration::from_secs(1)).await;
     assert!(authorizer.authorize(&ada, metrics).await.is_err());
-    assert_eq!(rules.asked.load(Ordering::SeqCst), 3);
+    assert_eq!(rules.reviews.load(Ordering::SeqCst), 3);
 }
 
 #[tokio::test]
-async fn without_an_answer_nothing_is_allowed_and_nothing_is_told() {
+async fn a_failed_review_denies_without_details() {
     let rules = Arc::new(Rules::default());
     rules.down.store(true, Ordering::SeqCst);
     let authorizer = authorizer(&rules, &["/livez"]);
@@ -126,15 +126,15 @@ async fn without_an_answer_nothing_is_allowed_and_nothing_is_told() {
 }
 
 #[test]
-fn open_paths_are_those_of_the_list() {
+fn only_listed_paths_are_always_allowed() {
     let authorizer = authorizer(&Arc::default(), &["/livez", "metrics", "/debug/*"]);
     for open in ["/livez", "/metrics", "/debug/", "/debug/pprof"] {
-        assert!(authorizer.is_open(&path(open)), "{open}");
+        assert!(authorizer.is_always_allowed(&path(open)), "{open}");
     }
     for closed in ["/livez/", "//livez", "/livezx", "/debug", "/"] {
-        assert!(!authorizer.is_open(&path(closed)), "{closed}");
+        assert!(!authorizer.is_always_allowed(&path(closed)), "{closed}");
     }
-    let resource = Attempt::Resource {
+    let resource = Attributes::Resource {
         verb: String::from("get"),
         group: String::new(),
         version: String::new(),
@@ -143,27 +143,27 @@ fn open_paths_are_those_of_the_list() {
         namespace: String::new(),
         name: String::new(),
     };
-    assert!(!authorizer.is_open(&resource));
+    assert!(!authorizer.is_always_allowed(&resource));
     for bad in ["", "/", "*", "/*", "/a*b", "/a**"] {
         assert!(AllowedPath::parse(bad).is_err(), "{bad}");
     }
 }
 
 #[test]
-fn different_questions_have_different_keys() {
-    let question = |name: &str, groups: &[&str], attempt: Attempt| {
-        key(&AccessQuestion {
+fn different_reviews_have_different_keys() {
+    let review = |name: &str, groups: &[&str], attributes: Attributes| {
+        key(&AccessReview {
             user: user(name, groups),
-            attempt,
+            attributes,
         })
     };
     let keys = [
-        question("a", &[], path("/x")),
-        question("a", &["b"], path("/x")),
-        question("a", &["b", "c"], path("/x")),
-        question("a", &["bc"], path("/x")),
-        question("ab", &["c"], path("/x")),
-        question("a", &[], path("/y")),
+        review("a", &[], path("/x")),
+        review("a", &["b"], path("/x")),
+        review("a", &["b", "c"], path("/x")),
+        review("a", &["bc"], path("/x")),
+        review("ab", &["c"], path("/x")),
+        review("a", &[], path("/y")),
     ];
     for (at, one) in keys.iter().enumerate() {
         assert!(!keys[at + 1..].contains(one), "{at}");

@@ -10,7 +10,7 @@ use kubevitals_telemetry::{LogFilter, Probe};
 
 use super::ApiHandler;
 use crate::body::Body;
-use crate::status::Failure;
+use crate::status::ApiStatus;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -46,11 +46,11 @@ impl ApiHandler {
         Some(plain(status, report.body(query.first("verbose").is_some())))
     }
 
-    pub(super) fn metrics_text(&self, headers: &HeaderMap) -> Result<Response<Body>, Failure> {
+    pub(super) fn metrics_text(&self, headers: &HeaderMap) -> Result<Response<Body>, ApiStatus> {
         let format = Format::negotiate(headers);
         let text = self.registry.encode(format).map_err(|error| {
-            tracing::error!(%error, "metrics could not be encoded");
-            Failure::internal("metrics could not be encoded")
+            tracing::error!(%error, "failed to encode metrics");
+            ApiStatus::internal("failed to encode metrics")
         })?;
         let mut response = Response::new(Body::full(text));
         response.headers_mut().insert(
@@ -60,18 +60,18 @@ impl ApiHandler {
         Ok(response)
     }
 
-    /// Kubernetes' way to set the verbosity: `PUT` of a number. A whole filter is taken too.
+    /// Sets the verbosity as in Kubernetes, by `PUT` of a number. A whole filter is accepted too.
     pub(super) async fn log_level<B>(
         &self,
         method: &Method,
         body: B,
-    ) -> Result<Response<Body>, Failure>
+    ) -> Result<Response<Body>, ApiStatus>
     where
         B: http_body::Body<Data = Bytes> + Send,
         B::Error: std::error::Error + Send + Sync + 'static,
     {
         let Some(logs) = &self.logs else {
-            return Err(Failure::no_such_path());
+            return Err(ApiStatus::no_such_path());
         };
         if *method == Method::GET {
             return Ok(plain(StatusCode::OK, format!("{}\n", logs.filter())));
@@ -87,10 +87,10 @@ impl ApiHandler {
         let body = Limited::new(body, LogFilter::MAX_LENGTH)
             .collect()
             .await
-            .map_err(|error| Failure::bad_request(format!("the body could not be read: {error}")))?
+            .map_err(|error| ApiStatus::bad_request(format!("failed to read the body: {error}")))?
             .to_bytes();
         let wanted = str::from_utf8(&body)
-            .map_err(|_| Failure::bad_request("the body is not UTF-8"))?
+            .map_err(|_| ApiStatus::bad_request("the body is not UTF-8"))?
             .trim();
         let filter = match wanted.parse::<u8>() {
             Ok(0..=3) => "info",
@@ -102,7 +102,7 @@ impl ApiHandler {
             .parse::<LogFilter>()
             .and_then(|filter| logs.set(&filter))
             .map_err(|error| {
-                Failure::bad_request(format!("{error}; the filter stays {}", logs.filter()))
+                ApiStatus::bad_request(format!("{error}; the filter stays {}", logs.filter()))
             })?;
         Ok(plain(
             StatusCode::OK,
@@ -111,15 +111,15 @@ impl ApiHandler {
     }
 
     #[cfg(not(feature = "pprof"))]
-    #[expect(clippy::unused_async, reason = "the form with a profiler waits")]
+    #[expect(clippy::unused_async, reason = "the variant with a profiler awaits")]
     pub(super) async fn profile(
         &self,
         _rest: &str,
         _query: Option<&str>,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, ApiStatus> {
         Ok(plain(
             StatusCode::NOT_FOUND,
-            "this program was built without the feature `pprof`; take one that was built with it\n",
+            "this program was built without the feature `pprof`\n",
         ))
     }
 
@@ -128,11 +128,11 @@ impl ApiHandler {
         &self,
         rest: &str,
         query: Option<&str>,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, ApiStatus> {
         use kubevitals_telemetry::profile::{ProfileError, parse_seconds};
 
         let Some(profiler) = &self.profiler else {
-            return Ok(plain(StatusCode::NOT_FOUND, "profiles are switched off\n"));
+            return Ok(plain(StatusCode::NOT_FOUND, "profiling is disabled\n"));
         };
         match rest {
             "" | "/" => {
@@ -145,13 +145,13 @@ impl ApiHandler {
             _ => {
                 return Ok(plain(
                     StatusCode::NOT_FOUND,
-                    "no such profile; there is `profile` only\n",
+                    "no such profile; only `profile` exists\n",
                 ));
             }
         }
         let seconds = Query::new(query).first("seconds");
         let taken = match parse_seconds(seconds.as_deref()) {
-            // What takes as long as a request may would never be answered.
+            // A profile must end before the request times out.
             Ok(duration) if duration >= self.limits.request_timeout => {
                 Err(ProfileError::BadSeconds)
             }
@@ -165,9 +165,9 @@ impl ApiHandler {
                 response.headers_mut().insert(CONTENT_TYPE, kind);
                 Ok(response)
             }
-            Err(error @ ProfileError::BadSeconds) => Err(Failure::bad_request(error.to_string())),
-            Err(error @ ProfileError::Busy) => Err(Failure::too_many(error.to_string(), 10)),
-            Err(error) => Err(Failure::internal(error.to_string())),
+            Err(error @ ProfileError::BadSeconds) => Err(ApiStatus::bad_request(error.to_string())),
+            Err(error @ ProfileError::Busy) => Err(ApiStatus::too_many(error.to_string(), 10)),
+            Err(error) => Err(ApiStatus::internal(error.to_string())),
         }
     }
 }

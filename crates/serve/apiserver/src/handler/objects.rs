@@ -1,5 +1,4 @@
-//! Objects, lists and watches: from the path to the resource, and from what it writes to what the
-//! client reads.
+//! Resource requests: get, list and watch, and the encoding of their responses.
 
 use std::time::Duration;
 
@@ -10,16 +9,16 @@ use http::{Method, Response};
 use http_body_util::{BodyExt as _, Limited};
 use kubevitals_http::query::Query;
 
-use super::{Answer, ApiHandler};
+use super::{ApiHandler, ApiResponse};
 use crate::body::Body;
-use crate::convert::gzip::{self, Peeked};
-use crate::convert::pretty_json::Indenter;
-use crate::convert::yaml;
+use crate::encode::gzip::{self, Peeked};
+use crate::encode::pretty_json::Indenter;
+use crate::encode::yaml;
 use crate::negotiate::{Choice, MediaType, Wanted, accepts_gzip, object};
 use crate::query::ListOptions;
 use crate::request_info::{RequestInfo, ResourceTarget};
 use crate::resource::{GetRequest, ListRequest, WatchRequest};
-use crate::status::Failure;
+use crate::status::ApiStatus;
 
 impl ApiHandler {
     pub(super) async fn resource(
@@ -29,16 +28,16 @@ impl ApiHandler {
         target: &ResourceTarget,
         accept: &str,
         pretty: bool,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<ApiResponse, ApiStatus> {
         let found = self
-            .catalog
+            .groups
             .resource(target)
-            .ok_or_else(Failure::no_such_path)?;
+            .ok_or_else(ApiStatus::no_such_path)?;
         if head.method != Method::GET {
-            return Err(Failure::method_not_allowed("GET"));
+            return Err(ApiStatus::method_not_allowed("GET"));
         }
-        let refused = |refusal| Failure::refused(refusal, info);
-        let facts = found.resource.facts();
+        let status = |error| ApiStatus::from_error(error, info);
+        let resource_info = found.resource.info();
         let query = Query::new(head.uri.query());
         if target.parts == 2 {
             let choice = object(accept, Wanted::Object, query)?;
@@ -46,14 +45,14 @@ impl ApiHandler {
                 version: found.version,
                 namespace: &target.namespace,
                 name: &target.name,
-                form: choice.form(),
+                representation: choice.representation(),
             };
-            let body = found.resource.get(&request).map_err(refused)?;
-            return self.written(head, body, choice, pretty).await;
+            let body = found.resource.get(&request).map_err(status)?;
+            return self.encoded(head, body, choice, pretty).await;
         }
         let is_watch = info.verb == "watch";
-        if is_watch && !facts.watchable {
-            return Err(Failure::not_watchable(found.group, facts.plural));
+        if is_watch && !resource_info.watchable {
+            return Err(ApiStatus::not_watchable(found.group, resource_info.plural));
         }
         let wanted = if is_watch {
             Wanted::Watch
@@ -61,17 +60,17 @@ impl ApiHandler {
             Wanted::List
         };
         let choice = object(accept, wanted, query)?;
-        let options = ListOptions::parse(query, facts)?;
+        let options = ListOptions::parse(query, resource_info)?;
         let list = ListRequest {
             version: found.version,
             namespace: Some(target.namespace.as_str()).filter(|namespace| !namespace.is_empty()),
             labels: &options.labels,
             fields: &options.fields,
-            form: choice.form(),
+            representation: choice.representation(),
         };
         if !is_watch {
-            let body = found.resource.list(&list).map_err(refused)?;
-            return self.written(head, body, choice, pretty).await;
+            let body = found.resource.list(&list).map_err(status)?;
+            return self.encoded(head, body, choice, pretty).await;
         }
         let timeout = options.timeout.unwrap_or_else(|| self.watch_timeout());
         let request = WatchRequest {
@@ -81,36 +80,36 @@ impl ApiHandler {
             allow_bookmarks: options.allow_bookmarks,
             send_initial_events: options.send_initial_events,
         };
-        let body = found.resource.watch(&request).map_err(refused)?;
+        let body = found.resource.watch(&request).map_err(status)?;
         let kind = match choice.media {
             MediaType::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
             MediaType::Json | MediaType::Yaml => "application/json",
         };
-        Ok(Answer {
+        Ok(ApiResponse {
             response: typed(body, kind),
             watch: Some(timeout),
         })
     }
 
-    /// Between once and twice the least time, so that not all watches end at once.
+    /// Returns a random time between the minimum and twice that, so that not all watches end at once.
     fn watch_timeout(&self) -> Duration {
-        let least = self.limits.min_watch_timeout;
+        let min = self.limits.min_watch_timeout;
         let mut random = [0_u8; 2];
         let random = match aws_lc_rs::rand::fill(&mut random) {
             Ok(()) => u32::from(u16::from_be_bytes(random)),
             Err(_) => 0,
         };
-        least + least * random / 65_536
+        min + min * random / 65_536
     }
 
-    /// What the client reads of what a resource wrote.
-    async fn written(
+    /// Converts and compresses the body of a resource for the client.
+    async fn encoded(
         &self,
         head: &Parts,
         body: Body,
         choice: Choice,
         pretty: bool,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<ApiResponse, ApiStatus> {
         let body = match choice.media {
             MediaType::Yaml => self.yaml(body).await?,
             MediaType::Json if pretty || choice.pretty => indented(body),
@@ -120,7 +119,7 @@ impl ApiHandler {
         let body = if accepts_gzip(&head.headers) {
             match gzip::peek(body)
                 .await
-                .map_err(|error| Failure::internal(error.to_string()))?
+                .map_err(|error| ApiStatus::internal(error.to_string()))?
             {
                 Peeked::Small(body) => body,
                 Peeked::Large(body) => {
@@ -137,23 +136,23 @@ impl ApiHandler {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
         }
-        Ok(Answer::plain(response))
+        Ok(ApiResponse::plain(response))
     }
 
-    /// YAML needs the whole tree, to sort its keys: bounded in size, and few at a time.
-    async fn yaml(&self, body: Body) -> Result<Body, Failure> {
+    /// Converts to YAML. It needs the whole tree, to sort its keys, so size and concurrency are limited.
+    async fn yaml(&self, body: Body) -> Result<Body, ApiStatus> {
         // The semaphore is never closed.
-        let _turn = self.yaml.acquire().await;
+        let _permit = self.yaml.acquire().await;
         let limit = self.limits.yaml_bytes;
         #[expect(clippy::disallowed_methods, reason = "the body is limited right here")]
         let json = Limited::new(body, limit).collect().await.map_err(|_| {
-            Failure::wrong_shape(format!(
-                "the answer is larger than {limit} bytes, too large for application/yaml: ask for application/json"
+            ApiStatus::wrong_shape(format!(
+                "the response exceeds the {limit} bytes that application/yaml is limited to; request application/json"
             ))
         })?;
         let yaml = yaml::from_json(&json.to_bytes()).map_err(|error| {
-            tracing::error!(%error, "a resource wrote what is no JSON");
-            Failure::internal("the answer could not be written as YAML")
+            tracing::error!(%error, "resource returned invalid JSON");
+            ApiStatus::internal("failed to convert the response to YAML")
         })?;
         Ok(Body::full(yaml))
     }

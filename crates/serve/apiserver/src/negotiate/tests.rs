@@ -1,6 +1,6 @@
 use super::*;
 
-fn ask(accept: &str, wanted: Wanted) -> Result<(MediaType, Shape), String> {
+fn negotiate(accept: &str, wanted: Wanted) -> Result<(MediaType, Shape), String> {
     object(accept, wanted, Query::new(None))
         .map(|choice| (choice.media, choice.shape))
         .map_err(|failure| format!("{failure:?}"))
@@ -12,7 +12,7 @@ const TABLE: Shape = Shape::Table {
 };
 
 #[test]
-fn the_first_form_that_is_served_is_chosen() {
+fn the_first_served_representation_is_chosen() {
     let cases = [
         ("", MediaType::Json, Shape::Object),
         ("*/*", MediaType::Json, Shape::Object),
@@ -65,13 +65,17 @@ fn the_first_form_that_is_served_is_chosen() {
         ),
     ];
     for (accept, media, shape) in cases {
-        assert_eq!(ask(accept, Wanted::List), Ok((media, shape)), "{accept}");
+        assert_eq!(
+            negotiate(accept, Wanted::List),
+            Ok((media, shape)),
+            "{accept}"
+        );
     }
 }
 
 #[test]
-fn what_cannot_be_met_is_refused_in_the_servers_words() {
-    let message = |accept, wanted| ask(accept, wanted).unwrap_err();
+fn unacceptable_requests_get_the_messages_of_kubernetes() {
+    let message = |accept, wanted| negotiate(accept, wanted).unwrap_err();
     assert!(message("text/html", Wanted::List).contains(
         "406: Not Acceptable\\n\\nAvailable representations: application/json, application/yaml, \
          application/vnd.kubernetes.protobuf, application/json;stream=watch, \
@@ -86,21 +90,21 @@ fn what_cannot_be_met_is_refused_in_the_servers_words() {
     assert!(message("application/yaml", Wanted::Watch).contains("application/json;stream=watch"));
     let metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
     assert!(message(metadata, Wanted::List).contains("is a list"));
-    assert!(ask(metadata, Wanted::Object).is_ok());
-    assert!(ask(metadata, Wanted::Watch).is_ok());
+    assert!(negotiate(metadata, Wanted::Object).is_ok());
+    assert!(negotiate(metadata, Wanted::Watch).is_ok());
 }
 
 #[test]
-fn watches_are_asked_for_in_all_their_spellings() {
+fn watches_accept_the_stream_parameter() {
     for accept in [
         "application/json;stream=watch",
         "application/vnd.kubernetes.protobuf;stream=watch",
         "application/vnd.kubernetes.protobuf;type=watch",
         "application/vnd.kubernetes.protobuf;stream=watch,application/json",
     ] {
-        assert!(ask(accept, Wanted::Watch).is_ok(), "{accept}");
+        assert!(negotiate(accept, Wanted::Watch).is_ok(), "{accept}");
     }
-    assert!(ask("application/json;stream=other", Wanted::Watch).is_err());
+    assert!(negotiate("application/json;stream=other", Wanted::Watch).is_err());
 }
 
 #[test]
@@ -108,26 +112,35 @@ fn discovery_falls_back() {
     let v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let v2beta1 = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
     let all = format!("{v2},{v2beta1},application/json");
-    assert_eq!(discovery(&all), Ok(DiscoveryForm::Aggregated("v2")));
+    assert_eq!(
+        discovery(&all),
+        Ok(DiscoveryRepresentation::Aggregated("v2"))
+    );
     let newer = all.replace("v=v2;", "v=v3;");
-    assert_eq!(discovery(&newer), Ok(DiscoveryForm::Aggregated("v2beta1")));
-    assert_eq!(discovery(""), Ok(DiscoveryForm::Legacy(MediaType::Json)));
+    assert_eq!(
+        discovery(&newer),
+        Ok(DiscoveryRepresentation::Aggregated("v2beta1"))
+    );
+    assert_eq!(
+        discovery(""),
+        Ok(DiscoveryRepresentation::Legacy(MediaType::Json))
+    );
     assert_eq!(
         discovery("application/yaml"),
-        Ok(DiscoveryForm::Legacy(MediaType::Yaml))
+        Ok(DiscoveryRepresentation::Legacy(MediaType::Yaml))
     );
     assert!(discovery("text/html").is_err());
 }
 
 #[test]
-fn refusals_go_out_in_what_can_be_read() {
+fn errors_use_an_acceptable_media_type() {
     assert_eq!(
-        refusal("application/vnd.kubernetes.protobuf"),
+        media_of_error("application/vnd.kubernetes.protobuf"),
         MediaType::Protobuf
     );
-    assert_eq!(refusal("text/html"), MediaType::Json);
+    assert_eq!(media_of_error("text/html"), MediaType::Json);
     assert_eq!(
-        refusal("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1"),
+        media_of_error("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1"),
         MediaType::Json
     );
 }

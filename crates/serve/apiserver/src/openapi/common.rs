@@ -1,4 +1,4 @@
-//! Schemas of what all APIs share; a resource may bring its own of the same name.
+//! Schemas that all APIs share; a resource may have its own of the same name.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
-//! Which paths a resource has, and what they answer with.
+//! The paths of a resource, and their responses.
 
 use serde_json::{Map, Value, json};
 
 use super::SchemaNames;
-use crate::resource::ResourceFacts;
+use crate::resource::ResourceInfo;
 
 const OBJECT_TYPES: [&str; 3] = [
     "application/json",
@@ -15,17 +15,17 @@ const STREAM_TYPES: [&str; 2] = [
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
 
-/// The paths of a resource in the third version of OpenAPI.
+/// Returns the paths of a resource in OpenAPI v3.
 pub(super) fn of_resource(
     group: &str,
     version: &str,
-    facts: &ResourceFacts,
+    resource: &ResourceInfo,
     names: &SchemaNames,
 ) -> Map<String, Value> {
     let root = format!("/apis/{group}/{version}");
-    let plural = facts.plural;
+    let plural = resource.plural;
     let tag = format!("{}_{version}", group.split('.').next().unwrap_or_default());
-    let kind = json!({"group": group, "version": version, "kind": facts.kind});
+    let kind = json!({"group": group, "version": version, "kind": resource.kind});
     let operation = |action: &str, scope: &str, schema: &str, types: &[&str]| {
         let content: Map<String, Value> = types
             .iter()
@@ -35,21 +35,21 @@ pub(super) fn of_resource(
             })
             .collect();
         let description = match action {
-            "list" => format!("list objects of kind {}", facts.kind),
-            _ => format!("read the specified {}", facts.kind),
+            "list" => format!("list objects of kind {}", resource.kind),
+            _ => format!("read the specified {}", resource.kind),
         };
         let verb = if action == "list" { "list" } else { "read" };
         json!({
             "tags": [tag],
             "description": description,
-            "operationId": format!("{verb}{}{scope}{}", camel(&tag), facts.kind),
+            "operationId": format!("{verb}{}{scope}{}", camel(&tag), resource.kind),
             "responses": {"200": {"description": "OK", "content": content}},
             "x-kubernetes-action": action,
             "x-kubernetes-group-version-kind": kind,
         })
     };
     let mut list_types = OBJECT_TYPES.to_vec();
-    if facts.watchable {
+    if resource.watchable {
         list_types.extend(STREAM_TYPES);
     }
     let list = |scope: &str, namespaced: bool| {
@@ -62,7 +62,7 @@ pub(super) fn of_resource(
     let one = |scope: &str, namespaced: bool| {
         let mut parameters = vec![path_parameter(
             "name",
-            &format!("name of the {}", facts.kind),
+            &format!("name of the {}", resource.kind),
         )];
         if namespaced {
             parameters.push(namespace_parameter());
@@ -70,7 +70,7 @@ pub(super) fn of_resource(
         json!({"get": operation("get", scope, &names.object, &OBJECT_TYPES), "parameters": parameters})
     };
     let mut paths = Map::new();
-    if facts.namespaced {
+    if resource.namespaced {
         let within = format!("{root}/namespaces/{{namespace}}/{plural}");
         paths.insert(format!("{within}/{{name}}"), one("Namespaced", true));
         paths.insert(within, list("Namespaced", true));
@@ -82,7 +82,7 @@ pub(super) fn of_resource(
     paths
 }
 
-/// A path in the second version of OpenAPI.
+/// Converts a path to OpenAPI v2.
 pub(super) fn lowered(item: &Value) -> Value {
     let mut item = super::lowered(item);
     if let Some(parameters) = item.get_mut("parameters").and_then(Value::as_array_mut) {
@@ -94,18 +94,18 @@ pub(super) fn lowered(item: &Value) -> Value {
     }
     if let Some(get) = item.get_mut("get").and_then(Value::as_object_mut) {
         let mut types = Vec::new();
-        if let Some(answer) = get
+        if let Some(response) = get
             .get_mut("responses")
             .and_then(|responses| responses.get_mut("200"))
             .and_then(Value::as_object_mut)
-            && let Some(Value::Object(content)) = answer.remove("content")
+            && let Some(Value::Object(content)) = response.remove("content")
         {
             types.extend(content.keys().cloned());
             let schema = content
                 .values()
                 .next()
                 .and_then(|media| media.get("schema"));
-            answer.insert(String::from("schema"), schema.cloned().unwrap_or_default());
+            response.insert(String::from("schema"), schema.cloned().unwrap_or_default());
         }
         get.insert(String::from("consumes"), json!(["*/*"]));
         get.insert(String::from("produces"), json!(types));
@@ -127,30 +127,38 @@ fn list_parameters() -> Vec<Value> {
         parameter(
             "allowWatchBookmarks",
             "boolean",
-            "Whether a watch may tell how far it has come.",
+            "Whether a watch may send bookmarks.",
         ),
-        parameter("fieldSelector", "string", "Which fields objects must have."),
-        parameter("labelSelector", "string", "Which labels objects must have."),
-        parameter("pretty", "string", "Whether the answer is indented."),
+        parameter(
+            "fieldSelector",
+            "string",
+            "Restricts the objects by their fields.",
+        ),
+        parameter(
+            "labelSelector",
+            "string",
+            "Restricts the objects by their labels.",
+        ),
+        parameter("pretty", "string", "Whether the response is indented."),
         parameter(
             "resourceVersion",
             "string",
-            "The version that a watch goes on from.",
+            "The resource version to start a watch from.",
         ),
         parameter(
             "sendInitialEvents",
             "boolean",
-            "Whether a watch begins with all that is there.",
+            "Whether a watch begins with all existing objects.",
         ),
         parameter(
             "timeoutSeconds",
             "integer",
-            "When a watch ends at the latest.",
+            "Maximum duration of a watch in seconds.",
         ),
         parameter(
             "watch",
             "boolean",
-            "Whether to be told of changes instead of a list.",
+            "Whether to stream changes instead of returning a list.",
         ),
     ]
 }

@@ -1,27 +1,25 @@
-//! What stands around objects: the protobuf envelope, and the frames of watches.
+//! The protobuf envelope of objects, and the frames of watches.
 
 use super::protobuf::{put_bytes, put_message, put_str};
 
-/// What every object in Kubernetes' protobuf begins with.
+/// The magic bytes of every object in Kubernetes protobuf.
 pub const MAGIC: &[u8; 4] = b"k8s\0";
 
-/// What happened to an object, in a watch.
+/// The type of a watch event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// It is new to the watcher.
     Added,
-    /// It changed.
     Modified,
-    /// It is gone, or no longer what the watcher asked for.
+    /// The object is gone or no longer selected.
     Deleted,
-    /// Nothing; the watcher is told how far it has seen.
+    /// Carries a resource version only.
     Bookmark,
     /// The watch ends with a `Status`.
     Error,
 }
 
 impl EventKind {
-    /// As in events.
+    /// Returns the name in events.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -41,7 +39,7 @@ pub fn put_envelope(out: &mut Vec<u8>, api_version: &str, kind: &str, message: &
         put_str(out, 2, kind);
     });
     put_bytes(out, 2, message);
-    // Content encoding and type: empty means as outside.
+    // Empty content encoding and type mean those of the response.
     put_str(out, 3, "");
     put_str(out, 4, "");
 }
@@ -75,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_status_is_what_go_sends() {
-        // As a Go server sent it for a request that was forbidden.
+        // The response of a Go server to a forbidden request.
         let mut out = Vec::new();
         put_envelope(&mut out, "v1", "Status", b"xy");
         assert_eq!(

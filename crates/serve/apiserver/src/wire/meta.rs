@@ -1,13 +1,12 @@
-//! Metadata of objects and lists, in protobuf as Go writes it.
+//! Metadata of objects and lists in protobuf, as Go writes it.
 
 use super::protobuf::{put_entry, put_int, put_message, put_str};
 
-/// The metadata of an object, as far as aggregated APIs have it.
+/// The metadata of an object, with the fields that aggregated APIs have.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ObjectMeta<'a> {
-    /// The name.
     pub name: &'a str,
-    /// Empty for objects without.
+    /// Empty for cluster-scoped objects.
     pub namespace: &'a str,
     /// Empty if the API has none.
     pub resource_version: &'a str,

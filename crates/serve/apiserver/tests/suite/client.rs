@@ -17,7 +17,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::support::{Credentials, DEADLINE, Running, inline};
 
-/// How somebody asks.
+/// The options of a client.
 #[derive(Clone)]
 pub(crate) struct Client {
     address: String,
@@ -33,9 +33,9 @@ pub(crate) enum Open {
     Http2(http2::SendRequest<Full<Bytes>>),
 }
 
-/// An answer that was read to its end.
+/// A response that was read completely.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Received {
     pub(crate) code: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -52,7 +52,7 @@ impl Client {
         }
     }
 
-    /// Somebody who may read widgets.
+    /// A client that may read widgets.
     pub(crate) fn reader(server: &Running) -> Self {
         Self::of(server).bearer("token-of-reader")
     }
@@ -80,23 +80,23 @@ impl Client {
         self
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Received {
         self.send(Method::GET, path).await
     }
 
-    pub(crate) async fn send(&self, method: Method, path: &str) -> Answer {
+    pub(crate) async fn send(&self, method: Method, path: &str) -> Received {
         let mut open = self.connect().await;
-        Answer::read(open.send(self.request(method, path)).await.unwrap()).await
+        Received::read(open.send(self.request(method, path)).await.unwrap()).await
     }
 
-    /// Status code and message of a refusal.
-    pub(crate) async fn refused(&self, path: &str) -> (u16, String) {
-        let answer = self.get(path).await;
-        let status = answer.json();
+    /// Returns the status code and message of an error.
+    pub(crate) async fn error(&self, path: &str) -> (u16, String) {
+        let response = self.get(path).await;
+        let status = response.json();
         assert_eq!(status["kind"], "Status", "{status}");
-        assert_eq!(status["code"], answer.code.as_u16());
+        assert_eq!(status["code"], response.code.as_u16());
         (
-            answer.code.as_u16(),
+            response.code.as_u16(),
             status["message"].as_str().unwrap().to_owned(),
         )
     }
@@ -160,7 +160,7 @@ impl Open {
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> hyper::Result<Response<Incoming>> {
-        let answer = async {
+        let response = async {
             match self {
                 Self::Http1(sender) => {
                     sender.ready().await?;
@@ -172,11 +172,11 @@ impl Open {
                 }
             }
         };
-        tokio::time::timeout(DEADLINE, answer).await.unwrap()
+        tokio::time::timeout(DEADLINE, response).await.unwrap()
     }
 }
 
-impl Answer {
+impl Received {
     pub(crate) async fn read(response: Response<Incoming>) -> Self {
         let (parts, body) = response.into_parts();
         #[expect(clippy::disallowed_methods, reason = "the body is limited")]

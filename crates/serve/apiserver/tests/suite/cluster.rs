@@ -1,11 +1,15 @@
-//! In a simulated cluster: its API server answers reviews, and its aggregation layer stands in
-//! front.
+//! In a simulated cluster: its API server performs reviews, and its aggregation layer is in front.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::StreamExt as _;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
+use kube::Api;
+use kube::api::{WatchEvent, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kubevitals_apiserver::{
     ApiServer, AuthenticationConfig, AuthorizationConfig, CaBundleWriter, KubeReviewer,
@@ -119,10 +123,28 @@ impl Cluster {
     }
 
     async fn wait_for(&self, name: &str, status: &str) {
+        let has_status = |object: &APIService| {
+            let conditions = object.status.iter().flat_map(|status| &status.conditions);
+            conditions
+                .flatten()
+                .next()
+                .is_some_and(|condition| condition.status == status)
+        };
+        let params = WatchParams::default().fields(&format!("metadata.name={name}"));
+        let api = Api::<APIService>::all(self.client.clone());
         let waited = async {
-            while self.api_service(name)["status"]["conditions"][0]["status"] != status {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+            let mut events = pin!(api.watch(&params, "0").await.unwrap());
+            while let Some(event) = events.next().await {
+                match event.unwrap() {
+                    WatchEvent::Added(object) | WatchEvent::Modified(object)
+                        if has_status(&object) =>
+                    {
+                        return;
+                    }
+                    _ => {}
+                }
             }
+            panic!("the watch ended");
         };
         tokio::time::timeout(DEADLINE, waited).await.unwrap();
     }
@@ -137,7 +159,7 @@ impl Cluster {
     }
 }
 
-async fn ask(client: &kube::Client, path: &str) -> Result<Value, kube::Error> {
+async fn get(client: &kube::Client, path: &str) -> Result<Value, kube::Error> {
     client
         .request(http::Request::get(path).body(Vec::new()).unwrap())
         .await
@@ -150,12 +172,12 @@ async fn the_aggregation_layer_passes_requests_on() {
     cluster.wait_for("v1.example.dev", "False").await;
     let names = texts(&["v1.example.dev", "v1beta1.example.dev"]);
     let writer = CaBundleWriter::new(cluster.client.clone(), cluster.certificate.clone(), names);
-    assert!(writer.look("v1.example.dev").await.unwrap());
+    assert!(writer.update("v1.example.dev").await.unwrap());
     assert!(
-        !writer.look("v1.example.dev").await.unwrap(),
+        !writer.update("v1.example.dev").await.unwrap(),
         "written once"
     );
-    assert!(writer.look("v2.example.dev").await.is_err());
+    assert!(writer.update("v2.example.dev").await.is_err());
     let written = cluster.api_service("v1.example.dev")["spec"]["caBundle"]
         .as_str()
         .unwrap()
@@ -170,9 +192,9 @@ async fn the_aggregation_layer_passes_requests_on() {
     assert_eq!(cluster.trust.status(), Status::Ok);
 
     let reader = kube_client(&cluster.sim.kubeconfig_for_token("reader-token")).await;
-    let list = ask(&reader, "/apis/example.dev/v1/widgets").await.unwrap();
+    let list = get(&reader, "/apis/example.dev/v1/widgets").await.unwrap();
     assert_eq!(list["items"].as_array().unwrap().len(), 5);
-    let one = ask(
+    let one = get(
         &reader,
         "/apis/example.dev/v1beta1/namespaces/ns-2/widgets/widget-2",
     )
@@ -180,12 +202,12 @@ async fn the_aggregation_layer_passes_requests_on() {
     .unwrap();
     assert_eq!(one["weight"], 2);
     let other = kube_client(&cluster.sim.kubeconfig_for_token("other-token")).await;
-    let refused = ask(&other, "/apis/example.dev/v1/widgets")
+    let error = get(&other, "/apis/example.dev/v1/widgets")
         .await
         .unwrap_err();
     assert!(
-        matches!(&refused, kube::Error::Api(status) if status.code == 403),
-        "{refused}"
+        matches!(&error, kube::Error::Api(status) if status.code == 403),
+        "{error}"
     );
     cluster.end().await;
 }
@@ -199,12 +221,10 @@ async fn direct_requests_are_reviewed_by_the_cluster() {
         .as_str()
         .unwrap()
         .to_owned();
-    let known = async {
-        while cluster.trust.status() != Status::Ok {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, known).await.unwrap();
+    tokio::time::timeout(DEADLINE, cluster.trust.loaded())
+        .await
+        .unwrap();
+    assert_eq!(cluster.trust.status(), Status::Ok);
     let direct = async |kubeconfig: String| {
         let bundle = STANDARD.encode(cluster.certificate.ca_bundle().unwrap().as_bytes());
         let old = STANDARD.encode(cluster.sim.kube_ca_pem());
@@ -213,21 +233,21 @@ async fn direct_requests_are_reviewed_by_the_cluster() {
             .replace(&old, &bundle);
         kube_client(&kubeconfig).await
     };
-    let code = |answer: Result<Value, kube::Error>| match answer {
+    let code = |response: Result<Value, kube::Error>| match response {
         Ok(_) => 200,
         Err(kube::Error::Api(status)) => status.code,
         Err(error) => panic!("{error}"),
     };
     let path = "/apis/example.dev/v1/widgets";
     let reader = direct(cluster.sim.kubeconfig_for_token("reader-token")).await;
-    assert_eq!(code(ask(&reader, path).await), 200);
+    assert_eq!(code(get(&reader, path).await), 200);
     let other = direct(cluster.sim.kubeconfig_for_token("other-token")).await;
-    assert_eq!(code(ask(&other, path).await), 403);
-    let nobody = direct(cluster.sim.kubeconfig_for_token("nobodys-token")).await;
-    assert_eq!(code(ask(&nobody, path).await), 401);
+    assert_eq!(code(get(&other, path).await), 403);
+    let unknown = direct(cluster.sim.kubeconfig_for_token("nobodys-token")).await;
+    assert_eq!(code(get(&unknown, path).await), 401);
     let admin = direct(cluster.sim.kubeconfig()).await;
     assert_eq!(
-        code(ask(&admin, path).await),
+        code(get(&admin, path).await),
         200,
         "by a client certificate of the cluster"
     );
@@ -236,6 +256,6 @@ async fn direct_requests_are_reviewed_by_the_cluster() {
         .issue_client_certificate("reader", None)
         .unwrap();
     let reader = direct(cluster.sim.kubeconfig_for_certificate(&issued)).await;
-    assert_eq!(code(ask(&reader, path).await), 200);
+    assert_eq!(code(get(&reader, path).await), 200);
     cluster.end().await;
 }

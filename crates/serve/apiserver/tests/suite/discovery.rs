@@ -1,4 +1,4 @@
-//! Documents: what is served, health, metrics.
+//! Discovery, OpenAPI, health and metrics.
 
 use std::fmt::Write as _;
 
@@ -26,19 +26,19 @@ async fn discovery_documents_are_those_of_kubernetes() {
         "/apis/example.dev/v1beta1",
         "/version",
     ] {
-        let answer = reader.get(path).await;
-        assert_eq!(answer.code, 200, "{path}");
-        writeln!(documents, "--- {path}\n{}", answer.text()).unwrap();
+        let response = reader.get(path).await;
+        assert_eq!(response.code, 200, "{path}");
+        writeln!(documents, "--- {path}\n{}", response.text()).unwrap();
         assert_eq!(
             reader.get(&format!("{path}/")).await.body,
-            answer.body,
+            response.body,
             "{path}/"
         );
         assert_eq!(reader.send(Method::POST, path).await.code, 405);
     }
-    let answer = reader.clone().accept(AGGREGATED).get("/apis").await;
-    assert_eq!(answer.header("content-type"), AGGREGATED);
-    writeln!(documents, "--- aggregated\n{}", answer.text()).unwrap();
+    let response = reader.clone().accept(AGGREGATED).get("/apis").await;
+    assert_eq!(response.header("content-type"), AGGREGATED);
+    writeln!(documents, "--- aggregated\n{}", response.text()).unwrap();
     let yaml = reader
         .clone()
         .accept("application/yaml")
@@ -50,7 +50,7 @@ async fn discovery_documents_are_those_of_kubernetes() {
 }
 
 #[tokio::test]
-async fn documents_that_a_client_has_are_not_sent_again() {
+async fn etags_avoid_repeated_transfers() {
     let server = Running::start().await;
     let reader = Client::reader(&server);
     let cases = [
@@ -61,9 +61,9 @@ async fn documents_that_a_client_has_are_not_sent_again() {
     ];
     for (path, accept) in cases {
         let reader = reader.clone().accept(accept);
-        let answer = reader.get(path).await;
-        assert_eq!(answer.code, 200, "{path}");
-        let tag = answer.header("etag");
+        let response = reader.get(path).await;
+        assert_eq!(response.code, 200, "{path}");
+        let tag = response.header("etag");
         assert!(tag.len() > 60, "{path}: {tag}");
         let again = reader.clone().with("if-none-match", tag).get(path).await;
         assert_eq!((again.code.as_u16(), again.body.len()), (304, 0), "{path}");
@@ -82,9 +82,9 @@ async fn schemas_are_described() {
         .as_str()
         .unwrap()
         .to_owned();
-    let answer = reader.get(&url).await;
-    assert!(answer.header("cache-control").contains("immutable"));
-    insta::assert_snapshot!("openapi_v3", pretty(&answer.json()));
+    let response = reader.get(&url).await;
+    assert!(response.header("cache-control").contains("immutable"));
+    insta::assert_snapshot!("openapi_v3", pretty(&response.json()));
     let stale = reader.get("/openapi/v3/apis/example.dev/v1?hash=OLD").await;
     assert_eq!(
         (stale.code.as_u16(), stale.header("location")),
@@ -118,7 +118,7 @@ async fn schemas_are_described() {
 }
 
 #[tokio::test]
-async fn wrong_paths_are_answered_with_the_right_ones() {
+async fn unknown_paths_return_the_index() {
     let server = Running::start().await;
     let reader = Client::reader(&server);
     for (path, code) in [
@@ -128,9 +128,9 @@ async fn wrong_paths_are_answered_with_the_right_ones() {
         ("/apis/foo", 404),
         ("/livez/nope", 404),
     ] {
-        let answer = reader.get(path).await;
-        assert_eq!(answer.code, code, "{path}");
-        let paths = answer.json()["paths"].clone();
+        let response = reader.get(path).await;
+        assert_eq!(response.code, code, "{path}");
+        let paths = response.json()["paths"].clone();
         assert!(
             paths
                 .as_array()
@@ -146,13 +146,13 @@ async fn wrong_paths_are_answered_with_the_right_ones() {
             "{paths}"
         );
     }
-    let (code, _) = reader.refused("/apis/example.dev/v9").await;
+    let (code, _) = reader.error("/apis/example.dev/v9").await;
     assert_eq!(code, 404);
     server.stop().await;
 }
 
 #[tokio::test]
-async fn health_reads_as_that_of_kubernetes() {
+async fn health_reports_are_those_of_kubernetes() {
     let server = Running::start().await;
     let reader = Client::reader(&server);
     let cell = server
@@ -174,15 +174,15 @@ async fn health_reads_as_that_of_kubernetes() {
     );
     assert_eq!(reader.get("/readyz/disk").await.text(), "ok");
     cell.set_failing("full");
-    let answer = reader.get("/readyz").await;
+    let response = reader.get("/readyz").await;
     assert_eq!(
-        (answer.code.as_u16(), answer.header("content-type")),
+        (response.code.as_u16(), response.header("content-type")),
         (500, "text/plain; charset=utf-8")
     );
     assert!(
-        answer.text().contains("[-]disk failed: full\n"),
+        response.text().contains("[-]disk failed: full\n"),
         "{}",
-        answer.text()
+        response.text()
     );
     assert_eq!(reader.get("/readyz/disk").await.code, 500);
     assert_eq!(reader.get("/livez").await.code, 200);
@@ -190,7 +190,7 @@ async fn health_reads_as_that_of_kubernetes() {
 }
 
 #[tokio::test]
-async fn requests_are_counted_by_what_they_are_for() {
+async fn requests_are_counted_by_kind() {
     let server = Running::start().await;
     let reader = Client::reader(&server);
     reader.get("/apis/example.dev/v1/widgets").await;
@@ -205,12 +205,12 @@ async fn requests_are_counted_by_what_they_are_for() {
         .await;
     reader.get("/apis/some.group/v1/things/secret-name").await;
     let scraper = Client::of(&server).bearer("token-of-scraper");
-    let answer = scraper.get("/metrics").await;
+    let response = scraper.get("/metrics").await;
     assert_eq!(
-        answer.header("content-type"),
+        response.header("content-type"),
         "text/plain; version=0.0.4; charset=utf-8"
     );
-    let text = answer.text();
+    let text = response.text();
     for line in [
         "apiserver_request_duration_seconds_bucket{component=\"apiserver\",dry_run=\"\",group=\"example.dev\",resource=\"widgets\",scope=\"cluster\",subresource=\"\",verb=\"LIST\",version=\"v1\",le=\"60\"} 1",
         "apiserver_request_total{code=\"200\",component=\"apiserver\",dry_run=\"\",group=\"example.dev\",resource=\"widgets\",scope=\"namespace\",subresource=\"\",verb=\"LIST\",version=\"v1\"} 1",
@@ -222,7 +222,7 @@ async fn requests_are_counted_by_what_they_are_for() {
     }
     assert!(
         !text.contains("some.group") && !text.contains("secret-name"),
-        "names of strangers are no labels"
+        "names from requests are not labels"
     );
     assert_eq!(Client::of(&server).get("/metrics").await.code, 403);
     assert!(!server.registry.families().unwrap().is_empty());

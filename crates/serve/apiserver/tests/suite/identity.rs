@@ -1,15 +1,15 @@
-//! Who is believed, and who is not.
+//! Authentication.
 
 use std::sync::atomic::Ordering;
 
-use crate::client::{Answer, Client};
+use crate::client::{Client, Received};
 use crate::support::{Authority, Running};
 
 const WIDGETS: &str = "/apis/example.dev/v1/widgets";
 
-/// Whom the server takes the sender for, by what it refuses them.
-async fn refused_user(client: &Client) -> String {
-    let (code, message) = client.refused("/metrics").await;
+/// Returns the user as which a client is authenticated, from the error of a forbidden request.
+async fn user_of(client: &Client) -> String {
+    let (code, message) = client.error("/metrics").await;
     assert_eq!(code, 403, "{message}");
     message
         .strip_prefix("forbidden: User \"")
@@ -21,12 +21,12 @@ async fn refused_user(client: &Client) -> String {
 }
 
 #[tokio::test]
-async fn the_front_proxy_speaks_for_others() {
+async fn the_front_proxy_identifies_users() {
     let server = Running::start().await;
     let proxy = Client::of(&server).showing(server.proxies.client("front-proxy", &[]));
     for client in [proxy.clone(), proxy.clone().http1()] {
         assert_eq!(
-            refused_user(&client.clone().with("x-remote-user", "ada")).await,
+            user_of(&client.clone().with("x-remote-user", "ada")).await,
             "ada"
         );
         assert_eq!(
@@ -43,20 +43,20 @@ async fn the_front_proxy_speaks_for_others() {
             .with("X-Remote-Group", "system:masters");
         assert_eq!(masters.get("/metrics").await.code, 200);
     }
-    // The first of several counts, and a proxy that names nobody is nobody that is known.
+    // The first of several headers counts, and a proxy without headers is an unknown client.
     let two = proxy
         .clone()
         .with("x-remote-user", "ada")
         .with("x-remote-user", "reader");
-    assert_eq!(refused_user(&two).await, "ada");
+    assert_eq!(user_of(&two).await, "ada");
     assert_eq!(proxy.get(WIDGETS).await.code, 401);
-    // Who speaks for strangers is none: the connection is everybody's.
-    let stranger = proxy.with("x-remote-user", "system:anonymous");
-    let mut open = stranger.connect().await;
+    // A proxy that forwards anonymous requests keeps its connection, which other users share.
+    let anonymous = proxy.with("x-remote-user", "system:anonymous");
+    let mut open = anonymous.connect().await;
     for _ in 0..20 {
-        let request = stranger.request(http::Method::GET, WIDGETS);
+        let request = anonymous.request(http::Method::GET, WIDGETS);
         assert_eq!(
-            Answer::read(open.send(request).await.unwrap()).await.code,
+            Received::read(open.send(request).await.unwrap()).await.code,
             403
         );
     }
@@ -64,7 +64,7 @@ async fn the_front_proxy_speaks_for_others() {
 }
 
 #[tokio::test]
-async fn claims_of_others_are_not_believed() {
+async fn identity_headers_of_other_clients_are_ignored() {
     let server = Running::start().await;
     let claim = |client: Client| {
         client
@@ -73,25 +73,25 @@ async fn claims_of_others_are_not_believed() {
     };
     // No certificate at all.
     assert_eq!(
-        refused_user(&claim(Client::of(&server))).await,
+        user_of(&claim(Client::of(&server))).await,
         "system:anonymous"
     );
-    // The proxy's authority, but another name.
+    // Signed by the proxy's authority, with another name.
     let other = Client::of(&server).showing(server.proxies.client("other", &["system:masters"]));
     assert_eq!(claim(other).get(WIDGETS).await.code, 401);
-    // The name of the proxy, but the clients' authority: a client of that name, and no more.
+    // The name of the proxy, signed by the client CA: an ordinary client of that name.
     let client = Client::of(&server).showing(server.clients.client("front-proxy", &[]));
-    assert_eq!(refused_user(&claim(client)).await, "front-proxy");
-    // Nobody's authority.
-    let stranger =
+    assert_eq!(user_of(&claim(client)).await, "front-proxy");
+    // An unknown authority.
+    let anonymous =
         Client::of(&server).showing(Authority::new("proxies").client("front-proxy", &[]));
-    assert_eq!(claim(stranger).get(WIDGETS).await.code, 401);
-    // Too late.
+    assert_eq!(claim(anonymous).get(WIDGETS).await.code, 401);
+    // Expired.
     let expired = Client::of(&server).showing(server.proxies.expired("front-proxy"));
     assert_eq!(claim(expired).get(WIDGETS).await.code, 401);
-    // A token does not make the claim true.
+    // A token does not make the headers valid.
     let token = claim(Client::of(&server).bearer("token-of-eve"));
-    assert_eq!(refused_user(&token).await, "eve");
+    assert_eq!(user_of(&token).await, "eve");
     // Look-alikes.
     let proxy = Client::of(&server).showing(server.proxies.client("front-proxy", &[]));
     assert_eq!(
@@ -106,31 +106,31 @@ async fn claims_of_others_are_not_believed() {
 }
 
 #[tokio::test]
-async fn client_certificates_name_their_holder() {
+async fn client_certificates_authenticate_their_subject() {
     let server = Running::start().await;
     let reader = Client::of(&server).showing(server.clients.client("reader", &[]));
     assert_eq!(reader.get(WIDGETS).await.code, 200);
     let admin = Client::of(&server).showing(server.clients.client("root", &["system:masters"]));
     assert_eq!(admin.get("/metrics").await.code, 200);
     let forged = Client::of(&server).showing(server.clients.client("eve, O=system:masters", &[]));
-    assert_eq!(refused_user(&forged).await, "eve, O=system:masters");
+    assert_eq!(user_of(&forged).await, "eve, O=system:masters");
     let expired = Client::of(&server).showing(server.clients.expired("reader"));
     assert_eq!(expired.get(WIDGETS).await.code, 401);
-    // The proxies' authority does not sign clients.
+    // The authority of proxies does not sign clients.
     let wrong = Client::of(&server).showing(server.proxies.client("reader", &[]));
     assert_eq!(wrong.get(WIDGETS).await.code, 401);
-    // A certificate that is worth nothing does not spoil a good token.
+    // An invalid certificate does not invalidate a token.
     let both = Client::reader(&server).showing(server.clients.expired("x"));
     assert_eq!(both.get(WIDGETS).await.code, 200);
     server.stop().await;
 }
 
 #[tokio::test]
-async fn tokens_are_reviewed_and_remembered() {
+async fn token_reviews_are_cached() {
     let server = Running::start().await;
     for _ in 0..3 {
         assert_eq!(Client::reader(&server).get(WIDGETS).await.code, 200);
-        let (code, message) = Client::of(&server).bearer("wrong").refused(WIDGETS).await;
+        let (code, message) = Client::of(&server).bearer("wrong").error(WIDGETS).await;
         assert_eq!((code, message.as_str()), (401, "Unauthorized"));
     }
     assert_eq!(
@@ -143,21 +143,21 @@ async fn tokens_are_reviewed_and_remembered() {
 }
 
 #[tokio::test]
-async fn without_answers_nobody_gets_in_and_the_reason_is_told() {
+async fn failed_reviews_reject_requests_with_a_reason() {
     let server = Running::start().await;
     server.reviewer.down.store(true, Ordering::SeqCst);
-    let answer = Client::reader(&server).get(WIDGETS).await;
+    let response = Client::reader(&server).get(WIDGETS).await;
     assert_eq!(
-        (answer.code.as_u16(), answer.header("retry-after")),
+        (response.code.as_u16(), response.header("retry-after")),
         (503, "1")
     );
     assert!(
-        answer.text().contains("cannot create tokenreviews"),
+        response.text().contains("cannot create tokenreviews"),
         "{}",
-        answer.text()
+        response.text()
     );
     let reader = Client::of(&server).showing(server.clients.client("reader", &[]));
-    let (code, message) = reader.refused(WIDGETS).await;
+    let (code, message) = reader.error(WIDGETS).await;
     assert_eq!(code, 503);
     assert!(
         message.contains("cannot create subjectaccessreviews"),
@@ -166,7 +166,7 @@ async fn without_answers_nobody_gets_in_and_the_reason_is_told() {
     assert_eq!(
         Client::of(&server).get("/livez").await.code,
         200,
-        "probes need nobody"
+        "probes need no review"
     );
     server.reviewer.down.store(false, Ordering::SeqCst);
     assert_eq!(reader.get(WIDGETS).await.code, 200);
@@ -174,7 +174,7 @@ async fn without_answers_nobody_gets_in_and_the_reason_is_told() {
 }
 
 #[tokio::test]
-async fn acting_as_others_is_for_those_who_may() {
+async fn impersonation_must_be_authorized() {
     let server = Running::start().await;
     let boss = Client::of(&server).bearer("token-of-boss");
     assert_eq!(boss.get(WIDGETS).await.code, 403);
@@ -187,12 +187,12 @@ async fn acting_as_others_is_for_those_who_may() {
         200
     );
     assert_eq!(
-        refused_user(&boss.clone().with("impersonate-user", "bob")).await,
+        user_of(&boss.clone().with("impersonate-user", "bob")).await,
         "bob"
     );
     let (code, message) = Client::reader(&server)
         .with("impersonate-user", "boss")
-        .refused(WIDGETS)
+        .error(WIDGETS)
         .await;
     assert_eq!(code, 403);
     assert_eq!(
@@ -210,17 +210,17 @@ async fn acting_as_others_is_for_those_who_may() {
 }
 
 #[tokio::test]
-async fn refusals_read_as_those_of_kubernetes() {
+async fn errors_have_the_messages_of_kubernetes() {
     let server = Running::start().await;
     let anonymous = Client::of(&server);
     let (_, message) = anonymous
-        .refused("/apis/example.dev/v1/namespaces/a/widgets/b")
+        .error("/apis/example.dev/v1/namespaces/a/widgets/b")
         .await;
     assert_eq!(
         message,
         "widgets.example.dev \"b\" is forbidden: User \"system:anonymous\" cannot get resource \"widgets\" in API group \"example.dev\" in the namespace \"a\""
     );
-    let (_, message) = anonymous.refused(&format!("{WIDGETS}?watch=1")).await;
+    let (_, message) = anonymous.error(&format!("{WIDGETS}?watch=1")).await;
     assert!(
         message.contains("cannot watch resource \"widgets\""),
         "{message}"
@@ -234,7 +234,7 @@ async fn refusals_read_as_those_of_kubernetes() {
 }
 
 #[tokio::test]
-async fn open_paths_are_open_exactly() {
+async fn always_allowed_paths_match_exactly() {
     let server = Running::start().await;
     let anonymous = Client::of(&server);
     for path in ["/livez", "/readyz", "/healthz", "/livez?verbose"] {

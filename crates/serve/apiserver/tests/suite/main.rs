@@ -1,4 +1,4 @@
-//! The server through real sockets, with an API that is none of ours.
+//! The server on real sockets, with an API of widgets.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! Limits, and the end of a server.
+//! Limits and shutdown.
 
 use std::time::Duration;
 
@@ -10,31 +10,31 @@ use rustls_pki_types::ServerName;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::client::{Answer, Client};
+use crate::client::{Client, Received};
 use crate::support::{DEADLINE, Running};
 
 const WIDGETS: &str = "/apis/example.dev/v1/widgets";
 const STALL: &str = "/apis/example.dev/v1/gadgets/stall";
 
 #[tokio::test]
-async fn requests_beyond_the_limit_are_told_to_come_back() {
+async fn requests_beyond_the_limit_get_retry_after() {
     let server = Running::with(|config| config.limits.in_flight = 1).await;
     let reader = Client::reader(&server);
     let mut open = reader.connect().await;
-    // The answer begins, and its body holds the place.
+    // The response begins, and its body holds the slot.
     let held = open.send(reader.request(Method::GET, STALL)).await.unwrap();
     assert_eq!(held.status(), 200);
-    let answer = reader.get(WIDGETS).await;
+    let response = reader.get(WIDGETS).await;
     assert_eq!(
-        (answer.code.as_u16(), answer.header("retry-after")),
+        (response.code.as_u16(), response.header("retry-after")),
         (429, "1")
     );
-    assert_eq!(answer.json()["reason"], "TooManyRequests");
+    assert_eq!(response.json()["reason"], "TooManyRequests");
     let admin = Client::of(&server).showing(server.clients.client("root", &["system:masters"]));
     assert_eq!(
         admin.get(WIDGETS).await.code,
         200,
-        "the privileged always get an answer"
+        "privileged users are always served"
     );
     assert_eq!(
         Client::of(&server).get("/livez").await.code,
@@ -51,8 +51,8 @@ async fn requests_beyond_the_limit_are_told_to_come_back() {
     server.stop().await;
 }
 
-/// One thread does all of this. While it connects the server does nothing, and then has all of them
-/// at once.
+/// A single thread: the server does nothing while the clients connect, and then has all of them at
+/// once.
 #[tokio::test]
 async fn the_newest_of_many_handshakes_does_not_wait_for_all_others() {
     const MANY: usize = 24;
@@ -68,7 +68,7 @@ async fn the_newest_of_many_handshakes_does_not_wait_for_all_others() {
             TcpStream::from_std(stream).unwrap()
         })
         .collect();
-    let answers: FuturesUnordered<_> = streams
+    let responses: FuturesUnordered<_> = streams
         .iter()
         .enumerate()
         .map(|(number, stream)| async move {
@@ -76,20 +76,20 @@ async fn the_newest_of_many_handshakes_does_not_wait_for_all_others() {
             number
         })
         .collect();
-    let order = tokio::time::timeout(DEADLINE, answers.collect::<Vec<usize>>());
+    let order = tokio::time::timeout(DEADLINE, responses.collect::<Vec<usize>>());
     let order = order.await.unwrap();
     let newest = order.iter().position(|number| *number == MANY - 1);
     assert!(newest.unwrap() < MANY / 4, "{order:?}");
-    let answer = Client::reader(&server).get(WIDGETS).await;
+    let response = Client::reader(&server).get(WIDGETS).await;
     assert_eq!(
-        answer.code, 200,
-        "those that were left behind are in nobody's way"
+        response.code, 200,
+        "abandoned connections do not block others"
     );
     server.stop().await;
 }
 
 #[tokio::test]
-async fn answers_that_take_too_long_are_cut() {
+async fn responses_past_their_deadline_are_aborted() {
     let server =
         Running::with(|config| config.limits.request_timeout = Duration::from_millis(50)).await;
     let reader = Client::reader(&server);
@@ -99,17 +99,17 @@ async fn answers_that_take_too_long_are_cut() {
     let frame = tokio::time::timeout(DEADLINE, body.frame()).await.unwrap();
     assert!(
         frame.unwrap().is_err(),
-        "half an answer must not look whole"
+        "an incomplete response must not look complete"
     );
-    // A watch is not held to it.
+    // The deadline does not apply to watches.
     let request = reader.request(Method::GET, &format!("{WIDGETS}?watch=1&timeoutSeconds=1"));
-    let watched = Answer::read(open.send(request).await.unwrap()).await;
+    let watched = Received::read(open.send(request).await.unwrap()).await;
     assert_eq!(watched.text().lines().count(), 25);
     server.stop().await;
 }
 
 #[tokio::test]
-async fn heads_that_are_too_large_are_refused() {
+async fn oversized_heads_are_rejected() {
     let server = Running::with(|config| config.limits.header_bytes = 8 * 1024).await;
     let huge = Client::reader(&server).with("x-huge", &"x".repeat(20_000));
     assert_eq!(huge.clone().http1().get(WIDGETS).await.code, 431);
@@ -123,7 +123,7 @@ async fn heads_that_are_too_large_are_refused() {
 }
 
 #[tokio::test]
-async fn slow_heads_and_idle_connections_are_ended() {
+async fn slow_heads_and_idle_connections_are_closed() {
     let server = Running::with(|config| {
         config.limits.header_timeout = Duration::from_millis(100);
         config.limits.idle_timeout = Duration::from_millis(200);
@@ -142,7 +142,7 @@ async fn slow_heads_and_idle_connections_are_ended() {
         .unwrap();
     assert!(
         rest.is_empty(),
-        "no answer: {:?}",
+        "no response: {:?}",
         String::from_utf8_lossy(&rest)
     );
     // A whole request, and then nothing.
@@ -170,7 +170,7 @@ async fn slow_heads_and_idle_connections_are_ended() {
 }
 
 #[tokio::test]
-async fn idle_connections_make_room_for_new_ones() {
+async fn idle_connections_are_evicted_for_new_ones() {
     let server = Running::with(|config| config.limits.connections = 2).await;
     let reader = Client::reader(&server).http1();
     let mut idle = Vec::new();
@@ -178,30 +178,30 @@ async fn idle_connections_make_room_for_new_ones() {
         let mut open = reader.connect().await;
         let request = reader.request(Method::GET, WIDGETS);
         assert_eq!(
-            Answer::read(open.send(request).await.unwrap()).await.code,
+            Received::read(open.send(request).await.unwrap()).await.code,
             200
         );
         idle.push(open);
     }
     for _ in 0..3 {
-        let answer = tokio::time::timeout(DEADLINE, reader.get(WIDGETS))
+        let response = tokio::time::timeout(DEADLINE, reader.get(WIDGETS))
             .await
             .unwrap();
-        assert_eq!(answer.code, 200);
+        assert_eq!(response.code, 200);
     }
     server.stop().await;
 }
 
 #[tokio::test]
-async fn strangers_get_one_request_of_http2() {
+async fn unauthenticated_clients_get_one_http2_request() {
     let server = Running::start().await;
     let anonymous = Client::of(&server);
     let mut open = anonymous.connect().await;
-    let answer = open
+    let response = open
         .send(anonymous.request(Method::GET, "/livez"))
         .await
         .unwrap();
-    assert_eq!(Answer::read(answer).await.code, 200);
+    assert_eq!(Received::read(response).await.code, 200);
     let gone = async {
         while open
             .send(anonymous.request(Method::GET, "/livez"))
@@ -216,7 +216,7 @@ async fn strangers_get_one_request_of_http2() {
 }
 
 #[tokio::test]
-async fn the_end_is_orderly() {
+async fn shutdown_drains() {
     let mut server = Running::start().await;
     let reader = Client::reader(&server);
     let mut open = reader.connect().await;
@@ -225,8 +225,8 @@ async fn the_end_is_orderly() {
     let idle = Client::reader(&server).http1().connect().await;
     let health = server.health.clone();
     server.begin_stop();
-    // The watch ends as if it had run its time: not with an error.
-    let watched = Answer::read(watch).await;
+    // The watch ends as after its timeout, without an error.
+    let watched = Received::read(watch).await;
     assert_eq!(watched.text().lines().count(), 25);
     assert!(
         !health

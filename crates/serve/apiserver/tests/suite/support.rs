@@ -13,11 +13,11 @@ use kubevitals_apiserver::wire::envelope::{
 use kubevitals_apiserver::wire::meta::{ObjectMeta, put_list_meta};
 use kubevitals_apiserver::wire::protobuf::{put_bytes, put_int};
 use kubevitals_apiserver::{
-    AccessQuestion, AccessVerdict, ApiGroup, ApiResource, ApiServer, ApiServerMetrics, Attempt,
-    AuthenticationConfig, AuthorizationConfig, BearerToken, Body, Encoding, Form, FrontProxyConfig,
-    GetRequest, ListRequest, Pending, Refusal, RequestHeaders, ResourceFacts, ReviewError,
-    Reviewer, ServerConfig, ServerTelemetry, ServingCertificate, Shape, TokenVerdict, UserInfo,
-    VersionInfo, WatchRequest,
+    AccessDecision, AccessReview, ApiGroup, ApiResource, ApiServer, ApiServerMetrics, Attributes,
+    AuthenticationConfig, AuthorizationConfig, BearerToken, Body, Encoding, FrontProxyConfig,
+    GetRequest, ListRequest, Representation, RequestHeaders, ResourceInfo, ReviewError,
+    ReviewFuture, Reviewer, ServerConfig, ServerTelemetry, ServingCertificate, Shape, StatusError,
+    TokenReviewResult, UserInfo, VersionInfo, WatchRequest,
 };
 use kubevitals_telemetry::{Health, Metrics, Probe, SharedRegistry, Status};
 use kubevitals_tls::{PemSource, TrustRoots};
@@ -28,14 +28,13 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Longer than anything here takes.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What the widgets weigh: `widget-0` in `ns-0` and so on; the last digit of both is the same.
+/// Widgets with a weight: `widget-0` in `ns-0` and so on; the last digit of both is the same.
 pub(crate) struct Widgets {
-    facts: ResourceFacts,
+    info: ResourceInfo,
     count: usize,
-    /// Answers only when told to.
+    /// Responds only when triggered.
     pub(crate) stall: bool,
 }
 
@@ -74,34 +73,34 @@ pub(crate) struct Rules {
 }
 
 impl Reviewer for Rules {
-    fn review_token<'a>(&'a self, token: &'a BearerToken) -> Pending<'a, TokenVerdict> {
+    fn review_token<'a>(&'a self, token: &'a BearerToken) -> ReviewFuture<'a, TokenReviewResult> {
         self.tokens_asked.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
             self.check("cannot create tokenreviews")?;
             Ok(match token.expose().strip_prefix("token-of-") {
-                Some(name) => TokenVerdict::Valid(UserInfo {
+                Some(name) => TokenReviewResult::Valid(UserInfo {
                     name: name.to_owned(),
                     ..UserInfo::default()
                 }),
-                None => TokenVerdict::Invalid,
+                None => TokenReviewResult::Invalid,
             })
         })
     }
 
-    fn review_access<'a>(&'a self, question: &'a AccessQuestion) -> Pending<'a, AccessVerdict> {
+    fn review_access<'a>(&'a self, review: &'a AccessReview) -> ReviewFuture<'a, AccessDecision> {
         self.access_asked.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
             self.check("cannot create subjectaccessreviews")?;
-            let user = question.user.name.as_str();
-            let allowed = match &question.attempt {
-                Attempt::Resource { verb, .. } if verb == "impersonate" => user == "boss",
-                Attempt::Resource { group, .. } => user == "reader" && group == "example.dev",
-                Attempt::Path { path, .. } => {
+            let user = review.user.name.as_str();
+            let allowed = match &review.attributes {
+                Attributes::Resource { verb, .. } if verb == "impersonate" => user == "boss",
+                Attributes::Resource { group, .. } => user == "reader" && group == "example.dev",
+                Attributes::Path { path, .. } => {
                     user == "scraper" && path == "/metrics"
                         || user == "reader" && !path.starts_with("/debug") && path != "/metrics"
                 }
             };
-            Ok(AccessVerdict {
+            Ok(AccessDecision {
                 allowed,
                 reason: String::new(),
             })
@@ -110,12 +109,9 @@ impl Reviewer for Rules {
 }
 
 impl Rules {
-    fn check(&self, what: &'static str) -> Result<(), ReviewError> {
+    fn check(&self, operation: &'static str) -> Result<(), ReviewError> {
         if self.down.load(Ordering::SeqCst) {
-            return Err(ReviewError {
-                what,
-                problem: String::from("connection refused"),
-            });
+            return Err(ReviewError::new(operation, "connection refused"));
         }
         Ok(())
     }
@@ -185,7 +181,7 @@ impl Running {
         Self::with(|_| {}).await
     }
 
-    /// Starts a server that differs from the usual one.
+    /// Starts a server with an altered configuration.
     pub(crate) async fn with(alter: impl FnOnce(&mut ServerConfig)) -> Self {
         kubevitals_tls::install_crypto_provider();
         let reviewer = Arc::new(Rules::default());
@@ -290,12 +286,12 @@ pub(crate) fn widgets(count: usize) -> ApiGroup {
         versions: &["v1", "v1beta1"],
         resources: vec![
             Arc::new(Widgets {
-                facts: facts("widgets", true),
+                info: info("widgets", true),
                 count,
                 stall: false,
             }),
             Arc::new(Widgets {
-                facts: facts("gadgets", false),
+                info: info("gadgets", false),
                 count: 2,
                 stall: true,
             }),
@@ -303,8 +299,8 @@ pub(crate) fn widgets(count: usize) -> ApiGroup {
     }
 }
 
-fn facts(plural: &'static str, namespaced: bool) -> ResourceFacts {
-    ResourceFacts {
+fn info(plural: &'static str, namespaced: bool) -> ResourceInfo {
+    ResourceInfo {
         plural,
         singular: "",
         kind: "Widget",
@@ -332,7 +328,7 @@ impl Widgets {
             "metadata": {"name": format!("widget-{at}"), "labels": {"parity": parity(at)}},
             "weight": at,
         });
-        if self.facts.namespaced {
+        if self.info.namespaced {
             object["metadata"]["namespace"] = json!(format!("ns-{at}"));
         }
         serde_json::to_vec(&object).unwrap()
@@ -353,8 +349,8 @@ impl Widgets {
         out
     }
 
-    fn object(&self, version: &str, at: usize, form: Form) -> Vec<u8> {
-        match (form.shape, form.encoding) {
+    fn object(&self, version: &str, at: usize, representation: Representation) -> Vec<u8> {
+        match (representation.shape, representation.encoding) {
             (Shape::Object, Encoding::Json) => self.json(version, at),
             (Shape::Object, Encoding::Protobuf) => {
                 let mut out = Vec::new();
@@ -400,11 +396,11 @@ impl Widgets {
 }
 
 impl ApiResource for Widgets {
-    fn facts(&self) -> &ResourceFacts {
-        &self.facts
+    fn info(&self) -> &ResourceInfo {
+        &self.info
     }
 
-    fn get(&self, request: &GetRequest<'_>) -> Result<Body, Refusal> {
+    fn get(&self, request: &GetRequest<'_>) -> Result<Body, StatusError> {
         assert_ne!(request.name, "bug", "this widget is a bug");
         if request.name == "stall" && self.stall {
             return Ok(Body::stream(futures_util::stream::pending()));
@@ -414,17 +410,21 @@ impl ApiResource for Widgets {
             .strip_prefix("widget-")
             .and_then(|at| at.parse::<usize>().ok());
         match at.filter(|at| *at < self.count) {
-            Some(at) => Ok(Body::full(self.object(request.version, at, request.form))),
-            None => Err(Refusal::NotFound {
+            Some(at) => Ok(Body::full(self.object(
+                request.version,
+                at,
+                request.representation,
+            ))),
+            None => Err(StatusError::NotFound {
                 message: format!("widgets {:?} not found: it was never made", request.name),
             }),
         }
     }
 
-    fn list(&self, request: &ListRequest<'_>) -> Result<Body, Refusal> {
+    fn list(&self, request: &ListRequest<'_>) -> Result<Body, StatusError> {
         let selected = self.selected(request);
         let version = request.version.to_owned();
-        if request.form.encoding == Encoding::Protobuf {
+        if request.representation.encoding == Encoding::Protobuf {
             let mut message = Vec::new();
             put_list_meta(&mut message, 1, "7");
             for at in selected {
@@ -439,9 +439,13 @@ impl ApiResource for Widgets {
             );
             return Ok(Body::full(out));
         }
-        if let Shape::Table { .. } | Shape::Metadata { .. } = request.form.shape {
+        if let Shape::Table { .. } | Shape::Metadata { .. } = request.representation.shape {
             let first = selected.first().copied().unwrap_or_default();
-            return Ok(Body::full(self.object(&version, first, request.form)));
+            return Ok(Body::full(self.object(
+                &version,
+                first,
+                request.representation,
+            )));
         }
         let head = format!(
             "{{\"kind\":\"WidgetList\",\"apiVersion\":\"example.dev/{version}\",\"metadata\":{{\"resourceVersion\":\"7\"}},\"items\":["
@@ -461,13 +465,13 @@ impl ApiResource for Widgets {
         Ok(Body::pieces(pieces))
     }
 
-    fn watch(&self, request: &WatchRequest<'_>) -> Result<Body, Refusal> {
+    fn watch(&self, request: &WatchRequest<'_>) -> Result<Body, StatusError> {
         if request.resource_version == "1" {
-            return Err(Refusal::Expired {
+            return Err(StatusError::Expired {
                 message: String::from("too old resource version: 1 (7)"),
             });
         }
-        let form = request.list.form;
+        let form = request.list.representation;
         let events: Vec<Bytes> = self
             .selected(&request.list)
             .into_iter()

@@ -1,4 +1,4 @@
-//! Objects, lists and watches in every form.
+//! Objects, lists and watches in every representation.
 
 use std::io::Read as _;
 
@@ -7,23 +7,23 @@ use http::Method;
 use http_body_util::BodyExt as _;
 use serde_json::json;
 
-use crate::client::{Answer, Client};
+use crate::client::{Client, Received};
 use crate::support::{DEADLINE, Running, widgets};
 
 const V1: &str = "/apis/example.dev/v1";
 
 #[tokio::test]
-async fn an_object_can_be_read_in_every_form() {
+async fn an_object_is_served_in_every_representation() {
     let server = Running::start().await;
     let path = format!("{V1}/namespaces/ns-3/widgets/widget-3");
     for client in [Client::reader(&server), Client::reader(&server).http1()] {
-        let answer = client.get(&path).await;
+        let response = client.get(&path).await;
         assert_eq!(
-            (answer.code.as_u16(), answer.header("content-type")),
+            (response.code.as_u16(), response.header("content-type")),
             (200, "application/json")
         );
-        assert_eq!(answer.json()["metadata"]["name"], "widget-3");
-        assert_eq!(answer.header("cache-control"), "no-cache, private");
+        assert_eq!(response.json()["metadata"]["name"], "widget-3");
+        assert_eq!(response.header("cache-control"), "no-cache, private");
     }
     let reader = Client::reader(&server);
     let yaml = reader.clone().accept("application/yaml").get(&path).await;
@@ -76,13 +76,13 @@ async fn an_object_can_be_read_in_every_form() {
 }
 
 #[tokio::test]
-async fn lists_are_selected_from() {
+async fn selectors_filter_lists() {
     let server = Running::start().await;
     let reader = Client::reader(&server);
     let count = async |query: &str| {
-        let answer = reader.get(&format!("{V1}/{query}")).await;
-        assert_eq!(answer.code, 200, "{query}: {:?}", answer.body);
-        answer.json()["items"].as_array().unwrap().len()
+        let response = reader.get(&format!("{V1}/{query}")).await;
+        assert_eq!(response.code, 200, "{query}: {:?}", response.body);
+        response.json()["items"].as_array().unwrap().len()
     };
     assert_eq!(count("widgets").await, 25);
     assert_eq!(count("widgets/").await, 25);
@@ -98,11 +98,11 @@ async fn lists_are_selected_from() {
     );
     let beta = reader.get("/apis/example.dev/v1beta1/widgets").await.json();
     assert_eq!(beta["apiVersion"], "example.dev/v1beta1");
-    let refused = reader
-        .refused(&format!("{V1}/widgets?fieldSelector=spec.x%3D1"))
+    let error = reader
+        .error(&format!("{V1}/widgets?fieldSelector=spec.x%3D1"))
         .await;
     assert_eq!(
-        refused,
+        error,
         (
             400,
             String::from(
@@ -114,7 +114,7 @@ async fn lists_are_selected_from() {
 }
 
 #[tokio::test]
-async fn large_lists_are_compressed_for_those_who_ask() {
+async fn large_lists_are_compressed_on_request() {
     let server = Running::with(|config| config.groups = vec![widgets(5_000)]).await;
     let reader = Client::reader(&server);
     let plain = reader.get(&format!("{V1}/widgets")).await;
@@ -145,15 +145,15 @@ async fn large_lists_are_compressed_for_those_who_ask() {
 }
 
 #[tokio::test]
-async fn yaml_that_would_be_too_large_is_refused() {
+async fn oversized_yaml_is_rejected() {
     let server = Running::with(|config| config.limits.yaml_bytes = 2_000).await;
     let reader = Client::reader(&server).accept("application/yaml");
-    let answer = reader.get(&format!("{V1}/widgets")).await;
-    assert_eq!(answer.code, 406);
+    let response = reader.get(&format!("{V1}/widgets")).await;
+    assert_eq!(response.code, 406);
     assert!(
-        answer.text().contains("ask for application/json"),
+        response.text().contains("request application/json"),
         "{}",
-        answer.text()
+        response.text()
     );
     assert_eq!(
         reader
@@ -165,7 +165,7 @@ async fn yaml_that_would_be_too_large_is_refused() {
     server.stop().await;
 }
 
-async fn first_bytes(client: &Client, path: &str, least: usize) -> (String, Vec<u8>) {
+async fn first_bytes(client: &Client, path: &str, min: usize) -> (String, Vec<u8>) {
     let mut open = client.connect().await;
     let response = open.send(client.request(Method::GET, path)).await.unwrap();
     assert_eq!(response.status(), 200);
@@ -175,7 +175,7 @@ async fn first_bytes(client: &Client, path: &str, least: usize) -> (String, Vec<
         .to_owned();
     let mut body = response.into_body();
     let mut bytes = Vec::new();
-    while bytes.len() < least {
+    while bytes.len() < min {
         let frame = tokio::time::timeout(DEADLINE, body.frame())
             .await
             .unwrap()
@@ -187,7 +187,7 @@ async fn first_bytes(client: &Client, path: &str, least: usize) -> (String, Vec<
 }
 
 #[tokio::test]
-async fn watches_tell_what_changes() {
+async fn watches_stream_changes() {
     let server = Running::start().await;
     let reader = Client::reader(&server);
     let path = format!("{V1}/namespaces/ns-3/widgets?watch=1&allowWatchBookmarks=true");
@@ -206,21 +206,21 @@ async fn watches_tell_what_changes() {
     let length = u32::from_be_bytes(frame[..4].try_into().unwrap());
     assert_eq!(usize::try_from(length).unwrap(), frame.len() - 4);
     assert!(frame[4..].starts_with(b"\x0a\x05ADDED"));
-    // It ends by itself.
-    let answer = reader
+    // It ends after its timeout.
+    let response = reader
         .get(&format!(
             "{V1}/namespaces/ns-3/widgets?watch=true&timeoutSeconds=1"
         ))
         .await;
-    assert_eq!(answer.text().lines().count(), 1);
+    assert_eq!(response.text().lines().count(), 1);
     let (code, message) = reader
-        .refused(&format!("{V1}/widgets?watch=1&resourceVersion=1"))
+        .error(&format!("{V1}/widgets?watch=1&resourceVersion=1"))
         .await;
     assert_eq!(
         (code, message.as_str()),
         (410, "too old resource version: 1 (7)")
     );
-    let (code, message) = reader.refused(&format!("{V1}/gadgets?watch=1")).await;
+    let (code, message) = reader.error(&format!("{V1}/gadgets?watch=1")).await;
     assert_eq!(
         (code, message.as_str()),
         (
@@ -232,7 +232,7 @@ async fn watches_tell_what_changes() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_refused_as_kubernetes_does() {
+async fn missing_objects_have_the_errors_of_kubernetes() {
     let server = Running::start().await;
     let reader = Client::reader(&server);
     for path in [
@@ -244,16 +244,16 @@ async fn what_is_not_there_is_refused_as_kubernetes_does() {
         "namespaces",
         "watch/widgets",
     ] {
-        let (code, message) = reader.refused(&format!("{V1}/{path}")).await;
+        let (code, message) = reader.error(&format!("{V1}/{path}")).await;
         assert_eq!(
             (code, message.as_str()),
             (404, "the server could not find the requested resource"),
             "{path}"
         );
     }
-    let answer = reader.get(&format!("{V1}/namespaces/a/widgets/b")).await;
+    let response = reader.get(&format!("{V1}/namespaces/a/widgets/b")).await;
     assert_eq!(
-        answer.json(),
+        response.json(),
         json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "NotFound", "code": 404,
             "message": "widgets \"b\" not found: it was never made",
@@ -268,9 +268,9 @@ async fn what_is_not_there_is_refused_as_kubernetes_does() {
         Method::OPTIONS,
         Method::HEAD,
     ] {
-        let answer = reader.send(method.clone(), &format!("{V1}/widgets")).await;
+        let response = reader.send(method.clone(), &format!("{V1}/widgets")).await;
         assert_eq!(
-            (answer.code.as_u16(), answer.header("allow")),
+            (response.code.as_u16(), response.header("allow")),
             (405, "GET"),
             "{method}"
         );
@@ -280,7 +280,7 @@ async fn what_is_not_there_is_refused_as_kubernetes_does() {
     let (code, message) = reader
         .clone()
         .accept("text/html")
-        .refused(&format!("{V1}/widgets"))
+        .error(&format!("{V1}/widgets"))
         .await;
     assert_eq!(code, 406);
     assert!(
@@ -304,14 +304,14 @@ async fn what_is_not_there_is_refused_as_kubernetes_does() {
 }
 
 #[tokio::test]
-async fn a_bug_costs_its_own_request_alone() {
+async fn a_panic_affects_its_own_request_only() {
     let server = Running::start().await;
     let reader = Client::reader(&server);
     let mut open = reader.connect().await;
     let request = reader.request(Method::GET, &format!("{V1}/namespaces/a/widgets/bug"));
-    let answer = Answer::read(open.send(request).await.unwrap()).await;
+    let response = Received::read(open.send(request).await.unwrap()).await;
     assert_eq!(
-        (answer.code.as_u16(), &answer.json()["reason"]),
+        (response.code.as_u16(), &response.json()["reason"]),
         (500, &json!("InternalError"))
     );
     let request = reader.request(Method::GET, &format!("{V1}/namespaces/ns-1/widgets"));

@@ -1,6 +1,6 @@
 //! Bytes compared with what Go's code of Kubernetes writes (`e2e/vectors/metrics-api`).
 
-use kubevitals_apiserver::{Encoding, Form, IncludeObject, Refusal, Shape};
+use kubevitals_apiserver::{Encoding, IncludeObject, Representation, Shape, StatusError};
 use kubevitals_model::Bytes;
 
 use crate::support::*;
@@ -11,8 +11,8 @@ macro_rules! vector {
     };
 }
 
-fn in_table(include: IncludeObject) -> Form {
-    Form {
+fn in_table(include: IncludeObject) -> Representation {
+    Representation {
         encoding: Encoding::Json,
         shape: Shape::Table {
             version: "v1",
@@ -21,8 +21,8 @@ fn in_table(include: IncludeObject) -> Form {
     }
 }
 
-fn bare(encoding: Encoding) -> Form {
-    Form {
+fn bare(encoding: Encoding) -> Representation {
+    Representation {
         encoding,
         shape: Shape::Metadata { version: "v1" },
     }
@@ -148,12 +148,12 @@ fn a_table_of_one_object_has_its_columns() {
 
 #[test]
 fn a_table_has_no_protobuf_form() {
-    let form = Form {
+    let form = Representation {
         encoding: Encoding::Protobuf,
         ..in_table(IncludeObject::None)
     };
     let refused = all(form).open(&published(), "pods");
-    assert!(matches!(refused, Err(Refusal::BadRequest { .. })));
+    assert!(matches!(refused, Err(StatusError::BadRequest { .. })));
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn metadata_is_read_by_the_generated_types() {
 fn a_pod_or_node_that_the_store_does_not_know_is_not_found() {
     let api = published();
     let message = |plural, name| match get(&api, plural, name, JSON) {
-        Err(Refusal::NotFound { message }) => message,
+        Err(StatusError::NotFound { message }) => message,
         other => panic!("{other:?}"),
     };
     assert_eq!(message("pods", ("a", "x")), "pods \"x\" not found");
@@ -221,7 +221,7 @@ fn a_pod_or_node_that_the_store_does_not_know_is_not_found() {
 #[test]
 fn the_schemas_describe_both_versions() {
     for resource in published().resources() {
-        let facts = resource.facts();
+        let facts = resource.info();
         let schemas: serde_json::Value = serde_json::from_str(facts.schemas).unwrap();
         let schemas = schemas.as_object().unwrap();
         for version in ["v1", "v1beta1"] {

@@ -1,6 +1,6 @@
 //! What readers can take, and no more.
 
-use kubevitals_apiserver::{Body, Refusal};
+use kubevitals_apiserver::{Body, StatusError};
 use kubevitals_metrics_api::Limits;
 use kubevitals_usage::PodUsage;
 
@@ -71,7 +71,7 @@ fn slow_readers_get_what_they_asked_for_and_cannot_hold_more_than_the_limit() {
                 let first = piece(&mut body).unwrap().to_vec();
                 readers.push((body, first));
             }
-            Err(Refusal::TooManyRequests {
+            Err(StatusError::TooManyRequests {
                 retry_after_seconds,
                 ..
             }) => {
@@ -105,7 +105,7 @@ async fn there_are_only_so_many_watches() {
     let api = Harness::with_limits(small());
     let watch = || all(JSON).watch(&api, "pods", "", None);
     let (first, _second) = (watch().unwrap(), watch().unwrap());
-    assert!(matches!(watch(), Err(Refusal::TooManyRequests { .. })));
+    assert!(matches!(watch(), Err(StatusError::TooManyRequests { .. })));
     drop(first);
     assert!(watch().is_ok());
 }

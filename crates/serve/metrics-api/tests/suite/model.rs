@@ -220,7 +220,7 @@ proptest! {
         for ask in asks() {
             let listed = told_list(&ask.list(&api, "pods"));
             prop_assert_eq!(&listed, &model.pods(&ask), "{:?}", &ask);
-            let as_json = Ask { form: JSON, ..ask };
+            let as_json = Ask { representation: JSON, ..ask };
             let plain: Vec<&str> = listed.iter().map(|text| text.split(' ').next().unwrap()).collect();
             prop_assert_eq!(names(&as_json.list(&api, "pods")), plain);
         }

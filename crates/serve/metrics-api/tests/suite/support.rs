@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use http_body::Body as _;
 use kubevitals_apiserver::{
-    ApiResource, Body, Encoding, Form, GetRequest, ListRequest, Refusal, Shape, WatchRequest,
+    ApiResource, Body, Encoding, GetRequest, ListRequest, Representation, Shape, StatusError,
+    WatchRequest,
 };
 use kubevitals_metrics_api::{Config, Limits, MetricsApi, MetricsApiPublisher};
 use kubevitals_model::{
@@ -23,11 +24,11 @@ use kubevitals_usage::{
 /// 2025-11-16T00:50:28Z, as in the vectors.
 pub(crate) const NOW: i64 = 1_763_254_228_000;
 
-pub(crate) const JSON: Form = Form {
+pub(crate) const JSON: Representation = Representation {
     encoding: Encoding::Json,
     shape: Shape::Object,
 };
-pub(crate) const PROTOBUF: Form = Form {
+pub(crate) const PROTOBUF: Representation = Representation {
     encoding: Encoding::Protobuf,
     shape: Shape::Object,
 };
@@ -46,7 +47,7 @@ pub(crate) struct Ask {
     pub(crate) namespace: Option<&'static str>,
     pub(crate) labels: LabelSelector,
     pub(crate) fields: &'static str,
-    pub(crate) form: Form,
+    pub(crate) representation: Representation,
 }
 
 impl Harness {
@@ -73,17 +74,17 @@ impl Harness {
 
     fn resource(&self, plural: &str) -> Arc<dyn ApiResource> {
         let mut resources = self.resources().into_iter();
-        resources.find(|r| r.facts().plural == plural).unwrap()
+        resources.find(|r| r.info().plural == plural).unwrap()
     }
 }
 
-pub(crate) fn all(form: Form) -> Ask {
+pub(crate) fn all(representation: Representation) -> Ask {
     Ask {
         version: "v1beta1",
         namespace: None,
         labels: LabelSelector::default(),
         fields: "",
-        form,
+        representation,
     }
 }
 
@@ -109,11 +110,11 @@ impl Ask {
             namespace: self.namespace,
             labels: &self.labels,
             fields: &parse_field_selector(self.fields).unwrap(),
-            form: self.form,
+            representation: self.representation,
         })
     }
 
-    pub(crate) fn open(&self, api: &Harness, plural: &str) -> Result<Body, Refusal> {
+    pub(crate) fn open(&self, api: &Harness, plural: &str) -> Result<Body, StatusError> {
         let resource = api.resource(plural);
         self.with(|request| resource.list(&request))
     }
@@ -128,7 +129,7 @@ impl Ask {
         plural: &str,
         resource_version: &str,
         send_initial_events: Option<bool>,
-    ) -> Result<Body, Refusal> {
+    ) -> Result<Body, StatusError> {
         let resource = api.resource(plural);
         self.with(|list| {
             resource.watch(&WatchRequest {
@@ -146,13 +147,13 @@ pub(crate) fn get(
     api: &Harness,
     plural: &str,
     (namespace, name): (&str, &str),
-    form: Form,
-) -> Result<Vec<u8>, Refusal> {
+    representation: Representation,
+) -> Result<Vec<u8>, StatusError> {
     let request = GetRequest {
         version: "v1beta1",
         namespace,
         name,
-        form,
+        representation,
     };
     api.resource(plural).get(&request).map(read)
 }

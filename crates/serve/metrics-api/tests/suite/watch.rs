@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kubevitals_apiserver::{Body, Encoding, Refusal};
+use kubevitals_apiserver::{Body, Encoding, StatusError};
 use kubevitals_metrics_api::Limits;
 use kubevitals_usage::PodUsage;
 use proptest::prelude::*;
@@ -287,13 +287,13 @@ async fn a_version_whose_deletions_are_forgotten_has_expired() {
     assert_eq!(drain(&mut watch, Encoding::Json).await.len(), 2);
     publish(&api, "n", None, &[one("s", 1)]);
     let refused = |version: &str| ask.watch(&api, "pods", version, None).unwrap_err();
-    assert!(matches!(refused(&version), Refusal::Expired { .. }));
-    assert!(matches!(refused("17"), Refusal::Expired { .. }));
+    assert!(matches!(refused(&version), StatusError::Expired { .. }));
+    assert!(matches!(refused("17"), StatusError::Expired { .. }));
     assert!(matches!(
         refused("9999999999999999"),
-        Refusal::Expired { .. }
+        StatusError::Expired { .. }
     ));
-    assert!(matches!(refused("x"), Refusal::BadRequest { .. }));
+    assert!(matches!(refused("x"), StatusError::BadRequest { .. }));
     let told = next(&mut lagging).await.unwrap();
     let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
     assert_eq!(

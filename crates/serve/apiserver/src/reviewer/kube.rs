@@ -1,4 +1,4 @@
-//! Reviews by the cluster's own API server.
+//! ReviewCache by the cluster's own API server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
-    AccessQuestion, AccessVerdict, Attempt, AuthenticationSource, BearerToken, Pending,
-    ReviewError, Reviewer, TokenVerdict, UserInfo,
+    AccessDecision, AccessReview, Attributes, AuthenticationSource, BearerToken, ReviewError,
+    ReviewFuture, Reviewer, TokenReviewResult, UserInfo,
 };
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -17,7 +17,7 @@ const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews
 const CONFIG_MAP: &str =
     "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
-/// Asks the API server of a client.
+/// Sends reviews to the API server of a client.
 ///
 /// The client's user needs `create` on `tokenreviews.authentication.k8s.io` and
 /// `subjectaccessreviews.authorization.k8s.io` (the `ClusterRole` `system:auth-delegator`), and
@@ -68,7 +68,7 @@ struct ConfigMap {
 }
 
 impl KubeReviewer {
-    /// Asks through `client`, and waits ten seconds at most for each answer.
+    /// Sends reviews through `client`, with a timeout of ten seconds.
     pub fn new(client: kube::Client) -> Self {
         Self {
             client,
@@ -76,7 +76,7 @@ impl KubeReviewer {
         }
     }
 
-    /// Waits no longer than this for an answer.
+    /// Sets the timeout of a review.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -85,62 +85,74 @@ impl KubeReviewer {
 
     async fn create<S>(
         &self,
-        what: &'static str,
+        operation: &'static str,
         path: &str,
         body: &impl Serialize,
     ) -> Result<S, ReviewError>
     where
         S: for<'de> Deserialize<'de>,
     {
-        let failed = |problem: String| ReviewError { what, problem };
-        let body = serde_json::to_vec(body).map_err(|error| failed(error.to_string()))?;
+        let body = serde_json::to_vec(body).map_err(|error| ReviewError::new(operation, error))?;
         let request = Request::post(path)
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(body)
-            .map_err(|error| failed(error.to_string()))?;
-        let answer = tokio::time::timeout(self.timeout, self.client.request::<Review<S>>(request));
-        match answer.await {
-            Ok(Ok(Review {
-                status: Some(status),
-            })) => Ok(status),
-            Ok(Ok(Review { status: None })) => {
-                Err(failed(String::from("the answer has no status")))
-            }
-            Ok(Err(error)) => Err(failed(chain(&error))),
-            Err(_elapsed) => Err(failed(format!("no answer within {:?}", self.timeout))),
-        }
+            .map_err(|error| ReviewError::new(operation, error))?;
+        let review: Review<S> = self
+            .send(operation, request)
+            .await?
+            .map_err(|error| ReviewError::new(operation, error))?;
+        review
+            .status
+            .ok_or_else(|| ReviewError::new(operation, "the response has no status"))
+    }
+
+    /// Sends a request; the outer error is the timeout.
+    async fn send<T>(
+        &self,
+        operation: &'static str,
+        request: Request<Vec<u8>>,
+    ) -> Result<Result<T, kube::Error>, ReviewError>
+    where
+        T: for<'de> Deserialize<'de>,
+    {
+        tokio::time::timeout(self.timeout, self.client.request::<T>(request))
+            .await
+            .map_err(|_elapsed| {
+                let timeout = format!("no response within {:?}", self.timeout);
+                ReviewError::new(operation, timeout)
+            })
     }
 }
 
 impl Reviewer for KubeReviewer {
-    fn review_token<'a>(&'a self, token: &'a BearerToken) -> Pending<'a, TokenVerdict> {
-        const WHAT: &str = "cannot create tokenreviews.authentication.k8s.io";
+    fn review_token<'a>(&'a self, token: &'a BearerToken) -> ReviewFuture<'a, TokenReviewResult> {
+        const OPERATION: &str = "cannot create tokenreviews.authentication.k8s.io";
         Box::pin(async move {
             let review = json!({
                 "kind": "TokenReview",
                 "apiVersion": "authentication.k8s.io/v1",
                 "spec": {"token": token.expose()},
             });
-            let status: TokenStatus = self.create(WHAT, TOKEN_REVIEWS, &review).await?;
+            let status: TokenStatus = self.create(OPERATION, TOKEN_REVIEWS, &review).await?;
             if status.authenticated {
-                return Ok(TokenVerdict::Valid(status.user.into()));
+                return Ok(TokenReviewResult::Valid(status.user.into()));
             }
             if !status.error.is_empty() {
-                tracing::debug!(reason = %status.error, "a token was not accepted");
+                tracing::debug!(reason = %status.error, "token rejected");
             }
-            Ok(TokenVerdict::Invalid)
+            Ok(TokenReviewResult::Invalid)
         })
     }
 
-    fn review_access<'a>(&'a self, question: &'a AccessQuestion) -> Pending<'a, AccessVerdict> {
-        const WHAT: &str = "cannot create subjectaccessreviews.authorization.k8s.io";
+    fn review_access<'a>(&'a self, review: &'a AccessReview) -> ReviewFuture<'a, AccessDecision> {
+        const OPERATION: &str = "cannot create subjectaccessreviews.authorization.k8s.io";
         Box::pin(async move {
-            let review = access_review(question);
-            let status: AccessStatus = self.create(WHAT, ACCESS_REVIEWS, &review).await?;
+            let review = access_review(review);
+            let status: AccessStatus = self.create(OPERATION, ACCESS_REVIEWS, &review).await?;
             if !status.allowed && !status.denied && !status.evaluation_error.is_empty() {
-                tracing::debug!(error = %status.evaluation_error, "an access review was not conclusive");
+                tracing::debug!(error = %status.evaluation_error, "access review inconclusive");
             }
-            Ok(AccessVerdict {
+            Ok(AccessDecision {
                 allowed: status.allowed && !status.denied,
                 reason: status.reason,
             })
@@ -149,22 +161,17 @@ impl Reviewer for KubeReviewer {
 }
 
 impl AuthenticationSource for KubeReviewer {
-    fn authentication(&self) -> Pending<'_, Option<BTreeMap<String, String>>> {
-        let failed = |problem: String| ReviewError {
-            what: "cannot get configmap kube-system/extension-apiserver-authentication",
-            problem,
-        };
+    fn authentication(&self) -> ReviewFuture<'_, Option<BTreeMap<String, String>>> {
+        const OPERATION: &str =
+            "cannot get configmap kube-system/extension-apiserver-authentication";
         Box::pin(async move {
             let request = Request::get(CONFIG_MAP)
                 .body(Vec::new())
-                .map_err(|error| failed(error.to_string()))?;
-            let answer =
-                tokio::time::timeout(self.timeout, self.client.request::<ConfigMap>(request));
-            match answer.await {
-                Ok(Ok(map)) => Ok(Some(map.data)),
-                Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
-                Ok(Err(error)) => Err(failed(chain(&error))),
-                Err(_elapsed) => Err(failed(format!("no answer within {:?}", self.timeout))),
+                .map_err(|error| ReviewError::new(OPERATION, error))?;
+            match self.send::<ConfigMap>(OPERATION, request).await? {
+                Ok(map) => Ok(Some(map.data)),
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+                Err(error) => Err(ReviewError::new(OPERATION, error)),
             }
         })
     }
@@ -181,8 +188,8 @@ impl From<User> for UserInfo {
     }
 }
 
-fn access_review(question: &AccessQuestion) -> serde_json::Value {
-    let user = &question.user;
+fn access_review(review: &AccessReview) -> serde_json::Value {
+    let user = &review.user;
     let mut spec = json!({"user": user.name});
     if let Some(spec) = spec.as_object_mut() {
         if !user.uid.is_empty() {
@@ -194,8 +201,8 @@ fn access_review(question: &AccessQuestion) -> serde_json::Value {
         if !user.extra.is_empty() {
             spec.insert(String::from("extra"), json!(user.extra));
         }
-        match &question.attempt {
-            Attempt::Resource {
+        match &review.attributes {
+            Attributes::Resource {
                 verb,
                 group,
                 version,
@@ -220,7 +227,7 @@ fn access_review(question: &AccessQuestion) -> serde_json::Value {
                 }
                 spec.insert(String::from("resourceAttributes"), attributes.into());
             }
-            Attempt::Path { verb, path } => {
+            Attributes::Path { verb, path } => {
                 let attributes = json!({"verb": verb, "path": path});
                 spec.insert(String::from("nonResourceAttributes"), attributes);
             }
@@ -231,19 +238,4 @@ fn access_review(question: &AccessQuestion) -> serde_json::Value {
         "apiVersion": "authorization.k8s.io/v1",
         "spec": spec,
     })
-}
-
-/// An error with all its causes on one line: kube's own words say little.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let words = error.to_string();
-        if !text.contains(&words) {
-            text.push_str(": ");
-            text.push_str(&words);
-        }
-        cause = error.source();
-    }
-    text
 }

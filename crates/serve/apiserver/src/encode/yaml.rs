@@ -1,16 +1,20 @@
-//! YAML from JSON, in the block style and with the sorted keys that Kubernetes' users know.
+//! YAML from JSON, in the style of `sigs.k8s.io/yaml`, which kubectl users know: block style, sorted
+//! keys, lists not indented below their key, and Go's choice of quotes.
+//!
+//! The serializer of serde-saphyr quotes differently (dates, strings that read as numbers, single
+//! and double quotes), and would need a quoting decision for each string, which is most of this code.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// Words that a reader of YAML 1.1 would take for something else than text.
+/// Words that YAML 1.1 reads as something other than a string.
 const RESERVED: &[&str] = &[
     "", "~", "null", "true", "false", "yes", "no", "on", "off", "y", "n", "=", "<<", ".inf",
     "-.inf", "+.inf", ".nan",
 ];
 
-/// Makes YAML of JSON.
+/// Converts JSON to YAML.
 pub(crate) fn from_json(json: &[u8]) -> Result<String, serde_json::Error> {
     let value: Value = serde_json::from_slice(json)?;
     let mut out = String::with_capacity(json.len());
@@ -29,8 +33,8 @@ pub(crate) fn from_json(json: &[u8]) -> Result<String, serde_json::Error> {
 fn block(out: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Object(map) => {
-            for (at, (key, value)) in map.iter().enumerate() {
-                if at > 0 {
+            for (index, (key, value)) in map.iter().enumerate() {
+                if index > 0 {
                     indent(out, depth);
                 }
                 put_text(out, key, depth);
@@ -39,8 +43,8 @@ fn block(out: &mut String, value: &Value, depth: usize) {
             }
         }
         Value::Array(list) => {
-            for (at, value) in list.iter().enumerate() {
-                if at > 0 {
+            for (index, value) in list.iter().enumerate() {
+                if index > 0 {
                     indent(out, depth);
                 }
                 out.push_str("- ");
@@ -95,7 +99,7 @@ fn put_scalar(out: &mut String, value: &Value, depth: usize) {
     }
 }
 
-/// Writes text plainly if it can only be read as itself, else in quotes.
+/// Writes a string without quotes if it can only be read as itself.
 fn put_text(out: &mut String, text: &str, depth: usize) {
     let printable = |c: char| {
         c == '\t'
@@ -139,7 +143,7 @@ fn put_literal(out: &mut String, text: &str, depth: usize) {
     }
 }
 
-/// What Go's writer puts in double quotes although single ones would do: text that reads as another
+/// Whether Go's writer uses double quotes although single ones would do: strings that read as another
 /// type.
 fn looks_special(text: &str) -> bool {
     is_reserved(text) || looks_like_number(text)
@@ -173,7 +177,7 @@ fn is_plain(text: &str) -> bool {
             .all(|c| !c.is_control() && !matches!(c, '\u{feff}' | '\u{2028}' | '\u{2029}'))
 }
 
-/// Whatever might be a number in some reader: digits with signs, points, exponents, bases,
+/// Whether some parser may read a number: digits with signs, points, exponents, bases,
 /// sexagesimals.
 fn looks_like_number(text: &str) -> bool {
     let body = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -220,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_could_be_something_else_is_quoted() {
+    fn ambiguous_strings_are_quoted() {
         let cases = [
             ("", "\"\""),
             ("true", "\"true\""),
@@ -254,7 +258,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
 
         #[test]
-        fn text_comes_back(text in "[a-zA-Z0-9:#'\" \n\t\\-_.~+=!&*{}\\[\\]|>@`%,?é]{0,12}", key in "[a-z0-9.:/ -]{1,6}") {
+        fn strings_survive_a_round_trip(text in "[a-zA-Z0-9:#'\" \n\t\\-_.~+=!&*{}\\[\\]|>@`%,?é]{0,12}", key in "[a-z0-9.:/ -]{1,6}") {
             let value = json!({key: [text.clone(), {"nested": text}]});
             let written = yaml(&value);
             let read: Value = serde_saphyr::from_str(&written).unwrap();

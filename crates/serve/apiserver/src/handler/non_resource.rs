@@ -1,4 +1,4 @@
-//! Paths that are no resources: discovery, OpenAPI, and what the server tells about itself.
+//! Non-resource paths: discovery, OpenAPI, health, metrics and debugging.
 
 use bytes::Bytes;
 use http::header::{
@@ -12,11 +12,13 @@ use serde_json::json;
 
 use super::ApiHandler;
 use crate::body::Body;
-use crate::convert::gzip::{self, Peeked};
-use crate::convert::{pretty_json, yaml};
 use crate::discovery::Document;
-use crate::negotiate::{DiscoveryForm, MediaType, accepts_gzip, accepts_json, discovery, document};
-use crate::status::Failure;
+use crate::encode::gzip::{self, Peeked};
+use crate::encode::{pretty_json, yaml};
+use crate::negotiate::{
+    DiscoveryRepresentation, MediaType, accepts_gzip, accepts_json, discovery, document,
+};
+use crate::status::ApiStatus;
 
 const AGGREGATED: [(&str, &str); 2] = [
     (
@@ -29,7 +31,7 @@ const AGGREGATED: [(&str, &str); 2] = [
     ),
 ];
 
-/// The route of a path in the metrics, from a closed set.
+/// Returns the route of a path for metrics, from a closed set.
 pub(super) fn route_label(path: &str) -> &'static str {
     const ROUTES: [&str; 9] = [
         "/livez",
@@ -59,7 +61,7 @@ impl ApiHandler {
         body: B,
         accept: &str,
         pretty: bool,
-    ) -> Result<Response<Body>, Failure>
+    ) -> Result<Response<Body>, ApiStatus>
     where
         B: http_body::Body<Data = Bytes> + Send,
         B::Error: std::error::Error + Send + Sync + 'static,
@@ -69,21 +71,21 @@ impl ApiHandler {
                 .strip_prefix('/')
                 .and_then(|path| path.strip_prefix(probe.name()))
                 && (rest.is_empty() || rest.starts_with('/'))
-                && let Some(answer) = self.probe(probe, rest, head.uri.query())
+                && let Some(response) = self.probe(probe, rest, head.uri.query())
             {
-                return Ok(answer);
+                return Ok(response);
             }
         }
         match path {
             "/" | "/index.html" => return Ok(self.index(StatusCode::OK, pretty)),
             "/metrics" => return self.metrics_text(&head.headers),
             "/debug/flags/v" => return self.log_level(&head.method, body).await,
-            "/openapi/v2" => return self.second_openapi(head, accept).await,
+            "/openapi/v2" => return self.openapi_v2(head, accept).await,
             "/openapi/v3" => return Ok(cached(&head.headers, &self.openapi.v3_root, None)),
             _ => {}
         }
         if let Some(rest) = path.strip_prefix("/openapi/v3/") {
-            return self.third_openapi(head, rest, accept).await;
+            return self.openapi_v3(head, rest, accept).await;
         }
         if let Some(rest) = path.strip_prefix("/debug/pprof") {
             return self.profile(rest, head.uri.query()).await;
@@ -95,7 +97,7 @@ impl ApiHandler {
                 return self.groups(&head.headers, accept, pretty);
             }
             path => match path.strip_prefix("/apis/") {
-                Some(rest) => self.described(rest)?,
+                Some(rest) => self.discovery_of(rest)?,
                 None => None,
             },
         };
@@ -106,10 +108,10 @@ impl ApiHandler {
         shown(&found.json, document(accept)?, pretty)
     }
 
-    /// The document of `GROUP` or `GROUP/VERSION`.
-    fn described(&self, rest: &str) -> Result<Option<&Document>, Failure> {
+    /// Returns the document of `GROUP` or `GROUP/VERSION`.
+    fn discovery_of(&self, rest: &str) -> Result<Option<&Document>, ApiStatus> {
         let (group, version) = rest.split_once('/').unwrap_or((rest, ""));
-        if self.catalog.group(group).is_none() {
+        if self.groups.group(group).is_none() {
             return Ok(None);
         }
         let found = if version.is_empty() {
@@ -125,7 +127,7 @@ impl ApiHandler {
                 .find(|(name, one, _)| *name == group && *one == version)
                 .map(|(_, _, document)| document)
         };
-        found.map(Some).ok_or_else(Failure::no_such_path)
+        found.map(Some).ok_or_else(ApiStatus::no_such_path)
     }
 
     fn groups(
@@ -133,14 +135,16 @@ impl ApiHandler {
         headers: &HeaderMap,
         accept: &str,
         pretty: bool,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, ApiStatus> {
         match discovery(accept)? {
-            DiscoveryForm::Legacy(media) => shown(&self.discovery.groups.json, media, pretty),
-            DiscoveryForm::Aggregated(version) => {
+            DiscoveryRepresentation::Legacy(media) => {
+                shown(&self.discovery.groups.json, media, pretty)
+            }
+            DiscoveryRepresentation::Aggregated(version) => {
                 let found = self
                     .discovery
                     .aggregated(version)
-                    .ok_or_else(Failure::no_such_path)?;
+                    .ok_or_else(ApiStatus::no_such_path)?;
                 let kind = AGGREGATED.iter().find(|(known, _)| *known == version);
                 let mut response = cached(headers, found, kind.map(|(_, kind)| *kind));
                 if pretty && response.status() == StatusCode::OK {
@@ -154,22 +158,22 @@ impl ApiHandler {
         }
     }
 
-    /// JSON only: the protobuf of OpenAPI is asked for by clients that can do without.
-    async fn second_openapi(&self, head: &Parts, accept: &str) -> Result<Response<Body>, Failure> {
+    /// JSON only: clients that request protobuf accept JSON too.
+    async fn openapi_v2(&self, head: &Parts, accept: &str) -> Result<Response<Body>, ApiStatus> {
         if !accepts_json(accept) {
             return Ok(not_acceptable());
         }
         compressed(&head.headers, cached(&head.headers, &self.openapi.v2, None)).await
     }
 
-    async fn third_openapi(
+    async fn openapi_v3(
         &self,
         head: &Parts,
         rest: &str,
         accept: &str,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, ApiStatus> {
         let Some((path, found)) = self.openapi.v3.iter().find(|(path, _)| path == rest) else {
-            return Err(Failure::no_such_path());
+            return Err(ApiStatus::no_such_path());
         };
         if !accepts_json(accept) {
             return Ok(not_acceptable());
@@ -195,7 +199,7 @@ impl ApiHandler {
         compressed(&head.headers, response).await
     }
 
-    /// All paths that there are; also what a wrong path is answered with.
+    /// Returns the list of all paths, also for a path that does not exist.
     fn index(&self, status: StatusCode, pretty: bool) -> Response<Body> {
         let mut paths: Vec<String> = [
             "/apis",
@@ -207,7 +211,7 @@ impl ApiHandler {
         ]
         .map(str::to_owned)
         .into();
-        for group in self.catalog.groups() {
+        for group in self.groups.groups() {
             paths.push(format!("/apis/{}", group.name));
             for version in group.versions {
                 paths.push(format!("/apis/{}/{version}", group.name));
@@ -216,7 +220,7 @@ impl ApiHandler {
         for probe in [Probe::Livez, Probe::Readyz, Probe::Healthz] {
             let name = probe.name();
             paths.push(format!("/{name}"));
-            // One is excluded that does not exist, so that this look is not taken for a probe.
+            // An unknown check is excluded, so that this report does not count as a probe.
             let report = self.health.report(probe, &[String::from("/")]);
             paths.extend(
                 report
@@ -241,19 +245,19 @@ impl ApiHandler {
     }
 }
 
-fn only_get(method: &Method) -> Result<(), Failure> {
+fn only_get(method: &Method) -> Result<(), ApiStatus> {
     if *method == Method::GET {
         Ok(())
     } else {
-        Err(Failure::method_not_allowed("GET"))
+        Err(ApiStatus::method_not_allowed("GET"))
     }
 }
 
-fn shown(json: &Bytes, media: MediaType, pretty: bool) -> Result<Response<Body>, Failure> {
+fn shown(json: &Bytes, media: MediaType, pretty: bool) -> Result<Response<Body>, ApiStatus> {
     let body = match media {
         MediaType::Yaml => {
             let yaml =
-                yaml::from_json(json).map_err(|error| Failure::internal(error.to_string()))?;
+                yaml::from_json(json).map_err(|error| ApiStatus::internal(error.to_string()))?;
             Bytes::from(yaml)
         }
         _ if pretty => pretty_json::whole(json),
@@ -266,7 +270,7 @@ fn shown(json: &Bytes, media: MediaType, pretty: bool) -> Result<Response<Body>,
     Ok(response)
 }
 
-/// A document with its tag; nothing if the client has it.
+/// Returns a document with its ETag; 304 if the client has it.
 fn cached(headers: &HeaderMap, document: &Document, kind: Option<&'static str>) -> Response<Body> {
     let tag = format!("\"{}\"", document.hash);
     let known = headers
@@ -294,18 +298,18 @@ fn cached(headers: &HeaderMap, document: &Document, kind: Option<&'static str>) 
     response
 }
 
-/// Schemas are large and read by programs that take gzip.
+/// Compresses a schema if the client accepts gzip: schemas are large.
 async fn compressed(
     headers: &HeaderMap,
     response: Response<Body>,
-) -> Result<Response<Body>, Failure> {
+) -> Result<Response<Body>, ApiStatus> {
     if !accepts_gzip(headers) {
         return Ok(response);
     }
     let (mut parts, body) = response.into_parts();
     let body = match gzip::peek(body)
         .await
-        .map_err(|error| Failure::internal(error.to_string()))?
+        .map_err(|error| ApiStatus::internal(error.to_string()))?
     {
         Peeked::Small(body) => body,
         Peeked::Large(body) => {
@@ -322,7 +326,7 @@ async fn compressed(
     Ok(Response::from_parts(parts, body))
 }
 
-/// Without a body, as Kubernetes does for these documents.
+/// A response without a body, as Kubernetes sends it for these documents.
 fn not_acceptable() -> Response<Body> {
     let mut response = Response::new(Body::full(""));
     *response.status_mut() = StatusCode::NOT_ACCEPTABLE;
@@ -334,7 +338,7 @@ mod tests {
     use super::route_label;
 
     #[test]
-    fn routes_are_few() {
+    fn routes_are_a_closed_set() {
         for (path, expected) in [
             ("/livez", "/livez"),
             ("/livez/ping", "/livez"),

@@ -1,4 +1,4 @@
-//! The groups, looked up by path.
+//! The API groups of a server, indexed by path.
 
 use std::sync::Arc;
 
@@ -6,37 +6,41 @@ use crate::error::ApiServerError;
 use crate::request_info::ResourceTarget;
 use crate::resource::{ApiGroup, ApiResource};
 
-/// What is served.
-pub(crate) struct Catalog {
+/// The API groups of a server.
+pub(crate) struct ApiGroups {
     groups: Vec<ApiGroup>,
 }
 
-/// What a path leads to.
-pub(crate) struct Found<'a> {
+/// The resource of a path.
+pub(crate) struct ResolvedResource<'a> {
     pub(crate) resource: &'a Arc<dyn ApiResource>,
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
 }
 
-impl Catalog {
+impl ApiGroups {
     pub(crate) fn new(groups: Vec<ApiGroup>) -> Result<Self, ApiServerError> {
-        let bad = |reason: String| Err(ApiServerError::Groups { reason });
-        for (at, group) in groups.iter().enumerate() {
+        let invalid = |reason: String| Err(ApiServerError::Groups { reason });
+        for (index, group) in groups.iter().enumerate() {
             if group.versions.is_empty() {
-                return bad(format!("{} has no version", group.name));
+                return invalid(format!("{} has no version", group.name));
             }
-            if groups.iter().take(at).any(|other| other.name == group.name) {
-                return bad(format!("{} is there twice", group.name));
+            if groups
+                .iter()
+                .take(index)
+                .any(|other| other.name == group.name)
+            {
+                return invalid(format!("{} is registered twice", group.name));
             }
-            for (at, resource) in group.resources.iter().enumerate() {
-                let plural = resource.facts().plural;
+            for (index, resource) in group.resources.iter().enumerate() {
+                let plural = resource.info().plural;
                 if group
                     .resources
                     .iter()
-                    .take(at)
-                    .any(|other| other.facts().plural == plural)
+                    .take(index)
+                    .any(|other| other.info().plural == plural)
                 {
-                    return bad(format!("{plural}.{} is there twice", group.name));
+                    return invalid(format!("{plural}.{} is registered twice", group.name));
                 }
             }
         }
@@ -51,8 +55,8 @@ impl Catalog {
         self.groups.iter().find(|group| group.name == name)
     }
 
-    /// The resource of a path, if the path is one that the resource has.
-    pub(crate) fn resource(&self, target: &ResourceTarget) -> Option<Found<'_>> {
+    /// Returns the resource of a path, if the scope of the path fits.
+    pub(crate) fn resource(&self, target: &ResourceTarget) -> Option<ResolvedResource<'_>> {
         let group = self.group(&target.group)?;
         let version = group
             .versions
@@ -61,15 +65,15 @@ impl Catalog {
         let resource = group
             .resources
             .iter()
-            .find(|resource| resource.facts().plural == target.resource)?;
+            .find(|resource| resource.info().plural == target.resource)?;
         let named = target.parts == 2;
         let has_namespace = !target.namespace.is_empty();
-        let fits = match (resource.facts().namespaced, named) {
+        let fits = match (resource.info().namespaced, named) {
             (true, true) => has_namespace,
             (true, false) => true,
             (false, _) => !has_namespace,
         };
-        (fits && target.parts <= 2).then_some(Found {
+        (fits && target.parts <= 2).then_some(ResolvedResource {
             resource,
             group: group.name,
             version,

@@ -1,4 +1,4 @@
-//! Compression of large answers, while they pass.
+//! Streaming compression of large responses.
 
 use std::io::Write as _;
 use std::pin::Pin;
@@ -13,23 +13,23 @@ use http_body::Body as _;
 
 use crate::body::{Body, BodyError};
 
-/// Answers up to this size are not worth it: the same bound as Kubernetes'.
+/// Smaller responses are not compressed, as in Kubernetes.
 pub(crate) const THRESHOLD: usize = 128 * 1024;
-/// How much is compressed at a time, so that other requests get their turn.
+/// Bytes that are compressed before the task yields.
 const STEP: usize = 64 * 1024;
 
-/// A body that was looked into.
+/// A body whose beginning was read.
 pub(crate) enum Peeked {
-    /// All of it is there, and it is small.
+    /// The whole body.
     Small(Body),
-    /// It goes on.
+    /// A body with more data to come.
     Large(Body),
 }
 
-/// Looks at the first part of a body to see whether it is large.
+/// Reads the beginning of a body to see whether it is large.
 pub(crate) async fn peek(mut body: Body) -> Result<Peeked, BodyError> {
     let hint = body.size_hint();
-    if hint.upper().is_some_and(|most| most <= THRESHOLD as u64) {
+    if hint.upper().is_some_and(|size| size <= THRESHOLD as u64) {
         return Ok(Peeked::Small(body));
     }
     if hint.lower() > THRESHOLD as u64 {
@@ -74,7 +74,7 @@ pub(crate) fn pieces_of(body: Body) -> impl Stream<Item = Result<Bytes, BodyErro
 
 struct Gzip {
     body: Body,
-    /// What was read and not yet compressed.
+    /// Data that is not compressed yet.
     piece: Bytes,
     /// `None` after the end.
     encoder: Option<GzEncoder<Vec<u8>>>,
@@ -120,8 +120,8 @@ impl Stream for Gzip {
                 return Poll::Ready(Some(Ok(out.into())));
             }
             if step >= STEP / 2 {
-                // What compresses well would else be compressed for long before anything is to be
-                // written.
+                // Highly compressible data would otherwise be compressed for long before there is
+                // anything to write.
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn small_bodies_come_back_whole() {
+    async fn small_bodies_are_returned_unchanged() {
         let Ok(Peeked::Small(body)) = peek(pieces(4, 1000)).await else {
             panic!("not small")
         };
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_bodies_lose_nothing() {
+    async fn large_bodies_survive_a_round_trip() {
         for (count, size) in [(200, 1000), (1, 300_000), (3, 131_072)] {
             let Ok(Peeked::Large(body)) = peek(pieces(count, size)).await else {
                 panic!("not large")
@@ -203,11 +203,11 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_a_step_is_compressed_before_others_get_their_turn() {
+    fn compression_yields_after_each_step() {
         let mut read = 0;
-        let (asked, counted) = std::sync::mpsc::channel();
+        let (produced, counted) = std::sync::mpsc::channel();
         let pieces = (0..20).map(move |_| {
-            asked.send(()).unwrap();
+            produced.send(()).unwrap();
             Bytes::from(vec![b'x'; STEP - 1])
         });
         let mut body = compress(Body::pieces(pieces));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_breaks_is_not_ended() {
+    async fn a_failed_body_has_no_end_marker() {
         let broken = stream::iter([
             Ok(Bytes::from(vec![b'x'; 200_000])),
             Err(BodyError::Broken(String::from("cut"))),

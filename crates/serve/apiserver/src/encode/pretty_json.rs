@@ -1,14 +1,14 @@
-//! Indents JSON while it passes, as Go does: two spaces, `{}` and `[]` for what is empty.
+//! Streaming indentation of JSON, as Go does it: two spaces, `{}` and `[]` for empty values.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-/// Where a stream of JSON stands.
+/// The state of a stream of JSON.
 #[derive(Debug, Default)]
 pub(crate) struct Indenter {
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// After an opening bracket: whether anything follows is not known yet.
+    /// After an opening bracket, before the next byte.
     opened: bool,
 }
 
@@ -64,7 +64,7 @@ impl Indenter {
     }
 }
 
-/// Indents a whole text.
+/// Indents a complete document.
 pub(crate) fn whole(json: &[u8]) -> Bytes {
     Indenter::default().push(json)
 }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn empty_things_stay_on_their_line() {
+    fn empty_values_stay_on_one_line() {
         let json = br#"{"a":{},"b":[],"c":["x{,:\"y",1],"d":{"e":null}}"#;
         let expected = "{\n  \"a\": {},\n  \"b\": [],\n  \"c\": [\n    \"x{,:\\\"y\",\n    1\n  ],\n  \"d\": {\n    \"e\": null\n  }\n}";
         assert_eq!(whole(json), expected);

@@ -1,4 +1,4 @@
-//! What is made of JSON on its way out: indented, YAML, compressed.
+//! Encodings of JSON responses: indented, YAML, compressed.
 
 pub(crate) mod gzip;
 pub(crate) mod pretty_json;
