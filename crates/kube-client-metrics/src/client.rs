@@ -1,12 +1,13 @@
 //! From a configuration to a client that is measured.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Request, Response, Uri};
 use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ClientBuilder, DynBody};
 use kube::{Client, Config};
+use parking_lot::Mutex;
 use tower::retry::Policy;
 use tower::{BoxError, Service};
 
@@ -102,12 +103,12 @@ impl<S: Service<Q>, Q> Service<Q> for Shared<S> {
     type Future = S::Future;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.0.lock();
         inner.poll_ready(context)
     }
 
     fn call(&mut self, request: Q) -> S::Future {
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.0.lock();
         inner.call(request)
     }
 }

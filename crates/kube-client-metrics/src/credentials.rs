@@ -9,10 +9,11 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use kube::client::AuthError;
+use parking_lot::Mutex;
 
 use crate::hooks::{ExecCallStatus, Hooks};
 
@@ -109,7 +110,7 @@ impl Drop for Certificate {
 impl Shared {
     /// Changes what is known, and tells which certificate now expires first.
     fn change<T>(&self, change: impl FnOnce(&mut Known) -> T) -> T {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let changed = change(&mut known);
         let first = known.validity.values().map(|validity| validity.until).min();
         // Under the lock: what is told last must be what is so.
@@ -192,22 +193,22 @@ mod tests {
         let told = Arc::new(Mutex::new((None, Vec::new())));
         let (expiry, ages) = (Arc::clone(&told), Arc::clone(&told));
         let hooks = Hooks::default()
-            .with_client_cert_expiry(move |at: Option<SystemTime>| expiry.lock().unwrap().0 = at)
-            .with_client_cert_rotation_age(move |age| ages.lock().unwrap().1.push(age));
+            .with_client_cert_expiry(move |at: Option<SystemTime>| expiry.lock().0 = at)
+            .with_client_cert_rotation_age(move |age| ages.lock().1.push(age));
         let certificates = Certificates::new(&hooks);
         let start = SystemTime::UNIX_EPOCH;
         let first = certificates.add(start, start + 2 * HOUR);
         let second = certificates.add(start, start + HOUR);
-        assert_eq!(told.lock().unwrap().0, Some(start + HOUR));
+        assert_eq!(told.lock().0, Some(start + HOUR));
         second.replace(start + HOUR, start + 9 * HOUR, start + HOUR);
-        assert_eq!(told.lock().unwrap().0, Some(start + 2 * HOUR));
+        assert_eq!(told.lock().0, Some(start + 2 * HOUR));
         // The clock was set back.
         second.replace(start + HOUR, start + 9 * HOUR, start);
-        assert_eq!(told.lock().unwrap().1, [HOUR, Duration::ZERO]);
+        assert_eq!(told.lock().1, [HOUR, Duration::ZERO]);
         drop(first);
-        assert_eq!(told.lock().unwrap().0, Some(start + 9 * HOUR));
+        assert_eq!(told.lock().0, Some(start + 9 * HOUR));
         drop(second);
-        assert_eq!(told.lock().unwrap().0, None);
+        assert_eq!(told.lock().0, None);
     }
 
     #[test]

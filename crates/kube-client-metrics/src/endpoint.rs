@@ -1,9 +1,10 @@
 //! What is asked for, interned: a request after the first for an endpoint allocates nothing.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use hashbrown::{Equivalent, HashMap};
+use parking_lot::RwLock;
 
 use crate::request_info::{KnownPath, LegacyVerb, PathForm, ResourcePath, Target};
 
@@ -143,7 +144,7 @@ impl Endpoints {
 
     fn get_resource(&self, path: &ResourcePath<'_>) -> Arc<Endpoint> {
         {
-            let seen = self.seen.read().unwrap_or_else(PoisonError::into_inner);
+            let seen = self.seen.read();
             if let Some(endpoint) = seen.get(path) {
                 return Arc::clone(endpoint);
             }
@@ -151,7 +152,7 @@ impl Endpoints {
                 return Arc::clone(&self.other);
             }
         }
-        let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.write();
         // Another may have been faster.
         if let Some(endpoint) = seen.get(path) {
             return Arc::clone(endpoint);

@@ -82,13 +82,11 @@ mod endpoint;
 mod error;
 pub mod hooks;
 mod layer;
-pub mod lease;
+mod leader;
 #[cfg(feature = "opentelemetry")]
 pub mod opentelemetry;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
-#[cfg(feature = "runtime")]
-pub mod queue;
 mod recording;
 pub mod reflector;
 mod request_info;
@@ -105,5 +103,6 @@ pub use hooks::{Hooks, global, register};
 pub use layer::{
     Measured, MeasuredFuture, MeasuredRetry, MetricsLayer, RetryFuture, RetryMetricsLayer,
 };
+pub use leader::LeaderStatus;
 #[cfg(feature = "prometheus")]
 pub use prometheus::Registry;

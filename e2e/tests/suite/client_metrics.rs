@@ -18,9 +18,9 @@ use kube::runtime::watcher;
 use kube_client_metrics::hooks::{
     CaReload, ExecCallStatus, Hooks, TransportCacheGc, TransportCreate,
 };
-use kube_client_metrics::lease::{Election, Elector};
-use kube_client_metrics::queue::{Action, Controller};
 use kube_client_metrics::{Classifier, Code, Registry};
+use kube_lease::{Election, Elector};
+use kube_workqueue::{Action, Controller};
 use kubevitals_e2e::{
     Access, Background, Cluster, E2eError, Exposition, MetricsApiServer, MetricsServer, Shape,
     TestNamespace,

@@ -12,7 +12,8 @@ use crate::root;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Base,
-    /// `kube-client-metrics`: published on its own, so it may know nothing of ours.
+    /// `kube-client-metrics`, `kube-lease`, `kube-workqueue`: published on their own, so they may use
+    /// nothing of ours but each other.
     Published,
     Sources,
     Store,
@@ -54,7 +55,9 @@ impl Stage {
         let mut parts = folder.split('/');
         Some(match (parts.next()?, parts.next()) {
             ("crates", Some("base")) => Self::Base,
-            ("crates", Some("kube-client-metrics")) => Self::Published,
+            ("crates", Some("kube-client-metrics" | "kube-lease" | "kube-workqueue")) => {
+                Self::Published
+            }
             ("crates", Some("sources")) => Self::Sources,
             ("crates", Some("store")) => Self::Store,
             ("crates", Some("serve")) => Self::Serve,
@@ -73,7 +76,8 @@ impl Stage {
         use Stage::{Base, Export, Node, Published, Roles, Serve, Sim, Sources, Store, Tools, Top};
         match self {
             Base => other == Base,
-            Published | Tools => false,
+            Published => other == Published,
+            Tools => false,
             Sources => matches!(other, Base | Published | Sources),
             Store => matches!(other, Base | Sources | Store),
             Serve => matches!(other, Base | Published | Store | Serve),
@@ -183,6 +187,7 @@ fn no_stage_reaches_back_or_around_the_store() {
         ("crates/serve/metrics-api", "crates/sources/scrape"),
         ("crates/export/otlp", "crates/serve/web"),
         ("crates/kube-client-metrics", "crates/base/model"),
+        ("crates/kube-lease", "crates/base/model"),
         ("crates/sources/watch", "bin/kubevitals"),
         ("crates/export/jsonl", "crates/roles/explain"),
         ("crates/roles/explain", "crates/roles/transitions"),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kube_client_metrics::lease::Election;
+use kube_lease::Election;
 use kubevitals_cli::InvalidSetting;
 use kubevitals_jsonl::{LifecycleLines, TransitionLines};
 use kubevitals_model::{GoDuration, LabelSelector, parse_field_selector};
@@ -127,7 +127,9 @@ impl LeaseSettings {
             )?,
             retry_period: duration("leader-elect-retry-period", flags.leader_elect_retry_period)?,
         };
-        let problem = settings.election("default", "somebody".to_owned()).check();
+        let problem = settings
+            .election("default", "somebody".to_owned())
+            .validate();
         problem.map_err(|error| InvalidSetting {
             flag: "leader-elect",
             value: "true".to_owned(),

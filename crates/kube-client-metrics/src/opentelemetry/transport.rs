@@ -1,10 +1,11 @@
 //! Connections, exec plugins and client certificates.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, ObservableGauge};
+use parking_lot::Mutex;
 
 use super::{OpenTelemetry, counter, gauge, seconds};
 use crate::bounds;
@@ -60,7 +61,7 @@ impl Transport {
             _ttl: ttl
                 .with_unit("s")
                 .with_callback(move |observer| {
-                    let expiry = *asked.lock().unwrap_or_else(PoisonError::into_inner);
+                    let expiry = *asked.lock();
                     if let Some(at) = expiry {
                         observer.observe(seconds_until(at, SystemTime::now()), &[]);
                     }
@@ -145,7 +146,7 @@ impl ExecPluginPolicyCalls for OpenTelemetry {
 impl ClientCertExpiry for OpenTelemetry {
     fn set(&self, expiry: Option<SystemTime>) {
         let known = &self.transport().expiry;
-        *known.lock().unwrap_or_else(PoisonError::into_inner) = expiry;
+        *known.lock() = expiry;
     }
 }
 

@@ -6,9 +6,9 @@
 
 use std::fmt;
 use std::hash::Hash;
-use std::sync::{PoisonError, RwLock};
 
 use hashbrown::{Equivalent, HashMap};
+use parking_lot::RwLock;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::TypedMetric;
 
@@ -49,12 +49,12 @@ impl<K: Labels, M> Family<K, M> {
         K: From<&'k Q>,
     {
         {
-            let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
+            let series = self.series.read();
             if let Some(metric) = series.get(labels) {
                 return use_it(metric);
             }
         }
-        let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        let mut series = self.series.write();
         use_it(series.entry(labels.into()).or_insert_with(self.make));
     }
 }
@@ -75,7 +75,7 @@ impl<K: Labels, M: Clone> Family<K, M> {
 impl<K: Labels, M: EncodeMetric + TypedMetric> Family<K, M> {
     /// Writes all series in the order of their labels; nothing while there is none.
     pub(crate) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
+        let series = self.series.read();
         if series.is_empty() {
             return Ok(());
         }

@@ -1,9 +1,10 @@
 //! Exec plugins and client certificates.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -70,7 +71,7 @@ impl Plugin {
     }
 
     pub(crate) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let expiry = *self.expiry.lock().unwrap_or_else(PoisonError::into_inner);
+        let expiry = *self.expiry.lock();
         let ttl = match expiry {
             Expiry::Untold => None,
             Expiry::Never => Some(f64::INFINITY),
@@ -93,11 +94,7 @@ impl Plugin {
 
 impl ClientCertExpiry for Registry {
     fn set(&self, expiry: Option<SystemTime>) {
-        *self
-            .plugin()
-            .expiry
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = expiry.map_or(Expiry::Never, Expiry::At);
+        *self.plugin().expiry.lock() = expiry.map_or(Expiry::Never, Expiry::At);
     }
 }
 

@@ -17,7 +17,5 @@ mod global;
 mod otel;
 mod requests;
 mod retries;
-#[cfg(all(feature = "lease", feature = "runtime"))]
-mod runtime;
 mod sim;
 mod streams;

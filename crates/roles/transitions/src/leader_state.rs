@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
-use kube_client_metrics::lease::{Election, Elector};
+use kube_lease::{Election, Elector};
 use kubevitals_cli::{RunError, Shutdown};
 use kubevitals_jsonl::LineCounts;
 use kubevitals_transitions::Checkpoint;

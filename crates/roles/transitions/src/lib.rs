@@ -19,7 +19,7 @@ mod metrics;
 mod run;
 
 use kube_client_metrics::Hooks;
-use kube_client_metrics::lease::Election;
+use kube_lease::Election;
 use kubevitals_watch::{Event, Node, Pod, Stream, Tail};
 
 pub use run::{Deps, Registered, TransitionsConfig, run};

@@ -1,19 +1,23 @@
-//! A controller, its lists and watches, and candidates for a lease, on the simulated cluster.
+//! Controllers on the simulated cluster.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail by panicking"
+)]
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::Api;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use kube_client_metrics::Registry;
-use kube_client_metrics::lease::{Election, Elector};
-use kube_client_metrics::queue::{Action, Controller};
+use kube_workqueue::{Action, Controller};
 use kubevitals_sim::api::{SimApi, SimApiConfig, SimApiHandle};
 use kubevitals_sim::objects::Resource;
 use serde_json::json;
@@ -22,7 +26,7 @@ use tokio::time::timeout;
 #[path = "../../examples/controller.rs"]
 mod controller;
 
-/// Longer than anything takes on a busy machine.
+/// Longer than any test takes on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 async fn config(sim: &SimApiHandle) -> kube::Config {
@@ -40,7 +44,7 @@ fn value(text: &str, series: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn the_example_of_a_controller_shows_its_queue_lists_and_watches() {
+async fn the_example_reports_its_queue_lists_and_watches() {
     let sim = SimApi::start(SimApiConfig::default()).await.unwrap();
     for (name, data) in [("full", json!({"key": "value"})), ("empty", json!(null))] {
         let map = json!({
@@ -52,14 +56,14 @@ async fn the_example_of_a_controller_shows_its_queue_lists_and_watches() {
     let ran = timeout(DEADLINE, controller::run(config(&sim).await)).await;
     let text = ran.unwrap().unwrap();
     let queue = |family: &str| value(&text, &format!("workqueue_{family}{{name=\"configmaps\"}}"));
-    // The last of them may just have been taken when the tenth result came.
+    // The last of them may just have been started when the tenth result arrived.
     let done = queue("work_duration_seconds_count");
     assert!(done >= 10.0, "{text}");
     let taken = queue("queue_duration_seconds_count");
     assert!(taken >= done, "{text}");
     assert!(queue("adds_total") >= taken, "{text}");
     assert!(queue("retries_total") >= 8.0, "{text}");
-    // The queue went with the controller.
+    // The queue was closed with the controller.
     assert!(queue("depth").abs() < f64::EPSILON, "{text}");
     let watches = value(
         &text,
@@ -76,51 +80,7 @@ async fn the_example_of_a_controller_shows_its_queue_lists_and_watches() {
 }
 
 #[tokio::test]
-async fn a_lease_goes_from_one_candidate_to_the_next() {
-    let sim = SimApi::start(SimApiConfig::default()).await.unwrap();
-    let registry = Registry::new();
-    let client = kube_client_metrics::client(config(&sim).await, &registry).unwrap();
-    let candidate = |identity: &str, name: &str| {
-        // Each has a series of its own here; in life they are processes.
-        let hooks = Registry::new();
-        let election = Election::new("default", name, identity);
-        let elector = Elector::new(client.clone(), election, &hooks.hooks()).unwrap();
-        (elector, hooks)
-    };
-    let leads = |registry: &Registry| {
-        let status = value(
-            &registry.encode(),
-            "leader_election_master_status{name=\"it\"}",
-        );
-        status > 0.5
-    };
-    let (mut first, first_metrics) = candidate("first", "it");
-    let (mut second, second_metrics) = candidate("second", "it");
-    timeout(DEADLINE, first.acquire()).await.unwrap();
-    assert!(leads(&first_metrics) && !leads(&second_metrics));
-
-    // The second waits while the first holds; it is let in as soon as the first gives it back.
-    let waiting = tokio::spawn(async move {
-        second.acquire().await;
-        second
-    });
-    let leases: Api<Lease> = Api::default_namespaced(client.clone());
-    let holder = async || {
-        let lease = leases.get("it").await.unwrap();
-        lease.spec.unwrap().holder_identity
-    };
-    assert_eq!(holder().await.as_deref(), Some("first"));
-    timeout(DEADLINE, first.release()).await.unwrap();
-    let second = timeout(DEADLINE, waiting).await.unwrap().unwrap();
-    assert_eq!(holder().await.as_deref(), Some("second"));
-    assert!(!leads(&first_metrics) && leads(&second_metrics));
-    drop(second);
-    assert!(!leads(&second_metrics));
-    sim.shutdown().await;
-}
-
-#[tokio::test]
-async fn owned_and_related_objects_trigger_and_the_queue_ends_when_asked() {
+async fn owned_and_related_objects_trigger_and_a_shutdown_drains_the_queue() {
     let sim = SimApi::start(SimApiConfig::default()).await.unwrap();
     let map = json!({"metadata": {"name": "it", "namespace": "default"}, "data": {}});
     sim.writer().create(Resource::ConfigMaps, map).unwrap();

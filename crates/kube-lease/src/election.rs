@@ -1,70 +1,71 @@
-//! What is stood for, by whom, and how patiently.
+//! The parameters of an election.
 
 use std::time::Duration;
 
-/// So much longer than a retry the time to renew must be, as in client-go: the longest jittered
-/// wait must fit.
+/// The renew deadline must be longer than this many retry periods, as in client-go: the longest
+/// jittered wait must fit.
 const JITTER: f64 = 1.2;
 
-/// A lease that candidates compete for.
+/// The Lease that candidates compete for, the identity of this one, and the durations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Election {
     /// The namespace of the Lease.
     pub namespace: String,
     /// The name of the Lease, also in metrics.
     pub name: String,
-    /// Who stands for it: no two processes may have the same.
+    /// The identity of this candidate, unique among all processes.
     pub identity: String,
-    /// A lease that nobody was seen to renew for this long may be taken. Whole seconds.
+    /// The time after which a lease that was not observed to be renewed may be acquired by another
+    /// candidate. Whole seconds.
     pub lease_duration: Duration,
-    /// A leader that has not renewed for this long no longer leads. Shorter than the lease, so that
-    /// it stops before another begins.
+    /// The time after which a leader that could not renew stops leading. Shorter than the lease
+    /// duration, so that it stops before another candidate starts.
     pub renew_deadline: Duration,
     /// The time between two attempts.
     pub retry_period: Duration,
 }
 
-/// Why there is no elector.
+/// Invalid parameters of an election.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeaseError {
-    /// A candidate without a name could not tell its lease from nobody's.
+    /// Without an identity, a candidate could not tell its own lease from a released one.
     #[error("the identity of the candidate for lease {lease} is empty")]
     NoIdentity {
-        /// Which lease.
+        /// The name of the Lease.
         lease: String,
     },
-    /// Leases are written in seconds.
+    /// A Lease holds its duration in seconds.
     #[error(
         "lease duration {given:?} is not a number of whole seconds from 1 to {}",
         i32::MAX
     )]
     LeaseDuration {
-        /// What was given.
+        /// The value given.
         given: Duration,
     },
-    /// The leader would learn too late that it no longer leads.
+    /// The leader would notice too late that it no longer leads.
     #[error("renew deadline {deadline:?} is not shorter than the lease duration {lease:?}")]
     RenewDeadline {
-        /// What was given.
+        /// The value given.
         deadline: Duration,
-        /// What it must be below.
+        /// The lease duration.
         lease: Duration,
     },
     /// There would be no second attempt.
     #[error(
-        "retry period {retry:?} is zero, or {JITTER} of it do not fit into the renew deadline {deadline:?}"
+        "retry period {retry:?} is zero, or {JITTER} times it exceeds the renew deadline {deadline:?}"
     )]
     RetryPeriod {
-        /// What was given.
+        /// The value given.
         retry: Duration,
-        /// What it must fit into.
+        /// The renew deadline.
         deadline: Duration,
     },
 }
 
 impl Election {
-    /// With the times that Kubernetes' own components have: 15 s, 10 s and 2 s.
+    /// An election with the durations of Kubernetes' own components: 15 s, 10 s and 2 s.
     pub fn new(
         namespace: impl Into<String>,
         name: impl Into<String>,
@@ -80,13 +81,14 @@ impl Election {
         }
     }
 
-    /// Whether these times would let two lead, or none. An elector checks it too.
-    pub fn check(&self) -> Result<(), LeaseError> {
-        self.seconds().map(drop)
+    /// Checks that these durations allow exactly one leader. [`Elector::new`](crate::Elector::new)
+    /// checks it too.
+    pub fn validate(&self) -> Result<(), LeaseError> {
+        self.lease_seconds().map(drop)
     }
 
-    /// Checks it; gives the lease duration in seconds.
-    pub(super) fn seconds(&self) -> Result<i32, LeaseError> {
+    /// Validates the parameters and returns the lease duration in seconds.
+    pub(crate) fn lease_seconds(&self) -> Result<i32, LeaseError> {
         if self.identity.is_empty() {
             return Err(LeaseError::NoIdentity {
                 lease: self.name.clone(),
@@ -107,11 +109,11 @@ impl Election {
         Ok(seconds)
     }
 
-    /// The wait before the next attempt to get the lease: longer by chance, so that candidates do
-    /// not come at once.
-    pub(super) fn jittered_retry(&self, chance: f64) -> Duration {
+    /// Returns the wait before the next attempt to acquire the lease, for a random number from 0 to
+    /// 1, so that candidates do not retry at the same time.
+    pub(crate) fn jittered_retry(&self, random: f64) -> Duration {
         self.retry_period
-            .mul_f64(1.0 + JITTER * chance.clamp(0.0, 1.0))
+            .mul_f64(1.0 + JITTER * random.clamp(0.0, 1.0))
     }
 }
 
@@ -120,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_that_would_let_two_lead_are_refused() {
+    fn durations_that_would_allow_two_leaders_are_rejected() {
         let secs = Duration::from_secs;
         let election = |lease, deadline, retry| Election {
             lease_duration: lease,
@@ -128,31 +130,31 @@ mod tests {
             retry_period: retry,
             ..Election::new("default", "it", "me")
         };
-        assert_eq!(Election::new("default", "it", "me").seconds(), Ok(15));
+        assert_eq!(Election::new("default", "it", "me").lease_seconds(), Ok(15));
         assert!(matches!(
-            Election::new("default", "it", "").check(),
+            Election::new("default", "it", "").validate(),
             Err(LeaseError::NoIdentity { .. })
         ));
         for lease in [Duration::ZERO, Duration::from_millis(1_500), secs(1 << 40)] {
             assert_eq!(
-                election(lease, Duration::from_millis(5), Duration::from_millis(1)).check(),
+                election(lease, Duration::from_millis(5), Duration::from_millis(1)).validate(),
                 Err(LeaseError::LeaseDuration { given: lease })
             );
         }
         assert!(matches!(
-            election(secs(10), secs(10), secs(1)).check(),
+            election(secs(10), secs(10), secs(1)).validate(),
             Err(LeaseError::RenewDeadline { .. })
         ));
         for retry in [Duration::ZERO, secs(5)] {
             assert!(matches!(
-                election(secs(10), secs(6), retry).check(),
+                election(secs(10), secs(6), retry).validate(),
                 Err(LeaseError::RetryPeriod { .. })
             ));
         }
     }
 
     #[test]
-    fn retries_are_spread_as_in_client_go() {
+    fn retries_are_jittered_as_in_client_go() {
         let election = Election::new("default", "it", "me");
         assert_eq!(election.jittered_retry(0.0), Duration::from_secs(2));
         assert_eq!(election.jittered_retry(1.0), Duration::from_millis(4_400));

@@ -7,9 +7,9 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What was told, as the metrics would show it.
+/// The values that the metrics would have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Told {
+struct Recorded {
     adds: u64,
     depth: i64,
     waited: Vec<Duration>,
@@ -20,25 +20,25 @@ struct Told {
 }
 
 #[derive(Debug, Default)]
-struct Recorder(Mutex<Told>);
+struct Recorder(Mutex<Recorded>);
 
 impl Recorder {
-    fn told(&self) -> Told {
+    fn recorded(&self) -> Recorded {
         self.0.lock().unwrap().clone()
     }
 }
 
 impl WorkqueueMetrics for Recorder {
     fn added(&self) {
-        let mut told = self.0.lock().unwrap();
-        told.adds += 1;
-        told.depth += 1;
+        let mut recorded = self.0.lock().unwrap();
+        recorded.adds += 1;
+        recorded.depth += 1;
     }
 
     fn taken(&self, waited: Duration) {
-        let mut told = self.0.lock().unwrap();
-        told.depth -= 1;
-        told.waited.push(waited);
+        let mut recorded = self.0.lock().unwrap();
+        recorded.depth -= 1;
+        recorded.waited.push(waited);
     }
 
     fn done(&self, worked: Duration) {
@@ -50,8 +50,8 @@ impl WorkqueueMetrics for Recorder {
     }
 
     fn in_progress(&self, unfinished: Duration, longest: Duration) {
-        let mut told = self.0.lock().unwrap();
-        (told.unfinished, told.longest) = (unfinished, longest);
+        let mut recorded = self.0.lock().unwrap();
+        (recorded.unfinished, recorded.longest) = (unfinished, longest);
     }
 
     fn abandoned(&self, items: u64) {
@@ -73,142 +73,175 @@ fn key(name: &str) -> Key {
 }
 
 #[test]
-fn triggers_of_what_waits_count_once_and_it_waits_since_the_first() {
+fn triggers_of_a_queued_object_count_once_and_it_waits_since_the_first() {
     let (mut ledger, recorder, start) = ledger();
     ledger.trigger(key("a"), start);
     ledger.trigger(key("a"), start + SECOND);
     ledger.trigger(key("b"), start + SECOND);
-    assert_eq!((recorder.told().adds, recorder.told().depth), (2, 2));
-    let run = ledger.begin(&key("a"), start + 3 * SECOND);
+    assert_eq!(
+        (recorder.recorded().adds, recorder.recorded().depth),
+        (2, 2)
+    );
+    let run = ledger.start(&key("a"), start + 3 * SECOND);
     ledger.end(run, start + 5 * SECOND);
-    let told = recorder.told();
-    assert_eq!((told.adds, told.depth), (2, 1));
-    assert_eq!(told.waited, [3 * SECOND]);
-    assert_eq!(told.worked, [2 * SECOND]);
+    let recorded = recorder.recorded();
+    assert_eq!((recorded.adds, recorded.depth), (2, 1));
+    assert_eq!(recorded.waited, [3 * SECOND]);
+    assert_eq!(recorded.worked, [2 * SECOND]);
 }
 
 #[test]
-fn a_trigger_during_the_work_waits_for_its_end() {
+fn a_trigger_during_a_reconciliation_is_queued_until_its_end() {
     let (mut ledger, recorder, start) = ledger();
     ledger.trigger(key("a"), start);
-    let run = ledger.begin(&key("a"), start);
+    let run = ledger.start(&key("a"), start);
     ledger.trigger(key("a"), start + SECOND);
     ledger.trigger(key("a"), start + 2 * SECOND);
-    assert_eq!((recorder.told().adds, recorder.told().depth), (2, 1));
+    assert_eq!(
+        (recorder.recorded().adds, recorder.recorded().depth),
+        (2, 1)
+    );
     ledger.end(run, start + 4 * SECOND);
-    let run = ledger.begin(&key("a"), start + 4 * SECOND);
+    let run = ledger.start(&key("a"), start + 4 * SECOND);
     ledger.end(run, start + 4 * SECOND);
-    let told = recorder.told();
-    assert_eq!(told.waited, [Duration::ZERO, 3 * SECOND]);
-    assert_eq!(told.depth, 0);
+    let recorded = recorder.recorded();
+    assert_eq!(recorded.waited, [Duration::ZERO, 3 * SECOND]);
+    assert_eq!(recorded.depth, 0);
 }
 
 #[test]
-fn what_is_put_off_waits_once_it_is_due() {
+fn a_delayed_object_is_queued_once_it_is_due() {
     let (mut ledger, recorder, start) = ledger();
-    assert!(ledger.requeue(key("a"), Again::After(10 * SECOND), start));
-    assert!(ledger.requeue(key("b"), Again::After(5 * SECOND), start));
-    assert!(!ledger.requeue(key("c"), Again::After(7 * SECOND), start));
+    assert!(ledger.requeue(key("a"), Requeue::After(10 * SECOND), start));
+    assert!(ledger.requeue(key("b"), Requeue::After(5 * SECOND), start));
+    assert!(!ledger.requeue(key("c"), Requeue::After(7 * SECOND), start));
     assert_eq!(ledger.next_due(), Some(start + 5 * SECOND));
-    assert_eq!((recorder.told().retries, recorder.told().adds), (3, 0));
+    assert_eq!(
+        (recorder.recorded().retries, recorder.recorded().adds),
+        (3, 0)
+    );
     ledger.advance(start + 8 * SECOND);
-    assert_eq!((recorder.told().adds, recorder.told().depth), (2, 2));
+    assert_eq!(
+        (recorder.recorded().adds, recorder.recorded().depth),
+        (2, 2)
+    );
     assert_eq!(ledger.next_due(), Some(start + 10 * SECOND));
-    // It has waited since it was due, whenever that was noticed.
-    ledger.begin(&key("a"), start + 11 * SECOND);
-    assert_eq!(recorder.told().waited, [SECOND]);
+    // It has waited since it was due, whenever the ledger was advanced.
+    ledger.start(&key("a"), start + 11 * SECOND);
+    assert_eq!(recorder.recorded().waited, [SECOND]);
 }
 
 #[test]
-fn a_trigger_takes_the_place_of_what_was_put_off() {
+fn a_trigger_replaces_a_delay() {
     let (mut ledger, recorder, start) = ledger();
-    ledger.requeue(key("a"), Again::After(10 * SECOND), start);
+    ledger.requeue(key("a"), Requeue::After(10 * SECOND), start);
     ledger.trigger(key("a"), start + SECOND);
     assert_eq!(ledger.next_due(), None);
-    ledger.begin(&key("a"), start + 2 * SECOND);
+    ledger.start(&key("a"), start + 2 * SECOND);
     ledger.advance(start + 20 * SECOND);
-    let told = recorder.told();
-    assert_eq!((told.adds, told.depth, told.retries), (1, 0, 1));
+    let recorded = recorder.recorded();
+    assert_eq!((recorded.adds, recorded.depth, recorded.retries), (1, 0, 1));
 }
 
 #[test]
-fn what_waits_is_not_put_off() {
+fn a_queued_object_is_not_delayed() {
     let (mut ledger, recorder, start) = ledger();
     ledger.trigger(key("a"), start);
-    let run = ledger.begin(&key("a"), start);
+    let run = ledger.start(&key("a"), start);
     ledger.trigger(key("a"), start);
-    ledger.requeue(key("a"), Again::After(SECOND), start);
+    ledger.requeue(key("a"), Requeue::After(SECOND), start);
     ledger.end(run, start);
     assert_eq!(ledger.next_due(), None);
-    ledger.begin(&key("a"), start);
-    assert_eq!((recorder.told().adds, recorder.told().retries), (2, 1));
+    ledger.start(&key("a"), start);
+    assert_eq!(
+        (recorder.recorded().adds, recorder.recorded().retries),
+        (2, 1)
+    );
 }
 
 #[test]
-fn no_delay_and_no_readable_delay() {
+fn zero_endless_and_unknown_delays() {
     let (mut ledger, recorder, start) = ledger();
-    ledger.requeue(key("now"), Again::After(Duration::ZERO), start);
-    assert_eq!((recorder.told().adds, recorder.told().depth), (1, 1));
-    ledger.requeue(key("some"), Again::Sometime, start);
-    ledger.requeue(key("never"), Again::After(Duration::MAX), start);
-    ledger.requeue(key("change"), Again::OnChange, start);
-    assert_eq!((recorder.told().adds, recorder.told().retries), (1, 3));
-    // When work on it begins it was added; for how long it waited is not known.
-    ledger.begin(&key("some"), start + SECOND);
-    let told = recorder.told();
-    assert_eq!((told.adds, told.depth), (2, 1));
-    assert_eq!(told.waited, [Duration::ZERO]);
+    ledger.requeue(key("now"), Requeue::After(Duration::ZERO), start);
+    assert_eq!(
+        (recorder.recorded().adds, recorder.recorded().depth),
+        (1, 1)
+    );
+    ledger.requeue(key("unknown"), Requeue::AfterUnknownDelay, start);
+    ledger.requeue(key("never"), Requeue::After(Duration::MAX), start);
+    ledger.requeue(key("change"), Requeue::OnChange, start);
+    assert_eq!(
+        (recorder.recorded().adds, recorder.recorded().retries),
+        (1, 3)
+    );
+    // It counts as added when its reconciliation starts; its queue duration is unknown.
+    ledger.start(&key("unknown"), start + SECOND);
+    let recorded = recorder.recorded();
+    assert_eq!((recorded.adds, recorded.depth), (2, 1));
+    assert_eq!(recorded.waited, [Duration::ZERO]);
 }
 
 #[test]
-fn an_owner_without_a_namespace_is_found_under_that_of_what_it_owns() {
+fn a_cluster_scoped_owner_is_found_under_the_namespace_of_what_it_owns() {
     let (mut ledger, recorder, start) = ledger();
     ledger.trigger(key("node"), start);
     let node = Key {
         name: "node".to_owned(),
         namespace: None,
     };
-    ledger.begin(&node, start + SECOND);
-    assert_eq!((recorder.told().adds, recorder.told().depth), (1, 0));
+    ledger.start(&node, start + SECOND);
+    assert_eq!(
+        (recorder.recorded().adds, recorder.recorded().depth),
+        (1, 0)
+    );
     // But not the other way round.
     ledger.trigger(node, start);
-    ledger.begin(&key("node"), start);
-    assert_eq!((recorder.told().adds, recorder.told().depth), (3, 1));
+    ledger.start(&key("node"), start);
+    assert_eq!(
+        (recorder.recorded().adds, recorder.recorded().depth),
+        (3, 1)
+    );
 }
 
 #[test]
 fn unfinished_work_is_the_sum_of_its_ages() {
     let (mut ledger, recorder, start) = ledger();
-    let first = ledger.begin(&key("a"), start);
-    let second = ledger.begin(&key("b"), start + 2 * SECOND);
-    ledger.tell_unfinished(start + 3 * SECOND);
-    let told = recorder.told();
-    assert_eq!((told.unfinished, told.longest), (4 * SECOND, 3 * SECOND));
+    let first = ledger.start(&key("a"), start);
+    let second = ledger.start(&key("b"), start + 2 * SECOND);
+    ledger.report_unfinished(start + 3 * SECOND);
+    let recorded = recorder.recorded();
+    assert_eq!(
+        (recorded.unfinished, recorded.longest),
+        (4 * SECOND, 3 * SECOND)
+    );
     ledger.end(first, start + 3 * SECOND);
     ledger.end(second, start + 3 * SECOND);
-    ledger.tell_unfinished(start + 3 * SECOND);
-    assert_eq!(recorder.told().longest, Duration::ZERO);
+    ledger.report_unfinished(start + 3 * SECOND);
+    assert_eq!(recorder.recorded().longest, Duration::ZERO);
 }
 
 #[test]
-fn nothing_waits_in_a_queue_that_is_gone() {
+fn a_closed_queue_is_empty() {
     let (mut ledger, recorder, start) = ledger();
     ledger.trigger(key("a"), start);
     ledger.trigger(key("b"), start);
-    ledger.requeue(key("c"), Again::After(SECOND), start);
-    let run = ledger.begin(&key("a"), start);
+    ledger.requeue(key("c"), Requeue::After(SECOND), start);
+    let run = ledger.start(&key("a"), start);
     ledger.close();
-    assert_eq!((recorder.told().depth, ledger.next_due()), (0, None));
+    assert_eq!((recorder.recorded().depth, ledger.next_due()), (0, None));
     ledger.trigger(key("a"), start);
-    ledger.requeue(key("a"), Again::After(SECOND), start);
-    assert_eq!((recorder.told().depth, recorder.told().retries), (0, 1));
-    // What is being worked on goes on, and is told.
+    ledger.requeue(key("a"), Requeue::After(SECOND), start);
+    assert_eq!(
+        (recorder.recorded().depth, recorder.recorded().retries),
+        (0, 1)
+    );
+    // Work in progress continues and is recorded.
     assert!(ledger.is_working());
     ledger.end(run, start + SECOND);
-    assert_eq!(recorder.told().worked, [SECOND]);
+    assert_eq!(recorder.recorded().worked, [SECOND]);
 }
 
-/// What can happen to one of a few objects.
+/// An operation on one of a few objects.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Add(u8),
@@ -216,8 +249,7 @@ enum Step {
     Done(u8),
 }
 
-/// client-go's queue as it is documented: what is dirty, what is processed, and the order of the
-/// rest.
+/// A model of client-go's queue as it is documented.
 #[derive(Debug, Default)]
 struct ClientGo {
     queue: Vec<u8>,
@@ -271,7 +303,7 @@ proptest! {
     fn adds_and_depth_are_those_of_client_go(steps in proptest::collection::vec(step(), 0..80)) {
         let (mut ledger, recorder, start) = ledger();
         let mut client_go = ClientGo::default();
-        let mut runs: HashMap<u8, Run> = HashMap::new();
+        let mut runs: HashMap<u8, RunId> = HashMap::new();
         for step in steps {
             match step {
                 Step::Add(item) => {
@@ -280,7 +312,7 @@ proptest! {
                 }
                 Step::Get => {
                     if let Some(item) = client_go.get() {
-                        runs.insert(item, ledger.begin(&key(&item.to_string()), start));
+                        runs.insert(item, ledger.start(&key(&item.to_string()), start));
                     }
                 }
                 Step::Done(item) => {
@@ -289,11 +321,11 @@ proptest! {
                     }
                 }
             }
-            let told = recorder.told();
-            prop_assert_eq!(told.adds, client_go.adds);
-            prop_assert_eq!(told.depth, client_go.depth);
+            let recorded = recorder.recorded();
+            prop_assert_eq!(recorded.adds, client_go.adds);
+            prop_assert_eq!(recorded.depth, client_go.depth);
         }
-        let told = recorder.told();
-        prop_assert_eq!(told.waited.len(), told.worked.len() + runs.len());
+        let recorded = recorder.recorded();
+        prop_assert_eq!(recorded.waited.len(), recorded.worked.len() + runs.len());
     }
 }

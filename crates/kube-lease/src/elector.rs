@@ -1,10 +1,7 @@
 //! A candidate for a Lease.
 //!
-//! No clock but this process's own is believed: a lease counts from when its last change was seen
-//! here, not from the times written in it. So clocks may differ by any amount; they only must run
-//! about equally fast, within the ratio of lease duration to renew deadline. As in client-go, there
-//! is no fencing: a process that is stopped for longer than its lease and then goes on may act for
-//! a moment before it notices.
+//! The times written in a Lease are never compared with the local clock: a lease is valid from the
+//! moment at which its last change was observed here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,34 +13,36 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
+use kube_client_metrics::{Hooks, LeaderStatus};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use super::{Election, LeaseError, Standing};
-use crate::hooks::Hooks;
+use crate::{Election, LeaseError};
+
+const NOT_RENEWED: &str = "failed to renew the lease before the deadline";
+const NOT_RELEASED: &str = "failed to release the lease, it will expire";
 
 /// A candidate for a [`Lease`], or its holder.
 ///
-/// [`acquire`](Self::acquire), [`hold`](Self::hold) and [`release`](Self::release) may be dropped
-/// at any time: what the server made of a request that was not waited for is found out by the next
-/// one.
+/// The futures of [`acquire`](Self::acquire), [`hold`](Self::hold) and [`release`](Self::release)
+/// may be dropped at any time: the next request discovers the result of one that was not awaited.
 #[derive(Debug)]
 pub struct Elector {
     api: Api<Lease>,
     election: Election,
     /// The lease duration as it is written.
-    seconds: i32,
-    standing: Standing,
-    /// The times that are written into the lease, for people to read.
+    lease_seconds: i32,
+    status: LeaderStatus,
+    /// The source of the times in the Lease, which are for people to read.
     clock: fn() -> Timestamp,
     observed: Option<Observed>,
-    /// When the last renewal that succeeded was begun; none if this process does not lead.
-    renewed: Option<Instant>,
-    word: Word,
+    /// The start of the last successful renewal; `None` if this process does not lead.
+    renewed_at: Option<Instant>,
+    callbacks: Callbacks,
 }
 
-/// What is left in the lease for other candidates, and who reads it.
+/// The annotations that the leader writes, and the reader of the Lease.
 #[derive(Default)]
-struct Word {
+struct Callbacks {
     annotations: Option<Box<Annotations>>,
     reader: Option<Box<Reader>>,
 }
@@ -51,153 +50,154 @@ struct Word {
 type Annotations = dyn Fn() -> BTreeMap<String, String> + Send + Sync;
 type Reader = dyn Fn(&Lease) + Send + Sync;
 
-/// The lease as last seen, and since when it has been so.
+/// The Lease as last observed, and the time of its last change.
 #[derive(Debug)]
 struct Observed {
     lease: Lease,
     since: Instant,
 }
 
-/// What came of one attempt.
+/// The result of one attempt to acquire or renew.
 enum Attempt {
-    /// The lease is ours.
     Held,
-    /// It is another's.
+    /// Another candidate holds the lease.
     Taken,
-    /// That could not be found out or written.
     Failed(kube::Error),
 }
 
 impl Elector {
-    /// A candidate; it does nothing yet.
+    /// Creates a candidate, which sends no request until [`acquire`](Self::acquire).
     pub fn new(client: Client, election: Election, hooks: &Hooks) -> Result<Self, LeaseError> {
         Ok(Self {
-            seconds: election.seconds()?,
+            lease_seconds: election.lease_seconds()?,
             api: Api::namespaced(client, &election.namespace),
-            standing: Standing::new(&election.name, hooks),
+            status: LeaderStatus::new(&election.name, hooks),
             election,
             clock: Timestamp::now,
             observed: None,
-            renewed: None,
-            word: Word::default(),
+            renewed_at: None,
+            callbacks: Callbacks::default(),
         })
     }
 
-    /// With another clock for the times that are written into the lease. Nothing is decided by
-    /// them.
+    /// Sets the clock for the times that are written into the Lease. No decision depends on it.
     #[must_use]
     pub fn with_clock(mut self, clock: fn() -> Timestamp) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Sets these annotations of the lease whenever this process renews it, and when it gives it
-    /// back: how far a leader has come, for who leads next. Others stay as they are, and so do all
-    /// when the lease is taken from another.
+    /// Sets these annotations of the Lease with each renewal and with the release, such as a
+    /// checkpoint for the next leader. Other annotations are kept, and all are kept when the lease
+    /// is acquired from another holder.
     #[must_use]
     pub fn with_annotations(
         mut self,
         annotations: impl Fn() -> BTreeMap<String, String> + Send + Sync + 'static,
     ) -> Self {
-        self.word.annotations = Some(Box::new(annotations));
+        self.callbacks.annotations = Some(Box::new(annotations));
         self
     }
 
-    /// Shows the lease to `reader` whenever it was read or written: to a candidate with every
-    /// attempt, and before [`acquire`](Self::acquire) ends as the former leader left it.
+    /// Calls `reader` with the Lease whenever it was read or written: for a candidate with every
+    /// attempt, and before [`acquire`](Self::acquire) returns with the state that the former leader
+    /// left.
     #[must_use]
     pub fn with_reader(mut self, reader: impl Fn(&Lease) + Send + Sync + 'static) -> Self {
-        self.word.reader = Some(Box::new(reader));
+        self.callbacks.reader = Some(Box::new(reader));
         self
     }
 
-    /// Whether this process leads, as far as it knows: true between [`acquire`](Self::acquire) and
-    /// the end of [`hold`](Self::hold).
+    /// Returns whether this process leads: true between [`acquire`](Self::acquire) and the end of
+    /// [`hold`](Self::hold).
     pub fn is_leader(&self) -> bool {
-        self.renewed.is_some()
+        self.renewed_at.is_some()
     }
 
-    /// Who was last seen to hold the lease.
+    /// Returns the identity of the last observed holder.
     pub fn holder(&self) -> Option<&str> {
         self.observed.as_ref().and_then(Observed::holder)
     }
 
     /// Waits until this process leads.
     pub async fn acquire(&mut self) {
-        let mut is_told = false;
+        let mut is_reported = false;
         loop {
-            // An attempt that hangs must not keep the next one from a server that answers again.
-            let begun = Instant::now();
-            match timeout(self.election.renew_deadline, self.attempt(begun)).await {
+            // An attempt that hangs must not delay the next one once the server responds again.
+            let started = Instant::now();
+            match timeout(self.election.renew_deadline, self.attempt(started)).await {
                 Ok(Attempt::Held) => {
-                    self.renewed = Some(begun);
-                    self.standing.won();
-                    tracing::info!(lease = self.election.name, "leading");
+                    self.renewed_at = Some(started);
+                    self.status.acquired();
+                    tracing::info!(lease = self.election.name, "acquired lease");
                     return;
                 }
-                Ok(Attempt::Taken) => is_told = false,
+                Ok(Attempt::Taken) => is_reported = false,
                 Ok(Attempt::Failed(error)) => {
-                    // Once, not every few seconds for as long as it lasts.
-                    if !is_told {
-                        tracing::warn!(lease = self.election.name, %error, "cannot stand for the lease");
+                    // Once per outage, not every few seconds.
+                    if !is_reported {
+                        tracing::warn!(lease = self.election.name, %error, "failed to acquire lease, retrying");
                     }
-                    is_told = true;
+                    is_reported = true;
                 }
                 Err(_) => {
-                    if !is_told {
-                        tracing::warn!(lease = self.election.name, "no answer about the lease");
+                    if !is_reported {
+                        tracing::warn!(
+                            lease = self.election.name,
+                            "timed out acquiring lease, retrying"
+                        );
                     }
-                    is_told = true;
+                    is_reported = true;
                 }
             }
-            sleep(self.election.jittered_retry(chance())).await;
+            sleep(self.election.jittered_retry(random())).await;
         }
     }
 
-    /// Keeps the lease for as long as that is possible; ends when this process must no longer lead.
+    /// Renews the lease; returns when this process must no longer lead.
     pub async fn hold(&mut self) {
-        while let Some(renewed) = self.renewed {
-            let deadline = renewed + self.election.renew_deadline;
-            let next = Instant::now().max(renewed) + self.election.retry_period;
+        while let Some(renewed_at) = self.renewed_at {
+            let deadline = renewed_at + self.election.renew_deadline;
+            let next = Instant::now().max(renewed_at) + self.election.retry_period;
             if next >= deadline {
                 sleep_until(deadline).await;
-                self.lose("the lease was not renewed in time");
+                self.lose(NOT_RENEWED);
                 return;
             }
             sleep_until(next).await;
-            let begun = Instant::now();
-            match timeout_at(deadline, self.attempt(begun)).await {
-                Ok(Attempt::Held) => self.renewed = Some(begun),
-                Ok(Attempt::Taken) => return self.lose("another holds the lease"),
+            let started = Instant::now();
+            match timeout_at(deadline, self.attempt(started)).await {
+                Ok(Attempt::Held) => self.renewed_at = Some(started),
+                Ok(Attempt::Taken) => return self.lose("another candidate holds the lease"),
                 Ok(Attempt::Failed(error)) => {
-                    tracing::debug!(lease = self.election.name, %error, "lease not renewed");
+                    tracing::debug!(lease = self.election.name, %error, "failed to renew lease, retrying");
                 }
-                Err(_) => return self.lose("the lease was not renewed in time"),
+                Err(_) => return self.lose(NOT_RENEWED),
             }
         }
     }
 
-    /// Gives the lease back, so that another need not wait until it expires. Call it when the work
-    /// has ended.
+    /// Releases the lease, so that another candidate need not wait until it expires. Call it when
+    /// the work has ended.
     pub async fn release(&mut self) {
-        if self.renewed.is_none() {
+        if self.renewed_at.is_none() {
             return;
         }
         let released = timeout(self.election.renew_deadline, self.try_release()).await;
         match released {
-            Ok(Ok(())) => self.lose("the lease was given back"),
+            Ok(Ok(())) => self.lose("released"),
             Ok(Err(error)) => {
-                tracing::debug!(lease = self.election.name, %error, "lease not given back");
-                self.lose("the lease is left to expire");
+                tracing::debug!(lease = self.election.name, %error, "failed to release lease");
+                self.lose(NOT_RELEASED);
             }
-            Err(_) => self.lose("the lease is left to expire"),
+            Err(_) => self.lose(NOT_RELEASED),
         }
     }
 
-    fn lose(&mut self, why: &str) {
-        self.renewed = None;
-        self.standing.lost();
-        tracing::info!(lease = self.election.name, why, "no longer leading");
+    fn lose(&mut self, reason: &str) {
+        self.renewed_at = None;
+        self.status.lost();
+        tracing::info!(lease = self.election.name, reason, "stopped leading");
     }
 
     async fn attempt(&mut self, now: Instant) -> Attempt {
@@ -208,9 +208,9 @@ impl Elector {
         }
     }
 
-    /// Gives whether the lease is ours now.
+    /// Returns whether this process holds the lease now.
     async fn acquire_or_renew(&mut self, now: Instant) -> Result<bool, kube::Error> {
-        // What is remembered is most often still so: one request instead of two.
+        // The lease rarely changes in between: one request instead of two.
         if let Some(observed) = &self.observed
             && observed.is_of(&self.election.identity)
             && observed.is_valid(now)
@@ -219,14 +219,14 @@ impl Elector {
             match self.write(&renewed, now).await {
                 Ok(()) => return Ok(true),
                 Err(error) => {
-                    tracing::debug!(lease = self.election.name, %error, "lease must be read again");
+                    tracing::debug!(lease = self.election.name, %error, "failed to renew lease from cache, reading it again");
                 }
             }
         }
         let Some(lease) = self.api.get_opt(&self.election.name).await? else {
             return self.create(now).await;
         };
-        self.see(lease);
+        self.observe(lease);
         let Some(observed) = &self.observed else {
             return Ok(false);
         };
@@ -235,12 +235,12 @@ impl Elector {
             return Ok(false);
         }
         if is_ours {
-            self.standing.took_slow_path();
+            self.status.slow_path();
         }
         let renewed = self.renewal_of(&observed.lease, is_ours);
         match self.write(&renewed, now).await {
             Ok(()) => Ok(true),
-            // Another was faster.
+            // Another candidate was faster.
             Err(error) if !is_ours && is_conflict(&error) => Ok(false),
             Err(error) => Err(error),
         }
@@ -258,7 +258,7 @@ impl Elector {
         }
         match self.api.create(&PostParams::default(), &lease).await {
             Ok(lease) => {
-                self.word.read(&lease);
+                self.callbacks.notify(&lease);
                 self.observed = Some(Observed { lease, since: now });
                 Ok(true)
             }
@@ -267,23 +267,22 @@ impl Elector {
         }
     }
 
-    /// Writes a lease that is ours. It counts from before the request: nobody can have seen it
-    /// earlier.
+    /// Writes a lease that this process holds. It is valid from before the request: no candidate
+    /// can have observed it earlier.
     async fn write(&mut self, lease: &Lease, now: Instant) -> Result<(), kube::Error> {
         let params = PostParams::default();
         let lease = self
             .api
             .replace(&self.election.name, &params, lease)
             .await?;
-        self.word.read(&lease);
+        self.callbacks.notify(&lease);
         self.observed = Some(Observed { lease, since: now });
         Ok(())
     }
 
-    /// Takes note of the lease as the server has it. Only a change of what is agreed in it is a
-    /// sign of life.
-    fn see(&mut self, lease: Lease) {
-        self.word.read(&lease);
+    /// Records the lease as the server has it. Only a change of its spec counts as a renewal.
+    fn observe(&mut self, lease: Lease) {
+        self.callbacks.notify(&lease);
         match &mut self.observed {
             Some(observed) if observed.lease.spec == lease.spec => observed.lease = lease,
             _ => {
@@ -293,16 +292,16 @@ impl Elector {
         }
     }
 
-    /// The lease as it would be in our hands, with all that is not ours to change.
+    /// Returns `lease` as held by this process, with all fields of others kept.
     fn renewal_of(&self, lease: &Lease, is_ours: bool) -> Lease {
         let now = Some(MicroTime((self.clock)()));
         let mut renewed = lease.clone();
         let spec = renewed.spec.get_or_insert_default();
         spec.holder_identity = Some(self.election.identity.clone());
-        spec.lease_duration_seconds = Some(self.seconds);
+        spec.lease_duration_seconds = Some(self.lease_seconds);
         spec.renew_time.clone_from(&now);
         if is_ours {
-            self.word.write(&mut renewed);
+            self.callbacks.annotate(&mut renewed);
         } else {
             spec.acquire_time = now;
             spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0).saturating_add(1));
@@ -321,13 +320,13 @@ impl Elector {
             }
             let now = Some(MicroTime((self.clock)()));
             spec.holder_identity = None;
-            // Short, for those who look at the duration alone.
+            // Short, for candidates that look at the duration alone.
             spec.lease_duration_seconds = Some(1);
             spec.renew_time.clone_from(&now);
             spec.acquire_time = now;
-            self.word.write(&mut lease);
+            self.callbacks.annotate(&mut lease);
             match self.write(&lease, Instant::now()).await {
-                // A renewal that was not waited for came in between.
+                // A renewal that was not awaited came in between.
                 Err(error) if is_conflict(&error) => {}
                 other => return other,
             }
@@ -340,7 +339,7 @@ impl Observed {
         self.lease.spec.as_ref()
     }
 
-    /// Nobody writes an empty name for itself.
+    /// An empty identity is a released lease.
     fn holder(&self) -> Option<&str> {
         let holder = self.spec()?.holder_identity.as_deref();
         holder.filter(|holder| !holder.is_empty())
@@ -353,13 +352,13 @@ impl Observed {
     fn is_valid(&self, now: Instant) -> bool {
         let seconds = self.spec().and_then(|spec| spec.lease_duration_seconds);
         let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        let lasts = Duration::from_secs(seconds.unwrap_or(0));
-        now.saturating_duration_since(self.since) < lasts
+        let duration = Duration::from_secs(seconds.unwrap_or(0));
+        now.saturating_duration_since(self.since) < duration
     }
 }
 
-impl Word {
-    fn write(&self, lease: &mut Lease) {
+impl Callbacks {
+    fn annotate(&self, lease: &mut Lease) {
         let Some(annotations) = &self.annotations else {
             return;
         };
@@ -370,16 +369,16 @@ impl Word {
         }
     }
 
-    fn read(&self, lease: &Lease) {
+    fn notify(&self, lease: &Lease) {
         if let Some(reader) = &self.reader {
             reader(lease);
         }
     }
 }
 
-impl fmt::Debug for Word {
+impl fmt::Debug for Callbacks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Word")
+        f.debug_struct("Callbacks")
             .field("annotations", &self.annotations.is_some())
             .field("reader", &self.reader.is_some())
             .finish()
@@ -390,9 +389,9 @@ fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
 }
 
-/// From nothing to one. The standard library seeds its hash maps from the system; nothing else is
-/// needed here.
-fn chance() -> f64 {
+/// Returns a random number from 0 to 1. The standard library seeds its hash maps from the system,
+/// which is random enough for jitter.
+fn random() -> f64 {
     let random = RandomState::new().hash_one(0);
     f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! kube's `Controller`, as far as it hides what the metrics need.
+//! kube's `Controller`, with its trigger stream accessible.
 
 use std::fmt::{self, Debug};
 use std::hash::Hash;
@@ -16,25 +16,24 @@ use kube::runtime::reflector::{ObjectRef, Store, reflector};
 use kube::runtime::utils::{Backoff, CancelableJoinHandle, StreamBackoff};
 use kube::runtime::watcher::{self, DefaultBackoff, watcher};
 use kube::{Api, Resource};
+use kube_client_metrics::Hooks;
+use kube_client_metrics::reflector::Reflector;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 use tracing::Instrument as _;
 
-use super::applier::Reconciled;
-use super::{Action, Workqueue};
-use crate::hooks::Hooks;
-use crate::reflector::Reflector;
+use crate::applier::Reconciled;
+use crate::{Action, Workqueue};
 
 type Triggers<K> = SelectAll<BoxStream<'static, Result<ReconcileRequest<K>, watcher::Error>>>;
 
-/// A controller whose queue is measured: kube's [`Controller`](kube::runtime::Controller), with a
-/// name.
+/// A controller with a named, instrumented queue, otherwise like kube's
+/// [`Controller`](kube::runtime::Controller).
 ///
-/// What it offers behaves as kube's does: each reconciliation is a task of its own, and none of an
-/// object begins before the last one of it has ended. [`Controller::triggered_by`] stands for the
-/// constructors from streams, which are unstable in kube. Signals are left to the program: give
-/// [`Controller::graceful_shutdown_on`] a future that ends with one, and drop the stream to end at
-/// once.
+/// Each reconciliation is a task of its own, and no two of the same object run at once.
+/// [`Controller::triggered_by`] replaces the constructors from streams, which are unstable in kube.
+/// Signals are left to the program: pass [`Controller::graceful_shutdown_on`] a future that
+/// completes on one, or drop the stream to stop at once.
 #[must_use = "a controller does nothing until it is run and its stream is polled"]
 pub struct Controller<K>
 where
@@ -55,9 +54,9 @@ where
     K: Clone + Resource + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone,
 {
-    /// A controller of the objects that `api` has, with a queue of this name. Its lists are told as
-    /// those of the [reflector](crate::reflector) of this name, and its watches too if the client
-    /// of `api` is that reflector's.
+    /// Creates a controller of the objects of `api`, with a queue of this name. Its lists are
+    /// reported under the same name as a [reflector](kube_client_metrics::reflector), and so are its
+    /// watches if the client of `api` is that reflector's.
     pub fn new(name: &str, hooks: &Hooks, api: Api<K>, config: watcher::Config) -> Self
     where
         K::DynamicType: Default,
@@ -65,7 +64,7 @@ where
         Self::new_with(name, hooks, api, config, K::DynamicType::default())
     }
 
-    /// The same for a type that is known only at run time.
+    /// Like [`new`](Self::new), for a type that is known only at run time.
     pub fn new_with(
         name: &str,
         hooks: &Hooks,
@@ -85,8 +84,8 @@ where
         )
     }
 
-    /// A controller of the objects in `store`, whoever keeps it, that looks at what `triggers`
-    /// names.
+    /// Creates a controller of the objects in `store`, which the caller updates, that reconciles the
+    /// objects of `triggers`.
     pub fn triggered_by(
         queue: Workqueue,
         triggers: impl Stream<Item = Result<ReconcileRequest<K>, watcher::Error>> + Send + 'static,
@@ -97,7 +96,7 @@ where
             queue,
             triggers: SelectAll::from_iter([triggers.boxed()]),
             backoff: Box::<DefaultBackoff>::default(),
-            // One that never ends, because a selection of nothing is refused.
+            // One that never completes, because `select_all` panics on an empty list.
             shutdown: vec![future::pending().boxed()],
             dyntype,
             store,
@@ -105,24 +104,24 @@ where
         }
     }
 
-    /// With this debounce time and concurrency.
+    /// Sets the debounce time and the concurrency.
     pub fn with_config(mut self, config: Config) -> Self {
         self.config = config;
         self
     }
 
-    /// With these waits after errors of the watches.
+    /// Sets the backoff after errors of the watches.
     pub fn trigger_backoff(mut self, backoff: impl Backoff + 'static) -> Self {
         self.backoff = Box::new(backoff);
         self
     }
 
-    /// The objects, as last seen.
+    /// Returns the cache of the objects.
     pub fn store(&self) -> Store<K> {
         self.store.clone()
     }
 
-    /// Also looks at an object when one that it owns changes.
+    /// Also reconciles an object when one that it owns changes.
     pub fn owns<Child>(self, api: Api<Child>, config: watcher::Config) -> Self
     where
         Child: Clone + Resource<DynamicType = ()> + DeserializeOwned + Debug + Send + 'static,
@@ -130,7 +129,7 @@ where
         self.owns_with(api, (), config)
     }
 
-    /// The same for a type that is known only at run time.
+    /// Like [`owns`](Self::owns), for a type that is known only at run time.
     pub fn owns_with<Child>(
         mut self,
         api: Api<Child>,
@@ -143,7 +142,7 @@ where
     {
         #[expect(
             deprecated,
-            reason = "nothing else makes an Api of metadata from an Api of objects"
+            reason = "nothing else converts an Api of objects to one of their metadata"
         )]
         let children = kube::runtime::metadata_watcher(api, config).touched_objects();
         let triggers = trigger_owners(children, self.dyntype.clone(), dyntype);
@@ -151,7 +150,7 @@ where
         self
     }
 
-    /// Also looks at the objects that `mapper` names when one of another kind changes.
+    /// Also reconciles the objects that `mapper` returns when one of another kind changes.
     pub fn watches<Other, I>(
         self,
         api: Api<Other>,
@@ -167,7 +166,7 @@ where
         self.watches_with(api, Other::DynamicType::default(), config, mapper)
     }
 
-    /// The same for a type that is known only at run time.
+    /// Like [`watches`](Self::watches), for a type that is known only at run time.
     pub fn watches_with<Other, I>(
         mut self,
         api: Api<Other>,
@@ -183,12 +182,12 @@ where
     {
         let others = watcher(api, config).touched_objects();
         let triggers = trigger_with(others, move |other: Other| {
-            let because = Box::new(ObjectRef::from_obj_with(&other, dyntype.clone()).erase());
-            let named = mapper(other).into_iter();
-            named.map(move |obj_ref| ReconcileRequest {
+            let related = Box::new(ObjectRef::from_obj_with(&other, dyntype.clone()).erase());
+            let mapped = mapper(other).into_iter();
+            mapped.map(move |obj_ref| ReconcileRequest {
                 obj_ref,
                 reason: ReconcileReason::RelatedObjectUpdated {
-                    obj_ref: because.clone(),
+                    obj_ref: related.clone(),
                 },
             })
         });
@@ -196,7 +195,7 @@ where
         self
     }
 
-    /// Also looks at all objects whenever `trigger` yields.
+    /// Also reconciles all objects whenever `trigger` yields.
     pub fn reconcile_all_on(mut self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
         let (store, dyntype) = (self.store(), self.dyntype.clone());
         let triggers = trigger.flat_map(move |()| {
@@ -212,18 +211,18 @@ where
         self
     }
 
-    /// Also looks at the objects that `trigger` names.
+    /// Also reconciles the objects that `trigger` yields.
     pub fn reconcile_on(
         mut self,
         trigger: impl Stream<Item = ObjectRef<K>> + Send + 'static,
     ) -> Self {
         self.triggers
-            .push(trigger.map(|named| Ok(named.into())).boxed());
+            .push(trigger.map(|object| Ok(object.into())).boxed());
         self
     }
 
-    /// Begins no further work once `trigger` has ended. The stream ends when the work at hand is
-    /// done.
+    /// Starts no further reconciliation once `trigger` completes. The stream ends when the running
+    /// ones are done.
     pub fn graceful_shutdown_on(
         mut self,
         trigger: impl Future<Output = ()> + Send + Sync + 'static,
@@ -232,7 +231,7 @@ where
         self
     }
 
-    /// The stream that does the work while it is polled, on a runtime of tokio.
+    /// Returns the stream that reconciles while it is polled, on a tokio runtime.
     pub fn run<ReconcilerFut, Ctx, A>(
         self,
         mut reconciler: impl FnMut(Arc<K>, Arc<Ctx>) -> ReconcilerFut,
@@ -251,8 +250,8 @@ where
         self.queue.drive(
             move |object, context, work| {
                 let reconciliation = TryFutureExt::into_future(reconciler(object, context));
-                // The work goes with the task: it ends when the task does, not when somebody looks.
-                let task = async move { work.settle(reconciliation.await) };
+                // The guard moves into the task: work ends when the task does, not when it is polled.
+                let task = async move { work.complete(reconciliation.await) };
                 CancelableJoinHandle::spawn(task.in_current_span(), &Handle::current())
             },
             error_policy,

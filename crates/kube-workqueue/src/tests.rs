@@ -1,4 +1,4 @@
-//! kube's applier over streams in memory, with stepped time.
+//! kube's applier on in-memory streams, with paused time.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -12,19 +12,19 @@ use kube::runtime::controller::{self, Config};
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::Event;
+use kube_client_metrics::Registry;
 use tokio::sync::mpsc;
 use tokio::time::{advance, timeout};
 
 use super::*;
-use crate::Registry;
 
 const SECOND: Duration = Duration::from_secs(1);
 const BETWEEN: Duration = Duration::from_millis(100);
 
 type Trigger = Result<ObjectRef<ConfigMap>, Infallible>;
 
-/// A queue, what goes into it, and what its metrics say.
-struct Rig {
+/// A queue with its triggers and metrics.
+struct Harness {
     registry: Registry,
     queue: Workqueue,
     writer: Writer<ConfigMap>,
@@ -36,7 +36,7 @@ struct Rig {
 #[error("not today")]
 struct NotToday;
 
-impl Rig {
+impl Harness {
     fn new(objects: &[&str]) -> Self {
         let registry = Registry::new();
         let mut writer = Writer::new(());
@@ -102,16 +102,16 @@ fn assert_samples(registry: &Registry, wanted: &[(&str, f64)]) {
     }
 }
 
-/// Lets everything happen that can happen in this time, one step of the clock after another.
+/// Polls the stream until the paused clock has advanced by this time.
 async fn pass(stream: &mut (impl Stream + Unpin), time: Duration) {
     let _ = timeout(time, async { while stream.next().await.is_some() {} }).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn triggers_delays_and_limits_give_the_numbers_of_client_go() {
-    let rig = Rig::new(&["a", "b"]);
-    let store = rig.store();
-    let stream = rig.queue.applier(
+async fn triggers_delays_and_limits_are_counted_as_in_client_go() {
+    let harness = Harness::new(&["a", "b"]);
+    let store = harness.store();
+    let stream = harness.queue.applier(
         |_: Arc<ConfigMap>, _: Arc<()>| {
             Box::pin(async {
                 tokio::time::sleep(4 * SECOND).await;
@@ -121,20 +121,20 @@ async fn triggers_delays_and_limits_give_the_numbers_of_client_go() {
         |_, _, _| Action::await_change(),
         Arc::new(()),
         store,
-        rig.triggered,
+        harness.triggered,
         Config::default().concurrency(1),
     );
     let mut stream = pin!(stream);
     for name in ["a", "b", "b", "a"] {
-        trigger(&rig.triggers, name);
+        trigger(&harness.triggers, name);
     }
-    // One of the two is worked on, the other waits; each was asked for twice before. Unfinished
-    // work is told every half second: it is looked at between.
+    // One of the two is in progress, the other is queued; each was triggered twice. Unfinished work
+    // is reported every half second: it is read in between.
     pass(&mut stream, SECOND + BETWEEN).await;
-    assert_samples(&rig.registry, &[("adds_total", 2.0), ("depth", 1.0)]);
+    assert_samples(&harness.registry, &[("adds_total", 2.0), ("depth", 1.0)]);
     pass(&mut stream, 2 * SECOND).await;
     assert_samples(
-        &rig.registry,
+        &harness.registry,
         &[
             ("unfinished_work_seconds", 3.0),
             ("longest_running_processor_seconds", 3.0),
@@ -144,7 +144,7 @@ async fn triggers_delays_and_limits_give_the_numbers_of_client_go() {
     // Both are done at 8 s, and due again at 14 s and 18 s.
     pass(&mut stream, 7 * SECOND).await;
     assert_samples(
-        &rig.registry,
+        &harness.registry,
         &[
             ("adds_total", 2.0),
             ("depth", 0.0),
@@ -156,21 +156,21 @@ async fn triggers_delays_and_limits_give_the_numbers_of_client_go() {
             ("longest_running_processor_seconds", 0.0),
         ],
     );
-    // At 14 s the first is worked on until 18 s, when the second is due.
+    // The first is in progress from 14 s to 18 s, when the second is due.
     pass(&mut stream, 6 * SECOND).await;
-    assert_samples(&rig.registry, &[("adds_total", 3.0), ("depth", 0.0)]);
-    // A trigger meanwhile waits for the end of the work.
-    trigger(&rig.triggers, "a");
-    trigger(&rig.triggers, "b");
+    assert_samples(&harness.registry, &[("adds_total", 3.0), ("depth", 0.0)]);
+    // A trigger in the meantime is queued until the end of the work.
+    trigger(&harness.triggers, "a");
+    trigger(&harness.triggers, "b");
     pass(&mut stream, SECOND).await;
-    assert_samples(&rig.registry, &[("adds_total", 5.0), ("depth", 2.0)]);
+    assert_samples(&harness.registry, &[("adds_total", 5.0), ("depth", 2.0)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_put_off_and_is_held_back_waits() {
-    let rig = Rig::new(&["quick", "slow"]);
-    let store = rig.store();
-    let stream = rig.queue.applier(
+async fn a_delayed_object_that_is_due_counts_as_queued() {
+    let harness = Harness::new(&["quick", "slow"]);
+    let store = harness.store();
+    let stream = harness.queue.applier(
         |object: Arc<ConfigMap>, _: Arc<()>| {
             Box::pin(async move {
                 if object.metadata.name.as_deref() == Some("slow") {
@@ -182,40 +182,40 @@ async fn what_was_put_off_and_is_held_back_waits() {
         |_, _, _| Action::await_change(),
         Arc::new(()),
         store,
-        rig.triggered,
+        harness.triggered,
         Config::default().concurrency(1),
     );
     let mut stream = pin!(stream);
-    trigger(&rig.triggers, "quick");
+    trigger(&harness.triggers, "quick");
     pass(&mut stream, SECOND).await;
-    trigger(&rig.triggers, "slow");
+    trigger(&harness.triggers, "slow");
     pass(&mut stream, 3 * SECOND).await;
-    assert_samples(&rig.registry, &[("adds_total", 2.0), ("depth", 0.0)]);
+    assert_samples(&harness.registry, &[("adds_total", 2.0), ("depth", 0.0)]);
     // Its delay ends at 5 s, but the only worker is busy.
     pass(&mut stream, 3 * SECOND).await;
-    assert_samples(&rig.registry, &[("adds_total", 3.0), ("depth", 1.0)]);
+    assert_samples(&harness.registry, &[("adds_total", 3.0), ("depth", 1.0)]);
     pass(&mut stream, 95 * SECOND).await;
-    let waited = samples(&rig.registry)["queue_duration_seconds_sum"];
+    let waited = samples(&harness.registry)["queue_duration_seconds_sum"];
     assert!((waited - 96.0).abs() < 0.1, "{waited}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_are_retries_and_kubes_own_action_is_understood() {
-    let rig = Rig::new(&["a"]);
-    let store = rig.store();
-    let stream = rig.queue.applier(
+async fn failures_are_retries_and_kubes_own_action_is_counted() {
+    let harness = Harness::new(&["a"]);
+    let store = harness.store();
+    let stream = harness.queue.applier(
         |_: Arc<ConfigMap>, _: Arc<()>| Box::pin(async { Err::<controller::Action, _>(NotToday) }),
         |_, _, _| controller::Action::requeue(SECOND),
         Arc::new(()),
         store,
-        rig.triggered,
+        harness.triggered,
         Config::default(),
     );
     let mut stream = pin!(stream);
-    trigger(&rig.triggers, "a");
+    trigger(&harness.triggers, "a");
     pass(&mut stream, Duration::from_millis(3_500)).await;
     assert_samples(
-        &rig.registry,
+        &harness.registry,
         &[
             ("retries_total", 4.0),
             ("adds_total", 4.0),
@@ -226,27 +226,27 @@ async fn failures_are_retries_and_kubes_own_action_is_understood() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_gone_is_taken_and_done() {
-    let rig = Rig::new(&[]);
-    let store = rig.store();
-    let stream = rig.queue.applier(
+async fn an_object_that_left_the_store_is_started_and_done() {
+    let harness = Harness::new(&[]);
+    let store = harness.store();
+    let stream = harness.queue.applier(
         |_: Arc<ConfigMap>, _: Arc<()>| {
             Box::pin(async { Ok::<_, Infallible>(Action::await_change()) })
         },
         |_, _, _| Action::await_change(),
         Arc::new(()),
         store,
-        rig.triggered,
+        harness.triggered,
         Config::default(),
     );
     let mut stream = pin!(stream);
-    trigger(&rig.triggers, "a");
+    trigger(&harness.triggers, "a");
     assert!(matches!(
         stream.next().await,
         Some(Err(controller::Error::ObjectNotFound(_)))
     ));
     assert_samples(
-        &rig.registry,
+        &harness.registry,
         &[
             ("adds_total", 1.0),
             ("depth", 0.0),
@@ -256,32 +256,32 @@ async fn an_object_that_is_gone_is_taken_and_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_that_is_dropped_is_empty_and_its_work_ended() {
-    let rig = Rig::new(&["a", "b"]);
-    let store = rig.store();
-    let mut stream = Box::pin(rig.queue.applier(
+async fn a_dropped_queue_is_empty_and_its_work_has_ended() {
+    let harness = Harness::new(&["a", "b"]);
+    let store = harness.store();
+    let mut stream = Box::pin(harness.queue.applier(
         |_: Arc<ConfigMap>, _: Arc<()>| {
             Box::pin(std::future::pending::<Result<Action, Infallible>>())
         },
         |_, _, _| Action::await_change(),
         Arc::new(()),
         store,
-        rig.triggered,
+        harness.triggered,
         Config::default().concurrency(1),
     ));
-    trigger(&rig.triggers, "a");
-    trigger(&rig.triggers, "b");
+    trigger(&harness.triggers, "a");
+    trigger(&harness.triggers, "b");
     pass(&mut stream, 2 * SECOND + BETWEEN).await;
     assert_samples(
-        &rig.registry,
+        &harness.registry,
         &[("depth", 1.0), ("unfinished_work_seconds", 2.0)],
     );
     drop(stream);
-    // The task that tells is woken, and ends.
+    // The task that reports is woken, and ends.
     advance(SECOND).await;
     tokio::task::yield_now().await;
     assert_samples(
-        &rig.registry,
+        &harness.registry,
         &[
             ("depth", 0.0),
             ("unfinished_work_seconds", 0.0),
@@ -292,7 +292,7 @@ async fn a_queue_that_is_dropped_is_empty_and_its_work_ended() {
 }
 
 #[test]
-fn a_controller_may_go_to_another_thread() {
+fn a_controller_is_send() {
     fn assert_send<T: Send>(_: impl FnOnce() -> T) {}
-    assert_send(|| -> Controller<ConfigMap> { panic!("only its type is looked at") });
+    assert_send(|| -> Controller<ConfigMap> { panic!("only its type is checked") });
 }

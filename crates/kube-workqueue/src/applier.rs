@@ -1,4 +1,4 @@
-//! kube's `applier`, with everything that goes in and comes out seen.
+//! kube's `applier`, with its input and output observed.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -13,26 +13,26 @@ use kube::runtime::reflector::{Lookup, ObjectRef, Store};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
-use super::ledger::Key;
-use super::{Action, Closing, Shared, Work, Workqueue, key_of};
+use crate::ledger::Key;
+use crate::{Action, CloseOnDrop, QueueInner, WorkGuard, Workqueue, key_of};
 
-/// What an applier tells of each reconciliation.
-pub(super) type Reconciled<K, E, Q> =
+/// An item of an applier's stream.
+pub(crate) type Reconciled<K, E, Q> =
     Result<(ObjectRef<K>, controller::Action), controller::Error<E, Q>>;
 
-/// A reconciler's future, and the work that it is.
+/// A reconciler's future with its guard.
 struct Reconciling<F> {
     future: F,
-    work: Option<Work>,
+    work: Option<WorkGuard>,
 }
 
 pin_project! {
-    /// The stream of an applier. Its queue is closed with it.
+    /// The stream of an applier, which closes its queue when it ends or is dropped.
     struct Applied<S> {
         #[pin]
         stream: S,
-        shared: Arc<Shared>,
-        closing: Option<Closing>,
+        queue: Arc<QueueInner>,
+        closing: Option<CloseOnDrop>,
         is_started: bool,
     }
 }
@@ -40,8 +40,8 @@ pin_project! {
 impl Workqueue {
     /// [`kube::runtime::applier`] with this queue's metrics: the same arguments, the same stream.
     ///
-    /// The stream must be polled on a runtime of tokio; with its first poll begins a task that
-    /// tells of unfinished work, which ends with the stream and the last of its work.
+    /// The stream must be polled on a tokio runtime. Its first poll spawns a task that reports
+    /// unfinished work; it ends with the stream and the last of its work.
     pub fn applier<K, QueueStream, ReconcilerFut, Ctx, A>(
         self,
         mut reconciler: impl FnMut(Arc<K>, Arc<Ctx>) -> ReconcilerFut,
@@ -69,10 +69,10 @@ impl Workqueue {
         self.drive(reconciler, error_policy, context, store, queue, config)
     }
 
-    /// The same for a reconciler that is handed its work and settles it.
-    pub(super) fn drive<K, QueueStream, Fut, E, Ctx, A>(
+    /// The same for a reconciler that receives its guard and completes it.
+    pub(crate) fn drive<K, QueueStream, Fut, E, Ctx, A>(
         self,
-        mut reconciler: impl FnMut(Arc<K>, Arc<Ctx>, Work) -> Fut,
+        mut reconciler: impl FnMut(Arc<K>, Arc<Ctx>, WorkGuard) -> Fut,
         error_policy: impl Fn(Arc<K>, &E, Arc<Ctx>) -> A,
         context: Arc<Ctx>,
         store: Store<K>,
@@ -89,30 +89,30 @@ impl Workqueue {
         QueueStream::Ok: Into<ReconcileRequest<K>>,
         QueueStream::Error: std::error::Error + 'static,
     {
-        let shared = self.shared;
-        let triggered = Arc::clone(&shared);
+        let inner = self.inner;
+        let triggered = Arc::clone(&inner);
         let queue = queue.map_ok(move |request| {
             let request: ReconcileRequest<K> = request.into();
             let key = key_of_reference(&request.obj_ref);
-            triggered.ledger().trigger(key, Instant::now());
+            triggered.ledger.lock().trigger(key, Instant::now());
             request
         });
-        let begun = Arc::clone(&shared);
+        let started = Arc::clone(&inner);
         let reconciler = move |object: Arc<K>, context| {
-            let work = begun.begin(key_of(&*object));
+            let work = started.start(key_of(&*object));
             reconciler(object, context, work)
         };
-        let failed = Arc::clone(&shared);
+        let failed = Arc::clone(&inner);
         let error_policy = move |object: Arc<K>, error: &E, context| {
             let key = key_of(&*object);
             let action: Action = error_policy(object, error, context).into();
-            failed.requeue(key, action.again());
+            failed.requeue(key, action.requeue_after());
             action.into()
         };
         Applied {
             stream: applier(reconciler, error_policy, context, store, queue, config),
-            closing: Some(Closing(Arc::clone(&shared))),
-            shared,
+            closing: Some(CloseOnDrop(Arc::clone(&inner))),
+            queue: inner,
             is_started: false,
         }
     }
@@ -130,8 +130,8 @@ where
         let work = self
             .work
             .take()
-            .expect("a future is not polled after its end");
-        Poll::Ready(work.settle(result))
+            .expect("a future is not polled after completion");
+        Poll::Ready(work.complete(result))
     }
 }
 
@@ -148,13 +148,13 @@ where
         let this = self.project();
         if !*this.is_started {
             *this.is_started = true;
-            tokio::spawn(Arc::clone(this.shared).keep_up());
+            tokio::spawn(Arc::clone(this.queue).run_updates());
         }
         let item = ready!(this.stream.poll_next(context));
         match &item {
             None => *this.closing = None,
             Some(Err(controller::Error::ObjectNotFound(reference))) => {
-                drop(this.shared.begin(key_of_reference(reference)));
+                drop(this.queue.start(key_of_reference(reference)));
             }
             Some(_) => {}
         }

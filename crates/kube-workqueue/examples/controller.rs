@@ -1,13 +1,13 @@
-//! A controller whose requests, queue and lists are measured.
+//! A controller with metrics of its requests, its queue, its lists and watches.
 //!
 //! ```sh
-//! cargo run --example controller --features runtime
+//! cargo run --example controller
 //! ```
 //!
-//! It looks at every ConfigMap of the current context's namespace a few times and prints what a
-//! dashboard would be given.
+//! It reconciles every ConfigMap in the namespace of the current context a few times and prints its
+//! metrics.
 
-#![expect(clippy::print_stdout, reason = "it is what the example is for")]
+#![expect(clippy::print_stdout, reason = "the example prints its metrics")]
 
 use std::error::Error;
 use std::sync::Arc;
@@ -18,12 +18,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
 use kube_client_metrics::Registry;
-// In place of `kube::runtime::controller::{Action, Controller}`:
-use kube_client_metrics::queue::{Action, Controller};
 use kube_client_metrics::reflector::Reflector;
+// In place of `kube::runtime::controller::{Action, Controller}`:
+use kube_workqueue::{Action, Controller};
 
-/// After so many reconciliations it has seen enough.
-const ENOUGH: usize = 10;
+const MAX_RECONCILIATIONS: usize = 10;
 
 #[derive(Debug, thiserror::Error)]
 #[error("a ConfigMap without data")]
@@ -39,7 +38,7 @@ async fn reconcile(map: Arc<ConfigMap>, _: Arc<()>) -> Result<Action, NoData> {
     }
 }
 
-fn try_again(_: Arc<ConfigMap>, _: &NoData, _: Arc<()>) -> Action {
+fn error_policy(_: Arc<ConfigMap>, _: &NoData, _: Arc<()>) -> Action {
     Action::requeue(Duration::from_millis(100))
 }
 
@@ -50,26 +49,26 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs the controller until it has seen enough; gives its metrics.
+/// Runs the controller for [`MAX_RECONCILIATIONS`] and returns its metrics.
 pub(crate) async fn run(config: kube::Config) -> Result<String, Box<dyn Error>> {
     let registry = Registry::new();
     let hooks = registry.hooks();
     let client = kube_client_metrics::client(config, &registry)?;
 
-    // The controller tells of its lists by itself; its watches are seen in its requests.
+    // The controller reports its lists; its watches are recognized by the reflector's client.
     let reflector = Reflector::new("configmaps", &hooks);
     let maps: Api<ConfigMap> = Api::default_namespaced(reflector.client(&client));
     let controller = Controller::new("configmaps", &hooks, maps, watcher::Config::default());
     let mut reconciliations = controller
-        .run(reconcile, try_again, Arc::new(()))
-        .take(ENOUGH)
+        .run(reconcile, error_policy, Arc::new(()))
+        .take(MAX_RECONCILIATIONS)
         .boxed();
     while let Some(reconciled) = reconciliations.next().await {
         if let Err(error) = reconciled {
-            tracing::info!(%error, "not reconciled");
+            tracing::info!(%error, "reconciliation failed");
         }
     }
-    // With the controller goes its queue: nothing waits in it any more.
+    // Dropping the controller closes its queue.
     drop(reconciliations);
     Ok(registry.encode())
 }

@@ -1,52 +1,52 @@
-//! What a reconciler wishes.
+//! The result of a reconciliation.
 
 use std::time::Duration;
 
 use kube::runtime::controller;
 
-use super::ledger::Again;
+use crate::ledger::Requeue;
 
-/// What is to happen next with an object: kube's `Action` with a delay that can be read.
+/// The result of a reconciliation: kube's `Action` with a delay that can be read.
 ///
-/// kube's own converts into it, without its delay: see [the module](super#what-kube-runtime-hides).
+/// Converts from kube's own, without its delay: see [limits](crate#limits).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Action {
     action: controller::Action,
-    again: Again,
+    requeue: Requeue,
 }
 
 impl Action {
-    /// The object is looked at again after this time, or sooner if it changes.
+    /// Reconciles the object again after this time, or sooner if it changes.
     #[must_use]
     pub fn requeue(delay: Duration) -> Self {
         Self {
             action: controller::Action::requeue(delay),
-            again: Again::After(delay),
+            requeue: Requeue::After(delay),
         }
     }
 
-    /// The object is looked at again when it changes.
+    /// Reconciles the object again when it changes.
     #[must_use]
     pub fn await_change() -> Self {
         Self {
             action: controller::Action::await_change(),
-            again: Again::OnChange,
+            requeue: Requeue::OnChange,
         }
     }
 
-    pub(super) fn again(&self) -> Again {
-        self.again
+    pub(crate) fn requeue_after(&self) -> Requeue {
+        self.requeue
     }
 }
 
 impl From<controller::Action> for Action {
     fn from(action: controller::Action) -> Self {
-        let again = if action == controller::Action::await_change() {
-            Again::OnChange
+        let requeue = if action == controller::Action::await_change() {
+            Requeue::OnChange
         } else {
-            Again::Sometime
+            Requeue::AfterUnknownDelay
         };
-        Self { action, again }
+        Self { action, requeue }
     }
 }
 
