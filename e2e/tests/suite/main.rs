@@ -10,6 +10,7 @@
 mod apiserver_restart;
 mod client_metrics;
 mod combined;
+mod demo;
 mod kubelet_facts;
 mod metrics_server;
 mod pod_life;
