@@ -12,11 +12,10 @@ use std::time::Duration;
 
 use kubevitals_bench::timing::Timing;
 use kubevitals_model::{
-    Bytes, BytesSample, ContainerKeyRef, ContainerSample, CoreNanos, CpuSample, Labels, NodeBatch,
-    NodeName, PodKeyRef, Timestamp,
+    Bytes, BytesSample, ContainerKeyRef, ContainerSample, CoreNanos, CpuSample, Identity, Labels,
+    NodeBatch, NodeName, PodKeyRef, PodPhase, PodSummary, ResourceVersion, Timestamp, Uid,
 };
 use kubevitals_usage::{NodeUsage, UsageConfig, UsagePublisher, UsageStore};
-use kubevitals_watch::{Identity, PodBrief, PodPhase, ResourceVersion, Uid};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -48,7 +47,7 @@ fn main() {
     let names: Vec<NodeName> = (0..NODES)
         .map(|n| NodeName::new(format!("node-{n:04}")))
         .collect();
-    let all: Vec<Arc<PodBrief>> = (0..pods)
+    let all: Vec<Arc<PodSummary>> = (0..pods)
         .filter_map(|n| Some(Arc::new(pod(names.get(n / PODS_PER_NODE)?, n))))
         .collect();
     let mut batch = NodeBatch::default();
@@ -133,8 +132,8 @@ fn time(round: usize) -> Timestamp {
     Timestamp::from_unix_millis(BEGIN + round * 15_000)
 }
 
-fn pod(node: &NodeName, number: usize) -> PodBrief {
-    PodBrief {
+fn pod(node: &NodeName, number: usize) -> PodSummary {
+    PodSummary {
         identity: Identity {
             namespace: "default".into(),
             name: format!("web-6c5f4d7b9-{number:06}").into(),
@@ -148,7 +147,7 @@ fn pod(node: &NodeName, number: usize) -> PodBrief {
 }
 
 /// What the kubelet of a node says in a round.
-fn fill(batch: &mut NodeBatch, all: &[Arc<PodBrief>], node: usize, round: usize) {
+fn fill(batch: &mut NodeBatch, all: &[Arc<PodSummary>], node: usize, round: usize) {
     batch.clear();
     let at = time(round);
     let total = CoreNanos::new(round as u64 * 1_234_567_890);

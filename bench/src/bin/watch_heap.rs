@@ -19,9 +19,10 @@ use kubevitals_bench::measure::{Plan, Schedule};
 use kubevitals_bench::result::{Metric, Report};
 use kubevitals_bench::session::{self, Session, say};
 use kubevitals_bench::{BenchError, go, pods, worker};
-use kubevitals_model::Timestamp;
-use kubevitals_watch::{Decoder, Kind, Metadata, Mirror, Pod, PodBrief, WatchEvent, decode_event};
-use kubevitals_watch::{Resync, ResyncCause, Update};
+use kubevitals_model::{PartialObjectMeta, Pod, PodSummary, Timestamp};
+use kubevitals_watch::{
+    Decoder, Kind, Mirror, Resync, ResyncCause, Update, WatchEvent, decode_event,
+};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -57,7 +58,7 @@ enum Mode {
 enum Kept {
     Typed,
     Pod,
-    PodBrief,
+    PodSummary,
     Metadata,
 }
 
@@ -86,7 +87,7 @@ async fn run(flags: &RunFlags, session: &Session) -> Result<Report, BenchError> 
         jobs,
     };
     let mut sides = vec![
-        side("kubevitals PodBrief", job("pod-brief")),
+        side("kubevitals PodSummary", job("pod-summary")),
         side("kubevitals Pod", job("pod")),
         side("kubevitals Metadata", job("metadata")),
         side(BASELINE, job("typed")),
@@ -129,8 +130,11 @@ fn serve(kept: Kept, file: &Path) -> std::io::Result<()> {
     worker::serve_once(|| match kept {
         Kept::Typed => cost(|| typed(&lines), Vec::len),
         Kept::Pod => cost(|| view::<Pod>(&lines), |(_, mirror)| mirror.len()),
-        Kept::PodBrief => cost(|| view::<PodBrief>(&lines), |(_, mirror)| mirror.len()),
-        Kept::Metadata => cost(|| view::<Metadata>(&lines), |(_, mirror)| mirror.len()),
+        Kept::PodSummary => cost(|| view::<PodSummary>(&lines), |(_, mirror)| mirror.len()),
+        Kept::Metadata => cost(
+            || view::<PartialObjectMeta>(&lines),
+            |(_, mirror)| mirror.len(),
+        ),
     })
 }
 

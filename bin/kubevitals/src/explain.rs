@@ -5,14 +5,13 @@
 
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use clap::{Arg, Args, ValueEnum};
 use kubevitals_cli::flags::go_bool;
 use kubevitals_cli::{CliError, InvalidSetting, RunError, forward_signals};
 use kubevitals_explain::{ExplainedPod, Explainer};
 use kubevitals_jsonl::{LifecycleLines, TransitionLines};
-use kubevitals_model::{GoDuration, Timestamp};
+use kubevitals_model::{Clock, GoDuration, Timestamp};
 use kubevitals_telemetry::logs::ansi_allowed;
 use kubevitals_terminal::{TableRow, Waterfall, write_table};
 use kubevitals_transitions::Output;
@@ -97,12 +96,13 @@ async fn explain(
     selection: Selection,
     out: &mut (dyn Write + Send),
 ) -> Result<(), RunError> {
+    let clock = Clock::system();
     let config = flags.cluster.load().await?;
     let namespace = config.default_namespace.clone();
     let mut notices = StderrNotices::new();
-    let mut explainer = Explainer::new(config, now, &mut notices)?;
+    let mut explainer = Explainer::new(config, clock.clone(), &mut notices)?;
     let output = flags.output.unwrap_or(selection.default_output());
-    let read_at = now();
+    let read_at = clock.now();
     let (pods, summary) = match selection {
         Selection::Slowest(query) => {
             let (pods, summary) = explainer.slowest(&query).await?;
@@ -180,10 +180,6 @@ fn draw(pods: &[ExplainedPod], now: Timestamp, out: &mut impl Write) -> io::Resu
         waterfall.summarize(out)?;
     }
     Ok(())
-}
-
-fn now() -> Timestamp {
-    Timestamp::from_system_time(SystemTime::now())
 }
 
 /// Booleans as kubectl accepts them.

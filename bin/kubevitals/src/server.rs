@@ -11,6 +11,7 @@ mod checks;
 mod compat;
 mod config;
 mod flags;
+mod follow;
 mod kubelet_access;
 mod running;
 mod scraping;
@@ -23,13 +24,15 @@ pub use flags::ServerFlags;
 use kubevitals_apiserver::ApiServerMetrics;
 use kubevitals_cli::{InvalidSetting, RunError};
 use kubevitals_metrics_api::{Config as MetricsApiConfig, MetricsApi};
-use kubevitals_scrape::{RESOURCE_METRICS_PATH, ScrapeConfig, ScrapeMetrics, Scraper, WallClock};
-use kubevitals_usage::{UsageStore, follow_nodes, follow_pods};
-use kubevitals_watch::{Node, PodLike, PodPhase, Stream, Subscription, Update, What};
+use kubevitals_model::{Clock, Node, PodPhase};
+use kubevitals_scrape::{RESOURCE_METRICS_PATH, ScrapeConfig, ScrapeMetrics, Scraper};
+use kubevitals_usage::UsageStore;
+use kubevitals_watch::{PodKind, Stream, Subscription, Update, What};
 use tokio::time::timeout;
 
 use self::bridge::IntoStore;
 use self::config::Settings;
+use self::follow::{follow_nodes, follow_pods};
 use self::kubelet_access::KubeletAccess;
 use self::running::RunningServer;
 use self::scraping::ScrapingThread;
@@ -60,7 +63,7 @@ pub struct Server {
 }
 
 /// The watches that the role reads.
-struct Streams<P: PodLike> {
+struct Streams<P: PodKind> {
     nodes: Stream<Node>,
     /// All pods that can still run, and possibly others.
     pods: Stream<P>,
@@ -116,7 +119,7 @@ impl Role for Server {
 
 impl Server {
     /// Starts to scrape the nodes of the cluster.
-    fn start_on<P: PodLike>(
+    fn start_on<P: PodKind>(
         self,
         streams: &Streams<P>,
         setup: &mut Setup<'_>,
@@ -126,7 +129,7 @@ impl Server {
             tracing::warn!(flag, reason, "flag has no effect");
         }
         let cluster = &setup.cluster;
-        let clock = WallClock::system();
+        let clock = Clock::system();
         let kubelets = KubeletAccess::new(&settings.kubelet, &cluster.config, SystemTime::now())?;
 
         let (publisher, api) = MetricsApi::pair(MetricsApiConfig::default());
@@ -181,7 +184,7 @@ impl Server {
     }
 }
 
-fn scrape_config(settings: &Settings, kubelets: KubeletAccess, clock: WallClock) -> ScrapeConfig {
+fn scrape_config(settings: &Settings, kubelets: KubeletAccess, clock: Clock) -> ScrapeConfig {
     let flags = &settings.kubelet;
     let mut config = ScrapeConfig::new(kubelets.transport, kubelets.credentials);
     config.resolution = settings.usage.resolution;
@@ -199,7 +202,7 @@ fn scrape_config(settings: &Settings, kubelets: KubeletAccess, clock: WallClock)
 
 /// Waits for the first list of pods. The samples of a pod that is not listed yet are held with all
 /// their names, and those of a large cluster would be the peak of the program's memory.
-fn first_pod_list<P: PodLike>(streams: &Streams<P>) -> impl Future<Output = ()> + Send + 'static {
+fn first_pod_list<P: PodKind>(streams: &Streams<P>) -> impl Future<Output = ()> + Send + 'static {
     let pods = streams.pods.clone();
     async move {
         if timeout(POD_LIST_TIMEOUT, pods.synced()).await.is_err() {
@@ -209,22 +212,22 @@ fn first_pod_list<P: PodLike>(streams: &Streams<P>) -> impl Future<Output = ()> 
 }
 
 /// Keeps the store in sync with the cluster.
-fn follow<P: PodLike>(
+fn follow<P: PodKind>(
     tasks: &TaskSet,
     streams: &Streams<P>,
     store: &Arc<UsageStore>,
-    clock: &WallClock,
+    clock: &Clock,
 ) {
     let shared = || (Arc::clone(store), clock.clone());
     let (into, clock) = shared();
     let nodes = streams.nodes.subscribe();
     tasks.spawn("follow-nodes", async move {
-        follow_nodes(nodes, &into, || clock.now()).await;
+        follow_nodes(nodes, &into, &clock).await;
     });
     let (into, clock) = shared();
     let pods = streams.pods.subscribe();
     tasks.spawn("follow-pods", async move {
-        follow_pods(pods, &into, || clock.now()).await;
+        follow_pods(pods, &into, &clock).await;
     });
     let (store, clock) = shared();
     tasks.spawn("expire-usage", async move {
@@ -237,7 +240,7 @@ fn follow<P: PodLike>(
 }
 
 /// Scrapes a node soon after a pod on it has started.
-async fn nudge<P: PodLike>(mut pods: Subscription<P>, scraper: Weak<Scraper>) {
+async fn nudge<P: PodKind>(mut pods: Subscription<P>, scraper: Weak<Scraper>) {
     while let Some(update) = pods.next().await {
         let Update::Change(change) = update else {
             continue;
@@ -253,10 +256,10 @@ async fn nudge<P: PodLike>(mut pods: Subscription<P>, scraper: Weak<Scraper>) {
 }
 
 /// The node of a pod that has just started, which its kubelet has not reported yet.
-fn node_of_started_pod<P: PodLike>(what: &What<P>) -> Option<&str> {
+fn node_of_started_pod<P: PodKind>(what: &What<P>) -> Option<&str> {
     let (pod, before) = match what {
-        What::Added(now) => (now.brief(), None),
-        What::Modified { before, now } => (now.brief(), Some(before.brief().phase)),
+        What::Added(now) => (now.summary(), None),
+        What::Modified { before, now } => (now.summary(), Some(before.summary().phase)),
         What::Deleted(_) => return None,
     };
     let started = pod.phase == PodPhase::Running && before != Some(PodPhase::Running);

@@ -1,7 +1,8 @@
 //! The watches that the roles of a process share: each resource is watched once.
 
 use kubevitals_cli::{InvalidSetting, RunError};
-use kubevitals_watch::{Event, Node, Pod, PodBrief, Stream, StreamSpec, Tail};
+use kubevitals_model::{Event, Node, Pod, PodSummary};
+use kubevitals_watch::{Stream, StreamSpec, Tail};
 
 use crate::cluster::Cluster;
 
@@ -61,7 +62,7 @@ pub struct Watches {
 #[derive(Debug, Clone)]
 pub enum PodWatch {
     /// Summaries of pods that can still run.
-    Summaries(Stream<PodBrief>),
+    Summaries(Stream<PodSummary>),
     /// Whole pods.
     Full(Stream<Pod>),
 }
@@ -144,7 +145,7 @@ impl WatchRequests {
         });
         let pods = self.pods.map(|request| match request {
             PodRequest::Summaries => {
-                let spec = StreamSpec::<PodBrief>::new("pods").fields(UNFINISHED_PODS);
+                let spec = StreamSpec::<PodSummary>::new("pods").fields(UNFINISHED_PODS);
                 let pods = watches.watch(spec);
                 metrics.track(&pods);
                 PodWatch::Summaries(pods)

@@ -7,10 +7,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams};
 use kubevitals_e2e::{Cluster, Stop, TestNamespace};
-use kubevitals_model::Timestamp;
-use kubevitals_watch::{
-    Change, KubeTransport, Mirror, PodBrief, Server, StreamSpec, Subscription, What,
-};
+use kubevitals_model::{PodSummary, Timestamp};
+use kubevitals_watch::{Change, KubeTransport, Mirror, Server, StreamSpec, Subscription, What};
 use serde_json::{Value, json};
 
 use crate::in_time;
@@ -21,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// What a subscriber that must see every end was told: how often each pod came and went.
 #[derive(Default)]
 struct Witness {
-    mirror: Mirror<PodBrief>,
+    mirror: Mirror<PodSummary>,
     lives: BTreeMap<String, Life>,
 }
 
@@ -33,7 +31,7 @@ struct Life {
 
 impl Witness {
     /// Takes the first update in: from here on nothing may pass unseen.
-    async fn of(updates: &mut Subscription<PodBrief>) -> Self {
+    async fn of(updates: &mut Subscription<PodSummary>) -> Self {
         let mut witness = Self::default();
         witness.take(updates, "the first list").await;
         assert!(witness.mirror.is_empty(), "the namespace is new");
@@ -43,7 +41,7 @@ impl Witness {
     /// Takes updates in until a pod is as wanted.
     async fn until(
         &mut self,
-        updates: &mut Subscription<PodBrief>,
+        updates: &mut Subscription<PodSummary>,
         pod: &str,
         is_wanted: impl Fn(Life) -> bool,
     ) {
@@ -52,7 +50,7 @@ impl Witness {
         }
     }
 
-    async fn take(&mut self, updates: &mut Subscription<PodBrief>, awaited: &str) {
+    async fn take(&mut self, updates: &mut Subscription<PodSummary>, awaited: &str) {
         let update = in_time(awaited, updates.next()).await;
         let update = update.expect("the stream runs");
         for change in self.mirror.apply(update, Timestamp::from_unix_millis(0)) {
@@ -60,7 +58,7 @@ impl Witness {
         }
     }
 
-    fn note(&mut self, change: &Change<PodBrief>) {
+    fn note(&mut self, change: &Change<PodSummary>) {
         let (pod, begun, ended) = match &change.what {
             What::Added(pod) => (pod, 1, 0),
             What::Modified { now, .. } => (now, 0, 0),
@@ -148,7 +146,7 @@ async fn nothing_is_lost(name: &str, stop: Stop) -> anyhow::Result<()> {
     let alone = cluster.exclusive().await;
     let namespace = cluster.namespace(name).await?;
     let server = Server::new(KubeTransport::new(cluster.config()).unwrap());
-    let pods = server.watch(StreamSpec::<PodBrief>::new("pods").namespace(namespace.name()));
+    let pods = server.watch(StreamSpec::<PodSummary>::new("pods").namespace(namespace.name()));
     let mut updates = pods.subscribe();
     let mut witness = Witness::of(&mut updates).await;
 
@@ -224,7 +222,7 @@ async fn nothing_is_lost(name: &str, stop: Stop) -> anyhow::Result<()> {
     let names: BTreeSet<String> = fresh.iter().map(|[name, ..]| name.clone()).collect();
     assert_eq!(names, stay);
     for objects in [pods.objects(), witness.mirror.objects()] {
-        let identity = |pod: &PodBrief| {
+        let identity = |pod: &PodSummary| {
             let identity = &pod.identity;
             [
                 identity.name.to_string(),

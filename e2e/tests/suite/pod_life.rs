@@ -5,9 +5,8 @@ use std::sync::Arc;
 use kube::Api;
 use kube::api::DeleteParams;
 use kubevitals_e2e::{Burner, Cluster};
-use kubevitals_watch::{
-    KubeTransport, Pod, PodPhase, Server, StreamSpec, Subscription, Update, What,
-};
+use kubevitals_model::{Pod, PodPhase};
+use kubevitals_watch::{KubeTransport, Server, StreamSpec, Subscription, Update, What};
 
 use crate::in_time;
 
@@ -46,9 +45,9 @@ async fn a_pod_is_seen_from_its_creation_to_its_end() -> anyhow::Result<()> {
         .await?;
     let mut seen: Vec<String> = Vec::new();
     while let Some(pod) = next_state(&mut updates).await {
-        let brief = &pod.brief;
+        let brief = &pod.summary;
         assert_eq!(&*brief.identity.name, "mortal");
-        let state = match (brief.phase, &brief.node, pod.details.deleted) {
+        let state = match (brief.phase, &brief.node, pod.meta.deleted) {
             (_, _, Some(_)) => "deleting".to_owned(),
             (PodPhase::Pending, Some(node), None) => {
                 assert_eq!(&**node, cluster.node_name());

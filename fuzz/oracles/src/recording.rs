@@ -100,7 +100,7 @@ fn lives(bytes: &[u8]) {
         let Output::Life(record) = output else {
             return;
         };
-        let is_new = told.insert(record.pod.brief.identity.uid.clone());
+        let is_new = told.insert(record.pod.summary.identity.uid.clone());
         assert!(is_new, "each pod is told of once");
         assert_eq!(record.is_complete(), record.hindrance.is_none());
         let way = record.critical_path();

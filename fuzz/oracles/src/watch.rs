@@ -2,10 +2,10 @@
 
 use std::fmt::Debug;
 
-use kubevitals_watch::{
-    DaemonSet, Decoder, Deployment, Event, Kind, Metadata, Node, Pod, PodBrief, ReplicaSet,
-    WatchEvent, decode_event, decode_page,
+use kubevitals_model::{
+    DaemonSet, Deployment, Event, Node, PartialObjectMeta, Pod, PodSummary, ReplicaSet,
 };
+use kubevitals_watch::{Decoder, Kind, WatchEvent, decode_event, decode_page};
 use serde_json::Value;
 
 /// What watch events are made of.
@@ -54,18 +54,18 @@ pub(crate) const TOKENS: &[&[u8]] = &[
 pub fn watch_line(line: &[u8]) {
     let decoder = Decoder::default();
     let pod = decode::<Pod>(line, &decoder);
-    let brief = decode::<PodBrief>(line, &decoder);
-    let metadata = decode::<Metadata>(line, &decoder);
+    let brief = decode::<PodSummary>(line, &decoder);
+    let metadata = decode::<PartialObjectMeta>(line, &decoder);
     if let Some(pod) = pod {
         assert_eq!(
-            Some(&pod.brief),
+            Some(&pod.summary),
             brief.as_ref(),
             "a pod that is read whole is read brief"
         );
         let metadata = metadata.expect("a pod that is read whole has metadata");
         assert_eq!(
-            (pod.brief.identity, pod.brief.labels, pod.details),
-            (metadata.identity, metadata.labels, metadata.details)
+            (pod.summary.identity, pod.summary.labels, pod.meta),
+            (metadata.identity, metadata.labels, metadata.meta)
         );
     }
     decode::<Node>(line, &decoder);
@@ -75,7 +75,7 @@ pub fn watch_line(line: &[u8]) {
     decode::<ReplicaSet>(line, &decoder);
 
     let list = serde_json::from_slice::<Value>(line);
-    if let (Ok(page), Ok(list)) = (decode_page::<PodBrief>(line, &decoder), list) {
+    if let (Ok(page), Ok(list)) = (decode_page::<PodSummary>(line, &decoder), list) {
         let items = list
             .get("items")
             .and_then(Value::as_array)

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_model::{Bytes, CpuUsage, Labels, NodeName, PodKey, Timestamp, Usage};
+use kubevitals_model::{
+    Bytes, CpuUsage, Identity, Labels, NodeName, PodKey, PodPhase, PodSummary, ResourceVersion,
+    Timestamp, Uid, Usage,
+};
 use kubevitals_promtext::{Encoder, LabelName, MetricName, MetricType};
 use kubevitals_usage::{ContainerUsage, PodUsage};
-use kubevitals_watch::{Identity, PodBrief, PodPhase, ResourceVersion, Uid};
 
 pub(crate) const NODES: usize = 100;
 pub(crate) const PODS_OF_NODE: usize = 30;
@@ -26,7 +28,7 @@ pub(crate) struct Cluster {
 /// A node with its pods, by namespace and name.
 pub(crate) struct Node {
     pub(crate) name: NodeName,
-    pub(crate) pods: Vec<Arc<PodBrief>>,
+    pub(crate) pods: Vec<Arc<PodSummary>>,
     number: u64,
 }
 
@@ -65,14 +67,14 @@ impl Cluster {
         let namespaces: Vec<Arc<str>> = (0..NAMESPACES)
             .map(|n| format!("team-{n}").into())
             .collect();
-        let mut pods: Vec<Vec<Arc<PodBrief>>> = vec![Vec::new(); NODES];
+        let mut pods: Vec<Vec<Arc<PodSummary>>> = vec![Vec::new(); NODES];
         let names: Vec<Arc<str>> = (0..NODES).map(|n| format!("node-{n:05}").into()).collect();
         for app in 0..NODES * PODS_OF_NODE / REPLICAS {
             let labels = labels(app);
             for replica in 0..REPLICAS {
                 let number = app * REPLICAS + replica;
                 let at = number % NODES;
-                let pod = PodBrief {
+                let pod = PodSummary {
                     identity: Identity {
                         namespace: Arc::clone(&namespaces[app % NAMESPACES]),
                         name: pod_name(app, number).into(),
@@ -100,7 +102,7 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn pods(&self) -> Vec<Arc<PodBrief>> {
+    pub(crate) fn pods(&self) -> Vec<Arc<PodSummary>> {
         let pods = self.nodes.iter().flat_map(|node| &node.pods);
         pods.map(Arc::clone).collect()
     }
@@ -165,7 +167,7 @@ impl Node {
     }
 
     fn series_of_pods(&self) -> Vec<(Vec<(LabelName<'static>, &str)>, u64)> {
-        let series = |pod: &'_ Arc<PodBrief>| seed_of(pod, "");
+        let series = |pod: &'_ Arc<PodSummary>| seed_of(pod, "");
         let pods = self.pods.iter();
         pods.map(|pod| (pod_labels(pod).into(), series(pod)))
             .collect()
@@ -231,21 +233,21 @@ fn pod_name(app: usize, number: usize) -> String {
 }
 
 /// The first container of a pod has the name of its application, without its number.
-fn container_of(pod: &PodBrief) -> &str {
+fn container_of(pod: &PodSummary) -> &str {
     let app = pod.labels.get("app").map_or("", |app| &**app);
     app.rsplit_once('-').map_or(app, |(kind, _)| kind)
 }
 
-fn key_of(pod: &PodBrief) -> (&str, &str) {
+fn key_of(pod: &PodSummary) -> (&str, &str) {
     (&pod.identity.namespace, &pod.identity.name)
 }
 
-fn pod_labels(pod: &PodBrief) -> [(LabelName<'static>, &str); 2] {
+fn pod_labels(pod: &PodSummary) -> [(LabelName<'static>, &str); 2] {
     let (namespace, name) = key_of(pod);
     [(NAMESPACE, namespace), (POD, name)]
 }
 
-fn seed_of(pod: &PodBrief, container: &str) -> u64 {
+fn seed_of(pod: &PodSummary, container: &str) -> u64 {
     let bytes = pod.identity.name.bytes().chain(container.bytes());
     bytes.fold(11, |seed, byte| mixed(seed, byte.into()))
 }

@@ -10,11 +10,13 @@ use http_body::Body as _;
 use kubevitals_apiserver::{ApiResource, Body, Encoding, ListRequest, Representation, Shape};
 use kubevitals_bench::pods;
 use kubevitals_metrics_api::{Config, MetricsApi, MetricsApiPublisher};
-use kubevitals_model::{LabelSelector, Labels, NodeBatch, NodeName, PodKey};
+use kubevitals_model::{
+    LabelSelector, Labels, NodeBatch, NodeName, Pod, PodKey, PodSummary, SteppedClock, Uid,
+};
 use kubevitals_promtext::{Item, parse};
 use kubevitals_scrape::internals::{DecodeOptions, Decoder, decode};
 use kubevitals_usage::{NodeUsage, PodUsage, UsageConfig, UsagePublisher, UsageStore};
-use kubevitals_watch::{Kind, Pod, PodBrief, Uid, decode_event};
+use kubevitals_watch::{Kind, decode_event};
 
 use crate::fixture::{Cluster, NODES, selector, time};
 
@@ -95,7 +97,7 @@ pub(crate) const PATHS: [HotPath; 12] = [
         name: "watch-brief",
         what: "a watched pod decoded to what the server keeps of it",
         times: 64,
-        prepare: watch::<PodBrief>,
+        prepare: watch::<PodSummary>,
     },
     HotPath {
         name: "watch-pod",
@@ -315,7 +317,7 @@ fn api(cluster: &Cluster) -> (MetricsApiPublisher, MetricsApi) {
 fn config() -> Config {
     Config {
         // Versions have the same digits every time.
-        clock: || time(3),
+        clock: SteppedClock::new(time(3)).clock(),
         ..Config::default()
     }
 }

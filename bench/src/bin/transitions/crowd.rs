@@ -18,9 +18,8 @@ use kubevitals_bench::serving::free_address;
 use kubevitals_bench::session::{Session, held, say};
 use kubevitals_bench::sim::{SimProcess, SimSize, until};
 use kubevitals_bench::{BenchError, versions};
-use kubevitals_watch::{
-    KubeTransport, Metadata, Resource, Server, StreamSpec, Subscription, Update, What,
-};
+use kubevitals_model::PartialObjectMeta;
+use kubevitals_watch::{KubeTransport, Resource, Server, StreamSpec, Subscription, Update, What};
 use serde_json::Value;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
@@ -257,7 +256,13 @@ async fn follow(
 /// Our own watch of names, which counts as one of those that are open.
 async fn watch_pods(
     sim: &SimProcess,
-) -> Result<(kubevitals_watch::Stream<Metadata>, Subscription<Metadata>), BenchError> {
+) -> Result<
+    (
+        kubevitals_watch::Stream<PartialObjectMeta>,
+        Subscription<PartialObjectMeta>,
+    ),
+    BenchError,
+> {
     let refused = |problem: String| BenchError::Kubeconfig {
         path: sim.kubeconfig().to_owned(),
         problem,
@@ -276,7 +281,7 @@ async fn watch_pods(
 }
 
 /// Takes what has come so far.
-async fn drain(updates: &mut Subscription<Metadata>, pods: &mut Pods) {
+async fn drain(updates: &mut Subscription<PartialObjectMeta>, pods: &mut Pods) {
     while let Ok(Some(update)) =
         tokio::time::timeout(Duration::from_millis(50), updates.next()).await
     {
@@ -287,12 +292,12 @@ async fn drain(updates: &mut Subscription<Metadata>, pods: &mut Pods) {
     }
 }
 
-fn note(update: Update<Metadata>, pods: &mut Pods) {
+fn note(update: Update<PartialObjectMeta>, pods: &mut Pods) {
     // What is listed was there before.
     let Update::Change(change) = update else {
         return;
     };
-    let key = |pod: &Metadata| {
+    let key = |pod: &PartialObjectMeta| {
         let identity = &pod.identity;
         (Box::from(&*identity.namespace), Box::from(&*identity.name))
     };

@@ -102,10 +102,10 @@ fn sides(workers: &Workers, go: Option<&Path>, scale: u32) -> Vec<Side> {
     };
     let mut sides = vec![
         side(
-            "kubevitals PodBrief",
+            "kubevitals PodSummary",
             vec![
-                job("decode", "decode-pod-brief", 40),
-                job("stream", "stream-pod-brief", 30),
+                job("decode", "decode-pod-summary", 40),
+                job("stream", "stream-pod-summary", 30),
             ],
         ),
         side(

@@ -18,9 +18,9 @@ use http_body::{Body, Frame};
 use k8s_openapi::api::core::v1 as core;
 use kube::api::WatchEvent as TypedEvent;
 use kubevitals_bench::{pods, worker};
+use kubevitals_model::{PartialObjectMeta, Pod, PodSummary};
 use kubevitals_watch::{
-    Answer, BoxBody, Decoder, Kind, Metadata, Pod, PodBrief, Server, StreamSpec, Transport,
-    TypedKind, decode_event,
+    Answer, BoxBody, Decoder, Kind, Server, StreamSpec, Transport, TypedKind, decode_event,
 };
 
 /// What one read of a TLS connection brings.
@@ -31,11 +31,11 @@ const CHUNK: usize = 16 << 10;
 pub(crate) enum Mode {
     DecodeTyped,
     DecodePod,
-    DecodePodBrief,
+    DecodePodSummary,
     DecodeMetadata,
     StreamTyped,
     StreamPod,
-    StreamPodBrief,
+    StreamPodSummary,
 }
 
 /// Answers each request with the same chunks.
@@ -61,8 +61,8 @@ pub(crate) fn serve(mode: Mode, passes: u32, file: &Path) -> io::Result<()> {
     match mode {
         Mode::DecodeTyped => worker::serve(passes, || decode_typed(&lines)),
         Mode::DecodePod => worker::serve(passes, || decode::<Pod>(&lines)),
-        Mode::DecodePodBrief => worker::serve(passes, || decode::<PodBrief>(&lines)),
-        Mode::DecodeMetadata => worker::serve(passes, || decode::<Metadata>(&lines)),
+        Mode::DecodePodSummary => worker::serve(passes, || decode::<PodSummary>(&lines)),
+        Mode::DecodeMetadata => worker::serve(passes, || decode::<PartialObjectMeta>(&lines)),
         Mode::StreamTyped => {
             let canned = canned();
             worker::serve(passes, || runtime.block_on(watch_typed(&canned)))
@@ -74,10 +74,10 @@ pub(crate) fn serve(mode: Mode, passes: u32, file: &Path) -> io::Result<()> {
                 found
             })
         }
-        Mode::StreamPodBrief => {
+        Mode::StreamPodSummary => {
             let canned = canned();
             worker::serve(passes, || {
-                runtime.block_on(watch_slim::<PodBrief>(&canned, count));
+                runtime.block_on(watch_slim::<PodSummary>(&canned, count));
                 found
             })
         }

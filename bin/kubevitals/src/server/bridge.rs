@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use kubevitals_model::{NodeBatch, NodeName, Timestamp};
-use kubevitals_scrape::{BatchInfo, ScrapeError, ScrapeSink, WallClock};
+use kubevitals_model::{Clock, NodeBatch, NodeName, Timestamp};
+use kubevitals_scrape::{BatchInfo, ScrapeError, ScrapeSink};
 use kubevitals_usage::UsageStore;
 
 pub(super) struct IntoStore {
     pub(super) store: Arc<UsageStore>,
-    pub(super) clock: WallClock,
+    pub(super) clock: Clock,
 }
 
 impl ScrapeSink for IntoStore {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use kubevitals_apiserver::TrustStatus;
 use kubevitals_cli::RunError;
-use kubevitals_scrape::WallClock;
+use kubevitals_model::{Clock, Node};
 use kubevitals_telemetry::{Health, Probe, Status};
 use kubevitals_usage::UsageStore;
-use kubevitals_watch::{Node, PodLike, Stream};
+use kubevitals_watch::{PodKind, Stream};
 
 /// How long the connection of a watch may be lost before its check fails.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_mins(5);
@@ -40,7 +40,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    pub(super) fn new<P: PodLike>(nodes: &Stream<Node>, pods: &Stream<P>) -> Self {
+    pub(super) fn new<P: PodKind>(nodes: &Stream<Node>, pods: &Stream<P>) -> Self {
         Self {
             nodes: Box::new(nodes.checked(DISCONNECT_TIMEOUT)),
             pods: Box::new(pods.checked(DISCONNECT_TIMEOUT)),
@@ -52,7 +52,7 @@ impl Sources {
         self,
         health: &Health,
         store: &Arc<UsageStore>,
-        clock: &WallClock,
+        clock: &Clock,
         trust: TrustStatus,
     ) -> Result<(), RunError> {
         let (store, clock) = (Arc::downgrade(store), clock.clone());

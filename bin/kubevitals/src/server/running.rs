@@ -7,7 +7,8 @@ use futures_util::future::BoxFuture;
 use kubevitals_apiserver::{ApiServer, ApiServerMetrics, ServerTelemetry};
 use kubevitals_cli::{RunError, Shutdown};
 use kubevitals_metrics_api::MetricsApi;
-use kubevitals_scrape::{Scraper, WallClock};
+use kubevitals_model::Clock;
+use kubevitals_scrape::Scraper;
 use kubevitals_tls::{Periodic, Refresh, refresh_loop};
 use kubevitals_usage::UsageStore;
 
@@ -26,7 +27,7 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) struct RunningServer {
     pub(super) settings: Settings,
     pub(super) cluster: Arc<Cluster>,
-    pub(super) clock: WallClock,
+    pub(super) clock: Clock,
     pub(super) api: MetricsApi,
     pub(super) store: Arc<UsageStore>,
     pub(super) api_metrics: ApiServerMetrics,

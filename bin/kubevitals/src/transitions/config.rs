@@ -6,11 +6,11 @@ use std::time::Duration;
 use kube_lease::Election;
 use kubevitals_cli::InvalidSetting;
 use kubevitals_jsonl::{LifecycleLines, TransitionLines};
-use kubevitals_model::{GoDuration, LabelSelector, parse_field_selector};
+use kubevitals_model::{Event, GoDuration, LabelSelector, Pod, parse_field_selector};
 use kubevitals_transition_metrics::FamilyConfig;
 use kubevitals_transitions::{Facts, Shard, TrackerConfig};
 use kubevitals_transitions_role::TransitionsConfig;
-use kubevitals_watch::{Event, Pod, StreamOptions, StreamSpec};
+use kubevitals_watch::{StreamOptions, StreamSpec};
 
 use super::flags::{LineFlags, PodFlags, StandbyFlags, TransitionsFlags};
 

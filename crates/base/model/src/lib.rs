@@ -1,24 +1,28 @@
-//! The words that every other crate speaks: who is measured, what was sampled, how much was used,
-//! and the texts in which Kubernetes writes it.
+//! The domain types that all other crates share: keys, samples, usage, Kubernetes objects and their
+//! text forms.
 //!
-//! Nothing here does input or output, knows of a runtime or reads a clock. Each type holds only
-//! values that make sense, so that code downstream has nothing to check again.
+//! Nothing here does input or output or knows of a runtime; the one clock is [`Clock`]. Each type
+//! holds only valid values, so that code downstream need not check them again.
 //!
 //! | what | types |
 //! |---|---|
-//! | who | [`NodeName`], [`PodKey`], [`ContainerKey`] and their borrowed forms |
-//! | when | [`Timestamp`] for an instant, [`GoDuration`] for a duration as Go writes it |
-//! | samples, as read | [`CpuSample`], [`BytesSample`], [`ContainerSample`], [`NodeSample`]; [`NodeBatch`] for all that a kubelet said at once |
-//! | usage, as served | [`Usage`], [`CpuRate`]; [`NoRate`] says why there is none |
-//! | which | [`LabelSelector`], [`parse_field_selector`]; [`Labels`] is what the former selects by |
-//! | amounts | [`CoreNanos`], [`CpuUsage`], [`Bytes`]; [`Quantity`] for whatever Kubernetes can write |
+//! | keys | [`NodeName`], [`PodKey`], [`ContainerKey`] and their borrowed forms |
+//! | time | [`Clock`], [`Timestamp`] for an instant, [`GoDuration`] for a duration as Go writes it |
+//! | samples, as read | [`CpuSample`], [`BytesSample`], [`ContainerSample`], [`NodeSample`]; [`NodeBatch`] for one response of a kubelet |
+//! | usage, as served | [`Usage`], [`CpuRate`]; [`NoRate`] is the reason why there is none |
+//! | objects | [`PodSummary`], [`Pod`], [`Node`], [`Event`], workloads; [`Identity`], [`Uid`]; [`Interner`] |
+//! | selectors | [`LabelSelector`], [`parse_field_selector`]; [`Labels`] |
+//! | amounts | [`CoreNanos`], [`CpuUsage`], [`Bytes`]; [`Quantity`] for any Kubernetes quantity |
 
 mod amount;
 mod batch;
+mod clock;
 mod duration;
 mod error;
+mod interner;
 mod key;
 mod labels;
+mod objects;
 mod quantity;
 mod sample;
 mod selector;
@@ -28,12 +32,24 @@ mod usage;
 
 pub use crate::amount::{Bytes, CoreNanos, CpuUsage};
 pub use crate::batch::NodeBatch;
+pub use crate::clock::{Clock, SteppedClock};
 pub use crate::duration::GoDuration;
 pub use crate::error::ModelError;
+pub use crate::interner::{Interner, StringPool};
 pub use crate::key::{
     AsContainerKey, AsPodKey, ContainerKey, ContainerKeyRef, NodeName, PodKey, PodKeyRef,
 };
 pub use crate::labels::{LabelPair, Labels};
+pub use crate::objects::condition::{Condition, ConditionStatus};
+pub use crate::objects::container::{ContainerSpec, ContainerState, ContainerStatus, Termination};
+pub use crate::objects::event::{Event, EventSeries, ObjectReference};
+pub use crate::objects::identity::{Identity, ResourceVersion, Uid};
+pub use crate::objects::meta::{ObjectMeta, OwnerReference, PartialObjectMeta};
+pub use crate::objects::node::{Node, NodeAddress, Taint};
+pub use crate::objects::pod::{AsPodSummary, Pod, PodPhase, PodSummary};
+pub use crate::objects::workload::{
+    DaemonSet, Deployment, ReplicaSet, SelectorRequirement, Workload, WorkloadSelector,
+};
 pub use crate::quantity::{Format, Quantity, Scale};
 pub use crate::sample::{BytesSample, ContainerSample, CpuSample, NodeSample};
 pub use crate::selector::fields::{FieldSelectorError, FieldTerm, parse_field_selector};

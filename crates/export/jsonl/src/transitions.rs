@@ -236,7 +236,7 @@ impl TransitionLines {
         let metrics = Metrics {
             r#type: "lifecycle",
             partial: !record.is_complete(),
-            pod_uid: Some(record.pod.brief.identity.uid.to_string()),
+            pod_uid: Some(record.pod.summary.identity.uid.to_string()),
             lifecycle: Some(Lifecycle::of(record)),
             ..self.common(record)
         };
@@ -245,7 +245,7 @@ impl TransitionLines {
 
     fn common(self, record: &PodRecord) -> Metrics<'_> {
         let pod = &*record.pod;
-        let label = |key: &str| pod.brief.labels.get(key).map(|value| &**value);
+        let label = |key: &str| pod.summary.labels.get(key).map(|value| &**value);
         let owner = owner(pod);
         let named = |kind: &str| {
             owner
@@ -254,9 +254,9 @@ impl TransitionLines {
         };
         let stateful_set = named("StatefulSet");
         Metrics {
-            kube_namespace: &pod.brief.identity.namespace,
-            pod_name: &pod.brief.identity.name,
-            kube_node: pod.brief.node.as_deref(),
+            kube_namespace: &pod.summary.identity.namespace,
+            pod_name: &pod.summary.identity.name,
+            kube_node: pod.summary.node.as_deref(),
             kube_qos: pod
                 .qos_class
                 .as_deref()

@@ -70,7 +70,7 @@ fn row(rank: usize, pod: &TableRow<'_>, wide_at: Option<Timestamp>) -> Vec<Strin
     );
     let mut row = vec![
         rank.to_string(),
-        printable(&record.pod.brief.identity.to_string()),
+        printable(&record.pod.summary.identity.to_string()),
         record
             .total()
             .map_or_else(|| "-".to_owned(), |total| Spelled(total).to_string()),
@@ -85,7 +85,7 @@ fn row(rank: usize, pod: &TableRow<'_>, wide_at: Option<Timestamp>) -> Vec<Strin
     let known = |text: Option<&str>| text.map_or_else(|| "-".to_owned(), printable);
     let created = record.milestones.created.best();
     let age = created.and_then(|created| now.since(created));
-    row.push(known(record.pod.brief.node.as_deref()));
+    row.push(known(record.pod.summary.node.as_deref()));
     row.push(known(pod.pool));
     row.push(age.map_or_else(|| "-".to_owned(), |age| Spelled(age).to_string()));
     row.push(cause);

@@ -88,14 +88,14 @@ impl Waterfall {
         self.ready += 1;
         let slower = self.slowest.as_ref().map(|(took, _)| *took);
         if let Some(total) = record.total().filter(|total| Some(*total) > slower) {
-            let name = printable(&record.pod.brief.identity.to_string());
+            let name = printable(&record.pod.summary.identity.to_string());
             self.slowest = Some((total, name));
         }
     }
 
     fn headline(&self, record: &PodRecord, pool: Option<&str>) -> String {
         let total = record.total().unwrap_or_default();
-        let name = printable(&record.pod.brief.identity.to_string());
+        let name = printable(&record.pod.summary.identity.to_string());
         let (code, outcome) = if record.is_complete() {
             ("32", format!("ready after {}", Spelled(total)))
         } else if record.is_unseen() {
@@ -110,7 +110,7 @@ impl Waterfall {
             self.painted("1", &name),
             self.painted(code, &outcome)
         );
-        if let Some(node) = &record.pod.brief.node {
+        if let Some(node) = &record.pod.summary.node {
             let _ = write!(text, "  on {}", printable(node));
             if let Some(pool) = pool {
                 let _ = write!(text, " of pool {}", printable(pool));

@@ -9,9 +9,10 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use kube::api::{GetParams, ListParams};
 use kubevitals_cli::{RunError, error_chain};
+use kubevitals_model::PartialObjectMeta;
 use kubevitals_watch::{
-    BoxBody, Decoder, KubeTransport, Metadata, Page, Transport, TypedKind, WatchEvent,
-    decode_event, decode_object, decode_page,
+    BoxBody, Decoder, KubeTransport, Page, Transport, TypedKind, WatchEvent, decode_event,
+    decode_object, decode_page,
 };
 use tokio::time::{sleep, timeout};
 
@@ -146,7 +147,7 @@ impl ApiReader {
 
     /// Returns the message of a Status, or else the HTTP status.
     fn status_message(&self, status: StatusCode, body: &[u8]) -> String {
-        match decode_event::<Metadata>(body, &self.decoder) {
+        match decode_event::<PartialObjectMeta>(body, &self.decoder) {
             Ok(WatchEvent::Error(status)) if !status.message.is_empty() => status.message,
             _ => format!("the API server responded {status}"),
         }

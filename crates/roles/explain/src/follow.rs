@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubevitals_cli::RunError;
-use kubevitals_model::Timestamp;
+use kubevitals_model::{Clock, Event, Pod};
 use kubevitals_transitions::{Arrival, Existing, Output, PodRecord, Tracker, TrackerConfig};
-use kubevitals_watch::{Change, Event, KubeTransport, Pod, Server, StreamSpec, Update, What};
+use kubevitals_watch::{Change, KubeTransport, Server, StreamSpec, Update, What};
 
 use crate::api::ApiReader;
 use crate::{ExplainedPod, PodName, lookup};
@@ -20,14 +20,14 @@ const TICK_INTERVAL: Duration = Duration::from_millis(200);
 pub(crate) async fn until_settled<I>(
     api: &ApiReader,
     config: &kube::Config,
-    clock: fn() -> Timestamp,
+    clock: &Clock,
     pod: &PodName,
     interrupt: impl Future<Output = I>,
 ) -> Result<ExplainedPod, RunError> {
     // Reports missing permission, where a watch would retry forever.
     lookup::get_pod(api, pod).await?;
     let record = watch(config, clock, pod, interrupt).await?;
-    let pool = lookup::get_pool(api, record.pod.brief.node.as_deref()).await;
+    let pool = lookup::get_pool(api, record.pod.summary.node.as_deref()).await;
     Ok(ExplainedPod {
         record,
         pool: pool.ok().flatten(),
@@ -36,7 +36,7 @@ pub(crate) async fn until_settled<I>(
 
 async fn watch<I>(
     config: &kube::Config,
-    clock: fn() -> Timestamp,
+    clock: &Clock,
     pod: &PodName,
     interrupt: impl Future<Output = I>,
 ) -> Result<PodRecord, RunError> {
@@ -67,14 +67,14 @@ async fn watch<I>(
         tokio::select! {
             Some(update) = pod_updates.next() => take_pod(&mut tracker, update, &mut take),
             Some(update) = event_updates.next() => take_event(&mut tracker, update, &mut take),
-            _ = ticks.tick() => tracker.advance(clock(), &mut take),
+            _ = ticks.tick() => tracker.advance(clock.now(), &mut take),
             _ = &mut interrupt => {
                 is_interrupted = true;
                 tracker.finish(&mut take);
             }
         }
         if let Some(record) = startup {
-            return Ok(Arc::unwrap_or_clone(record).as_of(clock()));
+            return Ok(Arc::unwrap_or_clone(record).as_of(clock.now()));
         }
         if is_interrupted {
             return Err(RunError::runtime(format!("pod {pod} does not exist yet")));

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubevitals_cli::RunError;
-use kubevitals_model::Timestamp;
+use kubevitals_model::Clock;
 use kubevitals_transitions::PodRecord;
 
 use self::api::ApiReader;
@@ -29,7 +29,7 @@ pub use self::slowest::Summary;
 pub struct Explainer<'n> {
     api: ApiReader,
     config: kube::Config,
-    clock: fn() -> Timestamp,
+    clock: Clock,
     notices: &'n mut dyn Notices,
 }
 
@@ -73,7 +73,7 @@ impl<'n> Explainer<'n> {
     /// Nothing is requested yet.
     pub fn new(
         config: kube::Config,
-        clock: fn() -> Timestamp,
+        clock: Clock,
         notices: &'n mut dyn Notices,
     ) -> Result<Self, RunError> {
         Ok(Self {
@@ -86,7 +86,7 @@ impl<'n> Explainer<'n> {
 
     /// Explains one pod as it is now.
     pub async fn pod(&mut self, pod: &PodName) -> Result<ExplainedPod, RunError> {
-        let now = (self.clock)();
+        let now = self.clock.now();
         lookup::explain(&self.api, pod, now, self.notices).await
     }
 
@@ -97,7 +97,7 @@ impl<'n> Explainer<'n> {
         pod: &PodName,
         interrupt: impl Future<Output = I>,
     ) -> Result<ExplainedPod, RunError> {
-        follow::until_settled(&self.api, &self.config, self.clock, pod, interrupt).await
+        follow::until_settled(&self.api, &self.config, &self.clock, pod, interrupt).await
     }
 
     /// Explains the slowest pods, the slowest first.
@@ -105,7 +105,7 @@ impl<'n> Explainer<'n> {
         &mut self,
         query: &SlowestQuery,
     ) -> Result<(Vec<ExplainedPod>, Summary), RunError> {
-        let now = (self.clock)();
+        let now = self.clock.now();
         slowest::find(&self.api, query, now, self.notices).await
     }
 }

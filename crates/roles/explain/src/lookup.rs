@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use kube::api::ListParams;
 use kubevitals_cli::RunError;
-use kubevitals_model::Timestamp;
+use kubevitals_model::{Event, Node, Pod, Timestamp, Uid};
 use kubevitals_transitions::{PodRecord, node_pool};
-use kubevitals_watch::{Event, Node, Pod, Uid};
 
 use crate::api::{ApiError, ApiReader, Operation};
 use crate::{ExplainedPod, Notices, PodName};
@@ -30,7 +29,7 @@ pub(crate) async fn explain(
         )));
     };
     let pod = Arc::new(pod);
-    let events = match list_events(api, &name.namespace, &pod.brief.identity.uid).await {
+    let events = match list_events(api, &name.namespace, &pod.summary.identity.uid).await {
         Ok(events) => events,
         Err(error) => {
             notices.warn(&missing_events(error, &name.namespace));
@@ -39,7 +38,7 @@ pub(crate) async fn explain(
     };
     Ok(ExplainedPod {
         record: PodRecord::reconstruct(&pod, &events, now),
-        pool: get_pool(api, pod.brief.node.as_deref())
+        pool: get_pool(api, pod.summary.node.as_deref())
             .await
             .ok()
             .flatten(),

@@ -10,9 +10,8 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use kube::api::ListParams;
 use kubevitals_cli::RunError;
-use kubevitals_model::Timestamp;
+use kubevitals_model::{Pod, Timestamp};
 use kubevitals_transitions::PodRecord;
-use kubevitals_watch::Pod;
 
 use crate::api::{ApiError, ApiReader, Operation};
 use crate::{ExplainedPod, Notices, SlowestQuery, lookup};
@@ -105,7 +104,7 @@ async fn rank_once(
         let page = api.page::<Pod>(query.namespace.as_deref(), &params).await?;
         summary.unreadable += page.unreadable.len();
         for pod in page.objects {
-            if pod.details.created < oldest {
+            if pod.meta.created < oldest {
                 continue;
             }
             let pod = Arc::new(pod);
@@ -134,7 +133,7 @@ async fn explain(
 ) -> Vec<ExplainedPod> {
     let total = pods.len();
     let requests = pods.into_iter().map(|pod| async move {
-        let identity = &pod.brief.identity;
+        let identity = &pod.summary.identity;
         let events = lookup::list_events(api, &identity.namespace, &identity.uid).await;
         (pod, events)
     });
@@ -144,13 +143,13 @@ async fn explain(
     let mut first_failure = None;
     while let Some((pod, events)) = responses.next().await {
         let events = events.unwrap_or_else(|error| {
-            let namespace = &pod.brief.identity.namespace;
+            let namespace = &pod.summary.identity.namespace;
             first_failure.get_or_insert_with(|| lookup::missing_events(error, namespace));
             Vec::new()
         });
         explained.push(ExplainedPod {
             record: PodRecord::reconstruct(&pod, &events, now),
-            pool: pools.get(api, pod.brief.node.as_ref()).await,
+            pool: pools.get(api, pod.summary.node.as_ref()).await,
         });
         notices.progress(&|| format!("{} of {total} pods explained", explained.len()));
     }
@@ -217,7 +216,7 @@ impl Top {
 impl Entry {
     /// Of two that took equally long, the one whose name sorts first is greater, so shown first.
     fn order(&self) -> (Duration, Reverse<(&str, &str)>) {
-        let identity = &self.pod.brief.identity;
+        let identity = &self.pod.summary.identity;
         (self.took, Reverse((&identity.namespace, &identity.name)))
     }
 }
@@ -278,7 +277,7 @@ mod tests {
         let names: Vec<String> = top
             .into_order()
             .iter()
-            .map(|pod| pod.brief.identity.name.to_string())
+            .map(|pod| pod.summary.identity.name.to_string())
             .collect();
         assert_eq!(names, ["d", "b", "c"]);
     }

@@ -6,11 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kubevitals_cli::Shutdown;
-use kubevitals_model::Timestamp;
+use kubevitals_model::{Clock, Event, Pod, Timestamp};
 use kubevitals_transitions::{Arrival, Shard, Tracker};
-use kubevitals_watch::{
-    Change, Event, EventType, Pod, Seen, Subscription, Tail, Tailed, Update, What,
-};
+use kubevitals_watch::{Change, EventType, Seen, Subscription, Tail, Tailed, Update, What};
 use tokio::time::MissedTickBehavior;
 
 use crate::emitter::Emitter;
@@ -33,7 +31,7 @@ pub(crate) struct EventLoop {
     pub(crate) emitter: Emitter,
     pub(crate) metrics: RoleMetrics,
     pub(crate) heartbeat: Heartbeat,
-    pub(crate) clock: fn() -> Timestamp,
+    pub(crate) clock: Clock,
     pub(crate) counts: InputCounts,
 }
 
@@ -96,7 +94,7 @@ impl EventLoop {
         while let Some(event) = self.events.as_mut().and_then(Tail::try_next) {
             self.process_events(event);
         }
-        let now = (self.clock)();
+        let now = self.clock.now();
         let Self {
             tracker, emitter, ..
         } = self;
@@ -106,7 +104,7 @@ impl EventLoop {
     }
 
     fn tick(&mut self) {
-        let now = (self.clock)();
+        let now = self.clock.now();
         let Self {
             tracker, emitter, ..
         } = self;
@@ -139,7 +137,7 @@ impl EventLoop {
         }
         if is_leader && tracker.is_standby() {
             let queued = tracker.waiting();
-            let now = clock();
+            let now = clock.now();
             tracker.lead(&mut |output| emitter.emit(&output, now));
             tracing::info!(queued, "acquired leadership, emitting records");
         } else if !is_leader && !tracker.is_standby() {
@@ -165,7 +163,7 @@ impl EventLoop {
 
     fn process_pods(&mut self, first: Update<Pod>) {
         let metrics = self.metrics.pod.clone();
-        let mut stopwatch = Stopwatch::start(&metrics, (self.clock)());
+        let mut stopwatch = Stopwatch::start(&metrics, self.clock.now());
         let mut next = Some(first);
         let mut left = MAX_BATCH;
         while let Some(update) = next {
@@ -177,7 +175,7 @@ impl EventLoop {
                 }
                 Update::Resync(all) => {
                     self.process_list(&all.objects, stopwatch.now);
-                    stopwatch = Stopwatch::start(&metrics, (self.clock)());
+                    stopwatch = Stopwatch::start(&metrics, self.clock.now());
                 }
             }
             left -= 1;
@@ -201,7 +199,7 @@ impl EventLoop {
                 Arrival::Relisted
             }
         };
-        if !self.shard.has(&pod.brief.identity.uid) {
+        if !self.shard.has(&pod.summary.identity.uid) {
             self.counts.other_shards += 1;
             return;
         }
@@ -233,7 +231,7 @@ impl EventLoop {
             ..
         } = self;
         let ours = pods.iter().filter(|pod| {
-            let is_ours = shard.has(&pod.brief.identity.uid);
+            let is_ours = shard.has(&pod.summary.identity.uid);
             counts.other_shards += u64::from(!is_ours);
             is_ours
         });
@@ -250,7 +248,7 @@ impl EventLoop {
 
     fn process_events(&mut self, first: Tailed<Event>) {
         let metrics = self.metrics.image_pull.clone();
-        let mut stopwatch = Stopwatch::start(&metrics, (self.clock)());
+        let mut stopwatch = Stopwatch::start(&metrics, self.clock.now());
         let mut next = Some(first);
         let mut left = MAX_BATCH;
         while let Some(tailed) = next {

@@ -16,6 +16,7 @@ use kube::Api;
 use kube_lease::{Election, Elector};
 use kubevitals_cli::{RunError, Shutdown};
 use kubevitals_jsonl::LineCounts;
+use kubevitals_model::Clock;
 use kubevitals_transitions::Checkpoint;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -23,7 +24,6 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::LeaseClient;
-use crate::run::now;
 
 /// The annotation of the Lease that holds a [`Checkpoint`].
 const CHECKPOINT_ANNOTATION: &str = "kubevitals.io/checkpoint";
@@ -166,7 +166,7 @@ async fn read_lease(api: &Api<Lease>, election: &Election) -> Option<Checkpoint>
             Ok(Ok(Some(lease))) => {
                 let since_now = || Checkpoint {
                     version: 0,
-                    time: now(),
+                    time: Clock::system().now(),
                 };
                 return Some(checkpoint_in(&lease).unwrap_or_else(since_now));
             }

@@ -20,7 +20,8 @@ mod run;
 
 use kube_client_metrics::Hooks;
 use kube_lease::Election;
-use kubevitals_watch::{Event, Node, Pod, Stream, Tail};
+use kubevitals_model::{Event, Node, Pod};
+use kubevitals_watch::{Stream, Tail};
 
 pub use run::{Deps, Registered, TransitionsConfig, run};
 

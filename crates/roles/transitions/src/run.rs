@@ -2,15 +2,15 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use kubevitals_cli::{RunError, Shutdown};
 use kubevitals_jsonl::{JsonLines, LineCounts, TransitionLines};
-use kubevitals_model::Timestamp;
+use kubevitals_model::{Clock, Node, Timestamp};
 use kubevitals_telemetry::{Health, Metrics};
 use kubevitals_transition_metrics::{FamilyConfig, TransitionMetrics};
 use kubevitals_transitions::{Checkpoint, Existing, Output, Shard, Tracker, TrackerConfig};
-use kubevitals_watch::{Node, Stream};
+use kubevitals_watch::Stream;
 
 use crate::emitter::{Emitter, RecordCounts, RecordHook};
 use crate::event_loop::{EventLoop, Heartbeat, InputCounts};
@@ -95,8 +95,11 @@ pub async fn run(
         },
         None => None,
     };
+    let clock = Clock::system();
     if let Some(leader) = &mut leader {
-        let since = leader.lease_checkpoint().map(|from| recent(from, now()));
+        let since = leader
+            .lease_checkpoint()
+            .map(|from| recent(from, clock.now()));
         config.tracker.existing = Existing::Unsettled { since };
     }
     let lines = match (config.buffer, out) {
@@ -128,7 +131,7 @@ pub async fn run(
         },
         metrics: registered.metrics,
         heartbeat: registered.heartbeat,
-        clock: now,
+        clock,
         counts: InputCounts::default(),
     };
     // On a worker beside the streams: the thread that waits for signals would be woken for every
@@ -158,10 +161,6 @@ pub async fn run(
     Ok(())
 }
 
-pub(crate) fn now() -> Timestamp {
-    Timestamp::from_system_time(SystemTime::now())
-}
-
 /// Limits the age of a checkpoint: a replica that starts after a week without any does not emit
 /// every start of that week.
 fn recent(checkpoint: Checkpoint, now: Timestamp) -> Checkpoint {
@@ -176,7 +175,7 @@ fn recent(checkpoint: Checkpoint, now: Timestamp) -> Checkpoint {
 fn metrics_hook(families: TransitionMetrics, nodes: Option<Stream<Node>>) -> RecordHook {
     Box::new(move |output| {
         let (Output::Startup(record) | Output::Life(record) | Output::Progress(record)) = output;
-        let name = record.pod.brief.node.as_deref();
+        let name = record.pod.summary.node.as_deref();
         let node = nodes
             .as_ref()
             .zip(name)

@@ -54,7 +54,7 @@ impl MetricsApi {
     pub fn pair(config: Config) -> (MetricsApiPublisher, Self) {
         // Microseconds since the epoch: a later process begins beyond every version that an earlier
         // one gave out, as long as less than a million objects change per second.
-        let started = (config.clock)().unix_millis().max(1);
+        let started = config.clock.now().unix_millis().max(1);
         let version = u64::try_from(started).unwrap_or(1).saturating_mul(1000);
         let catalog = Catalog {
             version,

@@ -1,8 +1,8 @@
 //! What the API is made with.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use kubevitals_model::Timestamp;
+use kubevitals_model::Clock;
 
 /// Configuration of the API. The default has the system clock.
 #[derive(Debug, Clone)]
@@ -11,7 +11,7 @@ pub struct Config {
     pub limits: Limits,
     /// The clock: when the process started is the first resource version, and ages of answers are
     /// measured by it.
-    pub clock: fn() -> Timestamp,
+    pub clock: Clock,
 }
 
 /// How much the API may take, whatever its readers do.
@@ -37,7 +37,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             limits: Limits::default(),
-            clock: || Timestamp::from_system_time(SystemTime::now()),
+            clock: Clock::system(),
         }
     }
 }

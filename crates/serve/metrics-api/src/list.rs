@@ -82,7 +82,7 @@ impl ListPieces {
             kind: of.kind,
             step: Step::Head,
             piece_bytes: state.config.limits.piece_bytes,
-            tally: Tally::new((state.config.clock)()),
+            tally: Tally::new(state.config.clock.now()),
             writer: json::Writer::new(),
             items: proto::Items::default(),
             message: Vec::new(),

@@ -63,7 +63,7 @@ impl Resource {
         let GetRequest {
             namespace, name, ..
         } = *request;
-        let now = (self.state.config.clock)();
+        let now = self.state.config.clock.now();
         let message = match self.kind {
             Kind::Node => node_not_found(name, &self.store.explain_node(name, now)),
             Kind::Pod => {
@@ -98,7 +98,7 @@ impl ApiResource for Resource {
         };
         let counts = &self.state.counts;
         counts.gets.fetch_add(1, Ordering::Relaxed);
-        let mut tally = Tally::new((self.state.config.clock)());
+        let mut tally = Tally::new(self.state.config.clock.now());
         tally.add(found.measured);
         counts.freshness.add(&tally);
         let form = ListForm {

@@ -212,7 +212,7 @@ impl Watcher {
                 }
                 Changed::Gone(departed) => {
                     if !still_there(&catalog, &self.filter, departed, version) {
-                        let message = message_of_departed(departed, (self.state.config.clock)());
+                        let message = message_of_departed(departed, self.state.config.clock.now());
                         put_event(out, self.form, "DELETED", &message, version);
                     }
                 }

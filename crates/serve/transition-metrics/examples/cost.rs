@@ -14,13 +14,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use kubevitals_model::{Event, Pod};
 use kubevitals_telemetry::exposition::Format;
 use kubevitals_telemetry::{
     Admin, AdminMetrics, AdminServer, Health, Limits, Metrics, Profiling, SharedRegistry,
 };
 use kubevitals_transition_metrics::{FamilyConfig, Place, TransitionMetrics};
-use kubevitals_transitions::testing::{event, patient, pod};
-use kubevitals_transitions::{Arrival, Output, PodRecord};
+use kubevitals_transitions::{Arrival, Existing, Output, PodRecord, Tracker, TrackerConfig};
+use kubevitals_watch::{Decoder, TypedKind, decode_object};
 use serde_json::{Value, json};
 
 /// How many pods each namespace has had.
@@ -62,13 +63,13 @@ fn tell(families: &TransitionMetrics, sets: usize) {
             Output::Startup(record) => {
                 let mut record = PodRecord::clone(record);
                 let pod = Arc::make_mut(&mut record.pod);
-                pod.brief.identity.namespace = format!("namespace-{set}").into();
+                pod.summary.identity.namespace = format!("namespace-{set}").into();
                 Output::Startup(Arc::new(record))
             }
             Output::Life(record) => {
                 let mut record = PodRecord::clone(record);
                 let pod = Arc::make_mut(&mut record.pod);
-                pod.brief.identity.namespace = format!("namespace-{set}").into();
+                pod.summary.identity.namespace = format!("namespace-{set}").into();
                 Output::Life(Arc::new(record))
             }
             Output::Progress(record) => Output::Progress(Arc::clone(record)),
@@ -90,7 +91,12 @@ fn tell(families: &TransitionMetrics, sets: usize) {
 /// The start and the life of a pod that pulled an image, was ready after six seconds and was
 /// deleted.
 fn outputs() -> (Output, Output) {
-    let mut tracker = patient();
+    let mut tracker = Tracker::new(TrackerConfig {
+        linger: None,
+        existing: Existing::All,
+        ..TrackerConfig::default()
+    });
+    let pod = |object: String| Arc::new(read::<Pod>(&object));
     let mut told = Vec::new();
     let message = "Successfully pulled image \"i\" in 900ms (1.1s including waiting). Image size: 20000000 bytes.";
     let pulled = json!({
@@ -98,7 +104,7 @@ fn outputs() -> (Output, Output) {
         "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p", "uid": UID, "fieldPath": "spec.containers{main}"},
         "reason": "Pulled", "message": message, "type": "Normal", "count": 1, "firstTimestamp": stamp(3),
     });
-    let pulled = event(&pulled.to_string());
+    let pulled = read::<Event>(&pulled.to_string());
     let condition = |kind: &str, second: u32| json!({"type": kind, "status": "True", "lastTransitionTime": stamp(second)});
     let ready = json!({"phase": "Running", "startTime": stamp(1),
         "conditions": [condition("PodScheduled", 1), condition("PodReadyToStartContainers", 2),
@@ -107,22 +113,17 @@ fn outputs() -> (Output, Output) {
                                "state": {"running": {"startedAt": stamp(4)}}}]});
     let out = &mut |output| told.push(output);
     tracker.pod(
-        &pod(&state(1, &json!({}), &json!({}))),
+        &pod(state(1, &json!({}), &json!({}))),
         Arrival::Live,
         None,
         out,
     );
     tracker.event(&pulled, out);
-    tracker.pod(
-        &pod(&state(2, &json!({}), &ready)),
-        Arrival::Live,
-        None,
-        out,
-    );
+    tracker.pod(&pod(state(2, &json!({}), &ready)), Arrival::Live, None, out);
     let deleting = json!({"deletionTimestamp": stamp(59), "deletionGracePeriodSeconds": 30});
-    tracker.pod(&pod(&state(3, &deleting, &ready)), Arrival::Live, None, out);
+    tracker.pod(&pod(state(3, &deleting, &ready)), Arrival::Live, None, out);
     let gone = json!({"deletionTimestamp": stamp(40), "deletionGracePeriodSeconds": 0});
-    tracker.deleted(&pod(&state(4, &gone, &ready)), Arrival::Live, None, out);
+    tracker.deleted(&pod(state(4, &gone, &ready)), Arrival::Live, None, out);
     tracker.finish(out);
     let mut told = told.into_iter();
     (told.next().unwrap(), told.next().unwrap())
@@ -158,4 +159,8 @@ async fn serve(address: SocketAddr, registry: SharedRegistry, metrics: AdminMetr
         .unwrap();
     println!("http://{}/metrics", server.local_addr());
     server.serve(std::future::pending()).await;
+}
+
+fn read<K: TypedKind>(object: &str) -> K {
+    decode_object(object.as_bytes(), &Decoder::default()).unwrap()
 }

@@ -80,9 +80,9 @@ impl Groups {
             kind: BARE_POD,
             name: "",
         });
-        let zone = || pod.brief.labels.get(ZONE).map(|zone| &**zone);
+        let zone = || pod.summary.labels.get(ZONE).map(|zone| &**zone);
         let values = [
-            &*pod.brief.identity.namespace,
+            &*pod.summary.identity.namespace,
             workload.kind,
             workload.name,
             place.pool.unwrap_or_default(),

@@ -5,10 +5,8 @@ use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
 use std::time::Duration;
 
-use kubevitals_model::Timestamp;
-use kubevitals_watch::{
-    Decoder, Event, EventType, Kind, Pod, Status, WatchEvent, decode_event, decode_object,
-};
+use kubevitals_model::{Event, Pod, Timestamp};
+use kubevitals_watch::{Decoder, EventType, Kind, Status, WatchEvent, decode_event, decode_object};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -271,7 +269,7 @@ fn seen<K: Kind>(
 }
 
 fn pod(mut seen: Seen<Pod>) -> What {
-    let details = &seen.object.details;
+    let details = &seen.object.meta;
     let grace = Duration::from_secs(details.deletion_grace.unwrap_or(0).into());
     let asked = details
         .deleted

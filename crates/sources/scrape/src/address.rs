@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use kubevitals_watch::NodeAddress;
+use kubevitals_model::NodeAddress;
 
 use crate::config::ConfigError;
 

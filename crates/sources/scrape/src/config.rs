@@ -1,11 +1,9 @@
 //! The configuration of scraping.
 
-use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use kubevitals_model::Timestamp;
+use kubevitals_model::Clock;
 use kubevitals_tls::ClientTls;
 use thiserror::Error;
 
@@ -63,7 +61,7 @@ pub struct ScrapeConfig {
     /// Whether every scrape also reads `/stats/summary` for ephemeral storage.
     pub ephemeral_storage: bool,
     /// The clock for samples without a timestamp.
-    pub clock: WallClock,
+    pub clock: Clock,
 }
 
 /// The protocol that kubelets are scraped by.
@@ -74,10 +72,6 @@ pub enum Transport {
     /// Plain HTTP without credentials, for `--deprecated-kubelet-completely-insecure`.
     InsecureHttp,
 }
-
-/// What time it is.
-#[derive(Clone)]
-pub struct WallClock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 /// A setting that cannot work.
 #[derive(Debug, Error)]
@@ -134,7 +128,7 @@ impl ScrapeConfig {
             concurrency: 1_024,
             warm_start: true,
             ephemeral_storage: false,
-            clock: WallClock::system(),
+            clock: Clock::system(),
         }
     }
 
@@ -169,29 +163,6 @@ impl ScrapeConfig {
             timeout if timeout > max => Err(ConfigError::TimeoutTooLong { timeout, max }),
             _ => Ok(()),
         }
-    }
-}
-
-impl WallClock {
-    /// The system's.
-    pub fn system() -> Self {
-        Self::new(|| Timestamp::from_system_time(SystemTime::now()))
-    }
-
-    /// Another one, for tests.
-    pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
-        Self(Arc::new(now))
-    }
-
-    /// The present instant.
-    pub fn now(&self) -> Timestamp {
-        (self.0)()
-    }
-}
-
-impl fmt::Debug for WallClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "WallClock({})", self.now())
     }
 }
 

@@ -56,7 +56,7 @@ mod summary;
 mod target;
 
 pub use address::AddressType;
-pub use config::{ConfigError, RESOURCE_METRICS_PATH, ScrapeConfig, Transport, WallClock};
+pub use config::{ConfigError, RESOURCE_METRICS_PATH, ScrapeConfig, Transport};
 pub use credentials::{Bearer, Credentials, TokenFile};
 pub use error::ScrapeError;
 pub use metrics::ScrapeMetrics;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use kubevitals_model::NodeName;
+use kubevitals_model::{Node, NodeName};
 use kubevitals_telemetry::{Health, Probe, Status, TelemetryError};
-use kubevitals_watch::{Change, Mirror, Node, Stream, Subscription, What};
+use kubevitals_watch::{Change, Mirror, Stream, Subscription, What};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use kubevitals_model::{Condition, Node, Uid};
 use kubevitals_tls::PeerNames;
-use kubevitals_watch::{Condition, Node, Uid};
 
 use crate::address::Addresses;
 use crate::config::{RESOURCE_METRICS_PATH, ScrapeConfig};
@@ -27,7 +27,7 @@ impl Target {
     pub(crate) fn new(node: &Node, config: &ScrapeConfig) -> Self {
         let addresses = node.addresses.iter().map(|address| &*address.address);
         let status_port = node.kubelet_port.filter(|_| config.use_node_status_port);
-        let annotated = node.details.annotations.get(RESOURCE_METRICS_PATH);
+        let annotated = node.meta.annotations.get(RESOURCE_METRICS_PATH);
         let path = annotated.filter(|path| is_path(path)).cloned();
         if let (Some(invalid), None) = (annotated, &path) {
             let path: String = invalid.chars().take(100).collect();

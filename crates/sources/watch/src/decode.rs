@@ -8,11 +8,11 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Vis
 use serde_json::value::RawValue;
 
 use crate::error::DecodeError;
-use crate::identity::ResourceVersion;
 use crate::json::Json;
 use crate::kind::{Decoder, Kind};
 use crate::kinds::meta::MetadataWire;
 use crate::wire::{List, Map, Struct, Text};
+use kubevitals_model::ResourceVersion;
 
 /// The annotation of the bookmark that ends the initial events of a streaming list.
 pub(crate) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";

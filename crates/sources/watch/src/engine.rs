@@ -14,14 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_client_metrics::reflector::{Listing, Reflector, Watching};
-use kubevitals_model::Timestamp;
+use kubevitals_model::{ResourceVersion, Timestamp};
 use tokio::time::{Instant, sleep, timeout};
 
 use self::ended::Ended;
 use crate::backoff::Backoff;
 use crate::decode::{Bookmark, WatchEvent, decode_event};
 use crate::error::DecodeError;
-use crate::identity::ResourceVersion;
 use crate::kind::{Decoder, Kind};
 use crate::lines::{Line, Lines};
 use crate::server::Shared;
@@ -184,7 +183,7 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
                     return Ended::new(Restart::Silent, words);
                 }
             };
-            let received = (self.spec.options.clock)();
+            let received = self.spec.options.clock.now();
             self.sink
                 .note(|record| record.received(data.len(), Instant::now()));
             let batch = self.read(session, &data);

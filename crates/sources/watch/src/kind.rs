@@ -7,17 +7,15 @@ use std::sync::Arc;
 
 use serde::de::{Deserializer, Error};
 
-use crate::identity::Identity;
 use crate::kinds::meta::MetaWire;
-use crate::strings::{Interner, Pool};
 use crate::wire::Map;
-use kubevitals_model::Labels;
+use kubevitals_model::{AsPodSummary, Identity, Interner, Labels, StringPool};
 
 /// A slim type that objects of a stream are read into.
 ///
 /// How much of an object is kept is the choice of this type, not of the stream:
-/// [`PodBrief`](crate::PodBrief) and [`Pod`](crate::Pod) are both read from pods, at very different
-/// costs.
+/// [`PodSummary`](kubevitals_model::PodSummary) and [`Pod`](kubevitals_model::Pod) are both read
+/// from pods, at very different costs.
 pub trait Kind: fmt::Debug + Send + Sync + Sized + 'static {
     /// What the server is asked to answer with.
     const FORM: Form = Form::Whole;
@@ -34,6 +32,11 @@ pub trait TypedKind: Kind {
     /// The resource to list and watch.
     const RESOURCE: Resource;
 }
+
+/// Both kinds of pods.
+pub trait PodKind: TypedKind + AsPodSummary {}
+
+impl<K: TypedKind + AsPodSummary> PodKind for K {}
 
 /// A resource as it is named in paths.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -65,7 +68,7 @@ pub struct Decoder {
 
 /// A decoder with its interner locked.
 pub(crate) struct Reading<'d> {
-    pub(crate) pool: &'d mut Pool,
+    pub(crate) pool: &'d mut StringPool,
     annotations: &'d [Box<str>],
 }
 
@@ -120,7 +123,7 @@ impl Decoder {
         }
         let mut pool = self.interner.lock();
         let identity = Identity {
-            namespace: pool.text(&meta.namespace),
+            namespace: pool.intern(&meta.namespace),
             name: (*meta.name).into(),
             uid: (*meta.uid).into(),
             resource_version: (*meta.resource_version).into(),
@@ -135,13 +138,14 @@ impl Decoder {
 
 impl Reading<'_> {
     pub(crate) fn labels(&mut self, map: &Map<'_>) -> Labels {
-        self.pool.set(map.iter())
+        self.pool.labels(map.iter())
     }
 
     /// Those that were asked for.
     pub(crate) fn annotations(&mut self, map: &Map<'_>) -> Labels {
         let wanted = self.annotations;
         let is_wanted = |key: &str| wanted.binary_search_by(|own| (**own).cmp(key)).is_ok();
-        self.pool.set(map.iter().filter(|(key, _)| is_wanted(key)))
+        self.pool
+            .labels(map.iter().filter(|(key, _)| is_wanted(key)))
     }
 }

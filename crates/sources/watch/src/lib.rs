@@ -7,12 +7,17 @@
 //!          resume, back off
 //! ```
 //!
-//! **Decoding.** Each [`Kind`] names the fields it keeps; everything else, `managedFields` before
+//! **Decoding.** Each [`Kind`] names the fields it keeps; everything else, `managedFields` above
 //! all, is skipped by the tokenizer without being built. Strings and label sets that repeat are
-//! kept once and freed when the last object goes ([`Interner`]). How much is kept is the type's
-//! choice: [`PodBrief`] for who only needs to know where a pod runs, [`Pod`] for who follows its
-//! life, [`Metadata`] for any kind of which nothing else is wanted. A consumer that is written
-//! against [`PodLike`] takes either, so two roles in one process can share the larger stream.
+//! shared and freed with the last object that uses them ([`Interner`]). The type decides how much
+//! is kept: [`PodSummary`] tells where a pod runs, [`Pod`] its lifecycle, [`PartialObjectMeta`] the
+//! metadata of any kind. Code that is generic over [`PodKind`] takes either kind of pod, so that
+//! two roles in one process can share the reflector of whole pods.
+//!
+//! [`Interner`]: kubevitals_model::Interner
+//! [`PodSummary`]: kubevitals_model::PodSummary
+//! [`Pod`]: kubevitals_model::Pod
+//! [`PartialObjectMeta`]: kubevitals_model::PartialObjectMeta
 //!
 //! **The view.** [`Server::watch`] begins a [`Stream`]. It lists (streaming where the server can,
 //! in pages where it cannot), watches, and resumes from where it was. The view changes in whole
@@ -30,11 +35,12 @@
 //! [`Stream::add_readyz`] makes a readiness check of it.
 //!
 //! ```no_run
-//! use kubevitals_watch::{KubeTransport, PodBrief, Server, StreamSpec, Update};
+//! use kubevitals_model::PodSummary;
+//! use kubevitals_watch::{KubeTransport, Server, StreamSpec, Update};
 //!
 //! # async fn example(config: kube::Config) -> Result<(), kubevitals_watch::WatchError> {
 //! let server = Server::new(KubeTransport::new(config)?);
-//! let pods = server.watch(StreamSpec::<PodBrief>::new("pods"));
+//! let pods = server.watch(StreamSpec::<PodSummary>::new("pods"));
 //! let mut updates = pods.subscribe();
 //! while let Some(update) = updates.next().await {
 //!     match update {
@@ -59,7 +65,6 @@ mod decode;
 mod engine;
 mod error;
 mod hub;
-mod identity;
 mod json;
 mod kind;
 mod kinds;
@@ -70,7 +75,6 @@ mod sink;
 mod spec;
 mod state;
 mod stream;
-mod strings;
 mod tail;
 mod transport;
 mod wire;
@@ -82,22 +86,11 @@ pub use error::{DecodeError, TransportError, WatchError};
 pub use hub::mirror::Mirror;
 pub use hub::subscription::Subscription;
 pub use hub::{Change, Resync, ResyncCause, Seen, Update, What};
-pub use identity::{Identity, ResourceVersion, Uid};
-pub use kind::{Decoder, Form, Kind, Resource, TypedKind};
-pub use kinds::condition::{Condition, ConditionStatus};
-pub use kinds::container::{ContainerSpec, ContainerState, ContainerStatus, Termination};
-pub use kinds::event::{Event, Regarding, Series};
-pub use kinds::meta::{Details, Metadata, Owner};
-pub use kinds::node::{Node, NodeAddress, Taint};
-pub use kinds::pod::{Pod, PodBrief, PodLike, PodPhase};
-pub use kinds::workload::{DaemonSet, Deployment, ReplicaSet, Requirement, Selector, Workload};
-/// Where all crates find it; watches make most of them.
-pub use kubevitals_model::Labels;
+pub use kind::{Decoder, Form, Kind, PodKind, Resource, TypedKind};
 pub use metrics::WatchMetrics;
 pub use server::Server;
 pub use spec::{StreamOptions, StreamSpec};
 pub use state::{Restart, StreamState};
 pub use stream::Stream;
-pub use strings::Interner;
 pub use tail::{Tail, Tailed};
 pub use transport::{Answer, BoxBody, KubeTransport, Transport};

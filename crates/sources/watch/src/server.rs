@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use crate::kind::{Decoder, Kind};
 use crate::spec::StreamSpec;
 use crate::stream::Stream;
-use crate::strings::Interner;
 use crate::tail::Tail;
 use crate::transport::Transport;
+use kubevitals_model::Interner;
 
 /// After this a server that did not do streaming lists is asked again: it may have been upgraded.
 const ASK_AGAIN: Duration = Duration::from_mins(30);

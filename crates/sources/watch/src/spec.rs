@@ -2,13 +2,11 @@
 
 use std::fmt::Write;
 use std::marker::PhantomData;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use kubevitals_model::Timestamp;
+use kubevitals_model::{Clock, PartialObjectMeta, ResourceVersion};
 
-use crate::identity::ResourceVersion;
 use crate::kind::{Form, Kind, Resource, TypedKind};
-use crate::kinds::meta::Metadata;
 
 /// Which objects a stream carries, and in which form.
 #[derive(Debug, Clone)]
@@ -65,7 +63,7 @@ pub struct StreamOptions {
     /// worth only so much. A view is made of whole lists, whatever this says.
     pub most_listed: Option<usize>,
     /// The clock that changes are stamped with.
-    pub clock: fn() -> Timestamp,
+    pub clock: Clock,
     /// Makes waits and timeouts reproducible.
     pub seed: Option<u64>,
 }
@@ -77,7 +75,7 @@ impl<K: TypedKind> StreamSpec<K> {
     }
 }
 
-impl StreamSpec<Metadata> {
+impl StreamSpec<PartialObjectMeta> {
     /// The metadata of all objects of any resource.
     pub fn metadata(name: &'static str, resource: Resource) -> Self {
         Self::of(name, resource)
@@ -220,7 +218,7 @@ impl Default for StreamOptions {
             streaming_lists: true,
             queue: 4_096,
             most_listed: None,
-            clock: || Timestamp::from_system_time(SystemTime::now()),
+            clock: Clock::system(),
             seed: None,
         }
     }
@@ -248,7 +246,7 @@ fn push_encoded(target: &mut String, value: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DaemonSet, Pod};
+    use kubevitals_model::{DaemonSet, Pod};
 
     #[test]
     fn paths_and_queries_are_as_the_server_wants_them() {
@@ -278,7 +276,7 @@ mod tests {
     fn metadata_is_asked_for_as_such() {
         assert_eq!(StreamSpec::<Pod>::accept(true), "application/json");
         assert_eq!(
-            StreamSpec::<Metadata>::accept(true),
+            StreamSpec::<PartialObjectMeta>::accept(true),
             "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
         );
         let leases = Resource::new("coordination.k8s.io", "v1", "leases");

@@ -7,7 +7,7 @@ use kubevitals_telemetry::Status;
 use tokio::time::Instant;
 
 use crate::error::DecodeError;
-use crate::identity::ResourceVersion;
+use kubevitals_model::ResourceVersion;
 
 /// How a stream is at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,8 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use kubevitals_model::Timestamp;
-use kubevitals_watch::Condition;
+use kubevitals_model::{Condition, Timestamp};
 
 use crate::facts::Trouble;
 use crate::hindrance::{Hindrance, HindranceKind};
@@ -118,7 +117,7 @@ impl PodRecord {
                 if let Some(bytes) = bytes {
                     let _ = write!(text, ", {}", Size(bytes));
                 }
-                if let Some(node) = &self.pod.brief.node {
+                if let Some(node) = &self.pod.summary.node {
                     let _ = write!(text, " to node {node}");
                     if let Some(pool) = pool {
                         let _ = write!(text, " of pool {pool}");

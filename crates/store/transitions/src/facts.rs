@@ -4,8 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_model::Timestamp;
-use kubevitals_watch::Event;
+use kubevitals_model::{Event, Timestamp};
 
 use crate::message::{Probe, PulledMessage, container_of};
 use crate::shard::fnv1a;

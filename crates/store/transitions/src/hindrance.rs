@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_model::Timestamp;
-use kubevitals_watch::{
+use kubevitals_model::{
     Condition, ContainerSpec, ContainerState, ContainerStatus, Pod, PodPhase, Termination,
+    Timestamp,
 };
 
 /// A container that has run for so long stays up: the kubelet forgets its failures too, and would
@@ -112,7 +112,7 @@ impl Hindrance {
     /// What keeps this state of a pod, seen at a time, from being ready, looked for in the order in
     /// which a pod starts.
     pub(crate) fn find(pod: &Pod, seen: Option<Timestamp>) -> Self {
-        if pod.brief.phase.is_final() {
+        if pod.summary.phase.is_final() {
             return Self::of_ended(pod);
         }
         Self::before_the_node(pod)
@@ -132,7 +132,7 @@ impl Hindrance {
                 _ => None,
             });
         let ended = Self::new(HindranceKind::Ended);
-        match (pod.brief.phase, failed) {
+        match (pod.summary.phase, failed) {
             (PodPhase::Failed, Some((status, end))) if pod.reason.is_none() => ended
                 .because(end.reason.as_ref(), end.message.as_ref())
                 .of(&status.name),
@@ -142,7 +142,7 @@ impl Hindrance {
 
     fn before_the_node(pod: &Pod) -> Option<Self> {
         let scheduled = Condition::find(&pod.conditions, "PodScheduled");
-        if scheduled.is_some_and(Condition::is_true) || pod.brief.node.is_some() {
+        if scheduled.is_some_and(Condition::is_true) || pod.summary.node.is_some() {
             return None;
         }
         if let Some(gate) = pod.scheduling_gates.first() {

@@ -45,8 +45,6 @@ mod place;
 mod reconstruct;
 mod record;
 mod shard;
-#[cfg(feature = "testing")]
-pub mod testing;
 mod tracker;
 mod workload;
 

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_model::Timestamp;
-use kubevitals_watch::{Condition, ContainerState, Pod, ResourceVersion};
+use kubevitals_model::{Condition, ContainerState, Pod, ResourceVersion, Timestamp};
 
 use crate::facts::Facts;
 use crate::hindrance::{Hindrance, HindranceKind};
@@ -66,7 +65,7 @@ impl Life {
                 was_ready_before,
                 milestones: Milestones {
                     created: Moment {
-                        api: pod.details.created,
+                        api: pod.meta.created,
                         observed: observed.filter(|_| is_pristine),
                     },
                     ..Milestones::default()
@@ -98,8 +97,9 @@ impl Life {
 
     /// Takes in a state; gives whether it was news.
     pub(crate) fn apply(&mut self, pod: &Arc<Pod>, observed: Option<Timestamp>) -> bool {
-        let known = &self.record.pod.brief.identity.resource_version;
-        if self.record.end != End::Open || !is_newer(&pod.brief.identity.resource_version, known) {
+        let known = &self.record.pod.summary.identity.resource_version;
+        if self.record.end != End::Open || !is_newer(&pod.summary.identity.resource_version, known)
+        {
             return false;
         }
         self.take_in(pod, observed);
@@ -111,7 +111,7 @@ impl Life {
         if self.record.end != End::Open {
             return false;
         }
-        let details = &self.record.pod.details;
+        let details = &self.record.pod.meta;
         // Without a grace period the removal follows at once.
         let api = details
             .deleted
@@ -199,7 +199,7 @@ impl PodRecord {
         let reached = &mut self.milestones;
         if !pod.scheduling_gates.is_empty() {
             // It is so from the beginning: gates cannot be added later.
-            note(&mut reached.gated, pod.details.created, observed);
+            note(&mut reached.gated, pod.meta.created, observed);
         } else if reached.gated.is_some() {
             note(&mut reached.ungated, None, observed);
         }
@@ -245,15 +245,15 @@ impl PodRecord {
     }
 
     fn take_in_end(&mut self, pod: &Pod, observed: Option<Timestamp>) {
-        if let Some(deleted) = pod.details.deleted {
-            let grace = Duration::from_secs(pod.details.deletion_grace.unwrap_or(0).into());
+        if let Some(deleted) = pod.meta.deleted {
+            let grace = Duration::from_secs(pod.meta.deletion_grace.unwrap_or(0).into());
             note(
                 &mut self.milestones.deletion,
                 deleted.checked_sub(grace),
                 observed,
             );
         }
-        if pod.brief.phase.is_final() {
+        if pod.summary.phase.is_final() {
             let last = self
                 .containers
                 .iter()
@@ -271,8 +271,7 @@ impl PodRecord {
             self.hindrance = None;
             return;
         }
-        let is_settled =
-            |found: &Hindrance| pod.details.deleted.is_some() && !may_stay_up(found, pod);
+        let is_settled = |found: &Hindrance| pod.meta.deleted.is_some() && !may_stay_up(found, pod);
         if !self.was_ready_before && !self.hindrance.as_ref().is_some_and(is_settled) {
             self.hindrance = Some(Hindrance::find(pod, self.latest));
         }
@@ -326,7 +325,7 @@ fn newest(pod: &Pod) -> Option<Timestamp> {
         .map(|status| containers::newest(&status.state));
     conditions
         .chain(containers)
-        .chain([pod.details.created, pod.started])
+        .chain([pod.meta.created, pod.started])
         .flatten()
         .max()
 }

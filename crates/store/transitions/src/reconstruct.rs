@@ -7,8 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_model::Timestamp;
-use kubevitals_watch::{Event, Pod};
+use kubevitals_model::{Event, Pod, Timestamp};
 
 use crate::hindrance::{Hindrance, HindranceKind};
 use crate::moment::Moment;

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_model::Timestamp;
-use kubevitals_watch::{Pod, PodPhase};
+use kubevitals_model::{Pod, PodPhase, Timestamp};
 
 use crate::facts::{ContainerFacts, Facts};
 use crate::hindrance::Hindrance;
@@ -206,12 +205,12 @@ impl PodRecord {
 
     /// Whether nothing can make it ready any more.
     pub fn is_over(&self) -> bool {
-        self.end != End::Open || self.pod.brief.phase.is_final()
+        self.end != End::Open || self.pod.summary.phase.is_final()
     }
 
     /// How far it came, as the API says.
     pub fn phase(&self) -> PodPhase {
-        self.pod.brief.phase
+        self.pod.summary.phase
     }
 
     /// What events said of a container.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZero;
 use std::str::FromStr;
 
-use kubevitals_watch::Uid;
+use kubevitals_model::Uid;
 
 /// One of several equal parts of all pods, by their UIDs. Written as `0/4`: the first of four.
 ///

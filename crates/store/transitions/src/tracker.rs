@@ -15,8 +15,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use kubevitals_model::Timestamp;
-use kubevitals_watch::{Event, Pod, Uid};
+use kubevitals_model::{Event, Pod, Timestamp, Uid};
 
 pub use self::checkpoint::{Checkpoint, CheckpointError};
 use self::config::settled_at;
@@ -157,8 +156,8 @@ impl Tracker {
         out: &mut impl FnMut(Output),
     ) {
         self.now = self.now.max(observed);
-        let uid = &pod.brief.identity.uid;
-        let version = pod.brief.identity.resource_version.as_number();
+        let uid = &pod.summary.identity.uid;
+        let version = pod.summary.identity.resource_version.as_number();
         // What lists show comes in no order: that one version was seen says nothing of those before
         // it.
         if arrival == Arrival::Live {
@@ -215,8 +214,8 @@ impl Tracker {
         out: &mut impl FnMut(Output),
     ) {
         self.pod(pod, arrival, observed, out);
-        let uid = &pod.brief.identity.uid;
-        let version = pod.brief.identity.resource_version.as_number();
+        let uid = &pod.summary.identity.uid;
+        let version = pod.summary.identity.resource_version.as_number();
         match arrival {
             Arrival::Live => self.end(uid, End::Deleted, version, observed),
             Arrival::Listed | Arrival::Relisted => {
@@ -237,7 +236,7 @@ impl Tracker {
         self.generation = self.generation.wrapping_add(1);
         let mut newest = None;
         for pod in pods {
-            newest = newest.max(pod.brief.identity.resource_version.as_number());
+            newest = newest.max(pod.summary.identity.resource_version.as_number());
             self.pod(pod, arrival, observed, out);
         }
         self.has_seen(newest);
@@ -249,7 +248,7 @@ impl Tracker {
         missing.sort_unstable_by(|one, two| order(one).cmp(&order(two)));
         let missing: Vec<Uid> = missing
             .into_iter()
-            .map(|record| record.pod.brief.identity.uid.clone())
+            .map(|record| record.pod.summary.identity.uid.clone())
             .collect();
         for uid in missing {
             self.end(&uid, End::Vanished, self.newest_version(), observed);
@@ -401,7 +400,7 @@ impl Tracker {
 
 /// By age, and then by name.
 fn order(record: &PodRecord) -> (Option<Timestamp>, &str, &str, &Uid) {
-    let identity = &record.pod.brief.identity;
+    let identity = &record.pod.summary.identity;
     let created = record.milestones.created.best();
     (created, &identity.namespace, &identity.name, &identity.uid)
 }

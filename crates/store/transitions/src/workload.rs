@@ -1,6 +1,6 @@
 //! What a pod belongs to, in the words of whoever deployed it.
 
-use kubevitals_watch::{Owner, Pod};
+use kubevitals_model::{OwnerReference, Pod};
 
 /// The labels that controllers put on pods to tell the revisions of a template apart.
 const TEMPLATE_HASH: &str = "pod-template-hash";
@@ -49,31 +49,31 @@ impl<'p> Workload<'p> {
 }
 
 /// Who owns a pod: its controller, or else whoever is named first.
-pub fn owner(pod: &Pod) -> Option<&Owner> {
-    pod.details.controller().or(pod.details.owners.first())
+pub fn owner(pod: &Pod) -> Option<&OwnerReference> {
+    pod.meta.controller().or(pod.meta.owners.first())
 }
 
-fn deployment<'p>(pod: &'p Pod, owner: &'p Owner) -> Option<Workload<'p>> {
+fn deployment<'p>(pod: &'p Pod, owner: &'p OwnerReference) -> Option<Workload<'p>> {
     hashed(pod, owner, TEMPLATE_HASH, "Deployment").filter(|_| &*owner.kind == "ReplicaSet")
 }
 
 fn hashed<'p>(
     pod: &'p Pod,
-    owner: &'p Owner,
+    owner: &'p OwnerReference,
     label: &str,
     kind: &'static str,
 ) -> Option<Workload<'p>> {
-    let hash = pod.brief.labels.get(label)?;
+    let hash = pod.summary.labels.get(label)?;
     let name = owner.name.strip_suffix(&**hash)?.strip_suffix('-')?;
     (!name.is_empty()).then_some(Workload { kind, name })
 }
 
 /// A user's own Job may end in digits too, in a date for one: only a minute shortly before the pod
 /// was created counts.
-fn cron_job<'p>(pod: &'p Pod, owner: &'p Owner) -> Option<Workload<'p>> {
+fn cron_job<'p>(pod: &'p Pod, owner: &'p OwnerReference) -> Option<Workload<'p>> {
     let (name, digits) = owner.name.rsplit_once('-')?;
     let minute: i64 = digits.parse().ok()?;
-    let created = pod.details.created?.unix_seconds().div_euclid(60);
+    let created = pod.meta.created?.unix_seconds().div_euclid(60);
     let delay = created.checked_sub(minute)?;
     let is_minute = digits.bytes().all(|byte| byte.is_ascii_digit())
         && (-1..=MAX_DELAY_MINUTES).contains(&delay);
@@ -84,8 +84,8 @@ fn cron_job<'p>(pod: &'p Pod, owner: &'p Owner) -> Option<Workload<'p>> {
 }
 
 /// Its kubelet adds the name of the node to that of the file.
-fn static_pod<'p>(pod: &'p Pod, owner: &'p Owner) -> Option<Workload<'p>> {
-    let name = pod.brief.identity.name.strip_suffix(&*owner.name)?;
+fn static_pod<'p>(pod: &'p Pod, owner: &'p OwnerReference) -> Option<Workload<'p>> {
+    let name = pod.summary.identity.name.strip_suffix(&*owner.name)?;
     let name = name.strip_suffix('-').filter(|name| !name.is_empty())?;
     Some(Workload {
         kind: "StaticPod",

@@ -4,8 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_model::{NoRate, NodeName};
-use kubevitals_watch::PodPhase;
+use kubevitals_model::{NoRate, NodeName, PodPhase};
 
 /// Why there is no usage of a pod or of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]

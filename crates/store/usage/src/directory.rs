@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashSet, HashTable};
-use kubevitals_model::PodKeyRef;
+use kubevitals_model::{AsPodSummary, PodKeyRef};
 
-use crate::node::table::{KnownPod, key_of};
+use crate::node::table::key_of;
 
 /// Enough that two tasks seldom meet, few enough that half-empty tables cost little.
 const SHARDS: usize = 16;
@@ -17,16 +17,17 @@ const SHARDS: usize = 16;
 #[derive(Default)]
 pub(crate) struct Directory {
     hasher: DefaultHashBuilder,
-    shards: [Mutex<HashTable<Arc<dyn KnownPod>>>; SHARDS],
+    shards: [Mutex<HashTable<Arc<dyn AsPodSummary>>>; SHARDS],
 }
 
 impl Directory {
     /// Notes a pod, and gives the one that had its name.
-    pub(crate) fn put(&self, pod: &Arc<dyn KnownPod>) -> Option<Arc<dyn KnownPod>> {
-        let hash = self.hash(key_of(pod.facts()));
+    pub(crate) fn put(&self, pod: &Arc<dyn AsPodSummary>) -> Option<Arc<dyn AsPodSummary>> {
+        let hash = self.hash(key_of(pod.summary()));
         let mut shard = self.shard(hash);
-        let is_same = |other: &Arc<dyn KnownPod>| key_of(other.facts()) == key_of(pod.facts());
-        let hash_of = |other: &Arc<dyn KnownPod>| self.hash(key_of(other.facts()));
+        let is_same =
+            |other: &Arc<dyn AsPodSummary>| key_of(other.summary()) == key_of(pod.summary());
+        let hash_of = |other: &Arc<dyn AsPodSummary>| self.hash(key_of(other.summary()));
         match shard.entry(hash, is_same, hash_of) {
             Entry::Occupied(mut known) => Some(std::mem::replace(known.get_mut(), Arc::clone(pod))),
             Entry::Vacant(place) => {
@@ -36,20 +37,21 @@ impl Directory {
         }
     }
 
-    pub(crate) fn get(&self, key: PodKeyRef<'_>) -> Option<Arc<dyn KnownPod>> {
+    pub(crate) fn get(&self, key: PodKeyRef<'_>) -> Option<Arc<dyn AsPodSummary>> {
         let hash = self.hash(key);
         let shard = self.shard(hash);
         shard
-            .find(hash, |pod| key_of(pod.facts()) == key)
+            .find(hash, |pod| key_of(pod.summary()) == key)
             .map(Arc::clone)
     }
 
     /// Forgets a pod, unless another with its name has taken its place.
-    pub(crate) fn remove(&self, pod: &dyn KnownPod) {
-        let key = key_of(pod.facts());
+    pub(crate) fn remove(&self, pod: &dyn AsPodSummary) {
+        let key = key_of(pod.summary());
         let hash = self.hash(key);
-        let is_it = |other: &Arc<dyn KnownPod>| {
-            key_of(other.facts()) == key && other.facts().identity.uid == pod.facts().identity.uid
+        let is_it = |other: &Arc<dyn AsPodSummary>| {
+            key_of(other.summary()) == key
+                && other.summary().identity.uid == pod.summary().identity.uid
         };
         let mut shard = self.shard(hash);
         if let Ok(known) = shard.find_entry(hash, is_it) {
@@ -58,13 +60,16 @@ impl Directory {
     }
 
     /// The pods that are not among these names.
-    pub(crate) fn missing_from(&self, names: &HashSet<PodKeyRef<'_>>) -> Vec<Arc<dyn KnownPod>> {
+    pub(crate) fn missing_from(
+        &self,
+        names: &HashSet<PodKeyRef<'_>>,
+    ) -> Vec<Arc<dyn AsPodSummary>> {
         let mut missing = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             let gone = shard
                 .iter()
-                .filter(|pod| !names.contains(&key_of(pod.facts())));
+                .filter(|pod| !names.contains(&key_of(pod.summary())));
             missing.extend(gone.map(Arc::clone));
         }
         missing
@@ -84,7 +89,7 @@ impl Directory {
 
     /// The table's own place goes by the low bits of the hash and a tag of the topmost: these are
     /// in between.
-    fn shard(&self, hash: u64) -> MutexGuard<'_, HashTable<Arc<dyn KnownPod>>> {
+    fn shard(&self, hash: u64) -> MutexGuard<'_, HashTable<Arc<dyn AsPodSummary>>> {
         let index = usize::try_from(hash >> 40).unwrap_or_default() % SHARDS;
         let [first, ..] = &self.shards;
         let shard = self.shards.get(index).unwrap_or(first);

@@ -36,7 +36,6 @@
 mod absence;
 mod config;
 mod directory;
-mod follow;
 mod metrics;
 mod node;
 mod publisher;
@@ -47,7 +46,6 @@ mod store;
 
 pub use absence::{Absence, NodeFailure};
 pub use config::{ExtraResources, UsageConfig};
-pub use follow::{follow_nodes, follow_pods};
 pub use metrics::UsageMetrics;
 pub use publisher::{ContainerUsage, NodeUsage, PodUsage, UsagePublisher};
 pub use readiness::{Readiness, Reason};

@@ -7,13 +7,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use kubevitals_model::{
-    ContainerKey, ContainerKeyRef, ContainerSample, Labels, NodeBatch, NodeName, NodeSample,
-    Timestamp,
+    AsPodSummary, ContainerKey, ContainerKeyRef, ContainerSample, Interner, Labels, NodeBatch,
+    NodeName, NodeSample, PodPhase, PodSummary, Timestamp, Uid,
 };
-use kubevitals_watch::{Interner, PodBrief, PodPhase, Uid};
 
 use self::scratch::Scratch;
-use self::table::{Container, KnownPod, Table, key_of};
+use self::table::{Container, Table, key_of};
 use crate::directory::Directory;
 use crate::metrics::{Dropped, UsageMetrics};
 use crate::publisher::{NodeUsage, UsagePublisher};
@@ -178,10 +177,10 @@ impl NodeState {
 
     /// A pod that is bound to this node is new or has changed; gives whether there is something to
     /// tell.
-    pub(crate) fn pod_applied(&mut self, pod: &Arc<dyn KnownPod>) -> bool {
-        let facts = pod.facts();
-        let found = self.pods.find(key_of(facts));
-        if facts.phase.is_final() {
+    pub(crate) fn pod_applied(&mut self, pod: &Arc<dyn AsPodSummary>) -> bool {
+        let summary = pod.summary();
+        let found = self.pods.find(key_of(summary));
+        if summary.phase.is_final() {
             self.is_dirty |= found.is_ok();
             if let Ok(at) = found {
                 self.pods.remove(at);
@@ -189,9 +188,9 @@ impl NodeState {
             return self.is_dirty;
         }
         match found {
-            Ok(at) if self.is_same_pod(at, facts) => {
+            Ok(at) if self.is_same_pod(at, summary) => {
                 self.is_dirty |= self.pods.pod(at).is_some_and(|known| {
-                    known.labels != facts.labels || is_running(known) != is_running(facts)
+                    known.labels != summary.labels || is_running(known) != is_running(summary)
                 });
                 self.pods.replace(at, Arc::clone(pod));
             }
@@ -209,7 +208,7 @@ impl NodeState {
     }
 
     /// A pod is no longer bound to this node; gives whether there is something to tell.
-    pub(crate) fn pod_deleted(&mut self, pod: &PodBrief) -> bool {
+    pub(crate) fn pod_deleted(&mut self, pod: &PodSummary) -> bool {
         if let Ok(at) = self.pods.find(key_of(pod))
             && self.is_same_pod(at, pod)
         {
@@ -219,7 +218,7 @@ impl NodeState {
         self.is_dirty
     }
 
-    fn is_same_pod(&self, at: usize, pod: &PodBrief) -> bool {
+    fn is_same_pod(&self, at: usize, pod: &PodSummary) -> bool {
         self.pods
             .pod(at)
             .is_some_and(|known| known.identity.uid == pod.identity.uid)
@@ -318,7 +317,7 @@ impl NodeState {
             None => self.pods.add_container(
                 at,
                 Container {
-                    name: around.names.text(name),
+                    name: around.names.intern(name),
                     series: Series::default(),
                 },
             ),
@@ -347,7 +346,7 @@ impl NodeState {
         around: &Surroundings<'_>,
     ) {
         let is_foreign = around.directory.get(key.pod).is_some_and(|pod| {
-            let pod = pod.facts();
+            let pod = pod.summary();
             let is_elsewhere = pod
                 .node
                 .as_ref()
@@ -367,9 +366,9 @@ impl NodeState {
             // known.
             let names = around.names;
             let key = ContainerKey::new(
-                names.text(key.pod.namespace),
+                names.intern(key.pod.namespace),
                 key.pod.name,
-                names.text(key.container),
+                names.intern(key.container),
             );
             self.held.insert(key, series);
             taken
@@ -501,7 +500,7 @@ impl NodeState {
 }
 
 /// Only running pods are served, as metrics-server does.
-fn is_running(pod: &PodBrief) -> bool {
+fn is_running(pod: &PodSummary) -> bool {
     pod.phase == PodPhase::Running
 }
 

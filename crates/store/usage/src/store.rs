@@ -8,14 +8,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use hashbrown::{HashMap, HashSet};
-use kubevitals_model::{Labels, NodeBatch, NodeName, PodKeyRef, Timestamp};
-use kubevitals_watch::{Interner, PodLike, PodPhase, Uid};
+use kubevitals_model::{
+    AsPodSummary, Interner, Labels, NodeBatch, NodeName, PodKeyRef, PodPhase, Timestamp, Uid,
+};
 
 use crate::absence::Absence;
 use crate::config::UsageConfig;
 use crate::directory::Directory;
 use crate::metrics::{Dropped, UsageMetrics};
-use crate::node::table::{KnownPod, key_of};
+use crate::node::table::key_of;
 use crate::node::{NodeState, Surroundings};
 use crate::publisher::UsagePublisher;
 use crate::readiness::{Readiness, Reasons};
@@ -117,31 +118,31 @@ impl UsageStore {
     }
 
     /// A pod is new or has changed. [`UsageStore::flush`] publishes its node.
-    pub fn pod_applied<P: PodLike>(&self, pod: &Arc<P>) {
-        let pod: Arc<dyn KnownPod> = Arc::<P>::clone(pod);
-        let facts = pod.facts();
+    pub fn pod_applied<P: AsPodSummary>(&self, pod: &Arc<P>) {
+        let pod: Arc<dyn AsPodSummary> = Arc::<P>::clone(pod);
+        let summary = pod.summary();
         if let Some(before) = self.directory.put(&pod)
-            && before.facts().node != facts.node
+            && before.summary().node != summary.node
         {
             self.unbind(&*before);
         }
-        if let Some(node) = &facts.node {
+        if let Some(node) = &summary.node {
             let node = NodeName::new(Arc::clone(node));
             self.with_slot(&node, |state| state.pod_applied(&pod));
         }
     }
 
     /// A pod is gone. [`UsageStore::flush`] publishes its node.
-    pub fn pod_deleted<P: PodLike>(&self, pod: &P) {
+    pub fn pod_deleted<P: AsPodSummary>(&self, pod: &P) {
         self.directory.remove(pod);
         self.unbind(pod);
     }
 
     /// These are all pods there are: others are gone.
-    pub fn pods_replaced<P: PodLike>(&self, pods: &[Arc<P>]) {
+    pub fn pods_replaced<P: AsPodSummary>(&self, pods: &[Arc<P>]) {
         if !self.directory.is_empty() {
             let names: HashSet<PodKeyRef<'_>> =
-                pods.iter().map(|pod| key_of(pod.brief())).collect();
+                pods.iter().map(|pod| key_of(pod.summary())).collect();
             for gone in self.directory.missing_from(&names) {
                 self.directory.remove(&*gone);
                 self.unbind(&*gone);
@@ -206,7 +207,7 @@ impl UsageStore {
         let Some(pod) = self.directory.get(pod) else {
             return Absence::PodUnknown;
         };
-        let pod = pod.facts();
+        let pod = pod.summary();
         match (&pod.node, pod.phase) {
             (None, PodPhase::Pending) => Absence::PodNotScheduled,
             (Some(node), PodPhase::Running) => match self.slot(node) {
@@ -249,15 +250,15 @@ impl UsageStore {
     }
 
     /// Takes a pod away from the node it was bound to.
-    fn unbind(&self, pod: &dyn KnownPod) {
-        let Some(node) = &pod.facts().node else {
+    fn unbind(&self, pod: &dyn AsPodSummary) {
+        let Some(node) = &pod.summary().node else {
             return;
         };
         let Some(slot) = self.slot(node) else {
             return;
         };
         let mut state = lock(&slot);
-        let is_touched = state.pod_deleted(pod.facts());
+        let is_touched = state.pod_deleted(pod.summary());
         let may_be_empty = !state.is_declared();
         let name = state.name().clone();
         drop(state);

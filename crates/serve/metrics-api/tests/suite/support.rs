@@ -14,7 +14,7 @@ use kubevitals_apiserver::{
 };
 use kubevitals_metrics_api::{Config, Limits, MetricsApi, MetricsApiPublisher};
 use kubevitals_model::{
-    Bytes, CpuUsage, LabelSelector, Labels, NodeName, PodKey, Timestamp, Usage,
+    Bytes, CpuUsage, LabelSelector, Labels, NodeName, PodKey, SteppedClock, Timestamp, Usage,
     parse_field_selector,
 };
 use kubevitals_usage::{
@@ -58,7 +58,7 @@ impl Harness {
     pub(crate) fn with_limits(limits: Limits) -> Self {
         let (publisher, api) = MetricsApi::pair(Config {
             limits,
-            clock: || Timestamp::from_unix_millis(NOW),
+            clock: SteppedClock::new(Timestamp::from_unix_millis(NOW)).clock(),
         });
         let store = UsageStore::new(UsageConfig::new(Duration::from_secs(15)));
         Self {

@@ -12,6 +12,7 @@
 
 mod documents;
 mod exposition;
+mod lifecycles;
 mod properties;
 mod starts;
 mod support;

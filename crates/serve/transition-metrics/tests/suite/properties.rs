@@ -38,7 +38,7 @@ impl Moved {
         let elsewhere = |record: &Arc<PodRecord>| {
             let mut record = PodRecord::clone(record);
             let pod = Arc::make_mut(&mut record.pod);
-            pod.brief.identity.namespace = format!("ns-{}", self.namespace).into();
+            pod.summary.identity.namespace = format!("ns-{}", self.namespace).into();
             Arc::new(record)
         };
         match &RECORDED[self.which] {

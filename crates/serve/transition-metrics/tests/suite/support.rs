@@ -7,9 +7,10 @@ use kubevitals_promtext::{Item, parse};
 use kubevitals_telemetry::exposition::Format;
 use kubevitals_telemetry::{Metrics, SharedRegistry};
 use kubevitals_transition_metrics::{FamilyConfig, Place, TransitionMetrics};
-use kubevitals_transitions::testing::{event, patient, pod, replay};
 use kubevitals_transitions::{Arrival, Output, Tracker};
 use serde_json::{Value, json};
+
+use crate::lifecycles::{event, patient, pod, replay};
 
 const PODS: &str = include_str!("../../../../sources/watch/tests/fixtures/pods.watch.jsonl");
 const EVENTS: &str = include_str!("../../../../sources/watch/tests/fixtures/events.watch.jsonl");

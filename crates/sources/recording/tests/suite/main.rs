@@ -19,7 +19,7 @@ fn told(item: &Item) -> String {
     match &item.what {
         Ok(What::Pod(seen)) => format!(
             "{:?} {} {:?}",
-            seen.event, seen.object.brief.identity, seen.written
+            seen.event, seen.object.summary.identity, seen.written
         ),
         Ok(What::Event(seen)) => format!(
             "{:?} {} {:?}",

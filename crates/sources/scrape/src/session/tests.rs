@@ -1,6 +1,6 @@
 //! Sessions with a scripted peer.
 
-use kubevitals_watch::NodeAddress;
+use kubevitals_model::NodeAddress;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::Instant;

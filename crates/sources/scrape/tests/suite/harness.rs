@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kubevitals_model::{ContainerSample, NodeBatch, NodeName, NodeSample, Timestamp};
+use kubevitals_model::{ContainerSample, Node, NodeBatch, NodeName, NodeSample, Timestamp};
 use kubevitals_scrape::{
     BatchInfo, Bearer, Credentials, RESOURCE_METRICS_PATH, ScrapeConfig, ScrapeError,
     ScrapeMetrics, ScrapeSink, Scraper, Transport,
@@ -15,7 +15,7 @@ use kubevitals_sim::objects::Resource;
 use kubevitals_sim::workload::WorkloadConfig;
 use kubevitals_telemetry::{Metrics, SharedRegistry};
 use kubevitals_tls::{ClientOptions, ClientTls, PemSource, TrustRoots};
-use kubevitals_watch::{KubeTransport, Node, Server, Stream, StreamSpec};
+use kubevitals_watch::{KubeTransport, Server, Stream, StreamSpec};
 use serde_json::Value;
 use tokio::sync::watch;
 

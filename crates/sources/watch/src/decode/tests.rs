@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Metadata, Node, Pod, PodBrief};
+use kubevitals_model::{Node, PartialObjectMeta, Pod, PodSummary};
 
 fn event<K: Kind>(line: &str) -> Result<WatchEvent<K>, DecodeError> {
     decode_event(line.as_bytes(), &Decoder::default())
@@ -7,8 +7,9 @@ fn event<K: Kind>(line: &str) -> Result<WatchEvent<K>, DecodeError> {
 
 #[test]
 fn the_type_may_come_after_the_object() {
-    let early = event::<PodBrief>(r#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}"#);
-    let late = event::<PodBrief>(r#"{"object":{"metadata":{"name":"a"}},"x":[1],"type":"ADDED"}"#);
+    let early = event::<PodSummary>(r#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}"#);
+    let late =
+        event::<PodSummary>(r#"{"object":{"metadata":{"name":"a"}},"x":[1],"type":"ADDED"}"#);
     assert!(matches!(early, Ok(WatchEvent::Added(_))));
     assert_eq!(early.unwrap(), late.unwrap());
 }
@@ -69,15 +70,15 @@ fn what_is_no_event_is_garbage() {
         r#"{"object":{}}"#,
         r#"{"type":"ADDED","object":{"metadata":{"name":"a"}}} x"#,
     ] {
-        let error = event::<Metadata>(line).unwrap_err();
+        let error = event::<PartialObjectMeta>(line).unwrap_err();
         assert!(error.is_garbage(), "{line}: {error}");
     }
-    assert!(event::<Metadata>(r#"{"type":"SURPRISE","object":{}}"#).is_err());
+    assert!(event::<PartialObjectMeta>(r#"{"type":"SURPRISE","object":{}}"#).is_err());
 }
 
 #[test]
 fn a_page_loses_only_the_objects_that_cannot_be_read() {
-    let page = decode_page::<PodBrief>(
+    let page = decode_page::<PodSummary>(
         br#"{"kind":"PodList","metadata":{"resourceVersion":"9","continue":"tok"},"items":[
         {"metadata":{"name":"a"}},{"metadata":{"name":"b"},"spec":{"nodeName":[]}},{"metadata":{"name":"c"}}]}"#,
         &Decoder::default(),
@@ -92,7 +93,7 @@ fn a_page_loses_only_the_objects_that_cannot_be_read() {
     );
 
     let empty = br#"{"metadata":{"resourceVersion":"9"},"items":null}"#;
-    let page = decode_page::<PodBrief>(empty, &Decoder::default()).unwrap();
+    let page = decode_page::<PodSummary>(empty, &Decoder::default()).unwrap();
     assert!(page.objects.is_empty() && page.next.is_empty());
     for wrong in [
         &b"[]"[..],
@@ -100,7 +101,7 @@ fn a_page_loses_only_the_objects_that_cannot_be_read() {
         b"null",
         br#"{"metadata":{"resourceVersion":"9"},"items":7}"#,
     ] {
-        assert!(decode_page::<PodBrief>(wrong, &Decoder::default()).is_err());
+        assert!(decode_page::<PodSummary>(wrong, &Decoder::default()).is_err());
     }
 }
 
@@ -108,11 +109,11 @@ fn a_page_loses_only_the_objects_that_cannot_be_read() {
 fn only_annotations_that_were_asked_for_are_kept() {
     let object = br#"{"metadata":{"name":"a","annotations":{"big":"...","wanted":"1"}}}"#;
     let decoder = Decoder::default().keep_annotations(["wanted", "absent"]);
-    let kept: Metadata = decode_object(object, &decoder).unwrap();
+    let kept: PartialObjectMeta = decode_object(object, &decoder).unwrap();
     assert_eq!(
-        kept.details.annotations.iter().collect::<Vec<_>>(),
+        kept.meta.annotations.iter().collect::<Vec<_>>(),
         [("wanted", "1")]
     );
-    let none: Metadata = decode_object(object, &Decoder::default()).unwrap();
-    assert!(none.details.annotations.is_empty());
+    let none: PartialObjectMeta = decode_object(object, &Decoder::default()).unwrap();
+    assert!(none.meta.annotations.is_empty());
 }

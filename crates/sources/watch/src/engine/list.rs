@@ -9,12 +9,12 @@ use super::Engine;
 use super::ended::Ended;
 use crate::decode::WatchEvent;
 use crate::decode::{Page, decode_page, decode_status};
-use crate::identity::ResourceVersion;
 use crate::kind::Kind;
 use crate::sink::{Item, Sink};
 use crate::spec::StreamSpec;
 use crate::state::{Record, Restart};
 use crate::transport::{BoxBody, next_data, request};
+use kubevitals_model::ResourceVersion;
 
 /// Of an answer that is an error, so much is read to say what it was.
 const MAX_STATUS: usize = 64 << 10;
@@ -54,7 +54,7 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
                 .into_iter()
                 .map(|object| Item::Event(WatchEvent::Added(object)));
             let unreadable = page.unreadable.into_iter().map(Item::Unreadable);
-            let received = (self.spec.options.clock)();
+            let received = self.spec.options.clock.now();
             self.sink
                 .stage(&mut list, &mut objects.chain(unreadable), received)
                 .await;

@@ -10,8 +10,8 @@ use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::What;
-use crate::identity::Identity;
 use crate::kind::Kind;
+use kubevitals_model::Identity;
 
 #[derive(Debug)]
 pub(crate) struct View<K> {

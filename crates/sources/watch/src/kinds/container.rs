@@ -1,86 +1,11 @@
-//! Containers of a pod: what was asked for and what became of it.
+//! Reads the containers of a pod.
 
-use std::sync::Arc;
-
-use kubevitals_model::Timestamp;
+use kubevitals_model::{ContainerSpec, ContainerState, ContainerStatus, Termination};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::kind::Reading;
 use crate::wire::{List, Text, Time};
-
-/// A container as the pod asks for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ContainerSpec {
-    /// Its name.
-    pub name: Arc<str>,
-    /// The image asked for.
-    pub image: Option<Arc<str>>,
-    /// Whether it asks for `restartPolicy: Always`: an init container that does is a sidecar.
-    pub restarts_always: bool,
-    /// Whether a probe says when it has started; without one it has as soon as it runs.
-    pub has_startup_probe: bool,
-    /// Whether a probe says when it is ready; without one it is as soon as it has started.
-    pub has_readiness_probe: bool,
-}
-
-/// A container as the kubelet last reported it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ContainerStatus {
-    /// Its name.
-    pub name: Arc<str>,
-    /// The image that runs.
-    pub image: Option<Arc<str>>,
-    /// Whether its readiness probe passed, or for an init container whether it ended well.
-    pub ready: bool,
-    /// Whether its startup probe passed.
-    pub started: Option<bool>,
-    /// How often it was restarted.
-    pub restart_count: i32,
-    /// What it does now.
-    pub state: ContainerState,
-    /// What it did before its last restart.
-    pub last_state: ContainerState,
-}
-
-/// What a container does.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum ContainerState {
-    /// The kubelet has not said.
-    #[default]
-    Unset,
-    /// It waits to be started.
-    Waiting {
-        /// Why, as one word.
-        reason: Option<Arc<str>>,
-        /// Why, for people.
-        message: Option<Arc<str>>,
-    },
-    /// It runs.
-    Running {
-        /// Since when.
-        started_at: Option<Timestamp>,
-    },
-    /// It ended. Boxed: most containers never do.
-    Terminated(Box<Termination>),
-}
-
-/// How a container ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Termination {
-    /// The exit status of its process.
-    pub exit_code: i32,
-    /// The signal that ended it, if one did.
-    pub signal: Option<i32>,
-    /// Why, as one word.
-    pub reason: Option<Arc<str>>,
-    /// Why, for people.
-    pub message: Option<Arc<str>>,
-    /// When it had started.
-    pub started_at: Option<Timestamp>,
-    /// When it ended.
-    pub finished_at: Option<Timestamp>,
-}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -154,8 +79,8 @@ pub(crate) fn specs(
     reading: &mut Reading<'_>,
 ) -> Box<[ContainerSpec]> {
     list.map(|wire| ContainerSpec {
-        name: reading.pool.text(&wire.name),
-        image: reading.pool.optional(&wire.image),
+        name: reading.pool.intern(&wire.name),
+        image: reading.pool.intern_optional(&wire.image),
         restarts_always: &*wire.restart_policy == "Always",
         has_startup_probe: wire.startup_probe.is_some(),
         has_readiness_probe: wire.readiness_probe.is_some(),
@@ -167,8 +92,8 @@ pub(crate) fn statuses(
     reading: &mut Reading<'_>,
 ) -> Box<[ContainerStatus]> {
     list.map(|wire| ContainerStatus {
-        name: reading.pool.text(&wire.name),
-        image: reading.pool.optional(&wire.image),
+        name: reading.pool.intern(&wire.name),
+        image: reading.pool.intern_optional(&wire.image),
         ready: wire.ready,
         started: wire.started,
         restart_count: wire.restart_count,
@@ -183,8 +108,8 @@ fn state(wire: Option<StateWire<'_>>, reading: &mut Reading<'_>) -> ContainerSta
         ContainerState::Terminated(Box::new(Termination {
             exit_code: ended.exit_code,
             signal: ended.signal.filter(|&signal| signal != 0),
-            reason: reading.pool.optional(&ended.reason),
-            message: reading.pool.optional(&ended.message),
+            reason: reading.pool.intern_optional(&ended.reason),
+            message: reading.pool.intern_optional(&ended.message),
             started_at: ended.started_at.0,
             finished_at: ended.finished_at.0,
         }))
@@ -194,8 +119,8 @@ fn state(wire: Option<StateWire<'_>>, reading: &mut Reading<'_>) -> ContainerSta
         }
     } else if let Some(waiting) = wire.waiting {
         ContainerState::Waiting {
-            reason: reading.pool.optional(&waiting.reason),
-            message: reading.pool.optional(&waiting.message),
+            reason: reading.pool.intern_optional(&waiting.reason),
+            message: reading.pool.intern_optional(&waiting.message),
         }
     } else {
         ContainerState::Unset

@@ -1,59 +1,10 @@
-//! Metadata: the part that all objects share, and the slim type for kinds of which nothing else is
-//! wanted.
+//! Reads the metadata that all objects have.
 
-use std::sync::Arc;
-
-use kubevitals_model::Timestamp;
+use kubevitals_model::{Identity, ObjectMeta, OwnerReference, PartialObjectMeta};
 use serde::{Deserialize, Deserializer};
 
-use crate::identity::{Identity, Uid};
 use crate::kind::{Decoder, Form, Kind, Reading};
 use crate::wire::{List, Map, Struct, Text, Time};
-use kubevitals_model::Labels;
-
-/// The metadata of an object beyond its [`Identity`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Details {
-    /// Counts the changes of what is wanted.
-    pub generation: i64,
-    /// When it was created, in whole seconds.
-    pub created: Option<Timestamp>,
-    /// When it was or will be deleted, if that was asked for.
-    pub deleted: Option<Timestamp>,
-    /// How many seconds before that it was asked for: what is deleted is given so long to end by
-    /// itself.
-    pub deletion_grace: Option<u32>,
-    /// The annotations that the stream keeps.
-    pub annotations: Labels,
-    /// Who owns it.
-    pub owners: Box<[Owner]>,
-}
-
-/// One owner of an object.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
-    /// Group and version of its kind.
-    pub api_version: Arc<str>,
-    /// Its kind, such as `ReplicaSet`.
-    pub kind: Arc<str>,
-    /// Its name.
-    pub name: Arc<str>,
-    /// Its UID.
-    pub uid: Uid,
-    /// Whether it is the one that controls the object.
-    pub controller: bool,
-}
-
-/// An object of any kind, of which only the metadata is asked for and sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Metadata {
-    /// Which object.
-    pub identity: Identity,
-    /// Its labels.
-    pub labels: Labels,
-    /// The rest.
-    pub details: Details,
-}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -131,33 +82,26 @@ impl<'a> From<BriefMetaWire<'a>> for MetaWire<'a> {
     }
 }
 
-impl Details {
-    /// The owner that controls the object.
-    pub fn controller(&self) -> Option<&Owner> {
-        self.owners.iter().find(|owner| owner.controller)
-    }
-
-    pub(crate) fn read(meta: MetaWire<'_>, reading: &mut Reading<'_>) -> Self {
-        Self {
-            generation: meta.generation,
-            created: meta.creation_timestamp.0,
-            deleted: meta.deletion_timestamp.0,
-            deletion_grace: meta
-                .deletion_grace_period_seconds
-                .and_then(|seconds| u32::try_from(seconds).ok()),
-            annotations: reading.annotations(&meta.annotations),
-            owners: meta.owner_references.map(|owner| Owner {
-                api_version: reading.pool.text(&owner.api_version),
-                kind: reading.pool.text(&owner.kind),
-                name: reading.pool.text(&owner.name),
-                uid: (*owner.uid).into(),
-                controller: owner.controller.unwrap_or(false),
-            }),
-        }
+pub(crate) fn object_meta(meta: MetaWire<'_>, reading: &mut Reading<'_>) -> ObjectMeta {
+    ObjectMeta {
+        generation: meta.generation,
+        created: meta.creation_timestamp.0,
+        deleted: meta.deletion_timestamp.0,
+        deletion_grace: meta
+            .deletion_grace_period_seconds
+            .and_then(|seconds| u32::try_from(seconds).ok()),
+        annotations: reading.annotations(&meta.annotations),
+        owners: meta.owner_references.map(|owner| OwnerReference {
+            api_version: reading.pool.intern(&owner.api_version),
+            kind: reading.pool.intern(&owner.kind),
+            name: reading.pool.intern(&owner.name),
+            uid: (*owner.uid).into(),
+            controller: owner.controller.unwrap_or(false),
+        }),
     }
 }
 
-impl Kind for Metadata {
+impl Kind for PartialObjectMeta {
     const FORM: Form = Form::Metadata;
 
     fn read<'de, D: Deserializer<'de>>(object: D, decoder: &Decoder) -> Result<Self, D::Error> {
@@ -165,7 +109,7 @@ impl Kind for Metadata {
         decoder.build(wire.metadata.0, |identity, meta, reading| Self {
             identity,
             labels: reading.labels(&meta.labels),
-            details: Details::read(meta, reading),
+            meta: object_meta(meta, reading),
         })
     }
 

@@ -1,64 +1,12 @@
-//! Nodes.
+//! Reads nodes.
 
-use std::sync::Arc;
-
+use kubevitals_model::{Identity, Node, NodeAddress, Taint};
 use serde::{Deserialize, Deserializer};
 
-use super::condition::{Condition, ConditionWire, conditions};
-use super::meta::{Details, MetaWire};
-use crate::identity::Identity;
+use super::condition::{ConditionWire, conditions};
+use super::meta::{MetaWire, object_meta};
 use crate::kind::{Decoder, Kind, Resource, TypedKind};
 use crate::wire::{List, Map, Struct, Text};
-use kubevitals_model::Labels;
-
-/// A node: how to reach its kubelet, and how it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
-    /// Which node.
-    pub identity: Identity,
-    /// Its labels.
-    pub labels: Labels,
-    /// The rest of its metadata.
-    pub details: Details,
-    /// The name its cloud knows it by.
-    pub provider_id: Option<Arc<str>>,
-    /// Whether it was cordoned.
-    pub unschedulable: bool,
-    /// What keeps pods away from it.
-    pub taints: Box<[Taint]>,
-    /// Where it can be reached, in the order of the API.
-    pub addresses: Box<[NodeAddress]>,
-    /// The port of its kubelet, if the node states one.
-    pub kubelet_port: Option<u16>,
-    /// The version of its kubelet.
-    pub kubelet_version: Option<Arc<str>>,
-    /// Its conditions.
-    pub conditions: Box<[Condition]>,
-    /// What it has, as quantities.
-    pub capacity: Labels,
-    /// What it has for pods, as quantities.
-    pub allocatable: Labels,
-}
-
-/// What keeps pods away from a node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taint {
-    /// Its key.
-    pub key: Arc<str>,
-    /// Its value.
-    pub value: Option<Arc<str>>,
-    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
-    pub effect: Arc<str>,
-}
-
-/// Where a node can be reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeAddress {
-    /// `InternalIP`, `Hostname` and so on.
-    pub kind: Arc<str>,
-    /// The address or name.
-    pub address: Arc<str>,
-}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -146,20 +94,22 @@ impl Kind for Node {
         decoder.build(wire.metadata.0, |identity, meta, reading| Self {
             identity,
             labels: reading.labels(&meta.labels),
-            details: Details::read(meta, reading),
-            provider_id: reading.pool.optional(&spec.provider_id),
+            meta: object_meta(meta, reading),
+            provider_id: reading.pool.intern_optional(&spec.provider_id),
             unschedulable: spec.unschedulable.unwrap_or(false),
             taints: spec.taints.map(|taint| Taint {
-                key: reading.pool.text(&taint.key),
-                value: reading.pool.optional(&taint.value),
-                effect: reading.pool.text(&taint.effect),
+                key: reading.pool.intern(&taint.key),
+                value: reading.pool.intern_optional(&taint.value),
+                effect: reading.pool.intern(&taint.effect),
             }),
             addresses: status.addresses.map(|address| NodeAddress {
-                kind: reading.pool.text(&address.r#type),
-                address: reading.pool.text(&address.address),
+                kind: reading.pool.intern(&address.r#type),
+                address: reading.pool.intern(&address.address),
             }),
             kubelet_port: u16::try_from(port).ok().filter(|&port| port != 0),
-            kubelet_version: reading.pool.optional(&status.node_info.0.kubelet_version),
+            kubelet_version: reading
+                .pool
+                .intern_optional(&status.node_info.0.kubelet_version),
             conditions: conditions(status.conditions, reading),
             capacity: reading.labels(&status.capacity),
             allocatable: reading.labels(&status.allocatable),

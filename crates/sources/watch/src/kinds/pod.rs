@@ -1,126 +1,36 @@
-//! Pods, brief and whole.
+//! Reads pods, in summary or whole.
 
-use std::sync::Arc;
-
-use kubevitals_model::Timestamp;
+use kubevitals_model::{Identity, Pod, PodSummary};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
-use super::condition::{Condition, ConditionWire, conditions};
-use super::container::{
-    ContainerSpec, ContainerSpecWire, ContainerStatus, ContainerStatusWire, specs, statuses,
-};
-use super::meta::{BriefMetaWire, Details, MetaWire};
-use crate::identity::Identity;
+use super::condition::{ConditionWire, conditions};
+use super::container::{ContainerSpecWire, ContainerStatusWire, specs, statuses};
+use super::meta::{BriefMetaWire, MetaWire, object_meta};
 use crate::kind::{Decoder, Kind, Reading, Resource, TypedKind};
 use crate::wire::{List, Struct, Text, Time};
-use kubevitals_model::Labels;
-
-/// As much of a pod as is needed to know where it runs: what 150,000 of are kept by who only serves
-/// their usage.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PodBrief {
-    /// Which pod.
-    pub identity: Identity,
-    /// Its labels.
-    pub labels: Labels,
-    /// The node it is bound to.
-    pub node: Option<Arc<str>>,
-    /// How far it is.
-    pub phase: PodPhase,
-}
-
-/// A pod with what its way from creation to deletion can be told from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pod {
-    /// What [`PodBrief`] has.
-    pub brief: PodBrief,
-    /// The rest of its metadata.
-    pub details: Details,
-    /// Its containers as asked for.
-    pub containers: Box<[ContainerSpec]>,
-    /// Its init containers as asked for, in the order in which they run.
-    pub init_containers: Box<[ContainerSpec]>,
-    /// What must be lifted before it is scheduled.
-    pub scheduling_gates: Box<[Arc<str>]>,
-    /// The types of conditions that must hold before it is ready.
-    pub readiness_gates: Box<[Arc<str>]>,
-    /// The name of its priority class.
-    pub priority_class: Option<Arc<str>>,
-    /// The name of its runtime class.
-    pub runtime_class: Option<Arc<str>>,
-    /// Whether it uses the network of its node.
-    pub host_network: bool,
-    /// Whether it mounts volumes only of kinds that need no storage to be attached: Secrets,
-    /// `ConfigMaps`, empty directories, the downward API, and projections of these.
-    pub stateless: bool,
-    /// Its conditions, in the order of the API.
-    pub conditions: Box<[Condition]>,
-    /// Its containers as reported.
-    pub container_statuses: Box<[ContainerStatus]>,
-    /// Its init containers as reported.
-    pub init_container_statuses: Box<[ContainerStatus]>,
-    /// Its ephemeral containers as reported.
-    pub ephemeral_container_statuses: Box<[ContainerStatus]>,
-    /// Why it is in its phase, as one word: `Evicted`.
-    pub reason: Option<Arc<str>>,
-    /// Why it is in its phase, for people.
-    pub message: Option<Arc<str>>,
-    /// The class of its quality of service.
-    pub qos_class: Option<Arc<str>>,
-    /// The state of an in-place resize as kubelets up to 1.32 report it; later ones use conditions.
-    pub resize: Option<Arc<str>>,
-    /// When the kubelet accepted it.
-    pub started: Option<Timestamp>,
-    /// Its address.
-    pub pod_ip: Option<Arc<str>>,
-    /// The address of its node.
-    pub host_ip: Option<Arc<str>>,
-}
-
-/// How far a pod is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum PodPhase {
-    /// Not all of its containers have been started yet.
-    Pending,
-    /// At least one container runs, starts or restarts.
-    Running,
-    /// All containers ended well, for good.
-    Succeeded,
-    /// All containers ended, at least one badly.
-    Failed,
-    /// The node cannot be asked; also any phase that this program does not know.
-    Unknown,
-}
-
-/// What both slim types of pods can be asked, so that a consumer of the one can share a stream of
-/// the other.
-pub trait PodLike: Kind {
-    /// The brief part.
-    fn brief(&self) -> &PodBrief;
-}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct BriefWire<'a> {
+struct SummaryWire<'a> {
     #[serde(borrow)]
     metadata: Struct<BriefMetaWire<'a>>,
     #[serde(borrow)]
-    spec: Struct<BriefSpecWire<'a>>,
+    spec: Struct<SummarySpecWire<'a>>,
     #[serde(borrow)]
-    status: Struct<BriefStatusWire<'a>>,
+    status: Struct<SummaryStatusWire<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct BriefSpecWire<'a> {
+struct SummarySpecWire<'a> {
     #[serde(borrow)]
     node_name: Text<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct BriefStatusWire<'a> {
+struct SummaryStatusWire<'a> {
     #[serde(borrow)]
     phase: Text<'a>,
 }
@@ -211,34 +121,6 @@ struct StatusWire<'a> {
     host_ip: Text<'a>,
 }
 
-impl PodPhase {
-    /// As the API writes it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "Pending",
-            Self::Running => "Running",
-            Self::Succeeded => "Succeeded",
-            Self::Failed => "Failed",
-            Self::Unknown => "Unknown",
-        }
-    }
-
-    /// Whether the pod ended for good.
-    pub const fn is_final(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Failed)
-    }
-
-    fn read(text: &str) -> Self {
-        match text {
-            "Pending" => Self::Pending,
-            "Running" => Self::Running,
-            "Succeeded" => Self::Succeeded,
-            "Failed" => Self::Failed,
-            _ => Self::Unknown,
-        }
-    }
-}
-
 impl VolumeWire {
     fn needs_no_storage(&self) -> bool {
         self.secret.is_some()
@@ -249,14 +131,14 @@ impl VolumeWire {
     }
 }
 
-impl Kind for PodBrief {
+impl Kind for PodSummary {
     fn read<'de, D: Deserializer<'de>>(object: D, decoder: &Decoder) -> Result<Self, D::Error> {
-        let Struct(wire) = Struct::<BriefWire<'_>>::deserialize(object)?;
+        let Struct(wire) = Struct::<SummaryWire<'_>>::deserialize(object)?;
         decoder.build(wire.metadata.0.into(), |identity, meta, reading| Self {
             identity,
             labels: reading.labels(&meta.labels),
-            node: reading.pool.optional(&wire.spec.0.node_name),
-            phase: PodPhase::read(&wire.status.0.phase),
+            node: reading.pool.intern_optional(&wire.spec.0.node_name),
+            phase: (&*wire.status.0.phase).into(),
         })
     }
 
@@ -270,74 +152,60 @@ impl Kind for Pod {
         let Struct(wire) = Struct::<PodWire<'_>>::deserialize(object)?;
         let (Struct(spec), Struct(status)) = (wire.spec, wire.status);
         decoder.build(wire.metadata.0, |identity, meta, reading| {
-            Self::build(identity, meta, spec, status, reading)
+            pod(identity, meta, spec, status, reading)
         })
     }
 
     fn identity(&self) -> &Identity {
-        &self.brief.identity
+        &self.summary.identity
     }
 }
 
-impl Pod {
-    fn build(
-        identity: Identity,
-        meta: MetaWire<'_>,
-        spec: SpecWire<'_>,
-        status: StatusWire<'_>,
-        reading: &mut Reading<'_>,
-    ) -> Self {
-        Self {
-            brief: PodBrief {
-                identity,
-                labels: reading.labels(&meta.labels),
-                node: reading.pool.optional(&spec.node_name),
-                phase: PodPhase::read(&status.phase),
-            },
-            details: Details::read(meta, reading),
-            containers: specs(spec.containers, reading),
-            init_containers: specs(spec.init_containers, reading),
-            scheduling_gates: spec
-                .scheduling_gates
-                .map(|gate| reading.pool.text(&gate.name)),
-            readiness_gates: spec
-                .readiness_gates
-                .map(|gate| reading.pool.text(&gate.condition_type)),
-            priority_class: reading.pool.optional(&spec.priority_class_name),
-            runtime_class: reading.pool.optional(&spec.runtime_class_name),
-            host_network: spec.host_network.unwrap_or(false),
-            stateless: spec.volumes.0.iter().all(VolumeWire::needs_no_storage),
-            conditions: conditions(status.conditions, reading),
-            container_statuses: statuses(status.container_statuses, reading),
-            init_container_statuses: statuses(status.init_container_statuses, reading),
-            ephemeral_container_statuses: statuses(status.ephemeral_container_statuses, reading),
-            reason: reading.pool.optional(&status.reason),
-            message: reading.pool.optional(&status.message),
-            qos_class: reading.pool.optional(&status.qos_class),
-            resize: reading.pool.optional(&status.resize),
-            started: status.start_time.0,
-            pod_ip: (!status.pod_ip.is_empty()).then(|| (*status.pod_ip).into()),
-            host_ip: reading.pool.optional(&status.host_ip),
-        }
+fn pod(
+    identity: Identity,
+    meta: MetaWire<'_>,
+    spec: SpecWire<'_>,
+    status: StatusWire<'_>,
+    reading: &mut Reading<'_>,
+) -> Pod {
+    Pod {
+        summary: PodSummary {
+            identity,
+            labels: reading.labels(&meta.labels),
+            node: reading.pool.intern_optional(&spec.node_name),
+            phase: (&*status.phase).into(),
+        },
+        meta: object_meta(meta, reading),
+        containers: specs(spec.containers, reading),
+        init_containers: specs(spec.init_containers, reading),
+        scheduling_gates: spec
+            .scheduling_gates
+            .map(|gate| reading.pool.intern(&gate.name)),
+        readiness_gates: spec
+            .readiness_gates
+            .map(|gate| reading.pool.intern(&gate.condition_type)),
+        priority_class: reading.pool.intern_optional(&spec.priority_class_name),
+        runtime_class: reading.pool.intern_optional(&spec.runtime_class_name),
+        host_network: spec.host_network.unwrap_or(false),
+        stateless: spec.volumes.0.iter().all(VolumeWire::needs_no_storage),
+        conditions: conditions(status.conditions, reading),
+        container_statuses: statuses(status.container_statuses, reading),
+        init_container_statuses: statuses(status.init_container_statuses, reading),
+        ephemeral_container_statuses: statuses(status.ephemeral_container_statuses, reading),
+        reason: reading.pool.intern_optional(&status.reason),
+        message: reading.pool.intern_optional(&status.message),
+        qos_class: reading.pool.intern_optional(&status.qos_class),
+        resize: reading.pool.intern_optional(&status.resize),
+        started: status.start_time.0,
+        pod_ip: (!status.pod_ip.is_empty()).then(|| (*status.pod_ip).into()),
+        host_ip: reading.pool.intern_optional(&status.host_ip),
     }
 }
 
-impl TypedKind for PodBrief {
+impl TypedKind for PodSummary {
     const RESOURCE: Resource = Resource::new("", "v1", "pods");
 }
 
 impl TypedKind for Pod {
     const RESOURCE: Resource = Resource::new("", "v1", "pods");
-}
-
-impl PodLike for PodBrief {
-    fn brief(&self) -> &PodBrief {
-        self
-    }
-}
-
-impl PodLike for Pod {
-    fn brief(&self) -> &PodBrief {
-        &self.brief
-    }
 }

@@ -1,115 +1,16 @@
-//! Workloads: `DaemonSets`, `Deployments` and `ReplicaSets`.
+//! Reads workloads: `DaemonSets`, `Deployments` and `ReplicaSets`.
 
-use std::sync::Arc;
-
+use kubevitals_model::{
+    DaemonSet, Deployment, Identity, ReplicaSet, SelectorRequirement, Workload, WorkloadSelector,
+};
 use serde::{Deserialize, Deserializer};
 
-use super::condition::{Condition, ConditionWire, conditions};
-use super::meta::{Details, MetaWire};
-use crate::identity::Identity;
+use super::condition::{ConditionWire, conditions};
+use super::meta::{MetaWire, object_meta};
 use crate::kind::{Decoder, Kind, Reading, Resource, TypedKind};
 use crate::wire::{List, Map, Struct, Text};
-use kubevitals_model::Labels;
 
-/// What all workloads have.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Workload {
-    /// Which workload.
-    pub identity: Identity,
-    /// Its labels.
-    pub labels: Labels,
-    /// The rest of its metadata.
-    pub details: Details,
-    /// Which pods are its own.
-    pub selector: Selector,
-    /// The labels that its pods get.
-    pub template_labels: Labels,
-    /// The annotations that its pods get, of those that the stream keeps.
-    pub template_annotations: Labels,
-    /// Up to which generation its controller has acted.
-    pub observed_generation: i64,
-    /// Its conditions.
-    pub conditions: Box<[Condition]>,
-}
-
-/// A choice of objects by their labels: all parts must hold.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Selector {
-    /// Labels and the values they must have.
-    pub labels: Labels,
-    /// What else must hold.
-    pub expressions: Box<[Requirement]>,
-}
-
-/// What must hold of one label.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Requirement {
-    /// The label.
-    pub key: Arc<str>,
-    /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
-    pub operator: Arc<str>,
-    /// The values that the operator speaks of.
-    pub values: Box<[Arc<str>]>,
-}
-
-/// A `DaemonSet`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DaemonSet {
-    /// What all workloads have.
-    pub workload: Workload,
-    /// Nodes that should run it.
-    pub desired: i32,
-    /// Nodes that should run it and do.
-    pub current: i32,
-    /// Nodes that run it and should not.
-    pub misscheduled: i32,
-    /// Nodes on which it is ready.
-    pub ready: i32,
-    /// Nodes on which it runs in its newest form.
-    pub updated: i32,
-    /// Nodes on which it has been ready for long enough.
-    pub available: i32,
-    /// Nodes on which it should be available and is not.
-    pub unavailable: i32,
-}
-
-/// A `Deployment`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Deployment {
-    /// What all workloads have.
-    pub workload: Workload,
-    /// Whether its roll-out is paused.
-    pub paused: bool,
-    /// Pods asked for.
-    pub desired: i32,
-    /// Pods that exist.
-    pub replicas: i32,
-    /// Pods of its newest form.
-    pub updated: i32,
-    /// Pods that are ready.
-    pub ready: i32,
-    /// Pods that have been ready for long enough.
-    pub available: i32,
-    /// Pods that are missing or not available.
-    pub unavailable: i32,
-}
-
-/// A `ReplicaSet`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplicaSet {
-    /// What all workloads have.
-    pub workload: Workload,
-    /// Pods asked for.
-    pub desired: i32,
-    /// Pods that exist.
-    pub replicas: i32,
-    /// Pods that are ready.
-    pub ready: i32,
-    /// Pods that have been ready for long enough.
-    pub available: i32,
-}
-
-/// All three kinds are near enough to one another to be read as one.
+/// The fields of all three kinds, which are similar enough to be read as one.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct WorkloadWire<'a> {
@@ -188,73 +89,39 @@ struct StatusWire<'a> {
     unavailable_replicas: i32,
 }
 
-impl Workload {
-    fn read(
-        identity: Identity,
-        meta: MetaWire<'_>,
-        spec: SpecWire<'_>,
-        observed_generation: Option<i64>,
-        condition_list: List<ConditionWire<'_>>,
-        reading: &mut Reading<'_>,
-    ) -> Self {
-        let Struct(template) = spec.template.0.metadata;
-        Self {
-            identity,
-            labels: reading.labels(&meta.labels),
-            details: Details::read(meta, reading),
-            selector: Selector::read(spec.selector.0, reading),
-            template_labels: reading.labels(&template.labels),
-            template_annotations: reading.annotations(&template.annotations),
-            observed_generation: observed_generation.unwrap_or(0),
-            conditions: conditions(condition_list, reading),
-        }
-    }
-
-    /// Whether its controller has acted on what is wanted now.
-    pub fn is_observed(&self) -> bool {
-        self.observed_generation >= self.details.generation
+fn workload(
+    identity: Identity,
+    meta: MetaWire<'_>,
+    spec: SpecWire<'_>,
+    observed_generation: Option<i64>,
+    condition_list: List<ConditionWire<'_>>,
+    reading: &mut Reading<'_>,
+) -> Workload {
+    let Struct(template) = spec.template.0.metadata;
+    Workload {
+        identity,
+        labels: reading.labels(&meta.labels),
+        meta: object_meta(meta, reading),
+        selector: selector(spec.selector.0, reading),
+        template_labels: reading.labels(&template.labels),
+        template_annotations: reading.annotations(&template.annotations),
+        observed_generation: observed_generation.unwrap_or(0),
+        conditions: conditions(condition_list, reading),
     }
 }
 
-impl Selector {
-    /// Whether these labels satisfy it. An empty selector is satisfied by none: workloads with one
-    /// own no pods.
-    pub fn matches(&self, labels: &Labels) -> bool {
-        let is_empty = self.labels.is_empty() && self.expressions.is_empty();
-        let has = |(key, value): (&str, &str)| labels.get(key).is_some_and(|own| **own == *value);
-        !is_empty
-            && self.labels.iter().all(has)
-            && self.expressions.iter().all(|one| one.matches(labels))
-    }
-
-    fn read(wire: SelectorWire<'_>, reading: &mut Reading<'_>) -> Self {
-        Self {
-            labels: reading.labels(&wire.match_labels),
-            expressions: wire.match_expressions.map(|wire| Requirement {
-                key: reading.pool.text(&wire.key),
-                operator: reading.pool.text(&wire.operator),
-                values: wire.values.map(|value| reading.pool.text(&value)),
-            }),
-        }
+fn selector(wire: SelectorWire<'_>, reading: &mut Reading<'_>) -> WorkloadSelector {
+    WorkloadSelector {
+        labels: reading.labels(&wire.match_labels),
+        expressions: wire.match_expressions.map(|wire| SelectorRequirement {
+            key: reading.pool.intern(&wire.key),
+            operator: reading.pool.intern(&wire.operator),
+            values: wire.values.map(|value| reading.pool.intern(&value)),
+        }),
     }
 }
 
-impl Requirement {
-    /// An operator that this program does not know is satisfied by nothing.
-    fn matches(&self, labels: &Labels) -> bool {
-        let value = labels.get(&self.key);
-        let is_listed = || value.is_some_and(|value| self.values.contains(value));
-        match &*self.operator {
-            "In" => is_listed(),
-            "NotIn" => !is_listed(),
-            "Exists" => value.is_some(),
-            "DoesNotExist" => value.is_none(),
-            _ => false,
-        }
-    }
-}
-
-/// Reads a workload of any of the three kinds; `build` gets the counts and the replicas asked for.
+/// Reads a workload of any of the three kinds; `build` gets the status and the desired replicas.
 macro_rules! workload_kind {
     ($name:ident, $plural:literal, |$workload:ident, $paused:ident, $desired:ident, $status:ident| $build:expr) => {
         impl Kind for $name {
@@ -272,7 +139,7 @@ macro_rules! workload_kind {
                 let $desired = spec.replicas.unwrap_or(1);
                 let $paused = spec.paused.unwrap_or(false);
                 decoder.build(wire.metadata.0, |identity, meta, reading| {
-                    let $workload = Workload::read(identity, meta, spec, generation, list, reading);
+                    let $workload = workload(identity, meta, spec, generation, list, reading);
                     $build
                 })
             }

@@ -11,8 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame};
+use kubevitals_model::PodSummary;
 use kubevitals_watch::{
-    Answer, BoxBody, PodBrief, Server, Stream, StreamOptions, StreamSpec, Transport, TransportError,
+    Answer, BoxBody, Server, Stream, StreamOptions, StreamSpec, Transport, TransportError,
 };
 use tokio::sync::mpsc;
 
@@ -91,11 +92,11 @@ impl Fake {
         Server::new(self.clone())
     }
 
-    pub(crate) fn pods(&self) -> Stream<PodBrief> {
+    pub(crate) fn pods(&self) -> Stream<PodSummary> {
         self.pods_with(|_| {})
     }
 
-    pub(crate) fn pods_with(&self, change: impl FnOnce(&mut StreamOptions)) -> Stream<PodBrief> {
+    pub(crate) fn pods_with(&self, change: impl FnOnce(&mut StreamOptions)) -> Stream<PodSummary> {
         let mut options = StreamOptions {
             seed: Some(7),
             ..StreamOptions::default()
@@ -387,7 +388,7 @@ pub(crate) fn bookmark(version: u64, is_end: bool) -> String {
 }
 
 /// Names and versions of what a stream or a mirror holds.
-pub(crate) fn view(objects: &[Arc<PodBrief>]) -> Vec<(String, u64)> {
+pub(crate) fn view(objects: &[Arc<PodSummary>]) -> Vec<(String, u64)> {
     let mut view: Vec<(String, u64)> = objects
         .iter()
         .map(|pod| {

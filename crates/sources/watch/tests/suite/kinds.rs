@@ -1,10 +1,10 @@
 //! Kinds and fields that the recordings do not have.
 
 use k8s_openapi::api::apps::v1 as apps;
-use kubevitals_watch::{
-    DaemonSet, Decoder, Deployment, Event, Kind, Labels, Node, Pod, ReplicaSet, Selector, Workload,
-    decode_object,
+use kubevitals_model::{
+    DaemonSet, Deployment, Event, Labels, Node, Pod, ReplicaSet, Workload, WorkloadSelector,
 };
+use kubevitals_watch::{Decoder, Kind, decode_object};
 use serde_json::{Value, json};
 
 fn read<K: Kind>(object: &Value) -> K {
@@ -145,7 +145,7 @@ fn deployments_and_replica_sets_are_as_typed() {
 
 #[test]
 fn selectors_choose_as_the_api_says() {
-    let selector = |operator: &str, values: &[&str]| -> Selector {
+    let selector = |operator: &str, values: &[&str]| -> WorkloadSelector {
         let expression = json!({"key": "tier", "operator": operator, "values": values});
         let object = json!({"metadata": {"name": "a"}, "spec": {"selector": {"matchExpressions": [expression]}}});
         read::<ReplicaSet>(&object).workload.selector
@@ -172,7 +172,7 @@ fn selectors_choose_as_the_api_says() {
             "{operator}"
         );
     }
-    assert!(!Selector::default().matches(&none));
+    assert!(!WorkloadSelector::default().matches(&none));
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn gates_and_volumes_of_pods_are_read() {
     assert_eq!(&*stateless.scheduling_gates[0], "quota");
     assert_eq!(&*stateless.readiness_gates[0], "lb");
     assert_eq!(stateless.resize.as_deref(), Some("Proposed"));
-    assert_eq!(stateless.brief.phase.as_str(), "Unknown");
+    assert_eq!(stateless.summary.phase.as_str(), "Unknown");
     assert!(
         !pod(json!([{"name": "e", "emptyDir": {}}, {"name": "p", "persistentVolumeClaim": {}}]))
             .stateless

@@ -1,7 +1,8 @@
 //! The same streams over kube's client.
 
 use http::Request;
-use kubevitals_watch::{KubeTransport, PodBrief, Restart, Server, StreamSpec, Transport};
+use kubevitals_model::PodSummary;
+use kubevitals_watch::{KubeTransport, Restart, Server, StreamSpec, Transport};
 
 use crate::fake::{Fake, pass, view};
 
@@ -21,7 +22,7 @@ fn server(fake: &Fake) -> Server {
 async fn a_stream_runs_over_the_client_of_kube() {
     let fake = Fake::new();
     fake.put("a");
-    let pods = server(&fake).watch(StreamSpec::<PodBrief>::new("pods"));
+    let pods = server(&fake).watch(StreamSpec::<PodSummary>::new("pods"));
     assert!(pods.synced().await);
     fake.put("b");
     pass(1).await;

@@ -1,7 +1,7 @@
 //! Whatever a server does, once it is quiet every view equals its state.
 
-use kubevitals_model::Timestamp;
-use kubevitals_watch::{Change, Mirror, PodBrief, Stream, Subscription, What};
+use kubevitals_model::{PodSummary, Timestamp};
+use kubevitals_watch::{Change, Mirror, Stream, Subscription, What};
 use proptest::prelude::*;
 
 use crate::fake::{Fake, Fault, Streaming, pass, view};
@@ -28,13 +28,13 @@ enum Step {
 
 /// A subscriber, what it made of its updates, and whether each change made sense when it came.
 struct Follower {
-    subscription: Subscription<PodBrief>,
-    mirror: Mirror<PodBrief>,
+    subscription: Subscription<PodSummary>,
+    mirror: Mirror<PodSummary>,
     names: std::collections::BTreeMap<String, String>,
 }
 
 impl Follower {
-    fn new(pods: &Stream<PodBrief>, queue: usize) -> Self {
+    fn new(pods: &Stream<PodSummary>, queue: usize) -> Self {
         Self {
             subscription: pods.subscribe_with(queue),
             mirror: Mirror::new(),
@@ -52,10 +52,10 @@ impl Follower {
 
     /// A change must fit what was told before: nothing is added twice, and nothing unknown changes
     /// or goes.
-    fn check(&mut self, change: &Change<PodBrief>) {
-        let key = |pod: &PodBrief| pod.identity.name.to_string();
+    fn check(&mut self, change: &Change<PodSummary>) {
+        let key = |pod: &PodSummary| pod.identity.name.to_string();
         let state =
-            |pod: &PodBrief| format!("{} {}", pod.identity.uid, pod.identity.resource_version);
+            |pod: &PodSummary| format!("{} {}", pod.identity.uid, pod.identity.resource_version);
         match &change.what {
             What::Added(pod) => {
                 assert_eq!(self.names.insert(key(pod), state(pod)), None, "{change:?}");

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as core;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self, Time};
 use k8s_openapi::jiff;
-use kubevitals_model::Timestamp;
-use kubevitals_watch::{
-    Condition, ContainerSpec, ContainerState, ContainerStatus, Decoder, Details, Event, Identity,
-    Kind, Labels, Metadata, Node, Pod, PodBrief, PodLike, Update, WatchEvent, What, decode_event,
-    decode_object,
+use kubevitals_model::{
+    AsPodSummary, Condition, ContainerSpec, ContainerState, ContainerStatus, Event, Identity,
+    Labels, Node, ObjectMeta, PartialObjectMeta, Pod, PodSummary, Timestamp,
 };
+use kubevitals_watch::{Decoder, Kind, Update, WatchEvent, What, decode_event, decode_object};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -63,7 +62,7 @@ fn check_labels(slim: &Labels, typed: Option<&std::collections::BTreeMap<String,
     assert_eq!(slim.iter().collect::<Vec<_>>(), typed);
 }
 
-fn check_identity(slim: &Identity, typed: &ObjectMeta) {
+fn check_identity(slim: &Identity, typed: &v1::ObjectMeta) {
     assert_eq!(&*slim.name, typed.name.as_deref().unwrap());
     assert_eq!(
         &*slim.namespace,
@@ -76,7 +75,7 @@ fn check_identity(slim: &Identity, typed: &ObjectMeta) {
     );
 }
 
-fn check_details(slim: &Details, typed: &ObjectMeta) {
+fn check_meta(slim: &ObjectMeta, typed: &v1::ObjectMeta) {
     assert_eq!(slim.generation, typed.generation.unwrap_or(0));
     assert_eq!(slim.created, time(typed.creation_timestamp.as_ref()));
     assert_eq!(slim.deleted, time(typed.deletion_timestamp.as_ref()));
@@ -186,7 +185,7 @@ fn check_statuses(slim: &[ContainerStatus], typed: Option<&Vec<core::ContainerSt
     }
 }
 
-fn check_brief(slim: &PodBrief, typed: &core::Pod) {
+fn check_brief(slim: &PodSummary, typed: &core::Pod) {
     check_identity(&slim.identity, &typed.metadata);
     check_labels(&slim.labels, typed.metadata.labels.as_ref());
     assert_eq!(
@@ -204,8 +203,8 @@ fn every_field_of_every_pod_is_as_typed() {
     let pods = both::<Pod, core::Pod>(PODS);
     assert_eq!(pods.len(), 153);
     for (slim, typed) in &pods {
-        check_brief(slim.brief(), typed);
-        check_details(&slim.details, &typed.metadata);
+        check_brief(slim.summary(), typed);
+        check_meta(&slim.meta, &typed.metadata);
         let (spec, status) = (typed.spec.as_ref().unwrap(), typed.status.as_ref().unwrap());
         check_specs(&slim.containers, &spec.containers);
         check_specs(
@@ -258,7 +257,7 @@ fn every_field_of_every_pod_is_as_typed() {
     }
     // The recording has what the comparison is worth something for.
     let has = |what: fn(&Pod) -> bool| assert!(pods.iter().any(|(pod, _)| what(pod)));
-    has(|pod| pod.details.deleted.is_some());
+    has(|pod| pod.meta.deleted.is_some());
     has(|pod| {
         pod.init_containers
             .iter()
@@ -283,14 +282,14 @@ fn every_field_of_every_pod_is_as_typed() {
 
 #[test]
 fn brief_pods_and_bare_metadata_are_as_typed() {
-    for (slim, typed) in both::<PodBrief, core::Pod>(PODS) {
+    for (slim, typed) in both::<PodSummary, core::Pod>(PODS) {
         check_brief(&slim, &typed);
     }
-    for (slim, typed) in both::<Metadata, core::Pod>(PODS) {
+    for (slim, typed) in both::<PartialObjectMeta, core::Pod>(PODS) {
         check_identity(&slim.identity, &typed.metadata);
         check_labels(&slim.labels, typed.metadata.labels.as_ref());
-        check_details(&slim.details, &typed.metadata);
-        assert!(slim.details.annotations.is_empty());
+        check_meta(&slim.meta, &typed.metadata);
+        assert!(slim.meta.annotations.is_empty());
     }
 }
 
@@ -352,7 +351,7 @@ fn every_field_of_the_node_is_as_typed() {
     let (spec, status) = (typed.spec.unwrap(), typed.status.unwrap());
     check_identity(&slim.identity, &typed.metadata);
     check_labels(&slim.labels, typed.metadata.labels.as_ref());
-    check_details(&slim.details, &typed.metadata);
+    check_meta(&slim.meta, &typed.metadata);
     assert_eq!(slim.unschedulable, spec.unschedulable.unwrap_or(false));
     assert_eq!(slim.taints.len(), spec.taints.unwrap_or_default().len());
     let addresses = status.addresses.unwrap();

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use http::Request;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kubevitals_model::Timestamp;
+use kubevitals_model::{Timestamp, Uid};
 use kubevitals_sim::api::{SimApi, SimApiConfig, SimApiHandle};
 use kubevitals_sim::clock::{Clock, StepClock};
 use kubevitals_sim::cluster::{SimCluster, SimClusterConfig};
@@ -23,7 +23,7 @@ use kubevitals_sim::objects::Resource as Stored;
 use kubevitals_sim::workload::{ChurnRate, WorkloadConfig};
 use kubevitals_watch::{
     Answer, Change, Kind, KubeTransport, Mirror, Restart, Server, Stream, StreamOptions,
-    StreamSpec, Subscription, Transport, TypedKind, Uid, What,
+    StreamSpec, Subscription, Transport, TypedKind, What,
 };
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -242,7 +242,7 @@ fn stored(sim: &SimApiHandle, resource: Stored) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// As an [`Identity`](kubevitals_watch::Identity) is displayed.
+/// As an [`Identity`](kubevitals_model::Identity) is displayed.
 fn key(object: &Value) -> String {
     let metadata = &object["metadata"];
     let name = metadata["name"].as_str().unwrap();

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubevitals_model::{Pod, PodSummary};
 use kubevitals_telemetry::{Health, Probe, Status};
-use kubevitals_watch::{Pod, PodBrief, Restart, Seen, Stream, StreamSpec, Update, What};
+use kubevitals_watch::{Restart, Seen, Stream, StreamSpec, Update, What};
 use tokio::time::Instant;
 
 use crate::fake::{Fake, Fault, Streaming, event, pass, view};
 
 /// The restarts that a stream counts, without those that belong to its ordinary life.
-fn count(stream: &Stream<PodBrief>, why: Restart) -> u64 {
+fn count(stream: &Stream<PodSummary>, why: Restart) -> u64 {
     stream.state().restarts.get(&why).copied().unwrap_or(0)
 }
 
@@ -51,7 +52,7 @@ async fn a_server_without_streaming_lists_is_listed_in_pages_and_that_is_remembe
             fake.put(&format!("pod-{number}"));
         }
         let server = fake.server();
-        let pods = server.watch(StreamSpec::<PodBrief>::new("pods"));
+        let pods = server.watch(StreamSpec::<PodSummary>::new("pods"));
         assert!(pods.synced().await);
         assert_eq!(view(&pods.objects()), fake.objects());
         pass(1).await;

@@ -1,7 +1,7 @@
 //! Many subscribers of one stream.
 
-use kubevitals_model::Timestamp;
-use kubevitals_watch::{Mirror, PodBrief, ResyncCause, Update, What};
+use kubevitals_model::{PodSummary, Timestamp};
+use kubevitals_watch::{Mirror, ResyncCause, Update, What};
 
 use crate::fake::{Fake, pass, view};
 
@@ -78,7 +78,7 @@ async fn a_mirror_makes_changes_of_a_resync() {
     fake.put("stays");
     let pods = fake.pods();
     let mut slow = pods.subscribe_with(1);
-    let mut mirror = Mirror::<PodBrief>::new();
+    let mut mirror = Mirror::<PodSummary>::new();
     let first = mirror.apply(slow.next().await.unwrap(), NOW);
     assert!(
         first

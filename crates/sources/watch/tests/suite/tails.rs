@@ -1,20 +1,22 @@
 //! Streams of which nothing is kept.
 
-use kubevitals_watch::{
-    EventType, PodBrief, Restart, Seen, StreamSpec, Tail, Tailed, WatchMetrics,
-};
+use kubevitals_model::PodSummary;
+use kubevitals_watch::{EventType, Restart, Seen, StreamSpec, Tail, Tailed, WatchMetrics};
 use prometheus_client::registry::Registry;
 
 use crate::fake::{Fake, Streaming, pass};
 
-fn tail(fake: &Fake, change: impl FnOnce(&mut kubevitals_watch::StreamOptions)) -> Tail<PodBrief> {
-    let mut spec = StreamSpec::<PodBrief>::new("pods");
+fn tail(
+    fake: &Fake,
+    change: impl FnOnce(&mut kubevitals_watch::StreamOptions),
+) -> Tail<PodSummary> {
+    let mut spec = StreamSpec::<PodSummary>::new("pods");
     spec.options.seed = Some(1);
     change(&mut spec.options);
     fake.server().tail(spec)
 }
 
-fn told(tailed: &Tailed<PodBrief>) -> String {
+fn told(tailed: &Tailed<PodSummary>) -> String {
     let seen = match tailed.seen {
         Seen::Live => "live",
         Seen::Relist => "listed",
@@ -22,7 +24,7 @@ fn told(tailed: &Tailed<PodBrief>) -> String {
     format!("{:?} {} {seen}", tailed.event, tailed.object.identity.name)
 }
 
-async fn take(tail: &mut Tail<PodBrief>, count: usize) -> Vec<String> {
+async fn take(tail: &mut Tail<PodSummary>, count: usize) -> Vec<String> {
     let mut all = Vec::new();
     for _ in 0..count {
         all.push(told(&tail.next().await.unwrap()));

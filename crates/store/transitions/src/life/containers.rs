@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_model::Timestamp;
-use kubevitals_watch::{
-    Condition, ContainerSpec, ContainerState, ContainerStatus, Pod, Termination,
+use kubevitals_model::{
+    Condition, ContainerSpec, ContainerState, ContainerStatus, Pod, Termination, Timestamp,
 };
 
 use crate::moment::{Moment, note};

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use kubevitals_watch::{Condition, Pod};
+use kubevitals_model::{Condition, Pod, Timestamp};
 
 use super::Arrival;
 use super::checkpoint::Checkpoint;
 use crate::life::{StartupReport, was_ready};
-use kubevitals_model::Timestamp;
 
 /// How a tracker works.
 #[derive(Debug, Clone)]
@@ -87,7 +86,7 @@ impl Existing {
             (Arrival::Listed, Self::Unsettled { since }) => {
                 !has_settled(pod)
                     || since.is_some_and(|since| {
-                        let version = pod.brief.identity.resource_version.as_number();
+                        let version = pod.summary.identity.resource_version.as_number();
                         !since.covers(version, settled_at(pod))
                     })
             }
@@ -102,8 +101,8 @@ impl Existing {
 
 /// Whether the start of a pod that nobody watched is decided.
 fn has_settled(pod: &Pod) -> bool {
-    pod.brief.phase.is_final()
-        || pod.details.deleted.is_some()
+    pod.summary.phase.is_final()
+        || pod.meta.deleted.is_some()
         || was_ready(pod)
         || Condition::find(&pod.conditions, "Ready").is_some_and(Condition::is_true)
 }
@@ -111,10 +110,10 @@ fn has_settled(pod: &Pod) -> bool {
 /// When the start of a pod was decided, by the API's time, at the latest.
 pub(super) fn settled_at(pod: &Pod) -> Option<Timestamp> {
     let ready = Condition::find(&pod.conditions, "Ready").and_then(|ready| ready.last_transition);
-    if pod.brief.phase.is_final() || pod.details.deleted.is_some() {
+    if pod.summary.phase.is_final() || pod.meta.deleted.is_some() {
         // It may have been ready before: whichever is later is the safer to go by.
-        let grace = Duration::from_secs(pod.details.deletion_grace.unwrap_or(0).into());
-        let deleted = pod.details.deleted.and_then(|at| at.checked_sub(grace));
+        let grace = Duration::from_secs(pod.meta.deletion_grace.unwrap_or(0).into());
+        let deleted = pod.meta.deleted.and_then(|at| at.checked_sub(grace));
         return [ready, deleted].into_iter().flatten().max();
     }
     ready

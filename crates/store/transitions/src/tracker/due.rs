@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use kubevitals_model::Timestamp;
-use kubevitals_watch::Uid;
+use kubevitals_model::{Timestamp, Uid};
 
 use super::checkpoint::Checkpoint;
 use super::{Output, Tracker};

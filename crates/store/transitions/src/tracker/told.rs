@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use hashbrown::HashSet;
-use kubevitals_watch::Uid;
+use kubevitals_model::Uid;
 
 /// Enough for a minute of the fastest cluster.
 const MAX_TOLD: usize = 65_536;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use kubevitals_model::Pod;
 use kubevitals_transitions::{Hindrance, HindranceKind, PodRecord};
-use kubevitals_watch::Pod;
 use serde_json::{Value, json};
 
 use crate::support::{Made, Watcher, ended, running, status, waiting};

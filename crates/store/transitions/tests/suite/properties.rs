@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+use kubevitals_model::{Pod, Uid};
 use kubevitals_transitions::Arrival;
-use kubevitals_watch::{EventType, Pod, Uid};
+use kubevitals_watch::EventType;
 use proptest::prelude::*;
 
 use crate::support::{Told, feed, lives, patient, recorded};
@@ -32,7 +33,7 @@ proptest! {
             if has_pod && (prefers_pods || !has_event) {
                 feed(&mut tracker, &pods[pods_at], &mut out);
                 if let Told::Pod(event, pod, _) = &pods[pods_at] {
-                    let uid = pod.brief.identity.uid.clone();
+                    let uid = pod.summary.identity.uid.clone();
                     if *event == EventType::Deleted {
                         now.remove(&uid);
                     } else {
@@ -77,7 +78,7 @@ proptest! {
         let mut uids: Vec<Uid> = Vec::new();
         for output in &told {
             if let kubevitals_transitions::Output::Life(record) = output {
-                uids.push(record.pod.brief.identity.uid.clone());
+                uids.push(record.pod.summary.identity.uid.clone());
                 prop_assert_eq!(record.is_complete(), record.hindrance.is_none());
                 let pieces = record.critical_path();
                 let sum: std::time::Duration = pieces.iter().map(kubevitals_transitions::Segment::took).sum();

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubevitals_model::Pod;
 use kubevitals_transitions::{Arrival, Output, PodRecord};
-use kubevitals_watch::Pod;
 use serde_json::{Value, json};
 
 use crate::support::{Made, at, ended, patient, running, status, waiting};

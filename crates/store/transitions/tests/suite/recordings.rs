@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use kubevitals_model::PodPhase;
 use kubevitals_transitions::{
     ContainerRole, End, HindranceKind, Output, Phase, PodRecord, Spelled,
 };
-use kubevitals_watch::PodPhase;
 
 use crate::support::{api, container, life, lives, observed, recorded};
 
@@ -64,7 +64,7 @@ fn check_passed(record: &PodRecord, expected: &Passed<'_>) {
         stopped,
         gone,
     };
-    assert_eq!(&found, expected, "{}", record.pod.brief.identity);
+    assert_eq!(&found, expected, "{}", record.pod.summary.identity);
     assert_eq!(reached.containers_ready, reached.ready);
     assert_eq!((reached.gated, reached.ungated), (None, None));
     assert!(!record.is_skewed());
@@ -110,7 +110,7 @@ fn check_ran(record: &PodRecord, expected: &[Ran<'_>]) {
             )
         })
         .collect();
-    assert_eq!(found, expected, "{}", record.pod.brief.identity);
+    assert_eq!(found, expected, "{}", record.pod.summary.identity);
 }
 
 /// Phase, container and seconds of each piece of the way.
@@ -152,14 +152,14 @@ fn every_pod_is_told_of_once() {
     let mut starts: Vec<_> = told
         .iter()
         .filter_map(|output| match output {
-            Output::Startup(record) => Some(record.pod.brief.identity.uid.clone()),
+            Output::Startup(record) => Some(record.pod.summary.identity.uid.clone()),
             _ => None,
         })
         .collect();
     let mut lives: Vec<_> = told
         .iter()
         .filter_map(|output| match output {
-            Output::Life(record) => Some(record.pod.brief.identity.uid.clone()),
+            Output::Life(record) => Some(record.pod.summary.identity.uid.clone()),
             _ => None,
         })
         .collect();

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
+use kubevitals_model::{Pod, Uid};
 use kubevitals_transitions::{
     Arrival, Checkpoint, End, Existing, Facts, Output, Tracker, TrackerConfig,
 };
-use kubevitals_watch::{EventType, Pod, Uid};
+use kubevitals_watch::EventType;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -27,7 +28,7 @@ fn tracker() -> Tracker {
 fn startups(told: &[Output]) -> Vec<Uid> {
     told.iter()
         .filter_map(|output| match output {
-            Output::Startup(record) => Some(record.pod.brief.identity.uid.clone()),
+            Output::Startup(record) => Some(record.pod.summary.identity.uid.clone()),
             _ => None,
         })
         .collect()
@@ -68,7 +69,7 @@ fn a_list_ends_those_that_are_missing_and_takes_in_the_others() {
             Output::Progress(record) => ("progress", record),
         })
         .map(|(kind, record)| {
-            let uid = record.pod.brief.identity.uid.to_string();
+            let uid = record.pod.summary.identity.uid.to_string();
             (kind, uid.ends_with('1'), record.end)
         })
         .collect();
@@ -229,7 +230,7 @@ fn what_a_list_shows_in_no_order_does_not_look_told_before_it_is() {
     // What happens afterwards comes after all of the list.
     let live = later.pod();
     leader.pod(&live, Arrival::Live, Some(at(61)), &mut |_| {});
-    let version = live.brief.identity.resource_version.as_number();
+    let version = live.summary.identity.resource_version.as_number();
     assert_eq!(Some(leader.checkpoint().unwrap().version), version);
     // A list that is taken in as a whole leaves nothing out.
     leader.resync(
@@ -370,7 +371,7 @@ proptest! {
         for index in 0..handover {
             feed(&mut first, index, &mut by_first);
             if let Told::Pod(event, pod, _) = &PODS[index] {
-                let uid = pod.brief.identity.uid.clone();
+                let uid = pod.summary.identity.uid.clone();
                 if *event == EventType::Deleted { there.remove(&uid); } else { there.insert(uid, Arc::clone(pod)); }
             }
         }
@@ -386,7 +387,7 @@ proptest! {
             let record = first.get(uid).unwrap();
             let times = told.iter().filter(|one| *one == uid).count();
             // What the first had not told yet when it made the checkpoint, it told afterwards here.
-            prop_assert!(!record.is_settled() || (1..=2).contains(&times), "{}: {}", pod.brief.identity, times);
+            prop_assert!(!record.is_settled() || (1..=2).contains(&times), "{}: {}", pod.summary.identity, times);
         }
     }
 }

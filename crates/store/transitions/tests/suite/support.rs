@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_model::Timestamp;
+use kubevitals_model::{Event, Pod, Timestamp};
 use kubevitals_recording::{MAX_OBJECT, Recording, What};
 use kubevitals_transitions::{
     Arrival, ContainerRecord, Existing, Moment, Output, PodRecord, Tracker, TrackerConfig,
 };
-use kubevitals_watch::{Decoder, Event, EventType, Pod, decode_object};
+use kubevitals_watch::{Decoder, EventType, decode_object};
 use serde_json::{Value, json};
 
 const PODS: &str = include_str!("../../../../sources/watch/tests/fixtures/pods.watch.jsonl");
@@ -73,7 +73,7 @@ pub(crate) fn lives<'t>(stream: impl IntoIterator<Item = &'t Told>) -> Vec<Outpu
 /// The record of the pod of a name.
 pub(crate) fn life(outputs: &[Output], name: &str) -> Arc<PodRecord> {
     let mut found = outputs.iter().filter_map(|output| match output {
-        Output::Life(record) if *record.pod.brief.identity.name == *name => Some(record),
+        Output::Life(record) if *record.pod.summary.identity.name == *name => Some(record),
         _ => None,
     });
     let record = found.next().unwrap_or_else(|| panic!("no life of {name}"));

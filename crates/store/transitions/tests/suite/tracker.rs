@@ -236,7 +236,7 @@ fn a_shutdown_tells_what_is_settled_and_leaves_the_rest_to_the_next() {
     let Output::Startup(record) = &told[0] else {
         panic!()
     };
-    assert_eq!(record.pod.brief.identity.uid.to_string(), ready.uid);
+    assert_eq!(record.pod.summary.identity.uid.to_string(), ready.uid);
 }
 
 #[test]

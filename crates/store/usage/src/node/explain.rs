@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use kubevitals_model::NoRate;
-use kubevitals_watch::PodBrief;
+use kubevitals_model::{NoRate, PodSummary};
 
 use super::NodeState;
 use super::table::key_of;
@@ -24,7 +23,7 @@ impl NodeState {
     }
 
     /// Why nothing is served of a pod that is bound to the node.
-    pub(crate) fn explain_pod(&self, pod: &PodBrief, rules: &Rules<'_>) -> Absence {
+    pub(crate) fn explain_pod(&self, pod: &PodSummary, rules: &Rules<'_>) -> Absence {
         if !self.is_declared() {
             return Absence::NodeUnknown(self.name.clone());
         }

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use kubevitals_watch::PodBrief;
+use kubevitals_model::PodSummary;
 
 use super::is_running;
 use super::table::{Container, shared_key_of};
@@ -51,7 +51,7 @@ impl Scratch {
     /// Adds a pod with those of its containers that can be served, and gives how many these are.
     pub(super) fn add(
         &mut self,
-        pod: &PodBrief,
+        pod: &PodSummary,
         containers: &mut [Container],
         rules: &Rules<'_>,
     ) -> u32 {

@@ -4,25 +4,12 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use kubevitals_model::{PodKey, PodKeyRef};
-use kubevitals_watch::{PodBrief, PodLike};
+use kubevitals_model::{AsPodSummary, PodKey, PodKeyRef, PodSummary};
 
 use crate::series::Series;
 
 /// More containers than this one pod does not have: a kubelet that says so is not believed.
 const MAX_CONTAINERS_OF_A_POD: usize = 512;
-
-/// A pod of whichever slim type its stream carries, shared with the stream: it costs a pointer
-/// here.
-pub(crate) trait KnownPod: Send + Sync {
-    fn facts(&self) -> &PodBrief;
-}
-
-impl<P: PodLike> KnownPod for P {
-    fn facts(&self) -> &PodBrief {
-        self.brief()
-    }
-}
 
 /// Pods by namespace and name, containers by name within their pod.
 #[derive(Default)]
@@ -33,7 +20,8 @@ pub(crate) struct Table {
 
 /// A pod, and where its containers are.
 struct Row {
-    pod: Arc<dyn KnownPod>,
+    /// Shared with the reflector, whichever type it holds.
+    pod: Arc<dyn AsPodSummary>,
     first: u32,
     count: u32,
 }
@@ -46,7 +34,7 @@ pub(crate) struct Container {
 }
 
 /// What names a pod.
-pub(crate) fn key_of(pod: &PodBrief) -> PodKeyRef<'_> {
+pub(crate) fn key_of(pod: &PodSummary) -> PodKeyRef<'_> {
     PodKeyRef {
         namespace: &pod.identity.namespace,
         name: &pod.identity.name,
@@ -54,7 +42,7 @@ pub(crate) fn key_of(pod: &PodBrief) -> PodKeyRef<'_> {
 }
 
 /// The same, with the strings that the stream has.
-pub(crate) fn shared_key_of(pod: &PodBrief) -> PodKey {
+pub(crate) fn shared_key_of(pod: &PodSummary) -> PodKey {
     let identity = &pod.identity;
     PodKey::new(Arc::clone(&identity.namespace), Arc::clone(&identity.name))
 }
@@ -72,7 +60,7 @@ impl Table {
     /// places of memory away, and here the processor can wait for several at once.
     pub(crate) fn fetch(&self) {
         let seen = self.pods.iter().fold(0, |seen: u8, row| {
-            let name = row.pod.facts().identity.name.as_bytes();
+            let name = row.pod.summary().identity.name.as_bytes();
             seen ^ name.first().copied().unwrap_or_default()
         });
         black_box(seen);
@@ -91,22 +79,22 @@ impl Table {
     /// Where a pod is, or where it would be.
     pub(crate) fn find(&self, key: PodKeyRef<'_>) -> Result<usize, usize> {
         self.pods
-            .binary_search_by(|row| key_of(row.pod.facts()).cmp(&key))
+            .binary_search_by(|row| key_of(row.pod.summary()).cmp(&key))
     }
 
-    pub(crate) fn pod(&self, at: usize) -> Option<&PodBrief> {
-        self.pods.get(at).map(|row| row.pod.facts())
+    pub(crate) fn pod(&self, at: usize) -> Option<&PodSummary> {
+        self.pods.get(at).map(|row| row.pod.summary())
     }
 
     /// Puts another state of the same pod in its place.
-    pub(crate) fn replace(&mut self, at: usize, pod: Arc<dyn KnownPod>) {
+    pub(crate) fn replace(&mut self, at: usize, pod: Arc<dyn AsPodSummary>) {
         if let Some(row) = self.pods.get_mut(at) {
             row.pod = pod;
         }
     }
 
     /// Adds a pod at the place that [`Table::find`] named.
-    pub(crate) fn insert(&mut self, at: usize, pod: Arc<dyn KnownPod>) {
+    pub(crate) fn insert(&mut self, at: usize, pod: Arc<dyn AsPodSummary>) {
         let at = at.min(self.pods.len());
         let end = |row: &Row| row.first + row.count;
         let first = at
@@ -152,11 +140,11 @@ impl Table {
     }
 
     /// The pod at a place and its containers.
-    pub(crate) fn entry_mut(&mut self, at: usize) -> Option<(&PodBrief, &mut [Container])> {
+    pub(crate) fn entry_mut(&mut self, at: usize) -> Option<(&PodSummary, &mut [Container])> {
         let row = self.pods.get(at)?;
         let first = row.first as usize;
         let containers = self.containers.get_mut(first..first + row.count as usize)?;
-        Some((row.pod.facts(), containers))
+        Some((row.pod.summary(), containers))
     }
 
     /// Adds a container to the pod at a place. `None` if there is no such pod or it has too many.

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use kubevitals_model::Labels;
-use kubevitals_watch::{PodBrief, PodPhase};
+use kubevitals_model::{Labels, PodPhase, PodSummary};
 
 use crate::world::{CORE_SECOND, World, at, batch, pod, row, row_of, uid};
 
@@ -12,7 +11,7 @@ fn two_samples(world: &World) {
     world.scrape(16_000, &[row("app", 15_000, 25 * CORE_SECOND)]);
 }
 
-fn apply(world: &World, pod: PodBrief) {
+fn apply(world: &World, pod: PodSummary) {
     world.store.pod_applied(&Arc::new(pod));
     world.store.flush(at(17_000));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kubevitals_watch::PodPhase;
+use kubevitals_model::PodPhase;
 
 use crate::world::{CORE_SECOND, Row, World, at, of_node, pod, row};
 

@@ -10,7 +10,6 @@
 mod binding;
 mod concurrency;
 mod explain;
-mod follow;
 mod metrics;
 mod nodes;
 mod pods;

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kubevitals_model::{
-    Bytes, BytesSample, ContainerKeyRef, ContainerSample, CoreNanos, CpuSample, CpuUsage, Labels,
-    NodeBatch, NodeName, NodeSample, PodKeyRef, Timestamp, Usage,
+    Bytes, BytesSample, ContainerKeyRef, ContainerSample, CoreNanos, CpuSample, CpuUsage, Identity,
+    Labels, NodeBatch, NodeName, NodeSample, PodKeyRef, PodPhase, PodSummary, ResourceVersion,
+    Timestamp, Uid, Usage,
 };
 use kubevitals_usage::{
     ExtraResources, Ingested, NodeUsage, PodUsage, UsageConfig, UsagePublisher, UsageStore,
 };
-use kubevitals_watch::{Identity, PodBrief, PodPhase, ResourceVersion, Uid};
 
 /// A time that is not near the epoch.
 const BEGIN: i64 = 1_700_000_000_000;
@@ -116,7 +116,7 @@ impl World {
         self.store.flush(at(0));
     }
 
-    pub(crate) fn pod(&self, node: &str, key: &str) -> Arc<PodBrief> {
+    pub(crate) fn pod(&self, node: &str, key: &str) -> Arc<PodSummary> {
         let pod = Arc::new(pod(node, key));
         self.store.pod_applied(&pod);
         self.store.flush(at(0));
@@ -180,9 +180,9 @@ pub(crate) fn uid(text: &str) -> Uid {
 }
 
 /// A running pod, named as `namespace/name`.
-pub(crate) fn pod(node: &str, key: &str) -> PodBrief {
+pub(crate) fn pod(node: &str, key: &str) -> PodSummary {
     let (namespace, name) = key.split_once('/').unwrap();
-    PodBrief {
+    PodSummary {
         identity: Identity {
             namespace: namespace.into(),
             name: name.into(),

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use kubevitals_model::PodSummary;
 use kubevitals_sim::api::{Effect, Extent, History, RequestFault};
 use kubevitals_sim::objects::Resource as Stored;
-use kubevitals_watch::{PodBrief, Restart, Seen, Stream, What};
+use kubevitals_watch::{Restart, Seen, Stream, What};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -16,9 +17,9 @@ use super::{
 /// One stream of a cluster that churns, and a subscriber that must always end up right.
 struct Scene {
     bed: Bed,
-    pods: Stream<PodBrief>,
+    pods: Stream<PodSummary>,
     requests: Requests,
-    follower: Follower<PodBrief>,
+    follower: Follower<PodSummary>,
 }
 
 impl Scene {
@@ -26,7 +27,7 @@ impl Scene {
         let bed = Bed::start().await;
         bed.churn(5);
         let (server, requests) = connect(&bed.api().kubeconfig()).await;
-        let pods = server.watch(spec::<PodBrief>("pods"));
+        let pods = server.watch(spec::<PodSummary>("pods"));
         let follower = Follower::new(&pods);
         let mut scene = Self {
             bed,
@@ -173,7 +174,7 @@ async fn an_object_that_was_replaced_by_one_of_its_name_meanwhile_is_told_as_two
     let mut sim = start().await;
     create(&sim, pod("a", "n1", "Running", "web"));
     let (server, _requests) = connect(&sim.kubeconfig()).await;
-    let pods = server.watch(spec::<PodBrief>("pods"));
+    let pods = server.watch(spec::<PodSummary>("pods"));
     let mut follower = Follower::new(&pods);
     follower.until("listed", |own| own.mirror.len() == 1).await;
     follower.changes.clear();
@@ -198,7 +199,7 @@ async fn an_object_that_was_replaced_by_one_of_its_name_meanwhile_is_told_as_two
 async fn a_quiet_stream_that_is_connected_again_names_no_trouble() {
     let sim = start().await;
     let (server, mut requests) = connect(&sim.kubeconfig()).await;
-    let pods = server.watch(spec::<PodBrief>("pods"));
+    let pods = server.watch(spec::<PodSummary>("pods"));
     super::synced(&pods).await;
     sim.drop_watches();
     requests

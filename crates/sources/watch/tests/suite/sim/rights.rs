@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use kubevitals_model::PodSummary;
 use kubevitals_sim::api::{Rule, User};
 use kubevitals_telemetry::{Health, Probe};
-use kubevitals_watch::{PodBrief, Restart};
+use kubevitals_watch::Restart;
 
 use super::{connect, count, create, pod, spec, start, states, stored, synced};
 use kubevitals_sim::objects::Resource as Stored;
@@ -15,7 +16,7 @@ async fn missing_rights_are_named_and_granting_them_heals() {
     create(&sim, pod("a", "n1", "Running", "web"));
     let token = sim.issue_token(User::new("eyes", []), None).unwrap();
     let (server, mut requests) = connect(&sim.kubeconfig_for_token(&token)).await;
-    let pods = server.watch(spec::<PodBrief>("pods"));
+    let pods = server.watch(spec::<PodSummary>("pods"));
     let health = Health::new();
     pods.add_readyz(&health, Duration::from_mins(1)).unwrap();
     let verdict = || format!("{:?}", health.report_one(Probe::Readyz, "pods").unwrap());
@@ -54,7 +55,7 @@ async fn missing_rights_are_named_and_granting_them_heals() {
 async fn a_token_that_nobody_knows_is_told_apart_from_missing_rights() {
     let sim = start().await;
     let (server, mut requests) = connect(&sim.kubeconfig_for_token("made-up")).await;
-    let pods = server.watch(spec::<PodBrief>("pods"));
+    let pods = server.watch(spec::<PodSummary>("pods"));
     requests
         .until("refused", || count(&pods, Restart::Unauthorized) > 0)
         .await;

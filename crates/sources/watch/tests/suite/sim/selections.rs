@@ -1,8 +1,9 @@
 //! Streams of some objects only.
 
+use kubevitals_model::PodSummary;
 use kubevitals_sim::api::SimApiHandle;
 use kubevitals_sim::objects::Resource as Stored;
-use kubevitals_watch::{PodBrief, Restart, Server, StreamSpec};
+use kubevitals_watch::{Restart, Server, StreamSpec};
 
 use super::{Follower, connect, count, create, delete, pod, replace, spec, start, stored, synced};
 
@@ -18,7 +19,7 @@ fn fill(sim: &SimApiHandle) {
     }
 }
 
-async fn names(server: &Server, spec: StreamSpec<PodBrief>) -> Vec<String> {
+async fn names(server: &Server, spec: StreamSpec<PodSummary>) -> Vec<String> {
     let pods = server.watch(spec);
     synced(&pods).await;
     let mut names: Vec<String> = pods
@@ -67,7 +68,7 @@ async fn what_stops_matching_is_told_as_deleted() {
     let mut sim = start().await;
     fill(&sim);
     let (server, mut requests) = connect(&sim.kubeconfig()).await;
-    let selected = spec::<PodBrief>("pods")
+    let selected = spec::<PodSummary>("pods")
         .fields("spec.nodeName=n1,status.phase=Running")
         .labels("app=web");
     let pods = server.watch(selected);

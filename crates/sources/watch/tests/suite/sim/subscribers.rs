@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use kubevitals_model::{PodSummary, Timestamp};
 use kubevitals_sim::objects::Resource as Stored;
-use kubevitals_watch::{Mirror, PodBrief, ResyncCause, Seen, Update, What};
+use kubevitals_watch::{Mirror, ResyncCause, Seen, Update, What};
 use tokio::time::timeout;
 
 use super::{
     DEADLINE, Follower, connect, create, delete, pod, replace, spec, start, states, stored,
 };
-use kubevitals_model::Timestamp;
 
 const BURST: usize = 300;
 
@@ -18,11 +18,11 @@ async fn in_a_burst_a_slow_subscriber_holds_up_nobody_and_ends_up_right() {
     let sim = start().await;
     create(&sim, pod("first", "n1", "Running", "web"));
     let (server, requests) = connect(&sim.kubeconfig()).await;
-    let pods = server.watch(spec::<PodBrief>("pods"));
+    let pods = server.watch(spec::<PodSummary>("pods"));
     let mut fast = Follower::new(&pods);
     fast.until("listed", |own| own.mirror.len() == 1).await;
     let mut slow = pods.subscribe_with(2);
-    let mut copy = Mirror::<PodBrief>::new();
+    let mut copy = Mirror::<PodSummary>::new();
     let first = slow.next().await.unwrap();
     copy.apply(first, Timestamp::from_unix_millis(0));
     fast.changes.clear();
@@ -58,7 +58,7 @@ async fn in_a_burst_a_slow_subscriber_holds_up_nobody_and_ends_up_right() {
     sim.shutdown().await;
 }
 
-fn version(change: &kubevitals_watch::Change<PodBrief>) -> Option<u64> {
+fn version(change: &kubevitals_watch::Change<PodSummary>) -> Option<u64> {
     let (What::Added(pod) | What::Modified { now: pod, .. } | What::Deleted(pod)) = &change.what;
     pod.identity.resource_version.as_number()
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use kubevitals_model::{
+    AsPodSummary, DaemonSet, Deployment, Event, Labels, Node, PartialObjectMeta, Pod, PodSummary,
+    ReplicaSet, Workload,
+};
 use kubevitals_sim::api::SimApiHandle;
 use kubevitals_sim::objects::Resource as Stored;
-use kubevitals_watch::{
-    DaemonSet, Deployment, Event, Kind, Labels, Metadata, Node, Pod, PodBrief, PodLike, ReplicaSet,
-    Resource, Restart, Server, Stream, StreamSpec, Workload,
-};
+use kubevitals_watch::{Kind, Resource, Restart, Server, Stream, StreamSpec};
 use serde_json::{Value, json};
 
 use super::{
@@ -25,7 +26,7 @@ trait Compared: Kind {
 
 const LABELS: &str = "/metadata/labels";
 
-impl Compared for PodBrief {
+impl Compared for PodSummary {
     const PLACES: &'static [&'static str] = &[LABELS, "/spec/nodeName", "/status/phase"];
 
     fn fields(&self) -> Vec<Value> {
@@ -54,10 +55,10 @@ impl Compared for Pod {
     ];
 
     fn fields(&self) -> Vec<Value> {
-        let mut fields = self.brief().fields();
+        let mut fields = self.summary().fields();
         let first = self.container_statuses.first();
         fields.extend([
-            json!(self.details.owners.first().map(|owner| &*owner.name)),
+            json!(self.meta.owners.first().map(|owner| &*owner.name)),
             json!(self.containers.first().map(|own| &*own.name)),
             json!(self.containers.get(1).and_then(|own| own.image.as_deref())),
             json!(self.container_statuses.get(1).map(|own| &*own.name)),
@@ -162,11 +163,11 @@ impl Compared for DaemonSet {
     }
 }
 
-impl Compared for Metadata {
+impl Compared for PartialObjectMeta {
     const PLACES: &'static [&'static str] = &[LABELS, "/metadata/ownerReferences/0/uid"];
 
     fn fields(&self) -> Vec<Value> {
-        let owner = self.details.owners.first();
+        let owner = self.meta.owners.first();
         vec![
             map(&self.labels),
             json!(owner.map(|owner| owner.uid.to_string())),
@@ -215,7 +216,7 @@ async fn every_kind_is_seen_as_the_cluster_has_it() {
     let bed = Bed::start().await;
     bed.churn(10);
     let (server, requests) = connect(&bed.api().kubeconfig()).await;
-    compare(&server, &bed, spec::<PodBrief>("pods"), Stored::Pods).await;
+    compare(&server, &bed, spec::<PodSummary>("pods"), Stored::Pods).await;
     compare(&server, &bed, spec::<Pod>("pods"), Stored::Pods).await;
     compare(&server, &bed, spec::<Node>("nodes"), Stored::Nodes).await;
     compare(&server, &bed, spec::<Event>("events"), Stored::Events).await;
@@ -251,7 +252,7 @@ async fn a_server_without_streaming_lists_is_listed_in_pages() {
     }
     sim.refuse_streaming_lists(true);
     let (server, requests) = connect(&sim.kubeconfig()).await;
-    let mut pages = spec::<PodBrief>("pods");
+    let mut pages = spec::<PodSummary>("pods");
     pages.options.page_size = 10;
     let pods = server.watch(pages.clone());
     synced(&pods).await;
@@ -275,7 +276,7 @@ async fn a_server_without_streaming_lists_is_listed_in_pages() {
     // too.
     let mut metadata = StreamSpec::metadata("any", Resource::new("", "v1", "pods"));
     metadata.options = pages.options;
-    let metadata: Stream<Metadata> = server.watch(metadata);
+    let metadata: Stream<PartialObjectMeta> = server.watch(metadata);
     synced(&metadata).await;
     assert_eq!(states(&metadata.objects()), stored(&sim, Stored::Pods));
     assert_eq!(sent(&requests, "sendInitialEvents"), 1);

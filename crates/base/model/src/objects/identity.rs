@@ -1,50 +1,49 @@
-//! What tells one object from another, and one state of it from the next.
+//! The identity of an object and the version of its state.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The names of an object, and which state of it this is.
+/// The names, UID and resource version of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The namespace, shared by all its objects; empty for objects that have none.
+    /// Shared by all objects of the namespace; empty for cluster-scoped objects.
     pub namespace: Arc<str>,
-    /// The name, which can be shared with keys made of it.
+    /// Can be shared with keys made of it.
     pub name: Arc<str>,
-    /// Tells an object from another that had or will have the same name.
+    /// Distinguishes objects that had the same name at different times.
     pub uid: Uid,
-    /// Tells the states of one object apart.
     pub resource_version: ResourceVersion,
 }
 
-/// The UID of an object: 16 bytes if it is a UUID in its usual spelling, which it nearly always is.
+/// The UID of an object: 16 bytes for a UUID in its usual spelling, which it nearly always is.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Uid(UidForm);
+pub struct Uid(UidRepr);
 
-/// A version that the server gave to a state of an object, or to a whole list.
+/// The resource version of an object or of a list.
 ///
-/// It is handed back as it came. Equal versions of one object mean equal objects.
+/// It is sent back exactly as received. Equal versions of one object mean equal objects.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct ResourceVersion(VersionForm);
+pub struct ResourceVersion(VersionRepr);
 
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum UidForm {
+enum UidRepr {
     Uuid([u8; 16]),
     Other(Box<str>),
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum VersionForm {
+enum VersionRepr {
     Number(u64),
     Other(Box<str>),
 }
 
 impl Identity {
-    /// Whether both are states of one object.
+    /// Whether both identify the same object, in whatever state.
     pub fn is_same_object(&self, other: &Self) -> bool {
         self.uid == other.uid && self.name == other.name && self.namespace == other.namespace
     }
 
-    /// Whether both are one state of one object.
+    /// Whether both identify the same state of the same object.
     pub fn is_same_state(&self, other: &Self) -> bool {
         !self.resource_version.is_empty()
             && self.resource_version == other.resource_version
@@ -63,25 +62,25 @@ impl fmt::Display for Identity {
 }
 
 impl Uid {
-    /// The 16 bytes, if it is a UUID.
+    /// Returns the 16 bytes if the UID is a UUID.
     pub fn as_uuid(&self) -> Option<&[u8; 16]> {
         match &self.0 {
-            UidForm::Uuid(bytes) => Some(bytes),
-            UidForm::Other(_) => None,
+            UidRepr::Uuid(bytes) => Some(bytes),
+            UidRepr::Other(_) => None,
         }
     }
 }
 
 impl From<&str> for Uid {
     fn from(text: &str) -> Self {
-        Self(parse_uuid(text).map_or_else(|| UidForm::Other(text.into()), UidForm::Uuid))
+        Self(parse_uuid(text).map_or_else(|| UidRepr::Other(text.into()), UidRepr::Uuid))
     }
 }
 
 impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            UidForm::Uuid(bytes) => {
+            UidRepr::Uuid(bytes) => {
                 for (index, byte) in bytes.iter().enumerate() {
                     if matches!(index, 4 | 6 | 8 | 10) {
                         f.write_str("-")?;
@@ -90,7 +89,7 @@ impl fmt::Display for Uid {
                 }
                 Ok(())
             }
-            UidForm::Other(text) => f.write_str(text),
+            UidRepr::Other(text) => f.write_str(text),
         }
     }
 }
@@ -102,28 +101,28 @@ impl fmt::Debug for Uid {
 }
 
 impl ResourceVersion {
-    /// Whether the server gave none.
+    /// Whether the server sent no version.
     pub fn is_empty(&self) -> bool {
-        matches!(&self.0, VersionForm::Other(text) if text.is_empty())
+        matches!(&self.0, VersionRepr::Other(text) if text.is_empty())
     }
 
-    /// The version as a number, if it is one. Servers since Kubernetes 1.35 promise that these can
-    /// be compared.
+    /// Returns the version as a number, if it is one. Since Kubernetes 1.35 numbers are guaranteed
+    /// to be comparable.
     pub fn as_number(&self) -> Option<u64> {
         match &self.0 {
-            VersionForm::Number(number) => Some(*number),
-            VersionForm::Other(_) => None,
+            VersionRepr::Number(number) => Some(*number),
+            VersionRepr::Other(_) => None,
         }
     }
 }
 
 impl From<&str> for ResourceVersion {
     fn from(text: &str) -> Self {
-        // `+1` and `01` are numbers too, but would come back spelt otherwise.
+        // `+1` and `01` are numbers too, but would not round-trip.
         let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
         Self(match text.parse() {
-            Ok(number) if is_plain => VersionForm::Number(number),
-            _ => VersionForm::Other(text.into()),
+            Ok(number) if is_plain => VersionRepr::Number(number),
+            _ => VersionRepr::Other(text.into()),
         })
     }
 }
@@ -131,8 +130,8 @@ impl From<&str> for ResourceVersion {
 impl fmt::Display for ResourceVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            VersionForm::Number(number) => number.fmt(f),
-            VersionForm::Other(text) => text.fmt(f),
+            VersionRepr::Number(number) => number.fmt(f),
+            VersionRepr::Other(text) => text.fmt(f),
         }
     }
 }
@@ -143,7 +142,7 @@ impl fmt::Debug for ResourceVersion {
     }
 }
 
-/// The bytes of a UUID in the one spelling that [`Uid`] prints: lower case, with hyphens.
+/// Parses a UUID in the one spelling that [`Uid`] prints: lower case, with hyphens.
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     if text.len() != 36 {
         return None;
@@ -174,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_usual_spelling_of_a_uuid_is_made_small() {
+    fn only_the_canonical_spelling_of_a_uuid_is_compact() {
         let small = Uid::from("b37f14a9-3bf4-458b-8cfd-e3c6a7a61b4a");
         assert!(small.as_uuid().is_some());
         for other in [
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_a_version_is_never_known_to_be_the_same_state() {
+    fn an_object_without_a_version_is_never_the_same_state() {
         let identity = Identity {
             namespace: "".into(),
             name: "a".into(),
@@ -210,14 +209,14 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn versions_and_uids_come_back_as_they_went_in(text in "\\PC{0,40}|[0-9]{0,24}|[0-9a-f-]{36}") {
+        fn versions_and_uids_round_trip(text in "\\PC{0,40}|[0-9]{0,24}|[0-9a-f-]{36}") {
             prop_assert_eq!(ResourceVersion::from(text.as_str()).to_string(), text.clone());
             prop_assert_eq!(Uid::from(text.as_str()).to_string(), text);
         }
 
         #[test]
-        fn uuids_come_back_as_they_went_in(bytes: [u8; 16]) {
-            let uid = Uid(UidForm::Uuid(bytes));
+        fn uuids_round_trip(bytes: [u8; 16]) {
+            let uid = Uid(UidRepr::Uuid(bytes));
             let read = Uid::from(uid.to_string().as_str());
             prop_assert_eq!(read.as_uuid(), Some(&bytes));
         }

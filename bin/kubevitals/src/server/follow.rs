@@ -1,0 +1,154 @@
+//! Keeps the usage store in sync with the reflectors of pods and nodes.
+
+use std::sync::Arc;
+
+use kubevitals_model::{Clock, Node, NodeName};
+use kubevitals_usage::UsageStore;
+use kubevitals_watch::{PodKind, Resync, Subscription, Update, What};
+
+/// The maximum number of changes between two flushes: a burst publishes a node once, and no change
+/// waits long.
+const MAX_BATCH: usize = 1_024;
+
+/// Applies all pods and every change to the store, until the reflector ends.
+pub(super) async fn follow_pods<P: PodKind>(
+    mut pods: Subscription<P>,
+    store: &UsageStore,
+    clock: &Clock,
+) {
+    while let Some(update) = pods.next().await {
+        apply_pods(update, store);
+        for _ in 1..MAX_BATCH {
+            match pods.try_next() {
+                Some(update) => apply_pods(update, store),
+                None => break,
+            }
+        }
+        store.flush(clock.now());
+    }
+}
+
+/// Applies all nodes and every change to the store, until the reflector ends.
+pub(super) async fn follow_nodes(mut nodes: Subscription<Node>, store: &UsageStore, clock: &Clock) {
+    while let Some(update) = nodes.next().await {
+        apply_nodes(update, store);
+        store.flush(clock.now());
+    }
+}
+
+/// A pod that has ended has no usage any more: for the store it is gone, whether the reflector
+/// still has it or not.
+fn apply_pods<P: PodKind>(update: Update<P>, store: &UsageStore) {
+    match update {
+        Update::Resync(Resync { mut objects, .. }) => {
+            objects.retain(|pod| !pod.summary().phase.is_final());
+            store.pods_replaced(&objects);
+        }
+        Update::Change(change) => match change.what {
+            What::Added(pod) | What::Modified { now: pod, .. }
+                if pod.summary().phase.is_final() =>
+            {
+                store.pod_deleted(&*pod);
+            }
+            What::Added(pod) | What::Modified { now: pod, .. } => store.pod_applied(&pod),
+            What::Deleted(pod) => store.pod_deleted(&*pod),
+        },
+    }
+}
+
+fn apply_nodes(update: Update<Node>, store: &UsageStore) {
+    match update {
+        Update::Resync(Resync { objects, .. }) => store.nodes_replaced(
+            objects
+                .iter()
+                .map(|node| (&node.identity.name, &node.labels, &node.identity.uid)),
+        ),
+        Update::Change(change) => match change.what {
+            What::Added(node) | What::Modified { now: node, .. } => store.node_applied(
+                &NodeName::new(Arc::clone(&node.identity.name)),
+                &node.labels,
+                &node.identity.uid,
+            ),
+            What::Deleted(node) => store.node_deleted(&node.identity.name),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kubevitals_model::{PodSummary, Timestamp};
+    use kubevitals_usage::UsageConfig;
+    use kubevitals_watch::{Change, Decoder, ResyncCause, Seen, TypedKind, decode_object};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_unix_millis(0);
+
+    fn store() -> UsageStore {
+        UsageStore::new(UsageConfig::new(Duration::from_secs(15)))
+    }
+
+    fn object<K: TypedKind>(json: &str) -> Arc<K> {
+        Arc::new(decode_object(json.as_bytes(), &Decoder::default()).unwrap())
+    }
+
+    fn pod(name: &str, phase: &str) -> Arc<PodSummary> {
+        object(&format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"default","uid":"{name}"}},
+                "spec":{{"nodeName":"n1"}},"status":{{"phase":"{phase}"}}}}"#
+        ))
+    }
+
+    fn node(name: &str) -> Arc<Node> {
+        object(&format!(
+            r#"{{"metadata":{{"name":"{name}","uid":"{name}"}}}}"#
+        ))
+    }
+
+    fn resync<K>(objects: Vec<Arc<K>>) -> Update<K> {
+        let cause = ResyncCause::Subscribed;
+        Update::Resync(Resync { cause, objects })
+    }
+
+    fn change<K>(what: What<K>) -> Update<K> {
+        Update::Change(Change {
+            what,
+            seen: Seen::Live,
+            received: NOW,
+        })
+    }
+
+    #[test]
+    fn the_store_knows_the_pods_that_have_not_ended() {
+        let store = store();
+        let pods = || store.readiness(NOW).pods_known;
+        apply_nodes(resync(vec![node("n1")]), &store);
+        let (web, job) = (pod("web-0", "Running"), pod("job", "Failed"));
+        apply_pods(resync(vec![Arc::clone(&web), job]), &store);
+        assert_eq!(pods(), 1);
+        let before = pod("web-1", "Running");
+        apply_pods(change(What::Added(Arc::clone(&before))), &store);
+        assert_eq!(pods(), 2);
+        let now = pod("web-1", "Succeeded");
+        apply_pods(change(What::Modified { before, now }), &store);
+        assert_eq!(pods(), 1);
+        apply_pods(change(What::Deleted(web)), &store);
+        assert_eq!(pods(), 0);
+    }
+
+    #[test]
+    fn the_store_knows_the_nodes_of_the_last_list_and_of_later_changes() {
+        let store = store();
+        let nodes = || store.readiness(NOW).nodes_known;
+        apply_nodes(change(What::Added(node("n1"))), &store);
+        apply_nodes(resync(vec![node("n2")]), &store);
+        assert_eq!(nodes(), 1);
+        let (before, now) = (node("n2"), node("n2"));
+        apply_nodes(change(What::Modified { before, now }), &store);
+        assert_eq!(nodes(), 1);
+        apply_nodes(change(What::Deleted(node("n2"))), &store);
+        assert_eq!(nodes(), 0);
+    }
+}
