@@ -22,13 +22,13 @@ use crate::process::{Context, ProcessFlags};
 pub(crate) mod kubeconfig;
 mod metrics;
 
-/// More would not fit any machine that this is meant for.
+/// Upper limit of pods: more do not fit into the memory of the machines that this is meant for.
 const MAX_PODS: usize = 2_000_000;
 
 /// Flags of the simulated cluster.
 #[derive(Debug, Clone, Args)]
 pub struct SimFlags {
-    /// Nodes, each with a kubelet of its own
+    /// Number of nodes, each with its own kubelet
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub nodes: usize,
 
@@ -36,19 +36,19 @@ pub struct SimFlags {
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub pods_per_node: usize,
 
-    /// Containers of each of these pods
+    /// Containers in each of these pods
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub containers_per_pod: usize,
 
-    /// Pods that come and go on top: COUNT/s, COUNT/min or COUNT/h
+    /// Rate at which further pods are created and deleted: COUNT/s, COUNT/min or COUNT/h
     #[arg(long, value_name = "RATE", default_value = "0/s")]
     pub churn: ChurnRate,
 
-    /// Nodes that are replaced by new ones, the oldest first: COUNT/s, COUNT/min or COUNT/h
+    /// Rate at which nodes are replaced by new ones, oldest first: COUNT/s, COUNT/min or COUNT/h
     #[arg(long, value_name = "RATE", default_value = "0/s")]
     pub replace_nodes: ChurnRate,
 
-    /// What is wrong with which nodes: FAULT=1%, FAULT=3, FAULT=NODE or FAULT=all (may be repeated)
+    /// Inject a fault into nodes: FAULT=1%, FAULT=3, FAULT=NODE or FAULT=all (may be repeated)
     ///
     /// Faults: slow:5s, hang, reset, 401, 403, 404, 500, garbage, truncated, huge:100MB, duplicate,
     /// skew:-30s, expired, wrong-name, malformed, unlabelled, missing-sibling, zero-cpu. While the
@@ -56,24 +56,23 @@ pub struct SimFlags {
     #[arg(long = "fault", value_name = "FAULT=NODES")]
     pub faults: Vec<FaultSpec>,
 
-    /// Changes of each resource that watches can go back [default: 50000, and no more than 64 MiB
-    /// of them]
+    /// Number of changes of each resource in the watch history [default: 50000, limited to 64 MiB]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub watch_history: Option<u32>,
 
-    /// The same seed gives the same cluster
+    /// Seed of the random generator; the same seed gives the same cluster
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Where the API server listens; port 0 takes a free one
+    /// Address that the API server listens on; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub api_bind_address: SocketAddr,
 
-    /// The port of all kubelets, on 127.x.y.z; 0 takes a free one
+    /// Port of all kubelets, on 127.x.y.z; 0 picks a free port
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub kubelet_port: u16,
 
-    /// Write an administrator's kubeconfig here, and remove it at the end
+    /// Write an administrator's kubeconfig to this file, and remove it on exit
     #[arg(long, value_name = "FILE")]
     pub write_kubeconfig: Option<PathBuf>,
 
@@ -81,34 +80,34 @@ pub struct SimFlags {
     pub(crate) process: ProcessFlags,
 }
 
-/// A simulated cluster that is configured and has opened nothing yet.
+/// A simulated cluster that is configured but not started.
 pub struct Sim {
     pub(crate) cluster: SimClusterConfig,
     pub(crate) kubeconfig: Option<PathBuf>,
 }
 
 impl Sim {
-    /// Checks what the flags ask for.
+    /// Validates the flags.
     pub fn configure(flags: &SimFlags) -> Result<Self, InvalidSetting> {
-        let limited = |flag, value: usize, most: usize| InvalidSetting {
+        let too_many = |flag, value: usize, max: usize| InvalidSetting {
             flag,
             value: value.to_string(),
-            problem: "that is more than can be simulated".to_owned(),
-            advice: format!("write {most} at most"),
+            problem: "too many to simulate".to_owned(),
+            advice: format!("use at most {max}"),
         };
         if flags.nodes > MAX_NODES.min(100_000) {
-            return Err(limited("nodes", flags.nodes, 100_000));
+            return Err(too_many("nodes", flags.nodes, 100_000));
         }
         if flags.nodes.saturating_mul(flags.pods_per_node) > MAX_PODS {
-            let most = MAX_PODS / flags.nodes.max(1);
-            return Err(limited("pods-per-node", flags.pods_per_node, most));
+            let max = MAX_PODS / flags.nodes.max(1);
+            return Err(too_many("pods-per-node", flags.pods_per_node, max));
         }
         if !(1..=50).contains(&flags.containers_per_pod) {
             return Err(InvalidSetting {
                 flag: "containers-per-pod",
                 value: flags.containers_per_pod.to_string(),
-                problem: "a pod has some containers, but not hundreds".to_owned(),
-                advice: "write a number from 1 to 50".to_owned(),
+                problem: "must be between 1 and 50".to_owned(),
+                advice: "use a number from 1 to 50".to_owned(),
             });
         }
         Ok(Self {
@@ -123,8 +122,8 @@ impl Sim {
                 },
                 api: SimApiConfig {
                     address: flags.api_bind_address,
-                    rules: vec![readers()],
-                    history: flags.watch_history.map(history).unwrap_or_default(),
+                    rules: vec![reader_rule()],
+                    history: flags.watch_history.map(history_limits).unwrap_or_default(),
                     ..SimApiConfig::default()
                 },
                 binding: Binding::Wildcard(flags.kubelet_port),
@@ -136,14 +135,14 @@ impl Sim {
         })
     }
 
-    /// Runs until the end is asked for.
+    /// Runs until shutdown is requested.
     pub async fn run(
         self,
         mut context: Context,
         out: &mut (dyn Write + Send),
     ) -> Result<(), RunError> {
         let metrics = metrics::SimMetrics::register(context.metrics.sub("kubevitals_sim"));
-        let waiting = Status::warming_up("the pods of the cluster are being created");
+        let waiting = Status::warming_up("creating the initial pods");
         let populated = context.health.cell("population", Probe::READINESS, waiting);
         let populated = populated.map_err(RunError::runtime)?;
         let mut shutdown = context.shutdown.clone();
@@ -151,7 +150,7 @@ impl Sim {
 
         let cluster = start(self.cluster, &mut shutdown).await?;
         let Some(cluster) = cluster else {
-            // Both end once the end is asked for.
+            // The admin server ends with the same shutdown.
             let _ = admin.task.await;
             return Ok(());
         };
@@ -160,14 +159,14 @@ impl Sim {
             None => None,
         };
         populated.set_ok();
-        let told = tell(out, &cluster, kubeconfig.as_ref(), admin.address);
+        let printed = print_summary(out, &cluster, kubeconfig.as_ref(), admin.address);
         tokio::select! {
             () = metrics.follow(&cluster) => {}
             () = shutdown.requested() => {}
         }
         cluster.shutdown().await;
         let _ = admin.task.await;
-        told.map_err(RunError::runtime)
+        printed.map_err(RunError::runtime)
     }
 }
 
@@ -179,27 +178,28 @@ impl std::fmt::Debug for Sim {
     }
 }
 
-/// So many changes, whatever their size.
-fn history(changes: u32) -> HistoryLimits {
+/// Limits the watch history by the number of changes alone.
+fn history_limits(changes: u32) -> HistoryLimits {
     HistoryLimits {
         changes: usize::try_from(changes).unwrap_or(usize::MAX),
         bytes: usize::MAX,
     }
 }
 
-/// Whoever acts as a member of this group may read metrics and nothing else, as a dashboard does.
-fn readers() -> Rule {
-    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect();
+/// Allows members of the group `sim:readers` to read metrics and nothing else, like a dashboard.
+fn reader_rule() -> Rule {
+    let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect();
     Rule {
-        groups: words(&["sim:readers"]),
-        verbs: words(&["get", "list", "watch"]),
-        api_groups: words(&["metrics.k8s.io"]),
-        resources: words(&["*"]),
+        groups: owned(&["sim:readers"]),
+        verbs: owned(&["get", "list", "watch"]),
+        api_groups: owned(&["metrics.k8s.io"]),
+        resources: owned(&["*"]),
         ..Rule::default()
     }
 }
 
-/// Starts the cluster with progress on a terminal; none if the end is asked for meanwhile.
+/// Starts the cluster and shows progress on a terminal. Returns `None` if shutdown is requested
+/// before the cluster is up.
 pub(crate) async fn start(
     config: SimClusterConfig,
     shutdown: &mut kubevitals_cli::Shutdown,
@@ -215,8 +215,8 @@ pub(crate) async fn start(
         Err(ClusterError::NoSuchNode(spec)) => Err(RunError::Setting(InvalidSetting {
             flag: "fault",
             value: spec.to_string(),
-            problem: "no node fits it".to_owned(),
-            advice: "nodes are called node-00000 and so on".to_owned(),
+            problem: "no node matches".to_owned(),
+            advice: "node names are node-00000 and so on".to_owned(),
         })),
         Err(error) => Err(RunError::runtime(error)),
     }
@@ -234,7 +234,7 @@ pub(crate) fn write_kubeconfig(
     })
 }
 
-fn tell(
+fn print_summary(
     out: &mut (dyn Write + Send),
     cluster: &SimCluster,
     kubeconfig: Option<&KubeconfigFile>,
@@ -257,13 +257,16 @@ fn tell(
              --from-literal=faults=hang=1"
         )?;
     } else {
-        writeln!(out, "  --write-kubeconfig FILE would let kubectl in")?;
+        writeln!(
+            out,
+            "  add --write-kubeconfig FILE to connect with kubectl"
+        )?;
     }
     writeln!(out, "  curl http://{admin}/metrics\nstop with Ctrl-C")?;
     out.flush()
 }
 
-/// One line on standard error that is written over; nothing where nobody watches.
+/// A progress line on standard error that overwrites itself; disabled if that is not a terminal.
 struct ProgressLine {
     shown: bool,
 }
@@ -277,10 +280,10 @@ impl ProgressLine {
 
     fn show(&mut self, progress: Progress) {
         if self.shown {
-            let Progress { pods, wanted } = progress;
+            let Progress { pods, expected } = progress;
             let _ = write!(
                 std::io::stderr(),
-                "\rstarting: {pods} of {wanted} pods\u{1b}[K"
+                "\rstarting: {pods} of {expected} pods\u{1b}[K"
             );
         }
     }

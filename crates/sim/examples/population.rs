@@ -1,6 +1,6 @@
-//! How much memory and time a population takes: `population [NODES] [PODS_PER_NODE] [CHURN_PER_S]`.
+//! Measures memory and time of a population: `population [NODES] [PODS_PER_NODE] [CHURN_PER_S]`.
 //!
-//! Objects go to a store that only counts them, so this is the half of nodes and pods alone.
+//! Objects go to a writer that only counts them: this measures nodes and pods without a store.
 #![expect(clippy::print_stdout, reason = "an example's output")]
 
 use std::sync::Arc;
@@ -64,7 +64,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     workload.populate(start, &store);
     report("population written", begun);
 
-    // A minute of simulated time, as fast as it goes.
+    // A minute of simulated time, as fast as possible.
     let before = (store.0.load(Ordering::Relaxed), Instant::now());
     let minute = start
         .checked_add(Duration::from_mins(1))

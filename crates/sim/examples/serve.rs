@@ -1,7 +1,7 @@
 //! Serves a small simulated cluster until interrupted, for trying programs against it.
 //!
-//! Takes the file to write the kubeconfig to; with a second argument, an address at which an
-//! extension API server for `metrics.k8s.io` listens. A hangup signal restarts the server and loses
+//! The first argument is the file to write the kubeconfig to. The optional second one is the address
+//! of an extension API server for `metrics.k8s.io`. A hangup signal restarts the server and drops
 //! the watch history.
 
 use std::sync::Arc;

@@ -1,10 +1,9 @@
-//! API aggregation: groups that another server answers for.
+//! API aggregation: groups that another server serves.
 //!
 //! An `APIService` names a Service; requests to its group and version are proxied there over TLS,
-//! with the front-proxy certificate and the user in `X-Remote-*` headers. A simulated cluster often
-//! has no Services that lead anywhere, so an `APIService` may also say where to dial in the
-//! annotation [`ADDRESS_ANNOTATION`]; what the certificate must say is still the name of the
-//! Service.
+//! with the front-proxy certificate and the user in `X-Remote-*` headers. Services of a simulated
+//! cluster often have no endpoints, so an `APIService` may also name the address to dial in the
+//! annotation [`ADDRESS_ANNOTATION`]; the certificate must still be for the name of the Service.
 
 #![expect(
     clippy::indexing_slicing,
@@ -30,10 +29,10 @@ use crate::api::discovery::RemoteGroup;
 use crate::objects::Resource;
 use crate::store::{Expect, Query, Record, Store, timestamp};
 
-/// Where an `APIService` says which `host:port` to dial instead of its Service.
+/// Annotation of an `APIService` with the `host:port` to dial instead of its Service.
 pub const ADDRESS_ANNOTATION: &str = "sim.kubevitals.dev/address";
 
-/// All groups that other servers answer for.
+/// All groups that other servers serve.
 pub(crate) struct Aggregator {
     store: Arc<Store>,
     /// The front-proxy certificate.
@@ -48,14 +47,14 @@ pub(crate) struct Aggregator {
 pub(crate) struct RemoteService {
     group: String,
     version: String,
-    /// `None` if there is nowhere to dial.
+    /// `None` if there is no address to dial.
     backend: Option<Backend>,
-    /// What it last said that it serves.
+    /// The resources of its last discovery response.
     resources: Option<Value>,
     is_available: bool,
 }
 
-/// What the availability of a service is, in the words of its condition.
+/// The availability of a service, as reported in its condition.
 struct Verdict {
     is_available: bool,
     reason: &'static str,
@@ -73,7 +72,7 @@ impl Aggregator {
         }
     }
 
-    /// The service that answers for a path, if that is not this server.
+    /// Returns the service for a path, or `None` if this server serves it.
     pub(crate) fn service_for(&self, path: &str) -> Option<Arc<RemoteService>> {
         let mut parts = path.trim_start_matches('/').split('/');
         if parts.next() != Some("apis") {
@@ -85,7 +84,7 @@ impl Aggregator {
         services.get(&name).map(Arc::clone)
     }
 
-    /// The groups, for discovery.
+    /// Returns the groups for discovery.
     pub(crate) fn groups(&self) -> Vec<RemoteGroup> {
         let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
         services
@@ -99,7 +98,7 @@ impl Aggregator {
             .collect()
     }
 
-    /// Probes all services whenever something about them changes, and at every tick.
+    /// Probes all services whenever one of their objects changes, and at every tick.
     pub(crate) async fn run(&self, every: Duration) {
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -123,7 +122,7 @@ impl Aggregator {
         }
     }
 
-    /// Ends all connections.
+    /// Closes all connections.
     pub(crate) async fn shutdown(&self) {
         self.connections.close().await;
     }
@@ -195,7 +194,7 @@ impl Aggregator {
         (service, verdict)
     }
 
-    /// Writes the condition, if it says something new.
+    /// Updates the condition if it has changed.
     fn report(&self, record: &Record, mut object: Value, verdict: &Verdict) {
         let status = if verdict.is_available {
             "True"
@@ -225,7 +224,7 @@ impl Aggregator {
         if let Value::Object(object) = object {
             let expect = Expect::Version(record.version());
             if let Err(error) = self.store.put(Resource::ApiServices, object, expect) {
-                // Somebody changed it meanwhile; the next round sees that.
+                // Changed concurrently; the next round retries.
                 debug!(%error, "cannot report availability");
             }
         }

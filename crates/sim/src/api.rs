@@ -1,17 +1,16 @@
-//! The simulated API server: kube-apiserver's answers for the resources of a small cluster, over
-//! TLS on a real socket.
+//! The simulated API server: the responses of kube-apiserver for the resources of a small cluster,
+//! over TLS on a real socket.
 //!
 //! `kubectl`, client-go and kube-rs work against it unmodified. Everything is kept in memory and
 //! nothing outlives [`SimApiHandle::shutdown`].
 //!
 //! # Limits
 //!
-//! * JSON is the only form of answers; requests may also be YAML, and protobuf for a few small
-//!   kinds.
+//! * Responses are JSON only; requests may also be YAML, and protobuf for a few small kinds.
 //! * Objects are neither defaulted nor validated beyond their names.
-//! * `deletecollection`, `dryRun`, exec, attach and port-forward are refused, and so are strategic
+//! * `deletecollection`, `dryRun`, exec, attach and port-forward are rejected, and so are strategic
 //!   merge patches that are more than merge patches.
-//! * Deleting an object deletes nothing that it owns: there is no garbage collector.
+//! * Deleting an object does not delete its dependents: there is no garbage collector.
 
 pub(crate) mod apply;
 pub(crate) mod body;
@@ -47,38 +46,38 @@ pub use crate::auth::{IssuedCertificate, Rule, User};
 pub use crate::error::SimError;
 pub use crate::store::{HistoryLimits, WallClock};
 
-/// How a simulated API server shall be.
+/// Configuration of a simulated API server.
 #[derive(Clone)]
 pub struct SimApiConfig {
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on; port 0 picks a free port.
     pub address: SocketAddr,
-    /// Names and addresses that the serving certificate shall be for, beside the usual ones.
+    /// Further names and addresses in the serving certificate, beside the usual ones.
     pub names: Vec<String>,
-    /// What the cluster takes for the time.
+    /// Clock of the cluster.
     pub clock: WallClock,
-    /// How much of the past watches can start from.
+    /// Limits of the watch history.
     pub history: HistoryLimits,
-    /// How often watches that want bookmarks get one.
+    /// Interval of bookmarks, for watches that request them.
     pub bookmark_interval: Duration,
-    /// How often the servers behind `APIService`s are probed.
+    /// Interval at which the servers behind `APIService`s are probed.
     pub probe_interval: Duration,
-    /// What users who are not in `system:masters` may do.
+    /// Permissions of users who are not in `system:masters`.
     pub rules: Vec<Rule>,
-    /// Bearer tokens and whose they are.
+    /// Bearer tokens and their users.
     pub tokens: Vec<(String, User)>,
-    /// Whether a pod that is deleted stays with a `deletionTimestamp` until somebody (a simulated
-    /// kubelet) removes it. Otherwise it goes at once.
+    /// Whether a deleted pod stays with a `deletionTimestamp` until a (simulated) kubelet removes it.
+    /// Otherwise it is removed at once.
     pub graceful_pod_deletion: bool,
     /// The same seed gives the same uids and generated names.
     pub seed: u64,
 }
 
-/// What becomes of the watch history over a restart.
+/// Effect of a restart on the watch history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum History {
-    /// Watches go on from where they were.
+    /// Watches resume from their resource version.
     Keep,
-    /// Watches from before are answered with 410, and clients must list again.
+    /// Watches from earlier versions get 410, and clients must relist.
     Lose,
 }
 
@@ -100,7 +99,7 @@ impl Default for SimApiConfig {
 }
 
 impl std::fmt::Debug for SimApiConfig {
-    /// Without tokens.
+    /// Omits the tokens.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SimApiConfig")
             .field("address", &self.address)

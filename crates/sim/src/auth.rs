@@ -1,4 +1,4 @@
-//! Who asks, and whether they may.
+//! Authentication and authorization.
 
 pub(crate) mod authority;
 pub(crate) mod authorize;
@@ -13,30 +13,29 @@ use x509_parser::prelude::FromDer;
 pub use authority::IssuedCertificate;
 pub use authorize::Rule;
 
-/// The name of who did not say who they are.
+/// Name of unauthenticated users.
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
-/// The group of everyone who is known.
+/// Group of all authenticated users.
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";
-/// The group of everyone who is not.
+/// Group of all unauthenticated users.
 pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// The group that may do everything.
+/// Group of users with all permissions.
 pub(crate) const MASTERS: &str = "system:masters";
 
-/// A user as Kubernetes knows one.
+/// A user of the API.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct User {
-    /// Such as `system:serviceaccount:kube-system:metrics-server`.
+    /// For example `system:serviceaccount:kube-system:metrics-server`.
     pub name: String,
     /// Empty unless the user is a `ServiceAccount`.
     pub uid: String,
-    /// Without the groups that say whether the user is known.
+    /// Without `system:authenticated` and `system:unauthenticated`.
     pub groups: Vec<String>,
-    /// What else an authenticator says.
+    /// Further attributes of the authenticator.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
-    /// A user in groups.
     pub fn new<'a>(name: impl Into<String>, groups: impl IntoIterator<Item = &'a str>) -> Self {
         Self {
             name: name.into(),
@@ -45,7 +44,7 @@ impl User {
         }
     }
 
-    /// The user that a `ServiceAccount` is.
+    /// The user of a `ServiceAccount`.
     pub fn service_account(namespace: &str, name: &str) -> Self {
         let all = "system:serviceaccounts".to_owned();
         Self {
@@ -59,7 +58,7 @@ impl User {
         Self::new(ANONYMOUS, [UNAUTHENTICATED])
     }
 
-    /// With the group of everyone who is known.
+    /// Adds the group of authenticated users.
     pub(crate) fn authenticated(mut self) -> Self {
         if self.name != ANONYMOUS && !self.groups.iter().any(|group| group == AUTHENTICATED) {
             self.groups.push(AUTHENTICATED.to_owned());
@@ -67,7 +66,7 @@ impl User {
         self
     }
 
-    /// The user that a client certificate names: the common name, and organizations as groups.
+    /// The user of a client certificate: the common name, with organizations as groups.
     pub(crate) fn of_certificate(der: &CertificateDer<'_>) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let subject = certificate.subject();

@@ -1,13 +1,12 @@
-//! The cluster's clock, which a test can step.
+//! The clock of the cluster, which a test can step.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use kubevitals_model::Timestamp;
 
-/// Tells kubelets and the workload what time it is.
+/// The clock of kubelets and the workload.
 pub trait Clock: Send + Sync {
-    /// The present instant.
     fn now(&self) -> Timestamp;
 }
 
@@ -15,7 +14,7 @@ pub trait Clock: Send + Sync {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
-/// A clock that stands still until somebody moves it.
+/// A clock that stands still until it is advanced or set.
 #[derive(Debug)]
 pub struct StepClock(AtomicI64);
 
@@ -26,12 +25,12 @@ impl Clock for SystemClock {
 }
 
 impl StepClock {
-    /// A clock that shows `now`.
+    /// Returns a clock set to `now`.
     pub fn new(now: Timestamp) -> Self {
         Self(AtomicI64::new(now.unix_millis()))
     }
 
-    /// Moves on, and tells the new time.
+    /// Advances the clock and returns the new time.
     pub fn advance(&self, by: Duration) -> Timestamp {
         let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
         Timestamp::from_unix_millis(self.0.fetch_add(by, Ordering::SeqCst).saturating_add(by))
@@ -49,7 +48,7 @@ impl Clock for StepClock {
     }
 }
 
-/// `at` plus `milliseconds`; an instant beyond 64 bits is taken as the last one.
+/// `at` plus `milliseconds`, saturating.
 pub(crate) fn after(at: Timestamp, milliseconds: u64) -> Timestamp {
     Timestamp::from_unix_millis(at.unix_millis().saturating_add_unsigned(milliseconds))
 }

@@ -1,12 +1,11 @@
-//! A whole cluster in one process: API server, kubelets and pods that live.
+//! A whole cluster in one process: API server, kubelets and workload.
 //!
-//! The kubelets' certificates are signed by the cluster's authority, and kubelets ask the API
-//! server's own users, tokens and rules who may read them, as kubelets with webhook authentication
-//! do.
+//! The cluster's CA signs the kubelets' certificates. Kubelets authenticate and authorize requests
+//! with the users, tokens and rules of the API server, as kubelets with webhook authentication do.
 //!
-//! Faults of nodes can be switched from outside by anyone who may write ConfigMaps: the key
-//! `faults` of the ConfigMap `kube-system/kubevitals-sim` holds what `--fault` takes, separated by
-//! commas, spaces or newlines. What it holds joins the faults from the start; deleting it heals.
+//! Faults of nodes can be changed at run time by anyone who may write ConfigMaps: the key `faults`
+//! of the ConfigMap `kube-system/kubevitals-sim` holds values of `--fault`, separated by commas,
+//! spaces or newlines, in addition to the configured ones. Deleting it removes its faults.
 
 mod fault_map;
 mod gatekeeper;
@@ -30,28 +29,28 @@ use crate::roster::Roster;
 use crate::seed::Seed;
 use crate::workload::{Workload, WorkloadConfig, WorkloadHandle, drive};
 
-/// How often progress is told while the cluster is populated.
+/// Interval of progress reports while the cluster is populated.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
-/// How a simulated cluster shall be.
+/// Configuration of a simulated cluster.
 pub struct SimClusterConfig {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// What runs on them.
+    /// Configuration of the pods.
     pub workload: WorkloadConfig,
     /// The API server. Its clock is replaced by the cluster's.
     pub api: SimApiConfig,
-    /// How kubelets are told apart.
+    /// Addresses of the kubelets.
     pub binding: Binding,
-    /// What is wrong from the start.
+    /// Faults from the start.
     pub faults: Vec<FaultSpec>,
     /// The same seed gives the same cluster.
     pub seed: u64,
-    /// The time in the cluster.
+    /// Clock of the cluster.
     pub clock: Arc<dyn Clock>,
 }
 
-/// A cluster that runs. Dropping it stops it without waiting.
+/// A running cluster. Dropping it stops it without waiting.
 pub struct SimCluster {
     api: SimApiHandle,
     fleet: Fleet,
@@ -60,34 +59,32 @@ pub struct SimCluster {
     tasks: JoinSet<()>,
 }
 
-/// How far the start has come.
+/// Progress of the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Pods that there are.
+    /// Pods created so far.
     pub pods: usize,
-    /// Pods that there will be, daemons aside.
-    pub wanted: usize,
+    /// Pods to create, DaemonSets excluded.
+    pub expected: usize,
 }
 
-/// Why a cluster did not start.
+/// An error while starting a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// The API server did not start.
     #[error("the API server did not start")]
     Api(#[from] SimError),
-    /// The kubelets did not start.
     #[error("the kubelets did not start")]
     Kubelets(#[from] FleetError),
-    /// A fault is for a node that does not exist.
-    #[error("no node fits the fault `{0}`")]
+    /// A fault names a node that does not exist.
+    #[error("no node matches the fault `{0}`")]
     NoSuchNode(FaultSpec),
-    /// Populating the cluster was cut off.
-    #[error("the cluster was not populated")]
+    /// The task that populates the cluster panicked or was cancelled.
+    #[error("failed to populate the cluster")]
     Populate(#[source] tokio::task::JoinError),
 }
 
 impl Default for SimClusterConfig {
-    /// Three nodes with ten pods each, where nothing changes.
+    /// Three nodes with ten pods each, without churn.
     fn default() -> Self {
         Self {
             nodes: 3,
@@ -105,7 +102,7 @@ impl Default for SimClusterConfig {
 }
 
 impl SimCluster {
-    /// Starts everything, telling `progress` while pods are created.
+    /// Starts everything, and calls `progress` while pods are created.
     pub async fn start(
         mut config: SimClusterConfig,
         mut progress: impl FnMut(Progress),
@@ -117,7 +114,7 @@ impl SimCluster {
         config.api.seed = config.seed;
         let api = SimApi::start(config.api).await?;
 
-        // As many spares as nodes: a name comes back only after every other one was there.
+        // As many spares as nodes: a name is reused only after all other names were in use.
         let spares = if config.workload.replacements.is_none() {
             0
         } else {
@@ -137,7 +134,7 @@ impl SimCluster {
             }
         }
 
-        let wanted = config.nodes.saturating_mul(config.workload.pods_per_node);
+        let expected = config.nodes.saturating_mul(config.workload.pods_per_node);
         let mut workload = Workload::new(config.workload, roster, seed);
         let writer = api.writer();
         let populated = {
@@ -150,7 +147,7 @@ impl SimCluster {
         let workload = tell(populated, || {
             progress(Progress {
                 pods: api.count(Resource::Pods),
-                wanted,
+                expected,
             });
         })
         .await
@@ -181,7 +178,7 @@ impl SimCluster {
         &self.api
     }
 
-    /// The API server, to stop and restart it.
+    /// Returns the API server, to stop and restart it.
     pub fn api_mut(&mut self) -> &mut SimApiHandle {
         &mut self.api
     }
@@ -191,12 +188,12 @@ impl SimCluster {
         &self.fleet
     }
 
-    /// What runs in the cluster.
+    /// Returns the pods and their controllers.
     pub fn workload(&self) -> &WorkloadHandle {
         &self.workload
     }
 
-    /// Ends everything and waits until it has.
+    /// Stops everything and waits until it has ended.
     pub async fn shutdown(mut self) {
         self.stop.send_replace(true);
         self.tasks.shutdown().await;
@@ -218,7 +215,7 @@ fn system_time(at: Timestamp) -> SystemTime {
     SystemTime::UNIX_EPOCH + since_epoch.unwrap_or_default()
 }
 
-/// Waits for a task, telling how it goes meanwhile and once at its end.
+/// Waits for a task, and reports progress meanwhile and once at its end.
 async fn tell<T>(
     mut task: tokio::task::JoinHandle<T>,
     mut progress: impl FnMut(),

@@ -1,36 +1,30 @@
-//! Why a simulated API server could not be started or used.
+//! Errors of starting and using a simulated API server.
 
 use std::net::SocketAddr;
 
 use kubevitals_tls::TlsError;
 use thiserror::Error;
 
-/// A failure of the simulated cluster itself; failures of requests are answers.
+/// An error of the simulated cluster itself; errors of requests are responses.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SimError {
-    /// The address cannot be listened on.
     #[error("cannot listen on {address}")]
     Listen {
-        /// The address.
         address: SocketAddr,
-        /// What the system said.
         #[source]
         source: std::io::Error,
     },
-    /// A certificate could not be made.
-    #[error("cannot make a certificate")]
+    #[error("cannot issue a certificate")]
     Certificate(#[source] rcgen::Error),
-    /// A user in several groups was to get a certificate.
+    /// A client certificate was requested for a user in several groups.
     #[error("a client certificate can name one group at most; give the user a token instead")]
     SeveralGroups,
-    /// A TLS configuration could not be made.
     #[error("cannot configure TLS")]
     Tls(#[from] TlsError),
-    /// The system gives no random numbers.
-    #[error("the system gives no random numbers")]
+    #[error("no random numbers available from the system")]
     Random,
-    /// The cluster could not be filled with what every cluster has.
+    /// The objects that every cluster has could not be written.
     #[error("cannot write the initial objects")]
     Bootstrap(#[from] crate::objects::WriteError),
 }

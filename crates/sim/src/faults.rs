@@ -1,8 +1,8 @@
-//! Faults of single nodes, switched while the cluster runs.
+//! Faults of single nodes, changed at run time.
 //!
-//! [`Faults`] says which node has which faults; kubelets look at it for every connection and every
-//! request. It is a handle: clones speak of the same nodes. [`FaultSpec`] is the text form that a
-//! command line takes, such as `hang=1%` or `slow:5s=node-00017`.
+//! [`Faults`] maps nodes to their faults; kubelets look them up for every connection and every
+//! request. It is a handle: clones share the same faults. [`FaultSpec`] is its text form on the
+//! command line, such as `hang=1%` or `slow:5s=node-00017`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,68 +15,66 @@ mod parse;
 
 pub use parse::{FaultParseError, MAX_HUGE_BYTES, MAX_SLOW};
 
-/// What can be wrong with a node.
+/// A misbehaviour of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Every answer comes this much later.
+    /// Every response is delayed by this duration.
     Slow(Duration),
-    /// Requests are taken and never answered.
+    /// Requests are accepted and never answered.
     Hang,
     /// The connection is reset (TCP RST) when a request arrives.
     Reset,
-    /// Every request is answered 401.
+    /// Every request gets 401.
     Unauthorized,
-    /// Every request is answered 403.
+    /// Every request gets 403.
     Forbidden,
-    /// Every request is answered 500.
+    /// Every request gets 500.
     ServerError,
-    /// `/metrics/resource` is answered 404, as by a node that has no such endpoint.
+    /// `/metrics/resource` gets 404, as from a node without that endpoint.
     NotFound,
-    /// Answers are 200 with bytes that mean nothing.
+    /// Responses are 200 with random bytes.
     Garbage,
-    /// Answers end in the middle of a line, before the length that was announced.
+    /// Responses end in the middle of a line, before the announced length.
     Truncated,
-    /// `/metrics/resource` is followed by as many bytes of further, valid series. They are
+    /// `/metrics/resource` is followed by this many bytes of further, valid series, which are
     /// streamed.
     Huge(u64),
     /// The series of the first pod occur twice, with different values.
     Duplicate,
-    /// The node's clock is ahead (or behind, if negative) by so many milliseconds.
+    /// The node's clock is ahead by this many milliseconds, or behind if negative.
     ClockSkew(i64),
     /// The serving certificate is no longer valid.
     ExpiredCertificate,
     /// The serving certificate is for another host.
     WrongName,
-    /// One line of `/metrics/resource` is not of the format.
+    /// One line of `/metrics/resource` is malformed.
     MalformedLine,
     /// One series of `/metrics/resource` lacks its labels.
     UnlabelledSeries,
     /// One container of the first pod that has several lacks its CPU and memory series.
     MissingSibling,
-    /// One container states that it has never used any CPU.
+    /// One container reports that it has never used any CPU.
     ZeroCpu,
 }
 
-/// Which nodes a fault is for.
+/// The nodes that a fault affects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// All of them.
+    /// All nodes.
     All,
-    /// So many hundredths of a percent, rounded up to whole nodes.
+    /// A share in hundredths of a percent, rounded up to whole nodes.
     Share(u32),
-    /// So many.
+    /// A number of nodes.
     Count(usize),
-    /// The one of this name.
+    /// The node of this name.
     Node(String),
 }
 
-/// A fault and the nodes that it is for: `hang=1%`, `slow:5s=node-00017`, `500=3`.
+/// A fault and the nodes that it affects: `hang=1%`, `slow:5s=node-00017`, `500=3`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaultSpec {
-    /// What is wrong.
     pub fault: Fault,
-    /// Where.
     pub target: Target,
 }
 
@@ -84,12 +82,12 @@ pub struct FaultSpec {
 #[derive(Debug, Clone)]
 pub struct Faults {
     names: Arc<[Arc<str>]>,
-    /// Only nodes that have a fault are in it, so that a healthy fleet costs nothing.
+    /// Only nodes with faults have an entry, so that a healthy fleet costs nothing.
     active: Arc<RwLock<BTreeMap<usize, BTreeSet<Fault>>>>,
 }
 
 impl Fault {
-    /// The word for it on a command line.
+    /// Its name on the command line.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Slow(_) => "slow",
@@ -115,7 +113,7 @@ impl Fault {
 }
 
 impl FaultSpec {
-    /// Whether it means a certain node, or at least one, so that finding none is a mistake.
+    /// Whether the target requires at least one node, so that none is an error.
     pub fn needs_a_node(&self) -> bool {
         match self.target {
             Target::Node(_) => true,
@@ -126,7 +124,7 @@ impl FaultSpec {
 }
 
 impl Faults {
-    /// No faults, for nodes of these names.
+    /// Returns an empty set of faults for nodes of these names.
     pub fn new(names: impl IntoIterator<Item = Arc<str>>) -> Self {
         Self {
             names: names.into_iter().collect(),
@@ -134,28 +132,28 @@ impl Faults {
         }
     }
 
-    /// Adds a fault to a node. A node may have several; one of a kind replaces the earlier one.
-    /// Returns whether there is such a node.
+    /// Adds a fault to a node. A node may have several; a fault of the same kind is replaced. Returns
+    /// whether the node exists.
     pub fn set(&self, node: &str, fault: Fault) -> bool {
         self.index(node)
             .map(|index| self.add(index, fault))
             .is_some()
     }
 
-    /// Heals a node. Returns whether there is such a node.
+    /// Removes all faults of a node. Returns whether the node exists.
     pub fn clear(&self, node: &str) -> bool {
         self.index(node)
             .map(|index| self.write(|active| active.remove(&index)))
             .is_some()
     }
 
-    /// Heals all nodes.
+    /// Removes the faults of all nodes.
     pub fn clear_all(&self) {
         self.write(BTreeMap::clear);
     }
 
-    /// Adds a fault to the nodes that `spec` means and returns their names. The same seed picks the
-    /// same nodes; different faults pick different ones.
+    /// Adds a fault to the nodes of `spec` and returns their names. The same seed selects the same
+    /// nodes; different faults select different ones.
     pub fn apply(&self, spec: &FaultSpec, seed: Seed) -> Vec<Arc<str>> {
         let chosen = self.choose(spec, seed);
         for index in &chosen {
@@ -167,14 +165,14 @@ impl Faults {
             .collect()
     }
 
-    /// The faults of a node at present.
+    /// Returns the current faults of a node.
     pub fn of(&self, node: &str) -> Vec<Fault> {
         self.index(node)
             .map(|index| self.at(index))
             .unwrap_or_default()
     }
 
-    /// The faults of the node at this place of the list of names.
+    /// Returns the faults of the node at this index of the names.
     pub(crate) fn at(&self, index: usize) -> Vec<Fault> {
         self.active
             .read()
@@ -197,7 +195,6 @@ impl Faults {
     }
 
     fn write<T>(&self, change: impl FnOnce(&mut BTreeMap<usize, BTreeSet<Fault>>) -> T) -> T {
-        // Whoever panicked while holding the lock left a map that is still whole.
         change(&mut self.active.write().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -1,9 +1,8 @@
-//! JSON written straight to text, for objects that are written thousands of times a second.
+//! JSON written directly as text, for objects that are written thousands of times a second.
 //!
-//! A tree of values costs several times what its text does: a string for each name, a map for each
-//! object, and all of it is dropped as soon as it was printed. Writers give members in the order of
-//! their names, as a tree prints them, so that an object is the same text whichever way it was
-//! made.
+//! A tree of values costs several times as much as its text: a string for each name, a map for each
+//! object, and all of it is dropped once it was printed. Members are written in the order of their
+//! names, as a tree prints them, so that both ways give the same text.
 
 use std::fmt::{Display, Write};
 
@@ -11,17 +10,17 @@ use kubevitals_model::Timestamp;
 
 use crate::seed::Uid;
 
-/// Writes the members of an object that is open.
+/// Writes the members of an open object.
 #[derive(Debug)]
 pub(crate) struct Members<'a>(&'a mut String);
 
-/// Writes the items of a list that is open.
+/// Writes the items of an open list.
 #[derive(Debug)]
 pub(crate) struct Items<'a>(&'a mut String);
 
 impl<'a> Members<'a> {
-    /// Members behind those that are there, each followed by a comma. Whoever opened the object
-    /// closes it with [`close`].
+    /// Appends members, each followed by a comma. The caller that opened the object closes it with
+    /// [`close`].
     pub(crate) fn new(out: &'a mut String) -> Self {
         Self(out)
     }
@@ -33,7 +32,7 @@ impl<'a> Members<'a> {
         self.end()
     }
 
-    /// A text under a name that may be anything.
+    /// A string whose name may need escaping.
     pub(crate) fn entry(&mut self, name: &str, value: &str) -> &mut Self {
         push_string(self.0, name);
         self.0.push(':');
@@ -41,7 +40,7 @@ impl<'a> Members<'a> {
         self.end()
     }
 
-    /// A text that is known to hold nothing that needs to be escaped.
+    /// A string that needs no escaping.
     #[inline]
     pub(crate) fn display(&mut self, name: &str, value: impl Display) -> &mut Self {
         self.name(name);
@@ -69,7 +68,7 @@ impl<'a> Members<'a> {
         self.json(name, "null")
     }
 
-    /// The form of a time in a status.
+    /// A time in the format of a status.
     #[inline]
     pub(crate) fn time(&mut self, name: &str, at: Timestamp) -> &mut Self {
         self.name(name);
@@ -79,7 +78,7 @@ impl<'a> Members<'a> {
         self.end()
     }
 
-    /// `metav1.MicroTime`: six digits, whatever the clock's own resolution.
+    /// `metav1.MicroTime`: six digits, whatever the resolution of the clock.
     pub(crate) fn micro_time(&mut self, name: &str, at: Timestamp) -> &mut Self {
         self.name(name);
         self.0.push('"');
@@ -98,7 +97,7 @@ impl<'a> Members<'a> {
         self.end()
     }
 
-    /// A value that is JSON already.
+    /// A value that is already JSON.
     #[inline]
     pub(crate) fn json(&mut self, name: &str, value: &str) -> &mut Self {
         self.name(name);
@@ -106,13 +105,13 @@ impl<'a> Members<'a> {
         self.end()
     }
 
-    /// Members that are JSON already, each followed by a comma.
+    /// Members that are already JSON, each followed by a comma.
     pub(crate) fn ready(&mut self, members: &str) -> &mut Self {
         self.0.push_str(members);
         self
     }
 
-    /// A text that `write` pushes, and that is known to hold nothing that needs to be escaped.
+    /// A string that `write` appends, and that needs no escaping.
     pub(crate) fn pushed(&mut self, name: &str, write: impl FnOnce(&mut String)) -> &mut Self {
         self.name(name);
         self.0.push('"');
@@ -159,7 +158,7 @@ impl Items<'_> {
     }
 }
 
-/// Ends an object or a list, in place of the comma behind its last part.
+/// Closes an object or a list, and replaces the comma after its last element.
 pub(crate) fn close(out: &mut String, with: char) {
     if out.ends_with(',') {
         out.pop();
@@ -183,11 +182,11 @@ pub(crate) fn push_hex(out: &mut String, value: u64, digits: usize) {
     out.push_str(std::str::from_utf8(text).expect("hexadecimal digits are text"));
 }
 
-/// Appends a string with its quotes, escaped as `serde_json` escapes it.
+/// Appends a quoted string, escaped as `serde_json` escapes it.
 pub(crate) fn push_string(out: &mut String, text: &str) {
     out.push('"');
     let is_special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
-    // To the end even if one was found, so that many bytes are looked at in one go.
+    // No early exit, so that the compiler can vectorize the scan.
     let is_escaped = text
         .bytes()
         .fold(false, |found, byte| found | is_special(byte));

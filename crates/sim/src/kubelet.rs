@@ -1,17 +1,17 @@
 //! Thousands of kubelets in one process, on real TLS sockets.
 //!
-//! A [`Fleet`] serves, for each node of a [`Roster`], what scrapers read from a kubelet:
-//! `/metrics/resource`, `/stats/summary`, `/pods` and `/healthz`, over HTTP/1.1 and HTTP/2, with a
-//! serving certificate of each node's own. Nodes are told apart by the address or the port that was
-//! dialled ([`Binding`]).
+//! A [`Fleet`] serves the endpoints that scrapers read from a kubelet, for each node of a
+//! [`NodePool`]: `/metrics/resource`, `/stats/summary`, `/pods` and `/healthz`, over HTTP/1.1 and
+//! HTTP/2, with a separate serving certificate for each node. The address or port of a connection
+//! selects the node ([`Binding`]).
 //!
-//! All numbers are closed forms of a pod's seed and the [`Clock`] ([`usage`]), so a test knows what
-//! a correct reader must compute.
+//! All values are closed forms of a pod's seed and the [`Clock`] ([`usage`]), so a test knows what a
+//! correct reader must compute.
 //!
 //! # Limits
 //!
 //! * Bodies are not compressed, whatever the client accepts.
-//! * `/metrics/resource` comes as text only; a kubelet would also give protobuf to who asks for it.
+//! * `/metrics/resource` is text only; a real kubelet also offers protobuf.
 //! * Serving certificates follow the system's clock, as their readers do.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -45,41 +45,40 @@ pub use gatekeeper::{Credentials, Gatekeeper, OpenDoor, Verdict};
 use certificates::Certificates;
 use serve::{Shared, Speaker};
 
-/// How long before the fleet started its nodes booted.
+/// Time between the boot of the nodes and the start of the fleet.
 const UPTIME_MILLIS: i64 = 3_600_000;
 
-/// How kubelets are told apart.
+/// The way in which a connection selects a kubelet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Binding {
-    /// By 127.x.y.z, with one listener on the wildcard address and this port (0: any). Connections
-    /// to addresses other than loopback are closed at once.
+    /// By 127.x.y.z, with one listener on the wildcard address and this port (0 picks a free one).
+    /// Connections to addresses other than loopback are closed at once.
     Wildcard(u16),
-    /// By 127.x.y.z, with one listener for each address, all on this port (0: any, each its own).
+    /// By 127.x.y.z, with one listener for each address, all on this port (0 picks a free one each).
     Addresses(u16),
-    /// By port: each node has a port of its own on 127.0.0.1.
+    /// By port: each node has its own port on 127.0.0.1.
     Ports,
 }
 
-/// How to run a fleet.
+/// Configuration of a fleet.
 pub struct FleetConfig {
-    /// How kubelets are told apart.
     pub binding: Binding,
-    /// Who signs serving certificates; `None` makes an authority.
+    /// Signs serving certificates; `None` generates an authority.
     pub authority: Option<Authority>,
-    /// Who may ask.
+    /// Authenticates and authorizes requests.
     pub gatekeeper: Arc<dyn Gatekeeper>,
-    /// How many connections may be open at once. More wait to be accepted.
+    /// Limit of open connections. Further ones wait to be accepted.
     pub max_connections: usize,
 }
 
-/// Kubelets that run.
+/// Running kubelets.
 pub struct Fleet {
     shared: Arc<Shared>,
     listeners: JoinSet<()>,
     stop: watch::Sender<bool>,
 }
 
-/// What an answer is made from.
+/// The data that a response is computed from.
 pub(crate) struct NodeState<'a> {
     pub(crate) name: &'a Arc<str>,
     pub(crate) seed: Seed,
@@ -88,7 +87,7 @@ pub(crate) struct NodeState<'a> {
 }
 
 impl Default for FleetConfig {
-    /// One listener on any port, everybody let in, at most 16,384 connections.
+    /// One listener on any port, all requests allowed, at most 16,384 connections.
     fn default() -> Self {
         Self {
             binding: Binding::Wildcard(0),
@@ -100,8 +99,8 @@ impl Default for FleetConfig {
 }
 
 impl Fleet {
-    /// Starts the kubelets of a roster. The roster knows their addresses afterwards, so it must
-    /// serve one fleet only.
+    /// Starts the kubelets of a node pool and sets the addresses of its nodes. A pool must be used
+    /// for one fleet only.
     pub async fn start(
         config: FleetConfig,
         roster: Arc<Roster>,
@@ -111,7 +110,7 @@ impl Fleet {
         if nodes > MAX_NODES {
             return Err(FleetError::TooManyNodes {
                 nodes,
-                most: MAX_NODES,
+                max: MAX_NODES,
             });
         }
         let authority = match config.authority {
@@ -143,29 +142,28 @@ impl Fleet {
         })
     }
 
-    /// Switches faults.
+    /// Returns the faults, to change them.
     pub fn faults(&self) -> &Faults {
         &self.shared.faults
     }
 
-    /// The nodes.
     pub fn roster(&self) -> &Arc<Roster> {
         &self.shared.roster
     }
 
-    /// Where a node's kubelet listens.
+    /// Returns the address of a node's kubelet.
     pub fn address(&self, node: &str) -> Option<SocketAddr> {
         self.shared.roster.find(node)?.address()
     }
 
-    /// What a client must trust to verify the kubelets.
+    /// Returns the CA certificate of the kubelets, as PEM.
     pub fn authority_pem(&self) -> &str {
         self.shared.certificates.authority_pem()
     }
 
-    /// Ends all connections and listeners, and returns when nothing is left of them.
+    /// Closes all connections and listeners and waits until they have ended.
     pub async fn shutdown(mut self) {
-        // Every listener holds a receiver; if none is left there is nothing to tell.
+        // Every listener holds a receiver; without any there is nothing to stop.
         let _ = self.stop.send(true);
         while self.listeners.join_next().await.is_some() {}
     }

@@ -1,14 +1,15 @@
 //! A simulated Kubernetes cluster that speaks real protocols on real sockets.
 //!
-//! * [`cluster`]: all of it together. Start one with [`cluster::SimCluster::start`].
+//! * [`cluster`]: all parts together. Start one with [`cluster::SimCluster::start`].
 //! * [`api`]: the API server alone. Start one with [`api::SimApi::start`].
 //! * [`kubelet`]: thousands of kubelets with closed-form usage.
-//! * [`workload`]: pods that live realistic lives, as a discrete-event simulation.
-//! * [`objects`]: what the parts agree on: resources, and where controllers and kubelets write.
-//! * [`roster`]: the nodes and their pods, which workload and kubelets share.
-//! * [`faults`]: what is wrong with which node, switched at run time.
-//! * [`selectors`]: what label and field selectors select.
-//! * [`clock`] and [`seed`]: the time and the chance that everything follows.
+//! * [`workload`]: pods with realistic lifecycles, as a discrete-event simulation.
+//! * [`objects`]: the interface between the parts: resources, and the trait that controllers and
+//!   kubelets write objects with.
+//! * [`node_pool`]: the nodes and their pods, shared by workload and kubelets.
+//! * [`faults`]: faults of nodes, changed at run time.
+//! * [`selectors`]: matching of label and field selectors.
+//! * [`clock`] and [`seed`]: the sources of time and randomness.
 
 pub mod api;
 pub mod clock;

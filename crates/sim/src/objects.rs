@@ -1,5 +1,5 @@
-//! What the two halves of the simulated cluster agree on: simulated controllers and kubelets write
-//! objects, the simulated API server keeps and serves them.
+//! The interface between the parts: simulated controllers and kubelets write objects, the simulated
+//! API server stores and serves them.
 
 use thiserror::Error;
 
@@ -58,27 +58,26 @@ pub enum Resource {
     LimitRanges,
 }
 
-/// Where simulated controllers and kubelets write. Objects are complete JSON objects without
-/// resourceVersion; the store stamps uid (if absent), creationTimestamp (if absent),
+/// Writes objects for simulated controllers and kubelets. Objects are complete JSON objects without
+/// resourceVersion; the store sets uid (if absent), creationTimestamp (if absent) and
 /// resourceVersion.
 ///
 /// Writes are those of a trusted controller: nothing is defaulted or validated beyond names, and
-/// `replace` overwrites whatever is there, status included.
+/// `replace` overwrites the object, status included.
 pub trait ObjectWriter: Send + Sync {
-    /// Adds an object, and returns the resourceVersion of the write.
+    /// Creates an object, and returns the resourceVersion of the write.
     fn create(&self, resource: Resource, object: serde_json::Value) -> Result<u64, WriteError>;
-    /// Replaces an object as a whole. Replacing by the same contents changes nothing.
+    /// Replaces a whole object. Replacing it with the same contents changes nothing.
     fn replace(&self, resource: Resource, object: serde_json::Value) -> Result<u64, WriteError>;
-    /// [`ObjectWriter::create`] of an object that is text already, for what is written all the
-    /// time.
+    /// [`ObjectWriter::create`] for an object that is already text, for frequent writes.
     fn create_text(&self, resource: Resource, object: &ObjectText) -> Result<u64, WriteError> {
         self.create(resource, object.value(resource))
     }
-    /// [`ObjectWriter::replace`] by an object that is text already.
+    /// [`ObjectWriter::replace`] for an object that is already text.
     fn replace_text(&self, resource: Resource, object: &ObjectText) -> Result<u64, WriteError> {
         self.replace(resource, object.value(resource))
     }
-    /// Removes an object at once, whatever its finalizers.
+    /// Removes an object at once, regardless of finalizers.
     fn delete(
         &self,
         resource: Resource,
@@ -87,14 +86,13 @@ pub trait ObjectWriter: Send + Sync {
     ) -> Result<u64, WriteError>;
 }
 
-/// Why a write was refused.
+/// An error of a write.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WriteError {
     /// `create` of an object that exists.
     #[error("{resource:?} {key} already exists")]
     AlreadyExists {
-        /// The resource.
         resource: Resource,
         /// `namespace/name`, or the name.
         key: String,
@@ -102,46 +100,39 @@ pub enum WriteError {
     /// `replace` or `delete` of an object that does not exist.
     #[error("{resource:?} {key} not found")]
     NotFound {
-        /// The resource.
         resource: Resource,
         /// `namespace/name`, or the name.
         key: String,
     },
-    /// The object was changed since the caller read it.
-    #[error("{resource:?} {key} was changed since it was read")]
+    /// The object has changed since the caller read it.
+    #[error("{resource:?} {key} has changed since it was read")]
     Conflict {
-        /// The resource.
         resource: Resource,
         /// `namespace/name`, or the name.
         key: String,
     },
-    /// The object cannot be stored.
     #[error("{resource:?} cannot be stored: {reason}")]
     Invalid {
-        /// The resource.
         resource: Resource,
-        /// What is wrong with it.
         reason: String,
     },
 }
 
-/// Where `kubectl logs` against the simulated API server gets its text from.
+/// Source of the text of `kubectl logs`.
 pub trait PodLogs: Send + Sync {
-    /// The log of a container; `None` if there is no such pod or container.
+    /// Returns the log of a container; `None` if the pod or container does not exist.
     fn read(&self, request: &LogRequest<'_>) -> Option<String>;
 }
 
-/// Which log is wanted.
+/// The log to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogRequest<'a> {
-    /// The namespace of the pod.
     pub namespace: &'a str,
-    /// The pod.
     pub pod: &'a str,
-    /// The container; `None` for the only or default one.
+    /// `None` for the only or default container.
     pub container: Option<&'a str>,
-    /// The log of the container before its last restart.
+    /// Whether to read the log of the previous run.
     pub previous: bool,
-    /// Only that many lines from the end.
+    /// Limit of lines from the end.
     pub tail_lines: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Which nodes there are and which pods each of them has: what workload and kubelets share.
+//! The nodes of the cluster and their pods, shared by workload and kubelets.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,30 +11,29 @@ use crate::kubelet::usage;
 use crate::seed::Seed;
 use crate::workload::Pod;
 
-/// A pod that left its node stays in the node's own counters as a pod until every sample that was
-/// taken before it left has been replaced by a newer one.
+/// The pods of a node contribute to its counters for this long after their removal, until every
+/// earlier sample has been replaced by a newer one.
 const DEPARTED_FOR_MILLIS: u64 = 2 * usage::MAX_SAMPLE_GAP_MILLIS;
 
-/// 127.1.0.1: away from 127.0.0.1, where a machine's own services listen.
+/// 127.1.0.1: apart from 127.0.0.1, where a machine's own services listen.
 const FIRST_ADDRESS: u32 = 0x7F01_0001;
-/// As many nodes have an address of their own: from 127.1.0.1 to the end of 127.0.0.0/8.
+/// Number of addresses from 127.1.0.1 to the end of 127.0.0.0/8.
 pub const MAX_NODES: usize = 0x00FE_FFFE;
 
-/// All nodes of a simulated cluster: those that are there, and those that may come in their place.
+/// All nodes of a simulated cluster: the present ones, and spares that may replace them.
 #[derive(Debug)]
 pub struct Roster {
     nodes: Box<[Node]>,
-    /// How many are there at any time.
+    /// Number of present nodes.
     count: usize,
     seed: Seed,
 }
 
-/// A node.
 #[derive(Debug)]
 pub struct Node {
     name: Arc<str>,
     ip: Ipv4Addr,
-    /// Known as soon as the kubelets listen.
+    /// Set as soon as the kubelet listens.
     address: OnceLock<SocketAddr>,
     present: AtomicBool,
     pods: RwLock<NodePods>,
@@ -44,28 +43,27 @@ pub struct Node {
 struct NodePods {
     present: Vec<Arc<Pod>>,
     departed: Vec<(Timestamp, Arc<Pod>)>,
-    /// CPU time of the pods that are gone for good.
+    /// CPU time of the pods that are no longer in `departed`.
     retired_cpu: u64,
 }
 
 /// The pods of a node at one instant.
 #[derive(Debug, Clone, Default)]
 pub struct NodeView {
-    /// Those that the kubelet has.
+    /// Pods on the node.
     pub present: Vec<Arc<Pod>>,
-    /// Those that left lately.
+    /// Recently removed pods.
     pub(crate) departed: Vec<(Timestamp, Arc<Pod>)>,
     pub(crate) retired_cpu: u64,
 }
 
 impl Roster {
-    /// So many nodes, named `prefix-00000` and so on, with addresses from 127.1.0.1 on.
+    /// Returns `count` nodes, named `prefix-00000` and so on, with addresses from 127.1.0.1 on.
     pub fn new(count: usize, prefix: &str, seed: Seed) -> Arc<Self> {
         Self::with_spares(count, 0, prefix, seed)
     }
 
-    /// The same with places for nodes that are not there yet, and replace others while the cluster
-    /// runs.
+    /// Adds spare nodes, which are absent at first and replace others at run time.
     pub fn with_spares(count: usize, spares: usize, prefix: &str, seed: Seed) -> Arc<Self> {
         let nodes = (0..count.saturating_add(spares))
             .map(|index| Node {
@@ -79,27 +77,25 @@ impl Roster {
         Arc::new(Self { nodes, count, seed })
     }
 
-    /// All nodes in the order of their names, those that are not there included.
+    /// All nodes in the order of their names, including absent ones.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// How many are there at any time.
+    /// Number of present nodes.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// The node of this name.
     pub fn find(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| *node.name == *name)
     }
 
-    /// The seed of the cluster.
     pub fn seed(&self) -> Seed {
         self.seed
     }
 
-    /// The place of the node with this address.
+    /// Returns the index of the node with this address.
     pub(crate) fn index_of(&self, ip: Ipv4Addr) -> Option<usize> {
         let index = usize::try_from(u32::from(ip).checked_sub(FIRST_ADDRESS)?).ok()?;
         (index < self.nodes.len()).then_some(index)
@@ -112,7 +108,6 @@ fn loopback(index: usize) -> Ipv4Addr {
 }
 
 impl Node {
-    /// Its name.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -125,7 +120,7 @@ impl Node {
         })
     }
 
-    /// Whether it is there: others answer to nobody.
+    /// Whether the node exists: kubelets of absent nodes do not respond.
     pub fn is_present(&self) -> bool {
         self.present.load(Ordering::SeqCst)
     }
@@ -134,17 +129,16 @@ impl Node {
         self.present.store(present, Ordering::SeqCst);
     }
 
-    /// Where its kubelet listens, once it does.
+    /// The address of its kubelet, once it listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address.get().copied()
     }
 
-    /// The port of its kubelet: the usual one as long as none listens.
+    /// The port of its kubelet: 10250 until it listens.
     pub fn port(&self) -> u16 {
         self.address().map_or(10_250, |address| address.port())
     }
 
-    /// Its pods.
     pub fn view(&self) -> NodeView {
         let pods = self.pods.read().unwrap_or_else(PoisonError::into_inner);
         NodeView {
@@ -155,15 +149,14 @@ impl Node {
     }
 
     pub(crate) fn listens_at(&self, address: SocketAddr) {
-        // A roster serves one fleet; a second one would find the first one's addresses.
+        // Ignores a second fleet: a pool is used for one fleet only.
         let _ = self.address.set(address);
     }
 
-    /// Adds a pod, or replaces what was known of it.
+    /// Adds or replaces a pod.
     pub(crate) fn put(&self, pod: &Arc<Pod>) {
         let mut pods = self.pods.write().unwrap_or_else(PoisonError::into_inner);
-        // From the end: the youngest change most, and each one that is looked at is somewhere else
-        // in memory.
+        // From the end: the youngest pods change most often, and each lookup is a cache miss.
         let mut known = pods.present.iter_mut().rev();
         match known.find(|known| known.uid == pod.uid) {
             Some(known) => *known = Arc::clone(pod),
@@ -171,7 +164,7 @@ impl Node {
         }
     }
 
-    /// Takes a pod away for good.
+    /// Removes a pod.
     pub(crate) fn remove(&self, pod: &Arc<Pod>, now: Timestamp) {
         let mut pods = self.pods.write().unwrap_or_else(PoisonError::into_inner);
         let NodePods {

@@ -1,15 +1,14 @@
-//! Randomness that can be repeated: everything that looks random in the simulated cluster is a
-//! function of one seed.
+//! Reproducible randomness: everything random in the simulated cluster is a function of one seed.
 //!
-//! A seed is derived for each thing from the seed of what holds it (cluster, workload, pod,
-//! container), so that adding one pod does not change the life of any other.
+//! The seed of each part is derived from that of its parent (cluster, workload, pod, container), so
+//! that adding one pod does not affect any other.
 
 use crate::json::push_hex;
 
-/// What Kubernetes makes name suffixes of: no vowels, so no words by accident.
+/// Alphabet of generated name suffixes in Kubernetes: no vowels, so no accidental words.
 const SAFE_LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// A source of repeatable numbers (`SplitMix64`).
+/// A deterministic random number generator (`SplitMix64`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Seed(u64);
 
@@ -18,18 +17,17 @@ pub struct Seed(u64);
 pub struct Uid(u128);
 
 impl Seed {
-    /// A seed from a number.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A seed of its own for the part called `tag`.
+    /// Derives the seed of the part called `tag`.
     #[must_use]
     pub const fn derive(self, tag: u64) -> Self {
         Self(mix(self.0 ^ mix(tag.wrapping_add(0x9E37_79B9_7F4A_7C15))))
     }
 
-    /// A seed of its own for the part with this name.
+    /// Derives the seed of the part with this name.
     #[must_use]
     pub fn derive_name(self, name: &str) -> Self {
         // FNV-1a: stable across versions of the standard library, unlike its hashers.
@@ -39,13 +37,13 @@ impl Seed {
         self.derive(hash)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.0)
     }
 
-    /// A number of at least `low` and at most `high`.
+    /// Returns a number from `low` to `high`, both inclusive.
     pub const fn between(&mut self, low: u64, high: u64) -> u64 {
         let span = high.saturating_sub(low);
         if span == u64::MAX {
@@ -54,19 +52,19 @@ impl Seed {
         low + self.next() % (span + 1)
     }
 
-    /// Whether an event of this probability, in thousandths, happens.
+    /// Returns true with this probability, in thousandths.
     pub const fn happens(&mut self, thousandths: u64) -> bool {
         self.between(1, 1_000) <= thousandths
     }
 
-    /// A UUID.
+    /// Returns a random UUID.
     pub const fn uid(&mut self) -> Uid {
         let random = ((self.next() as u128) << 64) | self.next() as u128;
         let cleared = random & !((0xF << 76) | (0b11 << 62));
         Uid(cleared | (0x4 << 76) | (0b10 << 62))
     }
 
-    /// As many letters as Kubernetes puts after generated names, appended to `out`.
+    /// Appends a generated name suffix of this length.
     pub fn push_suffix(&mut self, out: &mut String, letters: usize) {
         for _ in 0..letters {
             let pick = usize::try_from(self.between(0, 26)).unwrap_or(0);
@@ -74,7 +72,7 @@ impl Seed {
         }
     }
 
-    /// Sixty-four hexadecimal digits, as in a container's or an image's id.
+    /// Returns sixty-four hexadecimal digits, as in the id of a container or an image.
     pub fn hex64(mut self) -> String {
         let mut out = String::with_capacity(64);
         self.push_hex64(&mut out);

@@ -1,4 +1,4 @@
-//! What the API server's selectors select, without an API server.
+//! Matching of label and field selectors as the API server does it, without an API server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::api::catalog;
 use crate::objects::{Resource, WriteError};
 use crate::store::{Content, FieldSelector, Record, join_key};
 
-/// Why nothing can be said about an object.
+/// An error of matching a selector.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SelectorError {
-    /// The selector cannot be understood, or names a field that nobody can select by.
+    /// The selector is invalid, or names a field that is not selectable.
     #[error("{reason}")]
     Selector {
-        /// In the words of the API server.
+        /// The message of the API server.
         reason: String,
     },
     /// The object could not be stored.

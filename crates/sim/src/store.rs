@@ -1,9 +1,9 @@
-//! The objects of the simulated cluster: one counter of versions, compact records, and a bounded
+//! The objects of the simulated cluster: a resource version counter, compact records, and a bounded
 //! log of changes for each resource.
 //!
-//! Watches do not each have a queue: they read the shared log from where they are and are woken
-//! when it grows. A thousand watches cost a write no more than one does, and one that does not read
-//! holds on to nothing; when the log has moved past it, it is ended.
+//! Watches have no queues: each reads the shared log from its own position and is woken when the log
+//! grows. A write costs the same with a thousand watches as with one, and a slow watch holds no
+//! memory; it ends when the log is compacted beyond its position.
 
 pub(crate) mod fields;
 mod key;
@@ -32,17 +32,17 @@ use log::Log;
 pub(crate) use record::{Content, Form, Record};
 pub(crate) use snapshot::{Expired, Query, Snapshot};
 
-/// Where the time comes from that objects are stamped with.
+/// The clock for timestamps of objects.
 pub type WallClock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
 /// All objects.
 pub(crate) struct Store {
     inner: RwLock<Inner>,
-    /// For each resource, tells watches that the log has grown.
+    /// Notifies the watches of each resource that its log has grown.
     wakes: BTreeMap<Resource, watch::Sender<u64>>,
     limits: HistoryLimits,
     clock: WallClock,
-    /// The state of the generator of uids; the same seed gives the same uids.
+    /// State of the uid generator; the same seed gives the same uids.
     uids: AtomicU64,
 }
 
@@ -58,14 +58,14 @@ struct Shelf {
     log: Log,
 }
 
-/// What must be there for a write to go through.
+/// The precondition of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expect {
-    /// Nothing of that name.
+    /// The object does not exist.
     Absent,
-    /// Some object.
+    /// The object exists.
     Present,
-    /// The object exactly as of this version.
+    /// The object exists with exactly this version.
     Version(u64),
 }
 
@@ -89,12 +89,11 @@ impl Store {
         (self.clock)()
     }
 
-    /// The version of the last write.
+    /// Returns the version of the last write.
     pub(crate) fn version(&self) -> u64 {
         self.read().version
     }
 
-    /// How many objects of a resource there are.
     pub(crate) fn count(&self, resource: Resource) -> usize {
         self.read()
             .shelves
@@ -111,7 +110,7 @@ impl Store {
             .map(Arc::clone)
     }
 
-    /// Writes an object. Writing what is there already changes nothing.
+    /// Writes an object. Writing the same contents changes nothing.
     pub(crate) fn put(
         &self,
         resource: Resource,
@@ -126,7 +125,7 @@ impl Store {
         self.store(resource, &key, content, expect)
     }
 
-    /// Writes an object that is text already.
+    /// Writes an object that is already text.
     fn put_text(
         &self,
         resource: Resource,
@@ -159,8 +158,7 @@ impl Store {
         let version = inner.version + 1;
         let shelf = inner.shelves.entry(resource).or_default();
         let (record, previous) = if expect == Expect::Absent {
-            // One search for the place of a new object: most writes of a busy cluster make new
-            // events.
+            // One lookup for a new object: most writes of a busy cluster create events.
             let Entry::Vacant(place) = shelf.objects.entry(place) else {
                 return Err(WriteError::AlreadyExists {
                     resource,
@@ -199,7 +197,7 @@ impl Store {
         Ok(record)
     }
 
-    /// Removes an object, and returns its last state and the version of its removal.
+    /// Removes an object, and returns its last state and the version of the removal.
     pub(crate) fn remove(
         &self,
         resource: Resource,
@@ -229,7 +227,7 @@ impl Store {
         Ok((previous, version))
     }
 
-    /// Forgets all changes so far: who wants to watch from an earlier version must list again.
+    /// Drops the change logs: watches from earlier versions must relist.
     pub(crate) fn compact(&self) {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         let now = inner.version;
@@ -243,7 +241,7 @@ impl Store {
         }
     }
 
-    /// Up to `limit` changes after a version, and the version that the store had at that moment.
+    /// Returns up to `limit` changes after a version, and the current version of the store.
     pub(crate) fn changes(
         &self,
         resource: Resource,
@@ -266,7 +264,7 @@ impl Store {
             })
     }
 
-    /// Becomes changed whenever the resource changes.
+    /// Returns a receiver that is notified of every change of the resource.
     pub(crate) fn subscribe(&self, resource: Resource) -> watch::Receiver<u64> {
         match self.wakes.get(&resource) {
             Some(wake) => wake.subscribe(),
@@ -284,7 +282,7 @@ impl Store {
         }
     }
 
-    /// Fills in what every object has. An object that is replaced keeps its identity.
+    /// Sets uid and creationTimestamp. An object that is replaced keeps its identity.
     fn stamp(&self, facts: &Facts, key: &str, object: &mut Map<String, Value>) {
         let Some(Value::Object(metadata)) = object.get_mut("metadata") else {
             return;
@@ -315,7 +313,7 @@ impl Store {
         }
     }
 
-    /// A number that looks random and differs from call to call (the `SplitMix64` generator).
+    /// Returns a pseudo-random number (`SplitMix64`).
     pub(crate) fn next_random(&self) -> u64 {
         let mut z = self
             .uids
@@ -376,7 +374,7 @@ impl fmt::Debug for Store {
     }
 }
 
-/// The key of an object: as in etcd, the order of keys is the order of lists.
+/// Returns the key of an object: as in etcd, the order of keys is the order of lists.
 pub(crate) fn join_key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() {
         name.to_owned()
@@ -385,7 +383,7 @@ pub(crate) fn join_key(namespace: &str, name: &str) -> String {
     }
 }
 
-/// A time as Kubernetes writes it: RFC 3339 in UTC, to the second.
+/// Formats a time as Kubernetes does: RFC 3339 in UTC, to the second.
 pub(crate) fn timestamp(time: SystemTime) -> String {
     jiff::Timestamp::try_from(time)
         .map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())

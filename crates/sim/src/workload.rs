@@ -1,19 +1,19 @@
-//! Pods that live: a discrete-event simulation of scheduler, controllers and kubelets.
+//! Pod lifecycles: a discrete-event simulation of scheduler, controllers and kubelets.
 //!
-//! [`Workload::step`] takes every transition that is due and writes what a real cluster would
-//! write: pods field by field, events with their messages and counts, owners, nodes and leases. It
-//! is pure: all time comes in as an argument, all chance from the seed, and each transition happens
-//! at the instant at which it was due, however late `step` is called. The same seed and the same
-//! calls give the same objects. [`drive`] calls it from a task.
+//! [`Workload::step`] runs every transition that is due and writes what a real cluster would write:
+//! pods field by field, events with their messages and counts, owners, nodes and leases. It is pure:
+//! time is an argument, randomness comes from the seed, and each transition happens at the instant
+//! at which it was due, however late `step` is called. The same seed and the same calls give the
+//! same objects. [`drive`] calls it from a task.
 //!
-//! Fields, order of conditions and texts follow what was recorded from Kubernetes 1.37.
+//! Fields, order of conditions and messages follow recordings of Kubernetes 1.37.
 //!
 //! # Limits
 //!
-//! * Nobody else's writes are looked at: a pod that a client creates is not scheduled, a Deployment
-//!   that a client scales does not follow. A pod that somebody removes is forgotten.
-//! * Pods are not resized in place, and do not move when their node fails; when it is replaced they
-//!   go with it, and their owners make others.
+//! * Writes of clients are ignored: a pod that a client creates is not scheduled, a Deployment that
+//!   a client scales does not follow. A pod that a client removes is dropped.
+//! * Pods are not resized in place, and do not move when their node fails; when a node is replaced,
+//!   its pods are removed with it, and their owners create others.
 //! * `managedFields` are not written.
 
 use std::collections::BTreeMap;
@@ -62,60 +62,58 @@ use event::{Recorder, Written};
 use life::Step;
 use owner::OwnerSlot;
 
-/// What the workload is to be.
+/// Configuration of a workload.
 #[derive(Debug, Clone)]
 pub struct WorkloadConfig {
     /// Pods that run on each node from the start.
     pub pods_per_node: usize,
-    /// Containers of each of them.
+    /// Containers of each of these pods.
     pub containers_per_pod: usize,
-    /// Namespaces over which they are spread.
+    /// Number of namespaces of these pods.
     pub namespaces: usize,
-    /// How many pods are created per second on average; as many end.
+    /// Average rate at which pods are created; as many are deleted.
     pub churn: ChurnRate,
-    /// What lives the churning pods live.
+    /// Scenarios of the pods of the churn.
     pub mix: Mix,
-    /// How many nodes are replaced by others per second on average, the oldest first. Needs a
-    /// roster with spares.
+    /// Average rate at which nodes are replaced, oldest first. Needs a node pool with spares.
     pub replacements: ChurnRate,
     /// Whether nodes renew their leases every ten seconds.
     pub leases: bool,
-    /// How long events last, in milliseconds. An hour in a real cluster.
+    /// Lifetime of events in milliseconds. An hour in a real cluster.
     pub event_lifetime_millis: u64,
-    /// How many events there are at most; beyond that the oldest end early.
+    /// Limit of events; beyond it the oldest are removed early.
     pub max_events: usize,
 }
 
-/// The simulation.
 #[derive(Debug)]
 pub struct Workload {
     config: WorkloadConfig,
     seed: Seed,
     roster: Arc<Roster>,
     queue: queue::Queue,
-    /// Counts what was planned or created, and names the latter.
+    /// Counts planned transitions and created objects, and names the latter.
     sequence: u64,
     pods: BTreeMap<PodId, Slot>,
     owners: BTreeMap<OwnerId, OwnerSlot>,
     recorder: Recorder,
-    /// Where the next object is written before it goes to the store.
+    /// Buffer of the next object to write.
     text: ObjectText,
     churn: churn::Churn,
     next_node: usize,
     replacing: replacing::Replacing,
-    /// Writes that the store refused.
+    /// Writes that the store rejected.
     refused: u64,
 }
 
 pub(crate) type PodId = u64;
 pub(crate) type OwnerId = u64;
 
-/// A pod and what its controllers know of it.
+/// A pod and the state of its controllers.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) pod: Arc<Pod>,
     pub(crate) owner: Option<OwnerId>,
-    /// Steps of an earlier part of its life are void.
+    /// Steps planned in an earlier epoch are ignored.
     pub(crate) era: u32,
     pub(crate) version: u64,
     pub(crate) written: Vec<Written>,
@@ -140,7 +138,7 @@ pub(crate) struct Moment<'a> {
 }
 
 impl Default for WorkloadConfig {
-    /// No pods at all: tests and demos say what they need.
+    /// No pods at all: tests and demos configure what they need.
     fn default() -> Self {
         Self {
             pods_per_node: 0,
@@ -157,7 +155,7 @@ impl Default for WorkloadConfig {
 }
 
 impl Workload {
-    /// A workload on the nodes of a roster. Nothing happens before [`Workload::populate`].
+    /// Creates a workload on the nodes of a pool. Nothing happens before [`Workload::populate`].
     pub fn new(config: WorkloadConfig, roster: Arc<Roster>, seed: Seed) -> Self {
         Self {
             recorder: Recorder::new(
@@ -180,12 +178,12 @@ impl Workload {
         }
     }
 
-    /// Takes every transition that is due at `now`, in the order of their instants.
+    /// Runs every transition that is due at `now`, in the order of their instants.
     pub fn step(&mut self, now: Timestamp, writer: &dyn ObjectWriter) {
         while self.step_some(now, writer, usize::MAX) {}
     }
 
-    /// Takes at most `most` transitions and tells whether more are due.
+    /// Runs at most `max` transitions and returns whether more are due.
     pub fn step_some(&mut self, now: Timestamp, writer: &dyn ObjectWriter, most: usize) -> bool {
         for _ in 0..most {
             let Some((at, what)) = self.queue.pop(now) else {
@@ -210,27 +208,27 @@ impl Workload {
         true
     }
 
-    /// When the next transition is due.
+    /// Returns the instant of the next transition.
     pub fn next_due(&self) -> Option<Timestamp> {
         self.queue.next_due()
     }
 
-    /// How many pods there are, in whatever state.
+    /// Number of pods, in any state.
     pub fn pods(&self) -> usize {
         self.pods.len()
     }
 
-    /// How many events there are.
+    /// Number of events.
     pub fn events(&self) -> usize {
         self.recorder.live()
     }
 
-    /// How many writes the store refused.
+    /// Number of writes that the store rejected.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// What a container that runs truly uses: the yardstick for whoever reads it from a kubelet.
+    /// The true usage of a running container, to compare with what is read from a kubelet.
     pub fn usage(&self, namespace: &str, pod: &str, container: &str) -> Option<ContainerUsage> {
         let mut slots = self.pods.values();
         let slot = slots.find(|s| *s.pod.namespace == *namespace && *s.pod.name == *pod)?;
@@ -242,7 +240,6 @@ impl Workload {
         usage::running(&slot.pod, index)
     }
 
-    /// The nodes.
     pub fn roster(&self) -> &Arc<Roster> {
         &self.roster
     }
@@ -257,7 +254,7 @@ impl Workload {
         let Some(slot) = self.pods.get(&id) else {
             return;
         };
-        // Chance is the pod's own and follows how far it has come, so no other pod disturbs it.
+        // The random number depends only on the pod and its progress, so no other pod affects it.
         let mut seed = slot
             .pod
             .seed

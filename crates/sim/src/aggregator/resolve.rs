@@ -1,4 +1,4 @@
-//! Where the server behind an `APIService` is, and how to trust it.
+//! Address and trust roots of the server behind an `APIService`.
 
 #![expect(
     clippy::indexing_slicing,
@@ -20,7 +20,7 @@ use crate::auth::authority::roots;
 use crate::objects::Resource;
 use crate::store::{Query, Store, join_key};
 
-/// Finds the address and makes the TLS configuration; what is missing becomes the condition.
+/// Resolves the address and builds the TLS configuration; an error becomes the condition.
 pub(super) fn resolve(
     store: &Store,
     object: &Value,

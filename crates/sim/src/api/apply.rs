@@ -1,9 +1,9 @@
-//! Server-side apply, for the kinds that our clients apply: who owns which field, and whose word
-//! counts.
+//! Server-side apply for the kinds that clients of the simulator apply: field ownership and
+//! conflicts.
 //!
 //! Ownership is tracked for [`Manager`]s that write through the API. Objects that a simulated
-//! controller writes directly belong to nobody, so that applying to them meets no conflict.
-//! Lists are one field each, but for those that Kubernetes keys (conditions, addresses, owners).
+//! controller writes directly have no owner, so that applying to them causes no conflict. A list is
+//! one field, except for those that Kubernetes merges by key (conditions, addresses, owners).
 
 #![expect(
     clippy::indexing_slicing,
@@ -25,7 +25,7 @@ use super::status::ApiError;
 use crate::objects::Resource;
 use crate::store::timestamp;
 
-/// Who writes, and through which subresource.
+/// A field manager, and the subresource that it writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Manager {
     name: String,
@@ -33,7 +33,7 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// The manager that a request names, or the program that sends it.
+    /// Returns the manager that a request names, or else the program that sends it.
     pub(crate) fn of(parameter: &str, headers: &HeaderMap, target: &Target) -> Self {
         let agent = headers
             .get(USER_AGENT)
@@ -69,7 +69,7 @@ impl Manager {
     }
 }
 
-/// Whether the fields of a resource have owners.
+/// Whether ownership of fields is tracked for a resource.
 fn is_tracked(facts: &Facts) -> bool {
     matches!(
         facts.resource,
@@ -81,7 +81,7 @@ fn is_tracked(facts: &Facts) -> bool {
     )
 }
 
-/// Notes who owns what after an ordinary write.
+/// Updates the owners after an ordinary write.
 pub(crate) fn track(
     facts: &Facts,
     old: Option<&Value>,
@@ -130,7 +130,7 @@ pub(crate) fn track(
     set_managed(new, entries);
 }
 
-/// The object after an apply, with new owners.
+/// Returns the object after an apply, with its new owners.
 pub(crate) fn apply(
     facts: &Facts,
     old: Option<&Value>,
@@ -158,7 +158,7 @@ pub(crate) fn apply(
         return Err(ApiError::conflict(facts, name, super::status::MODIFIED));
     }
     let mut wanted = FieldSet::of(&applied);
-    // Each path writes its own half of the object.
+    // The main resource and the status subresource each write their own half of the object.
     let other_half = match (manager.subresource.as_str(), facts.has_status) {
         ("status", _) => Some("f:spec"),
         (_, true) => Some("f:status"),
@@ -213,7 +213,7 @@ pub(crate) fn apply(
             fields::set(&mut new, path, value.clone());
         }
     }
-    // Applying the same again must change nothing, not even a time.
+    // Applying the same configuration again must change nothing, not even a timestamp.
     entries.push(match mine_before {
         Some(before) if mine == wanted && old.is_some_and(|old| same_fields(old, &new)) => before,
         _ => manager.entry("Apply", &facts.api_version(), now, &wanted),
@@ -231,7 +231,7 @@ struct Conflict {
     path: Path,
 }
 
-/// Fields that somebody else owns and that would get another value.
+/// Fields that another manager owns and that would change.
 fn conflicts(
     current: &Value,
     applied: &Value,
@@ -357,7 +357,7 @@ mod tests {
         let node = apply_status(&node, &other, "prober", false).unwrap();
         assert_eq!(node["status"]["conditions"].as_array().unwrap().len(), 2);
         assert_eq!(node["status"]["phase"], "x");
-        // The same value is shared, another one is a conflict.
+        // The same value is shared ownership, another value is a conflict.
         apply_status(&node, &ready("True"), "prober2", false).unwrap();
         let error = apply_status(&node, &ready("False"), "prober2", false).unwrap_err();
         assert_eq!(error.code, 409);
@@ -367,7 +367,7 @@ mod tests {
         );
         let node = apply_status(&node, &ready("False"), "prober2", true).unwrap();
         assert_eq!(node["status"]["conditions"][0]["status"], "False");
-        // The owner has lost the field, and now conflicts itself.
+        // The former owner has lost the field and now gets a conflict itself.
         assert_eq!(
             apply_status(&node, &ready("True"), "kubelet", false)
                 .unwrap_err()

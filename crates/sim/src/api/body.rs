@@ -1,4 +1,4 @@
-//! Bodies of answers: whole, rendered while they are sent, or fed by a task.
+//! Response bodies: complete, rendered while they are sent, or fed by a task.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use super::catalog::Facts;
 use super::status::ApiError;
 use crate::store::{Form, Record};
 
-/// About how much is rendered at once.
+/// Approximate size of a rendered chunk.
 const CHUNK: usize = 64 * 1024;
 
-/// The body of an answer.
+/// The body of a response.
 pub(crate) enum Body {
     Whole(Option<Bytes>),
     Items(Box<Items>),
-    /// What a watch sends, as it comes.
+    /// The events of a watch.
     Stream(mpsc::Receiver<Bytes>),
-    /// What another server answers.
+    /// The body of another server's response.
     Proxied(Incoming),
 }
 
-/// A list whose items are rendered one after the other, so that a large one takes little memory.
+/// A list whose items are rendered one after the other, so that a large one needs little memory.
 pub(crate) struct Items {
     head: Option<Vec<u8>>,
     records: std::vec::IntoIter<Arc<Record>>,
@@ -39,7 +39,7 @@ pub(crate) struct Items {
     is_done: bool,
 }
 
-/// Why a body broke off.
+/// An error that ends a body early.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Body {
@@ -130,10 +130,8 @@ impl http_body::Body for Body {
     }
 }
 
-/// An answer.
 pub(crate) type Answer = Response<Body>;
 
-/// An answer of a media type.
 pub(crate) fn answer(code: StatusCode, media_type: &'static str, body: Body) -> Answer {
     let mut response = Response::new(body);
     *response.status_mut() = code;
@@ -146,14 +144,14 @@ pub(crate) fn answer(code: StatusCode, media_type: &'static str, body: Body) -> 
     response
 }
 
-/// A JSON document.
+/// A response with a JSON document.
 pub(crate) fn json(code: StatusCode, value: &Value) -> Answer {
     let mut text = serde_json::to_vec(value).unwrap_or_default();
     text.push(b'\n');
     raw_json(code, text)
 }
 
-/// A JSON document that is text already.
+/// A response with a JSON document that is already text.
 pub(crate) fn raw_json(code: StatusCode, text: Vec<u8>) -> Answer {
     answer(
         code,
@@ -162,13 +160,13 @@ pub(crate) fn raw_json(code: StatusCode, text: Vec<u8>) -> Answer {
     )
 }
 
-/// Plain text.
+/// A response with plain text.
 pub(crate) fn text(code: StatusCode, text: impl Into<String>) -> Answer {
     let body = Body::Whole(Some(Bytes::from(text.into())));
     answer(code, "text/plain; charset=utf-8", body)
 }
 
-/// A failure.
+/// A response with the `Status` of an error.
 pub(crate) fn failure(error: &ApiError) -> Answer {
     let mut response = json(error.code, &error.to_value());
     if let Some(seconds) = error.retry_after {

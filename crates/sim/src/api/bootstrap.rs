@@ -1,4 +1,4 @@
-//! What every cluster has from the start.
+//! Objects that every cluster has from the start.
 
 use std::net::SocketAddr;
 
@@ -10,11 +10,11 @@ use crate::error::SimError;
 use crate::objects::{ObjectWriter, Resource};
 use crate::store::{Store, timestamp};
 
-/// The name in the front-proxy certificate.
+/// Common name of the front-proxy certificate.
 pub(crate) const FRONT_PROXY: &str = "front-proxy-client";
 
-/// Writes namespaces, the `kubernetes` Service, what extension API servers need to know, and an
-/// `APIService` for each group that is served here.
+/// Creates namespaces, the `kubernetes` Service, the authentication configuration for extension API
+/// servers, and an `APIService` for each group that is served locally.
 pub(crate) fn fill(
     store: &Store,
     address: SocketAddr,
@@ -79,7 +79,7 @@ pub(crate) fn fill(
         "lastTransitionTime": timestamp(store.now()),
     });
     for group in std::iter::once(&"").chain(GROUPS) {
-        // An aggregation layer does not register itself.
+        // kube-aggregator does not register its own group.
         if *group == catalog::facts(Resource::ApiServices).group {
             continue;
         }

@@ -1,8 +1,8 @@
-//! What is known of each served resource: names, scope, verbs and selectable fields.
+//! Static metadata of each served resource: names, scope, verbs and selectable fields.
 
 use crate::objects::Resource;
 
-/// The static facts about one resource.
+/// Static metadata of one resource.
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) resource: Resource,
@@ -15,9 +15,10 @@ pub(crate) struct Facts {
     pub(crate) namespaced: bool,
     pub(crate) short_names: &'static [&'static str],
     pub(crate) categories: &'static [&'static str],
-    /// Whether status is written through a subresource, and kept by writes of the object itself.
+    /// Whether the resource has a status subresource, which writes of the main resource do not
+    /// change.
     pub(crate) has_status: bool,
-    /// Whether a change of the specification raises `metadata.generation`.
+    /// Whether a change of the spec increments `metadata.generation`.
     pub(crate) has_generation: bool,
     /// Selectable fields beside `metadata.name` and `metadata.namespace`, as JSON paths.
     pub(crate) fields: &'static [&'static str],
@@ -71,7 +72,7 @@ macro_rules! facts {
     };
 }
 
-/// All resources, sorted by group and plural name within the order that discovery shows groups in.
+/// All resources, sorted by group (in the order of discovery) and plural name.
 #[rustfmt::skip]
 static CATALOG: &[Facts] = &[
     facts!(ConfigMaps, "", "configmaps", "configmap", "ConfigMap", namespaced: true, short: &["cm"], categories: NONE, status: false, generation: false, fields: NONE),
@@ -99,7 +100,7 @@ static CATALOG: &[Facts] = &[
     facts!(EndpointSlices, "discovery.k8s.io", "endpointslices", "endpointslice", "EndpointSlice", namespaced: true, short: NONE, categories: NONE, status: false, generation: true, fields: NONE),
 ];
 
-/// Resources that only answer a question and keep nothing: group, plural, kind, namespaced.
+/// Review resources, which return a result and store nothing: group, plural, kind, namespaced.
 pub(crate) static REVIEWS: &[(&str, &str, &str, bool)] = &[
     ("", "bindings", "Binding", true),
     (
@@ -140,7 +141,7 @@ pub(crate) static REVIEWS: &[(&str, &str, &str, bool)] = &[
     ),
 ];
 
-/// Groups beside the core one, in the order in which kube-apiserver lists them.
+/// Groups other than the core one, in the order of kube-apiserver's discovery.
 pub(crate) static GROUPS: &[&str] = &[
     "apiregistration.k8s.io",
     "apps",
@@ -161,7 +162,7 @@ impl Facts {
         }
     }
 
-    /// Whether an object of this resource has a subresource of that name.
+    /// Whether the resource has a subresource of that name.
     pub(crate) fn has_subresource(&self, name: &str) -> bool {
         match name {
             "status" => self.has_status,
@@ -177,7 +178,7 @@ pub(crate) fn all() -> &'static [Facts] {
     CATALOG
 }
 
-/// The facts about a resource.
+/// Returns the metadata of a resource.
 pub(crate) fn facts(resource: Resource) -> &'static Facts {
     CATALOG
         .iter()
@@ -185,7 +186,7 @@ pub(crate) fn facts(resource: Resource) -> &'static Facts {
         .expect("a test checks that every resource is in the catalog")
 }
 
-/// Finds a resource by its names in a path.
+/// Finds a resource by the segments of a path.
 pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<&'static Facts> {
     CATALOG
         .iter()

@@ -1,4 +1,4 @@
-//! What the server serves, as it tells clients: legacy and aggregated discovery, and its version.
+//! Discovery documents: legacy and aggregated discovery, and the server's version.
 
 #![expect(
     clippy::indexing_slicing,
@@ -14,22 +14,22 @@ const VERBS: [&str; 7] = [
     "create", "delete", "get", "list", "patch", "update", "watch",
 ];
 
-/// A group that another server answers for.
+/// A group that another server serves.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RemoteGroup {
     pub(crate) group: String,
     pub(crate) version: String,
-    /// Its `APIResourceList`; `None` if it was never seen.
+    /// Its `APIResourceList`; `None` before the first successful discovery.
     pub(crate) resources: Option<Value>,
     pub(crate) is_available: bool,
 }
 
-/// One resource as discovery shows it.
+/// One resource in a discovery document.
 struct Entry {
     name: String,
     singular: &'static str,
     kind: &'static str,
-    /// Group and version of the kind, where they differ from those of the list.
+    /// Group and version of the kind, if they differ from those of the list.
     foreign: Option<(&'static str, &'static str)>,
     namespaced: bool,
     verbs: Vec<&'static str>,
@@ -103,7 +103,7 @@ pub(crate) fn resources(group: &str, version: &str) -> Option<Value> {
     Some(document)
 }
 
-/// `/api` (the core group alone) and `/apis` (all others) in the aggregated form.
+/// `/api` (the core group alone) and `/apis` (all others) in the aggregated format.
 pub(crate) fn aggregated(core: bool, version: &str, remote: &[RemoteGroup]) -> Value {
     let mut items = Vec::new();
     if core {
@@ -133,7 +133,7 @@ pub(crate) fn aggregated(core: bool, version: &str, remote: &[RemoteGroup]) -> V
     })
 }
 
-/// The smallest `OpenAPI` v2 document, without any schema: clients then validate nothing.
+/// The smallest `OpenAPI` v2 document, without any schema: clients then skip validation.
 pub(crate) fn openapi_v2() -> Value {
     json!({
         "swagger": "2.0",
@@ -148,7 +148,7 @@ pub(crate) fn openapi_v3() -> Value {
     json!({"paths": {}})
 }
 
-/// All paths, as `/` shows them.
+/// All paths, as listed at `/`.
 pub(crate) fn paths(remote: &[RemoteGroup]) -> Value {
     let mut paths: Vec<String> = ["/api", "/api/v1", "/apis", "/apis/"]
         .into_iter()
@@ -273,7 +273,7 @@ fn describe_group(group: &str, versions: &[&str]) -> Value {
     json!({"name": group, "versions": versions, "preferredVersion": versions.first()})
 }
 
-/// Groups in the order of their first version.
+/// Returns groups in the order of their first version.
 fn by_group(remote: &[RemoteGroup]) -> Vec<(&str, Vec<&str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for RemoteGroup { group, version, .. } in remote {
@@ -313,7 +313,7 @@ fn remote_version(remote: &RemoteGroup) -> Value {
     })
 }
 
-/// Turns a legacy list into the nested form.
+/// Converts a legacy list into the nested format.
 fn nest(list: &[Value], group: &str, version: &str) -> Vec<Value> {
     let kind = |entry: &Value| {
         let own = |member: &str, default: &str| {

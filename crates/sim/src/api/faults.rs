@@ -1,4 +1,4 @@
-//! What goes wrong on command.
+//! Injected faults of the API server.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -9,50 +9,48 @@ use http::StatusCode;
 use super::request::RequestInfo;
 use super::status::ApiError;
 
-/// Something that goes wrong with some requests.
+/// A fault that affects some requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestFault {
-    /// Only with this verb: `get`, `list`, `watch`, `create`, …
+    /// Only requests with this verb: `get`, `list`, `watch`, `create`, …
     pub verb: Option<String>,
-    /// Only with this resource, such as `pods`.
+    /// Only requests for this resource, such as `pods`.
     pub resource: Option<String>,
-    /// How many of those requests.
+    /// The share of those requests that are affected.
     pub extent: Extent,
-    /// What goes wrong.
     pub effect: Effect,
 }
 
-/// How many requests a fault hits.
+/// Number of requests that a fault affects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     /// All of them.
     Always,
-    /// The next ones, so many.
+    /// The next requests, up to this number.
     Next(u64),
-    /// So many of each thousand, evenly spread.
+    /// This many of each thousand, evenly spread.
     PerMille(u16),
 }
 
-/// What a fault does.
+/// The effect of a fault on a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Answers 410 `Expired`.
+    /// Responds 410 `Expired`.
     Expired,
-    /// Answers 429 with `Retry-After`, in seconds.
+    /// Responds 429 with `Retry-After`, in seconds.
     TooManyRequests(u64),
-    /// Answers 500.
+    /// Responds 500.
     InternalError,
-    /// Answers 503.
+    /// Responds 503.
     Unavailable,
-    /// Waits before the request is handled.
+    /// Delays the request.
     Delay(Duration),
 }
 
-/// Names a fault so that it can be ended.
+/// Identifies a fault, to remove it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FaultId(u64);
 
-/// All faults of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     active: Mutex<Vec<Active>>,
@@ -65,12 +63,12 @@ pub(crate) struct Faults {
 struct Active {
     id: FaultId,
     fault: RequestFault,
-    /// How far a share has come towards its next hit.
+    /// Progress of a share towards its next hit, in thousandths.
     progress: u16,
 }
 
 impl RequestFault {
-    /// Hits every request.
+    /// Affects every request.
     pub fn always(effect: Effect) -> Self {
         Self {
             verb: None,
@@ -80,21 +78,21 @@ impl RequestFault {
         }
     }
 
-    /// Hits requests with a verb only.
+    /// Limits the fault to requests with a verb.
     #[must_use]
     pub fn on_verb(mut self, verb: impl Into<String>) -> Self {
         self.verb = Some(verb.into());
         self
     }
 
-    /// Hits requests to a resource only.
+    /// Limits the fault to requests for a resource.
     #[must_use]
     pub fn on_resource(mut self, resource: impl Into<String>) -> Self {
         self.resource = Some(resource.into());
         self
     }
 
-    /// Hits that many of the requests.
+    /// Limits the number of affected requests.
     #[must_use]
     pub fn to(mut self, extent: Extent) -> Self {
         self.extent = extent;
@@ -152,7 +150,7 @@ impl Faults {
         self.refused_streaming_lists.load(Ordering::Relaxed)
     }
 
-    /// How long a request must wait, and with what it fails then.
+    /// Returns the delay of a request, and the error that it then fails with.
     pub(crate) fn hit(&self, request: &RequestInfo) -> (Duration, Option<ApiError>) {
         let mut delay = Duration::ZERO;
         let mut failure = None;

@@ -1,4 +1,4 @@
-//! Starting a simulated API server, and everything that can be done with one that runs.
+//! Starting and controlling a simulated API server.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,14 +26,14 @@ use crate::auth::authorize::Authorizer;
 use crate::objects::{ObjectWriter, PodLogs, Resource};
 use crate::store::{Query, Store, join_key};
 
-/// Connections that wait to be accepted, as many as a listener has by default.
+/// Backlog of the listener, the same as the default of the standard library.
 const BACKLOG: u32 = 1024;
 
 /// Starts simulated API servers.
 #[derive(Debug)]
 pub struct SimApi;
 
-/// A simulated API server that runs. Dropping it stops the server without waiting.
+/// A running simulated API server. Dropping it stops the server without waiting.
 pub struct SimApiHandle {
     shared: Arc<Shared>,
     acceptor: TlsAcceptor,
@@ -43,19 +43,18 @@ pub struct SimApiHandle {
     rules: Mutex<Vec<Rule>>,
     prober: JoinHandle<()>,
     listening: Option<Listening>,
-    /// Holds the port while nobody listens, so that no other socket is given it meanwhile.
+    /// Holds the port while the server is stopped, so that no other socket gets it.
     reserved: Option<TcpSocket>,
 }
 
-/// The part that a restart replaces.
+/// The part that is replaced by a restart.
 struct Listening {
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
 impl SimApi {
-    /// Starts a server with its own certificate authorities, and fills it with what every cluster
-    /// has.
+    /// Starts a server with its own certificate authorities and the objects that every cluster has.
     pub async fn start(config: SimApiConfig) -> Result<SimApiHandle, SimError> {
         let listener = listen(config.address).await?;
         let address = listener.local_addr().map_err(|source| SimError::Listen {
@@ -115,7 +114,7 @@ impl SimApi {
 }
 
 impl SimApiHandle {
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.shared.address
     }
@@ -125,22 +124,22 @@ impl SimApiHandle {
         format!("https://{}", self.address())
     }
 
-    /// The certificate authority of the cluster, as PEM.
+    /// The CA certificate of the cluster, as PEM.
     pub fn kube_ca_pem(&self) -> &str {
         self.cluster.pem()
     }
 
-    /// The certificate authority of front proxies, as PEM.
+    /// The CA certificate of front proxies, as PEM.
     pub fn front_proxy_ca_pem(&self) -> &str {
         self.front_proxy.pem()
     }
 
-    /// A kubeconfig for an administrator, as YAML with everything embedded.
+    /// Returns a kubeconfig for an administrator, as YAML with embedded credentials.
     pub fn kubeconfig(&self) -> String {
         self.kubeconfig_for_certificate(&self.admin)
     }
 
-    /// A kubeconfig for the holder of a certificate.
+    /// Returns a kubeconfig with a client certificate.
     pub fn kubeconfig_for_certificate(&self, user: &IssuedCertificate) -> String {
         self.kubeconfig_with(&format!(
             "    client-certificate-data: {}\n    client-key-data: {}\n",
@@ -149,12 +148,12 @@ impl SimApiHandle {
         ))
     }
 
-    /// A kubeconfig for the bearer of a token.
+    /// Returns a kubeconfig with a bearer token.
     pub fn kubeconfig_for_token(&self, token: &str) -> String {
         self.kubeconfig_with(&format!("    token: {token:?}\n"))
     }
 
-    /// A client certificate for a user, in one group at most.
+    /// Issues a client certificate for a user in at most one group.
     pub fn issue_client_certificate(
         &self,
         user: &str,
@@ -164,7 +163,7 @@ impl SimApiHandle {
         self.cluster.client(user, &groups)
     }
 
-    /// A server certificate of the cluster's authority, for kubelets and extension API servers.
+    /// Issues a server certificate of the cluster's CA, for kubelets and extension API servers.
     pub fn issue_server_certificate(
         &self,
         common_name: &str,
@@ -173,14 +172,14 @@ impl SimApiHandle {
         self.cluster.server(common_name, names)
     }
 
-    /// A bearer token for a user; one without an end for `None`.
+    /// Issues a bearer token for a user; `None` for one that does not expire.
     pub fn issue_token(&self, user: User, validity: Option<Duration>) -> Result<String, SimError> {
         self.shared
             .tokens
             .issue(user, self.shared.store.now(), validity)
     }
 
-    /// Allows something more.
+    /// Adds an authorization rule.
     pub fn allow(&self, rule: Rule) {
         let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         rules.push(rule);
@@ -192,22 +191,21 @@ impl SimApiHandle {
             .unwrap_or_else(PoisonError::into_inner) = authorizer;
     }
 
-    /// The cluster's authority, for the kubelets.
+    /// Returns the cluster's CA, for kubelets.
     pub(crate) fn kubelet_authority(&self) -> Result<crate::kubelet::Authority, SimError> {
         self.cluster.for_kubelets()
     }
 
-    /// What the other parts of the cluster need of it.
     pub(crate) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
     }
 
-    /// Where simulated controllers and kubelets write.
+    /// Returns the writer for simulated controllers and kubelets.
     pub fn writer(&self) -> Arc<dyn ObjectWriter> {
         Arc::clone(&self.shared.store) as Arc<dyn ObjectWriter>
     }
 
-    /// Where `kubectl logs` gets its text from.
+    /// Sets the source of the text that `kubectl logs` shows.
     pub fn set_pod_logs(&self, logs: Arc<dyn PodLogs>) {
         *self
             .shared
@@ -216,14 +214,14 @@ impl SimApiHandle {
             .unwrap_or_else(PoisonError::into_inner) = Some(logs);
     }
 
-    /// An object as it is now.
+    /// Returns the current state of an object.
     pub fn object(&self, resource: Resource, namespace: Option<&str>, name: &str) -> Option<Value> {
         let key = join_key(namespace.unwrap_or_default(), name);
         let record = self.shared.store.get(resource, &key)?;
         Some(record.value(catalog::facts(resource)))
     }
 
-    /// All objects of a resource, in the order of lists.
+    /// Returns all objects of a resource, in list order.
     pub fn objects(&self, resource: Resource) -> Vec<Value> {
         let facts = catalog::facts(resource);
         let page = self
@@ -239,74 +237,74 @@ impl SimApiHandle {
         .unwrap_or_default()
     }
 
-    /// How many objects of a resource there are.
+    /// Returns the number of objects of a resource.
     pub fn count(&self, resource: Resource) -> usize {
         self.shared.store.count(resource)
     }
 
-    /// The version of the last write.
+    /// Returns the resource version of the last write.
     pub fn resource_version(&self) -> u64 {
         self.shared.store.version()
     }
 
-    /// Makes some requests fail or wait.
+    /// Adds a fault, which makes some requests fail or wait.
     pub fn inject(&self, fault: RequestFault) -> FaultId {
         self.shared.faults.add(fault)
     }
 
-    /// Ends one fault.
+    /// Removes one fault.
     pub fn remove_fault(&self, id: FaultId) {
         self.shared.faults.remove(id);
     }
 
-    /// Ends all faults, also frozen bookmarks and refused streaming lists.
+    /// Removes all faults, and resumes bookmarks and streaming lists.
     pub fn clear_faults(&self) {
         self.shared.faults.clear();
     }
 
-    /// Stops sending bookmarks, or sends them again. The one that ends initial events always comes.
+    /// Stops or resumes bookmarks. The one that ends the initial events is always sent.
     pub fn freeze_bookmarks(&self, frozen: bool) {
         self.shared.faults.freeze_bookmarks(frozen);
     }
 
-    /// Refuses streaming lists, as servers do that do not have them, or takes them again.
+    /// Rejects streaming lists, like servers without that feature, or accepts them again.
     pub fn refuse_streaming_lists(&self, refused: bool) {
         self.shared.faults.refuse_streaming_lists(refused);
     }
 
-    /// Sends a bookmark to every watch that wants bookmarks.
+    /// Sends a bookmark to every watch that requested bookmarks.
     pub fn send_bookmarks(&self) {
         self.shared.bookmark_now.send_modify(|count| *count += 1);
     }
 
-    /// Ends all watches, in the middle of their streams but properly.
+    /// Ends all watches, as a server does that ends them properly.
     pub fn drop_watches(&self) {
         self.shared.drop_watches.send_modify(|count| *count += 1);
     }
 
-    /// How many watches are open.
+    /// Returns the number of open watches.
     pub fn open_watches(&self) -> usize {
-        // Each listens for being dropped.
+        // Each watch holds a receiver of this channel.
         self.shared.drop_watches.receiver_count()
     }
 
-    /// Forgets the watch history: watches and lists of earlier versions are answered with 410.
+    /// Compacts the watch history: watches and lists of earlier versions get 410.
     pub fn expire_history(&self) {
         self.shared.store.compact();
     }
 
-    /// Closes the listener and cuts all connections. Objects stay, and so does the port: it refuses
+    /// Closes the listener and all connections. Objects are kept, and so is the port, which refuses
     /// connections.
     pub async fn stop(&mut self) {
         if let Some(Listening { stop, task }) = self.listening.take() {
             stop.send_replace(true);
             let _ended_or_aborted = task.await;
-            // Without it, resuming is still likely to get the port back.
+            // If this fails, resuming is still likely to get the port back.
             self.reserved = reserve(self.address()).ok();
         }
     }
 
-    /// Listens again, on the same address, after a [`stop`](Self::stop).
+    /// Listens again on the same address, after a [`stop`](Self::stop).
     pub async fn resume(&mut self) -> Result<(), SimError> {
         if self.listening.is_none() {
             let address = self.address();
@@ -321,7 +319,7 @@ impl SimApiHandle {
         Ok(())
     }
 
-    /// Stops and resumes at once.
+    /// Stops the server and resumes it at once.
     pub async fn restart(&mut self, history: History) -> Result<(), SimError> {
         self.stop().await;
         if history == History::Lose {
@@ -330,7 +328,7 @@ impl SimApiHandle {
         self.resume().await
     }
 
-    /// Ends everything and waits until it has.
+    /// Stops everything and waits until it has ended.
     pub async fn shutdown(mut self) {
         self.stop().await;
         self.prober.abort();
@@ -385,13 +383,13 @@ impl std::fmt::Debug for SimApiHandle {
     }
 }
 
-/// Takes an address without listening, so that connections are refused.
+/// Binds an address without listening, so that connections are refused.
 fn reserve(address: SocketAddr) -> std::io::Result<TcpSocket> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // The connections that were cut linger.
+    // Closed connections may linger in TIME_WAIT.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     Ok(socket)

@@ -1,4 +1,4 @@
-//! Reading objects: one by name, or many as a consistent page.
+//! Reads: one object by name, or many as a consistent page.
 
 #![expect(
     clippy::indexing_slicing,
@@ -20,19 +20,19 @@ use super::status::ApiError;
 use super::table;
 use crate::store::{FieldSelector, Form, Query, Snapshot, join_key};
 
-/// Which state of the objects a list wants.
+/// The version of the objects that a list requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Wanted {
     /// The latest, which must not be older than this version.
     NotOlderThan(u64),
     Exactly(u64),
-    /// The page behind this key, as of this version or (if that had expired) as of now.
+    /// The page after this key, as of this version or, if that had expired, the current one.
     Behind(String, Option<u64>),
 }
 
 const EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
-/// Answers a `get`.
+/// Handles a `get`.
 pub(crate) fn get(
     shared: &Shared,
     facts: &'static Facts,
@@ -63,7 +63,7 @@ pub(crate) fn get(
     Ok(body::raw_json(StatusCode::OK, text))
 }
 
-/// Answers a `list`.
+/// Handles a `list`.
 pub(crate) fn list(
     shared: &Shared,
     facts: &'static Facts,
@@ -122,7 +122,7 @@ pub(crate) fn list(
     Ok(body::answer(StatusCode::OK, "application/json", items))
 }
 
-/// Which objects a list or watch is about.
+/// Parses the selectors of a list or watch.
 pub(crate) fn query(
     facts: &'static Facts,
     target: &Target,
@@ -139,7 +139,7 @@ pub(crate) fn query(
     })
 }
 
-/// The namespace that an object is in; the path of a namespace names it twice.
+/// Returns the namespace of the object; the path of a namespace contains it twice.
 pub(crate) fn namespace<'a>(facts: &Facts, target: &'a Target) -> &'a str {
     if facts.namespaced {
         &target.namespace
@@ -148,7 +148,7 @@ pub(crate) fn namespace<'a>(facts: &Facts, target: &'a Target) -> &'a str {
     }
 }
 
-/// A version from a parameter; absent and empty are `None`.
+/// Parses a resource version; absent and empty are `None`.
 pub(crate) fn parse_version(text: &str) -> Result<Option<u64>, ApiError> {
     match text {
         "" => Ok(None),
@@ -160,7 +160,7 @@ pub(crate) fn parse_version(text: &str) -> Result<Option<u64>, ApiError> {
     }
 }
 
-/// A version that nobody can have seen here was seen elsewhere.
+/// Rejects a version that this server has not reached yet.
 pub(crate) fn refuse_future(shared: &Shared, version: u64) -> Result<(), ApiError> {
     let current = shared.store.version();
     if version > current {
@@ -230,7 +230,7 @@ fn wanted(parameters: &Parameters) -> Result<Wanted, ApiError> {
     let limited = parameters.number("limit")?.unwrap_or(0) > 0;
     let exact = match parameters.get("resourceVersionMatch") {
         "Exact" => true,
-        // Without a rule, a page of a given version is meant to be of just that version.
+        // Without a match rule, a paged list of a given version means exactly that version.
         "" => limited && version > 0,
         _ => false,
     };
@@ -246,7 +246,7 @@ fn metadata(query: &Query, snapshot: &Snapshot) -> Value {
     if let (Some((last, remaining)), Some(members)) = (&snapshot.more, metadata.as_object_mut()) {
         let version = i64::try_from(snapshot.version).unwrap_or(i64::MAX);
         members.insert("continue".to_owned(), json!(token(version, last)));
-        // With a selector nobody knows how many of the rest will be selected.
+        // With a selector, the number of remaining items is unknown.
         if query.is_unselective() {
             members.insert("remainingItemCount".to_owned(), json!(remaining));
         }

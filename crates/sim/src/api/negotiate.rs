@@ -1,11 +1,11 @@
-//! Which form of an object the client asked for.
+//! Content negotiation.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
 
 use super::status::ApiError;
 
-/// The form in which objects are shown. All of them are JSON.
+/// The representation of objects. All of them are JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum View {
     Object,
@@ -15,7 +15,7 @@ pub(crate) enum View {
     Table,
 }
 
-/// The form of a discovery document.
+/// The representation of a discovery document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DiscoveryView {
     Legacy,
@@ -44,7 +44,7 @@ impl MediaRange<'_> {
     }
 }
 
-/// What a resource is shown as.
+/// Negotiates the representation of a resource.
 pub(crate) fn view(headers: &HeaderMap) -> Result<View, ApiError> {
     choose(headers, |range| {
         if !range.is_json() {
@@ -65,7 +65,7 @@ pub(crate) fn view(headers: &HeaderMap) -> Result<View, ApiError> {
     })
 }
 
-/// What a discovery document is shown as.
+/// Negotiates the representation of a discovery document.
 pub(crate) fn discovery_view(headers: &HeaderMap) -> Result<DiscoveryView, ApiError> {
     choose(headers, |range| {
         if !range.is_json() {
@@ -85,12 +85,12 @@ pub(crate) fn discovery_view(headers: &HeaderMap) -> Result<DiscoveryView, ApiEr
     })
 }
 
-/// Whether plain JSON will do.
+/// Fails if the client does not accept plain JSON.
 pub(crate) fn accepts_json(headers: &HeaderMap) -> Result<(), ApiError> {
     choose(headers, |range| range.is_json().then_some(()))
 }
 
-/// Whether a media type is asked for by its name.
+/// Whether a media type is accepted by name.
 pub(crate) fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
     choose(headers, |range| (range.kind == media_type).then_some(())).is_ok()
 }
@@ -112,7 +112,7 @@ fn choose<T>(
     if ranges.is_empty() {
         ranges.push(parse("*/*"));
     }
-    // Stable: among equals the first one wins.
+    // The sort is stable: among equal qualities the first one wins.
     ranges.sort_by_key(|range| u16::MAX - range.quality);
     ranges
         .iter()

@@ -5,10 +5,10 @@ use serde_json::{Map, Value};
 use super::status::ApiError;
 use http::StatusCode;
 
-/// The most operations that a JSON patch may have, as in kube-apiserver.
+/// Limit of operations in a JSON patch, as in kube-apiserver.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// How a patch is written.
+/// The format of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PatchKind {
     Json,
@@ -17,7 +17,6 @@ pub(crate) enum PatchKind {
     Apply,
 }
 
-/// A patch.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Patch {
     Merge(Value),
@@ -39,8 +38,8 @@ impl PatchKind {
 }
 
 impl Patch {
-    /// Reads a patch. A strategic merge patch is taken if it means the same as a merge patch, which
-    /// is so when it has no lists and no directives.
+    /// Parses a patch. A strategic merge patch is accepted if it is equivalent to a merge patch, that
+    /// is, if it has no lists and no directives.
     pub(crate) fn parse(kind: PatchKind, bytes: &[u8]) -> Result<Self, ApiError> {
         let value: Value = serde_json::from_slice(bytes)
             .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
@@ -62,7 +61,7 @@ impl Patch {
         }
     }
 
-    /// The patched object.
+    /// Returns the patched object.
     pub(crate) fn apply(&self, object: &Value) -> Result<Value, ApiError> {
         let mut object = object.clone();
         match self {
@@ -82,7 +81,7 @@ impl Patch {
         Ok(object)
     }
 
-    /// Whether the patch says which version it is for.
+    /// Whether the patch names a resource version.
     pub(crate) fn names_version(&self) -> bool {
         match self {
             Self::Merge(patch) => patch
@@ -95,7 +94,7 @@ impl Patch {
     }
 }
 
-/// Whether a strategic merge patch is a merge patch.
+/// Whether a strategic merge patch is equivalent to a merge patch.
 fn is_plain(patch: &Value) -> bool {
     match patch {
         Value::Array(_) => false,
@@ -222,7 +221,7 @@ fn remove(object: &mut Value, path: &str) -> Result<Value, String> {
     }
 }
 
-/// Without leading zeros and signs.
+/// Parses an array index: no leading zeros, no sign.
 fn index(text: &str) -> Option<usize> {
     let is_number =
         text == "0" || !text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit());

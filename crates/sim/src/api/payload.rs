@@ -1,4 +1,4 @@
-//! Bodies of requests, as JSON trees.
+//! Request bodies as JSON trees.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -10,13 +10,12 @@ use serde_json::{Map, Value};
 use super::protobuf;
 use super::status::ApiError;
 
-/// The most that a request may carry, as in kube-apiserver.
+/// Size limit of a request body, as in kube-apiserver.
 const MAX_BODY: usize = 3 * 1024 * 1024;
-/// What objects may be written in.
+/// Accepted media types of objects.
 const OBJECT_TYPES: &str =
     "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
-/// A body with its media type.
 pub(crate) struct Payload {
     /// In lower case, without parameters.
     pub(crate) media_type: String,
@@ -51,8 +50,7 @@ impl Payload {
         Ok(Self { media_type, bytes })
     }
 
-    /// An object. Protobuf is understood for the few kinds that clients write in it and this server
-    /// answers.
+    /// Decodes an object. Protobuf is supported for the few kinds that clients send in it.
     pub(crate) fn object(&self) -> Result<Map<String, Value>, ApiError> {
         let value = match self.media_type.as_str() {
             "" | "application/json" => serde_json::from_slice(&self.bytes).map_err(|error| {
@@ -73,7 +71,7 @@ impl Payload {
     }
 }
 
-/// YAML, of which JSON is a part.
+/// Parses YAML, which includes JSON.
 pub(crate) fn yaml(bytes: &[u8]) -> Result<Value, ApiError> {
     let bad = |problem: String| ApiError::bad_request(format!("error decoding YAML: {problem}"));
     let text = std::str::from_utf8(bytes).map_err(|error| bad(error.to_string()))?;

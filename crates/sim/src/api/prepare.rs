@@ -1,4 +1,4 @@
-//! Making what a client wrote ready to be stored: names, identity, and what it may not change.
+//! Prepares an object of a client for the store: names, identity, and fields that it may not change.
 
 #![expect(
     clippy::indexing_slicing,
@@ -15,10 +15,10 @@ use super::status::ApiError;
 use crate::objects::Resource;
 use crate::store::Expect;
 
-/// Letters that generated names end in: no vowels, nothing that looks like another.
+/// Alphabet of generated name suffixes: no vowels, no ambiguous characters.
 const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// A new object.
+/// Prepares a new object.
 pub(crate) fn for_creation(
     shared: &Shared,
     facts: &Facts,
@@ -82,7 +82,7 @@ pub(crate) fn for_creation(
             object["spec"] = json!({"finalizers": []});
             object["status"] = json!({"phase": "Active"});
         }
-        // A kubelet registers its node with the status.
+        // A kubelet creates its node with a status.
         Resource::Nodes => {}
         _ if facts.has_status => object["status"] = json!({}),
         _ => {}
@@ -90,7 +90,7 @@ pub(crate) fn for_creation(
     Ok(object)
 }
 
-/// A new state of an object: it keeps its identity, and what the path does not write.
+/// Prepares an update: the object keeps its identity and the half that the path does not write.
 pub(crate) fn for_update(
     facts: &Facts,
     target: &Target,
@@ -152,7 +152,7 @@ pub(crate) fn for_update(
     Ok(new)
 }
 
-/// The state that an update wants to replace.
+/// Returns the version that an update expects to replace.
 pub(crate) fn expectation(
     facts: &Facts,
     name: &str,
@@ -174,7 +174,7 @@ pub(crate) fn expectation(
     }
 }
 
-/// Whether the object that is to be deleted is the one that is meant.
+/// Checks the preconditions of a deletion.
 pub(crate) fn check_preconditions(
     facts: &Facts,
     name: &str,
@@ -200,7 +200,7 @@ pub(crate) fn check_preconditions(
     Ok(())
 }
 
-/// Whether an object is the one that its path names.
+/// Checks that an object matches the name and namespace of its path.
 pub(crate) fn check_names(
     facts: &Facts,
     target: &Target,
@@ -231,7 +231,7 @@ pub(crate) fn check_names(
 const NAMESPACE_MISMATCH: &str =
     "the namespace of the provided object does not match the namespace sent on the request";
 
-/// Whether the parts that later code writes into are objects.
+/// Checks that the parts that later code writes to are objects.
 pub(crate) fn check_shape(object: &Map<String, Value>) -> Result<(), ApiError> {
     for part in ["metadata", "spec", "status"] {
         if object
@@ -271,7 +271,7 @@ fn check_kind(facts: &Facts, object: &Map<String, Value>) -> Result<(), ApiError
     )))
 }
 
-/// A DNS subdomain; the few kinds that allow more are not told apart.
+/// Checks for a DNS subdomain; kinds with other rules are not distinguished.
 fn check_name(facts: &Facts, name: &str) -> Result<(), ApiError> {
     let is_good = name.len() <= 253
         && name.split('.').all(|part| {

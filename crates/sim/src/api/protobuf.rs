@@ -1,9 +1,9 @@
-//! Kubernetes protobuf, for the small objects that Go clients always write in it.
+//! Kubernetes protobuf, for the small objects that Go clients send in it.
 //!
-//! client-go writes typed objects in protobuf unless told otherwise. The questions that an
-//! aggregated API server asks (`TokenReview`, `SubjectAccessReview`), what `kubectl auth` and
-//! `kubectl create` send, options of deletions, leases and events are therefore understood in that
-//! form. Other kinds, and fields that are not known, are answered with 415 rather than lost.
+//! client-go encodes typed objects in protobuf unless configured otherwise. The reviews of an
+//! aggregated API server (`TokenReview`, `SubjectAccessReview`), the objects that `kubectl auth` and
+//! `kubectl create` send, delete options, leases and events are therefore supported. Other kinds and
+//! unknown fields get 415, so that nothing is lost silently.
 
 #![expect(
     clippy::indexing_slicing,
@@ -20,22 +20,21 @@ use serde_json::{Map, Value, json};
 use super::status::ApiError;
 use schema::{Fields, Kind, TEXTS_ENTRY};
 
-/// The media type.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// The smallest `OpenAPI` v2 document, in the only form that `kubectl` asks for: version 2.0, a
-/// title and nothing else. Clients then validate nothing.
+/// The smallest `OpenAPI` v2 document, in the only encoding that `kubectl` requests: version 2.0, a
+/// title and nothing else. Clients then skip validation.
 pub(crate) const OPENAPI_V2: &[u8] =
     b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.37.1\x42\x00\x4a\x00";
-/// Its media type, asked for and answered.
+/// Its media type, as requested and as returned.
 pub(crate) const OPENAPI_V2_TYPES: (&str, &str) = (
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
     "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
 );
 
-/// Before the envelope.
+/// Prefix of the envelope.
 const MAGIC: &[u8] = b"k8s\0";
-/// Deeper messages than any kind has are refused.
+/// Limit of nesting; no supported kind is deeper.
 const MAX_DEPTH: usize = 16;
 
 /// Decodes an object in its envelope.
@@ -83,7 +82,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Value, ApiError> {
             _ => None,
         })
         .unwrap_or_default();
-    // A field that is not known must not get lost silently.
+    // An unknown field must not get lost silently.
     let mut object = message(raw, fields, 0)
         .ok_or_else(|| ApiError::unsupported_media_type("application/json, application/yaml"))?;
     object["apiVersion"] = api_version.clone();
@@ -95,7 +94,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Value, ApiError> {
 enum Field<'a> {
     Number(u64),
     Bytes(&'a [u8]),
-    /// Fixed width, which no field in use has.
+    /// A fixed-width field, which no supported field uses.
     Other,
 }
 
@@ -139,7 +138,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Reads a message; `None` if it is damaged or has a field that is not known.
+/// Decodes a message; `None` if it is malformed or has an unknown field.
 fn message(bytes: &[u8], schema: Fields, depth: usize) -> Option<Value> {
     if depth > MAX_DEPTH {
         return None;
@@ -152,12 +151,12 @@ fn message(bytes: &[u8], schema: Fields, depth: usize) -> Option<Value> {
                 object.insert(name.to_owned(), json!(number != 0));
             }
             (Kind::Number, Field::Number(number)) => {
-                // Negative numbers are written as their two's complement.
+                // Negative numbers are encoded as two's complement.
                 object.insert(name.to_owned(), json!(number.cast_signed()));
             }
             (Kind::Text, Field::Bytes(raw)) => {
                 let text = std::str::from_utf8(raw).ok()?;
-                // Required fields of Go are written even when empty.
+                // Go encodes required fields even if they are empty.
                 if !text.is_empty() {
                     object.insert(name.to_owned(), json!(text));
                 }
@@ -229,7 +228,7 @@ fn insert(object: &mut Map<String, Value>, name: &str, entry: &Value, value: Val
     }
 }
 
-/// Nothing for the zero time, which Go writes for a missing one.
+/// Formats a time; `None` for the zero time, which Go encodes for a missing one.
 fn time(raw: &[u8], micros: bool) -> Option<String> {
     let value = message(
         raw,

@@ -1,10 +1,10 @@
-//! What a request asks for: its path and parameters, taken apart as kube-apiserver does.
+//! Parsing of request paths and parameters, as kube-apiserver does it.
 
 use http::Method;
 
 use super::status::ApiError;
 
-/// A request to a resource, or to another path.
+/// A request for a resource or for another path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RequestInfo {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; or the
@@ -84,8 +84,8 @@ impl Parameters {
     }
 }
 
-/// Decodes percent escapes, and in queries also `+`. Bytes that are no text become replacement
-/// characters, which no name holds.
+/// Decodes percent escapes, and in queries also `+`. Invalid UTF-8 becomes replacement characters,
+/// which no name contains.
 pub(crate) fn decode(text: &str, plus_is_space: bool) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -125,13 +125,13 @@ fn target(path: &str) -> Option<Target> {
         _ => return None,
     };
     let (namespace, rest) = match rest {
-        // `namespaces/x/status` and `namespaces/x/finalize` are about the namespace itself.
+        // `namespaces/x/status` and `namespaces/x/finalize` refer to the namespace itself.
         ["namespaces", namespace, resource, rest @ ..]
             if !matches!(*resource, "status" | "finalize") || !rest.is_empty() =>
         {
             (*namespace, [&[*resource], rest].concat())
         }
-        // Policy of the real server: a namespace is in itself.
+        // As in kube-apiserver, a namespace is in itself.
         ["namespaces", namespace, ..] => (*namespace, rest.to_vec()),
         rest => ("", rest.to_vec()),
     };
@@ -141,7 +141,7 @@ fn target(path: &str) -> Option<Target> {
         return None;
     }
     let (name, subresource) = (rest.next().unwrap_or(""), rest.next().unwrap_or(""));
-    // Deeper paths belong to proxies, which have none here.
+    // Deeper paths belong to proxy subresources, which are not simulated.
     if rest.next().is_some() {
         return None;
     }

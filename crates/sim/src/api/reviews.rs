@@ -1,4 +1,4 @@
-//! Questions that are asked by creating an object: who is this, and what may they do.
+//! Review resources: authentication and authorization checks by creating an object.
 
 #![expect(
     clippy::indexing_slicing,
@@ -22,14 +22,14 @@ use super::write;
 use crate::auth::User;
 use crate::auth::authorize::Attempt;
 
-/// Whether a group has such a question.
+/// Whether a group has a review resource of that name.
 pub(crate) fn exists(group: &str, resource: &str) -> bool {
     REVIEWS
         .iter()
         .any(|(known, plural, ..)| *known == group && *plural == resource)
 }
 
-/// Answers a question.
+/// Handles a review.
 pub(crate) async fn answer(
     shared: &Arc<Shared>,
     user: &User,
@@ -79,7 +79,7 @@ fn token_review(shared: &Shared, spec: &Value) -> Value {
         None => json!({"user": {}, "error": "[invalid bearer token]"}),
         Some(user) => {
             let mut status = json!({"authenticated": true, "user": user_info(&user)});
-            // Tokens here are good for every audience.
+            // Tokens are valid for every audience.
             if let Some(audiences) = spec.get("audiences") {
                 status["audiences"] = audiences.clone();
             }
@@ -99,7 +99,7 @@ fn user_info(user: &User) -> Value {
     info
 }
 
-/// Whom a review is about.
+/// Returns the user that a review is about.
 fn subject(spec: &Value) -> Result<User, ApiError> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let user = User {
@@ -219,7 +219,7 @@ fn unprocessable(kind: &str, problem: &str) -> ApiError {
     )
 }
 
-/// A `Status` that says that all went well.
+/// A `Status` of success.
 pub(crate) fn success() -> Value {
     let mut status = Map::new();
     for (key, value) in [

@@ -1,4 +1,4 @@
-//! From a request to its answer: who asks, whether they may, and who answers.
+//! Request handling: authentication, authorization and routing.
 
 use std::sync::{Arc, PoisonError};
 
@@ -17,7 +17,6 @@ use crate::auth::User;
 use crate::auth::authorize::Attempt;
 use crate::objects::{LogRequest, Resource};
 
-/// Answers a request.
 pub(crate) async fn handle(
     shared: &Arc<Shared>,
     peer: &Peer,
@@ -36,7 +35,8 @@ pub(crate) async fn handle(
     outcome.unwrap_or_else(|error| {
         let mut answer = body::failure(&error);
         if error.code == StatusCode::METHOD_NOT_ALLOWED {
-            // HTTP wants one; what it says depends on the resource, and no client reads it.
+            // HTTP requires an `Allow` header; its value depends on the resource, and no client
+            // reads it.
             answer
                 .headers_mut()
                 .insert(ALLOW, HeaderValue::from_static("GET"));
@@ -73,7 +73,7 @@ async fn route(
     Err(ApiError::no_such_path())
 }
 
-/// Who asks. A credential that is not good is worse than none.
+/// Authenticates a request. An invalid credential fails, no credential is anonymous.
 fn authenticate(shared: &Shared, peer: &Peer, headers: &HeaderMap) -> Result<User, ApiError> {
     if let Peer::User(user) = peer {
         return Ok(user.clone());
@@ -98,7 +98,7 @@ fn authenticate(shared: &Shared, peer: &Peer, headers: &HeaderMap) -> Result<Use
     }
 }
 
-/// Takes on another identity, as `kubectl --as` asks for.
+/// Applies the impersonation headers, as sent by `kubectl --as`.
 fn impersonate(shared: &Shared, user: User, headers: &HeaderMap) -> Result<User, ApiError> {
     let text = |value: &HeaderValue| value.to_str().unwrap_or_default().to_owned();
     let Some(name) = headers
@@ -185,7 +185,7 @@ async fn resource(
     parameters: &Parameters,
     request: Request<Incoming>,
 ) -> Result<Answer, ApiError> {
-    // A list of all namespaces has none in its path; everything else of a namespaced kind has one.
+    // A list of all namespaces has none in its path; every other request for a namespaced kind has.
     if facts.namespaced && target.namespace.is_empty() && !matches!(verb, "list" | "watch") {
         return Err(match verb {
             "create" | "deletecollection" => ApiError::method_not_allowed(),
@@ -212,7 +212,7 @@ async fn resource(
     }
 }
 
-/// `kubectl logs`. There is nothing to follow: the text so far is all there is.
+/// `kubectl logs`. `follow` is not supported: the response ends with the current text.
 fn log(
     shared: &Shared,
     facts: &'static Facts,

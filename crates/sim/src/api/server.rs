@@ -18,12 +18,11 @@ use tracing::debug;
 use super::router;
 use super::shared::Shared;
 
-/// How long a client may take for the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// As many as kube-apiserver allows; a Go client sends all its watches over one connection.
+/// The same as in kube-apiserver; a Go client sends all its watches over one connection.
 const MAX_STREAMS: u32 = 1000;
 
-/// Runs the streams of HTTP/2 connections, so that they end with the server.
+/// Spawns the streams of HTTP/2 connections, so that they end with the server.
 #[derive(Clone)]
 struct Tasks(Arc<Shared>);
 
@@ -39,7 +38,7 @@ where
     }
 }
 
-/// Serves until told to stop, then closes the listener and cuts all connections.
+/// Serves until stopped, then closes the listener and all connections.
 pub(crate) async fn serve(
     listener: TcpListener,
     acceptor: TlsAcceptor,
@@ -49,7 +48,7 @@ pub(crate) async fn serve(
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            // Only ever set to true, and gone if the handle is.
+            // Only ever set to true; closed if the handle is dropped.
             _ = stop.changed() => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
@@ -58,7 +57,7 @@ pub(crate) async fn serve(
                     connections.spawn(connection(stream, acceptor, shared));
                 }
                 Err(error) => {
-                    // Out of file descriptors, most likely: let some connections end.
+                    // Probably out of file descriptors: wait for some connections to end.
                     debug!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }

@@ -1,4 +1,4 @@
-//! What all connections of one simulated API server share.
+//! State that all connections of a simulated API server share.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -18,27 +18,27 @@ use crate::auth::tokens::Tokens;
 use crate::objects::PodLogs;
 use crate::store::Store;
 
-/// The state of the server beside its sockets.
+/// The store, authentication, authorization, faults and tasks of a server.
 pub(crate) struct Shared {
     pub(crate) store: Arc<Store>,
     pub(crate) authorizer: RwLock<Authorizer>,
     pub(crate) tokens: Tokens,
-    /// Judges the certificates of users.
+    /// Verifies client certificates of users.
     pub(crate) users: ClientAuthority,
     pub(crate) faults: Faults,
     pub(crate) aggregator: Aggregator,
     pub(crate) logs: RwLock<Option<Arc<dyn PodLogs>>>,
     pub(crate) bookmark_interval: Duration,
     pub(crate) graceful_pod_deletion: bool,
-    /// Becomes changed when every watch shall send a bookmark.
+    /// Notifies watches to send a bookmark.
     pub(crate) bookmark_now: watch::Sender<u64>,
-    /// Becomes changed when every watch shall end.
+    /// Notifies watches to end.
     pub(crate) drop_watches: watch::Sender<u64>,
     pub(crate) address: SocketAddr,
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// The parts that a [`Shared`] is made of.
+/// Arguments of [`ApiContext::new`].
 pub(crate) struct Parts {
     pub(crate) store: Arc<Store>,
     pub(crate) authorizer: Authorizer,
@@ -49,13 +49,13 @@ pub(crate) struct Parts {
     pub(crate) address: SocketAddr,
 }
 
-/// Who is at the other end of a connection, by their certificate.
+/// The client certificate of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Peer {
-    /// No certificate was shown.
+    /// No certificate was presented.
     Unknown,
     User(User),
-    /// A certificate was shown that this cluster did not sign.
+    /// A certificate was presented that this cluster did not sign.
     Untrusted,
 }
 
@@ -78,15 +78,15 @@ impl Shared {
         }
     }
 
-    /// Runs a task that ends with the server at the latest.
+    /// Spawns a task that ends with the server at the latest.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        // What has ended must not pile up.
+        // Reap tasks that have ended, so that they do not pile up.
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
     }
 
-    /// Ends all tasks and waits until they have.
+    /// Aborts all tasks and waits until they have ended.
     pub(crate) async fn end_tasks(&self) {
         let mut tasks =
             std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
@@ -100,7 +100,7 @@ impl Shared {
             .allows(user, attempt)
     }
 
-    /// Judges the certificate of a connection.
+    /// Verifies the certificate of a connection.
     pub(crate) fn judge(&self, chain: Option<&[CertificateDer<'static>]>) -> Peer {
         let Some(chain) = chain.filter(|chain| !chain.is_empty()) else {
             return Peer::Unknown;

@@ -1,4 +1,4 @@
-//! Answers that are `Status` objects, in kube-apiserver's words.
+//! `Status` objects, with the messages of kube-apiserver.
 
 #![expect(
     clippy::indexing_slicing,
@@ -12,7 +12,7 @@ use super::catalog::Facts;
 use crate::objects::WriteError;
 use crate::store::Expired;
 
-/// A failure as the API tells it.
+/// An error response of the API.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ApiError {
     pub(crate) code: StatusCode,
@@ -20,7 +20,7 @@ pub(crate) struct ApiError {
     message: String,
     details: Map<String, Value>,
     pub(crate) retry_after: Option<u64>,
-    /// With which an expired list can go on, at the price of consistency.
+    /// Continue token for an inconsistent list after the original one has expired.
     pub(crate) continue_token: Option<String>,
 }
 
@@ -44,7 +44,7 @@ impl ApiError {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
 
-    /// An object that is not there.
+    /// The object does not exist.
     pub(crate) fn not_found(facts: &Facts, name: &str) -> Self {
         let message = format!(
             "{} {name:?} not found",
@@ -53,7 +53,7 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(facts.plural, facts.group, name)
     }
 
-    /// A path that nothing is behind.
+    /// The path does not exist.
     pub(crate) fn no_such_path() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
@@ -89,7 +89,7 @@ impl ApiError {
         )
     }
 
-    /// `what` is the rule that was broken, with the name of the parameter before it.
+    /// Each cause is the name of a parameter and the rule that it violates.
     pub(crate) fn invalid_options(causes: &[(&str, String)]) -> Self {
         let texts: Vec<String> = causes
             .iter()
@@ -133,7 +133,7 @@ impl ApiError {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// The client knows a version that this server has not reached.
+    /// The client requests a version that this server has not reached.
     pub(crate) fn too_large_version(requested: u64, current: u64) -> Self {
         let message =
             format!("Timeout: Too large resource version: {requested}, current: {current}");
@@ -162,7 +162,7 @@ impl ApiError {
         error
     }
 
-    /// How a refused write looks to the client.
+    /// Converts a failed write.
     pub(crate) fn from_write(facts: &Facts, error: WriteError) -> Self {
         let name = |key: String| key.rsplit('/').next().unwrap_or_default().to_owned();
         match error {
@@ -184,7 +184,7 @@ impl ApiError {
         }
     }
 
-    /// Names the object that the failure is about.
+    /// Sets the object that the error refers to.
     pub(crate) fn about(mut self, kind: &str, group: &str, name: &str) -> Self {
         for (key, value) in [("name", name), ("group", group), ("kind", kind)] {
             if !value.is_empty() {
@@ -204,7 +204,6 @@ impl ApiError {
         &self.message
     }
 
-    /// The `Status` object.
     pub(crate) fn to_value(&self) -> Value {
         let mut status = json!({
             "kind": "Status",
@@ -227,7 +226,7 @@ impl ApiError {
     }
 }
 
-/// What an update of something that has changed is told.
+/// Message of an update whose object has changed since it was read.
 pub(crate) const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
@@ -249,7 +248,7 @@ pub(crate) fn qualified(name: &str, group: &str) -> String {
     }
 }
 
-/// The `Status` of a deletion that left no object to show.
+/// The `Status` of a deletion that returns no object.
 pub(crate) fn deleted(facts: &Facts, name: &str, uid: &Value) -> Value {
     let mut details = Map::new();
     details.insert("name".to_owned(), json!(name));

@@ -1,4 +1,4 @@
-//! Objects as rows and columns, the way `kubectl get` shows them.
+//! Objects as rows and columns, as `kubectl get` prints them.
 
 mod cells;
 mod columns;
@@ -14,7 +14,7 @@ use super::request::Parameters;
 use super::status::ApiError;
 use crate::store::{Form, Record};
 
-/// How much of each object a row carries.
+/// The part of each object that a row includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Include {
     None,
@@ -22,13 +22,12 @@ pub(crate) enum Include {
     Object,
 }
 
-/// One column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Column {
     pub(crate) name: &'static str,
     /// `string`, `integer`, `boolean` or `date`.
     pub(crate) kind: &'static str,
-    /// Shown only by `-o wide`.
+    /// Printed only by `-o wide`.
     pub(crate) wide: bool,
 }
 
@@ -45,7 +44,7 @@ impl Include {
     }
 }
 
-/// A `Table` of objects.
+/// Builds a `Table` of objects.
 pub(crate) fn document(
     facts: &'static Facts,
     records: &[Arc<Record>],
@@ -74,7 +73,7 @@ pub(crate) fn document(
     table(facts, metadata, with_columns, &rows)
 }
 
-/// A bookmark in a watch of tables: a row of empty cells around the bookmark's object.
+/// Builds a bookmark in a watch of tables: a row of empty cells with the bookmark's object.
 pub(crate) fn bookmark(
     facts: &'static Facts,
     partial: &Value,

@@ -1,4 +1,4 @@
-//! Watches: what is there, then what changes, with bookmarks in between.
+//! Watches: the current objects, then changes, with bookmarks in between.
 
 #![expect(
     clippy::indexing_slicing,
@@ -25,16 +25,16 @@ use super::status::ApiError;
 use super::table;
 use crate::store::{Change, Expired, Form, Query, Record};
 
-/// How many changes are read from the log at once.
+/// Limit of changes read from the log at once.
 const BATCH: usize = 256;
-/// How many rendered batches wait for the connection.
+/// Limit of rendered batches queued for the connection.
 const QUEUE: usize = 4;
-/// About how much is rendered at once.
+/// Approximate size of a rendered chunk.
 const CHUNK: usize = 64 * 1024;
-/// How long a watch lasts if the client does not say; the real server takes 30 to 60 minutes.
+/// Duration of a watch without a timeout of its own; 30 to 60 minutes in kube-apiserver.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
 
-/// One watch while it runs.
+/// A running watch.
 struct Watch {
     shared: Arc<Shared>,
     facts: &'static Facts,
@@ -42,22 +42,22 @@ struct Watch {
     view: View,
     include: table::Include,
     bookmarks: bool,
-    /// The version up to which the client knows everything.
+    /// The version that the client is up to date with.
     cursor: u64,
-    /// Whether the client already has the columns of the table.
+    /// Whether the client already has the column definitions of the table.
     has_columns: bool,
     sender: mpsc::Sender<Bytes>,
 }
 
-/// Why a watch is over.
+/// The reason why a watch ends.
 enum Ended {
-    /// The client went away.
+    /// The client has disconnected.
     ClientGone,
-    /// The log has moved past what the client has read.
+    /// The log was compacted beyond what the client has read.
     FellBehind(Expired),
 }
 
-/// Answers a `watch`.
+/// Handles a `watch`.
 pub(crate) fn watch(
     shared: &Arc<Shared>,
     facts: &'static Facts,
@@ -96,7 +96,7 @@ pub(crate) fn watch(
     } else if send_initial == Some(false) && version == 0 {
         watch.cursor = shared.store.version();
     } else if let Err(expired) = shared.store.changes(facts.resource, version, 0) {
-        // The watch cache of the real server says so inside of the stream, too.
+        // The watch cache of kube-apiserver also reports this inside the stream.
         first_error = Some(ApiError::from(expired));
     }
     let mark_end = send_initial == Some(true) && watch.bookmarks;
@@ -124,7 +124,7 @@ pub(crate) fn watch(
     ))
 }
 
-/// What a watch waits for.
+/// Signals that a watch waits for.
 struct Wakes {
     changes: watch::Receiver<u64>,
     bookmarks: watch::Receiver<u64>,
@@ -132,7 +132,7 @@ struct Wakes {
 }
 
 impl Wakes {
-    /// Made before the first read, so that nothing is missed in between.
+    /// Subscribes before the first read, so that nothing is missed in between.
     fn new(shared: &Shared, facts: &Facts) -> Self {
         Self {
             changes: shared.store.subscribe(facts.resource),
@@ -171,7 +171,7 @@ impl Watch {
                 Ok(()) = wakes.drops.changed() => return Ok(()),
                 Ok(()) = wakes.changes.changed() => continue,
                 () = sleep_until(deadline) => {
-                    // The client can go on from here.
+                    // The client can resume from here.
                     self.bookmark().await?;
                     return Ok(());
                 }
@@ -183,7 +183,7 @@ impl Watch {
         }
     }
 
-    /// Sends everything that the log holds and the client has not seen.
+    /// Sends all changes of the log that the client has not received.
     async fn catch_up(&mut self) -> Result<(), Ended> {
         loop {
             let (changes, version) = self
@@ -225,7 +225,7 @@ impl Watch {
         self.sender.send(bytes).await.map_err(|_| Ended::ClientGone)
     }
 
-    /// An object that enters or leaves the selection comes or goes for this client.
+    /// An object that enters or leaves the selection is added or deleted for this client.
     fn write_change(&mut self, out: &mut Vec<u8>, change: &Change) {
         let selected = |record: &Option<Arc<Record>>| {
             record

@@ -1,4 +1,4 @@
-//! Writes: create, update, patch, delete, and the subresources that are written to.
+//! Writes: create, update, patch, delete, and writable subresources.
 
 #![expect(
     clippy::indexing_slicing,
@@ -27,10 +27,10 @@ use crate::auth::User;
 use crate::objects::{Resource, WriteError};
 use crate::store::{Expect, Form, Record, join_key, timestamp};
 
-/// How often a patch is tried again when somebody else was faster.
+/// Number of attempts of a patch that meets concurrent writes.
 const PATCH_ATTEMPTS: usize = 5;
 
-/// One write.
+/// A write request.
 struct Writing<'a> {
     shared: &'a Arc<Shared>,
     facts: &'static Facts,
@@ -40,7 +40,7 @@ struct Writing<'a> {
     force: bool,
 }
 
-/// Answers a write.
+/// Handles a write.
 pub(crate) async fn write(
     shared: &Arc<Shared>,
     facts: &'static Facts,
@@ -91,7 +91,7 @@ pub(crate) async fn write(
     }
 }
 
-/// Puts a pod on a node.
+/// Binds a pod to a node.
 pub(crate) fn bind(
     shared: &Arc<Shared>,
     namespace: &str,
@@ -186,7 +186,7 @@ impl Writing<'_> {
             let Value::Object(object) = patch.apply(&old)? else {
                 return Err(ApiError::bad_request("the patch does not leave an object"));
             };
-            // A patch that names a version wants to meet just that one.
+            // A patch that names a version applies to exactly that one.
             let expect = prepare::expectation(self.facts, &self.target.name, &object)?;
             let mut new = prepare::for_update(self.facts, self.target, &old, object)?;
             apply::track(
@@ -260,7 +260,7 @@ impl Writing<'_> {
         Ok(self.show(StatusCode::CREATED, &record))
     }
 
-    /// Stores a new state; one that waits only for its last finalizer to go is removed instead.
+    /// Stores an update, or removes an object whose last finalizer is gone.
     fn commit(&self, object: Value, expect: Expect) -> Result<Answer, ApiError> {
         let metadata = &object["metadata"];
         let is_leaving = metadata["deletionTimestamp"].is_string()
@@ -329,7 +329,7 @@ impl Writing<'_> {
         ))
     }
 
-    /// How long a pod may take to end; everything else goes at once.
+    /// Returns the grace period of a pod; other objects are removed at once.
     fn grace(&self, object: &Value, options: &Value) -> u64 {
         let is_bound = object["spec"]["nodeName"]
             .as_str()
@@ -406,7 +406,7 @@ impl Writing<'_> {
             .store
             .remove(self.facts.resource, &self.key, expect)
         {
-            // Somebody else removed it first.
+            // Another client removed it first.
             Err(WriteError::NotFound { .. }) | Ok(_) => Ok(()),
             Err(error) => Err(ApiError::from_write(self.facts, error)),
         }

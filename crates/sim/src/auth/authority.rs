@@ -1,5 +1,5 @@
-//! The certificate authorities of one simulated cluster. Each cluster has its own, so that
-//! credentials of one mean nothing to another.
+//! The certificate authorities of one simulated cluster. Each cluster has its own, so that its
+//! credentials are not valid in another.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,21 +15,18 @@ use rustls_pki_types::CertificateDer;
 
 use crate::error::SimError;
 
-/// How long certificates are valid: simulated clusters do not grow old.
+/// Validity of certificates: simulated clusters do not run for long.
 const VALIDITY: Duration = Duration::from_hours(365 * 24);
-/// Clocks of clients may be behind.
+/// Allows for clients whose clocks are behind.
 const BACKDATE: Duration = Duration::from_hours(1);
 
 /// A certificate and its private key, as PEM.
 #[derive(Clone)]
 pub struct IssuedCertificate {
-    /// The certificate.
     pub certificate: String,
-    /// The private key.
     pub key: String,
 }
 
-/// A certificate authority.
 pub(crate) struct Authority {
     certificate: String,
     der: CertificateDer<'static>,
@@ -62,13 +59,12 @@ impl Authority {
         })
     }
 
-    /// The authority's own certificate, as PEM.
+    /// The CA certificate, as PEM.
     pub(crate) fn pem(&self) -> &str {
         &self.certificate
     }
 
-    /// The same authority for the kubelets' serving certificates, as in a cluster that signs them
-    /// itself.
+    /// Returns the same authority for the serving certificates of kubelets.
     pub(crate) fn for_kubelets(&self) -> Result<crate::kubelet::Authority, SimError> {
         let key = KeyPair::try_from(self.key.as_slice()).map_err(SimError::Certificate)?;
         let issuer = Issuer::new(self.params.clone(), key);
@@ -79,7 +75,7 @@ impl Authority {
         ))
     }
 
-    /// A certificate for a client: a user in groups, or a front proxy.
+    /// Issues a client certificate for a user in groups, or for a front proxy.
     pub(crate) fn client(
         &self,
         name: &str,
@@ -88,8 +84,8 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name.remove(DnType::CommonName);
         params.distinguished_name.push(DnType::CommonName, name);
-        // A second attribute of the same type would replace the first, so several groups cannot be
-        // written with this library; the caller is told rather than given less.
+        // A second attribute of the same type would replace the first in this library, so more than
+        // one group is an error rather than silently lost.
         match groups {
             [] => {}
             [group] => params
@@ -101,7 +97,7 @@ impl Authority {
         self.sign(params)
     }
 
-    /// A certificate for a server under names and addresses.
+    /// Issues a server certificate for names and addresses.
     pub(crate) fn server(
         &self,
         name: &str,
@@ -122,7 +118,7 @@ impl Authority {
         self.sign(params)
     }
 
-    /// Judges client certificates by this authority alone.
+    /// Returns a verifier of the client certificates of this authority.
     pub(crate) fn judge(&self) -> Result<ClientAuthority, SimError> {
         Ok(ClientAuthority::new(&*roots(self.pem(), self.now)?)?)
     }
@@ -142,7 +138,7 @@ impl Authority {
 }
 
 impl IssuedCertificate {
-    /// For use in a TLS configuration.
+    /// Loads the key pair for a TLS configuration.
     pub(crate) fn load(
         &self,
         what: &'static str,
@@ -162,7 +158,7 @@ impl IssuedCertificate {
 }
 
 impl std::fmt::Debug for IssuedCertificate {
-    /// Without the private key.
+    /// Omits the private key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("IssuedCertificate")
             .field("certificate", &self.certificate)
@@ -170,7 +166,7 @@ impl std::fmt::Debug for IssuedCertificate {
     }
 }
 
-/// Trust in the authorities of a PEM text.
+/// Parses trust roots from PEM.
 pub(crate) fn roots(pem: &str, now: SystemTime) -> Result<Arc<TrustRoots>, SimError> {
     let source = PemSource::Inline {
         label: "certificate authority",

@@ -1,27 +1,27 @@
-//! A small authorizer: rules that allow, and nothing else is allowed.
+//! A small authorizer: everything is forbidden that no rule allows.
 
 use super::{AUTHENTICATED, MASTERS, UNAUTHENTICATED, User};
 
-/// Allows some users something. Empty lists match nothing, `*` matches everything.
+/// Grants permissions to users. Empty lists match nothing, `*` matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rule {
     /// Names of users.
     pub users: Vec<String>,
     /// Names of groups.
     pub groups: Vec<String>,
-    /// Such as `get`, `list`, `watch`.
+    /// For example `get`, `list`, `watch`.
     pub verbs: Vec<String>,
     /// API groups; the core group is the empty string.
     pub api_groups: Vec<String>,
-    /// Resources, with a slash before a subresource: `pods`, `nodes/stats`, `pods/*`.
+    /// Resources, with subresources after a slash: `pods`, `nodes/stats`, `pods/*`.
     pub resources: Vec<String>,
-    /// The namespaces in which it holds; empty for all of them and for the cluster scope.
+    /// Namespaces of the rule; empty for all of them and for the cluster scope.
     pub namespaces: Vec<String>,
-    /// Other paths; a final `*` stands for any end.
+    /// Non-resource paths; a final `*` matches any suffix.
     pub non_resource_urls: Vec<String>,
 }
 
-/// What somebody wants to do.
+/// The attributes of a request that authorization depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attempt<'a> {
     Resource {
@@ -38,14 +38,13 @@ pub(crate) enum Attempt<'a> {
     },
 }
 
-/// All rules.
 #[derive(Debug, Clone)]
 pub(crate) struct Authorizer {
     rules: Vec<Rule>,
 }
 
 impl Rule {
-    /// Lets a user do something with resources everywhere.
+    /// Allows a user verbs on resources in all namespaces.
     pub fn for_user<'a>(
         user: impl Into<String>,
         verbs: impl IntoIterator<Item = &'a str>,
@@ -102,8 +101,8 @@ impl Rule {
 }
 
 impl Authorizer {
-    /// The given rules, and those that every cluster has: everybody may ask how the server is, and
-    /// everybody known may discover it and ask about themselves.
+    /// Adds the rules of every cluster: everybody may read health endpoints, authenticated users may
+    /// read discovery and review their own permissions.
     pub(crate) fn new(rules: &[Rule]) -> Self {
         let health = [
             "/healthz",
@@ -156,14 +155,14 @@ impl Authorizer {
             || self.rules_of(user).any(|rule| rule.allows(attempt))
     }
 
-    /// The rules that are about a user.
+    /// Returns the rules that apply to a user.
     pub(crate) fn rules_of(&self, user: &User) -> impl Iterator<Item = &Rule> {
         self.rules.iter().filter(move |rule| rule.is_about(user))
     }
 }
 
 impl Attempt<'_> {
-    /// What a user who may not is told.
+    /// Returns the message of a forbidden request.
     pub(crate) fn refusal(&self, user: &User) -> String {
         let user = &user.name;
         match *self {

@@ -1,4 +1,4 @@
-//! Bearer tokens: fixed ones, and those that the cluster issues.
+//! Bearer tokens: configured ones, and those that the cluster issues.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,10 +7,9 @@ use std::time::{Duration, SystemTime};
 use super::User;
 use crate::error::SimError;
 
-/// The most tokens that are known at once; the ones that end first make room.
+/// Limit of tokens; the one that expires first is evicted.
 const MAX_TOKENS: usize = 10_000;
 
-/// All tokens.
 #[derive(Default)]
 pub(crate) struct Tokens {
     known: Mutex<HashMap<String, Token>>,
@@ -19,12 +18,11 @@ pub(crate) struct Tokens {
 #[derive(Debug, Clone)]
 struct Token {
     user: User,
-    /// `None` for ever.
+    /// `None` if it does not expire.
     expires: Option<SystemTime>,
 }
 
 impl Tokens {
-    /// Makes a token known.
     pub(crate) fn add(&self, token: String, user: User, expires: Option<SystemTime>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_TOKENS {
@@ -40,7 +38,7 @@ impl Tokens {
         known.insert(token, Token { user, expires });
     }
 
-    /// Makes a new token for a user.
+    /// Issues a new token for a user.
     pub(crate) fn issue(
         &self,
         user: User,
@@ -61,7 +59,7 @@ impl Tokens {
         Ok(token)
     }
 
-    /// Whose token it is.
+    /// Returns the user of a valid token.
     pub(crate) fn user(&self, token: &str, now: SystemTime) -> Option<User> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = known.get(token)?;

@@ -1,4 +1,4 @@
-//! Faults that are switched while the cluster runs, through a ConfigMap.
+//! Faults that are changed at run time through a ConfigMap.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::store::join_key;
 /// The namespace and name of the ConfigMap.
 pub(super) const CONFIG_MAP: (&str, &str) = ("kube-system", "kubevitals-sim");
 
-/// Keeps the faults as the ConfigMap wants them, on top of those from the start.
+/// Applies the faults of the ConfigMap, in addition to the configured ones.
 pub(super) async fn follow(
     shared: Arc<Shared>,
     faults: Faults,
@@ -40,7 +40,7 @@ pub(super) async fn follow(
                         nodes, "faults switched"
                     );
                 }
-                Err(error) => warn!(%error, "the faults of the ConfigMap stay as they were"),
+                Err(error) => warn!(%error, "invalid faults in ConfigMap, keeping the previous ones"),
             }
             last = wanted;
         }

@@ -1,4 +1,4 @@
-//! Kubelets that ask the cluster who may read them.
+//! Kubelet authentication and authorization by the cluster.
 
 use std::sync::Arc;
 
@@ -7,8 +7,7 @@ use crate::auth::User;
 use crate::auth::authorize::Attempt;
 use crate::kubelet::{Credentials, Gatekeeper, Verdict};
 
-/// What a kubelet with webhook authentication and authorization does, without the way over the
-/// network.
+/// Webhook authentication and authorization of a kubelet, without the network round trip.
 pub(super) struct ClusterGatekeeper {
     shared: Arc<Shared>,
 }
@@ -49,7 +48,7 @@ impl Gatekeeper for ClusterGatekeeper {
     }
 }
 
-/// The subresource of the node that a path stands for, as the kubelet maps it.
+/// Maps a path to the subresource of the node, as the kubelet does.
 fn subresource(path: &str) -> &'static str {
     const KNOWN: [(&str, &str); 6] = [
         ("/metrics", "metrics"),

@@ -1,5 +1,4 @@
-//! What `kubectl logs` shows: lines that a container could have written, a closed form of its pod
-//! and the time.
+//! Text for `kubectl logs`: plausible lines, computed from the pod and the time alone.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -10,12 +9,11 @@ use crate::clock::Clock;
 use crate::objects::{LogRequest, PodLogs, Resource};
 use crate::store::join_key;
 
-/// Seconds from one line to the next.
-const EVERY: i64 = 10;
-/// Lines that are kept; a real kubelet rotates too.
-const MOST: u64 = 1_000;
+/// Seconds between two lines.
+const LINE_INTERVAL_SECONDS: i64 = 10;
+/// Limit of lines; a real kubelet rotates logs too.
+const MAX_LINES: u64 = 1_000;
 
-/// The logs of all pods.
 pub(super) struct SimulatedLogs {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
@@ -46,13 +44,13 @@ impl PodLogs for SimulatedLogs {
         let started: kubevitals_model::Timestamp =
             pod.pointer("/status/startTime")?.as_str()?.parse().ok()?;
         let alive = (self.clock.now().unix_seconds() - started.unix_seconds()).max(0);
-        let written = u64::try_from(alive / EVERY).unwrap_or(0) + 1;
-        let shown = request.tail_lines.unwrap_or(MOST).min(MOST).min(written);
+        let written = u64::try_from(alive / LINE_INTERVAL_SECONDS).unwrap_or(0) + 1;
+        let shown = request.tail_lines.unwrap_or(MAX_LINES).min(MAX_LINES).min(written);
         let mut text = String::new();
         for line in written - shown..written {
             let at = i64::try_from(line)
                 .unwrap_or(i64::MAX)
-                .saturating_mul(EVERY * 1_000);
+                .saturating_mul(LINE_INTERVAL_SECONDS * 1_000);
             let at = started.unix_millis().saturating_add(at);
             let at = kubevitals_model::Timestamp::from_unix_millis(at).rfc3339_millis();
             // Writing to a string cannot fail.

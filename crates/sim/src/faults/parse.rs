@@ -1,61 +1,54 @@
-//! Reading faults from a command line.
+//! Parsing of faults.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use super::{Fault, FaultSpec, Target};
 
-/// The longest delay of a slow node: a day.
+/// Upper limit of the delay of a slow node: a day.
 pub const MAX_SLOW: Duration = Duration::from_hours(24);
 
-/// The most that a node can be told to send in one answer: 64 GiB.
+/// Upper limit of the size of a huge response: 64 GiB.
 pub const MAX_HUGE_BYTES: u64 = 64 << 30;
 
-/// What a node is told to send if no size is given: 256 MiB, more than any client should take.
+/// Size of a huge response if none is given: 256 MiB, more than any client should read.
 const DEFAULT_HUGE_BYTES: u64 = 256 << 20;
 const DEFAULT_SLOW: Duration = Duration::from_secs(5);
 const DEFAULT_SKEW_MILLIS: i64 = 3_600_000;
-/// Arguments end up in messages, which stay readable whatever was pasted.
+/// Limit of quoted arguments, so that error messages stay readable.
 const MAX_EXCERPT: usize = 40;
 
-/// Why a text is not a fault.
+/// An error of parsing a fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FaultParseError {
-    /// There is no `=`.
+    /// The `=` is missing.
     #[error(
         "fault \"{input}\" has no target: write FAULT=SHARE%, FAULT=COUNT, FAULT=NODE or FAULT=all"
     )]
     NoTarget {
-        /// What was given.
         input: String,
     },
-    /// There is no such fault.
+    /// The fault is unknown.
     #[error(
         "unknown fault \"{word}\": known are slow, hang, reset, 401, 403, 404, 500, garbage, \
          truncated, huge, duplicate, skew, expired, wrong-name, malformed, unlabelled, \
          missing-sibling and zero-cpu"
     )]
     UnknownFault {
-        /// What was given.
         word: String,
     },
-    /// The fault takes nothing after a colon.
+    /// The fault takes no argument.
     #[error("fault {word} takes no argument, but \"{argument}\" was given")]
     UnexpectedArgument {
-        /// The fault.
         word: &'static str,
-        /// What was given.
         argument: String,
     },
-    /// What follows the colon cannot be read.
+    /// The argument is invalid.
     #[error("argument \"{argument}\" of fault {word} is not {expected}")]
     BadArgument {
-        /// The fault.
         word: &'static str,
-        /// What was given.
         argument: String,
-        /// What is accepted.
         expected: &'static str,
     },
     /// The target is neither a share, a count nor a name.
@@ -63,7 +56,6 @@ pub enum FaultParseError {
         "target \"{target}\" is not a share up to 100%, a count, the name of a node or \"all\""
     )]
     BadTarget {
-        /// What was given.
         target: String,
     },
 }
@@ -206,8 +198,7 @@ fn skew(argument: Option<&str>) -> Result<i64, FaultParseError> {
         .ok_or_else(|| bad("skew", argument, "a signed duration such as 1h or -90s"))
 }
 
-/// One number with a unit. Ten years are enough for anybody, and keep sums of times far from any
-/// end.
+/// Parses one number with a unit. The limit of ten years keeps sums of times far from overflow.
 fn duration(text: &str) -> Option<Duration> {
     const TEN_YEARS: Duration = Duration::from_hours(10 * 365 * 24);
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -222,13 +213,13 @@ fn duration(text: &str) -> Option<Duration> {
     (duration <= TEN_YEARS).then_some(duration)
 }
 
-/// Digits alone: Rust's own parser takes a plus sign too.
+/// Parses digits only: Rust's own parser accepts a plus sign too.
 fn number(digits: &str) -> Option<u64> {
     let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     plain.then(|| digits.parse().ok()).flatten()
 }
 
-/// `1` and `0.25` as 100 and 25.
+/// Parses `1` and `0.25` as 100 and 25.
 fn hundredths(percent: &str) -> Option<u32> {
     let (whole, fraction) = percent.split_once('.').unwrap_or((percent, "0"));
     let fraction = match fraction.len() {

@@ -1,4 +1,4 @@
-//! What a kubelet answers.
+//! Responses of a kubelet.
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
@@ -18,8 +18,8 @@ use crate::workload::{Pod, render};
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// The answer to a request, with the faults that show in answers. Faults of connections (slow,
-/// hang, reset, certificates) are not its business.
+/// Computes the response to a request, with the faults that affect responses. Faults of connections
+/// (slow, hang, reset, certificates) are handled by the caller.
 pub(crate) fn answer(
     node: &NodeState<'_>,
     gatekeeper: &dyn Gatekeeper,
@@ -48,7 +48,7 @@ pub(crate) fn answer(
         return text(StatusCode::FORBIDDEN, body);
     }
     if has(Fault::ServerError) {
-        let body = "Internal Error: failed to get node info: told to fail\n";
+        let body = "Internal Error: failed to get node info: injected fault\n";
         return text(StatusCode::INTERNAL_SERVER_ERROR, body);
     }
     if has(Fault::Garbage) {
@@ -79,7 +79,7 @@ pub(crate) fn answer(
     spoil(kind, body, path, faults)
 }
 
-/// The answer as it is sent: whole, cut off or far too long.
+/// Builds the response: complete, truncated or far too large.
 fn spoil(kind: &'static str, body: Bytes, path: &str, faults: &[Fault]) -> Response<Payload> {
     if faults.contains(&Fault::Truncated) {
         let announced = HeaderValue::from(body.len());
@@ -103,7 +103,7 @@ fn spoil(kind: &'static str, body: Bytes, path: &str, faults: &[Fault]) -> Respo
     respond(StatusCode::OK, kind, payload)
 }
 
-/// The pods as the kubelet keeps them: without type, and with its own annotations.
+/// The pods in the format of the kubelet: without type, and with its own annotations.
 fn pods(pods: &[std::sync::Arc<Pod>]) -> Value {
     let items: Vec<Value> = pods
         .iter()

@@ -1,4 +1,4 @@
-//! Serving certificates of the kubelets, and how they look at those of clients.
+//! Serving certificates of the kubelets, and verification of client certificates.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -30,7 +30,7 @@ pub struct Authority {
     pem: String,
 }
 
-/// What is wrong with a certificate.
+/// A defect of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Flaw {
     None,
@@ -38,13 +38,13 @@ pub(crate) enum Flaw {
     WrongName,
 }
 
-/// What a node showed last, and the flaw that it had.
+/// The last configuration of a node, and the defect of its certificate.
 type Made = Option<(Flaw, Arc<ServerConfig>)>;
 
-/// The configurations of all kubelets, made when a kubelet is first asked.
+/// The TLS configurations of all kubelets, created on the first connection.
 pub(crate) struct Certificates {
     authority: Authority,
-    /// One key for all: 5,000 keys would take seconds, and nobody compares them.
+    /// One key for all: 5,000 keys would take seconds, and no client compares them.
     key: KeyPair,
     signing_key: Arc<dyn SigningKey>,
     made: Mutex<Vec<Made>>,
@@ -52,7 +52,7 @@ pub(crate) struct Certificates {
 }
 
 impl Authority {
-    /// A new authority, valid for ten years.
+    /// Generates an authority, valid for ten years.
     pub fn generate(common_name: &str) -> Result<Self, FleetError> {
         let key = KeyPair::generate().map_err(FleetError::Certificate)?;
         let mut params = CertificateParams::default();
@@ -72,7 +72,7 @@ impl Authority {
         })
     }
 
-    /// An authority that exists already, such as that of the whole cluster.
+    /// Uses an existing authority, such as that of the cluster.
     pub fn given(
         issuer: Issuer<'static, KeyPair>,
         certificate: CertificateDer<'static>,
@@ -85,7 +85,7 @@ impl Authority {
         }
     }
 
-    /// What a client must trust.
+    /// Returns the CA certificate, as PEM.
     pub fn certificate_pem(&self) -> &str {
         &self.pem
     }
@@ -93,7 +93,7 @@ impl Authority {
 
 impl fmt::Debug for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The private key stays out of logs.
+        // Omits the private key.
         f.debug_struct("Authority").finish_non_exhaustive()
     }
 }
@@ -124,7 +124,7 @@ impl Certificates {
         self.authority.certificate_pem()
     }
 
-    /// The configuration of a node's listener with a certificate that has this flaw.
+    /// Returns the configuration of a node's listener with a certificate that has this defect.
     pub(crate) fn config(
         &self,
         index: usize,
@@ -171,7 +171,7 @@ impl Certificates {
         flaw: Flaw,
     ) -> Result<CertificateDer<'static>, FleetError> {
         let mut params = CertificateParams::default();
-        // As a kubelet's own request names it.
+        // The subject of a kubelet's certificate signing request.
         params.distinguished_name = named(&format!("system:node:{name}"));
         params
             .distinguished_name
@@ -190,8 +190,8 @@ impl Certificates {
                 .subject_alt_names
                 .push(SanType::IpAddress(IpAddr::V4(ip)));
         }
-        // Peers judge certificates by their own clocks, so these dates follow the system's clock
-        // even where the cluster's clock is stepped.
+        // Peers verify certificates with their own clocks, so these dates follow the system's clock
+        // even if the cluster's clock is stepped.
         let now = SystemTime::now();
         let (from, until) = match flaw {
             Flaw::Expired => (now - 3 * DAY, now - DAY),

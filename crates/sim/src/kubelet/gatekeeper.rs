@@ -1,41 +1,40 @@
-//! Who may ask a kubelet.
+//! Authentication and authorization of requests to kubelets.
 
 use rustls_pki_types::CertificateDer;
 
-/// What a client showed.
+/// The request and the credentials of a client.
 #[derive(Debug, Clone, Copy)]
 pub struct Credentials<'a> {
-    /// The node that is asked.
+    /// The node that the request is for.
     pub node: &'a str,
-    /// The path that is asked for, without the query.
+    /// The path of the request, without the query.
     pub path: &'a str,
     /// `Authorization: Bearer …`.
     pub bearer: Option<&'a str>,
-    /// The client's certificate and what came with it; empty if it showed none. That the client
-    /// holds the key is proven, that anybody trusts the certificate is not.
+    /// The client's certificate chain; empty if it presented none. Possession of the key is verified,
+    /// trust in the certificate is not.
     pub certificates: &'a [CertificateDer<'static>],
 }
 
-/// What a kubelet makes of them.
+/// The outcome of authentication and authorization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The request is answered.
+    /// The request is served.
     Allow,
-    /// 401: nobody knows who this is.
+    /// 401: the client has no valid identity.
     Unauthorized,
-    /// 403: this one may not.
+    /// 403: the client lacks the permission.
     Forbidden,
 }
 
-/// Judges each request, as a kubelet's webhook authentication and authorization do.
+/// Decides about each request, as a kubelet's webhook authentication and authorization do.
 ///
-/// It is called on the runtime's threads, so it must not block.
+/// It runs on the runtime's threads, so it must not block.
 pub trait Gatekeeper: Send + Sync {
-    /// Decides about one request.
     fn judge(&self, credentials: &Credentials<'_>) -> Verdict;
 }
 
-/// Lets everybody in.
+/// Allows all requests.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OpenDoor;
 

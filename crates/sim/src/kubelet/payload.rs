@@ -1,4 +1,4 @@
-//! Bodies of answers, honest and faulty. None is held in memory beyond one chunk.
+//! Response bodies, valid and faulty. None is held in memory beyond one chunk.
 
 use std::io;
 use std::pin::Pin;
@@ -11,18 +11,17 @@ use super::resource_metrics;
 
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// A body.
 #[derive(Debug)]
 pub(crate) enum Payload {
-    /// All of it.
+    /// A complete body.
     Whole(Option<Bytes>),
-    /// A beginning, and then the connection breaks.
+    /// A partial body, after which the connection breaks.
     Broken {
         start: Option<Bytes>,
-        /// Whether the server was given a turn to send the beginning.
+        /// Whether the server had a chance to send the partial body.
         is_sent: bool,
     },
-    /// A beginning, and then as many bytes of further series.
+    /// A body, followed by as many bytes of further series.
     Huge {
         start: Option<Bytes>,
         remaining: u64,
@@ -42,7 +41,7 @@ impl Body for Payload {
             Self::Whole(bytes) => bytes.take().map(Ok),
             Self::Broken { start, is_sent } => match start.take() {
                 Some(bytes) => Some(Ok(bytes)),
-                // hyper drops what it has not yet written when a body fails.
+                // hyper drops unsent data when a body fails.
                 None if !*is_sent => {
                     *is_sent = true;
                     context.waker().wake_by_ref();
@@ -50,7 +49,7 @@ impl Body for Payload {
                 }
                 None => Some(Err(io::Error::new(
                     io::ErrorKind::ConnectionAborted,
-                    "told to end too early",
+                    "injected fault: truncated body",
                 ))),
             },
             Self::Huge {
@@ -90,7 +89,7 @@ impl Payload {
         Self::Whole(Some(bytes.into()))
     }
 
-    /// A beginning, if there is any, and then the connection breaks.
+    /// A partial body, if there is any, after which the connection breaks.
     pub(crate) fn broken(start: Option<Bytes>) -> Self {
         Self::Broken {
             is_sent: start.is_none(),

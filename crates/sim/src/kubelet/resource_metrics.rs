@@ -1,4 +1,4 @@
-//! `/metrics/resource`, in the very bytes of a kubelet: the same families, help texts and order.
+//! `/metrics/resource`, byte for byte as a kubelet writes it: the same families, help texts and order.
 
 use kubevitals_model::Timestamp;
 use kubevitals_promtext::{Encoder, LabelName, MetricName, MetricType};
@@ -8,7 +8,7 @@ use super::usage::{self, ContainerUsage};
 use crate::faults::Fault;
 use crate::workload::Pod;
 
-/// What a kubelet of Kubernetes 1.37 says of the body.
+/// Content type of a kubelet of Kubernetes 1.37.
 pub(crate) const CONTENT_TYPE: &str =
     "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
@@ -16,27 +16,27 @@ const CONTAINER: LabelName<'_> = LabelName::from_static("container");
 const NAMESPACE: LabelName<'_> = LabelName::from_static("namespace");
 const POD: LabelName<'_> = LabelName::from_static("pod");
 
-/// One container in the answer.
+/// The series of one container.
 struct ContainerLine<'a> {
     name: &'a str,
     pod: &'a Pod,
     usage: ContainerUsage,
-    /// `None`: nobody has looked yet, so there is nothing but the start time.
+    /// `None` before the first sample: only the start time is exposed.
     sample: Option<Timestamp>,
-    /// What a fault did to it.
+    /// Series removed by a fault.
     zero_cpu: bool,
     missing: bool,
-    /// The same series once more, with other values.
+    /// Whether the series occur a second time with other values.
     double: bool,
 }
 
-/// One pod in the answer.
+/// The series of one pod.
 struct PodLine<'a> {
     pod: &'a Pod,
     sample: Timestamp,
 }
 
-/// A family's name, help text and type.
+/// Name, help text and type of a family.
 struct Described {
     name: MetricName<'static>,
     help: &'static str,
@@ -80,7 +80,7 @@ families! {
         "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise";
 }
 
-/// The body at `now`, with the faults that change what is in it.
+/// Renders the body at `now`, with the faults that change its content.
 pub(crate) fn body(node: &NodeState<'_>, now: Timestamp, faults: &[Fault]) -> Vec<u8> {
     let skew = skew(faults);
     let stamp = |at: Timestamp| Some(at.unix_millis().saturating_add(skew));
@@ -151,13 +151,13 @@ pub(crate) fn body(node: &NodeState<'_>, now: Timestamp, faults: &[Fault]) -> Ve
     out
 }
 
-/// Bytes that follow an honest body when a node sends too much: series of containers that no API
-/// server knows. `count` says where to go on.
+/// Renders further valid series for a response that is too large, of containers that no API server
+/// has. `count` is the number of series so far.
 pub(crate) fn endless(count: u64, at_least: usize) -> (Vec<u8>, u64) {
     let mut out = Vec::with_capacity(at_least + 256);
     let mut count = count;
     let mut encoder = Encoder::new(&mut out);
-    // One chunk at a time: the family is not started anew, so the text stays valid.
+    // One chunk at a time without starting a new family, so the text stays valid.
     let mut family = encoder.family(CONTAINER_CPU.name, None, None);
     let line_bytes = 150;
     for _ in 0..=at_least / line_bytes {
@@ -206,7 +206,7 @@ fn container_family<'a, 'p: 'a>(
                 (NAMESPACE, line.pod.namespace()),
                 (POD, line.pod.name()),
             ];
-            // A family without series is not mentioned at all.
+            // A family without series is omitted.
             if !std::mem::replace(&mut started, true) {
                 start(encoder, family);
             }
@@ -291,8 +291,8 @@ fn pods(pods: &[std::sync::Arc<Pod>], now: Timestamp) -> Vec<PodLine<'_>> {
     lines
 }
 
-/// Puts bad lines into the middle of the container's series, where a reader that gives up loses
-/// most.
+/// Inserts bad lines into the middle of the container's series, where a reader that gives up loses
+/// the most.
 fn damage(out: &mut Vec<u8>, faults: &[Fault], stamp: Option<i64>) {
     let name = CONTAINER_CPU.name.as_str();
     let stamp = stamp.unwrap_or_default();

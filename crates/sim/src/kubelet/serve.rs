@@ -1,4 +1,4 @@
-//! Listening, and one task for each connection.
+//! Listeners, and one task for each connection.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -26,38 +26,38 @@ use crate::clock::Clock;
 use crate::faults::{Fault, Faults};
 use crate::roster::Roster;
 
-/// How long to wait when no connection can be accepted.
+/// Delay after a failed accept.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What all connections of a fleet share.
+/// State that all connections of a fleet share.
 pub(crate) struct Shared {
     pub(crate) roster: Arc<Roster>,
     pub(crate) faults: Faults,
     pub(crate) certificates: Certificates,
     pub(crate) gatekeeper: Arc<dyn Gatekeeper>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// When all nodes booted.
+    /// Boot time of all nodes.
     pub(crate) booted: Timestamp,
     pub(crate) connections: Arc<Semaphore>,
     pub(crate) stopped: watch::Receiver<bool>,
 }
 
-/// Why a request that a fault was holding gets no answer.
+/// Error of a request that a fault was holding when the fleet stopped.
 #[derive(Debug, thiserror::Error)]
 #[error("the fleet ended while a fault was holding the request")]
 struct FleetEnded;
 
-/// Whom a listener speaks for.
+/// The node that a listener serves.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Speaker {
-    /// The node whose address was dialled.
+    /// The node whose address was dialed.
     ByAddress,
     /// One node.
     Node(usize),
 }
 
-/// Accepts connections until the fleet stops, and then waits until none is left.
+/// Accepts connections until the fleet stops, and then waits until all have ended.
 pub(crate) async fn listen(listener: TcpListener, speaker: Speaker, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     let mut stopped = shared.stopped.clone();
@@ -65,12 +65,12 @@ pub(crate) async fn listen(listener: TcpListener, speaker: Speaker, shared: Arc<
         let permit = Arc::clone(&shared.connections).acquire_owned();
         let accepted = tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => break,
-            // Ended connections are forgotten as they end.
+            // Reaps ended connections.
             Some(_) = connections.join_next() => continue,
             accepted = async { (permit.await, listener.accept().await) } => accepted,
         };
         let (permit, Ok((stream, _))) = accepted else {
-            // Out of files, most likely: somebody must close one first.
+            // Probably out of file descriptors: wait for some connections to end.
             tokio::time::sleep(ACCEPT_RETRY).await;
             continue;
         };
@@ -90,10 +90,10 @@ pub(crate) async fn listen(listener: TcpListener, speaker: Speaker, shared: Arc<
 }
 
 impl Speaker {
-    /// The node that a connection is for; `None` refuses it.
+    /// Returns the node of a connection; `None` rejects it.
     fn index(self, stream: &TcpStream, roster: &Roster) -> Option<usize> {
         let local = ipv4(stream.local_addr().ok()?)?;
-        // A listener on the wildcard address is reachable from outside; the cluster is not.
+        // A listener on the wildcard address is reachable from outside; the cluster must not be.
         if !local.is_loopback() {
             return None;
         }
@@ -163,7 +163,7 @@ async fn serve(stream: TcpStream, index: usize, shared: Arc<Shared>) -> io::Resu
     }
 }
 
-/// Answers one request, after whatever the node's faults do to it first.
+/// Handles one request, after the faults of the node that affect connections.
 async fn respond(
     request: Request<Incoming>,
     index: usize,
@@ -187,7 +187,7 @@ async fn respond(
         return Ok(Response::new(Payload::broken(None)));
     };
     if !node.is_present() {
-        // It was replaced: its machine is gone, and whoever still asks it is told so.
+        // The node was replaced: its machine no longer exists.
         switch.throw();
         pause(std::future::pending(), shared).await?;
     }
@@ -209,8 +209,8 @@ async fn respond(
     ))
 }
 
-/// Waits, but not beyond the end of the fleet: a request that was held then ends unanswered, since
-/// an answer would make a node that hangs look like one that was slow.
+/// Waits, but not beyond the end of the fleet. A request that was held then fails: a response would
+/// make a node that hangs look like a slow one.
 async fn pause(wait: impl Future<Output = ()>, shared: &Shared) -> Result<(), FleetEnded> {
     let mut stopped = shared.stopped.clone();
     tokio::select! {

@@ -1,4 +1,4 @@
-//! A TCP stream that can end in a reset.
+//! A TCP stream that can end with a reset.
 
 use std::io;
 use std::pin::Pin;
@@ -10,14 +10,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-/// Ends a connection with a reset, from wherever the request is handled.
+/// Triggers a reset of a connection from the request handler.
 #[derive(Debug, Default)]
 pub(crate) struct ResetSwitch {
     thrown: AtomicBool,
     wake: Notify,
 }
 
-/// A stream that sends RST instead of FIN when it is dropped after its switch was thrown.
+/// A stream that sends RST instead of FIN when it is dropped after the switch was triggered.
 #[derive(Debug)]
 pub(crate) struct Socket {
     stream: TcpStream,
@@ -30,7 +30,7 @@ impl ResetSwitch {
         self.wake.notify_one();
     }
 
-    /// Returns when the switch was thrown.
+    /// Waits until the switch is triggered.
     pub(crate) async fn thrown(&self) {
         self.wake.notified().await;
     }
@@ -45,7 +45,7 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if self.switch.thrown.load(Ordering::SeqCst) {
-            // If it fails the peer sees an ordinary end, which is the best that is left.
+            // If it fails, the peer sees an ordinary close.
             let _ = self.stream.set_zero_linger();
         }
     }

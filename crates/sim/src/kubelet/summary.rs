@@ -1,4 +1,4 @@
-//! `/stats/summary`, with the structure that a kubelet of Kubernetes 1.37 gives it.
+//! `/stats/summary`, with the structure of a kubelet of Kubernetes 1.37.
 
 use kubevitals_model::Timestamp;
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ const INODES: u64 = 16_777_216;
 const INODES_FREE: u64 = 16_260_792;
 pub(crate) const MEMORY_BYTES: u64 = 24_682_416 << 10;
 
-/// The document at `now`; `brief` leaves out what `only_cpu_and_memory=true` leaves out.
+/// Renders the document at `now`; `brief` omits what `only_cpu_and_memory=true` omits.
 pub(crate) fn document(node: &NodeState<'_>, now: Timestamp, brief: bool) -> Value {
     let pods: Vec<Value> = node
         .view
@@ -103,7 +103,7 @@ fn node(node: &NodeState<'_>, now: Timestamp, brief: bool) -> Value {
     fields.into()
 }
 
-/// `None` for a pod of which no container runs.
+/// Returns `None` for a pod without running containers.
 fn pod(pod: &Pod, now: Timestamp, brief: bool) -> Option<Value> {
     let containers: Vec<Value> = pod
         .parts()
@@ -185,8 +185,8 @@ fn container(
     fields.into()
 }
 
-/// `cpu`, `memory` and `io`. `limit` is what `availableBytes` is counted from; cgroups that hold
-/// others state pressure, those of containers do not.
+/// Inserts `cpu`, `memory` and `io`. `limit` is the base of `availableBytes`; cgroups with children
+/// report pressure, those of containers do not.
 fn insert_usage(
     fields: &mut Map<String, Value>,
     at: Timestamp,

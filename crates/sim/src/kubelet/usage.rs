@@ -1,13 +1,13 @@
-//! What containers use: closed forms, so that every value is known for every instant.
+//! Resource usage of containers: closed forms, so that the value at every instant is known.
 //!
-//! CPU: a container's rate is a base and two square waves on top of it, all chosen by its seed. The
-//! counter is the exact integral, in whole nanoseconds, so it never goes back and
-//! [`ContainerUsage::cpu_rate`] is what a correct reader computes between two instants.
+//! CPU: a container's rate is a base plus two square waves, all derived from its seed. The counter is
+//! the exact integral, in whole nanoseconds, so it never decreases, and [`ContainerUsage::cpu_rate`]
+//! is what a correct reader computes between two instants.
 //!
 //! Memory: a triangle wave between two bounds, in whole pages.
 //!
-//! Samples: a kubelet does not look at a container when it is asked, but every 10 to 15 seconds.
-//! [`last_sample`] gives the instant of the last look; values are those of that instant.
+//! Samples: a kubelet does not measure a container on each request, but every 10 to 15 seconds.
+//! [`last_sample`] returns the instant of the last sample; values are those of that instant.
 
 use kubevitals_model::Timestamp;
 
@@ -24,10 +24,10 @@ pub const MAX_SAMPLE_GAP_MILLIS: u64 = 15_000;
 
 const MEAN_GAP: u64 = 12_500;
 const PAGE: u64 = 4_096;
-/// What starting a process costs: a container that runs has used some CPU.
+/// CPU cost of starting a process: a running container has always used some CPU.
 const START_NANOS: u64 = 12_000_000;
 
-/// What one run of a container uses.
+/// Usage of one run of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContainerUsage {
     started: Timestamp,
@@ -39,7 +39,7 @@ pub struct ContainerUsage {
     memory_period: u64,
 }
 
-/// A rate that is there in the first half of each period and absent in the second.
+/// A rate that applies in the first half of each period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Wave {
     rate: u64,
@@ -48,11 +48,11 @@ struct Wave {
 }
 
 impl ContainerUsage {
-    /// A run that started at `started`, may use so much CPU (in thousandths of a core; 0: no limit)
-    /// and so many bytes of memory.
+    /// A run that started at `started`, with a CPU limit in thousandths of a core (0: no limit) and an
+    /// upper bound of memory in bytes.
     pub fn new(mut seed: Seed, started: Timestamp, cpu_limit: u32, memory_ceiling: u64) -> Self {
         const NANOS_PER_MILLICORE: u64 = 1_000_000;
-        // Most containers idle, some work: the squared draw makes small rates frequent.
+        // Most containers idle: the squared draw makes small rates frequent.
         let ceiling = match cpu_limit {
             0 => 400,
             limit => u64::from(limit),
@@ -81,7 +81,7 @@ impl ContainerUsage {
         }
     }
 
-    /// The run that a container of a pod is in, or was in last.
+    /// The current or last run of a container.
     pub(crate) fn of(pod: &Pod, index: usize, started: Timestamp, run: u32) -> Self {
         let template = pod.template().at(index);
         Self::new(
@@ -92,7 +92,6 @@ impl ContainerUsage {
         )
     }
 
-    /// When the run started.
     pub fn started(&self) -> Timestamp {
         self.started
     }
@@ -108,7 +107,7 @@ impl ContainerUsage {
     }
 
     /// The mean rate between two instants, in nanoseconds of CPU per second (nanocores).
-    /// `None` unless `from` lies before `to`.
+    /// `None` unless `from` is before `to`.
     #[expect(clippy::cast_precision_loss, reason = "a rate in f64 is exact enough")]
     pub fn cpu_rate(&self, from: Timestamp, to: Timestamp) -> Option<f64> {
         let millis = millis_between(from, to);
@@ -116,7 +115,7 @@ impl ContainerUsage {
         (millis > 0).then(|| nanos as f64 * 1_000.0 / millis as f64)
     }
 
-    /// The lowest and the highest rate that it can have over any stretch, in nanocores.
+    /// The lowest and the highest possible rate over any interval, in nanocores.
     pub fn cpu_rate_bounds(&self) -> (u64, u64) {
         let waves: u64 = self.waves.iter().map(|wave| wave.rate).sum();
         (self.base / 1_000 * 1_000, self.base + waves)
@@ -138,7 +137,7 @@ impl ContainerUsage {
         (bytes / PAGE * PAGE).clamp(self.memory_low, self.memory_high)
     }
 
-    /// Between what [`ContainerUsage::memory_bytes`] moves.
+    /// The bounds of [`ContainerUsage::memory_bytes`].
     pub fn memory_bounds(&self) -> (u64, u64) {
         (self.memory_low, self.memory_high)
     }
@@ -156,9 +155,9 @@ impl Wave {
     }
 }
 
-/// When the thing with this seed was last looked at, at or before `now`.
+/// Returns the instant of the last sample at or before `now`.
 ///
-/// Looks are [`MIN_SAMPLE_GAP_MILLIS`] to [`MAX_SAMPLE_GAP_MILLIS`] apart: one in each slot of 12.5
+/// Samples are [`MIN_SAMPLE_GAP_MILLIS`] to [`MAX_SAMPLE_GAP_MILLIS`] apart: one in each slot of 12.5
 /// s, at most 1.25 s off its middle.
 pub fn last_sample(seed: Seed, now: Timestamp) -> Timestamp {
     let seed = seed.derive_name("samples");
@@ -182,7 +181,7 @@ pub fn last_sample(seed: Seed, now: Timestamp) -> Timestamp {
     }
 }
 
-/// The sample of a container that runs, or `None` if nobody has looked since it started.
+/// The last sample of a running container, or `None` before its first one.
 pub(crate) fn container_sample(pod: &Pod, index: usize, now: Timestamp) -> Option<Timestamp> {
     let State::Running { since } = pod.containers.get(index)?.state else {
         return None;
@@ -191,7 +190,7 @@ pub(crate) fn container_sample(pod: &Pod, index: usize, now: Timestamp) -> Optio
     (at > since).then_some(at)
 }
 
-/// The present run of a container that runs.
+/// The current run of a running container.
 pub(crate) fn running(pod: &Pod, index: usize) -> Option<ContainerUsage> {
     let container = pod.containers.get(index)?;
     match container.state {
@@ -200,7 +199,7 @@ pub(crate) fn running(pod: &Pod, index: usize) -> Option<ContainerUsage> {
     }
 }
 
-/// All CPU time of a container until `at`, earlier runs included.
+/// Total CPU time of a container until `at`, including earlier runs.
 fn container_cpu(pod: &Pod, index: usize, container: &Container, at: Timestamp) -> u64 {
     let ended = |run: &Ended| {
         ContainerUsage::of(pod, index, run.started, run.run).cpu_nanos(at.min(run.finished))
@@ -209,7 +208,7 @@ fn container_cpu(pod: &Pod, index: usize, container: &Container, at: Timestamp) 
         State::Running { since } => {
             ContainerUsage::of(pod, index, *since, container.restarts).cpu_nanos(at)
         }
-        // A pod that ended while it backed off shows its last run once more.
+        // A pod that ended during back-off shows its last run once more.
         State::Ended(run) if container.last != Some(*run) => ended(run),
         State::Ended(_) | State::Waiting { .. } | State::Lost => 0,
     };
@@ -221,7 +220,7 @@ fn container_cpu(pod: &Pod, index: usize, container: &Container, at: Timestamp) 
         .saturating_add(present)
 }
 
-/// The CPU time of a pod until `at`: that of its containers, and a little for the sandbox.
+/// CPU time of a pod until `at`: its containers and the sandbox.
 pub(crate) fn pod_cpu(pod: &Pod, at: Timestamp) -> u64 {
     const SANDBOX_NANOS: u64 = 30_000_000;
     let Some(start) = pod.start.filter(|start| *start <= at) else {
@@ -236,7 +235,7 @@ pub(crate) fn pod_cpu(pod: &Pod, at: Timestamp) -> u64 {
         .fold(sandbox, u64::saturating_add)
 }
 
-/// The working set of a pod at `at`.
+/// Working set of a pod at `at`.
 pub(crate) fn pod_memory(pod: &Pod, at: Timestamp) -> u64 {
     const SANDBOX_BYTES: u64 = 64 * PAGE;
     let containers: u64 = (0..pod.containers.len())
@@ -247,7 +246,7 @@ pub(crate) fn pod_memory(pod: &Pod, at: Timestamp) -> u64 {
     SANDBOX_BYTES + containers
 }
 
-/// The CPU time of a node until `at`: all pods that it has or had, and the system's own.
+/// CPU time of a node until `at`: all current and former pods, and the system.
 pub(crate) fn node_cpu(view: &NodeView, seed: Seed, booted: Timestamp, at: Timestamp) -> u64 {
     let pods = view.present.iter().map(|pod| pod_cpu(pod, at));
     let departed = view
@@ -261,7 +260,7 @@ pub(crate) fn node_cpu(view: &NodeView, seed: Seed, booted: Timestamp, at: Times
     )
 }
 
-/// The working set of a node at `at`.
+/// Working set of a node at `at`.
 pub(crate) fn node_memory(view: &NodeView, seed: Seed, booted: Timestamp, at: Timestamp) -> u64 {
     view.present
         .iter()
@@ -269,12 +268,12 @@ pub(crate) fn node_memory(view: &NodeView, seed: Seed, booted: Timestamp, at: Ti
         .fold(system(seed, booted).memory_bytes(at), u64::saturating_add)
 }
 
-/// What runs on a node beside pods.
+/// Usage of the system outside of pods.
 fn system(seed: Seed, booted: Timestamp) -> ContainerUsage {
     ContainerUsage::new(seed.derive_name("system"), booted, 300, 1 << 30)
 }
 
-/// The last sample of a pod, if anybody has looked since it started.
+/// The last sample of a pod, or `None` before its first one.
 pub(crate) fn pod_sample(pod: &Pod, now: Timestamp) -> Option<Timestamp> {
     let at = last_sample(pod.seed, now);
     (at > pod.start?).then_some(at)

@@ -1,4 +1,4 @@
-//! An object as text, beside just what a store needs to know of it.
+//! Objects as text, with the labels and fields that the store indexes.
 
 use serde_json::{Map, Value};
 
@@ -6,8 +6,7 @@ use super::Resource;
 use crate::api::catalog;
 use crate::json::{Members, close};
 
-/// An object that was written straight as JSON text, in a buffer that serves one object after the
-/// other.
+/// An object written directly as JSON text, in a reusable buffer.
 ///
 /// It has a uid and a creationTimestamp, and members in the order of their names.
 #[derive(Debug, Default)]
@@ -16,18 +15,18 @@ pub struct ObjectText {
     pub(crate) key: String,
     /// The text from the first member of `metadata` on, with the closing brace of the object.
     pub(crate) text: String,
-    /// How much of `text` belongs to `metadata`, with its closing brace.
+    /// Length of the `metadata` part of `text`, with its closing brace.
     pub(crate) metadata_len: usize,
     /// `key NUL value NUL …`.
     pub(crate) labels: String,
-    /// The values of the selectable fields in the order of the catalog, each ended by NUL.
+    /// Values of the selectable fields in the order of `ResourceInfo::fields`, each terminated by NUL.
     pub(crate) fields: String,
-    /// Some label or field holds what ends one, and cannot be stored.
+    /// Whether a label or field contains a NUL, so that the object cannot be stored.
     pub(crate) has_nul: bool,
 }
 
 impl ObjectText {
-    /// Begins an object in a namespace.
+    /// Starts an object in a namespace.
     pub(crate) fn begin(&mut self, namespace: &str, name: &str) {
         for part in [
             &mut self.key,
@@ -44,7 +43,7 @@ impl ObjectText {
         self.key.push_str(name);
     }
 
-    /// The members that come next: those of `metadata` first, then the others.
+    /// Returns a writer of the next members: those of `metadata` first, then the others.
     pub(crate) fn members(&mut self) -> Members<'_> {
         Members::new(&mut self.text)
     }
@@ -77,8 +76,8 @@ impl ObjectText {
         self.fields.push('\0');
     }
 
-    /// The object as a tree. A buffer that nothing was written to gives one without `metadata`,
-    /// which no store takes.
+    /// Returns the object as a tree. An empty buffer gives one without `metadata`, which no store
+    /// accepts.
     pub fn value(&self, resource: Resource) -> Value {
         let facts = catalog::facts(resource);
         let text = format!("{{\"metadata\":{{{}", self.text);

@@ -22,11 +22,10 @@ struct Term {
 enum Field {
     Name,
     Namespace,
-    /// The place in the catalog's list.
+    /// Index in `ResourceInfo::fields`.
     Other(usize),
 }
 
-/// Why a selector cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum FieldSelectorError {
     #[error(transparent)]

@@ -1,18 +1,18 @@
-//! The key of an object, made for being searched among 150,000 others.
+//! Object keys, optimized for lookups among 150,000 others.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// How many bytes of a key are kept beside it: about the namespace and the name of the workload.
+/// Bytes of a key that are kept inline: about the namespace and the name of the workload.
 const HEAD: usize = 24;
 
-/// `namespace/name`, or the name, with its first bytes at hand.
+/// `namespace/name`, or the name, with its first bytes inline.
 ///
-/// A search compares thirty keys or so. Each of them is somewhere else in memory, which costs more
-/// than the comparison; most differ in their first bytes already.
+/// A lookup compares about thirty keys. Each is a cache miss, which costs more than the comparison;
+/// most keys already differ in their first bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// In the order of bytes, as numbers; filled up with zeros.
+    /// Big-endian, padded with zeros, so that the order of numbers is that of bytes.
     head: [u64; HEAD / 8],
     full: Arc<str>,
 }

@@ -1,31 +1,30 @@
-//! The recent changes of one resource, from which watches read and old states are rebuilt.
+//! Recent changes of one resource, for watches and for reads of earlier versions.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::record::Record;
 
-/// One change of one object.
+/// A change of one object.
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     /// The resourceVersion of the change.
     pub(crate) version: u64,
-    /// What the object is now; `None` if it was deleted.
+    /// The new state; `None` if the object was deleted.
     pub(crate) current: Option<Arc<Record>>,
-    /// What it was before; `None` if it was created.
+    /// The previous state; `None` if the object was created.
     pub(crate) previous: Option<Arc<Record>>,
 }
 
-/// How much of the past is kept.
+/// Limits of the watch history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryLimits {
-    /// The most changes that are kept of one resource.
+    /// Limit of changes per resource.
     pub changes: usize,
-    /// The most bytes that the kept changes of one resource may hold on to.
+    /// Limit of bytes that the changes of one resource keep alive.
     pub bytes: usize,
 }
 
-/// The log of one resource.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     changes: VecDeque<Change>,
@@ -50,7 +49,7 @@ impl Change {
         size(&self.current) + size(&self.previous)
     }
 
-    /// The object, in its last state if it is gone.
+    /// The object, in its last state if it was deleted.
     pub(crate) fn record(&self) -> Option<&Arc<Record>> {
         self.current.as_ref().or(self.previous.as_ref())
     }
@@ -69,24 +68,24 @@ impl Log {
         }
     }
 
-    /// Forgets everything up to `now`.
+    /// Drops all changes up to `now`.
     pub(super) fn compact(&mut self, now: u64) {
         self.changes.clear();
         self.bytes = 0;
         self.compacted = now;
     }
 
-    /// The newest version of which changes may be missing.
+    /// The newest version whose changes may be missing.
     pub(super) fn compacted(&self) -> u64 {
         self.compacted
     }
 
-    /// Up to `limit` changes after `version`; `None` if some of them are no longer known.
+    /// Returns up to `limit` changes after `version`; `None` if some of them were dropped.
     pub(super) fn after(&self, version: u64, limit: usize) -> Option<Vec<Change>> {
         Some(self.iter_after(version)?.take(limit).cloned().collect())
     }
 
-    /// All changes after `version`, oldest first; `None` if some of them are no longer known.
+    /// Returns all changes after `version`, oldest first; `None` if some of them were dropped.
     pub(super) fn iter_after(
         &self,
         version: u64,

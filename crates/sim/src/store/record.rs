@@ -1,9 +1,9 @@
-//! One stored object: its JSON text and just what selectors need of it.
+//! Stored objects: JSON text, labels and selectable fields.
 //!
-//! The text is kept from behind `"metadata":{"resourceVersion":"N",` on. An object can so be
-//! rendered with any resourceVersion (a deletion carries its own), as a list item (which has no
-//! kind), or as `PartialObjectMetadata`, without parsing it again; and 150,000 pods cost little
-//! more than their text.
+//! The text starts after `"metadata":{"resourceVersion":"N",`. An object can therefore be rendered
+//! with any resourceVersion (a deletion has its own), as a list item (which has no kind), or as
+//! `PartialObjectMetadata` without parsing it again; and 150,000 pods cost little more than their
+//! text.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::api::catalog::Facts;
 use crate::objects::{ObjectText, Resource, WriteError};
 
-/// An object as stored.
+/// A stored object.
 #[derive(Debug)]
 pub(crate) struct Record {
     key: Arc<str>,
@@ -20,22 +20,22 @@ pub(crate) struct Record {
     content: Content,
 }
 
-/// What an object consists of, before it has a resourceVersion.
+/// The contents of an object without its resourceVersion.
 #[derive(Debug)]
 pub(crate) struct Content {
-    /// Three texts in one allocation of just their size: the object from the second member of
+    /// Three texts in one allocation of exactly their size: the object from the second member of
     /// `metadata` on; its labels as `key NUL value NUL …`; the values of the selectable fields in
-    /// the order of the catalog, each ended by NUL.
+    /// the order of `ResourceInfo::fields`, each terminated by NUL.
     text: Box<str>,
-    /// How much of `text` belongs to `metadata`, with its closing brace.
+    /// Length of the `metadata` part, with its closing brace.
     metadata_len: usize,
-    /// Where the object ends and its labels begin.
+    /// End of the object and start of the labels.
     object_len: usize,
-    /// Where the labels end and the fields begin.
+    /// End of the labels and start of the fields.
     labels_end: usize,
 }
 
-/// How to render an object.
+/// The representation of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// With kind and apiVersion.
@@ -47,8 +47,8 @@ pub(crate) enum Form {
 }
 
 impl Content {
-    /// Encodes an object. Its kind and apiVersion are those of the resource, whatever it says, and
-    /// its resourceVersion is left out.
+    /// Encodes an object. Kind and apiVersion are those of the resource, whatever the object says,
+    /// and its resourceVersion is omitted.
     pub(crate) fn encode(facts: &Facts, object: &Map<String, Value>) -> Result<Self, WriteError> {
         let invalid = |reason: &str| WriteError::Invalid {
             resource: facts.resource,
@@ -90,7 +90,7 @@ impl Content {
         Ok(Self::join(text, metadata_len, &labels, &fields))
     }
 
-    /// Takes an object that is text already.
+    /// Encodes an object that is already text.
     pub(crate) fn of_text(object: &ObjectText) -> Self {
         let ObjectText {
             text,
@@ -105,8 +105,7 @@ impl Content {
     fn join(object: &str, metadata_len: usize, labels: &str, fields: &str) -> Self {
         let object_len = object.len();
         let labels_end = object_len + labels.len();
-        // Of just the size that is needed: with 150,000 objects anything else would be half of the
-        // memory.
+        // Exactly the required size: spare capacity of 150,000 objects would be half of the memory.
         let mut text = String::with_capacity(labels_end + fields.len());
         for part in [object, labels, fields] {
             text.push_str(part);
@@ -119,7 +118,7 @@ impl Content {
         }
     }
 
-    /// Whether storing the other one would change nothing.
+    /// Whether both contents are equal, so that storing the other one changes nothing.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.text == other.text
     }
@@ -179,7 +178,7 @@ impl Record {
             .map_or("", |(namespace, _)| namespace)
     }
 
-    /// About how much memory it takes.
+    /// Approximate memory size.
     pub(crate) fn size(&self) -> usize {
         self.content.text.len() + self.key.len() + size_of::<Self>()
     }
@@ -196,12 +195,12 @@ impl Record {
         None
     }
 
-    /// The value of the selectable field at a place in the catalog.
+    /// The value of the selectable field at an index of `ResourceInfo::fields`.
     pub(crate) fn field(&self, index: usize) -> &str {
         self.content.fields().split('\0').nth(index).unwrap_or("")
     }
 
-    /// Renders the object as of its own version.
+    /// Renders the object with its own version.
     pub(crate) fn write(&self, out: &mut Vec<u8>, facts: &Facts, form: Form) {
         self.write_at(out, facts, form, self.version);
     }
@@ -233,14 +232,14 @@ impl Record {
         }
     }
 
-    /// The whole object as a tree, with kind, apiVersion and resourceVersion.
+    /// Returns the whole object as a tree, with kind, apiVersion and resourceVersion.
     pub(crate) fn value(&self, facts: &Facts) -> Value {
         let mut text = Vec::with_capacity(self.content.object_len + 128);
         self.write(&mut text, facts, Form::Object);
         serde_json::from_slice(&text).expect("the text was written by this module")
     }
 
-    /// `metadata` alone as a tree.
+    /// Returns `metadata` alone as a tree.
     pub(crate) fn metadata(&self, facts: &Facts) -> Map<String, Value> {
         let mut text = Vec::with_capacity(self.content.metadata_len + 128);
         self.write(&mut text, facts, Form::Metadata);
@@ -295,7 +294,7 @@ fn pack_fields(facts: &Facts, object: &Map<String, Value>) -> Option<String> {
     Some(packed)
 }
 
-/// The value of a selectable field, with the defaults that the typed API server has.
+/// Returns the value of a selectable field, with the defaults of the typed API server.
 fn field_value(resource: Resource, path: &str, object: &Map<String, Value>) -> String {
     let path = match (resource, path) {
         (Resource::Jobs, "status.successful") => "status.succeeded",

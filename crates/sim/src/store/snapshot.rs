@@ -1,4 +1,4 @@
-//! Consistent reads of a resource, now or as of an earlier version.
+//! Consistent reads of a resource, at the current or an earlier version.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use kubevitals_model::LabelSelector;
 use super::{FieldSelector, Key, Record, Store};
 use crate::objects::Resource;
 
-/// Which objects are wanted.
+/// The objects to read.
 #[derive(Debug, Clone)]
 pub(crate) struct Query {
     pub(crate) resource: Resource,
@@ -25,16 +25,16 @@ pub(crate) struct Query {
 pub(crate) struct Snapshot {
     pub(crate) version: u64,
     pub(crate) records: Vec<Arc<Record>>,
-    /// Set if the page ended before the objects did: the key of its last one, and how many objects
-    /// follow, selected or not.
+    /// Set if the page is not the last one: the key of its last object, and the number of objects
+    /// that follow, selected or not.
     pub(crate) more: Option<(Arc<str>, u64)>,
 }
 
-/// The wanted version is no longer known.
+/// The requested version was dropped from the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expired {
     pub(crate) requested: u64,
-    /// The oldest version that is still known.
+    /// The oldest available version.
     pub(crate) oldest: u64,
 }
 
@@ -49,7 +49,7 @@ impl Query {
         }
     }
 
-    /// Whether a watch or list with this query sees the object.
+    /// Whether a watch or list with this query includes the object.
     pub(crate) fn selects(&self, record: &Record) -> bool {
         self.namespace
             .as_deref()
@@ -58,12 +58,12 @@ impl Query {
             && self.fields.matches(record)
     }
 
-    /// Whether it asks for everything of its scope.
+    /// Whether the query has no selectors.
     pub(crate) fn is_unselective(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// The keys that can be selected, behind `after`.
+    /// Returns the range of keys that can be selected, after `after`.
     fn range(&self, after: Option<&str>) -> (Bound<String>, Bound<String>) {
         let (first, last) = match &self.namespace {
             None => (Bound::Unbounded, Bound::Unbounded),
@@ -76,7 +76,7 @@ impl Query {
         match after {
             None => (first, last),
             Some(after) => {
-                // A forged token must not reach outside of the namespace.
+                // A forged token must not reach outside the namespace.
                 let after = match &first {
                     Bound::Included(first) if after < first.as_str() => first.clone(),
                     _ => after.to_owned(),
@@ -93,8 +93,8 @@ impl Query {
 }
 
 impl Store {
-    /// Reads the selected objects behind the key `after`, at most `limit` if that is not 0, as they
-    /// were at version `at`, or now.
+    /// Reads the selected objects after the key `after`, at most `limit` unless that is 0, as of
+    /// version `at`, or the current one.
     pub(crate) fn snapshot(
         &self,
         query: &Query,
@@ -124,7 +124,7 @@ impl Store {
                     oldest: shelf.log.compacted(),
                 });
             };
-            // The oldest change wins: what was before it was there at the wanted version.
+            // The oldest change wins: its previous state is that of the requested version.
             for change in changes.rev() {
                 if let Some(record) = change.record() {
                     undone.insert(record.key(), change.previous.as_ref());
@@ -147,9 +147,9 @@ impl Store {
     }
 }
 
-/// The objects as they were: those of now, but for the keys that changed since then what was there
-/// before. Both come in the order of their keys, and nothing is gathered, so that a page costs no
-/// more than what it looks at.
+/// Merges the current objects with the previous states of the keys that have changed since. Both are
+/// in the order of their keys and nothing is collected, so the cost of a page is proportional to the
+/// objects that it visits.
 fn as_before<'a>(
     now: impl Iterator<Item = (&'a str, &'a Arc<Record>)>,
     undone: impl Iterator<Item = (&'a str, Option<&'a Arc<Record>>)>,

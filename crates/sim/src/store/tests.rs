@@ -200,7 +200,7 @@ fn a_namespace_is_a_range_of_keys() {
         (vec!["a/x".to_owned()], Some((Arc::from("a/x"), 1)))
     );
     assert_eq!(keys(Some("a/x"), 1), (vec!["a/y".to_owned()], None));
-    // A forged token stays inside of the namespace.
+    // A forged token stays inside the namespace.
     assert_eq!(keys(Some("0"), 0).0.len(), 2);
     assert_eq!(keys(Some("z"), 0).0.len(), 0);
 }
@@ -224,13 +224,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(128) })]
 
-    /// For every version: the list as of then, with the changes since then, is the list of now.
+    /// For every version: the list at that version plus the changes since is the current list.
     #[test]
     fn a_list_and_the_changes_since_make_the_present(steps in steps()) {
         let store = store(HistoryLimits::default());
         let mut recorded = vec![(0, Vec::new())];
         for step in steps {
-            // Steps that do not fit are refused, and must change nothing either.
+            // Rejected steps must change nothing either.
             let _ = match step {
                 Step::Create(name) => store.create(Resource::Pods, pod(&format!("p{name}"), "New")),
                 Step::Replace(name, phase) => {

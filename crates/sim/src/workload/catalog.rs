@@ -1,4 +1,4 @@
-//! The lives that churning pods live.
+//! Scenarios of the pods of the churn.
 
 use super::owner::Manifest;
 use super::template::{
@@ -6,22 +6,22 @@ use super::template::{
 };
 use crate::seed::Seed;
 
-/// A kind of life.
+/// The course of a pod's lifecycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// A Deployment that is created, or rolls: an init container, a sidecar, a slow readiness
+    /// A Deployment that is created or rolled out: an init container, a sidecar, a slow readiness
     /// probe.
     Rollout,
     /// A `StatefulSet` of two.
     StatefulSet,
-    /// A Job that ends at once.
+    /// A Job that completes at once.
     Job,
     /// A pod whose image is pulled first.
     SlowPull,
-    /// A pod of which one container fails again and again.
+    /// A pod with a container that fails again and again.
     CrashLoop,
-    /// A pod that is killed once for using too much memory.
+    /// A pod that is OOM killed once.
     Restarted,
     /// A pod that never becomes ready.
     NeverReady,
@@ -29,16 +29,16 @@ pub enum Kind {
     NoImage,
     /// A pod that fits no node.
     Unschedulable,
-    /// A pod that waits for a scheduling gate.
+    /// A pod with a scheduling gate.
     Gated,
-    /// A pod that waits for a readiness gate.
+    /// A pod with a readiness gate.
     ReadinessGate,
-    /// A pod that its kubelet evicts.
+    /// A pod that is evicted by its kubelet.
     Evicted,
 }
 
 impl Kind {
-    /// All of them.
+    /// All scenarios.
     pub const ALL: [Self; 12] = [
         Self::Rollout,
         Self::StatefulSet,
@@ -54,7 +54,7 @@ impl Kind {
         Self::Evicted,
     ];
 
-    /// The word for it in names.
+    /// Its name in object names.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Rollout => "web",
@@ -72,7 +72,7 @@ impl Kind {
         }
     }
 
-    /// How many pods one of it makes.
+    /// Number of pods that one instance creates.
     pub const fn pods(self) -> u32 {
         match self {
             Self::Rollout => 4,
@@ -82,7 +82,7 @@ impl Kind {
         }
     }
 
-    /// Something to run, whose details follow the seed.
+    /// Returns a manifest whose details follow the seed.
     pub fn manifest(self, name: String, seed: Seed) -> Manifest {
         match self {
             Self::Rollout => Manifest::Deployment {
@@ -164,8 +164,8 @@ impl Kind {
     }
 }
 
-/// An init container that ends at once, a sidecar with a startup probe, an app that is ready after
-/// four seconds.
+/// An init container that completes at once, a sidecar with a startup probe, an app that is ready
+/// after four seconds.
 pub(crate) fn web(name: &str) -> PodTemplate {
     let mut init = ContainerTemplate::new("fast-init", &["/bin/true"]);
     init.pull_policy = "Never";

@@ -1,4 +1,4 @@
-//! Pods that come and go all the time, at a rate.
+//! Pods that are created and deleted continuously, at a rate.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,30 +12,30 @@ use super::{Moment, OwnerId, What, Workload};
 use crate::clock::after;
 use crate::seed::Seed;
 
-/// Deployments that are created before the first one rolls.
+/// Deployments that are created before the first one is rolled out again.
 const FEW_DEPLOYMENTS: usize = 10;
-/// If all are rolling, more are created, up to this.
+/// Limit of Deployments; more are created while all others are rolling out.
 const MAX_DEPLOYMENTS: usize = 2_000;
 const MICROS_PER_HOUR: u64 = 3_600_000_000;
 
-/// Pods per time: `10/s`, `1/min`, `30/h`.
+/// A rate: `10/s`, `1/min`, `30/h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChurnRate {
     per_hour: u64,
 }
 
-/// Why a text is not a rate.
+/// An error of parsing a rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{input}\" is not a rate: write COUNT/s, COUNT/min or COUNT/h, at most 10000/s")]
 pub struct ChurnRateError {
     input: String,
 }
 
-/// How often each kind of life is chosen, relative to the others.
+/// Relative frequencies of scenarios.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mix(Vec<(Kind, u32)>);
 
-/// Where the stream of arrivals is.
+/// State of the stream of arrivals.
 #[derive(Debug)]
 pub(super) struct Churn {
     seed: Seed,
@@ -47,11 +47,11 @@ pub(super) struct Churn {
 }
 
 impl ChurnRate {
-    /// Nothing comes and nothing goes.
+    /// No churn.
     pub const NONE: Self = Self { per_hour: 0 };
     const MAX_PER_HOUR: u64 = 10_000 * 3_600;
 
-    /// So many pods per second.
+    /// A rate per second.
     pub const fn per_second(pods: u64) -> Self {
         let per_hour = pods.saturating_mul(3_600);
         Self {
@@ -63,12 +63,12 @@ impl ChurnRate {
         }
     }
 
-    /// Whether nothing comes and nothing goes.
+    /// Whether the rate is zero.
     pub const fn is_none(self) -> bool {
         self.per_hour == 0
     }
 
-    /// The mean time between two pods in microseconds.
+    /// Mean interval in microseconds.
     pub(super) fn gap_micros(self) -> Option<u64> {
         MICROS_PER_HOUR.checked_div(self.per_hour)
     }
@@ -113,7 +113,7 @@ impl fmt::Display for ChurnRate {
 }
 
 impl Default for Mix {
-    /// Mostly rollouts and Jobs, and a little of all that goes wrong.
+    /// Mostly rollouts and Jobs, and a few of each failure.
     fn default() -> Self {
         let weight = |kind| match kind {
             Kind::Rollout => 20,
@@ -127,7 +127,7 @@ impl Default for Mix {
 }
 
 impl Mix {
-    /// Only these, with these weights.
+    /// Only these scenarios, with these weights.
     pub fn of(weights: impl IntoIterator<Item = (Kind, u32)>) -> Self {
         Self(weights.into_iter().collect())
     }
@@ -160,7 +160,7 @@ impl Churn {
 }
 
 impl Workload {
-    /// Changes the rate of churn from now on.
+    /// Changes the churn rate from now on.
     pub fn set_churn(&mut self, rate: ChurnRate, now: Timestamp) {
         let idle = self.config.churn.gap_micros().is_none();
         self.config.churn = rate;
@@ -169,7 +169,7 @@ impl Workload {
         }
     }
 
-    /// Plans the next arrival so that `pods` are made up for on average.
+    /// Plans the next arrival so that the average rate holds after `pods` have been created.
     pub(super) fn plan_arrival(&mut self, now: Timestamp, pods: u32) {
         let Some(gap) = self.config.churn.gap_micros() else {
             return;
@@ -219,8 +219,7 @@ impl Workload {
         }
     }
 
-    /// Rolls the next Deployment that is not rolling. Looks at a few only: most are at rest, or all
-    /// are busy.
+    /// Rolls out the next idle Deployment. Tries a few only: usually most are idle, or all are busy.
     fn roll_one(&mut self, number: u64, moment: Moment<'_>) -> bool {
         const TRIES: usize = 8;
         for _ in 0..TRIES.min(self.churn.deployments.len()) {

@@ -1,4 +1,4 @@
-//! Controllers: they create the pods of their workload, count them, and replace those that go.
+//! Controllers: they create the pods of their workload, count them, and replace removed ones.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{Moment, OwnerId, PodId, What, Workload};
 use crate::clock::after;
 use crate::objects::ObjectWriter;
 
-/// What was created.
+/// A created workload.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Launched {
     Pod(Option<PodId>),
@@ -31,8 +31,8 @@ impl Workload {
         self.launch_for(namespace.into(), manifest, None, moment);
     }
 
-    /// Replaces the pods of a Deployment, some at a time, by pods of another template. Returns
-    /// whether there is such a Deployment that is not rolling already.
+    /// Replaces the pods of a Deployment step by step with pods of another template. Returns whether
+    /// the Deployment exists and is not rolling out already.
     pub fn roll(
         &mut self,
         namespace: &str,
@@ -47,7 +47,7 @@ impl Workload {
         self.begin_roll(id, template, Moment { now, writer })
     }
 
-    /// Deletes a workload and its pods, or a pod of its own. Returns whether there was one.
+    /// Deletes a workload and its pods, or a single pod. Returns whether it existed.
     pub fn remove_workload(
         &mut self,
         namespace: &str,
@@ -62,7 +62,7 @@ impl Workload {
         self.delete_pod(namespace, name, None, now, writer)
     }
 
-    /// Deletes a pod, with a grace period of its own if given. Returns whether there is one.
+    /// Deletes a pod, optionally with a grace period. Returns whether it exists.
     pub fn delete_pod(
         &mut self,
         namespace: &str,
@@ -150,14 +150,14 @@ impl Workload {
         }
     }
 
-    /// Something about a pod changed that its controller looks at.
+    /// Notifies the controller of a pod that the pod has changed.
     pub(super) fn changed(&mut self, id: PodId, moment: Moment<'_>) {
         if let Some(owner) = self.pods.get(&id).and_then(|slot| slot.owner) {
             self.wake(owner, moment);
         }
     }
 
-    /// A pod of an owner is gone.
+    /// Notifies an owner that a pod was removed.
     pub(super) fn lost(&mut self, owner: OwnerId, pod: PodId, moment: Moment<'_>) {
         if let Some(slot) = self.owners.get_mut(&owner) {
             slot.pods.retain(|id| *id != pod);
@@ -165,7 +165,7 @@ impl Workload {
         self.wake(owner, moment);
     }
 
-    /// Controllers work a little later, and once for several changes.
+    /// Controllers reconcile a little later, and once for several changes.
     pub(super) fn wake(&mut self, owner: OwnerId, moment: Moment<'_>) {
         if let Some(slot) = self.owners.get_mut(&owner)
             && !slot.woken
@@ -265,7 +265,7 @@ impl Workload {
                 (!going).then_some((slot.pod.ready.holds, pod))
             })
             .collect();
-        // Those that are not ready go first, then the youngest.
+        // Pods that are not ready are deleted first, then the youngest.
         candidates.sort_by_key(|(ready, pod)| (*ready, std::cmp::Reverse(*pod)));
         for (_, pod) in candidates.into_iter().take(surplus) {
             let name = self.pod(pod).map(|pod| Arc::clone(&pod.name));
@@ -323,7 +323,7 @@ impl Workload {
             } => [Some(*current), *previous],
             _ => [None, None],
         };
-        // Somebody may have deleted it before.
+        // A client may have deleted it already.
         let _ = moment.writer.delete(resource, Some(&namespace), &name);
         for child in children.into_iter().flatten() {
             self.remove_owner(child, moment);

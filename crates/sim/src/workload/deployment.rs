@@ -1,4 +1,4 @@
-//! Deployments: one `ReplicaSet` for each revision, and rolling from one to the next.
+//! Deployments: one `ReplicaSet` for each revision, and rollouts from one to the next.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl Workload {
         id
     }
 
-    /// A Deployment and its first `ReplicaSet`, which nobody has seen yet.
+    /// Creates a Deployment and its first `ReplicaSet` without writing them.
     pub(super) fn make_deployment(
         &mut self,
         namespace: Arc<str>,
@@ -107,7 +107,7 @@ impl Workload {
         true
     }
 
-    /// Takes a Deployment one step nearer to what it should be.
+    /// Advances a Deployment by one step towards its desired state.
     pub(super) fn roll_on(&mut self, id: OwnerId, moment: Moment<'_>) {
         let Some(slot) = self.owners.get(&id) else {
             return;
@@ -124,7 +124,7 @@ impl Workload {
                 .map_or((0, Counts::default()), |slot| (slot.desired, slot.counts))
         };
         let ((new, new_counts), (old, old_counts)) = (of(Some(current)), of(previous));
-        // A quarter more than wanted may exist, and a quarter less may be ready.
+        // maxSurge and maxUnavailable of 25 %.
         let surge = replicas.div_ceil(4);
         let unavailable = replicas / 4;
         match previous {
@@ -155,11 +155,11 @@ impl Workload {
         {
             *previous = None;
         }
-        // The history of revisions is not kept: it would grow with every roll.
+        // The revision history is not kept: it would grow with every rollout.
         self.remove_owner(old, moment);
     }
 
-    /// Ready and total pods over both `ReplicaSets`.
+    /// Ready and total pods of both `ReplicaSets`.
     pub(super) fn deployment_counts(&self, id: OwnerId) -> Counts {
         let mut counts = Counts::default();
         if let Some(slot) = self.owners.get(&id)

@@ -10,12 +10,12 @@ use super::Workload;
 use crate::clock::{Clock, millis_between};
 use crate::objects::ObjectWriter;
 
-/// Transitions in one go; then others get their turn.
+/// Transitions in one batch, after which the task yields.
 const BATCH: usize = 500;
 /// The clock may be stepped, which no timer notices.
 const MAX_SLEEP: Duration = Duration::from_millis(200);
 
-/// A workload that a task drives, and that others may change meanwhile.
+/// A workload that is driven by a task and shared with others.
 #[derive(Debug, Clone)]
 pub struct WorkloadHandle {
     workload: Arc<Mutex<Workload>>,
@@ -23,7 +23,7 @@ pub struct WorkloadHandle {
 }
 
 impl WorkloadHandle {
-    /// Takes a workload, which should be populated.
+    /// Wraps a workload, which should be populated.
     pub fn new(workload: Workload) -> Self {
         Self {
             workload: Arc::new(Mutex::new(workload)),
@@ -31,8 +31,7 @@ impl WorkloadHandle {
         }
     }
 
-    /// Looks at the workload or changes it. Must not be long: nothing happens in the cluster
-    /// meanwhile.
+    /// Reads or changes the workload. Must be short: the cluster stands still meanwhile.
     pub fn with<T>(&self, work: impl FnOnce(&mut Workload) -> T) -> T {
         let result = work(&mut self.workload.lock().unwrap_or_else(PoisonError::into_inner));
         self.changed.notify_one();
@@ -46,7 +45,7 @@ impl WorkloadHandle {
     }
 }
 
-/// Takes transitions when they are due, until `stop` becomes true.
+/// Runs transitions when they are due, until `stop` becomes true.
 pub async fn drive(
     handle: WorkloadHandle,
     clock: Arc<dyn Clock>,

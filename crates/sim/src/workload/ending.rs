@@ -1,4 +1,4 @@
-//! How pods end: of themselves, deleted, or evicted.
+//! Termination of pods: completion, deletion and eviction.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Moment, PodId, Workload};
 use crate::objects::{Resource, WriteError};
 
 impl Workload {
-    /// All containers ended, and the sandbox is gone too.
+    /// All containers have terminated, and the sandbox is removed.
     pub(super) fn complete(&mut self, id: PodId, moment: Moment<'_>) {
         self.change(id, |pod| {
             let outcome = pod.outcome().unwrap_or(Phase::Succeeded);
@@ -21,7 +21,7 @@ impl Workload {
         self.plan_step(id, Step::Untrack, moment.now, (50, 400));
     }
 
-    /// The Job controller has counted the pod.
+    /// The Job controller has counted the pod and removes its finalizer.
     pub(super) fn untrack(&mut self, id: PodId, moment: Moment<'_>) {
         if self.pod(id).is_some_and(|pod| pod.tracked) {
             self.change(id, |pod| pod.tracked = false);
@@ -30,7 +30,7 @@ impl Workload {
         self.changed(id, moment);
     }
 
-    /// The node runs out of memory and its kubelet ends the pod.
+    /// The node is out of memory and its kubelet evicts the pod.
     pub(super) fn evict(&mut self, id: PodId, moment: Moment<'_>) {
         let Some(pod) = self.pod(id).map(Arc::clone) else {
             return;
@@ -58,11 +58,11 @@ impl Workload {
         });
         self.publish(id, moment);
         self.changed(id, moment);
-        // Controllers replace it; the garbage collector comes by later.
+        // Controllers replace it; the pod garbage collector removes it later.
         self.plan_step(id, Step::Delete, moment.now, (20_000, 60_000));
     }
 
-    /// Somebody deletes the pod.
+    /// Deletes the pod through the API.
     pub(super) fn delete(&mut self, id: PodId, grace: Option<u32>, moment: Moment<'_>) {
         let Some(pod) = self.pod(id).map(Arc::clone) else {
             return;
@@ -71,7 +71,7 @@ impl Workload {
             return;
         }
         self.void(id);
-        // Without a kubelet that works on it there is nothing to wait for.
+        // Without a kubelet there is nothing to wait for.
         let idle = pod.start.is_none() || matches!(pod.phase, Phase::Succeeded | Phase::Failed);
         let grace = if idle {
             0
@@ -101,7 +101,7 @@ impl Workload {
         }
     }
 
-    /// The kubelet has seen that the pod is to go.
+    /// The kubelet starts to terminate the pod.
     pub(super) fn terminate(&mut self, id: PodId, moment: Moment<'_>) {
         let mut seed = self.seed;
         let ran = self.change(id, |pod| {
@@ -111,7 +111,7 @@ impl Workload {
             for container in &mut pod.containers {
                 match &mut container.state {
                     State::Waiting { reason, message } if container.last.is_none() => {
-                        // It no longer tries, so it no longer says what it waits for.
+                        // The kubelet stops trying, so the waiting reason is cleared.
                         *reason = "ContainerCreating";
                         *message = None;
                     }
@@ -131,7 +131,7 @@ impl Workload {
             .and_then(|pod| pod.deletion)
             .map_or(0, |d| d.grace_seconds);
         let grace = u64::from(grace) * 1_000;
-        // Most programs end when they are asked, some must be killed.
+        // Most programs exit on SIGTERM, some must be killed.
         let wait = if grace <= 1_000 || seed.happens(100) {
             (grace + 300, grace + 1_500)
         } else {
@@ -140,7 +140,7 @@ impl Workload {
         self.plan_step(id, Step::Kill, moment.now, wait);
     }
 
-    /// The sandbox of a pod that never ran is gone.
+    /// The sandbox of a pod that never ran is removed.
     pub(super) fn stop_sandbox(&mut self, id: PodId, moment: Moment<'_>) {
         self.change(id, |pod| pod.sandbox.set(false, moment.now));
         self.publish(id, moment);
@@ -173,7 +173,7 @@ impl Workload {
         self.plan_step(id, Step::Remove, moment.now, (5, 80));
     }
 
-    /// The last word: the grace is over, and the object goes.
+    /// The grace period is over, and the object is removed.
     pub(super) fn remove(&mut self, id: PodId, moment: Moment<'_>) {
         let last = self.change(id, |pod| {
             let deletion = pod.deletion.as_mut()?;
@@ -200,7 +200,7 @@ impl Workload {
         self.forget(id, moment);
     }
 
-    /// The pod is no longer there.
+    /// Drops the state of a removed pod.
     pub(super) fn forget(&mut self, id: PodId, moment: Moment<'_>) {
         let Some(slot) = self.pods.remove(&id) else {
             return;
@@ -216,7 +216,7 @@ impl Workload {
         }
     }
 
-    /// Whatever was planned for the pod no longer happens.
+    /// Cancels all planned steps of the pod.
     pub(super) fn void(&mut self, id: PodId) {
         if let Some(slot) = self.pods.get_mut(&id) {
             slot.era += 1;
@@ -224,7 +224,7 @@ impl Workload {
     }
 }
 
-/// Ends all containers that run, as their kubelet does.
+/// Terminates all running containers, as the kubelet does.
 fn end_all(pod: &mut super::Pod, exit_code: i32, now: kubevitals_model::Timestamp) {
     for at in 0..pod.containers.len() {
         end(pod, at, exit_code, now);

@@ -1,8 +1,8 @@
 //! Events, as kubelet, scheduler and controllers write them.
 //!
-//! The same thing said again of the same object raises the count of the event that is there, as
-//! client-go's recorder does. Events end after a while, and the oldest end early where there are
-//! too many, so that a busy cluster does not fill the store.
+//! An event repeated about the same object increments the count of the existing one, as client-go's
+//! recorder does. Events expire after a while, and the oldest expire early if there are too many, so
+//! that a busy cluster does not fill the store.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use crate::json::{push_display, push_hex};
 use crate::objects::{ObjectText, ObjectWriter, Resource};
 use crate::seed::{Seed, Uid};
 
-/// Who writes an event.
+/// The component that reports an event.
 #[derive(Debug, Clone)]
 pub(crate) enum Source<'a> {
     /// The kubelet of a node.
     Kubelet(&'a str),
-    /// The scheduler, which uses the newer form.
+    /// The scheduler, which uses the newer API.
     Scheduler { action: &'static str },
     /// A controller of the controller manager.
     Controller(&'static str),
 }
 
-/// What an event is about.
+/// The involved object of an event.
 pub(crate) struct Subject<'a> {
     pub(crate) api_version: &'static str,
     pub(crate) kind: &'static str,
@@ -36,7 +36,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) field_path: Option<&'a str>,
 }
 
-/// What is said.
+/// Type, reason and message of an event.
 pub(crate) struct Saying<'a> {
     pub(crate) warning: bool,
     pub(crate) reason: &'static str,
@@ -53,7 +53,7 @@ pub(crate) struct Written {
     uid: Uid,
 }
 
-/// What tells an event from others that say the same, and how often it was said.
+/// Identity and count of an event.
 struct Mark<'a> {
     name: &'a str,
     uid: Uid,
@@ -62,7 +62,7 @@ struct Mark<'a> {
     last: Timestamp,
 }
 
-/// Writes events and ends them.
+/// Writes events and removes expired ones.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     sequence: u64,
@@ -70,7 +70,7 @@ pub(crate) struct Recorder {
     live: VecDeque<(Timestamp, Arc<str>, Arc<str>)>,
     lifetime_millis: u64,
     most: usize,
-    /// Where the next event is written before it goes to the store.
+    /// Buffer of the next event to write.
     text: ObjectText,
 }
 
@@ -86,13 +86,12 @@ impl Recorder {
         }
     }
 
-    /// How many events there are.
+    /// Number of events.
     pub(crate) fn live(&self) -> usize {
         self.live.len()
     }
 
-    /// Writes an event and returns how many times it was said. `written` is what was said of this
-    /// object before.
+    /// Writes an event and returns its count. `written` are the earlier events of this object.
     pub(crate) fn say(
         &mut self,
         writer: &dyn ObjectWriter,
@@ -118,13 +117,12 @@ impl Recorder {
             if writer.replace_text(Resource::Events, &self.text).is_ok() {
                 return known.count;
             }
-            // It ended meanwhile: what is said now is new again.
+            // It has expired: the event is new again.
             written.retain(|known| known.key != key);
         }
         self.sequence += 1;
         let mut name = String::with_capacity(subject.name.len() + 17);
-        // Events are named after their instant, with the sequence to tell those of one instant
-        // apart.
+        // Events are named after their instant, with the sequence for those of the same instant.
         let instant = now.unix_millis().cast_unsigned().wrapping_mul(1_000_000);
         let number = instant.wrapping_add(self.sequence % 1_000_000);
         name.push_str(subject.name);
@@ -159,7 +157,7 @@ impl Recorder {
         1
     }
 
-    /// Ends events that are due, or too many.
+    /// Removes events that have expired or exceed the limit.
     pub(crate) fn expire(&mut self, writer: &dyn ObjectWriter, now: Timestamp) {
         while let Some((until, _, _)) = self.live.front()
             && (*until <= now || self.live.len() > self.most)
@@ -167,7 +165,7 @@ impl Recorder {
             let Some((_, namespace, name)) = self.live.pop_front() else {
                 break;
             };
-            // Somebody may have deleted it before.
+            // A client may have deleted it already.
             let _ = writer.delete(Resource::Events, Some(&namespace), &name);
         }
     }
@@ -250,7 +248,7 @@ fn event(
     fields(subject, saying.reason, component, kind, out);
 }
 
-/// The selectable fields, in the order of the catalog.
+/// The selectable fields, in the order of `ResourceInfo::fields`.
 fn fields(subject: &Subject<'_>, reason: &str, component: &str, kind: &str, out: &mut ObjectText) {
     out.field(subject.kind);
     out.field(subject.namespace);
@@ -262,7 +260,7 @@ fn fields(subject: &Subject<'_>, reason: &str, component: &str, kind: &str, out:
     out.field("");
     out.field(subject.field_path.unwrap_or(""));
     out.field(reason);
-    // The component again for `source`, which the newer form leaves empty.
+    // The component again for `source`, which the newer API leaves empty.
     for value in [component, component, kind] {
         out.field(value);
     }

@@ -1,4 +1,4 @@
-//! What the pods of one workload have in common, with the text of all in it that never changes.
+//! The common part of the pods of one workload, with its text rendered in advance.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use crate::json::Members;
 use crate::objects::ObjectText;
 use crate::seed::Uid;
 
-/// Members of a pod's spec that are the pod's own, in the order of their names.
+/// Members of a pod's spec that differ between pods, in the order of their names.
 const OWN_MEMBERS: [&str; 4] = ["hostname", "nodeName", "schedulingGates", "subdomain"];
 
-/// What the pods of one workload have in common.
+/// The common part of the pods of one workload.
 #[derive(Debug)]
 pub(crate) struct PodKind {
     pub(crate) template: PodTemplate,
     pub(crate) generate_name: Option<Arc<str>>,
     pub(crate) owner: Option<Owner>,
-    /// How many nodes there are, for the scheduler's messages.
+    /// Number of nodes, for the scheduler's messages.
     pub(crate) cluster_size: usize,
-    /// The labels of the template and of the controller, in the order of their keys.
+    /// Labels of the template and of the controller, in the order of their keys.
     pub(crate) labels: BTreeMap<Arc<str>, Arc<str>>,
     pub(crate) spec: SpecText,
     pub(crate) texts: KindTexts,
-    /// By the place in [`PodTemplate::all`].
+    /// By the index in [`PodTemplate::all`].
     pub(crate) containers: Box<[ContainerTexts]>,
 }
 
@@ -36,25 +36,25 @@ pub(crate) struct Owner {
     pub(crate) uid: Uid,
 }
 
-/// A template's spec as text, with gaps for the members that are a pod's own.
+/// A template's spec as text, split where a pod's own members are inserted.
 #[derive(Debug)]
 pub(crate) struct SpecText([Box<str>; OWN_MEMBERS.len() + 1]);
 
-/// Members of an object as text, each followed by a comma. Empty where there are none.
+/// Members of an object as text, each followed by a comma. Empty if there are none.
 #[derive(Debug)]
 pub(crate) struct KindTexts {
     pub(crate) annotations: Box<str>,
     pub(crate) generate_name: Box<str>,
-    /// Of a pod that has no labels of its own.
+    /// Labels of a pod that has none of its own.
     pub(crate) labels: Box<str>,
-    /// The same for selectors, as [`ObjectText`] has them, and whether they hold a NUL.
+    /// The same for selectors, in the format of [`ObjectText`], and whether they contain a NUL.
     pub(crate) packed_labels: (Box<str>, bool),
     pub(crate) owner_references: Box<str>,
     pub(crate) allocated: Box<str>,
     pub(crate) resources: Box<str>,
 }
 
-/// The same of a container's status.
+/// Members of a container's status as text.
 #[derive(Debug)]
 pub(crate) struct ContainerTexts {
     pub(crate) allocated: Box<str>,
@@ -109,8 +109,8 @@ impl SpecText {
         Self(pieces.map(String::into_boxed_str))
     }
 
-    /// Writes all members of a spec. `own` is asked at its place for each of the [`OWN_MEMBERS`],
-    /// which may be left out.
+    /// Writes all members of a spec. `own` is called for each of the [`OWN_MEMBERS`] in order, which
+    /// it may omit.
     pub(crate) fn write(
         &self,
         members: &mut Members<'_>,
@@ -193,7 +193,7 @@ impl ContainerTexts {
 }
 
 impl Owner {
-    /// Writes `ownerReferences` with it as the controller.
+    /// Writes `ownerReferences` with this owner as the controller.
     pub(crate) fn write(&self, members: &mut Members<'_>) {
         members.list("ownerReferences", |items| {
             items.object(|members| {

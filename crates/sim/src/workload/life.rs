@@ -1,4 +1,4 @@
-//! From creation until all containers run.
+//! Startup of pods: creation, scheduling, sandbox.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::{Moment, PodId, Workload};
 use crate::objects::{Resource, WriteError};
 use crate::roster::Node;
 
-/// What happens to a pod next. Numbers are places in [`super::PodTemplate::all`].
+/// The next step in the lifecycle of a pod. Numbers are indexes in [`super::PodTemplate::all`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
     Ungate,
@@ -39,7 +39,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// Tells steps apart where chance is drawn.
+    /// Distinguishes steps when random numbers are derived.
     pub(crate) fn tag(self) -> u64 {
         match self {
             Self::Ungate => 1,
@@ -100,7 +100,7 @@ impl Workload {
         }
     }
 
-    /// The pod as it is now, to be changed.
+    /// Changes a copy of the pod and keeps it.
     pub(super) fn change<T>(&mut self, id: PodId, change: impl FnOnce(&mut Pod) -> T) -> Option<T> {
         let slot = self.pods.get_mut(&id)?;
         Some(change(Arc::make_mut(&mut slot.pod)))
@@ -110,7 +110,7 @@ impl Workload {
         self.pods.get(&id).map(|slot| &slot.pod)
     }
 
-    /// Shows a pod to the API server and to its kubelet.
+    /// Publishes a pod to the API server and to its kubelet.
     pub(super) fn publish(&mut self, id: PodId, moment: Moment<'_>) {
         let Some(slot) = self.pods.get_mut(&id) else {
             return;
@@ -132,7 +132,7 @@ impl Workload {
         }
     }
 
-    /// Writes an event about a pod, or about the container at a place of it.
+    /// Writes an event about a pod, or about one of its containers.
     pub(super) fn say(
         &mut self,
         id: PodId,
@@ -212,8 +212,8 @@ impl Workload {
         self.plan_step(id, Step::Sync, moment.now, (20, 250));
     }
 
-    /// Nodes take turns, which spreads pods as evenly as the scheduler would; a daemon has a node
-    /// of its own.
+    /// Assigns nodes in turn, which spreads pods as evenly as the scheduler would; a pod of a
+    /// DaemonSet is bound to its own node.
     pub(super) fn pick_host(&mut self, id: PodId) -> Option<Host> {
         let nodes = self.roster.nodes();
         let index = match self.replacing.bound(id) {
@@ -252,13 +252,13 @@ impl Workload {
     fn sandbox(&mut self, id: PodId, moment: Moment<'_>) {
         self.change(id, |pod| pod.sandbox.set(true, moment.now));
         self.publish(id, moment);
-        // The runtime has given the address; the status says so with its next update.
+        // The runtime has assigned the address; the next status update contains it.
         self.change(id, |pod| pod.ip = Some(pod_ip(pod)));
         self.plan_step(id, Step::Fetch(0), moment.now, (10, 80));
     }
 }
 
-/// An address of the node's range, which is 10.x.y.0/24 as most network plugins have it.
+/// An address of the node's pod CIDR, which is 10.x.y.0/24 as with most network plugins.
 pub(super) fn pod_ip(pod: &Pod) -> Ipv4Addr {
     let index = pod.host.as_ref().map_or(0, |host| host.index);
     let [_, _, high, low] = u32::try_from(index).unwrap_or(0).to_be_bytes();

@@ -1,8 +1,8 @@
-//! The texts of conditions and back-offs, as kubelet and scheduler word them.
+//! Messages of conditions and back-offs, as kubelet and scheduler write them.
 
 use super::pod::{Part, Phase, Pod, State};
 
-/// Reason and message of a kubelet's conditions.
+/// Reason and message of the kubelet's conditions.
 pub(crate) struct Reasons {
     pub(crate) sandbox: Option<(&'static str, Option<String>)>,
     pub(crate) initialized: Option<(&'static str, Option<String>)>,
@@ -17,7 +17,7 @@ pub(crate) fn conditions(pod: &Pod) -> Reasons {
         .iter()
         .any(|container| matches!(container.state, State::Lost));
     let sandbox = (!pod.sandbox.holds).then(|| {
-        // An address shows that there was a sandbox.
+        // An address means that there was a sandbox.
         let message = match pod.ip {
             None => "no pod sandbox exists",
             Some(_) => "pod sandbox is not ready",
@@ -43,7 +43,7 @@ pub(crate) fn conditions(pod: &Pod) -> Reasons {
     let containers = match (pod.containers_ready.holds, outcome) {
         (true, _) => None,
         (false, Some(Phase::Succeeded)) => Some(("PodCompleted", None)),
-        // Of a container that was lost the status manager learns later than of the conditions.
+        // The status manager learns of a lost container later than of the conditions.
         (false, Some(_)) if !lost => Some(("PodFailed", None)),
         (false, _) => {
             let names = names(pod, |part| !part.one_shot && !part.container.ready);
@@ -68,7 +68,7 @@ pub(crate) fn conditions(pod: &Pod) -> Reasons {
     }
 }
 
-/// What the scheduler says of a pod that fits no node.
+/// Message of the scheduler about a pod that fits no node.
 pub(crate) fn unschedulable(pod: &Pod) -> String {
     let nodes = pod.kind.cluster_size;
     format!(
@@ -77,7 +77,7 @@ pub(crate) fn unschedulable(pod: &Pod) -> String {
     )
 }
 
-/// Why an image cannot be pulled.
+/// Message of a failed image pull.
 pub(crate) fn pull_failure(image: &str, host: std::net::Ipv4Addr, port: u64) -> String {
     let (repository, tag) = image.rsplit_once(':').unwrap_or((image, "latest"));
     let (registry, path) = repository

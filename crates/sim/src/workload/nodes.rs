@@ -1,4 +1,4 @@
-//! Node objects, their heartbeats and their leases.
+//! Nodes, their heartbeats and their leases.
 
 use kubevitals_model::Timestamp;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::objects::Resource;
 use crate::roster::Node;
 use crate::seed::{Seed, Uid};
 
-/// Where nodes keep their leases.
+/// Namespace of node leases.
 pub(super) const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 const LEASE_MILLIS: u64 = 10_000;
@@ -79,7 +79,7 @@ impl Workload {
     fn node(&self, index: usize) -> Option<(&Node, Seed)> {
         let node = self.roster.nodes().get(index)?;
         let seed = self.roster.seed().derive_name(node.name());
-        // One that comes back under its name is another machine.
+        // A node that reuses a name is another machine.
         match self.replacing.laps(index) {
             0 => Some((node, seed)),
             laps => Some((node, seed.derive(u64::from(laps)))),

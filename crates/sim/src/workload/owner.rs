@@ -13,43 +13,32 @@ use crate::json::{Members, push_display};
 use crate::objects::{ObjectText, Resource};
 use crate::seed::Uid;
 
-/// Something to run.
+/// A workload to run.
 #[derive(Debug, Clone)]
 pub enum Manifest {
-    /// A pod of its own.
+    /// A pod without an owner.
     Pod {
-        /// Its name.
         name: String,
-        /// What it is made of.
         template: PodTemplate,
     },
     /// A Deployment.
     Deployment {
-        /// Its name.
         name: String,
-        /// How many pods.
         replicas: u32,
-        /// What they are made of.
         template: PodTemplate,
     },
-    /// A `StatefulSet`, which starts one pod after the other.
+    /// A `StatefulSet`, which starts its pods in order.
     StatefulSet {
-        /// Its name.
         name: String,
-        /// How many pods.
         replicas: u32,
-        /// What they are made of.
         template: PodTemplate,
     },
     /// A Job, which starts all its pods at once.
     Job {
-        /// Its name.
         name: String,
-        /// How many pods.
         completions: u32,
-        /// What they are made of.
         template: PodTemplate,
-        /// After how many seconds it is deleted once it is done.
+        /// `ttlSecondsAfterFinished`.
         ttl_seconds: Option<u32>,
     },
 }
@@ -67,23 +56,23 @@ pub(crate) struct OwnerSlot {
     pub(crate) pods: Vec<PodId>,
     /// `None` for a Deployment, whose pods belong to its `ReplicaSets`.
     pub(crate) pod_kind: Option<Arc<PodKind>>,
-    /// Pods that came and went, for the names of those to come.
+    /// Number of pods created so far, for the names of new ones.
     pub(crate) made: u64,
     pub(crate) counts: Counts,
     pub(crate) written: Vec<Written>,
-    /// A reconciliation is planned already.
+    /// Whether a reconciliation is planned.
     pub(crate) woken: bool,
     pub(crate) leaving: bool,
 }
 
-/// What a status says.
+/// Counts in the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Counts {
     pub(crate) total: u32,
     pub(crate) ready: u32,
     pub(crate) succeeded: u32,
     pub(crate) failed: u32,
-    /// Set when a Job is done.
+    /// Set when a Job has completed.
     pub(crate) completed: Option<Timestamp>,
 }
 
@@ -91,7 +80,7 @@ pub(crate) struct Counts {
 pub(crate) enum OwnerKind {
     Deployment {
         template: Box<PodTemplate>,
-        /// The template's spec, made once.
+        /// The template's spec, rendered once.
         spec: SpecText,
         current: OwnerId,
         previous: Option<OwnerId>,
@@ -110,7 +99,6 @@ pub(crate) enum OwnerKind {
 }
 
 impl Manifest {
-    /// Its name.
     pub fn name(&self) -> &str {
         match self {
             Self::Pod { name, .. }
@@ -132,7 +120,7 @@ impl OwnerKind {
         }
     }
 
-    /// `apiVersion`, `kind`, and the component that writes its events.
+    /// `apiVersion`, `kind`, and the component that reports its events.
     pub(crate) fn identity(&self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Deployment { .. } => ("apps/v1", "Deployment", "deployment-controller"),
@@ -154,7 +142,7 @@ impl OwnerSlot {
             .object("spec", |members| self.spec(members))
             .object("status", |members| self.status(members));
         out.end();
-        // The selectable field, where there is one.
+        // The selectable field, if there is one.
         let count = match self.kind {
             OwnerKind::ReplicaSet { .. } => self.counts.total,
             OwnerKind::Job { .. } => self.counts.succeeded,
@@ -299,7 +287,7 @@ impl OwnerSlot {
         };
     }
 
-    /// What the status of a Job says once it is done.
+    /// The part of a Job's status that is set on completion.
     fn completion(&self, members: &mut Members<'_>) {
         let Some(at) = self.counts.completed else {
             return;

@@ -1,4 +1,4 @@
-//! A pod as its kubelet and the API server know it, small enough to keep 150,000 of them.
+//! Compact state of a pod, small enough for 150,000 of them.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::template::{PodTemplate, RestartPolicy};
 use crate::clock::after;
 use crate::seed::{Seed, Uid};
 
-/// One pod at one instant. A change makes a new one; whoever holds the old one keeps it unchanged.
+/// A pod at one instant. Values are immutable: a change creates a new one.
 #[derive(Debug, Clone)]
 pub struct Pod {
     pub(crate) kind: Arc<PodKind>,
@@ -18,16 +18,16 @@ pub struct Pod {
     pub(crate) name: Arc<str>,
     pub(crate) uid: Uid,
     pub(crate) seed: Seed,
-    /// The place within a `StatefulSet`.
+    /// Ordinal in a `StatefulSet`.
     pub(crate) ordinal: Option<u32>,
     pub(crate) created: Timestamp,
     pub(crate) generation: u32,
-    /// The generation that the kubelet has acted on; 0 before it has seen the pod.
+    /// The generation observed by the kubelet; 0 before it has seen the pod.
     pub(crate) observed: u32,
     pub(crate) deletion: Option<Deletion>,
-    /// The gate is still there.
+    /// Whether the scheduling gate is present.
     pub(crate) gated: bool,
-    /// The Job controller has not counted the pod yet.
+    /// Whether the Job controller has not counted the pod yet.
     pub(crate) tracked: bool,
     pub(crate) host: Option<Host>,
     pub(crate) ip: Option<Ipv4Addr>,
@@ -39,13 +39,13 @@ pub struct Pod {
     pub(crate) initialized: Flip,
     pub(crate) containers_ready: Flip,
     pub(crate) ready: Flip,
-    /// The condition that the readiness gate waits for.
+    /// The condition of the readiness gate.
     pub(crate) gate_open: Option<Timestamp>,
     /// Init containers first.
     pub(crate) containers: Box<[Container]>,
 }
 
-/// Where a pod runs.
+/// The node of a pod.
 #[derive(Debug, Clone)]
 pub(crate) struct Host {
     pub(crate) index: usize,
@@ -60,14 +60,14 @@ pub(crate) struct Deletion {
     pub(crate) grace_seconds: u32,
 }
 
-/// Why a kubelet ended a pod.
+/// The reason of an eviction.
 #[derive(Debug)]
 pub(crate) struct Eviction {
     pub(crate) message: String,
     pub(crate) at: Timestamp,
 }
 
-/// A condition's status and since when it is so.
+/// Status and transition time of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Flip {
     pub(crate) holds: bool,
@@ -90,9 +90,9 @@ pub(crate) struct Container {
     pub(crate) restarts: u32,
     pub(crate) ready: bool,
     pub(crate) started: bool,
-    /// Runs that ended lately: samples from their time may still be asked for.
+    /// Recently terminated runs, of which samples may still be read.
     pub(crate) recent: Vec<Ended>,
-    /// CPU time of all runs before those, so that the pod's counter never goes back.
+    /// CPU time of all earlier runs, so that the pod's counter never decreases.
     pub(crate) earlier_cpu: u64,
 }
 
@@ -106,19 +106,19 @@ pub(crate) enum State {
         since: Timestamp,
     },
     Ended(Ended),
-    /// It never ran, and its pod is gone.
+    /// It never ran, and its sandbox is removed.
     Lost,
 }
 
-/// A run that is over.
+/// A terminated run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) exit_code: i32,
     pub(crate) started: Timestamp,
     pub(crate) finished: Timestamp,
-    /// Killed for using too much memory.
+    /// Whether it was OOM killed.
     pub(crate) out_of_memory: bool,
-    /// Which run this was, counted from 0.
+    /// Index of the run, from 0.
     pub(crate) run: u32,
 }
 
@@ -130,7 +130,7 @@ impl Flip {
         }
     }
 
-    /// Takes a new status; the time changes only if the status does.
+    /// Sets the status; the time changes only if the status does.
     pub(crate) fn set(&mut self, holds: bool, now: Timestamp) {
         if self.holds != holds {
             *self = Self { holds, since: now };
@@ -149,7 +149,7 @@ impl Ended {
 }
 
 impl Pod {
-    /// A pod that was just created.
+    /// Returns a pod that was just created.
     pub(crate) fn new(
         kind: Arc<PodKind>,
         namespace: Arc<str>,
@@ -206,17 +206,14 @@ impl Pod {
         }
     }
 
-    /// Its namespace.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its uid.
     pub fn uid(&self) -> Uid {
         self.uid
     }
@@ -226,7 +223,7 @@ impl Pod {
         self.host.as_ref().map(|host| &*host.name)
     }
 
-    /// `name_namespace(uid)`, as kubelets name pods in messages.
+    /// `name_namespace(uid)`, as kubelets format pods in messages.
     pub(crate) fn full_name(&self) -> String {
         format!("{}_{}({})", self.name, self.namespace, self.uid)
     }
@@ -235,7 +232,7 @@ impl Pod {
         &self.kind.template
     }
 
-    /// Each container's status with its place, name and whether it is an init container that ends.
+    /// Each container with its index, name, and whether it is an init container that terminates.
     pub(crate) fn parts(&self) -> impl Iterator<Item = Part<'_>> {
         let init = self.template().init.len();
         self.containers
@@ -251,7 +248,7 @@ impl Pod {
             })
     }
 
-    /// The seed of a container's usage in its present run.
+    /// Seed of the usage of a container in its current run.
     pub(crate) fn container_seed(&self, index: usize) -> Seed {
         self.seed.derive(index as u64 + 1)
     }
@@ -263,8 +260,8 @@ impl Pod {
         seed.push_hex64(out);
     }
 
-    /// What the kubelet would call the phase from the containers alone. The API server learns of
-    /// the end only when the sandbox is gone too.
+    /// Returns the terminal phase that follows from the containers alone. The API server learns of it
+    /// only after the sandbox is removed.
     pub(crate) fn outcome(&self) -> Option<Phase> {
         let main = self.containers.iter().skip(self.template().init.len());
         let mut failed = false;
@@ -290,7 +287,7 @@ impl Pod {
         })
     }
 
-    /// Brings the kubelet's conditions up to date with the containers.
+    /// Updates the kubelet's conditions from the containers.
     pub(crate) fn settle(&mut self, now: Timestamp) {
         let initialized = self.parts().filter(|part| part.init).all(|part| {
             if part.one_shot {
@@ -305,8 +302,8 @@ impl Pod {
                 .parts()
                 .all(|part| part.one_shot || part.container.ready);
         let gate = self.template().readiness_gate.is_none() || self.gate_open.is_some();
-        // A sidecar counts as initialised as soon as it started, but the status says so only with
-        // the update that finds it ready.
+        // A sidecar is initialized as soon as it has started, but the status shows it only with the
+        // update that finds it ready.
         let initialized = initialized
             && self
                 .parts()
@@ -328,12 +325,12 @@ impl Pod {
     }
 }
 
-/// A container with what its template says of it.
+/// A container and its template.
 pub(crate) struct Part<'a> {
     pub(crate) index: usize,
     pub(crate) container: &'a Container,
     pub(crate) name: &'a Arc<str>,
-    /// It ends before the next one starts.
+    /// Whether it terminates before the next one starts.
     pub(crate) one_shot: bool,
     pub(crate) init: bool,
 }

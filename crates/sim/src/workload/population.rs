@@ -1,4 +1,4 @@
-//! The pods that are there from the start.
+//! Initial pods.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use crate::clock::after;
 use crate::objects::{ObjectWriter, Resource};
 use crate::seed::Seed;
 
-/// Pods of one Deployment.
+/// Pods per Deployment.
 const REPLICAS: usize = 50;
-/// Pods on every node that belong to a `DaemonSet`.
+/// DaemonSets, with one pod per node each.
 const DAEMONS: [&str; 2] = ["kube-proxy", "node-agent"];
 /// Pods are up to 50 minutes old, nodes an hour.
 const MAX_AGE_MILLIS: u64 = 3_000_000;
 const MIN_AGE_MILLIS: u64 = 60_000;
 
 impl Workload {
-    /// Creates namespaces, nodes and the pods that run from the start, and begins the churn. To be
-    /// called once, before the first step.
+    /// Creates namespaces, nodes and the initial pods, and starts the churn. To be called once, before
+    /// the first step.
     pub fn populate(&mut self, now: Timestamp, writer: &dyn ObjectWriter) {
         let moment = Moment { now, writer };
         let teams = (0..self.config.namespaces.max(1)).map(team);
@@ -55,13 +55,13 @@ impl Workload {
         self.plan_replacement(now);
     }
 
-    /// The namespace that a number falls on.
+    /// Returns one of the namespaces by number.
     pub(super) fn namespace(&self, number: u64) -> Arc<str> {
         let namespaces = self.config.namespaces.max(1) as u64;
         team(usize::try_from(number % namespaces).unwrap_or(0)).into()
     }
 
-    /// How many pods of each node belong to a `DaemonSet`.
+    /// Number of pods of `DaemonSets` on each node.
     fn daemons(&self) -> usize {
         if self.config.pods_per_node > DAEMONS.len() {
             DAEMONS.len()
@@ -111,7 +111,7 @@ impl Workload {
         }
     }
 
-    /// A Deployment and its `ReplicaSet` with all pods counted; returns the latter.
+    /// Creates a Deployment and its `ReplicaSet` with final counts; returns the latter.
     fn add_deployment_silently(
         &mut self,
         namespace: Arc<str>,
@@ -141,7 +141,7 @@ impl Workload {
         }
     }
 
-    /// Adds a pod that has been running for a while.
+    /// Creates a pod that has been running for a while.
     fn place(&mut self, owner: OwnerId, node: usize, moment: Moment<'_>) {
         let (Some(slot), Some(at)) = (self.owners.get_mut(&owner), self.roster.nodes().get(node))
         else {
@@ -193,7 +193,7 @@ impl Workload {
     }
 }
 
-/// Gives a pod the past of one that started without trouble.
+/// Sets the state of a pod that started without problems.
 fn run_since(pod: &mut Pod, host: Host, created: Timestamp) {
     let at = |milliseconds| after(created, milliseconds);
     let yes = |milliseconds| Flip {

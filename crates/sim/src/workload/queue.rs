@@ -1,4 +1,4 @@
-//! What is due when.
+//! The queue of planned transitions.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,8 +9,8 @@ use super::What;
 /// Transitions in the order of their instants, and those of one instant in the order in which they
 /// were planned.
 ///
-/// A busy cluster plans a hundred thousand of them ahead. By instant, what is due next is together
-/// in memory; in a heap each step down would be a place of its own.
+/// A busy cluster plans a hundred thousand of them ahead. A map by instant keeps those that are due
+/// next together in memory; in a heap each level would be a cache miss.
 #[derive(Debug, Default)]
 pub(super) struct Queue(BTreeMap<Timestamp, VecDeque<What>>);
 
@@ -19,12 +19,12 @@ impl Queue {
         self.0.entry(at).or_default().push_back(what);
     }
 
-    /// When the next one is due.
+    /// Returns the instant of the next transition.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         self.0.first_key_value().map(|(at, _)| *at)
     }
 
-    /// Takes the next one, if it is due at `now`.
+    /// Removes the next transition if it is due at `now`.
     pub(super) fn pop(&mut self, now: Timestamp) -> Option<(Timestamp, What)> {
         let mut first = self.0.first_entry()?;
         let at = *first.key();

@@ -1,4 +1,4 @@
-//! What controllers and the API server keep of workloads and pods, and how it is written.
+//! Bookkeeping of owners and pods, and their writes.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Workload {
         ))
     }
 
-    /// What Kubernetes derives from a template to tell revisions apart.
+    /// Returns the hash of a template that identifies a revision.
     pub(super) fn hash(&self, name: &str, revision: u32, letters: usize) -> String {
         let mut hash = String::with_capacity(letters);
         let mut seed = self.seed.derive_name(name).derive(u64::from(revision));
@@ -80,7 +80,7 @@ impl Workload {
         id
     }
 
-    /// Says what the pods of an owner are made of.
+    /// Sets the pod template of an owner.
     pub(super) fn give_pods(
         &mut self,
         id: OwnerId,
@@ -166,11 +166,11 @@ impl Workload {
             &saying,
             moment.now,
         );
-        // A controller's events about pods differ by the pod's name: remembering all would grow.
+        // A controller's events contain pod names: remembering all of them would grow.
         slot.written.clear();
     }
 
-    /// Adds a pod to the cluster; its life begins.
+    /// Creates a pod and plans its first step.
     pub(super) fn create_pod(
         &mut self,
         pod: Pod,

@@ -1,7 +1,7 @@
-//! A pod as JSON, field for field as a real API server shows it (but for `managedFields`).
+//! Pods as JSON, field for field as from a real API server (except `managedFields`).
 //!
-//! A pod is written about ten times in its life, and a busy cluster has thousands of them a second:
-//! it goes straight to text, with members in the order of their names.
+//! A pod is written about ten times during its lifecycle, and a busy cluster writes thousands a
+//! second: they are written directly as text, with members in the order of their names.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,20 @@ use super::pod::{Container, Ended, Flip, Part, Phase, Pod, State};
 use crate::json::{Items, Members, push_display};
 use crate::objects::{ObjectText, Resource};
 
-/// What the image of every container resolves to.
+/// Image ID of every container.
 const IMAGE_ID: &str = "sha256:5116da950d5162b8735bbe0a781676adc35b855e36117782c7053a1931ba0009";
 
 /// Reason and message of a condition.
 type Reason<'a> = Option<(&'a str, Option<&'a str>)>;
 
-/// The whole object, without `resourceVersion`, as a tree.
+/// Returns the whole object, without `resourceVersion`, as a tree.
 pub(crate) fn pod_value(pod: &Pod) -> Value {
     let mut text = ObjectText::default();
     self::pod(pod, &mut text);
     text.value(Resource::Pods)
 }
 
-/// The form of a time in a status.
+/// A time in the format of a status.
 pub(crate) fn time(at: Timestamp) -> Value {
     at.rfc3339_seconds().as_str().into()
 }
@@ -153,7 +153,7 @@ fn status(pod: &Pod, members: &mut Members<'_>) {
     }
 }
 
-/// The selectable fields, in the order of the catalog.
+/// The selectable fields, in the order of `ResourceInfo::fields`.
 fn fields(pod: &Pod, out: &mut ObjectText) {
     out.field(pod.host.as_ref().map_or("", |host| &*host.name));
     out.field(pod.template().restart.text());
@@ -168,7 +168,7 @@ fn fields(pod: &Pod, out: &mut ObjectText) {
     out.field("");
 }
 
-/// An address, and the list of the only one.
+/// Writes an address, and the list with only that address.
 fn address(members: &mut Members<'_>, one: &str, all: &str, ip: std::net::Ipv4Addr) {
     members.display(one, ip).list(all, |items| {
         items.object(|members| {
@@ -268,12 +268,12 @@ fn terminated(pod: &Pod, index: usize, ended: &Ended, members: &mut Members<'_>)
     });
 }
 
-/// Whether the pod says that a scheduling gate holds it.
+/// Whether the pod is scheduling-gated.
 fn is_gated(pod: &Pod) -> bool {
     pod.gated && pod.template().scheduling_gate.is_some()
 }
 
-/// Conditions in the order of a kubelet: those of others first, then its own five.
+/// Conditions in the order of a kubelet: those of other components first, then its own five.
 fn conditions(pod: &Pod, items: &mut Items<'_>) {
     let mut list = |kind: &str, flip: Flip, reason: Reason<'_>, observed: bool| {
         items.object(|members| condition(pod, kind, flip, reason, observed, members));

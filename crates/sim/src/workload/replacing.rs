@@ -1,9 +1,8 @@
-//! Nodes that are replaced by others while the cluster runs, as an upgrade or an autoscaler of
-//! nodes does.
+//! Replacement of nodes at run time, as by an upgrade or a node autoscaler.
 //!
-//! The oldest node goes with its pods and a node that was not there comes, with a name and an
-//! address of its own. Names come back only when every node of the roster was there once, and then
-//! for another machine.
+//! The oldest node is removed with its pods, and a spare node is added, with its own name and
+//! address. Names are reused only after every node of the pool was present once, and then for another
+//! machine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,29 +16,29 @@ use super::{Moment, OwnerId, PodId, What, Workload};
 use crate::clock::after;
 use crate::objects::Resource;
 
-/// Which nodes came when, and which pods are for one node only.
+/// State of node replacement, and pods that are bound to one node.
 #[derive(Debug, Default)]
 pub(super) struct Replacing {
-    /// By the place in the roster.
+    /// By index in the node pool.
     lives: BTreeMap<usize, Life>,
-    /// The place of the oldest node.
+    /// Index of the oldest node.
     oldest: usize,
-    /// Daemons that were made for a node that came later.
+    /// Pods of DaemonSets on nodes that were added later.
     bound: BTreeMap<PodId, usize>,
-    /// The next replacement is planned already.
+    /// Whether the next replacement is planned.
     is_planned: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Life {
-    /// Heartbeats of an earlier life are void.
+    /// Heartbeats of an earlier epoch are ignored.
     era: u32,
     since: Timestamp,
     is_over: bool,
 }
 
 impl Replacing {
-    /// A node comes; returns the number of its life.
+    /// Adds a node and returns its epoch.
     pub(super) fn begin(&mut self, index: usize, now: Timestamp) -> u32 {
         let era = self.lives.get(&index).map_or(0, |life| life.era + 1);
         let life = Life {
@@ -57,21 +56,21 @@ impl Replacing {
         }
     }
 
-    /// When this life of a node began, if it lasts.
+    /// Returns the creation time of a node, unless it was removed or replaced.
     pub(super) fn since(&self, index: usize, era: u32) -> Option<Timestamp> {
         let life = self.lives.get(&index)?;
         (life.era == era && !life.is_over).then_some(life.since)
     }
 
-    /// How often a node of this name was there before.
+    /// Number of earlier nodes with the same name.
     pub(super) fn laps(&self, index: usize) -> u32 {
         self.lives.get(&index).map_or(0, |life| {
-            // While the next one is made, the last one is over.
+            // While the next one is created, the last one is over.
             life.era + u32::from(life.is_over)
         })
     }
 
-    /// The node that a pod is made for.
+    /// Returns the node that a pod of a DaemonSet is bound to.
     pub(super) fn bound(&self, pod: PodId) -> Option<usize> {
         self.bound.get(&pod).copied()
     }
@@ -82,7 +81,7 @@ impl Replacing {
 }
 
 impl Workload {
-    /// Changes how often nodes are replaced, after the replacement that is planned.
+    /// Changes the rate of replacements, after the one that is planned.
     pub fn set_replacements(&mut self, rate: ChurnRate, now: Timestamp) {
         self.config.replacements = rate;
         self.plan_replacement(now);
@@ -109,7 +108,7 @@ impl Workload {
             self.replacing.oldest,
             (self.replacing.oldest + self.roster.count()) % slots.max(1),
         );
-        // Without spares the one that comes would be one that is there.
+        // Without spares the added node would be one that is present.
         if slots > self.roster.count() && leaves != comes {
             self.bring_node(comes, moment);
             self.take_node(leaves, moment);
@@ -137,7 +136,7 @@ impl Workload {
         }
     }
 
-    /// The machine is gone: nobody ends its pods, they are collected with it.
+    /// The machine is gone: its pods are not terminated, but removed with it.
     fn take_node(&mut self, index: usize, moment: Moment<'_>) {
         let Some(node) = self.roster.nodes().get(index) else {
             return;

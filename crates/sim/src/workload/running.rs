@@ -1,4 +1,4 @@
-//! Containers that run: probes, crashes, back-off, images that cannot be pulled.
+//! Running containers: probes, crashes, back-off, failed image pulls.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use super::{Moment, PodId, Workload, messages};
 use crate::clock::millis_between;
 use crate::kubelet::usage::{ContainerUsage, MAX_SAMPLE_GAP_MILLIS};
 
-/// A kubelet says the same thing about the same object 25 times, and then once in five minutes.
+/// A kubelet emits the same event about the same object 25 times, and then once in five minutes.
 const SPAM_BURST: u32 = 25;
 const SPAM_REFILL_MILLIS: u64 = 300_000;
 
 impl Workload {
-    /// Lets a container run from now on, and plans its end if it has one.
+    /// Starts a container now, and plans its exit if it has one.
     pub(super) fn run(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
         let plan = self.change(id, |pod| {
             let template = pod.template().at(at)?;
@@ -37,7 +37,7 @@ impl Workload {
         }
     }
 
-    /// What begins when all containers were started: probes and the readiness gate.
+    /// Plans what follows the start of all containers: probes and the readiness gate.
     pub(super) fn after_start(&mut self, id: PodId, moment: Moment<'_>) {
         let Some(slot) = self.pods.get(&id) else {
             return;
@@ -98,7 +98,7 @@ impl Workload {
                 self.publish(id, moment);
                 self.changed(id, moment);
             }
-            // It goes on passing, which nobody sees.
+            // Later successful probes have no visible effect.
             return;
         }
         let message = format!("Readiness probe failed: {}", probe.failure);
@@ -231,7 +231,7 @@ impl Workload {
         self.plan_step(id, Step::FetchBackOff(at), moment.now, (800, 14_000));
         let main = at >= pod.template().init.len();
         if tries == 1 && main {
-            // The others do not wait for it.
+            // The other containers do not wait for it.
             self.next_main_after_failure(id, at, moment);
         }
     }
@@ -297,7 +297,7 @@ impl Workload {
     }
 }
 
-/// Ends the present run of a container.
+/// Terminates the current run of a container.
 pub(super) fn end(pod: &mut Pod, at: usize, exit_code: i32, now: Timestamp) {
     let Some(container) = pod.containers.get_mut(at) else {
         return;
@@ -307,7 +307,7 @@ pub(super) fn end(pod: &mut Pod, at: usize, exit_code: i32, now: Timestamp) {
             exit_code,
             started: since,
             finished: now,
-            // 137 of its own accord, and not as the end of its pod, is the kernel's doing.
+            // 137 without a deletion of the pod means that it was OOM killed.
             out_of_memory: exit_code == 137,
             run: container.restarts,
         });
@@ -316,7 +316,7 @@ pub(super) fn end(pod: &mut Pod, at: usize, exit_code: i32, now: Timestamp) {
     container.started = false;
 }
 
-/// Moves a run that is over to `lastState`, and the CPU time of long past runs to their sum.
+/// Moves a terminated run to `lastState`, and adds the CPU time of earlier runs to their sum.
 fn retire(pod: &mut Pod, at: usize) {
     let Some(Container {
         state: State::Ended(ended),
@@ -336,7 +336,7 @@ fn retire(pod: &mut Pod, at: usize) {
         .map(|run| ContainerUsage::of(pod, at, run.started, run.run).cpu_nanos(run.finished))
         .sum();
     if let Some(container) = pod.containers.get_mut(at) {
-        // What is shown as ended is not counted twice.
+        // The run shown as terminated is not counted twice.
         container.state = State::Waiting {
             reason: "ContainerCreating",
             message: None,
@@ -347,7 +347,7 @@ fn retire(pod: &mut Pod, at: usize) {
     }
 }
 
-/// Ten seconds, doubled with each failure, five minutes at most.
+/// Ten seconds, doubled with each failure, at most five minutes.
 fn back_off_seconds(failures: u32) -> u64 {
     10_u64
         .saturating_mul(1 << failures.saturating_sub(1).min(5))

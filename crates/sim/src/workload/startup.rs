@@ -1,4 +1,4 @@
-//! From the sandbox until all containers were started.
+//! Startup of containers: image pulls, init containers, sidecars.
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl Workload {
         if at < init {
             self.publish(id, moment);
             match (template.sidecar, &template.startup) {
-                // Its end is planned by `run`.
+                // `run` plans its exit.
                 (false, _) => {}
                 (true, Some(_)) => {
                     self.plan_step(id, Step::StartedUp(at), moment.now, (100, 900));
@@ -97,7 +97,7 @@ impl Workload {
         self.next_main(id, at, moment);
     }
 
-    /// Goes on to the next container, or reports that all were started.
+    /// Starts the next container, or reports that all have started.
     pub(super) fn next_main(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
         let Some(pod) = self.pod(id) else {
             return;

@@ -1,56 +1,52 @@
-//! What a pod is made of and how its containers behave.
+//! Templates of pods, and the behaviour of their containers.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-/// The image that containers run unless told otherwise.
+/// Default image of containers.
 pub const DEFAULT_IMAGE: &str = "docker.io/local/busybox:1";
 
-/// When a container is started again after it ended.
+/// `restartPolicy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestartPolicy {
-    /// Whatever its exit code.
     Always,
-    /// If its exit code is not zero.
     OnFailure,
-    /// Not at all.
     Never,
 }
 
-/// How a container comes by its image.
+/// The way in which a container gets its image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pull {
-    /// It is on the node.
+    /// The image is present on the node.
     Present,
-    /// It is pulled.
+    /// The image is pulled.
     Takes {
-        /// For so long.
+        /// Duration of the pull.
         milliseconds: u64,
-        /// So many bytes.
+        /// Size of the image in bytes.
         bytes: u64,
     },
-    /// It cannot be pulled: the registry does not answer.
+    /// The pull fails: the registry is unreachable.
     Fails,
 }
 
-/// When a container passes its readiness probe.
+/// The time at which a container passes its readiness probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readiness {
-    /// So many milliseconds after it started.
+    /// This many milliseconds after its start.
     After(u64),
     /// Never.
     Never,
 }
 
-/// A probe that runs a command.
+/// An exec probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
-    /// The command.
     pub command: Vec<String>,
-    /// How often it runs.
+    /// Interval in seconds.
     pub period_seconds: u32,
-    /// What the command prints when it fails.
+    /// Output of the command when it fails.
     pub failure: String,
 }
 
@@ -59,64 +55,56 @@ pub struct Probe {
 pub struct Resources {
     /// Requested CPU in thousandths of a core.
     pub cpu_request: u32,
-    /// Limit of CPU in thousandths of a core.
+    /// CPU limit in thousandths of a core.
     pub cpu_limit: u32,
     /// Requested memory in MiB.
     pub memory_request: u32,
-    /// Limit of memory in MiB.
+    /// Memory limit in MiB.
     pub memory_limit: u32,
 }
 
 /// A container of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerTemplate {
-    /// Its name.
     pub name: Arc<str>,
-    /// Its image.
     pub image: Arc<str>,
     /// `imagePullPolicy`.
     pub pull_policy: &'static str,
-    /// Its command.
     pub command: Vec<String>,
-    /// Its requests and limits.
     pub resources: Resources,
-    /// How the image gets there.
     pub pull: Pull,
-    /// After how many milliseconds it ends, and with which exit code; `None`: it runs on.
+    /// Milliseconds until it exits, and its exit code; `None` if it keeps running.
     pub exit: Option<(u64, i32)>,
-    /// How many times it ends that way before it runs on; `None`: for ever.
+    /// Number of such exits before it keeps running; `None` for no limit.
     pub exits: Option<u32>,
-    /// Its startup probe, which succeeds at the first try.
+    /// Startup probe, which succeeds at the first attempt.
     pub startup: Option<Probe>,
-    /// Its readiness probe.
     pub readiness: Option<(Probe, Readiness)>,
-    /// Among the init containers: it keeps running beside the others.
+    /// Whether an init container is a sidecar.
     pub sidecar: bool,
 }
 
-/// All pods of a workload are made from one template.
+/// The template of the pods of a workload.
 #[derive(Debug, Clone)]
 pub struct PodTemplate {
-    /// `metadata.labels`, beside those that controllers add.
+    /// `metadata.labels`, in addition to those that controllers add.
     pub labels: Vec<(Arc<str>, Arc<str>)>,
     /// `metadata.annotations`.
     pub annotations: Vec<(Arc<str>, Arc<str>)>,
     /// Init containers, sidecars among them.
     pub init: Vec<ContainerTemplate>,
-    /// The containers.
     pub containers: Vec<ContainerTemplate>,
-    /// When containers are started again.
     pub restart: RestartPolicy,
     /// `terminationGracePeriodSeconds`.
     pub grace_seconds: u32,
-    /// A node selector; no node has any of these labels, so such a pod cannot be scheduled.
+    /// A node selector; no node has any of these labels, so such a pod is unschedulable.
     pub node_selector: Option<(Arc<str>, Arc<str>)>,
-    /// A scheduling gate, and after how many milliseconds somebody lifts it.
+    /// A scheduling gate, and the milliseconds until it is removed.
     pub scheduling_gate: Option<(Arc<str>, u64)>,
-    /// A readiness gate, and how many milliseconds after the containers somebody sets its
-    /// condition.
+    /// A readiness gate, and the milliseconds from the start of the containers until its condition is
+    /// true.
     pub readiness_gate: Option<(Arc<str>, u64)>,
-    /// `hostname` and `subdomain` are set, as for the pods of a `StatefulSet` of this name.
+    /// Whether `hostname` and `subdomain` are set, as for the pods of a `StatefulSet` of this name.
     pub subdomain: Option<Arc<str>>,
 }
 
@@ -131,7 +119,7 @@ impl RestartPolicy {
 }
 
 impl ContainerTemplate {
-    /// A container that runs on and is ready at once.
+    /// A container that keeps running and is ready at once.
     pub fn new(name: &str, command: &[&str]) -> Self {
         Self {
             name: name.into(),
@@ -148,7 +136,7 @@ impl ContainerTemplate {
         }
     }
 
-    /// The memory that it uses at most: its limit, or something small.
+    /// Upper bound of its memory usage: its limit, or something small.
     pub fn memory_ceiling(&self) -> u64 {
         let mebibytes = match (self.resources.memory_limit, self.resources.memory_request) {
             (0, 0) => 64,
@@ -206,7 +194,7 @@ impl Probe {
 }
 
 impl Resources {
-    /// Both lists, as in a spec and in a container's status.
+    /// Requests and limits, as in a spec and in a container's status.
     pub fn spec(&self) -> Value {
         let mut spec = Map::new();
         for (field, cpu, memory) in [
@@ -237,7 +225,7 @@ impl Resources {
 }
 
 impl PodTemplate {
-    /// A pod of these containers with nothing special about it.
+    /// A pod of these containers with defaults for the rest.
     pub fn new(containers: Vec<ContainerTemplate>) -> Self {
         Self {
             labels: Vec::new(),
@@ -253,19 +241,19 @@ impl PodTemplate {
         }
     }
 
-    /// The same with one more label.
+    /// Adds a label.
     #[must_use]
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.labels.push((key.into(), value.into()));
         self
     }
 
-    /// Init containers first, then the others: the order of all lists of statuses in here.
+    /// Init containers first, then the others: the order of all lists of statuses.
     pub fn all(&self) -> impl Iterator<Item = &ContainerTemplate> {
         self.init.iter().chain(&self.containers)
     }
 
-    /// The container at a place of [`PodTemplate::all`].
+    /// The container at an index of [`PodTemplate::all`].
     pub fn at(&self, index: usize) -> Option<&ContainerTemplate> {
         match index.checked_sub(self.init.len()) {
             None => self.init.get(index),
@@ -273,7 +261,7 @@ impl PodTemplate {
         }
     }
 
-    /// What all containers and sidecars ask for.
+    /// Sum of the requests and limits of containers and sidecars.
     pub fn total(&self) -> Resources {
         self.all()
             .enumerate()
@@ -301,7 +289,7 @@ impl PodTemplate {
         }
     }
 
-    /// `spec` as the API server stores it when it defaulted what was left out.
+    /// `spec` as the API server stores it after defaulting.
     pub fn spec(&self) -> Value {
         let mut spec = json!({
             "containers": self.containers.iter().map(ContainerTemplate::spec).collect::<Vec<_>>(),

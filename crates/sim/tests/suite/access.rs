@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Authentication and authorization.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn tokens_and_certificates_are_judged() {
         wrong.get("/api/v1/pods").await.status(),
         (401, "Unauthorized".to_owned(), "Unauthorized".to_owned())
     );
-    // The certificate of another cluster connects, and is then refused.
+    // The certificate of another cluster connects, and is then rejected.
     let other = crate::support::sim().await;
     let stranger = other
         .issue_client_certificate("admin", Some("system:masters"))

@@ -1,4 +1,4 @@
-//! Groups that another server answers for: here, a second simulated API server.
+//! API aggregation, with a second simulated API server as the backend.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -126,7 +126,7 @@ async fn an_untrusted_certificate_is_refused() {
     sim.shutdown().await;
 }
 
-/// An extension API server that tells what it was asked, and by whom.
+/// An extension API server that echoes the request and the client's identity.
 async fn backend(sim: &SimApiHandle, alpn: Alpn) -> (SocketAddr, tokio::task::JoinHandle<()>) {
     let issued = sim
         .issue_server_certificate("y", &["y.x.svc".to_owned()])
@@ -253,7 +253,7 @@ async fn requests_are_passed_on(alpn: Alpn) {
         client.json("/apis/example.org").await["preferredVersion"]["version"],
         "v1"
     );
-    // Without permission nothing reaches the server behind.
+    // Without permission no request reaches the backend.
     let stranger = crate::support::anonymous(&sim)
         .get(&format!("{PATH}/widgets"))
         .await;

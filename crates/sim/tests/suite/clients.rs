@@ -23,7 +23,7 @@ async fn client(sim: &SimApiHandle) -> kube::Client {
     kube::Client::try_from(config).unwrap()
 }
 
-/// Follows a watcher until it knows just these pods.
+/// Polls a watcher until exactly these pods exist.
 async fn follow(
     mut stream: std::pin::Pin<&mut (impl Stream<Item = watcher::Result<Event<Pod>>> + Send)>,
     known: &mut BTreeSet<String>,
@@ -40,7 +40,7 @@ async fn follow(
                     known.remove(&pod.metadata.name.unwrap());
                 }
                 Ok(Event::Init) => known.clear(),
-                // A cut connection; the watcher comes back by itself.
+                // A closed connection; the watcher reconnects by itself.
                 Ok(Event::InitDone) | Err(_) => {}
             }
         }
@@ -65,7 +65,7 @@ async fn stays_in_sync(config: watcher::Config) {
     sim.restart(History::Keep).await.unwrap();
     add_pods(&sim, &["d"]);
     follow(stream.as_mut(), &mut known, &["b", "c", "d"]).await;
-    // What went while nobody could see it is noticed by listing again.
+    // Deletions during the outage are noticed by the relist.
     sim.stop().await;
     sim.writer()
         .delete(Resource::Pods, Some("default"), "b")

@@ -1,5 +1,4 @@
-//! All parts together: kubelets that ask the cluster who may read them, logs, and faults switched
-//! from outside.
+//! All parts together: kubelet authorization by the cluster, logs, and faults from a ConfigMap.
 
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ async fn cluster(faults: &[&str]) -> Result<SimCluster, ClusterError> {
     SimCluster::start(config, |_| ()).await
 }
 
-/// Looks again whenever the runtime has nothing else to do, until it holds.
+/// Checks again whenever the runtime is idle, until the condition holds.
 async fn eventually(what: &str, holds: impl Fn() -> bool) {
     let waited = tokio::time::timeout(DEADLINE, async {
         while !holds() {
@@ -32,15 +31,15 @@ async fn eventually(what: &str, holds: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn it_starts_with_everything_in_place() {
-    let mut told = Vec::new();
+    let mut reports = Vec::new();
     let config = SimClusterConfig::default();
-    let cluster = SimCluster::start(config, |progress| told.push(progress))
+    let cluster = SimCluster::start(config, |progress| reports.push(progress))
         .await
         .unwrap();
     assert_eq!(cluster.api().count(Resource::Nodes), 3);
     assert!(cluster.api().count(Resource::Pods) >= 30);
-    let last = told.last().unwrap();
-    assert!(last.pods >= last.wanted && last.wanted == 30, "{told:?}");
+    let last = reports.last().unwrap();
+    assert!(last.pods >= last.expected && last.expected == 30, "{reports:?}");
     cluster.shutdown().await;
 }
 
@@ -146,7 +145,7 @@ async fn pods_have_logs_with_the_lines_that_are_asked_for() {
 #[tokio::test]
 async fn a_fault_for_a_node_that_is_not_there_is_refused() {
     let error = cluster(&["hang=elsewhere"]).await.unwrap_err();
-    assert_eq!(error.to_string(), "no node fits the fault `hang=elsewhere`");
+    assert_eq!(error.to_string(), "no node matches the fault `hang=elsewhere`");
 }
 
 #[tokio::test]

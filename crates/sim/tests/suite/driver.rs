@@ -1,4 +1,4 @@
-//! A workload that a task drives.
+//! A workload that is driven by a task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::node_support::{START, Store, at};
 
-/// The runtime's own clock, which runs ahead while everybody sleeps. No sockets are involved.
+/// The runtime's paused clock, which advances while all tasks sleep. No sockets are involved.
 struct RuntimeClock(Instant);
 
 impl Clock for RuntimeClock {
@@ -46,7 +46,7 @@ async fn transitions_happen_when_they_are_due_and_stop_when_told() {
     tokio::time::sleep(Duration::from_secs(15)).await;
     let succeeded = store.count(Resource::Jobs, |job| job["status"]["succeeded"] == 3);
     assert!(succeeded > 0);
-    // Deleted half a minute after it was done.
+    // Deleted half a minute after its completion.
     tokio::time::sleep(Duration::from_secs(40)).await;
     assert!(store.list(Resource::Pods).is_empty());
     assert!(store.list(Resource::Jobs).is_empty());

@@ -1,4 +1,4 @@
-//! What goes wrong on command.
+//! Faults of the API server.
 
 use std::io::ErrorKind;
 use std::time::Duration;

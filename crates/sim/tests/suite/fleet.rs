@@ -263,8 +263,8 @@ async fn resets_reset_and_slow_is_slow() {
     fleet.shutdown().await;
 }
 
-/// The end of the fleet wakes the request that hangs and the connection under it in either order,
-/// and an answer used to slip out when the request came first: enough rounds for both to have done.
+/// The end of the fleet wakes the held request and its connection in either order. A response used
+/// to be sent when the request came first: enough rounds for both orders to occur.
 #[tokio::test]
 async fn a_hanging_node_holds_its_request_until_the_fleet_ends() {
     for alpn in [Alpn::Http11, Alpn::H2].into_iter().cycle().take(12) {
@@ -273,7 +273,7 @@ async fn a_hanging_node_holds_its_request_until_the_fleet_ends() {
         let client = tls(Some(fleet.authority_pem()), alpn);
         let address = fleet.address(NODE).unwrap();
         let hanging = tokio::spawn(async move { get(address, "/healthz", None, &client).await });
-        // Another node answers meanwhile.
+        // Another node still responds.
         let other = fleet.address("node-00002").unwrap();
         let client = tls(Some(fleet.authority_pem()), alpn);
         assert_eq!(

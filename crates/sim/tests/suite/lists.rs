@@ -117,7 +117,7 @@ async fn pages_are_of_one_version() {
         .await;
     assert_eq!(names(&second), ["c", "d"]);
     assert_eq!(second["metadata"]["resourceVersion"], version);
-    // Once the version is lost, the client is told, and may go on inconsistently.
+    // After the version has expired, the client gets an error and may continue inconsistently.
     sim.expire_history();
     let answer = client
         .get(&format!("/api/v1/pods?limit=2&continue={token}"))

@@ -1,4 +1,4 @@
-//! What holds for every life, whatever the seed.
+//! Properties of all lifecycles, for any seed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::node_support::{START, Store, at};
 
-/// A cluster of four nodes that churns for a while, stepped at these intervals.
+/// A cluster of four nodes with churn, stepped at these intervals.
 fn churned(seed: u64, millis: i64, step: i64) -> (Store, Workload) {
     let store = Store::default();
     let roster = Roster::new(4, "node", Seed::new(seed));
@@ -65,7 +65,7 @@ proptest! {
                 let since = condition["lastTransitionTime"].to_string();
                 prop_assert!(since >= created, "{kind} before the pod");
                 let key = (uid.clone(), kind.clone());
-                // The kubelet takes a condition over and stamps it once, as its first word.
+                // The kubelet takes over a condition and sets its time once, in its first update.
                 if let Some((had, before)) = known.get(&key) {
                     prop_assert!(since >= *before, "{kind} goes back: {before} {since}");
                     if *had == status {
@@ -294,7 +294,7 @@ fn every_node_can_be_replaced_and_its_pods_move_on() {
         node.map(|node| node["metadata"]["uid"].clone()).unwrap()
     };
     let first = uid("node-00000");
-    // Once every ten seconds: four are replaced, and what they ran has found its place.
+    // Once every ten seconds: four are replaced, and their pods run elsewhere.
     workload.step(at(START + 49_000), &store);
     assert_eq!(
         names(),
@@ -314,7 +314,7 @@ fn every_node_can_be_replaced_and_its_pods_move_on() {
         assert_eq!(daemons.count(), usize::from(place >= 4), "{}", node.name());
     }
     assert!(pods.iter().all(|pod| pod["status"]["phase"] == "Running"));
-    // The names come back, for other machines, whose heartbeats are their own.
+    // Names are reused by other machines, which have their own heartbeats.
     workload.set_replacements("6/min".parse().unwrap(), at(START + 90_000));
     workload.step(at(START + 139_000), &store);
     workload.set_replacements(ChurnRate::NONE, at(START + 139_000));

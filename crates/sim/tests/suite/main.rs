@@ -1,5 +1,5 @@
 //! The simulated cluster from outside: over its real sockets, with raw HTTP and with kube-rs, and
-//! against what was recorded from a real cluster.
+//! compared with recordings of a real cluster.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

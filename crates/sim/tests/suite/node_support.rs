@@ -1,4 +1,4 @@
-//! A store, and a client of kubelets.
+//! A store that records all writes, and a client of kubelets.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 
 /// The instant at which most tests begin.
 pub(crate) const START: i64 = 1_794_773_530_000;
-/// Waiting for an event that must come.
+/// Deadline for events that must happen.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 const MAX_BODY: usize = 16 << 20;
 
@@ -31,7 +31,7 @@ pub(crate) struct Change {
     pub(crate) object: Value,
 }
 
-/// Keeps objects and everything that happened to them.
+/// Keeps objects and all their changes.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     inner: Mutex<Inner>,
@@ -44,7 +44,6 @@ struct Inner {
     changes: Vec<Change>,
 }
 
-/// An answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -66,7 +65,7 @@ impl Store {
         wanted.cloned().collect()
     }
 
-    /// How many changes of a resource are as wanted.
+    /// Number of changes of a resource that match.
     pub(crate) fn count(&self, resource: Resource, wanted: impl Fn(&Value) -> bool) -> usize {
         let inner = self.inner.lock().unwrap();
         let changes = inner
@@ -154,7 +153,7 @@ impl ObjectWriter for Store {
     }
 }
 
-/// A client configuration that trusts an authority, or anybody if there is none.
+/// A client configuration that trusts an authority, or any certificate for `None`.
 pub(crate) fn tls(authority: Option<&str>, alpn: Alpn) -> ClientTls {
     kubevitals_tls::install_crypto_provider();
     let options = ClientOptions {
@@ -174,7 +173,7 @@ pub(crate) fn tls(authority: Option<&str>, alpn: Alpn) -> ClientTls {
     }
 }
 
-/// Asks a kubelet once on a connection of its own. An error is told as text.
+/// Sends one request to a kubelet on a new connection. Errors are returned as text.
 pub(crate) async fn get(
     address: SocketAddr,
     path: &str,
@@ -247,7 +246,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The recording of this name.
+/// Reads the recording of this name.
 pub(crate) fn fixture(name: &str) -> String {
     let path = format!(
         "{}/tests/fixtures/kubernetes-1.37/{name}",

@@ -1,5 +1,5 @@
-//! The simulated lives next to those that were recorded from a real cluster: the same versions of
-//! the same pods, field by field, and the same events.
+//! Compares simulated lifecycles with those recorded from a real cluster: the same versions of the
+//! same pods, field by field, and the same events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use serde_json::Value;
 
 use crate::node_support::{START, Store, at, fixture};
 
-/// A pod's versions, and the events about each thing.
+/// The versions of each pod, and the events of each object.
 struct Story {
     pods: BTreeMap<String, Vec<Value>>,
     events: BTreeMap<String, Vec<String>>,
 }
 
-/// The recorded cluster had no DNS configured, and pods of an earlier run were still ending.
+/// The recorded cluster had no DNS configured, and pods of an earlier run were still terminating.
 fn is_noise(event: &Value) -> bool {
     let message = event["message"].as_str().unwrap();
     event["reason"] == "MissingClusterDNS" || message.contains("CONTAINER_EXITED")
@@ -36,7 +36,7 @@ fn recorded() -> Story {
             .collect()
     };
     let pods = lines("pods.watch.jsonl");
-    // Pods of the earlier run are in it with their end alone.
+    // Of pods of the earlier run, only the end was recorded.
     let begun: Vec<String> = pods
         .iter()
         .filter(|(kind, _)| kind == "ADDED")
@@ -71,8 +71,8 @@ fn simulated() -> Story {
         }
         workload.launch("default", manifest, start, &store);
     }
-    // Deleted as in the recording: after two failed pulls, and when the crashing container has
-    // ended for the fourth time.
+    // Deleted as in the recording: after two failed pulls, and after the fourth exit of the crashing
+    // container.
     let mut now = START;
     let mut waiting = vec!["crashy", "no-image"];
     while !waiting.is_empty() {
@@ -101,7 +101,7 @@ fn simulated() -> Story {
     story(changes(Resource::Pods), changes(Resource::Events))
 }
 
-/// Whether a pod is where it was when it was deleted in the recording.
+/// Whether a pod is in the state in which it was deleted in the recording.
 fn is_due(store: &Store, pod: &str) -> bool {
     let count = |wanted: &dyn Fn(&Value) -> bool| {
         store.count(Resource::Pods, |version| {
@@ -137,7 +137,7 @@ fn story(
     let mut names: Vec<(String, String)> = Vec::new();
     for (kind, mut pod) in pods {
         let name = name(&pod);
-        // Of pods that are alike, the first stands for all.
+        // Of pods with the same template, the first represents all.
         let first = chosen.entry(family(&name)).or_insert_with(|| name.clone());
         let chosen = *first == name;
         if kind == "ADDED" {
@@ -172,7 +172,7 @@ fn story(
     story
 }
 
-/// What in a pod is a matter of chance, and what to call it.
+/// Returns the random parts of a pod, and their replacements.
 fn identities(pod: &Value) -> Vec<(String, String)> {
     let metadata = &pod["metadata"];
     let mut list = vec![
@@ -201,7 +201,7 @@ fn normalise(object: &mut Value, names: &[(String, String)]) {
         metadata.remove("resourceVersion");
         metadata.remove("annotations");
     }
-    // What a cgroup without limit looks like when it is read back; only with hybrid cgroups.
+    // The value of a cgroup without limit when it is read back; only with hybrid cgroups.
     if let Some(limits) = object
         .pointer_mut("/status/resources")
         .and_then(Value::as_object_mut)
@@ -235,14 +235,14 @@ fn plain(text: &str, names: &[(String, String)]) -> String {
     for (from, to) in names {
         text = text.replace(from, to);
     }
-    // The socket from which the name server was asked.
+    // The source port of the DNS request.
     if let (Some(from), Some(to)) = (text.find("read udp "), text.find("->")) {
         text.replace_range(from + 9..to, "SOCKET");
     }
     text
 }
 
-/// An event's fields, without when and how often.
+/// An event's fields without times and counts.
 fn outline(event: &Value) -> String {
     let mut keys: Vec<&String> = event.as_object().unwrap().keys().collect();
     keys.sort();
@@ -285,7 +285,7 @@ fn pods_live_as_recorded_version_by_version() {
     }
 }
 
-/// Pretty, so that a difference can be read.
+/// Pretty-printed, for readable differences.
 fn outline_of(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap()
 }
@@ -333,7 +333,7 @@ fn a_node_has_the_recorded_fields() {
     let mut missing = Vec::new();
     paths(&theirs, &ours, "", &mut missing);
     missing.retain(|path| {
-        // Stamped by the store; features that these kubelets do not have.
+        // Set by the store; features that these kubelets do not have.
         path != ".metadata.resourceVersion" && !path.starts_with(".status.declaredFeatures")
     });
     assert_eq!(missing, Vec::<String>::new());
@@ -345,7 +345,7 @@ fn a_node_has_the_recorded_fields() {
     assert_eq!(conditions(&ours), conditions(&theirs));
 }
 
-/// Paths that `wanted` has and `given` lacks.
+/// Collects the paths that `expected` has and `actual` lacks.
 pub(crate) fn paths(wanted: &Value, given: &Value, at: &str, missing: &mut Vec<String>) {
     match (wanted, given) {
         (Value::Object(wanted), Value::Object(given)) => {

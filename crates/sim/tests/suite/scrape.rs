@@ -1,4 +1,4 @@
-//! What kubelets say, read over real sockets, next to what was recorded and to what is true.
+//! Kubelet responses over real sockets, compared with recordings and with the true usage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::recording::paths;
 
 type Samples = BTreeMap<String, (f64, Option<i64>)>;
 
-/// A cluster of two nodes with pods on them, at a clock that a test steps.
+/// A cluster of two nodes with pods, with a stepped clock.
 struct Cluster {
     fleet: Fleet,
     clock: Arc<StepClock>,
@@ -91,7 +91,7 @@ fn samples(body: &str) -> Samples {
     samples
 }
 
-/// The lines of a body without what differs from cluster to cluster.
+/// The lines of a body without values that differ between clusters.
 fn shape(body: &str) -> Vec<String> {
     let mut shape = Vec::new();
     for line in body.lines() {
@@ -231,7 +231,7 @@ async fn the_summary_has_the_recorded_structure() {
     paths(&theirs, &ours, "", &mut differences);
     assert_eq!(differences, Vec::<String>::new());
     paths(&ours, &theirs, "", &mut differences);
-    // The recorded pods have no limit of memory, so nothing that is available.
+    // The recorded pods have no memory limit, so `availableBytes` is absent.
     differences.retain(|path| path != ".pods[].memory.availableBytes");
     assert_eq!(differences, Vec::<String>::new());
     let brief = cluster.get("/stats/summary?only_cpu_and_memory=true").await;

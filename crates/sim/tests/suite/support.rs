@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 /// Longer than anything here takes.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-/// How a client identifies itself.
+/// An HTTP client with credentials.
 #[derive(Clone, Default)]
 pub(crate) struct Client {
     address: String,
@@ -29,7 +29,7 @@ pub(crate) struct Client {
     headers: Vec<(&'static str, String)>,
 }
 
-/// An answer that was read to its end.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: StatusCode,
@@ -65,8 +65,7 @@ pub(crate) fn anonymous(sim: &SimApiHandle) -> Client {
     }
 }
 
-/// A client with a token, or without, of whatever listens at `address` with a certificate of the
-/// cluster.
+/// A client with or without a token, for any server at `address` with a certificate of the cluster.
 pub(crate) fn bearer(sim: &SimApiHandle, address: &str, token: Option<&str>) -> Client {
     let client = Client {
         address: address.to_owned(),
@@ -226,7 +225,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// A failure in the server's words.
+    /// Code, reason and message of a `Status`.
     pub(crate) fn status(&self) -> (u16, String, String) {
         let status = self.json();
         assert_eq!(status["kind"], "Status");

@@ -1,4 +1,4 @@
-//! The forms in which objects are shown, and discovery.
+//! Representations of objects, and discovery.
 
 use serde_json::{Value, json};
 

@@ -40,7 +40,7 @@ async fn a_watch_goes_on_from_a_list() {
         .unwrap();
     let event = events.next().await.unwrap();
     assert_eq!(event["type"], "DELETED");
-    // A deletion has a version of its own.
+    // A deletion has its own resource version.
     assert_eq!(
         event["object"]["metadata"]["resourceVersion"],
         deleted.to_string()
@@ -123,7 +123,7 @@ async fn bookmarks_come_on_demand_unless_frozen() {
     sim.send_bookmarks();
     let bookmark = events.next().await.unwrap();
     assert_eq!(bookmark["type"], "BOOKMARK");
-    // It tells of versions that other resources made.
+    // Its version includes writes of other resources.
     assert_eq!(
         bookmark["object"]["metadata"]["resourceVersion"],
         sim.resource_version().to_string()

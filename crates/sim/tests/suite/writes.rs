@@ -1,4 +1,4 @@
-//! Creating, changing and deleting.
+//! Create, update, patch and delete.
 
 use http::Method;
 use kubevitals_sim::api::{SimApi, SimApiConfig};
@@ -109,7 +109,7 @@ async fn patches_change_what_they_name() {
         json!({"metadata": {"labels": {"app": null, "x": "y"}}, "status": {"phase": "Failed"}});
     let merged = client.patch(MERGE, path, &patch).await.json();
     assert_eq!(merged["metadata"]["labels"], json!({"x": "y"}));
-    // Status is written through its own path alone.
+    // The status is writable through its subresource only.
     assert_eq!(merged["status"]["phase"], "Running");
     let patch = json!({"spec": {"nodeName": "n9"}, "status": {"phase": "Failed"}});
     let status = client

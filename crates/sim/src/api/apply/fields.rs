@@ -1,18 +1,18 @@
-//! Sets of fields, in the way that `managedFields` writes them.
+//! Field sets, in the format of `managedFields`.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-/// A way to a field: `f:name` for a member, `k:{…}` for an item of a keyed list; a final `.` stands
-/// for the item itself.
+/// Path of a field: `f:name` for a member, `k:{…}` for an item of a keyed list; a final `.` is the
+/// item itself.
 pub(super) type Path = Vec<String>;
 
-/// Fields that somebody owns.
+/// A set of owned fields.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct FieldSet(BTreeSet<Path>);
 
-/// Members of `metadata` that nobody owns.
+/// Members of `metadata` whose ownership is not tracked.
 const UNOWNED: [&str; 9] = [
     "name",
     "namespace",
@@ -26,7 +26,7 @@ const UNOWNED: [&str; 9] = [
 ];
 
 impl FieldSet {
-    /// All fields that an object has.
+    /// Returns all fields of an object.
     pub(super) fn of(object: &Value) -> Self {
         let mut set = Self::default();
         let Some(members) = object.as_object() else {
@@ -49,14 +49,14 @@ impl FieldSet {
         set
     }
 
-    /// Reads a `fieldsV1`.
+    /// Parses a `fieldsV1`.
     pub(super) fn parse(fields: &Value) -> Self {
         let mut set = Self::default();
         set.read(&mut Vec::new(), fields);
         set
     }
 
-    /// Writes a `fieldsV1`.
+    /// Formats a `fieldsV1`.
     pub(super) fn to_value(&self) -> Value {
         let mut root = json!({});
         for path in &self.0 {
@@ -128,7 +128,7 @@ impl FieldSet {
     }
 }
 
-/// The member by which the items of a list are told apart; other lists are one field.
+/// Returns the key member of a list that is merged by key; other lists are one field.
 fn list_key(path: &[String]) -> Option<&'static str> {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     match path.as_slice() {
@@ -138,9 +138,9 @@ fn list_key(path: &[String]) -> Option<&'static str> {
     }
 }
 
-/// Whether one path is the other or leads to it.
+/// Whether the paths are equal or one is a prefix of the other.
 pub(super) fn overlap(a: &[String], b: &[String]) -> bool {
-    // That an item exists says nothing about its members.
+    // The existence of an item is independent of its members.
     if a.last() != b.last()
         && [a, b]
             .iter()
@@ -151,16 +151,16 @@ pub(super) fn overlap(a: &[String], b: &[String]) -> bool {
     a.starts_with(b) || b.starts_with(a)
 }
 
-/// Whether removing the first would take something from the owner of the second.
+/// Whether removing the first path would remove a field of the second one's owner.
 pub(super) fn is_shared(path: &[String], other: &[String]) -> bool {
     match path.split_last() {
-        // An item takes its members with it.
+        // Removing an item removes its members.
         Some((last, item)) if last == "." => other.starts_with(item) || item.starts_with(other),
         _ => overlap(path, other),
     }
 }
 
-/// As messages show it.
+/// Formats a path as in error messages.
 pub(super) fn display(path: &[String]) -> String {
     let mut text = String::new();
     for segment in path {
@@ -177,7 +177,7 @@ pub(super) fn display(path: &[String]) -> String {
     text
 }
 
-/// The value of a field.
+/// Returns the value of a field.
 pub(super) fn get<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
     let mut node = object;
     for segment in path {
@@ -187,14 +187,14 @@ pub(super) fn get<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
             let index = find(node.as_array()?, key)?;
             node.get(index)?
         } else {
-            // That the item exists is all that is owned.
+            // Only the existence of the item is owned.
             return Some(&Value::Null);
         };
     }
     Some(node)
 }
 
-/// Sets a field, and makes what leads to it.
+/// Sets a field and creates its parents.
 pub(super) fn set(object: &mut Value, path: &[String], value: Value) {
     let mut node = object;
     for segment in path {
@@ -225,12 +225,12 @@ pub(super) fn set(object: &mut Value, path: &[String], value: Value) {
     *node = value;
 }
 
-/// Removes a field if it is there.
+/// Removes a field if it exists.
 pub(super) fn remove(object: &mut Value, path: &[String]) {
     let Some((last, parent)) = path.split_last() else {
         return;
     };
-    // An item goes with its existence, its members with themselves.
+    // `.` removes the item, every other segment removes a member.
     let (last, parent) = match (last.as_str(), parent.split_last()) {
         (".", Some((item, list))) => (item, list),
         _ => (last, parent),

@@ -1,6 +1,6 @@
-//! The fields of the kinds that are understood, by their numbers.
+//! Field numbers of the supported kinds.
 
-/// How to read a field.
+/// The type of a field.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     Text,
@@ -9,13 +9,13 @@ pub(super) enum Kind {
     Number,
     Message(Fields),
     Messages(Fields),
-    /// A map from text to text.
+    /// A map from string to string.
     TextMap,
-    /// A map from text to lists of texts.
+    /// A map from string to list of strings.
     TextsMap,
-    /// A map from text to bytes, which JSON writes in base64.
+    /// A map from string to bytes, which are base64 in JSON.
     BytesMap,
-    /// Nothing that a client may set.
+    /// A field that clients may not set.
     Ignored,
     /// `Time`: seconds and nanoseconds.
     Time,
@@ -33,7 +33,7 @@ pub(super) const OWNER: Fields = &[
     (6, "controller", Kind::Flag),
     (7, "blockOwnerDeletion", Kind::Flag),
 ];
-/// `managedFields` are left out: the server keeps its own.
+/// `managedFields` are omitted: the server maintains its own.
 pub(super) const METADATA: Fields = &[
     (1, "name", Kind::Text),
     (2, "generateName", Kind::Text),

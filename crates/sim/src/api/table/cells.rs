@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::workloads;
 use crate::objects::Resource;
 
-/// The cells of an object, one for each column of its resource.
+/// Returns the cells of an object, one for each column of its resource.
 pub(super) fn cells(resource: Resource, object: &Value, now: SystemTime) -> Vec<Value> {
     let name = text(object, "/metadata/name");
     let age = age(object, "/metadata/creationTimestamp", now);
@@ -252,10 +252,10 @@ fn api_service(object: &Value, name: String, age: String) -> Vec<Value> {
     texts([name, service, available, age])
 }
 
-/// What an age shows if there is no time.
+/// Printed if there is no time to compute an age from.
 const UNKNOWN: &str = "<unknown>";
 
-/// How long ago a time in an object was.
+/// Returns the age of a time in an object.
 pub(super) fn age(object: &Value, pointer: &str, now: SystemTime) -> String {
     match time(object, pointer) {
         None => UNKNOWN.to_owned(),
@@ -265,7 +265,7 @@ pub(super) fn age(object: &Value, pointer: &str, now: SystemTime) -> String {
     }
 }
 
-/// A time in an object.
+/// Returns a time in an object.
 pub(super) fn time(object: &Value, pointer: &str) -> Option<SystemTime> {
     let text = object.pointer(pointer)?.as_str()?;
     text.parse::<jiff::Timestamp>().ok().map(SystemTime::from)
@@ -279,7 +279,7 @@ fn future(ahead: Duration) -> String {
     }
 }
 
-/// A duration in two or three significant figures.
+/// Formats a duration with two or three significant figures.
 pub(super) fn human_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
@@ -303,7 +303,7 @@ pub(super) fn human_duration(duration: Duration) -> String {
     }
 }
 
-/// The status of a condition.
+/// Returns the status of a condition.
 pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
     list(object, "/status/conditions")
         .find(|condition| condition["type"] == kind)
@@ -345,7 +345,7 @@ pub(super) fn or(text: String, default: &str) -> String {
     }
 }
 
-/// `key=value` pairs.
+/// Formats `key=value` pairs.
 pub(super) fn labels(object: &Value, pointer: &str) -> String {
     let pairs: Vec<String> = object
         .pointer(pointer)
@@ -368,7 +368,7 @@ fn members(object: &Value, pointer: &str) -> usize {
         .map_or(0, serde_json::Map::len)
 }
 
-/// The first three, and how many more there are.
+/// Lists the first three, and the number of the others.
 fn some_of(all: &[String], none: &str) -> String {
     const SHOWN: usize = 3;
     match all {

@@ -33,7 +33,7 @@ const CONTAINERS: Column = wide("Containers");
 const IMAGES: Column = wide("Images");
 const SELECTOR: Column = wide("Selector");
 
-/// The columns, in their order; a row has a cell for each.
+/// Returns the columns in order; a row has a cell for each.
 #[rustfmt::skip]
 pub(super) fn columns(resource: Resource) -> &'static [Column] {
     match resource {

@@ -1,4 +1,4 @@
-//! The rows of pods and of what makes them.
+//! Rows of pods and workloads.
 
 use std::time::SystemTime;
 
@@ -9,7 +9,7 @@ use super::cells::{
 };
 use crate::objects::Resource;
 
-/// What the containers of a pod add up to.
+/// Sums over the containers of a pod.
 #[derive(Default)]
 struct Tally {
     ready: usize,
@@ -117,7 +117,7 @@ pub(super) fn pod(object: &Value, name: String, age_text: String, now: SystemTim
     ])
 }
 
-/// Adds up the ordinary containers, and tells what the pod's status is called because of them.
+/// Adds up the regular containers, and returns the status that they give the pod.
 fn containers(object: &Value, mut reason: String, tally: &mut Tally) -> String {
     let mut has_running = false;
     let mut error_reason = None;
@@ -152,7 +152,7 @@ fn containers(object: &Value, mut reason: String, tally: &mut Tally) -> String {
     reason
 }
 
-/// How a container ended.
+/// Returns the reason for which a container terminated.
 fn ending(state: &Value) -> String {
     let reason = text(state, "/reason");
     if !reason.is_empty() {
@@ -164,7 +164,7 @@ fn ending(state: &Value) -> String {
     }
 }
 
-/// Deployments and their like.
+/// Deployments, ReplicaSets and so on.
 pub(super) fn replicated(resource: Resource, object: &Value, name: &str, age: &str) -> Vec<Value> {
     let status = |member: &str| integer(object, &format!("/status/{member}"));
     let desired = object

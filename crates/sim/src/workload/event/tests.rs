@@ -1,4 +1,4 @@
-//! An event is the same as text and as a tree of values.
+//! An event rendered as text equals the one built as a tree of values.
 
 use serde_json::{Map, Value, json};
 
@@ -152,7 +152,7 @@ fn tree(
     fields.insert("reportingComponent".into(), component.into());
     fields.insert("reportingInstance".into(), instance.into());
     if let Source::Scheduler { .. } = source {
-        // metav1.MicroTime: six digits, whatever the clock's own resolution.
+        // metav1.MicroTime: six digits, whatever the resolution of the clock.
         let millis = last.rfc3339_millis();
         let micros = format!("{}000Z", millis.as_str().trim_end_matches('Z'));
         fields.insert("eventTime".into(), micros.into());

@@ -1,4 +1,4 @@
-//! An owner is the same as text and as a tree of values.
+//! An owner rendered as text equals the one built as a tree of values.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ fn an_owner_is_the_same_as_text_and_as_a_tree_at_every_step_of_its_pods() {
     assert!(completed > 0, "no Job is done");
 }
 
-/// The same object as a tree.
+/// Builds the same object as a tree.
 impl OwnerSlot {
     fn tree(&self) -> Value {
         let (api_version, kind, _) = self.kind.identity();

@@ -1,6 +1,6 @@
-//! What is written as text is what a tree of values says, letter for letter.
+//! Objects rendered as text equal those built as trees of values, byte for byte.
 //!
-//! The trees are made in the plainest way, member by member.
+//! The trees are built in the simplest way, member by member.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use crate::workload::{
 
 const START: i64 = 1_780_000_000_000;
 
-/// A store that remembers which objects were written last.
+/// A writer that records the keys of the objects written last.
 struct Noting {
     store: Store,
     written: Mutex<BTreeSet<(Resource, String)>>,
@@ -61,8 +61,7 @@ impl Noting {
     }
 }
 
-/// Lives every kind of life, and shows the workload after every transition, with the keys of what
-/// was written in it.
+/// Runs every scenario and calls back after every transition, with the keys of the written objects.
 pub(in crate::workload) fn every_transition(
     mut look: impl FnMut(&Workload, &BTreeSet<(Resource, String)>),
 ) {
@@ -109,7 +108,7 @@ pub(in crate::workload) fn every_transition(
     }
 }
 
-/// Checks that a text is what is stored of a tree: the object, its labels and its fields.
+/// Checks that a text equals what is stored of a tree: the object, its labels and its fields.
 pub(in crate::workload) fn assert_same(resource: Resource, text: &ObjectText, tree: &Value) {
     assert_eq!(text.value(resource), *tree);
     let tree = Content::encode(catalog::facts(resource), tree.as_object().unwrap()).unwrap();
@@ -160,7 +159,7 @@ fn a_pod_is_the_same_as_text_and_as_a_tree_at_every_step_of_every_life() {
     assert_eq!(shown, Vec::<&str>::new(), "no life shows these");
 }
 
-/// The whole object as a tree.
+/// Builds the whole object as a tree.
 fn tree(pod: &Pod) -> Value {
     object([
         ("kind", "Pod".into()),
@@ -376,7 +375,7 @@ fn terminated(pod: &Pod, index: usize, ended: &Ended) -> Value {
     ])
 }
 
-/// Conditions in the order of a kubelet: those of others first, then its own five.
+/// Conditions in the order of a kubelet: those of other components first, then its own five.
 fn conditions(pod: &Pod) -> Vec<Value> {
     let mut list = Vec::with_capacity(6);
     let Some(scheduled) = pod.scheduled else {
