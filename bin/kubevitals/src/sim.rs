@@ -11,8 +11,8 @@ use kubevitals_sim::api::{HistoryLimits, Rule, SimApiConfig};
 use kubevitals_sim::cluster::{ClusterError, Progress, SimCluster, SimClusterConfig};
 use kubevitals_sim::faults::FaultSpec;
 use kubevitals_sim::kubelet::Binding;
+use kubevitals_sim::node_pool::MAX_NODES;
 use kubevitals_sim::objects::Resource;
-use kubevitals_sim::roster::MAX_NODES;
 use kubevitals_sim::workload::{ChurnRate, WorkloadConfig};
 use kubevitals_telemetry::{Probe, Status};
 
@@ -257,10 +257,7 @@ fn print_summary(
              --from-literal=faults=hang=1"
         )?;
     } else {
-        writeln!(
-            out,
-            "  add --write-kubeconfig FILE to connect with kubectl"
-        )?;
+        writeln!(out, "  add --write-kubeconfig FILE to connect with kubectl")?;
     }
     writeln!(out, "  curl http://{admin}/metrics\nstop with Ctrl-C")?;
     out.flush()

@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use kubevitals_sim::clock::{Clock, SystemClock};
 use kubevitals_sim::kubelet::{Fleet, FleetConfig};
+use kubevitals_sim::node_pool::NodePool;
 use kubevitals_sim::objects::{ObjectWriter, Resource, WriteError};
-use kubevitals_sim::roster::Roster;
 use kubevitals_sim::seed::Seed;
 use kubevitals_sim::workload::{ChurnRate, Workload, WorkloadConfig};
 use serde_json::Value;
 
 #[derive(Default)]
-struct Counting(AtomicU64);
+struct CountingWriter(AtomicU64);
 
-impl Counting {
+impl CountingWriter {
     fn count(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
-impl ObjectWriter for Counting {
+impl ObjectWriter for CountingWriter {
     fn create(&self, _: Resource, _: Value) -> Result<u64, WriteError> {
         Ok(self.count())
     }
@@ -47,22 +47,22 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pods_per_node = arguments.next().transpose()?.unwrap_or(30);
     let churn = arguments.next().transpose()?.unwrap_or(0);
 
-    let begun = Instant::now();
+    let started = Instant::now();
     let clock = Arc::new(SystemClock);
-    let roster = Roster::new(nodes, "node", Seed::new(1));
-    let fleet = Fleet::start(FleetConfig::default(), Arc::clone(&roster), clock).await?;
-    report("kubelets listen", begun);
+    let node_pool = NodePool::new(nodes, "node", Seed::new(1));
+    let fleet = Fleet::start(FleetConfig::default(), Arc::clone(&node_pool), clock).await?;
+    report("kubelets listen", started);
 
-    let store = Counting::default();
+    let store = CountingWriter::default();
     let config = WorkloadConfig {
         pods_per_node,
         churn: ChurnRate::per_second(churn as u64),
         ..WorkloadConfig::default()
     };
-    let mut workload = Workload::new(config, roster, Seed::new(1));
+    let mut workload = Workload::new(config, node_pool, Seed::new(1));
     let start = SystemClock.now();
     workload.populate(start, &store);
-    report("population written", begun);
+    report("population written", started);
 
     // A minute of simulated time, as fast as possible.
     let before = (store.0.load(Ordering::Relaxed), Instant::now());
@@ -72,15 +72,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     workload.step(minute, &store);
     let writes = store.0.load(Ordering::Relaxed) - before.0;
     println!(
-        "a minute of life: {writes} writes in {:.2} s",
+        "a minute of simulated time: {writes} writes in {:.2} s",
         before.1.elapsed().as_secs_f64()
     );
-    report("after a minute", begun);
+    report("after a minute", started);
     fleet.shutdown().await;
     Ok(())
 }
 
-fn report(what: &str, begun: Instant) {
+fn report(what: &str, started: Instant) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let resident = status
         .lines()
@@ -88,7 +88,7 @@ fn report(what: &str, begun: Instant) {
         .unwrap_or(" unknown");
     println!(
         "{what}: {:.2} s, resident {}",
-        begun.elapsed().as_secs_f64(),
+        started.elapsed().as_secs_f64(),
         resident.trim()
     );
 }

@@ -15,19 +15,20 @@ mod proxy;
 mod resolve;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kubevitals_tls::ReloadingKeyPair;
+use parking_lot::RwLock;
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::debug;
 
 use self::backend::{Backend, Connections};
-use crate::api::catalog;
 use crate::api::discovery::RemoteGroup;
+use crate::api::resources;
 use crate::objects::Resource;
-use crate::store::{Expect, Query, Record, Store, timestamp};
+use crate::store::{Precondition, Query, Record, Store, timestamp};
 
 /// Annotation of an `APIService` with the `host:port` to dial instead of its Service.
 pub const ADDRESS_ANNOTATION: &str = "sim.kubevitals.dev/address";
@@ -55,7 +56,7 @@ pub(crate) struct RemoteService {
 }
 
 /// The availability of a service, as reported in its condition.
-struct Verdict {
+struct Availability {
     is_available: bool,
     reason: &'static str,
     message: String,
@@ -80,13 +81,13 @@ impl Aggregator {
         }
         let (group, version) = (parts.next()?, parts.next()?);
         let name = format!("{version}.{group}");
-        let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
+        let services = self.services.read();
         services.get(&name).map(Arc::clone)
     }
 
     /// Returns the groups for discovery.
     pub(crate) fn groups(&self) -> Vec<RemoteGroup> {
-        let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
+        let services = self.services.read();
         services
             .values()
             .map(|service| RemoteGroup {
@@ -136,40 +137,37 @@ impl Aggregator {
         };
         let mut services = BTreeMap::new();
         for record in snapshot.records {
-            let object = record.value(catalog::facts(Resource::ApiServices));
+            let object = record.value(resources::info(Resource::ApiServices));
             if !object["spec"]["service"].is_object() {
                 continue;
             }
-            let (service, verdict) = self.probe(&object).await;
-            self.report(&record, object, &verdict);
+            let (service, availability) = self.probe(&object).await;
+            self.report(&record, object, &availability);
             services.insert(record.name().to_owned(), Arc::new(service));
         }
-        *self
-            .services
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = services;
+        *self.services.write() = services;
     }
 
-    async fn probe(&self, object: &Value) -> (RemoteService, Verdict) {
+    async fn probe(&self, object: &Value) -> (RemoteService, Availability) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (group, version) = (
             text(&object["spec"]["group"]),
             text(&object["spec"]["version"]),
         );
         let path = format!("/apis/{group}/{version}");
-        let known = self
+        let resources = self
             .service_for(&path)
             .and_then(|service| service.resources.clone());
         let mut service = RemoteService {
             group,
             version,
             backend: None,
-            resources: known,
+            resources,
             is_available: false,
         };
         let backend = match resolve::resolve(&self.store, object, &self.identity) {
             Ok(backend) => backend,
-            Err(verdict) => return (service, verdict),
+            Err(availability) => return (service, availability),
         };
         let url = format!("https://{}{path}", backend.address());
         let outcome = tokio::time::timeout(
@@ -177,11 +175,11 @@ impl Aggregator {
             proxy::discover(&self.connections, &backend, &path),
         )
         .await;
-        let verdict = match outcome {
+        let availability = match outcome {
             Ok(Ok(resources)) => {
                 service.resources = Some(resources);
                 service.is_available = true;
-                Verdict {
+                Availability {
                     is_available: true,
                     reason: "Passed",
                     message: "all checks passed".to_owned(),
@@ -191,12 +189,12 @@ impl Aggregator {
             Err(_) => failed(&url, "context deadline exceeded"),
         };
         service.backend = Some(backend);
-        (service, verdict)
+        (service, availability)
     }
 
     /// Updates the condition if it has changed.
-    fn report(&self, record: &Record, mut object: Value, verdict: &Verdict) {
-        let status = if verdict.is_available {
+    fn report(&self, record: &Record, mut object: Value, availability: &Availability) {
+        let status = if availability.is_available {
             "True"
         } else {
             "False"
@@ -207,8 +205,8 @@ impl Aggregator {
             .cloned()
             .unwrap_or_default();
         if old["status"] == status
-            && old["reason"] == verdict.reason
-            && old["message"] == verdict.message.as_str()
+            && old["reason"] == availability.reason
+            && old["message"] == availability.message.as_str()
         {
             return;
         }
@@ -218,12 +216,12 @@ impl Aggregator {
             json!(timestamp(self.store.now()))
         };
         object["status"] = json!({"conditions": [{
-            "type": "Available", "status": status, "reason": verdict.reason,
-            "message": verdict.message, "lastTransitionTime": since,
+            "type": "Available", "status": status, "reason": availability.reason,
+            "message": availability.message, "lastTransitionTime": since,
         }]});
         if let Value::Object(object) = object {
-            let expect = Expect::Version(record.version());
-            if let Err(error) = self.store.put(Resource::ApiServices, object, expect) {
+            let precondition = Precondition::Version(record.version());
+            if let Err(error) = self.store.put(Resource::ApiServices, object, precondition) {
                 // Changed concurrently; the next round retries.
                 debug!(%error, "cannot report availability");
             }
@@ -231,8 +229,8 @@ impl Aggregator {
     }
 }
 
-fn failed(url: &str, problem: &str) -> Verdict {
-    Verdict {
+fn failed(url: &str, problem: &str) -> Availability {
+    Availability {
         is_available: false,
         reason: "FailedDiscoveryCheck",
         message: format!("failing or missing response from {url}: {problem}"),

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_clock_moves_only_when_told() {
+    fn a_step_clock_moves_only_when_stepped() {
         let clock = StepClock::new(Timestamp::from_unix_millis(1_000));
         assert_eq!(clock.now(), clock.now());
         let later = clock.advance(Duration::from_millis(500));

@@ -7,8 +7,8 @@
 //! of the ConfigMap `kube-system/kubevitals-sim` holds values of `--fault`, separated by commas,
 //! spaces or newlines, in addition to the configured ones. Deleting it removes its faults.
 
-mod fault_map;
-mod gatekeeper;
+mod fault_config;
+mod kubelet_auth;
 mod logs;
 
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use kubevitals_model::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use self::gatekeeper::ClusterGatekeeper;
+use self::kubelet_auth::ClusterAuth;
 use self::logs::SimulatedLogs;
 use crate::api::{SimApi, SimApiConfig, SimApiHandle, SimError};
 use crate::clock::{Clock, SystemClock};
 use crate::faults::FaultSpec;
 use crate::kubelet::{Binding, Fleet, FleetConfig, FleetError};
+use crate::node_pool::NodePool;
 use crate::objects::Resource;
-use crate::roster::Roster;
 use crate::seed::Seed;
 use crate::workload::{Workload, WorkloadConfig, WorkloadHandle, drive};
 
 /// Interval of progress reports while the cluster is populated.
-const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Configuration of a simulated cluster.
 pub struct SimClusterConfig {
@@ -120,22 +120,22 @@ impl SimCluster {
         } else {
             config.nodes
         };
-        let roster = Roster::with_spares(config.nodes, spares, "node", seed);
+        let node_pool = NodePool::with_spares(config.nodes, spares, "node", seed);
         let fleet = FleetConfig {
             binding: config.binding,
             authority: Some(api.kubelet_authority()?),
-            gatekeeper: Arc::new(ClusterGatekeeper::new(api.shared())),
+            auth: Arc::new(ClusterAuth::new(api.context())),
             ..FleetConfig::default()
         };
-        let fleet = Fleet::start(fleet, Arc::clone(&roster), Arc::clone(&clock)).await?;
+        let fleet = Fleet::start(fleet, Arc::clone(&node_pool), Arc::clone(&clock)).await?;
         for spec in &config.faults {
-            if fleet.faults().apply(spec, seed).is_empty() && spec.needs_a_node() {
+            if fleet.faults().apply(spec, seed).is_empty() && spec.requires_node() {
                 return Err(ClusterError::NoSuchNode(spec.clone()));
             }
         }
 
         let expected = config.nodes.saturating_mul(config.workload.pods_per_node);
-        let mut workload = Workload::new(config.workload, roster, seed);
+        let mut workload = Workload::new(config.workload, node_pool, seed);
         let writer = api.writer();
         let populated = {
             let (writer, now) = (Arc::clone(&writer), clock.now());
@@ -144,7 +144,7 @@ impl SimCluster {
                 workload
             })
         };
-        let workload = tell(populated, || {
+        let workload = report_progress(populated, || {
             progress(Progress {
                 pods: api.count(Resource::Pods),
                 expected,
@@ -157,13 +157,13 @@ impl SimCluster {
         let workload = WorkloadHandle::new(workload);
         let mut tasks = JoinSet::new();
         tasks.spawn(drive(workload.clone(), Arc::clone(&clock), writer, stopped));
-        tasks.spawn(fault_map::follow(
-            api.shared(),
+        tasks.spawn(fault_config::follow(
+            api.context(),
             fleet.faults().clone(),
             config.faults,
             seed,
         ));
-        api.set_pod_logs(Arc::new(SimulatedLogs::new(api.shared(), clock)));
+        api.set_pod_logs(Arc::new(SimulatedLogs::new(api.context(), clock)));
         Ok(Self {
             api,
             fleet,
@@ -216,11 +216,11 @@ fn system_time(at: Timestamp) -> SystemTime {
 }
 
 /// Waits for a task, and reports progress meanwhile and once at its end.
-async fn tell<T>(
+async fn report_progress<T>(
     mut task: tokio::task::JoinHandle<T>,
     mut progress: impl FnMut(),
 ) -> Result<T, tokio::task::JoinError> {
-    let mut ticks = tokio::time::interval(PROGRESS_EVERY);
+    let mut ticks = tokio::time::interval(PROGRESS_INTERVAL);
     loop {
         tokio::select! {
             done = &mut task => {

@@ -6,8 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::RwLock;
 
 use crate::seed::Seed;
 
@@ -88,7 +90,7 @@ pub struct Faults {
 
 impl Fault {
     /// Its name on the command line.
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Slow(_) => "slow",
             Self::Hang => "hang",
@@ -114,7 +116,7 @@ impl Fault {
 
 impl FaultSpec {
     /// Whether the target requires at least one node, so that none is an error.
-    pub fn needs_a_node(&self) -> bool {
+    pub fn requires_node(&self) -> bool {
         match self.target {
             Target::Node(_) => true,
             Target::Count(count) => count > 0,
@@ -176,7 +178,6 @@ impl Faults {
     pub(crate) fn at(&self, index: usize) -> Vec<Fault> {
         self.active
             .read()
-            .unwrap_or_else(PoisonError::into_inner)
             .get(&index)
             .map(|faults| faults.iter().copied().collect())
             .unwrap_or_default()
@@ -189,18 +190,18 @@ impl Faults {
     fn add(&self, index: usize, fault: Fault) {
         self.write(|active| {
             let faults = active.entry(index).or_default();
-            faults.retain(|other| other.word() != fault.word());
+            faults.retain(|other| other.name() != fault.name());
             faults.insert(fault);
         });
     }
 
     fn write<T>(&self, change: impl FnOnce(&mut BTreeMap<usize, BTreeSet<Fault>>) -> T) -> T {
-        change(&mut self.active.write().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.active.write())
     }
 
     fn choose(&self, spec: &FaultSpec, seed: Seed) -> Vec<usize> {
         let total = self.names.len();
-        let wanted = match &spec.target {
+        let count = match &spec.target {
             Target::All => total,
             Target::Node(name) => return self.index(name).into_iter().collect(),
             Target::Count(count) => (*count).min(total),
@@ -209,12 +210,12 @@ impl Faults {
                 total.saturating_mul(share).div_ceil(10_000).min(total)
             }
         };
-        let seed = seed.derive_name(spec.fault.word());
+        let seed = seed.derive_name(spec.fault.name());
         let mut order: Vec<(u64, usize)> = (0..total)
             .map(|index| (seed.derive(index as u64).next(), index))
             .collect();
         order.sort_unstable();
-        let mut chosen: Vec<usize> = order.into_iter().take(wanted).map(|(_, i)| i).collect();
+        let mut chosen: Vec<usize> = order.into_iter().take(count).map(|(_, i)| i).collect();
         chosen.sort_unstable();
         chosen
     }
@@ -222,7 +223,7 @@ impl Faults {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())?;
+        f.write_str(self.name())?;
         match self {
             Self::Slow(by) => write!(f, ":{}ms", by.as_millis()),
             Self::Huge(bytes) => write!(f, ":{bytes}"),
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_mean_as_many_nodes_as_they_say() {
+    fn targets_select_the_stated_number_of_nodes() {
         let faults = fleet(150);
         assert_eq!(apply(&faults, "hang=1%").len(), 2, "a share is rounded up");
         assert_eq!(apply(&faults, "500=3").len(), 3);
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_choice_follows_the_seed_and_the_fault() {
+    fn the_selection_depends_on_seed_and_fault() {
         let (one, other) = (fleet(1_000), fleet(1_000));
         assert_eq!(apply(&one, "hang=10"), apply(&other, "hang=10"));
         assert_ne!(apply(&one, "hang=10"), apply(&one, "reset=10"));

@@ -171,8 +171,8 @@ pub(crate) fn push_hex(out: &mut String, value: u64, digits: usize) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [b'0'; 16];
     let mut rest = value;
-    for place in text.iter_mut().take(digits).rev() {
-        *place = DIGITS
+    for digit in text.iter_mut().take(digits).rev() {
+        *digit = DIGITS
             .get(usize::try_from(rest & 0xF).unwrap_or(0))
             .copied()
             .unwrap_or(b'0');

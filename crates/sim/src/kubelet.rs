@@ -24,26 +24,26 @@ use tokio::task::JoinSet;
 
 use crate::clock::Clock;
 use crate::faults::Faults;
-use crate::roster::{MAX_NODES, NodeView, Roster};
+use crate::node_pool::{MAX_NODES, NodePool, NodeView};
 use crate::seed::Seed;
 
-mod answer;
+mod auth;
 mod certificates;
 mod error;
-mod gatekeeper;
 mod payload;
 mod resource_metrics;
+mod response;
 mod serve;
 mod socket;
 pub(crate) mod summary;
 pub mod usage;
 
+pub use auth::{AllowAll, Credentials, Decision, KubeletAuth};
 pub use certificates::Authority;
 pub use error::FleetError;
-pub use gatekeeper::{Credentials, Gatekeeper, OpenDoor, Verdict};
 
 use certificates::Certificates;
-use serve::{Shared, Speaker};
+use serve::{FleetContext, ListenerTarget};
 
 /// Time between the boot of the nodes and the start of the fleet.
 const UPTIME_MILLIS: i64 = 3_600_000;
@@ -66,20 +66,20 @@ pub struct FleetConfig {
     /// Signs serving certificates; `None` generates an authority.
     pub authority: Option<Authority>,
     /// Authenticates and authorizes requests.
-    pub gatekeeper: Arc<dyn Gatekeeper>,
+    pub auth: Arc<dyn KubeletAuth>,
     /// Limit of open connections. Further ones wait to be accepted.
     pub max_connections: usize,
 }
 
 /// Running kubelets.
 pub struct Fleet {
-    shared: Arc<Shared>,
+    context: Arc<FleetContext>,
     listeners: JoinSet<()>,
     stop: watch::Sender<bool>,
 }
 
 /// The data that a response is computed from.
-pub(crate) struct NodeState<'a> {
+pub(crate) struct NodeSnapshot<'a> {
     pub(crate) name: &'a Arc<str>,
     pub(crate) seed: Seed,
     pub(crate) booted: Timestamp,
@@ -92,7 +92,7 @@ impl Default for FleetConfig {
         Self {
             binding: Binding::Wildcard(0),
             authority: None,
-            gatekeeper: Arc::new(OpenDoor),
+            auth: Arc::new(AllowAll),
             max_connections: 16_384,
         }
     }
@@ -103,10 +103,10 @@ impl Fleet {
     /// for one fleet only.
     pub async fn start(
         config: FleetConfig,
-        roster: Arc<Roster>,
+        node_pool: Arc<NodePool>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, FleetError> {
-        let nodes = roster.nodes().len();
+        let nodes = node_pool.nodes().len();
         if nodes > MAX_NODES {
             return Err(FleetError::TooManyNodes {
                 nodes,
@@ -119,24 +119,24 @@ impl Fleet {
         };
         let (stop, stopped) = watch::channel(false);
         let booted = clock.now().unix_millis().saturating_sub(UPTIME_MILLIS);
-        let shared = Arc::new(Shared {
-            faults: Faults::new(roster.nodes().iter().map(|node| Arc::clone(node.name()))),
+        let context = Arc::new(FleetContext {
+            faults: Faults::new(node_pool.nodes().iter().map(|node| Arc::clone(node.name()))),
             certificates: Certificates::new(authority, nodes)?,
-            gatekeeper: config.gatekeeper,
+            auth: config.auth,
             clock,
             booted: Timestamp::from_unix_millis(booted),
             connections: Arc::new(Semaphore::new(
                 config.max_connections.min(Semaphore::MAX_PERMITS),
             )),
             stopped,
-            roster: Arc::clone(&roster),
+            node_pool: Arc::clone(&node_pool),
         });
         let mut listeners = JoinSet::new();
-        for (listener, speaker) in bind(config.binding, &roster).await? {
-            listeners.spawn(serve::listen(listener, speaker, Arc::clone(&shared)));
+        for (listener, target) in bind(config.binding, &node_pool).await? {
+            listeners.spawn(serve::listen(listener, target, Arc::clone(&context)));
         }
         Ok(Self {
-            shared,
+            context,
             listeners,
             stop,
         })
@@ -144,21 +144,21 @@ impl Fleet {
 
     /// Returns the faults, to change them.
     pub fn faults(&self) -> &Faults {
-        &self.shared.faults
+        &self.context.faults
     }
 
-    pub fn roster(&self) -> &Arc<Roster> {
-        &self.shared.roster
+    pub fn node_pool(&self) -> &Arc<NodePool> {
+        &self.context.node_pool
     }
 
     /// Returns the address of a node's kubelet.
     pub fn address(&self, node: &str) -> Option<SocketAddr> {
-        self.shared.roster.find(node)?.address()
+        self.context.node_pool.find(node)?.address()
     }
 
     /// Returns the CA certificate of the kubelets, as PEM.
     pub fn authority_pem(&self) -> &str {
-        self.shared.certificates.authority_pem()
+        self.context.certificates.authority_pem()
     }
 
     /// Closes all connections and listeners and waits until they have ended.
@@ -171,30 +171,30 @@ impl Fleet {
 
 async fn bind(
     binding: Binding,
-    roster: &Roster,
-) -> Result<Vec<(TcpListener, Speaker)>, FleetError> {
+    node_pool: &NodePool,
+) -> Result<Vec<(TcpListener, ListenerTarget)>, FleetError> {
     let mut listeners = Vec::new();
     match binding {
         Binding::Wildcard(port) => {
             let listener = listen((Ipv4Addr::UNSPECIFIED, port).into()).await?;
             let port = local(&listener, port).port();
-            for node in roster.nodes() {
-                node.listens_at((node.ip(), port).into());
+            for node in node_pool.nodes() {
+                node.set_address((node.ip(), port).into());
             }
-            listeners.push((listener, Speaker::ByAddress));
+            listeners.push((listener, ListenerTarget::ByAddress));
         }
         Binding::Addresses(port) => {
-            for (index, node) in roster.nodes().iter().enumerate() {
+            for (index, node) in node_pool.nodes().iter().enumerate() {
                 let listener = listen((node.ip(), port).into()).await?;
-                node.listens_at(local(&listener, port));
-                listeners.push((listener, Speaker::Node(index)));
+                node.set_address(local(&listener, port));
+                listeners.push((listener, ListenerTarget::Node(index)));
             }
         }
         Binding::Ports => {
-            for (index, node) in roster.nodes().iter().enumerate() {
+            for (index, node) in node_pool.nodes().iter().enumerate() {
                 let listener = listen((Ipv4Addr::LOCALHOST, 0).into()).await?;
-                node.listens_at(local(&listener, 0));
-                listeners.push((listener, Speaker::Node(index)));
+                node.set_address(local(&listener, 0));
+                listeners.push((listener, ListenerTarget::Node(index)));
             }
         }
     }

@@ -7,7 +7,7 @@ use kubevitals_model::LabelSelector;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::api::catalog;
+use crate::api::resources;
 use crate::objects::{Resource, WriteError};
 use crate::store::{Content, FieldSelector, Record, join_key};
 
@@ -41,10 +41,10 @@ pub fn fields_match(
     selector: &str,
     object: &Value,
 ) -> Result<bool, SelectorError> {
-    let facts = catalog::facts(resource);
-    let selector = FieldSelector::parse(facts, selector).map_err(|error| refused(&error))?;
+    let info = resources::info(resource);
+    let selector = FieldSelector::parse(info, selector).map_err(|error| refused(&error))?;
     let nothing = serde_json::Map::new();
-    let content = Content::encode(facts, object.as_object().unwrap_or(&nothing))?;
+    let content = Content::encode(info, object.as_object().unwrap_or(&nothing))?;
     let name = |pointer: &str| {
         let name = object.pointer(pointer).and_then(Value::as_str);
         name.unwrap_or_default()

@@ -14,14 +14,15 @@ pub(crate) mod snapshot;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::SystemTime;
 
+use parking_lot::{RwLock, RwLockReadGuard};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-use crate::api::catalog::{self, Facts};
+use crate::api::resources::{self, ResourceInfo};
 use crate::objects::{ObjectText, ObjectWriter, Resource, WriteError};
 
 pub(crate) use fields::FieldSelector;
@@ -39,7 +40,7 @@ pub type WallClock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 pub(crate) struct Store {
     inner: RwLock<Inner>,
     /// Notifies the watches of each resource that its log has grown.
-    wakes: BTreeMap<Resource, watch::Sender<u64>>,
+    signals: BTreeMap<Resource, watch::Sender<u64>>,
     limits: HistoryLimits,
     clock: WallClock,
     /// State of the uid generator; the same seed gives the same uids.
@@ -49,18 +50,18 @@ pub(crate) struct Store {
 #[derive(Default)]
 struct Inner {
     version: u64,
-    shelves: BTreeMap<Resource, Shelf>,
+    tables: BTreeMap<Resource, ResourceTable>,
 }
 
 #[derive(Default)]
-struct Shelf {
+struct ResourceTable {
     objects: BTreeMap<Key, Arc<Record>>,
     log: Log,
 }
 
 /// The precondition of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Expect {
+pub(crate) enum Precondition {
     /// The object does not exist.
     Absent,
     /// The object exists.
@@ -71,13 +72,13 @@ pub(crate) enum Expect {
 
 impl Store {
     pub(crate) fn new(limits: HistoryLimits, clock: WallClock, seed: u64) -> Self {
-        let wakes = catalog::all()
+        let signals = resources::all()
             .iter()
-            .map(|facts| (facts.resource, watch::Sender::new(0)))
+            .map(|info| (info.resource, watch::Sender::new(0)))
             .collect();
         Self {
             inner: RwLock::default(),
-            wakes,
+            signals,
             limits,
             clock,
             uids: AtomicU64::new(seed),
@@ -96,33 +97,33 @@ impl Store {
 
     pub(crate) fn count(&self, resource: Resource) -> usize {
         self.read()
-            .shelves
+            .tables
             .get(&resource)
-            .map_or(0, |shelf| shelf.objects.len())
+            .map_or(0, |table| table.objects.len())
     }
 
     pub(crate) fn get(&self, resource: Resource, key: &str) -> Option<Arc<Record>> {
         self.read()
-            .shelves
+            .tables
             .get(&resource)?
             .objects
             .get(&Key::new(key))
             .map(Arc::clone)
     }
 
-    /// Writes an object. Writing the same contents changes nothing.
+    /// Writes an object. WriteRequest the same contents changes nothing.
     pub(crate) fn put(
         &self,
         resource: Resource,
         mut object: Map<String, Value>,
-        expect: Expect,
+        precondition: Precondition,
     ) -> Result<Arc<Record>, WriteError> {
-        let facts = catalog::facts(resource);
-        let key = key_of(facts, &object)?;
-        self.stamp(facts, &key, &mut object);
-        let content = Content::encode(facts, &object)?;
+        let info = resources::info(resource);
+        let key = key_of(info, &object)?;
+        self.stamp(info, &key, &mut object);
+        let content = Content::encode(info, &object)?;
         drop(object);
-        self.store(resource, &key, content, expect)
+        self.store(resource, &key, content, precondition)
     }
 
     /// Writes an object that is already text.
@@ -130,10 +131,10 @@ impl Store {
         &self,
         resource: Resource,
         object: &ObjectText,
-        expect: Expect,
+        precondition: Precondition,
     ) -> Result<u64, WriteError> {
         let (namespace, name) = object.key.split_once('/').unwrap_or_default();
-        check_names(catalog::facts(resource), namespace, name)?;
+        check_names(resources::info(resource), namespace, name)?;
         if object.has_nul {
             return Err(WriteError::Invalid {
                 resource,
@@ -142,7 +143,7 @@ impl Store {
         }
         let content = Content::of_text(object);
         Ok(self
-            .store(resource, &object.key, content, expect)?
+            .store(resource, &object.key, content, precondition)?
             .version())
     }
 
@@ -151,38 +152,43 @@ impl Store {
         resource: Resource,
         key: &str,
         content: Content,
-        expect: Expect,
+        precondition: Precondition,
     ) -> Result<Arc<Record>, WriteError> {
-        let place = Key::new(key);
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let lookup = Key::new(key);
+        let mut inner = self.inner.write();
         let version = inner.version + 1;
-        let shelf = inner.shelves.entry(resource).or_default();
-        let (record, previous) = if expect == Expect::Absent {
+        let table = inner.tables.entry(resource).or_default();
+        let (record, previous) = if precondition == Precondition::Absent {
             // One lookup for a new object: most writes of a busy cluster create events.
-            let Entry::Vacant(place) = shelf.objects.entry(place) else {
+            let Entry::Vacant(vacant) = table.objects.entry(lookup) else {
                 return Err(WriteError::AlreadyExists {
                     resource,
                     key: key.to_owned(),
                 });
             };
             let record = Arc::new(Record::new(
-                Arc::clone(place.key().full()),
+                Arc::clone(vacant.key().full()),
                 version,
                 content,
             ));
-            place.insert(Arc::clone(&record));
+            vacant.insert(Arc::clone(&record));
             (record, None)
         } else {
-            let place = shelf.objects.get_mut(&place);
-            check(resource, key, place.as_deref().map(AsRef::as_ref), expect)?;
-            let Some(place) = place else {
+            let current = table.objects.get_mut(&lookup);
+            check(
+                resource,
+                key,
+                current.as_deref().map(AsRef::as_ref),
+                precondition,
+            )?;
+            let Some(current) = current else {
                 return Err(not_found(resource, key));
             };
-            if place.content().is_same(&content) {
-                return Ok(Arc::clone(place));
+            if current.content().is_same(&content) {
+                return Ok(Arc::clone(current));
             }
-            let record = Arc::new(Record::new(Arc::clone(place.key()), version, content));
-            let previous = std::mem::replace(place, Arc::clone(&record));
+            let record = Arc::new(Record::new(Arc::clone(current.key()), version, content));
+            let previous = std::mem::replace(current, Arc::clone(&record));
             (record, Some(previous))
         };
         let change = Change {
@@ -190,7 +196,7 @@ impl Store {
             current: Some(Arc::clone(&record)),
             previous,
         };
-        shelf.log.push(change, self.limits);
+        table.log.push(change, self.limits);
         inner.version = version;
         drop(inner);
         self.wake(resource, version);
@@ -202,17 +208,17 @@ impl Store {
         &self,
         resource: Resource,
         key: &str,
-        expect: Expect,
+        precondition: Precondition,
     ) -> Result<(Arc<Record>, u64), WriteError> {
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.write();
         let version = inner.version + 1;
-        let shelf = inner.shelves.entry(resource).or_default();
-        let place = Key::new(key);
-        if expect != Expect::Present {
-            let existing = shelf.objects.get(&place).map(AsRef::as_ref);
-            check(resource, key, existing, expect)?;
+        let table = inner.tables.entry(resource).or_default();
+        let lookup = Key::new(key);
+        if precondition != Precondition::Present {
+            let existing = table.objects.get(&lookup).map(AsRef::as_ref);
+            check(resource, key, existing, precondition)?;
         }
-        let Some(previous) = shelf.objects.remove(&place) else {
+        let Some(previous) = table.objects.remove(&lookup) else {
             return Err(not_found(resource, key));
         };
         let change = Change {
@@ -220,7 +226,7 @@ impl Store {
             current: None,
             previous: Some(Arc::clone(&previous)),
         };
-        shelf.log.push(change, self.limits);
+        table.log.push(change, self.limits);
         inner.version = version;
         drop(inner);
         self.wake(resource, version);
@@ -229,12 +235,12 @@ impl Store {
 
     /// Drops the change logs: watches from earlier versions must relist.
     pub(crate) fn compact(&self) {
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.write();
         let now = inner.version;
-        for facts in catalog::all() {
+        for info in resources::all() {
             inner
-                .shelves
-                .entry(facts.resource)
+                .tables
+                .entry(info.resource)
                 .or_default()
                 .log
                 .compact(now);
@@ -249,41 +255,41 @@ impl Store {
         limit: usize,
     ) -> Result<(Vec<Change>, u64), Expired> {
         let inner = self.read();
-        let changes = match inner.shelves.get(&resource) {
+        let changes = match inner.tables.get(&resource) {
             None => Some(Vec::new()),
-            Some(shelf) => shelf.log.after(after, limit),
+            Some(table) => table.log.after(after, limit),
         };
         changes
             .map(|changes| (changes, inner.version))
             .ok_or_else(|| Expired {
                 requested: after,
                 oldest: inner
-                    .shelves
+                    .tables
                     .get(&resource)
-                    .map_or(0, |shelf| shelf.log.compacted()),
+                    .map_or(0, |table| table.log.compacted()),
             })
     }
 
     /// Returns a receiver that is notified of every change of the resource.
     pub(crate) fn subscribe(&self, resource: Resource) -> watch::Receiver<u64> {
-        match self.wakes.get(&resource) {
+        match self.signals.get(&resource) {
             Some(wake) => wake.subscribe(),
             None => watch::Sender::new(0).subscribe(),
         }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+        self.inner.read()
     }
 
     fn wake(&self, resource: Resource, version: u64) {
-        if let Some(wake) = self.wakes.get(&resource) {
+        if let Some(wake) = self.signals.get(&resource) {
             wake.send_modify(|latest| *latest = version.max(*latest));
         }
     }
 
     /// Sets uid and creationTimestamp. An object that is replaced keeps its identity.
-    fn stamp(&self, facts: &Facts, key: &str, object: &mut Map<String, Value>) {
+    fn stamp(&self, info: &ResourceInfo, key: &str, object: &mut Map<String, Value>) {
         let Some(Value::Object(metadata)) = object.get_mut("metadata") else {
             return;
         };
@@ -296,8 +302,8 @@ impl Store {
             return;
         }
         let mut existing = self
-            .get(facts.resource, key)
-            .map(|record| record.metadata(facts))
+            .get(info.resource, key)
+            .map(|record| record.metadata(info))
             .unwrap_or_default();
         if lacks(metadata, "uid") {
             let uid = existing
@@ -339,20 +345,20 @@ impl Store {
 impl ObjectWriter for Store {
     fn create(&self, resource: Resource, object: Value) -> Result<u64, WriteError> {
         let object = as_map(resource, object)?;
-        Ok(self.put(resource, object, Expect::Absent)?.version())
+        Ok(self.put(resource, object, Precondition::Absent)?.version())
     }
 
     fn replace(&self, resource: Resource, object: Value) -> Result<u64, WriteError> {
         let object = as_map(resource, object)?;
-        Ok(self.put(resource, object, Expect::Present)?.version())
+        Ok(self.put(resource, object, Precondition::Present)?.version())
     }
 
     fn create_text(&self, resource: Resource, object: &ObjectText) -> Result<u64, WriteError> {
-        self.put_text(resource, object, Expect::Absent)
+        self.put_text(resource, object, Precondition::Absent)
     }
 
     fn replace_text(&self, resource: Resource, object: &ObjectText) -> Result<u64, WriteError> {
-        self.put_text(resource, object, Expect::Present)
+        self.put_text(resource, object, Precondition::Present)
     }
 
     fn delete(
@@ -362,7 +368,7 @@ impl ObjectWriter for Store {
         name: &str,
     ) -> Result<u64, WriteError> {
         let key = join_key(namespace.unwrap_or_default(), name);
-        Ok(self.remove(resource, &key, Expect::Present)?.1)
+        Ok(self.remove(resource, &key, Precondition::Present)?.1)
     }
 }
 
@@ -400,7 +406,7 @@ fn as_map(resource: Resource, object: Value) -> Result<Map<String, Value>, Write
     }
 }
 
-fn key_of(facts: &Facts, object: &Map<String, Value>) -> Result<String, WriteError> {
+fn key_of(info: &ResourceInfo, object: &Map<String, Value>) -> Result<String, WriteError> {
     let member = |name: &str| {
         object
             .get("metadata")
@@ -409,19 +415,19 @@ fn key_of(facts: &Facts, object: &Map<String, Value>) -> Result<String, WriteErr
             .unwrap_or_default()
     };
     let (namespace, name) = (member("namespace"), member("name"));
-    check_names(facts, namespace, name)?;
+    check_names(info, namespace, name)?;
     Ok(join_key(namespace, name))
 }
 
-fn check_names(facts: &Facts, namespace: &str, name: &str) -> Result<(), WriteError> {
+fn check_names(info: &ResourceInfo, namespace: &str, name: &str) -> Result<(), WriteError> {
     let invalid = |reason: &str| WriteError::Invalid {
-        resource: facts.resource,
+        resource: info.resource,
         reason: reason.to_owned(),
     };
     if name.is_empty() || name.contains('/') {
         return Err(invalid("metadata.name is missing or holds a slash"));
     }
-    if facts.namespaced == namespace.is_empty() || namespace.contains('/') {
+    if info.namespaced == namespace.is_empty() || namespace.contains('/') {
         return Err(invalid(
             "metadata.namespace does not fit the scope of the resource",
         ));
@@ -440,17 +446,17 @@ fn check(
     resource: Resource,
     key: &str,
     existing: Option<&Record>,
-    expect: Expect,
+    precondition: Precondition,
 ) -> Result<(), WriteError> {
-    match (expect, existing) {
-        (Expect::Absent, None) | (Expect::Present, Some(_)) => Ok(()),
-        (Expect::Absent, Some(_)) => Err(WriteError::AlreadyExists {
+    match (precondition, existing) {
+        (Precondition::Absent, None) | (Precondition::Present, Some(_)) => Ok(()),
+        (Precondition::Absent, Some(_)) => Err(WriteError::AlreadyExists {
             resource,
             key: key.to_owned(),
         }),
         (_, None) => Err(not_found(resource, key)),
-        (Expect::Version(version), Some(record)) if record.version() == version => Ok(()),
-        (Expect::Version(_), Some(_)) => Err(WriteError::Conflict {
+        (Precondition::Version(version), Some(record)) if record.version() == version => Ok(()),
+        (Precondition::Version(_), Some(_)) => Err(WriteError::Conflict {
             resource,
             key: key.to_owned(),
         }),

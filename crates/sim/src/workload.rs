@@ -1,6 +1,6 @@
 //! Pod lifecycles: a discrete-event simulation of scheduler, controllers and kubelets.
 //!
-//! [`Workload::step`] runs every transition that is due and writes what a real cluster would write:
+//! [`Workload::step`] runs every transition that is due and writes transition a real cluster would write:
 //! pods field by field, events with their messages and counts, owners, nodes and leases. It is pure:
 //! time is an argument, randomness comes from the seed, and each transition happens at the instant
 //! at which it was due, however late `step` is called. The same seed and the same calls give the
@@ -23,44 +23,44 @@ use kubevitals_model::Timestamp;
 
 use crate::clock::after;
 use crate::kubelet::usage::{self, ContainerUsage};
+use crate::node_pool::NodePool;
 use crate::objects::{ObjectText, ObjectWriter, WriteError};
-use crate::roster::Roster;
 use crate::seed::Seed;
 
-mod catalog;
+mod bookkeeping;
 mod churn;
+mod compiled_template;
 mod controller;
 mod deployment;
 mod driver;
-mod ending;
 mod event;
-mod kind;
-mod life;
+mod lifecycle;
 mod messages;
+mod node_replacement;
 mod nodes;
 mod owner;
 pub(crate) mod pod;
 mod population;
 mod queue;
-mod records;
 pub(crate) mod render;
-mod replacing;
 mod running;
+mod scenario;
 mod startup;
 mod template;
+mod termination;
 
-pub use catalog::Kind;
-pub use churn::{ChurnRate, ChurnRateError, Mix};
+pub use churn::{ChurnRate, ChurnRateError, ScenarioMix};
 pub use driver::{WorkloadHandle, drive};
 pub use owner::Manifest;
 pub use pod::Pod;
+pub use scenario::Scenario;
 pub use template::{
     ContainerTemplate, DEFAULT_IMAGE, PodTemplate, Probe, Pull, Readiness, Resources, RestartPolicy,
 };
 
-use event::{Recorder, Written};
-use life::Step;
-use owner::OwnerSlot;
+use event::{Recorder, WrittenEvent};
+use lifecycle::PodStep;
+use owner::OwnerEntry;
 
 /// Configuration of a workload.
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ pub struct WorkloadConfig {
     /// Average rate at which pods are created; as many are deleted.
     pub churn: ChurnRate,
     /// Scenarios of the pods of the churn.
-    pub mix: Mix,
+    pub mix: ScenarioMix,
     /// Average rate at which nodes are replaced, oldest first. Needs a node pool with spares.
     pub replacements: ChurnRate,
     /// Whether nodes renew their leases every ten seconds.
@@ -89,20 +89,20 @@ pub struct WorkloadConfig {
 pub struct Workload {
     config: WorkloadConfig,
     seed: Seed,
-    roster: Arc<Roster>,
+    node_pool: Arc<NodePool>,
     queue: queue::Queue,
     /// Counts planned transitions and created objects, and names the latter.
     sequence: u64,
-    pods: BTreeMap<PodId, Slot>,
-    owners: BTreeMap<OwnerId, OwnerSlot>,
+    pods: BTreeMap<PodId, PodEntry>,
+    owners: BTreeMap<OwnerId, OwnerEntry>,
     recorder: Recorder,
     /// Buffer of the next object to write.
     text: ObjectText,
     churn: churn::Churn,
     next_node: usize,
-    replacing: replacing::Replacing,
+    node_replacement: node_replacement::NodeReplacement,
     /// Writes that the store rejected.
-    refused: u64,
+    rejected_writes: u64,
 }
 
 pub(crate) type PodId = u64;
@@ -110,42 +110,52 @@ pub(crate) type OwnerId = u64;
 
 /// A pod and the state of its controllers.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct PodEntry {
     pub(crate) pod: Arc<Pod>,
     pub(crate) owner: Option<OwnerId>,
     /// Steps planned in an earlier epoch are ignored.
-    pub(crate) era: u32,
+    pub(crate) epoch: u32,
     pub(crate) version: u64,
-    pub(crate) written: Vec<Written>,
+    pub(crate) written: Vec<WrittenEvent>,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum What {
-    Pod { id: PodId, era: u32, step: Step },
+pub(crate) enum Transition {
+    Pod {
+        id: PodId,
+        epoch: u32,
+        step: PodStep,
+    },
     Reconcile(OwnerId),
     Expire(OwnerId),
     Arrival,
-    Lease { index: usize, era: u32 },
-    Heartbeat { index: usize, era: u32 },
+    Lease {
+        index: usize,
+        epoch: u32,
+    },
+    Heartbeat {
+        index: usize,
+        epoch: u32,
+    },
     Replace,
 }
 
 /// The instant and the store of a transition.
 #[derive(Clone, Copy)]
-pub(crate) struct Moment<'a> {
+pub(crate) struct StepContext<'a> {
     pub(crate) now: Timestamp,
     pub(crate) writer: &'a dyn ObjectWriter,
 }
 
 impl Default for WorkloadConfig {
-    /// No pods at all: tests and demos configure what they need.
+    /// No pods at all: tests and demos configure transition they need.
     fn default() -> Self {
         Self {
             pods_per_node: 0,
             containers_per_pod: 2,
             namespaces: 10,
             churn: ChurnRate::NONE,
-            mix: Mix::default(),
+            mix: ScenarioMix::default(),
             replacements: ChurnRate::NONE,
             leases: true,
             event_lifetime_millis: 600_000,
@@ -156,7 +166,7 @@ impl Default for WorkloadConfig {
 
 impl Workload {
     /// Creates a workload on the nodes of a pool. Nothing happens before [`Workload::populate`].
-    pub fn new(config: WorkloadConfig, roster: Arc<Roster>, seed: Seed) -> Self {
+    pub fn new(config: WorkloadConfig, node_pool: Arc<NodePool>, seed: Seed) -> Self {
         Self {
             recorder: Recorder::new(
                 seed.derive_name("events"),
@@ -167,14 +177,14 @@ impl Workload {
             churn: churn::Churn::new(seed.derive_name("churn")),
             config,
             seed,
-            roster,
+            node_pool,
             queue: queue::Queue::default(),
             sequence: 0,
             pods: BTreeMap::new(),
             owners: BTreeMap::new(),
             next_node: 0,
-            replacing: replacing::Replacing::default(),
-            refused: 0,
+            node_replacement: node_replacement::NodeReplacement::default(),
+            rejected_writes: 0,
         }
     }
 
@@ -184,25 +194,25 @@ impl Workload {
     }
 
     /// Runs at most `max` transitions and returns whether more are due.
-    pub fn step_some(&mut self, now: Timestamp, writer: &dyn ObjectWriter, most: usize) -> bool {
-        for _ in 0..most {
-            let Some((at, what)) = self.queue.pop(now) else {
+    pub fn step_some(&mut self, now: Timestamp, writer: &dyn ObjectWriter, max: usize) -> bool {
+        for _ in 0..max {
+            let Some((at, transition)) = self.queue.pop(now) else {
                 self.recorder.expire(writer, now);
                 return false;
             };
-            let moment = Moment { now: at, writer };
-            match what {
-                What::Pod { id, era, step } => {
-                    if self.pods.get(&id).is_some_and(|slot| slot.era == era) {
-                        self.take(id, step, moment);
+            let ctx = StepContext { now: at, writer };
+            match transition {
+                Transition::Pod { id, epoch, step } => {
+                    if self.pods.get(&id).is_some_and(|entry| entry.epoch == epoch) {
+                        self.take(id, step, ctx);
                     }
                 }
-                What::Reconcile(id) => self.reconcile(id, moment),
-                What::Expire(id) => self.remove_owner(id, moment),
-                What::Arrival => self.arrive(moment),
-                What::Lease { index, era } => self.renew_lease(index, era, moment),
-                What::Heartbeat { index, era } => self.beat(index, era, moment),
-                What::Replace => self.replace_next(moment),
+                Transition::Reconcile(id) => self.reconcile(id, ctx),
+                Transition::Expire(id) => self.remove_owner(id, ctx),
+                Transition::Arrival => self.on_arrival(ctx),
+                Transition::Lease { index, epoch } => self.renew_lease(index, epoch, ctx),
+                Transition::Heartbeat { index, epoch } => self.heartbeat(index, epoch, ctx),
+                Transition::Replace => self.replace_next(ctx),
             }
         }
         true
@@ -224,50 +234,50 @@ impl Workload {
     }
 
     /// Number of writes that the store rejected.
-    pub fn refused(&self) -> u64 {
-        self.refused
+    pub fn rejected_writes(&self) -> u64 {
+        self.rejected_writes
     }
 
-    /// The true usage of a running container, to compare with what is read from a kubelet.
+    /// The true usage of a running container, to compare with transition is read from a kubelet.
     pub fn usage(&self, namespace: &str, pod: &str, container: &str) -> Option<ContainerUsage> {
         let mut slots = self.pods.values();
-        let slot = slots.find(|s| *s.pod.namespace == *namespace && *s.pod.name == *pod)?;
-        let index = slot
+        let entry = slots.find(|s| *s.pod.namespace == *namespace && *s.pod.name == *pod)?;
+        let index = entry
             .pod
             .parts()
             .find(|part| **part.name == *container)?
             .index;
-        usage::running(&slot.pod, index)
+        usage::running(&entry.pod, index)
     }
 
-    pub fn roster(&self) -> &Arc<Roster> {
-        &self.roster
+    pub fn node_pool(&self) -> &Arc<NodePool> {
+        &self.node_pool
     }
 
-    fn plan(&mut self, at: Timestamp, what: What) {
+    fn plan(&mut self, at: Timestamp, transition: Transition) {
         self.sequence += 1;
-        self.queue.push(at, what);
+        self.queue.push(at, transition);
     }
 
     /// Plans a pod's next step, `low` to `high` milliseconds from now.
-    fn plan_step(&mut self, id: PodId, step: Step, now: Timestamp, (low, high): (u64, u64)) {
-        let Some(slot) = self.pods.get(&id) else {
+    fn plan_step(&mut self, id: PodId, step: PodStep, now: Timestamp, (low, high): (u64, u64)) {
+        let Some(entry) = self.pods.get(&id) else {
             return;
         };
         // The random number depends only on the pod and its progress, so no other pod affects it.
-        let mut seed = slot
+        let mut seed = entry
             .pod
             .seed
             .derive(now.unix_millis().cast_unsigned())
             .derive(step.tag());
-        let era = slot.era;
+        let epoch = entry.epoch;
         let at = after(now, seed.between(low, high));
-        self.plan(at, What::Pod { id, era, step });
+        self.plan(at, Transition::Pod { id, epoch, step });
     }
 
     fn written(&mut self, result: Result<u64, WriteError>) {
         if let Err(error) = result {
-            self.refused += 1;
+            self.rejected_writes += 1;
             tracing::debug!(%error, "object not written");
         }
     }

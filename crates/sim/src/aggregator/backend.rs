@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -12,6 +11,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use kubevitals_tls::ClientTls;
+use parking_lot::{Mutex, MutexGuard};
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -39,7 +39,7 @@ type Pending = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + 
 /// Open connections.
 #[derive(Default)]
 pub(super) struct Connections {
-    shared: Mutex<HashMap<String, http2::SendRequest<Body>>>,
+    context: Mutex<HashMap<String, http2::SendRequest<Body>>>,
     drivers: Mutex<JoinSet<()>>,
 }
 
@@ -96,8 +96,7 @@ impl Connections {
     /// Closes all connections.
     pub(super) async fn close(&self) {
         self.lock().clear();
-        let mut drivers =
-            std::mem::take(&mut *self.drivers.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut drivers = std::mem::take(&mut *self.drivers.lock());
         drivers.shutdown().await;
     }
 
@@ -145,7 +144,7 @@ impl Connections {
     }
 
     fn drive(&self, driver: impl Future<Output = hyper::Result<()>> + Send + 'static) {
-        let mut drivers = self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut drivers = self.drivers.lock();
         while drivers.try_join_next().is_some() {}
         drivers.spawn(async move {
             // The requests on the connection report the error themselves.
@@ -153,8 +152,8 @@ impl Connections {
         });
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, http2::SendRequest<Body>>> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, http2::SendRequest<Body>>> {
+        self.context.lock()
     }
 }
 

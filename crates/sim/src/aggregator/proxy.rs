@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::backend::{Backend, Connections};
 use super::{Aggregator, RemoteService};
-use crate::api::body::{self, Answer, Body};
+use crate::api::body::{self, ApiResponse, Body};
 use crate::auth::User;
 
 /// Size limit of a discovery response.
@@ -21,7 +21,7 @@ impl Aggregator {
         service: &RemoteService,
         user: &User,
         request: Request<Incoming>,
-    ) -> Answer {
+    ) -> ApiResponse {
         let Some(backend) = service.backend.as_ref().filter(|_| service.is_available) else {
             return body::text(StatusCode::SERVICE_UNAVAILABLE, "service unavailable\n");
         };
@@ -46,7 +46,7 @@ impl Aggregator {
                     parts.headers.remove(name);
                 }
                 parts.version = http::Version::default();
-                Answer::from_parts(parts, Body::Proxied(content))
+                ApiResponse::from_parts(parts, Body::Proxied(content))
             }
             Err(problem) => body::text(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_cannot_say_who_they_are() {
+    fn identity_headers_of_clients_are_removed() {
         let mut headers: HeaderMap = [
             ("x-remote-user", "root"),
             ("x-remote-extra-scopes", "all"),

@@ -14,8 +14,8 @@ use kubevitals_tls::{Alpn, ClientOptions, ClientTls, ReloadingKeyPair};
 use serde_json::Value;
 
 use super::backend::Backend;
-use super::{ADDRESS_ANNOTATION, Verdict};
-use crate::api::catalog;
+use super::{ADDRESS_ANNOTATION, Availability};
+use crate::api::resources;
 use crate::auth::authority::roots;
 use crate::objects::Resource;
 use crate::store::{Query, Store, join_key};
@@ -25,7 +25,7 @@ pub(super) fn resolve(
     store: &Store,
     object: &Value,
     identity: &Arc<ReloadingKeyPair>,
-) -> Result<Backend, Verdict> {
+) -> Result<Backend, Availability> {
     let service = &object["spec"]["service"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (namespace, name) = (text(&service["namespace"]), text(&service["name"]));
@@ -62,8 +62,8 @@ pub(super) fn resolve(
     }
 }
 
-fn address(store: &Store, namespace: &str, name: &str, port: u64) -> Result<String, Verdict> {
-    let refuse = |reason, message: String| Verdict {
+fn address(store: &Store, namespace: &str, name: &str, port: u64) -> Result<String, Availability> {
+    let refuse = |reason, message: String| Availability {
         is_available: false,
         reason,
         message,
@@ -73,7 +73,7 @@ fn address(store: &Store, namespace: &str, name: &str, port: u64) -> Result<Stri
         let message = format!("service/{name} in {namespace:?} is not present");
         return Err(refuse("ServiceNotFound", message));
     };
-    let service = record.value(catalog::facts(Resource::Services));
+    let service = record.value(resources::info(Resource::Services));
     let listed = service["spec"]["ports"]
         .as_array()
         .into_iter()
@@ -91,7 +91,7 @@ fn address(store: &Store, namespace: &str, name: &str, port: u64) -> Result<Stri
         let message = format!("cannot find endpointslices for service/{name} in {namespace:?}");
         return Err(refuse("EndpointsNotFound", message));
     };
-    let endpoints = record.value(catalog::facts(Resource::Endpoints));
+    let endpoints = record.value(resources::info(Resource::Endpoints));
     from_endpoints(&endpoints, port_name).ok_or_else(|| {
         let message = format!(
             "endpoints for service/{name} in {namespace:?} have no addresses with port name {port_name:?}"
@@ -107,11 +107,11 @@ fn from_slices(store: &Store, namespace: &str, name: &str, port_name: &str) -> O
         ..Query::all(Resource::EndpointSlices)
     };
     let snapshot = store.snapshot(&query, None, None, 0).ok()?;
-    let facts = catalog::facts(Resource::EndpointSlices);
+    let info = resources::info(Resource::EndpointSlices);
     snapshot
         .records
         .iter()
-        .map(|record| record.value(facts))
+        .map(|record| record.value(info))
         .find_map(|slice| {
             let port = port(slice["ports"].as_array()?, port_name)?;
             let endpoint = slice["endpoints"]

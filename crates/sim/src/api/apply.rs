@@ -19,8 +19,8 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json};
 
 use self::fields::{FieldSet, Path};
-use super::catalog::Facts;
 use super::request::Target;
+use super::resources::ResourceInfo;
 use super::status::ApiError;
 use crate::objects::Resource;
 use crate::store::timestamp;
@@ -70,9 +70,9 @@ impl Manager {
 }
 
 /// Whether ownership of fields is tracked for a resource.
-fn is_tracked(facts: &Facts) -> bool {
+fn is_tracked(info: &ResourceInfo) -> bool {
     matches!(
-        facts.resource,
+        info.resource,
         Resource::Nodes
             | Resource::Leases
             | Resource::ConfigMaps
@@ -83,13 +83,13 @@ fn is_tracked(facts: &Facts) -> bool {
 
 /// Updates the owners after an ordinary write.
 pub(crate) fn track(
-    facts: &Facts,
+    info: &ResourceInfo,
     old: Option<&Value>,
     new: &mut Value,
     manager: &Manager,
     now: SystemTime,
 ) {
-    if !is_tracked(facts) {
+    if !is_tracked(info) {
         return;
     }
     let after = FieldSet::of(new);
@@ -125,21 +125,21 @@ pub(crate) fn track(
         own.insert(path.clone());
     }
     if !own.is_empty() {
-        entries.push(manager.entry("Update", &facts.api_version(), now, &own));
+        entries.push(manager.entry("Update", &info.api_version(), now, &own));
     }
     set_managed(new, entries);
 }
 
 /// Returns the object after an apply, with its new owners.
 pub(crate) fn apply(
-    facts: &Facts,
+    info: &ResourceInfo,
     old: Option<&Value>,
     applied: &Map<String, Value>,
     manager: &Manager,
     force: bool,
     now: SystemTime,
 ) -> Result<Map<String, Value>, ApiError> {
-    if !is_tracked(facts) {
+    if !is_tracked(info) {
         return Err(ApiError::unsupported_media_type(
             "application/json-patch+json, application/merge-patch+json (this kind cannot be applied to the simulated API server)",
         ));
@@ -152,19 +152,20 @@ pub(crate) fn apply(
     {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
-    if let (Some(wanted), Some(old)) = (applied["metadata"]["resourceVersion"].as_str(), old)
-        && old["metadata"]["resourceVersion"] != wanted
+    if let (Some(version), Some(old)) = (applied["metadata"]["resourceVersion"].as_str(), old)
+        && old["metadata"]["resourceVersion"] != version
     {
-        return Err(ApiError::conflict(facts, name, super::status::MODIFIED));
+        return Err(ApiError::conflict(info, name, super::status::MODIFIED));
     }
-    let mut wanted = FieldSet::of(&applied);
+    let mut applied_fields = FieldSet::of(&applied);
     // The main resource and the status subresource each write their own half of the object.
-    let other_half = match (manager.subresource.as_str(), facts.has_status) {
+    let other_half = match (manager.subresource.as_str(), info.has_status) {
         ("status", _) => Some("f:spec"),
         (_, true) => Some("f:status"),
         _ => None,
     };
-    wanted.retain(|path| path.first().map(String::as_str) != other_half || other_half.is_none());
+    applied_fields
+        .retain(|path| path.first().map(String::as_str) != other_half || other_half.is_none());
 
     let mut new = old
         .cloned()
@@ -180,7 +181,7 @@ pub(crate) fn apply(
         }
         !is_mine
     });
-    let conflicts = conflicts(&new, &applied, &wanted, &entries);
+    let conflicts = conflicts(&new, &applied, &applied_fields, &entries);
     if !conflicts.is_empty() {
         if !force {
             return Err(refusal(&conflicts));
@@ -200,7 +201,7 @@ pub(crate) fn apply(
         .iter()
         .map(|entry| FieldSet::parse(&entry["fieldsV1"]))
         .collect();
-    for path in mine.iter().filter(|path| !wanted.contains(path)) {
+    for path in mine.iter().filter(|path| !applied_fields.contains(path)) {
         if !others
             .iter()
             .any(|set| set.iter().any(|other| fields::is_shared(path, other)))
@@ -208,15 +209,17 @@ pub(crate) fn apply(
             fields::remove(&mut new, path);
         }
     }
-    for path in wanted.iter() {
+    for path in applied_fields.iter() {
         if let Some(value) = fields::get(&applied, path) {
             fields::set(&mut new, path, value.clone());
         }
     }
     // Applying the same configuration again must change nothing, not even a timestamp.
     entries.push(match mine_before {
-        Some(before) if mine == wanted && old.is_some_and(|old| same_fields(old, &new)) => before,
-        _ => manager.entry("Apply", &facts.api_version(), now, &wanted),
+        Some(before) if mine == applied_fields && old.is_some_and(|old| same_fields(old, &new)) => {
+            before
+        }
+        _ => manager.entry("Apply", &info.api_version(), now, &applied_fields),
     });
     set_managed(&mut new, entries);
     match new {
@@ -235,13 +238,13 @@ struct Conflict {
 fn conflicts(
     current: &Value,
     applied: &Value,
-    wanted: &FieldSet,
+    applied_fields: &FieldSet,
     entries: &[Value],
 ) -> Vec<Conflict> {
     let mut conflicts = Vec::new();
     for entry in entries {
         let theirs = FieldSet::parse(&entry["fieldsV1"]);
-        for path in wanted.iter() {
+        for path in applied_fields.iter() {
             let is_theirs = theirs.iter().any(|other| fields::overlap(path, other));
             let differs = fields::get(current, path) != fields::get(applied, path);
             if is_theirs && differs {
@@ -318,7 +321,7 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
-    use crate::api::catalog;
+    use crate::api::resources;
 
     fn manager(name: &str) -> Manager {
         Manager {
@@ -333,9 +336,9 @@ mod tests {
         name: &str,
         force: bool,
     ) -> Result<Value, ApiError> {
-        let facts = catalog::facts(Resource::Nodes);
+        let info = resources::info(Resource::Nodes);
         apply(
-            facts,
+            info,
             Some(old),
             applied.as_object().unwrap(),
             &manager(name),
@@ -377,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_longer_applied_goes() {
+    fn fields_no_longer_applied_are_removed() {
         let node = json!({"metadata": {"name": "n"}, "status": {"phase": "x"}});
         let first = json!({"status": {"conditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "True"}], "capacity": {"cpu": "1"}}});
         let node = apply_status(&node, &first, "m", false).unwrap();
@@ -395,10 +398,10 @@ mod tests {
     fn applying_the_same_again_changes_nothing() {
         let node = json!({"metadata": {"name": "n"}});
         let once = apply_status(&node, &ready("True"), "m", false).unwrap();
-        let facts = catalog::facts(Resource::Nodes);
+        let info = resources::info(Resource::Nodes);
         let later = UNIX_EPOCH + std::time::Duration::from_mins(1);
         let twice = apply(
-            facts,
+            info,
             Some(&once),
             ready("True").as_object().unwrap(),
             &manager("m"),
@@ -410,8 +413,8 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_write_takes_fields_over() {
-        let facts = catalog::facts(Resource::Nodes);
+    fn an_update_takes_over_fields() {
+        let info = resources::info(Resource::Nodes);
         let node = apply_status(
             &json!({"metadata": {"name": "n"}}),
             &ready("True"),
@@ -422,7 +425,7 @@ mod tests {
         let mut updated = node.clone();
         updated["status"]["conditions"][0]["status"] = json!("Unknown");
         track(
-            facts,
+            info,
             Some(&node),
             &mut updated,
             &manager("controller"),

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::catalog::Facts;
+use super::resources::ResourceInfo;
 use super::status::ApiError;
 use crate::store::{Form, Record};
 
@@ -33,7 +33,7 @@ pub(crate) enum Body {
 pub(crate) struct Items {
     head: Option<Vec<u8>>,
     records: std::vec::IntoIter<Arc<Record>>,
-    facts: &'static Facts,
+    info: &'static ResourceInfo,
     form: Form,
     is_first: bool,
     is_done: bool,
@@ -51,13 +51,13 @@ impl Body {
     pub(crate) fn items(
         head: Vec<u8>,
         records: Vec<Arc<Record>>,
-        facts: &'static Facts,
+        info: &'static ResourceInfo,
         form: Form,
     ) -> Self {
         Self::Items(Box::new(Items {
             head: Some(head),
             records: records.into_iter(),
-            facts,
+            info,
             form,
             is_first: true,
             is_done: false,
@@ -80,7 +80,7 @@ impl Items {
             if !std::mem::replace(&mut self.is_first, false) {
                 chunk.push(b',');
             }
-            record.write(&mut chunk, self.facts, self.form);
+            record.write(&mut chunk, self.info, self.form);
         }
         Some(Bytes::from(chunk))
     }
@@ -92,7 +92,7 @@ impl http_body::Body for Body {
 
     fn poll_frame(
         self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
@@ -100,11 +100,9 @@ impl http_body::Body for Body {
                 Poll::Ready(items.next_chunk().map(|bytes| Ok(Frame::data(bytes))))
             }
             Self::Stream(receiver) => receiver
-                .poll_recv(context)
+                .poll_recv(cx)
                 .map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Proxied(incoming) => Pin::new(incoming)
-                .poll_frame(context)
-                .map_err(BodyError::from),
+            Self::Proxied(incoming) => Pin::new(incoming).poll_frame(cx).map_err(BodyError::from),
         }
     }
 
@@ -130,9 +128,9 @@ impl http_body::Body for Body {
     }
 }
 
-pub(crate) type Answer = Response<Body>;
+pub(crate) type ApiResponse = Response<Body>;
 
-pub(crate) fn answer(code: StatusCode, media_type: &'static str, body: Body) -> Answer {
+pub(crate) fn response(code: StatusCode, media_type: &'static str, body: Body) -> ApiResponse {
     let mut response = Response::new(body);
     *response.status_mut() = code;
     let headers = response.headers_mut();
@@ -145,15 +143,15 @@ pub(crate) fn answer(code: StatusCode, media_type: &'static str, body: Body) -> 
 }
 
 /// A response with a JSON document.
-pub(crate) fn json(code: StatusCode, value: &Value) -> Answer {
+pub(crate) fn json(code: StatusCode, value: &Value) -> ApiResponse {
     let mut text = serde_json::to_vec(value).unwrap_or_default();
     text.push(b'\n');
     raw_json(code, text)
 }
 
 /// A response with a JSON document that is already text.
-pub(crate) fn raw_json(code: StatusCode, text: Vec<u8>) -> Answer {
-    answer(
+pub(crate) fn raw_json(code: StatusCode, text: Vec<u8>) -> ApiResponse {
+    response(
         code,
         "application/json",
         Body::Whole(Some(Bytes::from(text))),
@@ -161,13 +159,13 @@ pub(crate) fn raw_json(code: StatusCode, text: Vec<u8>) -> Answer {
 }
 
 /// A response with plain text.
-pub(crate) fn text(code: StatusCode, text: impl Into<String>) -> Answer {
+pub(crate) fn text(code: StatusCode, text: impl Into<String>) -> ApiResponse {
     let body = Body::Whole(Some(Bytes::from(text.into())));
-    answer(code, "text/plain; charset=utf-8", body)
+    response(code, "text/plain; charset=utf-8", body)
 }
 
 /// A response with the `Status` of an error.
-pub(crate) fn failure(error: &ApiError) -> Answer {
+pub(crate) fn failure(error: &ApiError) -> ApiResponse {
     let mut response = json(error.code, &error.to_value());
     if let Some(seconds) = error.retry_after {
         response

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde_json::json;
 
-use super::catalog::{self, GROUPS};
+use super::resources::{self, GROUPS};
 use crate::auth::authority::Authority;
 use crate::error::SimError;
 use crate::objects::{ObjectWriter, Resource};
@@ -80,7 +80,7 @@ pub(crate) fn fill(
     });
     for group in std::iter::once(&"").chain(GROUPS) {
         // kube-aggregator does not register its own group.
-        if *group == catalog::facts(Resource::ApiServices).group {
+        if *group == resources::info(Resource::ApiServices).group {
             continue;
         }
         store.create(

@@ -7,7 +7,7 @@
 
 use serde_json::{Value, json};
 
-use super::catalog::{self, Facts, GROUPS, REVIEWS};
+use super::resources::{self, GROUPS, REVIEWS, ResourceInfo};
 
 /// The verbs of a stored resource. `deletecollection` is not among them.
 const VERBS: [&str; 7] = [
@@ -200,18 +200,18 @@ impl Entry {
 
 fn entries(group: &str) -> Vec<Entry> {
     let mut entries = Vec::new();
-    for facts in catalog::all().iter().filter(|facts| facts.group == group) {
+    for info in resources::all().iter().filter(|info| info.group == group) {
         entries.push(Entry {
-            name: facts.plural.to_owned(),
-            singular: facts.singular,
-            kind: facts.kind,
+            name: info.plural.to_owned(),
+            singular: info.singular,
+            kind: info.kind,
             foreign: None,
-            namespaced: facts.namespaced,
+            namespaced: info.namespaced,
             verbs: VERBS.to_vec(),
-            short_names: facts.short_names,
-            categories: facts.categories,
+            short_names: info.short_names,
+            categories: info.categories,
         });
-        entries.extend(subresources(facts));
+        entries.extend(subresources(info));
     }
     for (review_group, plural, kind, namespaced) in REVIEWS {
         if *review_group == group {
@@ -231,7 +231,7 @@ fn entries(group: &str) -> Vec<Entry> {
     entries
 }
 
-fn subresources(facts: &'static Facts) -> Vec<Entry> {
+fn subresources(info: &'static ResourceInfo) -> Vec<Entry> {
     type Row = (
         &'static str,
         &'static str,
@@ -242,7 +242,7 @@ fn subresources(facts: &'static Facts) -> Vec<Entry> {
         ("binding", "Binding", None, &["create"]),
         ("eviction", "Eviction", Some(("policy", "v1")), &["create"]),
         ("log", "Pod", None, &["get"]),
-        ("status", facts.kind, None, &["get", "patch", "update"]),
+        ("status", info.kind, None, &["get", "patch", "update"]),
         (
             "token",
             "TokenRequest",
@@ -251,13 +251,13 @@ fn subresources(facts: &'static Facts) -> Vec<Entry> {
         ),
     ];
     all.into_iter()
-        .filter(|(name, ..)| facts.has_subresource(name))
+        .filter(|(name, ..)| info.has_subresource(name))
         .map(|(name, kind, foreign, verbs)| Entry {
-            name: format!("{}/{name}", facts.plural),
+            name: format!("{}/{name}", info.plural),
             singular: "",
             kind,
             foreign,
-            namespaced: facts.namespaced,
+            namespaced: info.namespaced,
             verbs: verbs.to_vec(),
             short_names: &[],
             categories: &[],

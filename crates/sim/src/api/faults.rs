@@ -1,10 +1,10 @@
 //! Injected faults of the API server.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::request::RequestInfo;
 use super::status::ApiError;
@@ -56,7 +56,7 @@ pub(crate) struct Faults {
     active: Mutex<Vec<Active>>,
     next: AtomicU64,
     frozen_bookmarks: AtomicBool,
-    refused_streaming_lists: AtomicBool,
+    streaming_lists_rejected: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -108,7 +108,7 @@ impl RequestFault {
             && self
                 .resource
                 .as_deref()
-                .is_none_or(|wanted| Some(wanted) == resource)
+                .is_none_or(|requested| Some(requested) == resource)
     }
 }
 
@@ -130,7 +130,7 @@ impl Faults {
     pub(crate) fn clear(&self) {
         self.lock().clear();
         self.freeze_bookmarks(false);
-        self.refuse_streaming_lists(false);
+        self.reject_streaming_lists(false);
     }
 
     pub(crate) fn freeze_bookmarks(&self, frozen: bool) {
@@ -141,13 +141,13 @@ impl Faults {
         self.frozen_bookmarks.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn refuse_streaming_lists(&self, refused: bool) {
-        self.refused_streaming_lists
+    pub(crate) fn reject_streaming_lists(&self, refused: bool) {
+        self.streaming_lists_rejected
             .store(refused, Ordering::Relaxed);
     }
 
-    pub(crate) fn streaming_lists_are_refused(&self) -> bool {
-        self.refused_streaming_lists.load(Ordering::Relaxed)
+    pub(crate) fn rejects_streaming_lists(&self) -> bool {
+        self.streaming_lists_rejected.load(Ordering::Relaxed)
     }
 
     /// Returns the delay of a request, and the error that it then fails with.
@@ -183,8 +183,8 @@ impl Faults {
         (delay, failure)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Active>> {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Active>> {
+        self.active.lock()
     }
 }
 

@@ -1,12 +1,13 @@
 //! Starting and controlling a simulated API server.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kubevitals_tls::{Alpn, RequestClientCertificate, ServerOptions, ServerTls};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
@@ -14,10 +15,10 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use super::bootstrap::{self, FRONT_PROXY};
-use super::shared::{Parts, Shared};
+use super::context::{ApiContext, ContextParts};
 use super::{
-    FaultId, History, IssuedCertificate, RequestFault, Rule, SimApiConfig, SimError, User, catalog,
-    server,
+    FaultId, History, IssuedCertificate, RequestFault, Rule, SimApiConfig, SimError, User,
+    resources, server,
 };
 use crate::aggregator::Aggregator;
 use crate::auth::MASTERS;
@@ -35,7 +36,7 @@ pub struct SimApi;
 
 /// A running simulated API server. Dropping it stops the server without waiting.
 pub struct SimApiHandle {
-    shared: Arc<Shared>,
+    context: Arc<ApiContext>,
     acceptor: TlsAcceptor,
     cluster: Authority,
     front_proxy: Authority,
@@ -78,27 +79,27 @@ impl SimApi {
         let identity = front_proxy
             .client(FRONT_PROXY, &[])?
             .load("front-proxy certificate", now)?;
-        let shared = Arc::new(Shared::new(Parts {
+        let context = Arc::new(ApiContext::new(ContextParts {
             aggregator: Aggregator::new(Arc::clone(&store), identity),
             store,
             authorizer: Authorizer::new(&config.rules),
-            users: cluster.judge()?,
+            users: cluster.client_verifier()?,
             bookmark_interval: config.bookmark_interval.max(Duration::from_millis(1)),
             graceful_pod_deletion: config.graceful_pod_deletion,
             address,
         }));
         for (token, user) in config.tokens {
-            shared.tokens.add(token, user, None);
+            context.tokens.add(token, user, None);
         }
         let admin = cluster.client("kubernetes-admin", &[MASTERS.to_owned()])?;
         let acceptor = TlsAcceptor::from(tls.config());
         let prober = {
-            let shared = Arc::clone(&shared);
+            let context = Arc::clone(&context);
             let every = config.probe_interval.max(Duration::from_millis(1));
-            tokio::spawn(async move { shared.aggregator.run(every).await })
+            tokio::spawn(async move { context.aggregator.run(every).await })
         };
         let mut handle = SimApiHandle {
-            shared,
+            context,
             acceptor,
             cluster,
             front_proxy,
@@ -116,7 +117,7 @@ impl SimApi {
 impl SimApiHandle {
     /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
-        self.shared.address
+        self.context.address
     }
 
     /// `https://127.0.0.1:…`.
@@ -174,21 +175,17 @@ impl SimApiHandle {
 
     /// Issues a bearer token for a user; `None` for one that does not expire.
     pub fn issue_token(&self, user: User, validity: Option<Duration>) -> Result<String, SimError> {
-        self.shared
+        self.context
             .tokens
-            .issue(user, self.shared.store.now(), validity)
+            .issue(user, self.context.store.now(), validity)
     }
 
     /// Adds an authorization rule.
     pub fn allow(&self, rule: Rule) {
-        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rules = self.rules.lock();
         rules.push(rule);
         let authorizer = Authorizer::new(&rules);
-        *self
-            .shared
-            .authorizer
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = authorizer;
+        *self.context.authorizer.write() = authorizer;
     }
 
     /// Returns the cluster's CA, for kubelets.
@@ -196,42 +193,38 @@ impl SimApiHandle {
         self.cluster.for_kubelets()
     }
 
-    pub(crate) fn shared(&self) -> Arc<Shared> {
-        Arc::clone(&self.shared)
+    pub(crate) fn context(&self) -> Arc<ApiContext> {
+        Arc::clone(&self.context)
     }
 
     /// Returns the writer for simulated controllers and kubelets.
     pub fn writer(&self) -> Arc<dyn ObjectWriter> {
-        Arc::clone(&self.shared.store) as Arc<dyn ObjectWriter>
+        Arc::clone(&self.context.store) as Arc<dyn ObjectWriter>
     }
 
     /// Sets the source of the text that `kubectl logs` shows.
     pub fn set_pod_logs(&self, logs: Arc<dyn PodLogs>) {
-        *self
-            .shared
-            .logs
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Some(logs);
+        *self.context.logs.write() = Some(logs);
     }
 
     /// Returns the current state of an object.
     pub fn object(&self, resource: Resource, namespace: Option<&str>, name: &str) -> Option<Value> {
         let key = join_key(namespace.unwrap_or_default(), name);
-        let record = self.shared.store.get(resource, &key)?;
-        Some(record.value(catalog::facts(resource)))
+        let record = self.context.store.get(resource, &key)?;
+        Some(record.value(resources::info(resource)))
     }
 
     /// Returns all objects of a resource, in list order.
     pub fn objects(&self, resource: Resource) -> Vec<Value> {
-        let facts = catalog::facts(resource);
+        let info = resources::info(resource);
         let page = self
-            .shared
+            .context
             .store
             .snapshot(&Query::all(resource), None, None, 0);
         page.map(|page| {
             page.records
                 .iter()
-                .map(|record| record.value(facts))
+                .map(|record| record.value(info))
                 .collect()
         })
         .unwrap_or_default()
@@ -239,58 +232,58 @@ impl SimApiHandle {
 
     /// Returns the number of objects of a resource.
     pub fn count(&self, resource: Resource) -> usize {
-        self.shared.store.count(resource)
+        self.context.store.count(resource)
     }
 
     /// Returns the resource version of the last write.
     pub fn resource_version(&self) -> u64 {
-        self.shared.store.version()
+        self.context.store.version()
     }
 
     /// Adds a fault, which makes some requests fail or wait.
     pub fn inject(&self, fault: RequestFault) -> FaultId {
-        self.shared.faults.add(fault)
+        self.context.faults.add(fault)
     }
 
     /// Removes one fault.
     pub fn remove_fault(&self, id: FaultId) {
-        self.shared.faults.remove(id);
+        self.context.faults.remove(id);
     }
 
     /// Removes all faults, and resumes bookmarks and streaming lists.
     pub fn clear_faults(&self) {
-        self.shared.faults.clear();
+        self.context.faults.clear();
     }
 
     /// Stops or resumes bookmarks. The one that ends the initial events is always sent.
     pub fn freeze_bookmarks(&self, frozen: bool) {
-        self.shared.faults.freeze_bookmarks(frozen);
+        self.context.faults.freeze_bookmarks(frozen);
     }
 
     /// Rejects streaming lists, like servers without that feature, or accepts them again.
-    pub fn refuse_streaming_lists(&self, refused: bool) {
-        self.shared.faults.refuse_streaming_lists(refused);
+    pub fn reject_streaming_lists(&self, refused: bool) {
+        self.context.faults.reject_streaming_lists(refused);
     }
 
     /// Sends a bookmark to every watch that requested bookmarks.
     pub fn send_bookmarks(&self) {
-        self.shared.bookmark_now.send_modify(|count| *count += 1);
+        self.context.bookmark_now.send_modify(|count| *count += 1);
     }
 
     /// Ends all watches, as a server does that ends them properly.
     pub fn drop_watches(&self) {
-        self.shared.drop_watches.send_modify(|count| *count += 1);
+        self.context.drop_watches.send_modify(|count| *count += 1);
     }
 
     /// Returns the number of open watches.
     pub fn open_watches(&self) -> usize {
         // Each watch holds a receiver of this channel.
-        self.shared.drop_watches.receiver_count()
+        self.context.drop_watches.receiver_count()
     }
 
     /// Compacts the watch history: watches and lists of earlier versions get 410.
     pub fn expire_history(&self) {
-        self.shared.store.compact();
+        self.context.store.compact();
     }
 
     /// Closes the listener and all connections. Objects are kept, and so is the port, which refuses
@@ -323,7 +316,7 @@ impl SimApiHandle {
     pub async fn restart(&mut self, history: History) -> Result<(), SimError> {
         self.stop().await;
         if history == History::Lose {
-            self.shared.store.compact();
+            self.context.store.compact();
         }
         self.resume().await
     }
@@ -333,8 +326,8 @@ impl SimApiHandle {
         self.stop().await;
         self.prober.abort();
         let _aborted = (&mut self.prober).await;
-        self.shared.aggregator.shutdown().await;
-        self.shared.end_tasks().await;
+        self.context.aggregator.shutdown().await;
+        self.context.end_tasks().await;
     }
 
     fn serve(&mut self, listener: TcpListener) {
@@ -343,7 +336,7 @@ impl SimApiHandle {
         let task = tokio::spawn(server::serve(
             listener,
             acceptor,
-            Arc::clone(&self.shared),
+            Arc::clone(&self.context),
             stopped,
         ));
         self.listening = Some(Listening { stop, task });

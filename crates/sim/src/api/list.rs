@@ -11,18 +11,18 @@ use http::StatusCode;
 use kubevitals_model::LabelSelector;
 use serde_json::{Value, json};
 
-use super::body::{self, Answer, Body};
-use super::catalog::Facts;
+use super::body::{self, ApiResponse, Body};
+use super::context::ApiContext;
 use super::negotiate::View;
 use super::request::{Parameters, Target};
-use super::shared::Shared;
+use super::resources::ResourceInfo;
 use super::status::ApiError;
 use super::table;
 use crate::store::{FieldSelector, Form, Query, Snapshot, join_key};
 
 /// The version of the objects that a list requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Wanted {
+enum ListVersion {
     /// The latest, which must not be older than this version.
     NotOlderThan(u64),
     Exactly(u64),
@@ -34,28 +34,28 @@ const EXPIRED: &str = "The provided continue parameter is too old to display a c
 
 /// Handles a `get`.
 pub(crate) fn get(
-    shared: &Shared,
-    facts: &'static Facts,
+    context: &ApiContext,
+    info: &'static ResourceInfo,
     target: &Target,
     parameters: &Parameters,
     view: View,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiResponse, ApiError> {
     if let Some(version) = parse_version(parameters.get("resourceVersion"))? {
-        refuse_future(shared, version)?;
+        reject_future_version(context, version)?;
     }
-    let key = join_key(namespace(facts, target), &target.name);
-    let record = shared
+    let key = join_key(namespace(info, target), &target.name);
+    let record = context
         .store
-        .get(facts.resource, &key)
-        .ok_or_else(|| ApiError::not_found(facts, &target.name))?;
+        .get(info.resource, &key)
+        .ok_or_else(|| ApiError::not_found(info, &target.name))?;
     let mut text = Vec::new();
     match view {
-        View::Object => record.write(&mut text, facts, Form::Object),
-        View::Metadata => record.write(&mut text, facts, Form::Metadata),
+        View::Object => record.write(&mut text, info, Form::Object),
+        View::Metadata => record.write(&mut text, info, Form::Metadata),
         View::Table => {
             let include = table::Include::parse(parameters)?;
-            let now = shared.store.now();
-            let document = table::document(facts, &[record], include, now, &json!({}), true);
+            let now = context.store.now();
+            let document = table::document(info, &[record], include, now, &json!({}), true);
             return Ok(body::json(StatusCode::OK, &document));
         }
     }
@@ -65,28 +65,28 @@ pub(crate) fn get(
 
 /// Handles a `list`.
 pub(crate) fn list(
-    shared: &Shared,
-    facts: &'static Facts,
+    context: &ApiContext,
+    info: &'static ResourceInfo,
     target: &Target,
     parameters: &Parameters,
     view: View,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiResponse, ApiError> {
     validate(parameters)?;
-    let query = query(facts, target, parameters)?;
+    let query = query(info, target, parameters)?;
     let limit = parameters.number("limit")?.unwrap_or(0);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let snapshot = match wanted(parameters)? {
-        Wanted::NotOlderThan(version) => {
-            refuse_future(shared, version)?;
-            shared.store.snapshot(&query, None, None, limit)?
+    let snapshot = match requested_version(parameters)? {
+        ListVersion::NotOlderThan(version) => {
+            reject_future_version(context, version)?;
+            context.store.snapshot(&query, None, None, limit)?
         }
-        Wanted::Exactly(version) => {
-            refuse_future(shared, version)?;
-            shared.store.snapshot(&query, Some(version), None, limit)?
+        ListVersion::Exactly(version) => {
+            reject_future_version(context, version)?;
+            context.store.snapshot(&query, Some(version), None, limit)?
         }
-        Wanted::Behind(key, version) => {
-            let at = version.filter(|version| *version <= shared.store.version());
-            shared
+        ListVersion::Behind(key, version) => {
+            let at = version.filter(|version| *version <= context.store.version());
+            context
                 .store
                 .snapshot(&query, at, Some(&key), limit)
                 .map_err(|_| {
@@ -98,11 +98,7 @@ pub(crate) fn list(
     };
     let metadata = metadata(&query, &snapshot);
     let (kind, api_version, form) = match view {
-        View::Object => (
-            format!("{}List", facts.kind),
-            facts.api_version(),
-            Form::Item,
-        ),
+        View::Object => (format!("{}List", info.kind), info.api_version(), Form::Item),
         View::Metadata => (
             "PartialObjectMetadataList".to_owned(),
             "meta.k8s.io/v1".to_owned(),
@@ -110,38 +106,37 @@ pub(crate) fn list(
         ),
         View::Table => {
             let include = table::Include::parse(parameters)?;
-            let now = shared.store.now();
-            let document = table::document(facts, &snapshot.records, include, now, &metadata, true);
+            let now = context.store.now();
+            let document = table::document(info, &snapshot.records, include, now, &metadata, true);
             return Ok(body::json(StatusCode::OK, &document));
         }
     };
     let head = format!(
         "{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":["
     );
-    let items = Body::items(head.into_bytes(), snapshot.records, facts, form);
-    Ok(body::answer(StatusCode::OK, "application/json", items))
+    let items = Body::items(head.into_bytes(), snapshot.records, info, form);
+    Ok(body::response(StatusCode::OK, "application/json", items))
 }
 
 /// Parses the selectors of a list or watch.
 pub(crate) fn query(
-    facts: &'static Facts,
+    info: &'static ResourceInfo,
     target: &Target,
     parameters: &Parameters,
 ) -> Result<Query, ApiError> {
     let bad = |error: &dyn std::fmt::Display| ApiError::bad_request(error.to_string());
-    let namespace = namespace(facts, target);
+    let namespace = namespace(info, target);
     Ok(Query {
-        resource: facts.resource,
+        resource: info.resource,
         namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
         labels: LabelSelector::parse(parameters.get("labelSelector")).map_err(|e| bad(&e))?,
-        fields: FieldSelector::parse(facts, parameters.get("fieldSelector"))
-            .map_err(|e| bad(&e))?,
+        fields: FieldSelector::parse(info, parameters.get("fieldSelector")).map_err(|e| bad(&e))?,
     })
 }
 
 /// Returns the namespace of the object; the path of a namespace contains it twice.
-pub(crate) fn namespace<'a>(facts: &Facts, target: &'a Target) -> &'a str {
-    if facts.namespaced {
+pub(crate) fn namespace<'a>(info: &ResourceInfo, target: &'a Target) -> &'a str {
+    if info.namespaced {
         &target.namespace
     } else {
         ""
@@ -161,8 +156,8 @@ pub(crate) fn parse_version(text: &str) -> Result<Option<u64>, ApiError> {
 }
 
 /// Rejects a version that this server has not reached yet.
-pub(crate) fn refuse_future(shared: &Shared, version: u64) -> Result<(), ApiError> {
-    let current = shared.store.version();
+pub(crate) fn reject_future_version(context: &ApiContext, version: u64) -> Result<(), ApiError> {
+    let current = context.store.version();
     if version > current {
         return Err(ApiError::too_large_version(version, current));
     }
@@ -216,7 +211,7 @@ fn validate(parameters: &Parameters) -> Result<(), ApiError> {
     Err(ApiError::invalid_options(&causes))
 }
 
-fn wanted(parameters: &Parameters) -> Result<Wanted, ApiError> {
+fn requested_version(parameters: &Parameters) -> Result<ListVersion, ApiError> {
     let version = parse_version(parameters.get("resourceVersion"))?.unwrap_or(0);
     let token = parameters.get("continue");
     if !token.is_empty() {
@@ -235,9 +230,9 @@ fn wanted(parameters: &Parameters) -> Result<Wanted, ApiError> {
         _ => false,
     };
     Ok(if exact {
-        Wanted::Exactly(version)
+        ListVersion::Exactly(version)
     } else {
-        Wanted::NotOlderThan(version)
+        ListVersion::NotOlderThan(version)
     })
 }
 
@@ -259,7 +254,7 @@ fn token(version: i64, last: &str) -> String {
     URL_SAFE_NO_PAD.encode(token.to_string())
 }
 
-fn decode_token(token: &str) -> Result<Wanted, ApiError> {
+fn decode_token(token: &str) -> Result<ListVersion, ApiError> {
     let bad = |problem: &str| {
         ApiError::bad_request(format!(
             "invalid continue token: continue key is not valid{problem}"
@@ -283,7 +278,7 @@ fn decode_token(token: &str) -> Result<Wanted, ApiError> {
         Some(0) | None => Err(bad(
             ": incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
         )),
-        Some(version) => Ok(Wanted::Behind(
+        Some(version) => Ok(ListVersion::Behind(
             start.to_owned(),
             u64::try_from(version).ok(),
         )),

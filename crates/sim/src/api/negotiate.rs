@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_form_that_is_known_wins() {
+    fn the_first_supported_representation_wins() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
         let cases = [
             ("", Ok(View::Object)),

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strategic_patch_is_taken_only_if_it_is_a_merge_patch() {
+    fn a_strategic_patch_is_accepted_only_if_it_is_a_merge_patch() {
         let object = json!({"metadata": {"labels": {"a": "1"}}});
         let plain = json!({"metadata": {"labels": {"a": null, "b": "2"}}});
         let expected = json!({"metadata": {"labels": {"b": "2"}}});

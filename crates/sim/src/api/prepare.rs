@@ -7,30 +7,30 @@
 
 use serde_json::{Map, Value, json};
 
-use super::catalog::{self, Facts};
+use super::context::ApiContext;
 use super::list::{namespace, parse_version};
 use super::request::Target;
-use super::shared::Shared;
+use super::resources::{self, ResourceInfo};
 use super::status::ApiError;
 use crate::objects::Resource;
-use crate::store::Expect;
+use crate::store::Precondition;
 
 /// Alphabet of generated name suffixes: no vowels, no ambiguous characters.
 const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Prepares a new object.
 pub(crate) fn for_creation(
-    shared: &Shared,
-    facts: &Facts,
+    context: &ApiContext,
+    info: &ResourceInfo,
     target: &Target,
     object: Map<String, Value>,
 ) -> Result<Value, ApiError> {
-    check_kind(facts, &object)?;
+    check_kind(info, &object)?;
     let mut object = Value::Object(object);
     if !object["metadata"].is_object() {
         object["metadata"] = json!({});
     }
-    let namespace = namespace(facts, target);
+    let namespace = namespace(info, target);
     let metadata = &mut object["metadata"];
     if !metadata["resourceVersion"]
         .as_str()
@@ -45,9 +45,9 @@ pub(crate) fn for_creation(
     if !given.is_empty() && given != namespace {
         return Err(ApiError::bad_request(NAMESPACE_MISMATCH));
     }
-    if facts.namespaced {
-        let namespaces = catalog::facts(Resource::Namespaces);
-        if shared.store.get(Resource::Namespaces, namespace).is_none() {
+    if info.namespaced {
+        let namespaces = resources::info(Resource::Namespaces);
+        if context.store.get(Resource::Namespaces, namespace).is_none() {
             return Err(ApiError::not_found(namespaces, namespace));
         }
         metadata["namespace"] = json!(namespace);
@@ -56,11 +56,11 @@ pub(crate) fn for_creation(
         let base = metadata["generateName"].as_str().unwrap_or_default();
         if base.is_empty() {
             let problem = "metadata.name: Required value: name or generateName is required";
-            return Err(ApiError::invalid(facts, "", problem));
+            return Err(ApiError::invalid(info, "", problem));
         }
-        metadata["name"] = json!(format!("{base}{}", suffix(shared.store.next_random())));
+        metadata["name"] = json!(format!("{base}{}", suffix(context.store.next_random())));
     }
-    check_name(facts, metadata["name"].as_str().unwrap_or_default())?;
+    check_name(info, metadata["name"].as_str().unwrap_or_default())?;
     if let Some(metadata) = metadata.as_object_mut() {
         for stamped in [
             "uid",
@@ -72,11 +72,11 @@ pub(crate) fn for_creation(
         ] {
             metadata.remove(stamped);
         }
-        if facts.has_generation {
+        if info.has_generation {
             metadata.insert("generation".to_owned(), json!(1));
         }
     }
-    match facts.resource {
+    match info.resource {
         Resource::Pods => object["status"] = json!({"phase": "Pending"}),
         Resource::Namespaces => {
             object["spec"] = json!({"finalizers": []});
@@ -84,7 +84,7 @@ pub(crate) fn for_creation(
         }
         // A kubelet creates its node with a status.
         Resource::Nodes => {}
-        _ if facts.has_status => object["status"] = json!({}),
+        _ if info.has_status => object["status"] = json!({}),
         _ => {}
     }
     Ok(object)
@@ -92,18 +92,18 @@ pub(crate) fn for_creation(
 
 /// Prepares an update: the object keeps its identity and the half that the path does not write.
 pub(crate) fn for_update(
-    facts: &Facts,
+    info: &ResourceInfo,
     target: &Target,
     old: &Value,
     object: Map<String, Value>,
 ) -> Result<Value, ApiError> {
-    check_names(facts, target, &object)?;
+    check_names(info, target, &object)?;
     let mut new = Value::Object(object);
     let uid = new["metadata"]["uid"].as_str().unwrap_or_default();
     let old_uid = old["metadata"]["uid"].as_str().unwrap_or_default();
     if !uid.is_empty() && uid != old_uid {
         return Err(ApiError::conflict(
-            facts,
+            info,
             &target.name,
             &uid_mismatch(uid, old_uid),
         ));
@@ -135,7 +135,7 @@ pub(crate) fn for_update(
         if let Some(status) = status {
             new["status"] = status;
         }
-    } else if facts.has_status {
+    } else if info.has_status {
         match old.get("status") {
             Some(status) => new["status"] = status.clone(),
             None => {
@@ -145,7 +145,7 @@ pub(crate) fn for_update(
             }
         }
     }
-    if facts.has_generation && new.get("spec") != old.get("spec") {
+    if info.has_generation && new.get("spec") != old.get("spec") {
         let generation = old["metadata"]["generation"].as_u64().unwrap_or(0);
         new["metadata"]["generation"] = json!(generation + 1);
     }
@@ -153,30 +153,30 @@ pub(crate) fn for_update(
 }
 
 /// Returns the version that an update expects to replace.
-pub(crate) fn expectation(
-    facts: &Facts,
+pub(crate) fn precondition(
+    info: &ResourceInfo,
     name: &str,
     object: &Map<String, Value>,
-) -> Result<Expect, ApiError> {
+) -> Result<Precondition, ApiError> {
     let version = object
         .get("metadata")
         .and_then(|metadata| metadata.get("resourceVersion"))
         .and_then(Value::as_str)
         .unwrap_or_default();
     match parse_version(version)? {
-        Some(version) if version > 0 => Ok(Expect::Version(version)),
-        _ if facts.resource == Resource::Leases => Err(ApiError::invalid(
-            facts,
+        Some(version) if version > 0 => Ok(Precondition::Version(version)),
+        _ if info.resource == Resource::Leases => Err(ApiError::invalid(
+            info,
             name,
             "metadata.resourceVersion: Invalid value: 0: must be specified for an update",
         )),
-        _ => Ok(Expect::Present),
+        _ => Ok(Precondition::Present),
     }
 }
 
 /// Checks the preconditions of a deletion.
 pub(crate) fn check_preconditions(
-    facts: &Facts,
+    info: &ResourceInfo,
     name: &str,
     object: &Value,
     preconditions: &Value,
@@ -186,7 +186,7 @@ pub(crate) fn check_preconditions(
         && metadata["uid"] != uid
     {
         let problem = uid_mismatch(uid, metadata["uid"].as_str().unwrap_or_default());
-        return Err(ApiError::conflict(facts, name, &problem));
+        return Err(ApiError::conflict(info, name, &problem));
     }
     if let Some(version) = preconditions["resourceVersion"].as_str()
         && metadata["resourceVersion"] != version
@@ -195,18 +195,18 @@ pub(crate) fn check_preconditions(
             "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The object might have been modified",
             metadata["resourceVersion"].as_str().unwrap_or_default()
         );
-        return Err(ApiError::conflict(facts, name, &problem));
+        return Err(ApiError::conflict(info, name, &problem));
     }
     Ok(())
 }
 
 /// Checks that an object matches the name and namespace of its path.
 pub(crate) fn check_names(
-    facts: &Facts,
+    info: &ResourceInfo,
     target: &Target,
     object: &Map<String, Value>,
 ) -> Result<(), ApiError> {
-    check_kind(facts, object)?;
+    check_kind(info, object)?;
     let member = |name: &str| {
         object
             .get("metadata")
@@ -222,7 +222,7 @@ pub(crate) fn check_names(
         )));
     }
     let given = member("namespace");
-    if !given.is_empty() && given != namespace(facts, target) {
+    if !given.is_empty() && given != namespace(info, target) {
         return Err(ApiError::bad_request(NAMESPACE_MISMATCH));
     }
     Ok(())
@@ -244,7 +244,7 @@ pub(crate) fn check_shape(object: &Map<String, Value>) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn check_kind(facts: &Facts, object: &Map<String, Value>) -> Result<(), ApiError> {
+fn check_kind(info: &ResourceInfo, object: &Map<String, Value>) -> Result<(), ApiError> {
     check_shape(object)?;
     let is = |member: &str, expected: &str| {
         object
@@ -252,8 +252,8 @@ fn check_kind(facts: &Facts, object: &Map<String, Value>) -> Result<(), ApiError
             .and_then(Value::as_str)
             .is_none_or(|given| given.is_empty() || given == expected)
     };
-    let api_version = facts.api_version();
-    if is("kind", facts.kind) && is("apiVersion", &api_version) {
+    let api_version = info.api_version();
+    if is("kind", info.kind) && is("apiVersion", &api_version) {
         return Ok(());
     }
     let text = |member: &str| {
@@ -267,12 +267,12 @@ fn check_kind(facts: &Facts, object: &Map<String, Value>) -> Result<(), ApiError
         "{} in version {:?} cannot be handled as a {}: the path is for {api_version}",
         text("kind"),
         text("apiVersion"),
-        facts.kind
+        info.kind
     )))
 }
 
 /// Checks for a DNS subdomain; kinds with other rules are not distinguished.
-fn check_name(facts: &Facts, name: &str) -> Result<(), ApiError> {
+fn check_name(info: &ResourceInfo, name: &str) -> Result<(), ApiError> {
     let is_good = name.len() <= 253
         && name.split('.').all(|part| {
             !part.is_empty()
@@ -286,7 +286,7 @@ fn check_name(facts: &Facts, name: &str) -> Result<(), ApiError> {
         return Ok(());
     }
     Err(ApiError::invalid(
-        facts,
+        info,
         name,
         &format!(
             "metadata.name: Invalid value: {name:?}: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character"
@@ -294,8 +294,8 @@ fn check_name(facts: &Facts, name: &str) -> Result<(), ApiError> {
     ))
 }
 
-fn uid_mismatch(wanted: &str, found: &str) -> String {
-    format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}")
+fn uid_mismatch(expected: &str, found: &str) -> String {
+    format!("Precondition failed: UID in precondition: {expected}, UID in object meta: {found}")
 }
 
 fn suffix(mut random: u64) -> String {

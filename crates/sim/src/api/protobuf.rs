@@ -145,7 +145,7 @@ fn message(bytes: &[u8], schema: Fields, depth: usize) -> Option<Value> {
     }
     let mut object = Map::new();
     for (number, field) in fields_of(bytes)? {
-        let (_, name, kind) = *schema.iter().find(|(known, ..)| *known == number)?;
+        let (_, name, kind) = *schema.iter().find(|(candidate, ..)| *candidate == number)?;
         match (kind, field) {
             (Kind::Flag, Field::Number(number)) => {
                 object.insert(name.to_owned(), json!(number != 0));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_review_is_read() {
+    fn a_token_review_is_decoded() {
         let raw = [
             field(1, b""),
             field(
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_are_for_json() {
+    fn other_kinds_are_unsupported() {
         let error = decode(&envelope("v1", "Pod", b"")).unwrap_err();
         assert_eq!(error.code, 415);
         assert_eq!(decode(b"{}").unwrap_err().code, 400);

@@ -6,37 +6,37 @@
 )]
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::{Map, Value, json};
 
-use super::body::{self, Answer};
-use super::catalog::REVIEWS;
+use super::body::{self, ApiResponse};
+use super::context::ApiContext;
 use super::payload::Payload;
 use super::request::Target;
-use super::shared::Shared;
+use super::resources::REVIEWS;
 use super::status::ApiError;
 use super::write;
 use crate::auth::User;
-use crate::auth::authorize::Attempt;
+use crate::auth::authorize::AccessAttributes;
 
 /// Whether a group has a review resource of that name.
 pub(crate) fn exists(group: &str, resource: &str) -> bool {
     REVIEWS
         .iter()
-        .any(|(known, plural, ..)| *known == group && *plural == resource)
+        .any(|(review_group, plural, ..)| *review_group == group && *plural == resource)
 }
 
 /// Handles a review.
-pub(crate) async fn answer(
-    shared: &Arc<Shared>,
+pub(crate) async fn handle(
+    context: &Arc<ApiContext>,
     user: &User,
     target: &Target,
     verb: &str,
     request: Request<Incoming>,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiResponse, ApiError> {
     if !target.name.is_empty() {
         return Err(ApiError::no_such_path());
     }
@@ -50,15 +50,15 @@ pub(crate) async fn answer(
     let mut object = Payload::read(request).await?.object()?;
     let spec = object.get("spec").cloned().unwrap_or_default();
     let status = match target.resource.as_str() {
-        "bindings" => return write::bind(shared, &target.namespace, None, &object),
-        "tokenreviews" => token_review(shared, &spec),
+        "bindings" => return write::bind(context, &target.namespace, None, &object),
+        "tokenreviews" => token_review(context, &spec),
         "selfsubjectreviews" => json!({"userInfo": user_info(user)}),
-        "selfsubjectaccessreviews" => access(shared, user, &spec, None)?,
-        "selfsubjectrulesreviews" => rules(shared, user, &spec)?,
+        "selfsubjectaccessreviews" => access(context, user, &spec, None)?,
+        "selfsubjectrulesreviews" => rules(context, user, &spec)?,
         "localsubjectaccessreviews" => {
-            access(shared, &subject(&spec)?, &spec, Some(&target.namespace))?
+            access(context, &subject(&spec)?, &spec, Some(&target.namespace))?
         }
-        _ => access(shared, &subject(&spec)?, &spec, None)?,
+        _ => access(context, &subject(&spec)?, &spec, None)?,
     };
     object.insert("status".to_owned(), status);
     object.entry("metadata").or_insert_with(|| json!({}));
@@ -73,9 +73,9 @@ pub(crate) async fn answer(
     Ok(body::json(StatusCode::CREATED, &Value::Object(object)))
 }
 
-fn token_review(shared: &Shared, spec: &Value) -> Value {
+fn token_review(context: &ApiContext, spec: &Value) -> Value {
     let token = spec["token"].as_str().unwrap_or_default();
-    match shared.tokens.user(token, shared.store.now()) {
+    match context.tokens.user(token, context.store.now()) {
         None => json!({"user": {}, "error": "[invalid bearer token]"}),
         Some(user) => {
             let mut status = json!({"authenticated": true, "user": user_info(&user)});
@@ -123,7 +123,7 @@ fn subject(spec: &Value) -> Result<User, ApiError> {
 }
 
 fn access(
-    shared: &Shared,
+    context: &ApiContext,
     user: &User,
     spec: &Value,
     within: Option<&str>,
@@ -144,9 +144,9 @@ fn access(
                     "spec.resourceAttributes.namespace: Invalid value: must match metadata.namespace",
                 ));
             }
-            shared.allows(
+            context.allows(
                 user,
-                &Attempt::Resource {
+                &AccessAttributes::Resource {
                     verb: &text(&resource["verb"]),
                     group: &text(&resource["group"]),
                     resource: &text(&resource["resource"]),
@@ -156,9 +156,9 @@ fn access(
                 },
             )
         }
-        (None, Some(path)) => shared.allows(
+        (None, Some(path)) => context.allows(
             user,
-            &Attempt::Path {
+            &AccessAttributes::Path {
                 verb: &text(&path["verb"]),
                 path: &text(&path["path"]),
             },
@@ -177,15 +177,12 @@ fn access(
     })
 }
 
-fn rules(shared: &Shared, user: &User, spec: &Value) -> Result<Value, ApiError> {
+fn rules(context: &ApiContext, user: &User, spec: &Value) -> Result<Value, ApiError> {
     let namespace = spec["namespace"].as_str().unwrap_or_default();
     if namespace.is_empty() {
         return Err(ApiError::bad_request("no namespace on request"));
     }
-    let authorizer = shared
-        .authorizer
-        .read()
-        .unwrap_or_else(PoisonError::into_inner);
+    let authorizer = context.authorizer.read();
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
     if user
         .groups

@@ -1,80 +1,93 @@
 //! Request handling: authentication, authorization and routing.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use http::header::{ALLOW, AUTHORIZATION};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use hyper::body::Incoming;
 
-use super::body::{self, Answer};
-use super::catalog::{self, Facts};
+use super::body::{self, ApiResponse};
+use super::context::{ApiContext, Peer};
 use super::negotiate::{self, DiscoveryView};
 use super::request::{Parameters, RequestInfo, Target};
-use super::shared::{Peer, Shared};
+use super::resources::{self, ResourceInfo};
 use super::status::ApiError;
 use super::{discovery, list, reviews, watch, write};
 use crate::auth::User;
-use crate::auth::authorize::Attempt;
+use crate::auth::authorize::AccessAttributes;
 use crate::objects::{LogRequest, Resource};
 
 pub(crate) async fn handle(
-    shared: &Arc<Shared>,
+    context: &Arc<ApiContext>,
     peer: &Peer,
     request: Request<Incoming>,
-) -> Answer {
+) -> ApiResponse {
     let parameters = Parameters::parse(request.uri().query());
-    let info = RequestInfo::parse(request.method(), request.uri().path(), &parameters);
-    let (delay, failure) = shared.faults.hit(&info);
+    let request_info = RequestInfo::parse(request.method(), request.uri().path(), &parameters);
+    let (delay, failure) = context.faults.hit(&request_info);
     if !delay.is_zero() {
         tokio::time::sleep(delay).await;
     }
     let outcome = match failure {
         Some(error) => Err(error),
-        None => route(shared, peer, request, &info, &parameters).await,
+        None => route(context, peer, request, &request_info, &parameters).await,
     };
     outcome.unwrap_or_else(|error| {
-        let mut answer = body::failure(&error);
+        let mut response = body::failure(&error);
         if error.code == StatusCode::METHOD_NOT_ALLOWED {
             // HTTP requires an `Allow` header; its value depends on the resource, and no client
             // reads it.
-            answer
+            response
                 .headers_mut()
                 .insert(ALLOW, HeaderValue::from_static("GET"));
         }
-        answer
+        response
     })
 }
 
 async fn route(
-    shared: &Arc<Shared>,
+    context: &Arc<ApiContext>,
     peer: &Peer,
     request: Request<Incoming>,
-    info: &RequestInfo,
+    request_info: &RequestInfo,
     parameters: &Parameters,
-) -> Result<Answer, ApiError> {
-    let user = authenticate(shared, peer, request.headers())?;
-    let user = impersonate(shared, user, request.headers())?;
-    let attempt = attempt(info);
-    if !shared.allows(&user, &attempt) {
-        return Err(forbidden(&user, info, &attempt));
+) -> Result<ApiResponse, ApiError> {
+    let user = authenticate(context, peer, request.headers())?;
+    let user = impersonate(context, user, request.headers())?;
+    let attributes = attributes(request_info);
+    if !context.allows(&user, &attributes) {
+        return Err(forbidden(&user, request_info, &attributes));
     }
-    if let Some(service) = shared.aggregator.service_for(&info.path) {
-        return Ok(shared.aggregator.proxy(&service, &user, request).await);
+    if let Some(service) = context.aggregator.service_for(&request_info.path) {
+        return Ok(context.aggregator.proxy(&service, &user, request).await);
     }
-    let Some(target) = &info.target else {
-        return other_path(shared, request.method(), request.headers(), &info.path);
+    let Some(target) = &request_info.target else {
+        return other_path(
+            context,
+            request.method(),
+            request.headers(),
+            &request_info.path,
+        );
     };
-    if let Some(facts) = catalog::find(&target.group, &target.version, &target.resource) {
-        return resource(shared, facts, target, info.verb, parameters, request).await;
+    if let Some(info) = resources::find(&target.group, &target.version, &target.resource) {
+        return resource(
+            context,
+            info,
+            target,
+            request_info.verb,
+            parameters,
+            request,
+        )
+        .await;
     }
     if target.version == "v1" && reviews::exists(&target.group, &target.resource) {
-        return reviews::answer(shared, &user, target, info.verb, request).await;
+        return reviews::handle(context, &user, target, request_info.verb, request).await;
     }
     Err(ApiError::no_such_path())
 }
 
 /// Authenticates a request. An invalid credential fails, no credential is anonymous.
-fn authenticate(shared: &Shared, peer: &Peer, headers: &HeaderMap) -> Result<User, ApiError> {
+fn authenticate(context: &ApiContext, peer: &Peer, headers: &HeaderMap) -> Result<User, ApiError> {
     if let Peer::User(user) = peer {
         return Ok(user.clone());
     }
@@ -87,9 +100,9 @@ fn authenticate(shared: &Shared, peer: &Peer, headers: &HeaderMap) -> Result<Use
         })
         .filter(|token| !token.is_empty());
     if let Some(token) = bearer {
-        return shared
+        return context
             .tokens
-            .user(token, shared.store.now())
+            .user(token, context.store.now())
             .ok_or_else(ApiError::unauthorized);
     }
     match peer {
@@ -99,7 +112,7 @@ fn authenticate(shared: &Shared, peer: &Peer, headers: &HeaderMap) -> Result<Use
 }
 
 /// Applies the impersonation headers, as sent by `kubectl --as`.
-fn impersonate(shared: &Shared, user: User, headers: &HeaderMap) -> Result<User, ApiError> {
+fn impersonate(context: &ApiContext, user: User, headers: &HeaderMap) -> Result<User, ApiError> {
     let text = |value: &HeaderValue| value.to_str().unwrap_or_default().to_owned();
     let Some(name) = headers
         .get("impersonate-user")
@@ -118,8 +131,8 @@ fn impersonate(shared: &Shared, user: User, headers: &HeaderMap) -> Result<User,
             )),
         };
     };
-    let attempt = |resource: &'static str, name: &str| {
-        let attempt = Attempt::Resource {
+    let check = |resource: &'static str, name: &str| {
+        let attributes = AccessAttributes::Resource {
             verb: "impersonate",
             group: "",
             resource,
@@ -127,22 +140,24 @@ fn impersonate(shared: &Shared, user: User, headers: &HeaderMap) -> Result<User,
             namespace: "",
             name,
         };
-        if shared.allows(&user, &attempt) {
+        if context.allows(&user, &attributes) {
             return Ok(());
         }
-        Err(
-            ApiError::new(StatusCode::FORBIDDEN, "Forbidden", attempt.refusal(&user))
-                .about(resource, "", name),
+        Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "Forbidden",
+            attributes.forbidden_message(&user),
         )
+        .about(resource, "", name))
     };
-    attempt("users", &name)?;
+    check("users", &name)?;
     let groups: Vec<String> = headers
         .get_all("impersonate-group")
         .iter()
         .map(text)
         .collect();
     for group in &groups {
-        attempt("groups", group)?;
+        check("groups", group)?;
     }
     Ok(User {
         name,
@@ -152,14 +167,14 @@ fn impersonate(shared: &Shared, user: User, headers: &HeaderMap) -> Result<User,
     .authenticated())
 }
 
-fn attempt(info: &RequestInfo) -> Attempt<'_> {
-    match &info.target {
-        None => Attempt::Path {
-            verb: info.verb,
-            path: &info.path,
+fn attributes(request_info: &RequestInfo) -> AccessAttributes<'_> {
+    match &request_info.target {
+        None => AccessAttributes::Path {
+            verb: request_info.verb,
+            path: &request_info.path,
         },
-        Some(target) => Attempt::Resource {
-            verb: info.verb,
+        Some(target) => AccessAttributes::Resource {
+            verb: request_info.verb,
             group: &target.group,
             resource: &target.resource,
             subresource: &target.subresource,
@@ -169,44 +184,52 @@ fn attempt(info: &RequestInfo) -> Attempt<'_> {
     }
 }
 
-fn forbidden(user: &User, info: &RequestInfo, attempt: &Attempt<'_>) -> ApiError {
-    let error = ApiError::new(StatusCode::FORBIDDEN, "Forbidden", attempt.refusal(user));
-    match &info.target {
+fn forbidden(
+    user: &User,
+    request_info: &RequestInfo,
+    attributes: &AccessAttributes<'_>,
+) -> ApiError {
+    let error = ApiError::new(
+        StatusCode::FORBIDDEN,
+        "Forbidden",
+        attributes.forbidden_message(user),
+    );
+    match &request_info.target {
         None => error,
         Some(target) => error.about(&target.resource, &target.group, &target.name),
     }
 }
 
 async fn resource(
-    shared: &Arc<Shared>,
-    facts: &'static Facts,
+    context: &Arc<ApiContext>,
+    info: &'static ResourceInfo,
     target: &Target,
     verb: &str,
     parameters: &Parameters,
     request: Request<Incoming>,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiResponse, ApiError> {
     // A list of all namespaces has none in its path; every other request for a namespaced kind has.
-    if facts.namespaced && target.namespace.is_empty() && !matches!(verb, "list" | "watch") {
+    if info.namespaced && target.namespace.is_empty() && !matches!(verb, "list" | "watch") {
         return Err(match verb {
             "create" | "deletecollection" => ApiError::method_not_allowed(),
             _ => ApiError::no_such_path(),
         });
     }
-    if !facts.namespaced && !target.namespace.is_empty() && facts.resource != Resource::Namespaces {
+    if !info.namespaced && !target.namespace.is_empty() && info.resource != Resource::Namespaces {
         return Err(ApiError::no_such_path());
     }
     let view = negotiate::view(request.headers())?;
     match (target.subresource.as_str(), verb) {
-        ("", "get") => list::get(shared, facts, target, parameters, view),
-        ("", "list") => list::list(shared, facts, target, parameters, view),
-        ("", "watch") => watch::watch(shared, facts, target, parameters, view),
-        (subresource, _) if !subresource.is_empty() && !facts.has_subresource(subresource) => {
+        ("", "get") => list::get(context, info, target, parameters, view),
+        ("", "list") => list::list(context, info, target, parameters, view),
+        ("", "watch") => watch::watch(context, info, target, parameters, view),
+        (subresource, _) if !subresource.is_empty() && !info.has_subresource(subresource) => {
             Err(ApiError::no_such_path())
         }
-        ("status", "get") => list::get(shared, facts, target, parameters, view),
-        ("log", "get") => log(shared, facts, target, parameters),
+        ("status", "get") => list::get(context, info, target, parameters, view),
+        ("log", "get") => log(context, info, target, parameters),
         (_, "create" | "update" | "patch" | "delete") => {
-            write::write(shared, facts, target, verb, parameters, request).await
+            write::write(context, info, target, verb, parameters, request).await
         }
         _ => Err(ApiError::method_not_allowed()),
     }
@@ -214,16 +237,16 @@ async fn resource(
 
 /// `kubectl logs`. `follow` is not supported: the response ends with the current text.
 fn log(
-    shared: &Shared,
-    facts: &'static Facts,
+    context: &ApiContext,
+    info: &'static ResourceInfo,
     target: &Target,
     parameters: &Parameters,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiResponse, ApiError> {
     let key = crate::store::join_key(&target.namespace, &target.name);
-    let not_found = || ApiError::not_found(facts, &target.name);
-    shared
+    let not_found = || ApiError::not_found(info, &target.name);
+    context
         .store
-        .get(facts.resource, &key)
+        .get(info.resource, &key)
         .ok_or_else(not_found)?;
     let container = parameters.get("container");
     let request = LogRequest {
@@ -233,16 +256,11 @@ fn log(
         previous: parameters.flag("previous") == Some(true),
         tail_lines: parameters.number("tailLines")?,
     };
-    let logs = shared
-        .logs
-        .read()
-        .unwrap_or_else(PoisonError::into_inner)
-        .as_ref()
-        .map(Arc::clone);
+    let logs = context.logs.read().as_ref().map(Arc::clone);
     let text = logs
         .and_then(|logs| logs.read(&request))
         .ok_or_else(not_found)?;
-    Ok(body::answer(
+    Ok(body::response(
         StatusCode::OK,
         "text/plain",
         body::Body::Whole(Some(text.into())),
@@ -250,11 +268,11 @@ fn log(
 }
 
 fn other_path(
-    shared: &Shared,
+    context: &ApiContext,
     method: &Method,
     headers: &HeaderMap,
     path: &str,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiResponse, ApiError> {
     if !matches!(*method, Method::GET | Method::HEAD) {
         return Err(ApiError::method_not_allowed());
     }
@@ -267,24 +285,24 @@ fn other_path(
         ["version"] => ok(&discovery::version()),
         [""] => {
             negotiate::accepts_json(headers)?;
-            ok(&discovery::paths(&shared.aggregator.groups()))
+            ok(&discovery::paths(&context.aggregator.groups()))
         }
         ["api" | "apis"] => {
             let is_core = parts == ["api"];
-            let remote = shared.aggregator.groups();
+            let remote = context.aggregator.groups();
             match negotiate::discovery_view(headers)? {
                 DiscoveryView::Aggregated(version) => {
                     let document = discovery::aggregated(is_core, version, &remote);
                     let mut text = document.to_string().into_bytes();
                     text.push(b'\n');
-                    Ok(body::answer(
+                    Ok(body::response(
                         StatusCode::OK,
                         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
                         body::Body::Whole(Some(text.into())),
                     ))
                 }
                 DiscoveryView::Legacy if is_core => {
-                    ok(&discovery::core_versions(&shared.address.to_string()))
+                    ok(&discovery::core_versions(&context.address.to_string()))
                 }
                 DiscoveryView::Legacy => ok(&discovery::groups(&remote)),
             }
@@ -295,7 +313,7 @@ fn other_path(
         }
         ["apis", group] => {
             negotiate::accepts_json(headers)?;
-            let remote = shared.aggregator.groups();
+            let remote = context.aggregator.groups();
             ok(&discovery::group(group, &remote).ok_or_else(ApiError::no_such_path)?)
         }
         ["apis", group, version] => {
@@ -307,7 +325,7 @@ fn other_path(
             if negotiate::accepts(headers, asked) {
                 let document = bytes::Bytes::from_static(super::protobuf::OPENAPI_V2);
                 let body = body::Body::Whole(Some(document));
-                return Ok(body::answer(StatusCode::OK, answered, body));
+                return Ok(body::response(StatusCode::OK, answered, body));
             }
             negotiate::accepts_json(headers)?;
             ok(&discovery::openapi_v2())

@@ -15,8 +15,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
+use super::context::ApiContext;
 use super::router;
-use super::shared::Shared;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The same as in kube-apiserver; a Go client sends all its watches over one connection.
@@ -24,7 +24,7 @@ const MAX_STREAMS: u32 = 1000;
 
 /// Spawns the streams of HTTP/2 connections, so that they end with the server.
 #[derive(Clone)]
-struct Tasks(Arc<Shared>);
+struct Tasks(Arc<ApiContext>);
 
 impl<F> hyper::rt::Executor<F> for Tasks
 where
@@ -42,7 +42,7 @@ where
 pub(crate) async fn serve(
     listener: TcpListener,
     acceptor: TlsAcceptor,
-    shared: Arc<Shared>,
+    context: Arc<ApiContext>,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut connections = JoinSet::new();
@@ -53,8 +53,8 @@ pub(crate) async fn serve(
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let (acceptor, shared) = (acceptor.clone(), Arc::clone(&shared));
-                    connections.spawn(connection(stream, acceptor, shared));
+                    let (acceptor, context) = (acceptor.clone(), Arc::clone(&context));
+                    connections.spawn(connection(stream, acceptor, context));
                 }
                 Err(error) => {
                     // Probably out of file descriptors: wait for some connections to end.
@@ -66,10 +66,10 @@ pub(crate) async fn serve(
     }
     drop(listener);
     connections.shutdown().await;
-    shared.end_tasks().await;
+    context.end_tasks().await;
 }
 
-async fn connection(stream: TcpStream, acceptor: TlsAcceptor, shared: Arc<Shared>) {
+async fn connection(stream: TcpStream, acceptor: TlsAcceptor, context: Arc<ApiContext>) {
     let _best_effort = stream.set_nodelay(true);
     let stream = match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
@@ -79,16 +79,16 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, shared: Arc<Shared
         }
         Err(_) => return,
     };
-    let peer = Arc::new(shared.judge(stream.get_ref().1.peer_certificates()));
-    let mut builder = auto::Builder::new(Tasks(Arc::clone(&shared)));
+    let peer = Arc::new(context.identify(stream.get_ref().1.peer_certificates()));
+    let mut builder = auto::Builder::new(Tasks(Arc::clone(&context)));
     builder.http1().timer(TokioTimer::new());
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS);
     let service = service_fn(move |request| {
-        let (shared, peer) = (Arc::clone(&shared), Arc::clone(&peer));
-        async move { Ok::<_, Infallible>(router::handle(&shared, &peer, request).await) }
+        let (context, peer) = (Arc::clone(&context), Arc::clone(&peer));
+        async move { Ok::<_, Infallible>(router::handle(&context, &peer, request).await) }
     });
     if let Err(error) = builder
         .serve_connection(TokioIo::new(stream), service)

@@ -8,7 +8,7 @@
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::catalog::Facts;
+use super::resources::ResourceInfo;
 use crate::objects::WriteError;
 use crate::store::Expired;
 
@@ -45,12 +45,9 @@ impl ApiError {
     }
 
     /// The object does not exist.
-    pub(crate) fn not_found(facts: &Facts, name: &str) -> Self {
-        let message = format!(
-            "{} {name:?} not found",
-            qualified(facts.plural, facts.group)
-        );
-        Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(facts.plural, facts.group, name)
+    pub(crate) fn not_found(info: &ResourceInfo, name: &str) -> Self {
+        let message = format!("{} {name:?} not found", qualified(info.plural, info.group));
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(info.plural, info.group, name)
     }
 
     /// The path does not exist.
@@ -109,24 +106,21 @@ impl ApiError {
         )
     }
 
-    pub(crate) fn invalid(facts: &Facts, name: &str, problem: &str) -> Self {
+    pub(crate) fn invalid(info: &ResourceInfo, name: &str, problem: &str) -> Self {
         let message = format!(
             "{} {name:?} is invalid: {problem}",
-            qualified(facts.kind, facts.group)
+            qualified(info.kind, info.group)
         );
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).about(
-            facts.kind,
-            facts.group,
-            name,
-        )
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
+            .about(info.kind, info.group, name)
     }
 
-    pub(crate) fn conflict(facts: &Facts, name: &str, problem: &str) -> Self {
+    pub(crate) fn conflict(info: &ResourceInfo, name: &str, problem: &str) -> Self {
         let message = format!(
             "Operation cannot be fulfilled on {} {name:?}: {problem}",
-            qualified(facts.plural, facts.group)
+            qualified(info.plural, info.group)
         );
-        Self::new(StatusCode::CONFLICT, "Conflict", message).about(facts.plural, facts.group, name)
+        Self::new(StatusCode::CONFLICT, "Conflict", message).about(info.plural, info.group, name)
     }
 
     pub(crate) fn expired(message: impl Into<String>) -> Self {
@@ -163,24 +157,24 @@ impl ApiError {
     }
 
     /// Converts a failed write.
-    pub(crate) fn from_write(facts: &Facts, error: WriteError) -> Self {
+    pub(crate) fn from_write(info: &ResourceInfo, error: WriteError) -> Self {
         let name = |key: String| key.rsplit('/').next().unwrap_or_default().to_owned();
         match error {
             WriteError::AlreadyExists { key, .. } => {
                 let name = name(key);
                 let message = format!(
                     "{} {name:?} already exists",
-                    qualified(facts.plural, facts.group)
+                    qualified(info.plural, info.group)
                 );
                 Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(
-                    facts.plural,
-                    facts.group,
+                    info.plural,
+                    info.group,
                     &name,
                 )
             }
-            WriteError::NotFound { key, .. } => Self::not_found(facts, &name(key)),
-            WriteError::Conflict { key, .. } => Self::conflict(facts, &name(key), MODIFIED),
-            WriteError::Invalid { reason, .. } => Self::invalid(facts, "", &reason),
+            WriteError::NotFound { key, .. } => Self::not_found(info, &name(key)),
+            WriteError::Conflict { key, .. } => Self::conflict(info, &name(key), MODIFIED),
+            WriteError::Invalid { reason, .. } => Self::invalid(info, "", &reason),
         }
     }
 
@@ -249,13 +243,13 @@ pub(crate) fn qualified(name: &str, group: &str) -> String {
 }
 
 /// The `Status` of a deletion that returns no object.
-pub(crate) fn deleted(facts: &Facts, name: &str, uid: &Value) -> Value {
+pub(crate) fn deleted(info: &ResourceInfo, name: &str, uid: &Value) -> Value {
     let mut details = Map::new();
     details.insert("name".to_owned(), json!(name));
-    if !facts.group.is_empty() {
-        details.insert("group".to_owned(), json!(facts.group));
+    if !info.group.is_empty() {
+        details.insert("group".to_owned(), json!(info.group));
     }
-    details.insert("kind".to_owned(), json!(facts.plural));
+    details.insert("kind".to_owned(), json!(info.plural));
     details.insert("uid".to_owned(), uid.clone());
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 }

@@ -9,8 +9,8 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-use super::catalog::Facts;
 use super::request::Parameters;
+use super::resources::ResourceInfo;
 use super::status::ApiError;
 use crate::store::{Form, Record};
 
@@ -46,7 +46,7 @@ impl Include {
 
 /// Builds a `Table` of objects.
 pub(crate) fn document(
-    facts: &'static Facts,
+    info: &'static ResourceInfo,
     records: &[Arc<Record>],
     include: Include,
     now: SystemTime,
@@ -56,46 +56,51 @@ pub(crate) fn document(
     let rows: Vec<Value> = records
         .iter()
         .map(|record| {
-            let object = record.value(facts);
-            let cells = cells::cells(facts.resource, &object, now);
+            let object = record.value(info);
+            let cells = cells::cells(info.resource, &object, now);
             let shown = match include {
                 Include::None => Value::Null,
                 Include::Object => object,
                 Include::Metadata => {
                     let mut text = Vec::new();
-                    record.write(&mut text, facts, Form::Metadata);
+                    record.write(&mut text, info, Form::Metadata);
                     serde_json::from_slice(&text).unwrap_or_default()
                 }
             };
             json!({"cells": cells, "object": shown})
         })
         .collect();
-    table(facts, metadata, with_columns, &rows)
+    table(info, metadata, with_columns, &rows)
 }
 
 /// Builds a bookmark in a watch of tables: a row of empty cells with the bookmark's object.
 pub(crate) fn bookmark(
-    facts: &'static Facts,
+    info: &'static ResourceInfo,
     partial: &Value,
     metadata: &Value,
     with_columns: bool,
 ) -> Value {
-    let cells: Vec<Value> = columns::columns(facts.resource)
+    let cells: Vec<Value> = columns::columns(info.resource)
         .iter()
         .map(|_| json!(""))
         .collect();
     let metadata = json!({"resourceVersion": metadata["resourceVersion"]});
     table(
-        facts,
+        info,
         &metadata,
         with_columns,
         &[json!({"cells": cells, "object": partial})],
     )
 }
 
-fn table(facts: &'static Facts, metadata: &Value, with_columns: bool, rows: &[Value]) -> Value {
+fn table(
+    info: &'static ResourceInfo,
+    metadata: &Value,
+    with_columns: bool,
+    rows: &[Value],
+) -> Value {
     let definitions: Value = if with_columns {
-        columns::columns(facts.resource)
+        columns::columns(info.resource)
             .iter()
             .map(definition)
             .collect()

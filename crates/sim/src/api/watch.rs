@@ -15,12 +15,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::debug;
 
-use super::body::{self, Answer, Body};
-use super::catalog::Facts;
-use super::list::{parse_version, query, refuse_future};
+use super::body::{self, ApiResponse, Body};
+use super::context::ApiContext;
+use super::list::{parse_version, query, reject_future_version};
 use super::negotiate::View;
 use super::request::{Parameters, Target};
-use super::shared::Shared;
+use super::resources::ResourceInfo;
 use super::status::ApiError;
 use super::table;
 use crate::store::{Change, Expired, Form, Query, Record};
@@ -36,8 +36,8 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
 
 /// A running watch.
 struct Watch {
-    shared: Arc<Shared>,
-    facts: &'static Facts,
+    context: Arc<ApiContext>,
+    info: &'static ResourceInfo,
     query: Query,
     view: View,
     include: table::Include,
@@ -50,7 +50,7 @@ struct Watch {
 }
 
 /// The reason why a watch ends.
-enum Ended {
+enum WatchEnd {
     /// The client has disconnected.
     ClientGone,
     /// The log was compacted beyond what the client has read.
@@ -59,14 +59,14 @@ enum Ended {
 
 /// Handles a `watch`.
 pub(crate) fn watch(
-    shared: &Arc<Shared>,
-    facts: &'static Facts,
+    context: &Arc<ApiContext>,
+    info: &'static ResourceInfo,
     target: &Target,
     parameters: &Parameters,
     view: View,
-) -> Result<Answer, ApiError> {
-    validate(parameters, shared.faults.streaming_lists_are_refused())?;
-    let query = query(facts, target, parameters)?;
+) -> Result<ApiResponse, ApiError> {
+    validate(parameters, context.faults.rejects_streaming_lists())?;
+    let query = query(info, target, parameters)?;
     let version = parse_version(parameters.get("resourceVersion"))?.unwrap_or(0);
     let send_initial = parameters.flag("sendInitialEvents");
     let timeout = match parameters.number("timeoutSeconds")? {
@@ -75,8 +75,8 @@ pub(crate) fn watch(
     };
     let (sender, receiver) = mpsc::channel(QUEUE);
     let mut watch = Watch {
-        shared: Arc::clone(shared),
-        facts,
+        context: Arc::clone(context),
+        info,
         query,
         view,
         include: table::Include::parse(parameters)?,
@@ -85,22 +85,22 @@ pub(crate) fn watch(
         has_columns: false,
         sender,
     };
-    let wakes = Wakes::new(shared, facts);
+    let signals = WatchSignals::new(context, info);
     let mut initial = Vec::new();
     let mut first_error = None;
     if send_initial == Some(true) || version == 0 && send_initial.is_none() {
-        refuse_future(shared, version)?;
-        let snapshot = shared.store.snapshot(&watch.query, None, None, 0)?;
+        reject_future_version(context, version)?;
+        let snapshot = context.store.snapshot(&watch.query, None, None, 0)?;
         watch.cursor = snapshot.version;
         initial = snapshot.records;
     } else if send_initial == Some(false) && version == 0 {
-        watch.cursor = shared.store.version();
-    } else if let Err(expired) = shared.store.changes(facts.resource, version, 0) {
+        watch.cursor = context.store.version();
+    } else if let Err(expired) = context.store.changes(info.resource, version, 0) {
         // The watch cache of kube-apiserver also reports this inside the stream.
         first_error = Some(ApiError::from(expired));
     }
     let mark_end = send_initial == Some(true) && watch.bookmarks;
-    shared.spawn(async move {
+    context.spawn(async move {
         if let Some(error) = first_error {
             let mut event = Vec::new();
             write_json(&mut event, "ERROR", &error.to_value());
@@ -108,16 +108,17 @@ pub(crate) fn watch(
             return;
         }
         let deadline = Instant::now() + timeout;
-        if let Err(Ended::FellBehind(expired)) = watch.run(initial, mark_end, deadline, wakes).await
+        if let Err(WatchEnd::FellBehind(expired)) =
+            watch.run(initial, mark_end, deadline, signals).await
         {
             debug!(
-                resource = watch.facts.plural,
+                resource = watch.info.plural,
                 ?expired,
                 "ended a watch that does not read"
             );
         }
     });
-    Ok(body::answer(
+    Ok(body::response(
         StatusCode::OK,
         "application/json",
         Body::Stream(receiver),
@@ -125,19 +126,19 @@ pub(crate) fn watch(
 }
 
 /// Signals that a watch waits for.
-struct Wakes {
+struct WatchSignals {
     changes: watch::Receiver<u64>,
     bookmarks: watch::Receiver<u64>,
     drops: watch::Receiver<u64>,
 }
 
-impl Wakes {
+impl WatchSignals {
     /// Subscribes before the first read, so that nothing is missed in between.
-    fn new(shared: &Shared, facts: &Facts) -> Self {
+    fn new(context: &ApiContext, info: &ResourceInfo) -> Self {
         Self {
-            changes: shared.store.subscribe(facts.resource),
-            bookmarks: shared.bookmark_now.subscribe(),
-            drops: shared.drop_watches.subscribe(),
+            changes: context.store.subscribe(info.resource),
+            bookmarks: context.bookmark_now.subscribe(),
+            drops: context.drop_watches.subscribe(),
         }
     }
 }
@@ -148,8 +149,8 @@ impl Watch {
         initial: Vec<Arc<Record>>,
         mark_end: bool,
         deadline: Instant,
-        mut wakes: Wakes,
-    ) -> Result<(), Ended> {
+        mut signals: WatchSignals,
+    ) -> Result<(), WatchEnd> {
         let mut chunk = Vec::new();
         for record in initial {
             self.write_event(&mut chunk, "ADDED", &record, record.version());
@@ -161,22 +162,22 @@ impl Watch {
             self.write_bookmark(&mut chunk, true);
         }
         self.send(&mut chunk).await?;
-        let mut ticks = interval(self.shared.bookmark_interval);
+        let mut ticks = interval(self.context.bookmark_interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.reset();
         loop {
             self.catch_up().await?;
             tokio::select! {
-                () = self.sender.closed() => return Err(Ended::ClientGone),
-                Ok(()) = wakes.drops.changed() => return Ok(()),
-                Ok(()) = wakes.changes.changed() => continue,
+                () = self.sender.closed() => return Err(WatchEnd::ClientGone),
+                Ok(()) = signals.drops.changed() => return Ok(()),
+                Ok(()) = signals.changes.changed() => continue,
                 () = sleep_until(deadline) => {
                     // The client can resume from here.
                     self.bookmark().await?;
                     return Ok(());
                 }
                 _ = ticks.tick() => {}
-                Ok(()) = wakes.bookmarks.changed() => {}
+                Ok(()) = signals.bookmarks.changed() => {}
             }
             self.catch_up().await?;
             self.bookmark().await?;
@@ -184,13 +185,13 @@ impl Watch {
     }
 
     /// Sends all changes of the log that the client has not received.
-    async fn catch_up(&mut self) -> Result<(), Ended> {
+    async fn catch_up(&mut self) -> Result<(), WatchEnd> {
         loop {
             let (changes, version) = self
-                .shared
+                .context
                 .store
-                .changes(self.facts.resource, self.cursor, BATCH)
-                .map_err(Ended::FellBehind)?;
+                .changes(self.info.resource, self.cursor, BATCH)
+                .map_err(WatchEnd::FellBehind)?;
             let is_last = changes.len() < BATCH;
             let mut chunk = Vec::new();
             for change in changes {
@@ -208,8 +209,8 @@ impl Watch {
         }
     }
 
-    async fn bookmark(&mut self) -> Result<(), Ended> {
-        if !self.bookmarks || self.shared.faults.bookmarks_are_frozen() {
+    async fn bookmark(&mut self) -> Result<(), WatchEnd> {
+        if !self.bookmarks || self.context.faults.bookmarks_are_frozen() {
             return Ok(());
         }
         let mut chunk = Vec::new();
@@ -217,12 +218,15 @@ impl Watch {
         self.send(&mut chunk).await
     }
 
-    async fn send(&self, chunk: &mut Vec<u8>) -> Result<(), Ended> {
+    async fn send(&self, chunk: &mut Vec<u8>) -> Result<(), WatchEnd> {
         if chunk.is_empty() {
             return Ok(());
         }
         let bytes = Bytes::from(std::mem::take(chunk));
-        self.sender.send(bytes).await.map_err(|_| Ended::ClientGone)
+        self.sender
+            .send(bytes)
+            .await
+            .map_err(|_| WatchEnd::ClientGone)
     }
 
     /// An object that enters or leaves the selection is added or deleted for this client.
@@ -249,10 +253,10 @@ impl Watch {
                 let metadata = json!({"resourceVersion": version.to_string()});
                 let with_columns = !std::mem::replace(&mut self.has_columns, true);
                 let document = table::document(
-                    self.facts,
+                    self.info,
                     std::slice::from_ref(record),
                     self.include,
-                    self.shared.store.now(),
+                    self.context.store.now(),
                     &metadata,
                     with_columns,
                 );
@@ -261,7 +265,7 @@ impl Watch {
             }
         };
         write_head(out, kind);
-        record.write_at(out, self.facts, form, version);
+        record.write_at(out, self.info, form, version);
         out.extend_from_slice(b"}\n");
     }
 
@@ -277,11 +281,11 @@ impl Watch {
         let object = match self.view {
             View::Metadata => partial,
             View::Object => json!({
-                "kind": self.facts.kind, "apiVersion": self.facts.api_version(), "metadata": metadata,
+                "kind": self.info.kind, "apiVersion": self.info.api_version(), "metadata": metadata,
             }),
             View::Table => {
                 let with_columns = !std::mem::replace(&mut self.has_columns, true);
-                table::bookmark(self.facts, &partial, &metadata, with_columns)
+                table::bookmark(self.info, &partial, &metadata, with_columns)
             }
         };
         write_json(out, "BOOKMARK", &object);

@@ -13,27 +13,27 @@ use hyper::body::Incoming;
 use serde_json::{Map, Value, json};
 
 use super::apply::{self, Manager};
-use super::body::{self, Answer};
-use super::catalog::{self, Facts};
+use super::body::{self, ApiResponse};
+use super::context::ApiContext;
 use super::list::namespace;
 use super::patch::{self, PatchKind};
 use super::payload::Payload;
 use super::prepare;
 use super::request::{Parameters, Target};
+use super::resources::{self, ResourceInfo};
 use super::reviews;
-use super::shared::Shared;
 use super::status::{self, ApiError};
 use crate::auth::User;
 use crate::objects::{Resource, WriteError};
-use crate::store::{Expect, Form, Record, join_key, timestamp};
+use crate::store::{Form, Precondition, Record, join_key, timestamp};
 
 /// Number of attempts of a patch that meets concurrent writes.
 const PATCH_ATTEMPTS: usize = 5;
 
 /// A write request.
-struct Writing<'a> {
-    shared: &'a Arc<Shared>,
-    facts: &'static Facts,
+struct WriteRequest<'a> {
+    context: &'a Arc<ApiContext>,
+    info: &'static ResourceInfo,
     target: &'a Target,
     key: String,
     manager: Manager,
@@ -42,24 +42,24 @@ struct Writing<'a> {
 
 /// Handles a write.
 pub(crate) async fn write(
-    shared: &Arc<Shared>,
-    facts: &'static Facts,
+    context: &Arc<ApiContext>,
+    info: &'static ResourceInfo,
     target: &Target,
     verb: &str,
     parameters: &Parameters,
     request: Request<Incoming>,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiResponse, ApiError> {
     if !parameters.get("dryRun").is_empty() {
         return Err(ApiError::bad_request(
             "dryRun is not supported by the simulated API server",
         ));
     }
     let manager = Manager::of(parameters.get("fieldManager"), request.headers(), target);
-    let writing = Writing {
-        shared,
-        facts,
+    let writing = WriteRequest {
+        context,
+        info,
         target,
-        key: join_key(namespace(facts, target), &target.name),
+        key: join_key(namespace(info, target), &target.name),
         manager,
         force: parameters.flag("force") == Some(true),
     };
@@ -67,7 +67,7 @@ pub(crate) async fn write(
     match (verb, target.subresource.as_str()) {
         ("create", "") if target.name.is_empty() => writing.create(payload.object()?),
         ("create", "binding") => bind(
-            shared,
+            context,
             &target.namespace,
             Some(&target.name),
             &payload.object()?,
@@ -93,12 +93,12 @@ pub(crate) async fn write(
 
 /// Binds a pod to a node.
 pub(crate) fn bind(
-    shared: &Arc<Shared>,
+    context: &Arc<ApiContext>,
     namespace: &str,
     pod: Option<&str>,
     binding: &Map<String, Value>,
-) -> Result<Answer, ApiError> {
-    let facts = catalog::facts(Resource::Pods);
+) -> Result<ApiResponse, ApiError> {
+    let info = resources::info(Resource::Pods);
     let member = |pointer: &[&str]| {
         let first = pointer.first().and_then(|name| binding.get(*name))?;
         pointer
@@ -112,25 +112,21 @@ pub(crate) fn bind(
         .unwrap_or_default();
     let node = member(&["target", "name"]).unwrap_or_default();
     if node.is_empty() {
-        return Err(ApiError::invalid(
-            facts,
-            name,
-            "target.name: Required value",
-        ));
+        return Err(ApiError::invalid(info, name, "target.name: Required value"));
     }
     let key = join_key(namespace, name);
-    let record = shared
+    let record = context
         .store
         .get(Resource::Pods, &key)
-        .ok_or_else(|| ApiError::not_found(facts, name))?;
-    let mut object = record.value(facts);
+        .ok_or_else(|| ApiError::not_found(info, name))?;
+    let mut object = record.value(info);
     let bound = object["spec"]["nodeName"].as_str().unwrap_or_default();
     if !bound.is_empty() {
         let problem = format!("pod {name} is already assigned to node {bound:?}");
-        return Err(ApiError::conflict(facts, name, &problem));
+        return Err(ApiError::conflict(info, name, &problem));
     }
     object["spec"]["nodeName"] = json!(node);
-    let now = timestamp(shared.store.now());
+    let now = timestamp(context.store.now());
     let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
     let status = object["status"].as_object_mut();
     if let Some(status) = status {
@@ -140,80 +136,87 @@ pub(crate) fn bind(
             conditions.push(condition);
         }
     }
-    store(shared, facts, object, Expect::Version(record.version()))?;
+    store(
+        context,
+        info,
+        object,
+        Precondition::Version(record.version()),
+    )?;
     Ok(body::json(StatusCode::CREATED, &reviews::success()))
 }
 
-impl Writing<'_> {
-    fn create(&self, object: Map<String, Value>) -> Result<Answer, ApiError> {
-        let mut object = prepare::for_creation(self.shared, self.facts, self.target, object)?;
+impl WriteRequest<'_> {
+    fn create(&self, object: Map<String, Value>) -> Result<ApiResponse, ApiError> {
+        let mut object = prepare::for_creation(self.context, self.info, self.target, object)?;
         apply::track(
-            self.facts,
+            self.info,
             None,
             &mut object,
             &self.manager,
-            self.shared.store.now(),
+            self.context.store.now(),
         );
-        let record = store(self.shared, self.facts, object, Expect::Absent)?;
+        let record = store(self.context, self.info, object, Precondition::Absent)?;
         Ok(self.show(StatusCode::CREATED, &record))
     }
 
-    fn update(&self, object: Map<String, Value>) -> Result<Answer, ApiError> {
+    fn update(&self, object: Map<String, Value>) -> Result<ApiResponse, ApiError> {
         let existing = self.existing()?;
-        let expect = prepare::expectation(self.facts, &self.target.name, &object)?;
-        let old = existing.value(self.facts);
-        let mut new = prepare::for_update(self.facts, self.target, &old, object)?;
+        let precondition = prepare::precondition(self.info, &self.target.name, &object)?;
+        let old = existing.value(self.info);
+        let mut new = prepare::for_update(self.info, self.target, &old, object)?;
         apply::track(
-            self.facts,
+            self.info,
             Some(&old),
             &mut new,
             &self.manager,
-            self.shared.store.now(),
+            self.context.store.now(),
         );
-        self.commit(new, expect)
+        self.commit(new, precondition)
     }
 
-    fn patch(&self, payload: &Payload, parameters: &Parameters) -> Result<Answer, ApiError> {
+    fn patch(&self, payload: &Payload, parameters: &Parameters) -> Result<ApiResponse, ApiError> {
         let kind = PatchKind::of(&payload.media_type)?;
         if kind == PatchKind::Apply {
             return self.apply(payload, parameters);
         }
         let patch = patch::Patch::parse(kind, &payload.bytes)?;
-        let mut attempt = 1;
+        let mut attributes = 1;
         loop {
             let existing = self.existing()?;
-            let old = existing.value(self.facts);
+            let old = existing.value(self.info);
             let Value::Object(object) = patch.apply(&old)? else {
                 return Err(ApiError::bad_request("the patch does not leave an object"));
             };
             // A patch that names a version applies to exactly that one.
-            let expect = prepare::expectation(self.facts, &self.target.name, &object)?;
-            let mut new = prepare::for_update(self.facts, self.target, &old, object)?;
+            let precondition = prepare::precondition(self.info, &self.target.name, &object)?;
+            let mut new = prepare::for_update(self.info, self.target, &old, object)?;
             apply::track(
-                self.facts,
+                self.info,
                 Some(&old),
                 &mut new,
                 &self.manager,
-                self.shared.store.now(),
+                self.context.store.now(),
             );
             let named = patch.names_version();
-            let expect = if named {
-                expect
+            let precondition = if named {
+                precondition
             } else {
-                Expect::Version(existing.version())
+                Precondition::Version(existing.version())
             };
-            match self.commit(new, expect) {
+            match self.commit(new, precondition) {
                 Err(error)
-                    if error.code == StatusCode::CONFLICT && !named && attempt < PATCH_ATTEMPTS =>
+                    if error.code == StatusCode::CONFLICT
+                        && !named
+                        && attributes < PATCH_ATTEMPTS =>
                 {
-                    attempt += 1;
+                    attributes += 1;
                 }
                 outcome => return outcome,
             }
         }
     }
 
-    fn apply(&self, payload: &Payload, parameters: &Parameters) -> Result<Answer, ApiError> {
+    fn apply(&self, payload: &Payload, parameters: &Parameters) -> Result<ApiResponse, ApiError> {
         if parameters.get("fieldManager").is_empty() {
             let message = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
             return Err(
@@ -229,15 +232,15 @@ impl Writing<'_> {
                 "the applied configuration is not an object",
             ));
         };
-        prepare::check_names(self.facts, self.target, &applied)?;
-        let existing = self.shared.store.get(self.facts.resource, &self.key);
-        let old = existing.as_ref().map(|record| record.value(self.facts));
+        prepare::check_names(self.info, self.target, &applied)?;
+        let existing = self.context.store.get(self.info.resource, &self.key);
+        let old = existing.as_ref().map(|record| record.value(self.info));
         if old.is_none() && !self.target.subresource.is_empty() {
-            return Err(ApiError::not_found(self.facts, &self.target.name));
+            return Err(ApiError::not_found(self.info, &self.target.name));
         }
-        let now = self.shared.store.now();
+        let now = self.context.store.now();
         let merged = apply::apply(
-            self.facts,
+            self.info,
             old.as_ref(),
             &applied,
             &self.manager,
@@ -250,30 +253,30 @@ impl Writing<'_> {
             .cloned()
             .unwrap_or_default();
         if let (Some(existing), Some(old)) = (existing, old) {
-            let mut new = prepare::for_update(self.facts, self.target, &old, merged)?;
+            let mut new = prepare::for_update(self.info, self.target, &old, merged)?;
             new["metadata"]["managedFields"] = managed;
-            return self.commit(new, Expect::Version(existing.version()));
+            return self.commit(new, Precondition::Version(existing.version()));
         }
-        let mut object = prepare::for_creation(self.shared, self.facts, self.target, merged)?;
+        let mut object = prepare::for_creation(self.context, self.info, self.target, merged)?;
         object["metadata"]["managedFields"] = managed;
-        let record = store(self.shared, self.facts, object, Expect::Absent)?;
+        let record = store(self.context, self.info, object, Precondition::Absent)?;
         Ok(self.show(StatusCode::CREATED, &record))
     }
 
     /// Stores an update, or removes an object whose last finalizer is gone.
-    fn commit(&self, object: Value, expect: Expect) -> Result<Answer, ApiError> {
+    fn commit(&self, object: Value, precondition: Precondition) -> Result<ApiResponse, ApiError> {
         let metadata = &object["metadata"];
         let is_leaving = metadata["deletionTimestamp"].is_string()
             && metadata["finalizers"].as_array().is_none_or(Vec::is_empty)
             && metadata["deletionGracePeriodSeconds"].as_u64().unwrap_or(0) == 0;
-        let record = store(self.shared, self.facts, object, expect)?;
+        let record = store(self.context, self.info, object, precondition)?;
         if is_leaving {
-            self.remove_now(Expect::Version(record.version()))?;
+            self.remove_now(Precondition::Version(record.version()))?;
         }
         Ok(self.show(StatusCode::OK, &record))
     }
 
-    fn delete(&self, options: &Value, parameters: &Parameters) -> Result<Answer, ApiError> {
+    fn delete(&self, options: &Value, parameters: &Parameters) -> Result<ApiResponse, ApiError> {
         if options["dryRun"]
             .as_array()
             .is_some_and(|list| !list.is_empty())
@@ -291,11 +294,11 @@ impl Writing<'_> {
         self.remove(&options)
     }
 
-    fn remove(&self, options: &Value) -> Result<Answer, ApiError> {
+    fn remove(&self, options: &Value) -> Result<ApiResponse, ApiError> {
         let existing = self.existing()?;
-        let mut object = existing.value(self.facts);
+        let mut object = existing.value(self.info);
         prepare::check_preconditions(
-            self.facts,
+            self.info,
             &self.target.name,
             &object,
             &options["preconditions"],
@@ -307,25 +310,25 @@ impl Writing<'_> {
             .is_some_and(|list| !list.is_empty());
         if grace > 0 || has_finalizers {
             if object["metadata"]["deletionTimestamp"].is_null() {
-                let at = self.shared.store.now() + Duration::from_secs(grace);
+                let at = self.context.store.now() + Duration::from_secs(grace);
                 object["metadata"]["deletionTimestamp"] = json!(timestamp(at));
                 object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
-                let expect = Expect::Version(existing.version());
-                let record = store(self.shared, self.facts, object, expect)?;
+                let precondition = Precondition::Version(existing.version());
+                let record = store(self.context, self.info, object, precondition)?;
                 return Ok(self.show(StatusCode::OK, &record));
             }
             return Ok(self.show(StatusCode::OK, &existing));
         }
-        self.remove_now(Expect::Version(existing.version()))?;
+        self.remove_now(Precondition::Version(existing.version()))?;
         if matches!(
-            self.facts.resource,
+            self.info.resource,
             Resource::Pods | Resource::Services | Resource::ServiceAccounts
         ) {
             return Ok(self.show(StatusCode::OK, &existing));
         }
         Ok(body::json(
             StatusCode::OK,
-            &status::deleted(self.facts, &self.target.name, &uid),
+            &status::deleted(self.info, &self.target.name, &uid),
         ))
     }
 
@@ -338,8 +341,8 @@ impl Writing<'_> {
             object["status"]["phase"].as_str(),
             Some("Succeeded" | "Failed")
         );
-        if self.facts.resource != Resource::Pods
-            || !self.shared.graceful_pod_deletion
+        if self.info.resource != Resource::Pods
+            || !self.context.graceful_pod_deletion
             || !is_bound
             || has_ended
         {
@@ -351,29 +354,29 @@ impl Writing<'_> {
             .unwrap_or(30)
     }
 
-    fn issue_token(&self, request: &Map<String, Value>) -> Result<Answer, ApiError> {
+    fn issue_token(&self, request: &Map<String, Value>) -> Result<ApiResponse, ApiError> {
         const HOUR: u64 = 3600;
         prepare::check_shape(request)?;
         let existing = self.existing()?;
-        let metadata = existing.metadata(self.facts);
-        let wanted = request
+        let metadata = existing.metadata(self.info);
+        let lifetime_seconds = request
             .get("spec")
             .and_then(|spec| spec.get("expirationSeconds"))
             .and_then(Value::as_u64)
             .unwrap_or(HOUR);
-        if wanted < 600 {
+        if lifetime_seconds < 600 {
             let problem = "spec.expirationSeconds: Invalid value: may not specify a duration less than 10 minutes";
-            return Err(ApiError::invalid(self.facts, &self.target.name, problem));
+            return Err(ApiError::invalid(self.info, &self.target.name, problem));
         }
         let mut user = User::service_account(&self.target.namespace, &self.target.name);
         if let Some(uid) = metadata.get("uid").and_then(Value::as_str) {
             uid.clone_into(&mut user.uid);
         }
-        let now = self.shared.store.now();
+        let now = self.context.store.now();
         let token = self
-            .shared
+            .context
             .tokens
-            .issue(user, now, Some(Duration::from_secs(wanted)))
+            .issue(user, now, Some(Duration::from_secs(lifetime_seconds)))
             .map_err(|error| {
                 ApiError::new(
                     StatusCode::INTERNAL_SERVER_ERROR,
@@ -381,58 +384,59 @@ impl Writing<'_> {
                     error.to_string(),
                 )
             })?;
-        let mut answer = Value::Object(request.clone());
-        answer["kind"] = json!("TokenRequest");
-        answer["apiVersion"] = json!("authentication.k8s.io/v1");
-        answer["metadata"] = json!({"name": self.target.name, "namespace": self.target.namespace});
-        answer["spec"]["expirationSeconds"] = json!(wanted);
-        answer["status"] = json!({
+        let mut response = Value::Object(request.clone());
+        response["kind"] = json!("TokenRequest");
+        response["apiVersion"] = json!("authentication.k8s.io/v1");
+        response["metadata"] =
+            json!({"name": self.target.name, "namespace": self.target.namespace});
+        response["spec"]["expirationSeconds"] = json!(lifetime_seconds);
+        response["status"] = json!({
             "token": token,
-            "expirationTimestamp": timestamp(now + Duration::from_secs(wanted)),
+            "expirationTimestamp": timestamp(now + Duration::from_secs(lifetime_seconds)),
         });
-        Ok(body::json(StatusCode::CREATED, &answer))
+        Ok(body::json(StatusCode::CREATED, &response))
     }
 
     fn existing(&self) -> Result<Arc<Record>, ApiError> {
-        self.shared
+        self.context
             .store
-            .get(self.facts.resource, &self.key)
-            .ok_or_else(|| ApiError::not_found(self.facts, &self.target.name))
+            .get(self.info.resource, &self.key)
+            .ok_or_else(|| ApiError::not_found(self.info, &self.target.name))
     }
 
-    fn remove_now(&self, expect: Expect) -> Result<(), ApiError> {
+    fn remove_now(&self, precondition: Precondition) -> Result<(), ApiError> {
         match self
-            .shared
+            .context
             .store
-            .remove(self.facts.resource, &self.key, expect)
+            .remove(self.info.resource, &self.key, precondition)
         {
             // Another client removed it first.
             Err(WriteError::NotFound { .. }) | Ok(_) => Ok(()),
-            Err(error) => Err(ApiError::from_write(self.facts, error)),
+            Err(error) => Err(ApiError::from_write(self.info, error)),
         }
     }
 
-    fn show(&self, code: StatusCode, record: &Record) -> Answer {
+    fn show(&self, code: StatusCode, record: &Record) -> ApiResponse {
         let mut text = Vec::new();
-        record.write(&mut text, self.facts, Form::Object);
+        record.write(&mut text, self.info, Form::Object);
         text.push(b'\n');
         body::raw_json(code, text)
     }
 }
 
 fn store(
-    shared: &Shared,
-    facts: &Facts,
+    context: &ApiContext,
+    info: &ResourceInfo,
     object: Value,
-    expect: Expect,
+    precondition: Precondition,
 ) -> Result<Arc<Record>, ApiError> {
     let Value::Object(object) = object else {
         return Err(ApiError::bad_request(
             "the object provided is not an object",
         ));
     };
-    shared
+    context
         .store
-        .put(facts.resource, object, expect)
-        .map_err(|error| ApiError::from_write(facts, error))
+        .put(info.resource, object, precondition)
+        .map_err(|error| ApiError::from_write(info, error))
 }

@@ -68,7 +68,7 @@ impl Authority {
     pub(crate) fn for_kubelets(&self) -> Result<crate::kubelet::Authority, SimError> {
         let key = KeyPair::try_from(self.key.as_slice()).map_err(SimError::Certificate)?;
         let issuer = Issuer::new(self.params.clone(), key);
-        Ok(crate::kubelet::Authority::given(
+        Ok(crate::kubelet::Authority::new(
             issuer,
             self.der.clone(),
             self.certificate.clone(),
@@ -119,7 +119,7 @@ impl Authority {
     }
 
     /// Returns a verifier of the client certificates of this authority.
-    pub(crate) fn judge(&self) -> Result<ClientAuthority, SimError> {
+    pub(crate) fn client_verifier(&self) -> Result<ClientAuthority, SimError> {
         Ok(ClientAuthority::new(&*roots(self.pem(), self.now)?)?)
     }
 

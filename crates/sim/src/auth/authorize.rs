@@ -23,7 +23,7 @@ pub struct Rule {
 
 /// The attributes of a request that authorization depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Attempt<'a> {
+pub(crate) enum AccessAttributes<'a> {
     Resource {
         verb: &'a str,
         group: &'a str,
@@ -65,9 +65,9 @@ impl Rule {
             || user.groups.iter().any(|group| self.groups.contains(group))
     }
 
-    fn allows(&self, attempt: &Attempt<'_>) -> bool {
-        match *attempt {
-            Attempt::Resource {
+    fn allows(&self, attributes: &AccessAttributes<'_>) -> bool {
+        match *attributes {
+            AccessAttributes::Resource {
                 verb,
                 group,
                 resource,
@@ -87,7 +87,7 @@ impl Rule {
                     && matches_any(&self.api_groups, group)
                     && (self.namespaces.is_empty() || matches_any(&self.namespaces, namespace))
             }
-            Attempt::Path { verb, path } => {
+            AccessAttributes::Path { verb, path } => {
                 matches_any(&self.verbs, verb)
                     && self.non_resource_urls.iter().any(|allowed| {
                         match allowed.strip_suffix('*') {
@@ -150,9 +150,9 @@ impl Authorizer {
         Self { rules: all }
     }
 
-    pub(crate) fn allows(&self, user: &User, attempt: &Attempt<'_>) -> bool {
+    pub(crate) fn allows(&self, user: &User, attributes: &AccessAttributes<'_>) -> bool {
         user.groups.iter().any(|group| group == MASTERS)
-            || self.rules_of(user).any(|rule| rule.allows(attempt))
+            || self.rules_of(user).any(|rule| rule.allows(attributes))
     }
 
     /// Returns the rules that apply to a user.
@@ -161,15 +161,15 @@ impl Authorizer {
     }
 }
 
-impl Attempt<'_> {
+impl AccessAttributes<'_> {
     /// Returns the message of a forbidden request.
-    pub(crate) fn refusal(&self, user: &User) -> String {
+    pub(crate) fn forbidden_message(&self, user: &User) -> String {
         let user = &user.name;
         match *self {
-            Attempt::Path { verb, path } => {
+            AccessAttributes::Path { verb, path } => {
                 format!("forbidden: User {user:?} cannot {verb} path {path:?}")
             }
-            Attempt::Resource {
+            AccessAttributes::Resource {
                 verb,
                 group,
                 resource,
@@ -205,23 +205,23 @@ fn owned<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     texts.into_iter().map(str::to_owned).collect()
 }
 
-fn matches_any(allowed: &[String], wanted: &str) -> bool {
+fn matches_any(allowed: &[String], requested: &str) -> bool {
     allowed
         .iter()
-        .any(|allowed| allowed == "*" || allowed == wanted)
+        .any(|allowed| allowed == "*" || allowed == requested)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn attempt<'a>(
+    fn attributes<'a>(
         verb: &'a str,
         resource: &'a str,
         subresource: &'a str,
         namespace: &'a str,
-    ) -> Attempt<'a> {
-        Attempt::Resource {
+    ) -> AccessAttributes<'a> {
+        AccessAttributes::Resource {
             verb,
             group: "",
             resource,
@@ -240,56 +240,56 @@ mod tests {
             ["pods", "nodes/*"],
         )]);
         let ann = User::new("ann", []).authenticated();
-        assert!(authorizer.allows(&ann, &attempt("list", "pods", "", "x")));
-        assert!(authorizer.allows(&ann, &attempt("get", "nodes", "stats", "")));
-        assert!(!authorizer.allows(&ann, &attempt("get", "nodes", "", "")));
-        assert!(!authorizer.allows(&ann, &attempt("get", "pods", "log", "x")));
-        assert!(!authorizer.allows(&ann, &attempt("delete", "pods", "", "x")));
+        assert!(authorizer.allows(&ann, &attributes("list", "pods", "", "x")));
+        assert!(authorizer.allows(&ann, &attributes("get", "nodes", "stats", "")));
+        assert!(!authorizer.allows(&ann, &attributes("get", "nodes", "", "")));
+        assert!(!authorizer.allows(&ann, &attributes("get", "pods", "log", "x")));
+        assert!(!authorizer.allows(&ann, &attributes("delete", "pods", "", "x")));
         assert!(authorizer.allows(
             &ann,
-            &Attempt::Path {
+            &AccessAttributes::Path {
                 verb: "get",
                 path: "/apis/apps"
             }
         ));
         assert!(!authorizer.allows(
             &User::anonymous(),
-            &Attempt::Path {
+            &AccessAttributes::Path {
                 verb: "get",
                 path: "/apis"
             }
         ));
         assert!(authorizer.allows(
             &User::anonymous(),
-            &Attempt::Path {
+            &AccessAttributes::Path {
                 verb: "get",
                 path: "/livez"
             }
         ));
         let admin = User::new("root", [MASTERS]);
-        assert!(authorizer.allows(&admin, &attempt("delete", "secrets", "", "kube-system")));
+        assert!(authorizer.allows(&admin, &attributes("delete", "secrets", "", "kube-system")));
     }
 
     #[test]
-    fn rules_may_hold_in_a_namespace_only() {
+    fn rules_can_be_limited_to_a_namespace() {
         let rule = Rule {
             namespaces: vec!["x".to_owned()],
             ..Rule::for_user("ann", ["*"], "*", ["*"])
         };
         let authorizer = Authorizer::new(&[rule]);
         let ann = User::new("ann", []);
-        assert!(authorizer.allows(&ann, &attempt("get", "pods", "log", "x")));
-        assert!(!authorizer.allows(&ann, &attempt("get", "pods", "", "y")));
+        assert!(authorizer.allows(&ann, &attributes("get", "pods", "log", "x")));
+        assert!(!authorizer.allows(&ann, &attributes("get", "pods", "", "y")));
     }
 
     #[test]
-    fn refusals_read_as_the_real_ones() {
+    fn forbidden_messages_match_kube_apiserver() {
         let user = User::new("ann", []);
         assert_eq!(
-            attempt("list", "pods", "", "x").refusal(&user),
+            attributes("list", "pods", "", "x").forbidden_message(&user),
             "pods is forbidden: User \"ann\" cannot list resource \"pods\" in API group \"\" in the namespace \"x\""
         );
-        let lease = Attempt::Resource {
+        let lease = AccessAttributes::Resource {
             verb: "get",
             group: "coordination.k8s.io",
             resource: "leases",
@@ -298,15 +298,15 @@ mod tests {
             name: "l",
         };
         assert_eq!(
-            lease.refusal(&user),
+            lease.forbidden_message(&user),
             "leases.coordination.k8s.io \"l\" is forbidden: User \"ann\" cannot get resource \"leases\" in API group \"coordination.k8s.io\" at the cluster scope"
         );
         assert_eq!(
-            Attempt::Path {
+            AccessAttributes::Path {
                 verb: "get",
                 path: "/metrics"
             }
-            .refusal(&user),
+            .forbidden_message(&user),
             "forbidden: User \"ann\" cannot get path \"/metrics\""
         );
     }

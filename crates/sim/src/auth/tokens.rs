@@ -1,8 +1,9 @@
 //! Bearer tokens: configured ones, and those that the cluster issues.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
 
 use super::User;
 use crate::error::SimError;
@@ -12,7 +13,7 @@ const MAX_TOKENS: usize = 10_000;
 
 #[derive(Default)]
 pub(crate) struct Tokens {
-    known: Mutex<HashMap<String, Token>>,
+    tokens: Mutex<HashMap<String, Token>>,
 }
 
 #[derive(Debug, Clone)]
@@ -24,18 +25,18 @@ struct Token {
 
 impl Tokens {
     pub(crate) fn add(&self, token: String, user: User, expires: Option<SystemTime>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MAX_TOKENS {
-            let first_to_end = known
+        let mut tokens = self.tokens.lock();
+        if tokens.len() >= MAX_TOKENS {
+            let first_to_end = tokens
                 .iter()
                 .filter_map(|(token, entry)| Some((entry.expires?, token)))
                 .min()
                 .map(|(_, token)| token.clone());
             if let Some(token) = first_to_end {
-                known.remove(&token);
+                tokens.remove(&token);
             }
         }
-        known.insert(token, Token { user, expires });
+        tokens.insert(token, Token { user, expires });
     }
 
     /// Issues a new token for a user.
@@ -61,8 +62,8 @@ impl Tokens {
 
     /// Returns the user of a valid token.
     pub(crate) fn user(&self, token: &str, now: SystemTime) -> Option<User> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = known.get(token)?;
+        let tokens = self.tokens.lock();
+        let entry = tokens.get(token)?;
         if entry.expires.is_some_and(|expires| expires <= now) {
             return None;
         }
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn issued_tokens_end() {
+    fn issued_tokens_expire() {
         let tokens = Tokens::default();
         let hour = Duration::from_hours(1);
         let token = tokens
@@ -102,13 +103,13 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_bound() {
+    fn the_number_of_tokens_is_limited() {
         let tokens = Tokens::default();
         for n in 0..(MAX_TOKENS as u64 + 5) {
             let expires = UNIX_EPOCH + Duration::from_secs(100 + n);
             tokens.add(n.to_string(), User::default(), Some(expires));
         }
-        assert_eq!(tokens.known.lock().unwrap().len(), MAX_TOKENS);
+        assert_eq!(tokens.tokens.lock().len(), MAX_TOKENS);
         assert_eq!(tokens.user("0", UNIX_EPOCH), None);
         assert!(tokens.user("10004", UNIX_EPOCH).is_some());
     }

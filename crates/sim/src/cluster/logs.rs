@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use crate::api::catalog;
-use crate::api::shared::Shared;
+use crate::api::context::ApiContext;
+use crate::api::resources;
 use crate::clock::Clock;
 use crate::objects::{LogRequest, PodLogs, Resource};
 use crate::store::join_key;
@@ -15,27 +15,27 @@ const LINE_INTERVAL_SECONDS: i64 = 10;
 const MAX_LINES: u64 = 1_000;
 
 pub(super) struct SimulatedLogs {
-    shared: Arc<Shared>,
+    context: Arc<ApiContext>,
     clock: Arc<dyn Clock>,
 }
 
 impl SimulatedLogs {
-    pub(super) fn new(shared: Arc<Shared>, clock: Arc<dyn Clock>) -> Self {
-        Self { shared, clock }
+    pub(super) fn new(context: Arc<ApiContext>, clock: Arc<dyn Clock>) -> Self {
+        Self { context, clock }
     }
 }
 
 impl PodLogs for SimulatedLogs {
     fn read(&self, request: &LogRequest<'_>) -> Option<String> {
         let key = join_key(request.namespace, request.pod);
-        let pod = self.shared.store.get(Resource::Pods, &key)?;
-        let pod = pod.value(catalog::facts(Resource::Pods));
+        let pod = self.context.store.get(Resource::Pods, &key)?;
+        let pod = pod.value(resources::info(Resource::Pods));
         let containers = pod.pointer("/spec/containers")?.as_array()?;
         let mut names = containers
             .iter()
             .filter_map(|container| container.get("name")?.as_str());
         let container = match request.container {
-            Some(wanted) => names.find(|name| *name == wanted)?,
+            Some(requested) => names.find(|name| *name == requested)?,
             None => names.next()?,
         };
         if request.previous {
@@ -45,7 +45,11 @@ impl PodLogs for SimulatedLogs {
             pod.pointer("/status/startTime")?.as_str()?.parse().ok()?;
         let alive = (self.clock.now().unix_seconds() - started.unix_seconds()).max(0);
         let written = u64::try_from(alive / LINE_INTERVAL_SECONDS).unwrap_or(0) + 1;
-        let shown = request.tail_lines.unwrap_or(MAX_LINES).min(MAX_LINES).min(written);
+        let shown = request
+            .tail_lines
+            .unwrap_or(MAX_LINES)
+            .min(MAX_LINES)
+            .min(written);
         let mut text = String::new();
         for line in written - shown..written {
             let at = i64::try_from(line)
@@ -53,7 +57,7 @@ impl PodLogs for SimulatedLogs {
                 .saturating_mul(LINE_INTERVAL_SECONDS * 1_000);
             let at = started.unix_millis().saturating_add(at);
             let at = kubevitals_model::Timestamp::from_unix_millis(at).rfc3339_millis();
-            // Writing to a string cannot fail.
+            // WriteRequest to a string cannot fail.
             let _ = writeln!(text, "{at} {container}: request {line} served");
         }
         Some(text)

@@ -26,28 +26,24 @@ pub enum FaultParseError {
     #[error(
         "fault \"{input}\" has no target: write FAULT=SHARE%, FAULT=COUNT, FAULT=NODE or FAULT=all"
     )]
-    NoTarget {
-        input: String,
-    },
+    NoTarget { input: String },
     /// The fault is unknown.
     #[error(
-        "unknown fault \"{word}\": known are slow, hang, reset, 401, 403, 404, 500, garbage, \
+        "unknown fault \"{name}\": supported are slow, hang, reset, 401, 403, 404, 500, garbage, \
          truncated, huge, duplicate, skew, expired, wrong-name, malformed, unlabelled, \
          missing-sibling and zero-cpu"
     )]
-    UnknownFault {
-        word: String,
-    },
+    UnknownFault { name: String },
     /// The fault takes no argument.
-    #[error("fault {word} takes no argument, but \"{argument}\" was given")]
+    #[error("fault {name} takes no argument, but \"{argument}\" was given")]
     UnexpectedArgument {
-        word: &'static str,
+        name: &'static str,
         argument: String,
     },
     /// The argument is invalid.
-    #[error("argument \"{argument}\" of fault {word} is not {expected}")]
+    #[error("argument \"{argument}\" of fault {name} is not {expected}")]
     BadArgument {
-        word: &'static str,
+        name: &'static str,
         argument: String,
         expected: &'static str,
     },
@@ -55,9 +51,7 @@ pub enum FaultParseError {
     #[error(
         "target \"{target}\" is not a share up to 100%, a count, the name of a node or \"all\""
     )]
-    BadTarget {
-        target: String,
-    },
+    BadTarget { target: String },
 }
 
 impl FromStr for FaultSpec {
@@ -80,11 +74,11 @@ impl FromStr for Fault {
     type Err = FaultParseError;
 
     fn from_str(input: &str) -> Result<Self, Self::Err> {
-        let (word, argument) = match input.split_once(':') {
-            Some((word, argument)) => (word, Some(argument)),
+        let (name, argument) = match input.split_once(':') {
+            Some((name, argument)) => (name, Some(argument)),
             None => (input, None),
         };
-        let fault = match word {
+        let fault = match name {
             "slow" => return slow(argument).map(Self::Slow),
             "huge" => return huge(argument).map(Self::Huge),
             "skew" => return skew(argument).map(Self::ClockSkew),
@@ -105,14 +99,14 @@ impl FromStr for Fault {
             "zero-cpu" => Self::ZeroCpu,
             _ => {
                 return Err(FaultParseError::UnknownFault {
-                    word: excerpt(word),
+                    name: excerpt(name),
                 });
             }
         };
         match argument {
             None => Ok(fault),
             Some(argument) => Err(FaultParseError::UnexpectedArgument {
-                word: fault.word(),
+                name: fault.name(),
                 argument: excerpt(argument),
             }),
         }
@@ -231,9 +225,9 @@ fn hundredths(percent: &str) -> Option<u32> {
     u32::try_from(hundredths).ok()
 }
 
-fn bad(word: &'static str, argument: &str, expected: &'static str) -> FaultParseError {
+fn bad(name: &'static str, argument: &str, expected: &'static str) -> FaultParseError {
     FaultParseError::BadArgument {
-        word,
+        name,
         argument: excerpt(argument),
         expected,
     }
@@ -258,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_forms_that_the_help_names() {
+    fn parses_the_documented_forms() {
         let spec = |fault, target| Ok(FaultSpec { fault, target });
         let node = Target::Node("node-00017".into());
         assert_eq!(parse("hang=1%"), spec(Fault::Hang, Target::Share(100)));
@@ -280,12 +274,12 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong_and_what_to_write() {
+    fn errors_state_the_problem_and_the_remedy() {
         assert!(parse("hang").unwrap_err().contains("write FAULT=SHARE%"));
         assert!(
             parse("hnag=1%")
                 .unwrap_err()
-                .contains("known are slow, hang")
+                .contains("supported are slow, hang")
         );
         assert!(
             parse("hang:5s=1")
@@ -314,18 +308,18 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn whatever_is_read_prints_as_what_reads_the_same(
-            word in "[a-z0-9-]{1,16}|slow|huge|skew|hang|500",
+        fn printing_and_parsing_round_trips(
+            name in "[a-z0-9-]{1,16}|slow|huge|skew|hang|500",
             argument in "(:[-+]?[0-9]{1,12}(ms|s|m|h|Ki|Mi|Gi)?)?",
             target in "[0-9]{1,6}(\\.[0-9]{1,2})?%?|all|[a-z0-9.-]{1,12}",
         ) {
-            if let Ok(spec) = format!("{word}{argument}={target}").parse::<FaultSpec>() {
+            if let Ok(spec) = format!("{name}{argument}={target}").parse::<FaultSpec>() {
                 prop_assert_eq!(spec.to_string().parse::<FaultSpec>(), Ok(spec));
             }
         }
 
         #[test]
-        fn no_text_makes_it_panic_and_messages_stay_short(text in "\\PC{0,200}") {
+        fn arbitrary_text_never_panics_and_errors_stay_short(text in "\\PC{0,200}") {
             if let Err(error) = text.parse::<FaultSpec>() {
                 prop_assert!(error.to_string().len() < 1_000);
             }

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kubevitals_tls::{
     Alpn, RequestClientCertificate, ServerOptions, ServerTls, install_crypto_provider,
 };
+use parking_lot::Mutex;
 use rcgen::string::Ia5String;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -32,14 +33,14 @@ pub struct Authority {
 
 /// A defect of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Flaw {
+pub(crate) enum CertificateDefect {
     None,
     Expired,
     WrongName,
 }
 
 /// The last configuration of a node, and the defect of its certificate.
-type Made = Option<(Flaw, Arc<ServerConfig>)>;
+type CachedConfig = Option<(CertificateDefect, Arc<ServerConfig>)>;
 
 /// The TLS configurations of all kubelets, created on the first connection.
 pub(crate) struct Certificates {
@@ -47,7 +48,7 @@ pub(crate) struct Certificates {
     /// One key for all: 5,000 keys would take seconds, and no client compares them.
     key: KeyPair,
     signing_key: Arc<dyn SigningKey>,
-    made: Mutex<Vec<Made>>,
+    cache: Mutex<Vec<CachedConfig>>,
     clients: Arc<dyn ClientCertVerifier>,
 }
 
@@ -73,7 +74,7 @@ impl Authority {
     }
 
     /// Uses an existing authority, such as that of the cluster.
-    pub fn given(
+    pub fn new(
         issuer: Issuer<'static, KeyPair>,
         certificate: CertificateDer<'static>,
         pem: String,
@@ -115,7 +116,7 @@ impl Certificates {
             authority,
             key,
             signing_key,
-            made: Mutex::new(vec![None; nodes]),
+            cache: Mutex::new(vec![None; nodes]),
             clients: RequestClientCertificate::verifier(),
         })
     }
@@ -130,29 +131,29 @@ impl Certificates {
         index: usize,
         name: &str,
         ip: Ipv4Addr,
-        flaw: Flaw,
+        defect: CertificateDefect,
     ) -> Result<Arc<ServerConfig>, FleetError> {
-        let known = self
-            .made
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(index)
-            .cloned();
-        if let Some(Some((had, config))) = known
-            && had == flaw
+        let cached = self.cache.lock().get(index).cloned();
+        if let Some(Some((had, config))) = cached
+            && had == defect
         {
             return Ok(config);
         }
-        let config = self.make(name, ip, flaw)?;
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = made.get_mut(index) {
-            *place = Some((flaw, Arc::clone(&config)));
+        let config = self.make(name, ip, defect)?;
+        let mut cache = self.cache.lock();
+        if let Some(slot) = cache.get_mut(index) {
+            *slot = Some((defect, Arc::clone(&config)));
         }
         Ok(config)
     }
 
-    fn make(&self, name: &str, ip: Ipv4Addr, flaw: Flaw) -> Result<Arc<ServerConfig>, FleetError> {
-        let leaf = self.leaf(name, ip, flaw)?;
+    fn make(
+        &self,
+        name: &str,
+        ip: Ipv4Addr,
+        defect: CertificateDefect,
+    ) -> Result<Arc<ServerConfig>, FleetError> {
+        let leaf = self.leaf(name, ip, defect)?;
         let chain = vec![leaf, self.authority.certificate.clone()];
         let certified = CertifiedKey::new(chain, Arc::clone(&self.signing_key));
         let options = ServerOptions {
@@ -168,7 +169,7 @@ impl Certificates {
         &self,
         name: &str,
         ip: Ipv4Addr,
-        flaw: Flaw,
+        defect: CertificateDefect,
     ) -> Result<CertificateDer<'static>, FleetError> {
         let mut params = CertificateParams::default();
         // The subject of a kubelet's certificate signing request.
@@ -178,14 +179,14 @@ impl Certificates {
             .push(DnType::OrganizationName, "system:nodes");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        let host = if flaw == Flaw::WrongName {
+        let host = if defect == CertificateDefect::WrongName {
             "elsewhere.invalid"
         } else {
             name
         };
         let host = Ia5String::try_from(host).map_err(FleetError::Certificate)?;
         params.subject_alt_names = vec![SanType::DnsName(host)];
-        if flaw != Flaw::WrongName {
+        if defect != CertificateDefect::WrongName {
             params
                 .subject_alt_names
                 .push(SanType::IpAddress(IpAddr::V4(ip)));
@@ -193,9 +194,9 @@ impl Certificates {
         // Peers verify certificates with their own clocks, so these dates follow the system's clock
         // even if the cluster's clock is stepped.
         let now = SystemTime::now();
-        let (from, until) = match flaw {
-            Flaw::Expired => (now - 3 * DAY, now - DAY),
-            Flaw::None | Flaw::WrongName => (now - DAY, now + 365 * DAY),
+        let (from, until) = match defect {
+            CertificateDefect::Expired => (now - 3 * DAY, now - DAY),
+            CertificateDefect::None | CertificateDefect::WrongName => (now - DAY, now + 365 * DAY),
         };
         params.not_before = from.into();
         params.not_after = until.into();

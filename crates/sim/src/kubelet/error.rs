@@ -18,10 +18,7 @@ pub enum FleetError {
     },
     /// More nodes than loopback addresses.
     #[error("{nodes} nodes exceed the limit of {max}, the number of loopback addresses")]
-    TooManyNodes {
-        nodes: usize,
-        max: usize,
-    },
+    TooManyNodes { nodes: usize, max: usize },
     #[error("cannot issue the serving certificate of a kubelet")]
     Certificate(#[source] rcgen::Error),
     /// The TLS library rejected a key.

@@ -35,7 +35,7 @@ impl Body for Payload {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let next = match &mut *self {
             Self::Whole(bytes) => bytes.take().map(Ok),
@@ -44,7 +44,7 @@ impl Body for Payload {
                 // hyper drops unsent data when a body fails.
                 None if !*is_sent => {
                     *is_sent = true;
-                    context.waker().wake_by_ref();
+                    cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
                 None => Some(Err(io::Error::new(

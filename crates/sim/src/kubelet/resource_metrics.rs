@@ -3,7 +3,7 @@
 use kubevitals_model::Timestamp;
 use kubevitals_promtext::{Encoder, LabelName, MetricName, MetricType};
 
-use super::NodeState;
+use super::NodeSnapshot;
 use super::usage::{self, ContainerUsage};
 use crate::faults::Fault;
 use crate::workload::Pod;
@@ -17,7 +17,7 @@ const NAMESPACE: LabelName<'_> = LabelName::from_static("namespace");
 const POD: LabelName<'_> = LabelName::from_static("pod");
 
 /// The series of one container.
-struct ContainerLine<'a> {
+struct ContainerSeries<'a> {
     name: &'a str,
     pod: &'a Pod,
     usage: ContainerUsage,
@@ -31,13 +31,13 @@ struct ContainerLine<'a> {
 }
 
 /// The series of one pod.
-struct PodLine<'a> {
+struct PodSeries<'a> {
     pod: &'a Pod,
     sample: Timestamp,
 }
 
 /// Name, help text and type of a family.
-struct Described {
+struct FamilyInfo {
     name: MetricName<'static>,
     help: &'static str,
     kind: MetricType,
@@ -45,7 +45,7 @@ struct Described {
 
 macro_rules! families {
     ($($constant:ident = $name:literal, $kind:ident, $help:literal;)*) => {
-        $(const $constant: Described = Described {
+        $(const $constant: FamilyInfo = FamilyInfo {
             name: MetricName::from_static($name),
             help: $help,
             kind: MetricType::$kind,
@@ -81,7 +81,7 @@ families! {
 }
 
 /// Renders the body at `now`, with the faults that change its content.
-pub(crate) fn body(node: &NodeState<'_>, now: Timestamp, faults: &[Fault]) -> Vec<u8> {
+pub(crate) fn body(node: &NodeSnapshot<'_>, now: Timestamp, faults: &[Fault]) -> Vec<u8> {
     let skew = skew(faults);
     let stamp = |at: Timestamp| Some(at.unix_millis().saturating_add(skew));
     let containers = containers(&node.view.present, now, faults);
@@ -130,7 +130,7 @@ pub(crate) fn body(node: &NodeState<'_>, now: Timestamp, faults: &[Fault]) -> Ve
     for (family, value) in [
         (
             &POD_CPU,
-            (|line| seconds(usage::pod_cpu(line.pod, line.sample))) as fn(&PodLine<'_>) -> f64,
+            (|line| seconds(usage::pod_cpu(line.pod, line.sample))) as fn(&PodSeries<'_>) -> f64,
         ),
         (&POD_MEMORY, |line| {
             float(usage::pod_memory(line.pod, line.sample))
@@ -181,16 +181,16 @@ fn skew(faults: &[Fault]) -> i64 {
 
 fn start<'e>(
     encoder: &'e mut Encoder<'_>,
-    family: &Described,
+    family: &FamilyInfo,
 ) -> kubevitals_promtext::FamilyEncoder<'e, 'static> {
     encoder.family(family.name, Some(family.help), Some(family.kind))
 }
 
 fn container_family<'a, 'p: 'a>(
     encoder: &mut Encoder<'_>,
-    family: &Described,
-    lines: impl Iterator<Item = &'a ContainerLine<'p>>,
-    value: impl Fn(&ContainerLine<'_>, f64) -> Option<(f64, Option<i64>)>,
+    family: &FamilyInfo,
+    lines: impl Iterator<Item = &'a ContainerSeries<'p>>,
+    value: impl Fn(&ContainerSeries<'_>, f64) -> Option<(f64, Option<i64>)>,
 ) {
     let mut started = false;
     for line in lines {
@@ -221,14 +221,14 @@ fn containers<'a>(
     pods: &'a [std::sync::Arc<Pod>],
     now: Timestamp,
     faults: &[Fault],
-) -> Vec<ContainerLine<'a>> {
+) -> Vec<ContainerSeries<'a>> {
     let mut lines = Vec::new();
     for pod in pods {
         for part in pod.parts() {
             let Some(usage) = usage::running(pod, part.index) else {
                 continue;
             };
-            lines.push(ContainerLine {
+            lines.push(ContainerSeries {
                 name: part.name,
                 pod,
                 usage,
@@ -240,7 +240,7 @@ fn containers<'a>(
         }
     }
     lines.sort_by(|a, b| {
-        let key = |line: &ContainerLine<'a>| (line.name, line.pod.namespace(), line.pod.name());
+        let key = |line: &ContainerSeries<'a>| (line.name, line.pod.namespace(), line.pod.name());
         key(a).cmp(&key(b))
     });
     let first = lines
@@ -278,13 +278,13 @@ fn containers<'a>(
     lines
 }
 
-fn pods(pods: &[std::sync::Arc<Pod>], now: Timestamp) -> Vec<PodLine<'_>> {
+fn pods(pods: &[std::sync::Arc<Pod>], now: Timestamp) -> Vec<PodSeries<'_>> {
     let mut lines: Vec<_> = pods
         .iter()
         .filter(|pod| (0..pod.containers.len()).any(|i| usage::running(pod, i).is_some()))
         .filter_map(|pod| {
             let sample = usage::pod_sample(pod, now)?;
-            Some(PodLine { pod, sample })
+            Some(PodSeries { pod, sample })
         })
         .collect();
     lines.sort_by(|a, b| (a.pod.namespace(), a.pod.name()).cmp(&(b.pod.namespace(), b.pod.name())));
@@ -312,8 +312,8 @@ fn damage(out: &mut Vec<u8>, faults: &[Fault], stamp: Option<i64>) {
                 .map(|(at, _)| at + 1)
         };
         // After the HELP and TYPE lines of the first family.
-        let place = end_of_line(0).and_then(end_of_line).unwrap_or(out.len());
-        out.splice(place..place, line.into_bytes());
+        let offset = end_of_line(0).and_then(end_of_line).unwrap_or(out.len());
+        out.splice(offset..offset, line.into_bytes());
     }
 }
 

@@ -17,25 +17,25 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use super::certificates::{Certificates, Flaw};
-use super::gatekeeper::Gatekeeper;
+use super::auth::KubeletAuth;
+use super::certificates::{CertificateDefect, Certificates};
 use super::payload::Payload;
 use super::socket::{ResetSwitch, Socket};
-use super::{NodeState, answer};
+use super::{NodeSnapshot, response};
 use crate::clock::Clock;
 use crate::faults::{Fault, Faults};
-use crate::roster::Roster;
+use crate::node_pool::NodePool;
 
 /// Delay after a failed accept.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// State that all connections of a fleet share.
-pub(crate) struct Shared {
-    pub(crate) roster: Arc<Roster>,
+pub(crate) struct FleetContext {
+    pub(crate) node_pool: Arc<NodePool>,
     pub(crate) faults: Faults,
     pub(crate) certificates: Certificates,
-    pub(crate) gatekeeper: Arc<dyn Gatekeeper>,
+    pub(crate) auth: Arc<dyn KubeletAuth>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Boot time of all nodes.
     pub(crate) booted: Timestamp,
@@ -50,7 +50,7 @@ struct FleetEnded;
 
 /// The node that a listener serves.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Speaker {
+pub(crate) enum ListenerTarget {
     /// The node whose address was dialed.
     ByAddress,
     /// One node.
@@ -58,11 +58,15 @@ pub(crate) enum Speaker {
 }
 
 /// Accepts connections until the fleet stops, and then waits until all have ended.
-pub(crate) async fn listen(listener: TcpListener, speaker: Speaker, shared: Arc<Shared>) {
+pub(crate) async fn listen(
+    listener: TcpListener,
+    target: ListenerTarget,
+    context: Arc<FleetContext>,
+) {
     let mut connections = JoinSet::new();
-    let mut stopped = shared.stopped.clone();
+    let mut stopped = context.stopped.clone();
     loop {
-        let permit = Arc::clone(&shared.connections).acquire_owned();
+        let permit = Arc::clone(&context.connections).acquire_owned();
         let accepted = tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => break,
             // Reaps ended connections.
@@ -74,13 +78,13 @@ pub(crate) async fn listen(listener: TcpListener, speaker: Speaker, shared: Arc<
             tokio::time::sleep(ACCEPT_RETRY).await;
             continue;
         };
-        let Some(index) = speaker.index(&stream, &shared.roster) else {
+        let Some(index) = target.index(&stream, &context.node_pool) else {
             continue;
         };
-        let shared = Arc::clone(&shared);
+        let context = Arc::clone(&context);
         connections.spawn(async move {
             let _permit = permit;
-            if let Err(error) = serve(stream, index, shared).await {
+            if let Err(error) = serve(stream, index, context).await {
                 tracing::debug!(%error, node = index, "kubelet connection ended");
             }
         });
@@ -89,9 +93,9 @@ pub(crate) async fn listen(listener: TcpListener, speaker: Speaker, shared: Arc<
     connections.shutdown().await;
 }
 
-impl Speaker {
+impl ListenerTarget {
     /// Returns the node of a connection; `None` rejects it.
-    fn index(self, stream: &TcpStream, roster: &Roster) -> Option<usize> {
+    fn index(self, stream: &TcpStream, node_pool: &NodePool) -> Option<usize> {
         let local = ipv4(stream.local_addr().ok()?)?;
         // A listener on the wildcard address is reachable from outside; the cluster must not be.
         if !local.is_loopback() {
@@ -99,9 +103,9 @@ impl Speaker {
         }
         let index = match self {
             Self::Node(index) => index,
-            Self::ByAddress => roster.index_of(local)?,
+            Self::ByAddress => node_pool.index_of(local)?,
         };
-        roster.nodes().get(index)?.is_present().then_some(index)
+        node_pool.nodes().get(index)?.is_present().then_some(index)
     }
 }
 
@@ -112,22 +116,22 @@ fn ipv4(address: SocketAddr) -> Option<Ipv4Addr> {
     }
 }
 
-async fn serve(stream: TcpStream, index: usize, shared: Arc<Shared>) -> io::Result<()> {
-    let Some(node) = shared.roster.nodes().get(index) else {
+async fn serve(stream: TcpStream, index: usize, context: Arc<FleetContext>) -> io::Result<()> {
+    let Some(node) = context.node_pool.nodes().get(index) else {
         return Ok(());
     };
     stream.set_nodelay(true)?;
-    let faults = shared.faults.at(index);
-    let flaw = if faults.contains(&Fault::ExpiredCertificate) {
-        Flaw::Expired
+    let faults = context.faults.at(index);
+    let defect = if faults.contains(&Fault::ExpiredCertificate) {
+        CertificateDefect::Expired
     } else if faults.contains(&Fault::WrongName) {
-        Flaw::WrongName
+        CertificateDefect::WrongName
     } else {
-        Flaw::None
+        CertificateDefect::None
     };
-    let config = shared
+    let config = context
         .certificates
-        .config(index, node.name(), node.ip(), flaw)
+        .config(index, node.name(), node.ip(), defect)
         .map_err(io::Error::other)?;
     let switch = Arc::new(ResetSwitch::default());
     let socket = Socket::new(stream, Arc::clone(&switch));
@@ -143,13 +147,13 @@ async fn serve(stream: TcpStream, index: usize, shared: Arc<Shared>) -> io::Resu
         .iter()
         .map(|certificate| certificate.clone().into_owned())
         .collect();
-    let mut stopped = shared.stopped.clone();
+    let mut stopped = context.stopped.clone();
     let service = {
         let switch = Arc::clone(&switch);
         service_fn(move |request: Request<Incoming>| {
-            let (shared, certificates) = (Arc::clone(&shared), Arc::clone(&certificates));
+            let (context, certificates) = (Arc::clone(&context), Arc::clone(&certificates));
             let switch = Arc::clone(&switch);
-            async move { respond(request, index, &shared, &certificates, &switch).await }
+            async move { respond(request, index, &context, &certificates, &switch).await }
         })
     };
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -158,7 +162,7 @@ async fn serve(stream: TcpStream, index: usize, shared: Arc<Shared>) -> io::Resu
     let connection = builder.serve_connection(TokioIo::new(tls), service);
     tokio::select! {
         result = connection => result.map_err(io::Error::other),
-        () = switch.thrown() => Ok(()),
+        () = switch.triggered() => Ok(()),
         _ = stopped.wait_for(|stopped| *stopped) => Ok(()),
     }
 }
@@ -167,52 +171,52 @@ async fn serve(stream: TcpStream, index: usize, shared: Arc<Shared>) -> io::Resu
 async fn respond(
     request: Request<Incoming>,
     index: usize,
-    shared: &Shared,
+    context: &FleetContext,
     certificates: &[CertificateDer<'static>],
     switch: &ResetSwitch,
 ) -> Result<Response<Payload>, FleetEnded> {
-    let faults = shared.faults.at(index);
+    let faults = context.faults.at(index);
     for fault in &faults {
         match fault {
-            Fault::Slow(by) => pause(tokio::time::sleep(*by), shared).await?,
-            Fault::Hang => pause(std::future::pending(), shared).await?,
+            Fault::Slow(by) => pause(tokio::time::sleep(*by), context).await?,
+            Fault::Hang => pause(std::future::pending(), context).await?,
             Fault::Reset => {
-                switch.throw();
-                pause(std::future::pending(), shared).await?;
+                switch.trigger();
+                pause(std::future::pending(), context).await?;
             }
             _ => {}
         }
     }
-    let Some(node) = shared.roster.nodes().get(index) else {
+    let Some(node) = context.node_pool.nodes().get(index) else {
         return Ok(Response::new(Payload::broken(None)));
     };
     if !node.is_present() {
         // The node was replaced: its machine no longer exists.
-        switch.throw();
-        pause(std::future::pending(), shared).await?;
+        switch.trigger();
+        pause(std::future::pending(), context).await?;
     }
     let (parts, _) = request.into_parts();
-    let state = NodeState {
+    let state = NodeSnapshot {
         name: node.name(),
-        seed: shared.roster.seed().derive_name(node.name()),
-        booted: shared.booted,
+        seed: context.node_pool.seed().derive_name(node.name()),
+        booted: context.booted,
         view: node.view(),
     };
-    let gatekeeper = &*shared.gatekeeper;
-    Ok(answer::answer(
+    let auth = &*context.auth;
+    Ok(response::build(
         &state,
-        gatekeeper,
+        auth,
         &parts,
         certificates,
-        shared.clock.now(),
+        context.clock.now(),
         &faults,
     ))
 }
 
 /// Waits, but not beyond the end of the fleet. A request that was held then fails: a response would
 /// make a node that hangs look like a slow one.
-async fn pause(wait: impl Future<Output = ()>, shared: &Shared) -> Result<(), FleetEnded> {
-    let mut stopped = shared.stopped.clone();
+async fn pause(wait: impl Future<Output = ()>, context: &FleetContext) -> Result<(), FleetEnded> {
+    let mut stopped = context.stopped.clone();
     tokio::select! {
         () = wait => Ok(()),
         _ = stopped.wait_for(|stopped| *stopped) => Err(FleetEnded),

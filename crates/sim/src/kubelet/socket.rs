@@ -25,13 +25,13 @@ pub(crate) struct Socket {
 }
 
 impl ResetSwitch {
-    pub(crate) fn throw(&self) {
+    pub(crate) fn trigger(&self) {
         self.thrown.store(true, Ordering::SeqCst);
         self.wake.notify_one();
     }
 
     /// Waits until the switch is triggered.
-    pub(crate) async fn thrown(&self) {
+    pub(crate) async fn triggered(&self) {
         self.wake.notified().await;
     }
 }

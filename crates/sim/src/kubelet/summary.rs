@@ -3,7 +3,7 @@
 use kubevitals_model::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::NodeState;
+use super::NodeSnapshot;
 use super::usage::{self, ContainerUsage, MAX_SAMPLE_GAP_MILLIS};
 use crate::seed::Seed;
 use crate::workload::Pod;
@@ -16,7 +16,7 @@ const INODES_FREE: u64 = 16_260_792;
 pub(crate) const MEMORY_BYTES: u64 = 24_682_416 << 10;
 
 /// Renders the document at `now`; `brief` omits what `only_cpu_and_memory=true` omits.
-pub(crate) fn document(node: &NodeState<'_>, now: Timestamp, brief: bool) -> Value {
+pub(crate) fn document(node: &NodeSnapshot<'_>, now: Timestamp, brief: bool) -> Value {
     let pods: Vec<Value> = node
         .view
         .present
@@ -26,7 +26,7 @@ pub(crate) fn document(node: &NodeState<'_>, now: Timestamp, brief: bool) -> Val
     json!({"node": self::node(node, now, brief), "pods": pods})
 }
 
-fn node(node: &NodeState<'_>, now: Timestamp, brief: bool) -> Value {
+fn node(node: &NodeSnapshot<'_>, now: Timestamp, brief: bool) -> Value {
     let at = usage::last_sample(node.seed, now);
     let nanos = |at| usage::node_cpu(&node.view, node.seed, node.booted, at);
     let pods_nanos = |at: Timestamp| -> u64 {

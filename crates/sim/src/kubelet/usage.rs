@@ -12,9 +12,9 @@
 use kubevitals_model::Timestamp;
 
 use crate::clock::millis_between;
-use crate::roster::NodeView;
+use crate::node_pool::NodeView;
 use crate::seed::Seed;
-use crate::workload::pod::{Container, Ended, State};
+use crate::workload::pod::{Container, ContainerState, Termination};
 use crate::workload::{ContainerTemplate, Pod};
 
 /// The shortest time between two samples.
@@ -124,11 +124,11 @@ impl ContainerUsage {
     /// Bytes of working set at `at`.
     pub fn memory_bytes(&self, at: Timestamp) -> u64 {
         let half = self.memory_period / 2;
-        let place = millis_between(self.started, at) % self.memory_period;
-        let up = if place < half {
-            place
+        let phase = millis_between(self.started, at) % self.memory_period;
+        let up = if phase < half {
+            phase
         } else {
-            self.memory_period - place
+            self.memory_period - phase
         };
         let span = self.memory_high - self.memory_low;
         let bytes = u128::from(self.memory_low)
@@ -183,7 +183,7 @@ pub fn last_sample(seed: Seed, now: Timestamp) -> Timestamp {
 
 /// The last sample of a running container, or `None` before its first one.
 pub(crate) fn container_sample(pod: &Pod, index: usize, now: Timestamp) -> Option<Timestamp> {
-    let State::Running { since } = pod.containers.get(index)?.state else {
+    let ContainerState::Running { since } = pod.containers.get(index)?.state else {
         return None;
     };
     let at = last_sample(pod.container_seed(index), now);
@@ -194,23 +194,25 @@ pub(crate) fn container_sample(pod: &Pod, index: usize, now: Timestamp) -> Optio
 pub(crate) fn running(pod: &Pod, index: usize) -> Option<ContainerUsage> {
     let container = pod.containers.get(index)?;
     match container.state {
-        State::Running { since } => Some(ContainerUsage::of(pod, index, since, container.restarts)),
+        ContainerState::Running { since } => {
+            Some(ContainerUsage::of(pod, index, since, container.restarts))
+        }
         _ => None,
     }
 }
 
 /// Total CPU time of a container until `at`, including earlier runs.
 fn container_cpu(pod: &Pod, index: usize, container: &Container, at: Timestamp) -> u64 {
-    let ended = |run: &Ended| {
+    let ended = |run: &Termination| {
         ContainerUsage::of(pod, index, run.started, run.run).cpu_nanos(at.min(run.finished))
     };
     let present = match &container.state {
-        State::Running { since } => {
+        ContainerState::Running { since } => {
             ContainerUsage::of(pod, index, *since, container.restarts).cpu_nanos(at)
         }
         // A pod that ended during back-off shows its last run once more.
-        State::Ended(run) if container.last != Some(*run) => ended(run),
-        State::Ended(_) | State::Waiting { .. } | State::Lost => 0,
+        ContainerState::Terminated(run) if container.last != Some(*run) => ended(run),
+        ContainerState::Terminated(_) | ContainerState::Waiting { .. } | ContainerState::Lost => 0,
     };
     container
         .recent

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::Resource;
-use crate::api::catalog;
+use crate::api::resources;
 use crate::json::{Members, close};
 
 /// An object written directly as JSON text, in a reusable buffer.
@@ -79,11 +79,11 @@ impl ObjectText {
     /// Returns the object as a tree. An empty buffer gives one without `metadata`, which no store
     /// accepts.
     pub fn value(&self, resource: Resource) -> Value {
-        let facts = catalog::facts(resource);
+        let info = resources::info(resource);
         let text = format!("{{\"metadata\":{{{}", self.text);
         let mut object: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
-        object.insert("kind".to_owned(), facts.kind.into());
-        object.insert("apiVersion".to_owned(), facts.api_version().into());
+        object.insert("kind".to_owned(), info.kind.into());
+        object.insert("apiVersion".to_owned(), info.api_version().into());
         object.into()
     }
 }

@@ -4,7 +4,7 @@ use kubevitals_model::{FieldSelectorError as GrammarError, FieldTerm, parse_fiel
 use thiserror::Error;
 
 use super::Record;
-use crate::api::catalog::Facts;
+use crate::api::resources::ResourceInfo;
 
 /// A parsed field selector: all terms must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -39,12 +39,12 @@ pub(crate) enum FieldSelectorError {
 }
 
 impl FieldSelector {
-    pub(crate) fn parse(facts: &Facts, selector: &str) -> Result<Self, FieldSelectorError> {
+    pub(crate) fn parse(info: &ResourceInfo, selector: &str) -> Result<Self, FieldSelectorError> {
         let terms = parse_field_selector(selector)?
             .into_iter()
             .map(|term| {
                 Ok(Term {
-                    field: resolve(facts, &term.field)?,
+                    field: resolve(info, &term.field)?,
                     term,
                 })
             })
@@ -68,17 +68,17 @@ impl FieldSelector {
     }
 }
 
-fn resolve(facts: &Facts, label: &str) -> Result<Field, FieldSelectorError> {
+fn resolve(info: &ResourceInfo, label: &str) -> Result<Field, FieldSelectorError> {
     match label {
         "metadata.name" => return Ok(Field::Name),
-        "metadata.namespace" if facts.namespaced => return Ok(Field::Namespace),
+        "metadata.namespace" if info.namespaced => return Ok(Field::Namespace),
         _ => {}
     }
-    if let Some(index) = facts.fields.iter().position(|field| *field == label) {
+    if let Some(index) = info.fields.iter().position(|field| *field == label) {
         return Ok(Field::Other(index));
     }
     let label = label.to_owned();
-    Err(if facts.fields.is_empty() {
+    Err(if info.fields.is_empty() {
         FieldSelectorError::Unknown { label }
     } else {
         FieldSelectorError::Unsupported { label }
@@ -92,7 +92,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::catalog;
+    use crate::api::resources;
     use crate::objects::Resource;
     use crate::store::Content;
 
@@ -102,13 +102,13 @@ mod tests {
             "spec": {"nodeName": "n1"},
             "status": {"phase": "Running"},
         });
-        let facts = catalog::facts(Resource::Pods);
-        let content = Content::encode(facts, object.as_object().unwrap()).unwrap();
+        let info = resources::info(Resource::Pods);
+        let content = Content::encode(info, object.as_object().unwrap()).unwrap();
         Record::new(Arc::from("prod/web"), 1, content)
     }
 
     fn parse(selector: &str) -> Result<FieldSelector, FieldSelectorError> {
-        FieldSelector::parse(catalog::facts(Resource::Pods), selector)
+        FieldSelector::parse(resources::info(Resource::Pods), selector)
     }
 
     #[test]
@@ -135,10 +135,10 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_refused_in_the_servers_words() {
+    fn unknown_fields_are_rejected_with_the_servers_message() {
         let error = parse("spec.colour=red").unwrap_err();
         assert_eq!(error.to_string(), "field label not supported: spec.colour");
-        let leases = catalog::facts(Resource::Leases);
+        let leases = resources::info(Resource::Leases);
         let error = FieldSelector::parse(leases, "spec.holderIdentity=x").unwrap_err();
         assert_eq!(
             error.to_string(),

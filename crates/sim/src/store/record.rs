@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::api::catalog::Facts;
+use crate::api::resources::ResourceInfo;
 use crate::objects::{ObjectText, Resource, WriteError};
 
 /// A stored object.
@@ -49,9 +49,12 @@ pub(crate) enum Form {
 impl Content {
     /// Encodes an object. Kind and apiVersion are those of the resource, whatever the object says,
     /// and its resourceVersion is omitted.
-    pub(crate) fn encode(facts: &Facts, object: &Map<String, Value>) -> Result<Self, WriteError> {
+    pub(crate) fn encode(
+        info: &ResourceInfo,
+        object: &Map<String, Value>,
+    ) -> Result<Self, WriteError> {
         let invalid = |reason: &str| WriteError::Invalid {
-            resource: facts.resource,
+            resource: info.resource,
             reason: reason.to_owned(),
         };
         let Some(Value::Object(metadata)) = object.get("metadata") else {
@@ -86,7 +89,7 @@ impl Content {
         text.push(b'}');
         let text = std::str::from_utf8(&text).expect("JSON is text");
         let labels = pack_labels(metadata).ok_or_else(|| invalid("a label holds a NUL"))?;
-        let fields = pack_fields(facts, object).ok_or_else(|| invalid("a field holds a NUL"))?;
+        let fields = pack_fields(info, object).ok_or_else(|| invalid("a field holds a NUL"))?;
         Ok(Self::join(text, metadata_len, &labels, &fields))
     }
 
@@ -201,19 +204,25 @@ impl Record {
     }
 
     /// Renders the object with its own version.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, facts: &Facts, form: Form) {
-        self.write_at(out, facts, form, self.version);
+    pub(crate) fn write(&self, out: &mut Vec<u8>, info: &ResourceInfo, form: Form) {
+        self.write_at(out, info, form, self.version);
     }
 
     /// Renders the object with a given resourceVersion.
-    pub(crate) fn write_at(&self, out: &mut Vec<u8>, facts: &Facts, form: Form, version: u64) {
+    pub(crate) fn write_at(
+        &self,
+        out: &mut Vec<u8>,
+        info: &ResourceInfo,
+        form: Form,
+        version: u64,
+    ) {
         out.push(b'{');
         match form {
             Form::Object => {
                 out.extend_from_slice(b"\"kind\":\"");
-                out.extend_from_slice(facts.kind.as_bytes());
+                out.extend_from_slice(info.kind.as_bytes());
                 out.extend_from_slice(b"\",\"apiVersion\":\"");
-                out.extend_from_slice(facts.api_version().as_bytes());
+                out.extend_from_slice(info.api_version().as_bytes());
                 out.extend_from_slice(b"\",");
             }
             Form::Item => {}
@@ -233,16 +242,16 @@ impl Record {
     }
 
     /// Returns the whole object as a tree, with kind, apiVersion and resourceVersion.
-    pub(crate) fn value(&self, facts: &Facts) -> Value {
+    pub(crate) fn value(&self, info: &ResourceInfo) -> Value {
         let mut text = Vec::with_capacity(self.content.object_len + 128);
-        self.write(&mut text, facts, Form::Object);
+        self.write(&mut text, info, Form::Object);
         serde_json::from_slice(&text).expect("the text was written by this module")
     }
 
     /// Returns `metadata` alone as a tree.
-    pub(crate) fn metadata(&self, facts: &Facts) -> Map<String, Value> {
+    pub(crate) fn metadata(&self, info: &ResourceInfo) -> Map<String, Value> {
         let mut text = Vec::with_capacity(self.content.metadata_len + 128);
-        self.write(&mut text, facts, Form::Metadata);
+        self.write(&mut text, info, Form::Metadata);
         match serde_json::from_slice(&text) {
             Ok(Value::Object(mut partial)) => match partial.remove("metadata") {
                 Some(Value::Object(metadata)) => metadata,
@@ -281,10 +290,10 @@ fn pack_labels(metadata: &Map<String, Value>) -> Option<String> {
     Some(packed)
 }
 
-fn pack_fields(facts: &Facts, object: &Map<String, Value>) -> Option<String> {
+fn pack_fields(info: &ResourceInfo, object: &Map<String, Value>) -> Option<String> {
     let mut packed = String::new();
-    for path in facts.fields {
-        let value = field_value(facts.resource, path, object);
+    for path in info.fields {
+        let value = field_value(info.resource, path, object);
         if value.contains('\0') {
             return None;
         }
@@ -326,17 +335,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::catalog;
+    use crate::api::resources;
 
     fn record(resource: Resource, object: &Value) -> Record {
-        let facts = catalog::facts(resource);
-        let content = Content::encode(facts, object.as_object().unwrap()).unwrap();
+        let info = resources::info(resource);
+        let content = Content::encode(info, object.as_object().unwrap()).unwrap();
         Record::new(Arc::from("default/web"), 7, content)
     }
 
     #[test]
-    fn every_form_is_whole_json() {
-        let facts = catalog::facts(Resource::Pods);
+    fn every_representation_is_valid_json() {
+        let info = resources::info(Resource::Pods);
         let pod = record(
             Resource::Pods,
             &json!({
@@ -349,7 +358,7 @@ mod tests {
         );
         let render = |form, version| {
             let mut out = Vec::new();
-            pod.write_at(&mut out, facts, form, version);
+            pod.write_at(&mut out, info, form, version);
             serde_json::from_slice::<Value>(&out).unwrap()
         };
         let object = render(Form::Object, 7);
@@ -364,7 +373,7 @@ mod tests {
         assert_eq!(partial["kind"], "PartialObjectMetadata");
         assert_eq!(partial["metadata"]["labels"]["tier"], "front");
         assert_eq!(partial.get("spec"), None);
-        assert_eq!(pod.value(facts), object);
+        assert_eq!(pod.value(info), object);
         assert_eq!(pod.label("tier"), Some("front"));
         assert_eq!(pod.label("web"), None);
         assert_eq!((pod.field(0), pod.field(5)), ("n1", "Running"));
@@ -372,10 +381,10 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_metadata_alone_is_whole_json() {
-        let facts = catalog::facts(Resource::Nodes);
+    fn an_object_with_metadata_only_is_valid_json() {
+        let info = resources::info(Resource::Nodes);
         let node = record(Resource::Nodes, &json!({"metadata": {"name": "n1"}}));
-        assert_eq!(node.value(facts)["metadata"]["name"], "n1");
+        assert_eq!(node.value(info)["metadata"]["name"], "n1");
         assert_eq!(node.field(0), "false");
     }
 }

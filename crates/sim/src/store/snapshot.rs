@@ -108,7 +108,7 @@ impl Store {
             version,
             ..Snapshot::default()
         };
-        let Some(shelf) = inner.shelves.get(&query.resource) else {
+        let Some(table) = inner.tables.get(&query.resource) else {
             return Ok(page);
         };
         let (first, last) = query.range(after);
@@ -118,10 +118,10 @@ impl Store {
         );
         let mut undone: BTreeMap<&str, Option<&Arc<Record>>> = BTreeMap::new();
         if version < inner.version {
-            let Some(changes) = shelf.log.iter_after(version) else {
+            let Some(changes) = table.log.iter_after(version) else {
                 return Err(Expired {
                     requested: version,
-                    oldest: shelf.log.compacted(),
+                    oldest: table.log.compacted(),
                 });
             };
             // The oldest change wins: its previous state is that of the requested version.
@@ -131,7 +131,7 @@ impl Store {
                 }
             }
         }
-        let now = shelf
+        let now = table
             .objects
             .range((bounds.0.map(Key::new), bounds.1.map(Key::new)));
         let now = now.map(|(key, record)| (&**key.full(), record));

@@ -28,15 +28,15 @@ fn names(store: &Store, at: Option<u64>) -> Result<Vec<(String, u64)>, Expired> 
 fn objects_are_stamped_and_keep_their_identity() {
     let store = store(HistoryLimits::default());
     store.create(Resource::Pods, pod("a", "Pending")).unwrap();
-    let facts = catalog::facts(Resource::Pods);
-    let first = store.get(Resource::Pods, "default/a").unwrap().value(facts);
+    let info = resources::info(Resource::Pods);
+    let first = store.get(Resource::Pods, "default/a").unwrap().value(info);
     assert_eq!(
         first["metadata"]["creationTimestamp"],
         "2023-11-14T22:13:20Z"
     );
     assert_eq!(first["metadata"]["uid"].as_str().unwrap().len(), 36);
     store.replace(Resource::Pods, pod("a", "Running")).unwrap();
-    let second = store.get(Resource::Pods, "default/a").unwrap().value(facts);
+    let second = store.get(Resource::Pods, "default/a").unwrap().value(info);
     assert_eq!(first["metadata"]["uid"], second["metadata"]["uid"]);
     assert_eq!(second["metadata"]["resourceVersion"], "2");
 }
@@ -76,7 +76,7 @@ fn text(name: &str, label: &str) -> ObjectText {
 }
 
 #[test]
-fn an_object_that_comes_as_text_is_the_same_as_one_that_comes_as_a_tree() {
+fn text_and_tree_store_the_same_object() {
     let store = store(HistoryLimits::default());
     let first = store.create_text(Resource::Pods, &text("a", "front"));
     let first = first.unwrap();
@@ -94,7 +94,7 @@ fn an_object_that_comes_as_text_is_the_same_as_one_that_comes_as_a_tree() {
 }
 
 #[test]
-fn text_that_does_not_fit_is_refused() {
+fn invalid_text_is_rejected() {
     let store = store(HistoryLimits::default());
     store
         .create_text(Resource::Pods, &text("a", "front"))
@@ -113,7 +113,7 @@ fn text_that_does_not_fit_is_refused() {
 }
 
 #[test]
-fn writes_that_do_not_fit_are_refused() {
+fn writes_with_failed_preconditions_are_rejected() {
     let store = store(HistoryLimits::default());
     store.create(Resource::Pods, pod("a", "Running")).unwrap();
     let again = store.create(Resource::Pods, pod("a", "Running"));
@@ -125,12 +125,12 @@ fn writes_that_do_not_fit_are_refused() {
     let node = store.create(Resource::Nodes, pod("n", "Running"));
     assert!(matches!(node, Err(WriteError::Invalid { .. })));
     let object = pod("a", "Failed").as_object().unwrap().clone();
-    let stale = store.put(Resource::Pods, object, Expect::Version(99));
+    let stale = store.put(Resource::Pods, object, Precondition::Version(99));
     assert!(matches!(stale, Err(WriteError::Conflict { .. })));
 }
 
 #[test]
-fn what_the_log_has_lost_is_expired() {
+fn dropped_versions_are_expired() {
     let limits = HistoryLimits {
         changes: 2,
         bytes: usize::MAX,
@@ -226,7 +226,7 @@ proptest! {
 
     /// For every version: the list at that version plus the changes since is the current list.
     #[test]
-    fn a_list_and_the_changes_since_make_the_present(steps in steps()) {
+    fn a_list_plus_later_changes_is_the_current_list(steps in steps()) {
         let store = store(HistoryLimits::default());
         let mut recorded = vec![(0, Vec::new())];
         for step in steps {

@@ -5,10 +5,10 @@ use std::str::FromStr;
 
 use kubevitals_model::Timestamp;
 
-use super::catalog::{Kind, web};
 use super::controller::Launched;
-use super::life::Step;
-use super::{Moment, OwnerId, What, Workload};
+use super::lifecycle::PodStep;
+use super::scenario::{Scenario, web};
+use super::{OwnerId, StepContext, Transition, Workload};
 use crate::clock::after;
 use crate::seed::Seed;
 
@@ -33,9 +33,9 @@ pub struct ChurnRateError {
 
 /// Relative frequencies of scenarios.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mix(Vec<(Kind, u32)>);
+pub struct ScenarioMix(Vec<(Scenario, u32)>);
 
-/// State of the stream of arrivals.
+/// ContainerState of the stream of arrivals.
 #[derive(Debug)]
 pub(super) struct Churn {
     seed: Seed,
@@ -112,34 +112,34 @@ impl fmt::Display for ChurnRate {
     }
 }
 
-impl Default for Mix {
+impl Default for ScenarioMix {
     /// Mostly rollouts and Jobs, and a few of each failure.
     fn default() -> Self {
         let weight = |kind| match kind {
-            Kind::Rollout => 20,
-            Kind::Job => 15,
-            Kind::StatefulSet | Kind::SlowPull => 8,
-            Kind::Gated | Kind::ReadinessGate => 4,
+            Scenario::Rollout => 20,
+            Scenario::Job => 15,
+            Scenario::StatefulSet | Scenario::SlowPull => 8,
+            Scenario::Gated | Scenario::ReadinessGate => 4,
             _ => 2,
         };
-        Self(Kind::ALL.map(|kind| (kind, weight(kind))).to_vec())
+        Self(Scenario::ALL.map(|kind| (kind, weight(kind))).to_vec())
     }
 }
 
-impl Mix {
+impl ScenarioMix {
     /// Only these scenarios, with these weights.
-    pub fn of(weights: impl IntoIterator<Item = (Kind, u32)>) -> Self {
+    pub fn of(weights: impl IntoIterator<Item = (Scenario, u32)>) -> Self {
         Self(weights.into_iter().collect())
     }
 
-    fn pick(&self, seed: &mut Seed) -> Option<Kind> {
+    fn pick(&self, seed: &mut Seed) -> Option<Scenario> {
         let total: u64 = self.0.iter().map(|(_, weight)| u64::from(*weight)).sum();
-        let mut place = seed.between(0, total.checked_sub(1)?);
+        let mut rest = seed.between(0, total.checked_sub(1)?);
         self.0.iter().find_map(
-            |(kind, weight)| match place.checked_sub(u64::from(*weight)) {
-                None => Some(*kind),
-                Some(rest) => {
-                    place = rest;
+            |(scenario, weight)| match rest.checked_sub(u64::from(*weight)) {
+                None => Some(*scenario),
+                Some(left) => {
+                    rest = left;
                     None
                 }
             },
@@ -180,47 +180,47 @@ impl Workload {
         let wait = gap.saturating_mul(u64::from(pods)).saturating_mul(jitter) / 1_000;
         let micros = churn.rest_micros.saturating_add(wait);
         churn.rest_micros = micros % 1_000;
-        self.plan(after(now, micros / 1_000), What::Arrival);
+        self.plan(after(now, micros / 1_000), Transition::Arrival);
     }
 
-    pub(super) fn arrive(&mut self, moment: Moment<'_>) {
+    pub(super) fn on_arrival(&mut self, ctx: StepContext<'_>) {
         let number = self.churn.arrivals;
         self.churn.arrivals += 1;
         let mut seed = self.churn.seed.derive(number);
-        let Some(kind) = self.config.mix.pick(&mut seed) else {
+        let Some(scenario) = self.config.mix.pick(&mut seed) else {
             return;
         };
         if self.config.churn.gap_micros().is_none() {
             return;
         }
-        self.plan_arrival(moment.now, kind.pods());
+        self.plan_arrival(ctx.now, scenario.pods());
         let deployments = self.churn.deployments.len();
-        if kind == Kind::Rollout
+        if scenario == Scenario::Rollout
             && deployments >= FEW_DEPLOYMENTS
-            && (self.roll_one(number, moment) || deployments >= MAX_DEPLOYMENTS)
+            && (self.start_next_rollout(number, ctx) || deployments >= MAX_DEPLOYMENTS)
         {
             return;
         }
         let namespace = self.namespace(seed.next());
-        let name = format!("{}-{number}", kind.word());
+        let name = format!("{}-{number}", scenario.name());
         let lifetime = seed.between(20_000, 90_000);
-        let manifest = kind.manifest(name.clone(), seed);
-        match self.launch_for(namespace, manifest, Some(lifetime), moment) {
-            Launched::Owner(id) if kind == Kind::StatefulSet => {
-                self.plan(after(moment.now, lifetime), What::Expire(id));
+        let manifest = scenario.manifest(name.clone(), seed);
+        match self.launch_for(namespace, manifest, Some(lifetime), ctx) {
+            Launched::Owner(id) if scenario == Scenario::StatefulSet => {
+                self.plan(after(ctx.now, lifetime), Transition::Expire(id));
             }
-            Launched::Owner(id) if kind == Kind::Rollout => {
+            Launched::Owner(id) if scenario == Scenario::Rollout => {
                 self.churn.deployments.push((id, name));
             }
-            Launched::Pod(Some(id)) if kind == Kind::Evicted => {
-                self.plan_step(id, Step::Evict, moment.now, (lifetime / 2, lifetime / 2));
+            Launched::Pod(Some(id)) if scenario == Scenario::Evicted => {
+                self.plan_step(id, PodStep::Evict, ctx.now, (lifetime / 2, lifetime / 2));
             }
             Launched::Owner(_) | Launched::Pod(_) => {}
         }
     }
 
     /// Rolls out the next idle Deployment. Tries a few only: usually most are idle, or all are busy.
-    fn roll_one(&mut self, number: u64, moment: Moment<'_>) -> bool {
+    fn start_next_rollout(&mut self, number: u64, ctx: StepContext<'_>) -> bool {
         const TRIES: usize = 8;
         for _ in 0..TRIES.min(self.churn.deployments.len()) {
             let at = self.churn.rolled % self.churn.deployments.len();
@@ -229,7 +229,7 @@ impl Workload {
                 return false;
             };
             let template = web(&name).label("revision", &number.to_string());
-            if self.begin_roll(id, template, moment) {
+            if self.start_rollout(id, template, ctx) {
                 return true;
             }
         }
@@ -263,12 +263,12 @@ mod tests {
 
     #[test]
     fn a_mix_picks_by_weight() {
-        let mix = Mix::of([(Kind::Job, 3), (Kind::Gated, 1)]);
+        let mix = ScenarioMix::of([(Scenario::Job, 3), (Scenario::Gated, 1)]);
         let mut seed = Seed::new(5);
         let jobs = (0..4_000)
-            .filter(|_| mix.pick(&mut seed) == Some(Kind::Job))
+            .filter(|_| mix.pick(&mut seed) == Some(Scenario::Job))
             .count();
         assert!((2_800..3_200).contains(&jobs), "{jobs}");
-        assert_eq!(Mix::of([]).pick(&mut seed), None);
+        assert_eq!(ScenarioMix::of([]).pick(&mut seed), None);
     }
 }

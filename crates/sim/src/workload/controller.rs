@@ -7,7 +7,7 @@ use kubevitals_model::Timestamp;
 use super::owner::{Counts, Manifest, OwnerKind};
 use super::pod::{Phase, Pod};
 use super::template::PodTemplate;
-use super::{Moment, OwnerId, PodId, What, Workload};
+use super::{OwnerId, PodId, StepContext, Transition, Workload};
 use crate::clock::after;
 use crate::objects::ObjectWriter;
 
@@ -27,13 +27,13 @@ impl Workload {
         now: Timestamp,
         writer: &dyn ObjectWriter,
     ) {
-        let moment = Moment { now, writer };
-        self.launch_for(namespace.into(), manifest, None, moment);
+        let ctx = StepContext { now, writer };
+        self.launch_for(namespace.into(), manifest, None, ctx);
     }
 
     /// Replaces the pods of a Deployment step by step with pods of another template. Returns whether
     /// the Deployment exists and is not rolling out already.
-    pub fn roll(
+    pub fn rollout(
         &mut self,
         namespace: &str,
         name: &str,
@@ -44,7 +44,7 @@ impl Workload {
         let Some(id) = self.find_owner(namespace, name) else {
             return false;
         };
-        self.begin_roll(id, template, Moment { now, writer })
+        self.start_rollout(id, template, StepContext { now, writer })
     }
 
     /// Deletes a workload and its pods, or a single pod. Returns whether it existed.
@@ -56,7 +56,7 @@ impl Workload {
         writer: &dyn ObjectWriter,
     ) -> bool {
         if let Some(id) = self.find_owner(namespace, name) {
-            self.remove_owner(id, Moment { now, writer });
+            self.remove_owner(id, StepContext { now, writer });
             return true;
         }
         self.delete_pod(namespace, name, None, now, writer)
@@ -74,10 +74,10 @@ impl Workload {
         let found = self
             .pods
             .iter()
-            .find(|(_, slot)| *slot.pod.namespace == *namespace && *slot.pod.name == *name)
+            .find(|(_, entry)| *entry.pod.namespace == *namespace && *entry.pod.name == *name)
             .map(|(id, _)| *id);
         if let Some(id) = found {
-            self.delete(id, grace_seconds, Moment { now, writer });
+            self.delete(id, grace_seconds, StepContext { now, writer });
         }
         found.is_some()
     }
@@ -87,22 +87,22 @@ impl Workload {
         namespace: Arc<str>,
         manifest: Manifest,
         lifetime_millis: Option<u64>,
-        moment: Moment<'_>,
+        ctx: StepContext<'_>,
     ) -> Launched {
         match manifest {
             Manifest::Pod { name, template } => {
-                let kind = self.pod_kind(template, None, None, Vec::new());
+                let kind = self.compiled(template, None, None, Vec::new());
                 let seed = self.seed.derive_name(&namespace).derive_name(&name);
-                let pod = Pod::new(kind, namespace, name.into(), seed, moment.now);
-                Launched::Pod(self.create_pod(pod, None, lifetime_millis, moment))
+                let pod = Pod::new(kind, namespace, name.into(), seed, ctx.now);
+                Launched::Pod(self.create_pod(pod, None, lifetime_millis, ctx))
             }
             Manifest::Deployment {
                 name,
                 replicas,
                 template,
             } => {
-                let id = self.add_deployment(namespace, &name, replicas, template, moment);
-                self.reconcile(id, moment);
+                let id = self.add_deployment(namespace, &name, replicas, template, ctx);
+                self.reconcile(id, ctx);
                 Launched::Owner(id)
             }
             Manifest::StatefulSet {
@@ -117,10 +117,10 @@ impl Workload {
                     format!("{name}-{hash}").into(),
                 );
                 let kind = OwnerKind::StatefulSet;
-                let id = self.add_owner(kind, namespace, &name, replicas, moment);
-                self.give_pods(id, template, format!("{name}-"), vec![revision]);
-                self.announce(id, moment);
-                self.reconcile(id, moment);
+                let id = self.add_owner(kind, namespace, &name, replicas, ctx);
+                self.set_pod_template(id, template, format!("{name}-"), vec![revision]);
+                self.write_new_owner(id, ctx);
+                self.reconcile(id, ctx);
                 Launched::Owner(id)
             }
             Manifest::Job {
@@ -130,8 +130,8 @@ impl Workload {
                 ttl_seconds,
             } => {
                 let kind = OwnerKind::Job { ttl_seconds };
-                let id = self.add_owner(kind, namespace, &name, completions, moment);
-                let uid = self.owners.get(&id).map(|slot| slot.uid.to_string());
+                let id = self.add_owner(kind, namespace, &name, completions, ctx);
+                let uid = self.owners.get(&id).map(|entry| entry.uid.to_string());
                 let uid = uid.unwrap_or_default();
                 let labels = [
                     ("batch.kubernetes.io/controller-uid", uid.as_str()),
@@ -142,89 +142,89 @@ impl Workload {
                 let labels = labels
                     .map(|(key, value)| (key.into(), value.into()))
                     .to_vec();
-                self.give_pods(id, template, format!("{name}-"), labels);
-                self.announce(id, moment);
-                self.reconcile(id, moment);
+                self.set_pod_template(id, template, format!("{name}-"), labels);
+                self.write_new_owner(id, ctx);
+                self.reconcile(id, ctx);
                 Launched::Owner(id)
             }
         }
     }
 
     /// Notifies the controller of a pod that the pod has changed.
-    pub(super) fn changed(&mut self, id: PodId, moment: Moment<'_>) {
-        if let Some(owner) = self.pods.get(&id).and_then(|slot| slot.owner) {
-            self.wake(owner, moment);
+    pub(super) fn changed(&mut self, id: PodId, ctx: StepContext<'_>) {
+        if let Some(owner) = self.pods.get(&id).and_then(|entry| entry.owner) {
+            self.wake(owner, ctx);
         }
     }
 
     /// Notifies an owner that a pod was removed.
-    pub(super) fn lost(&mut self, owner: OwnerId, pod: PodId, moment: Moment<'_>) {
-        if let Some(slot) = self.owners.get_mut(&owner) {
-            slot.pods.retain(|id| *id != pod);
+    pub(super) fn lost(&mut self, owner: OwnerId, pod: PodId, ctx: StepContext<'_>) {
+        if let Some(entry) = self.owners.get_mut(&owner) {
+            entry.pods.retain(|id| *id != pod);
         }
-        self.wake(owner, moment);
+        self.wake(owner, ctx);
     }
 
     /// Controllers reconcile a little later, and once for several changes.
-    pub(super) fn wake(&mut self, owner: OwnerId, moment: Moment<'_>) {
-        if let Some(slot) = self.owners.get_mut(&owner)
-            && !slot.woken
+    pub(super) fn wake(&mut self, owner: OwnerId, ctx: StepContext<'_>) {
+        if let Some(entry) = self.owners.get_mut(&owner)
+            && !entry.woken
         {
-            slot.woken = true;
-            self.plan(after(moment.now, 15), What::Reconcile(owner));
+            entry.woken = true;
+            self.plan(after(ctx.now, 15), Transition::Reconcile(owner));
         }
     }
 
-    pub(super) fn reconcile(&mut self, id: OwnerId, moment: Moment<'_>) {
+    pub(super) fn reconcile(&mut self, id: OwnerId, ctx: StepContext<'_>) {
         let counts = self.count(id);
-        let Some(slot) = self.owners.get_mut(&id) else {
+        let Some(entry) = self.owners.get_mut(&id) else {
             return;
         };
-        slot.woken = false;
-        let had = slot.counts;
-        slot.counts = Counts {
+        entry.woken = false;
+        let had = entry.counts;
+        entry.counts = Counts {
             completed: had.completed,
             ..counts
         };
-        if slot.leaving {
-            if slot.pods.is_empty() {
+        if entry.leaving {
+            if entry.pods.is_empty() {
                 self.owners.remove(&id);
             }
             return;
         }
-        let desired = slot.desired;
-        let is_changed = match &slot.kind {
+        let desired = entry.desired;
+        let is_changed = match &entry.kind {
             OwnerKind::Deployment { .. } => {
-                self.roll_on(id, moment);
+                self.continue_rollout(id, ctx);
                 true
             }
             OwnerKind::ReplicaSet { deployment, .. } => {
                 let deployment = *deployment;
-                self.scale(id, desired, counts, moment);
+                self.scale(id, desired, counts, ctx);
                 if let Some(deployment) = deployment {
-                    self.wake(deployment, moment);
+                    self.wake(deployment, ctx);
                 }
                 counts.total != desired
             }
             OwnerKind::StatefulSet => {
-                let all = slot.pods.len();
+                let all = entry.pods.len();
                 all < desired as usize
                     && counts.ready as usize == all
-                    && self.create_owned(id, moment).is_some()
+                    && self.create_owned(id, ctx).is_some()
             }
             OwnerKind::Job { ttl_seconds } => {
                 let ttl = *ttl_seconds;
-                if slot.made == 0 {
+                if entry.made == 0 {
                     for _ in 0..desired {
-                        let _ = self.create_owned(id, moment);
+                        let _ = self.create_owned(id, ctx);
                     }
                     true
-                } else if counts.succeeded >= desired && slot.counts.completed.is_none() {
-                    slot.counts.completed = Some(moment.now);
-                    self.say_of(id, "Completed", "Job completed", moment);
+                } else if counts.succeeded >= desired && entry.counts.completed.is_none() {
+                    entry.counts.completed = Some(ctx.now);
+                    self.emit_owner_event(id, "Completed", "Job completed", ctx);
                     if let Some(ttl) = ttl {
-                        let at = after(moment.now, u64::from(ttl) * 1_000);
-                        self.plan(at, What::Expire(id));
+                        let at = after(ctx.now, u64::from(ttl) * 1_000);
+                        self.plan(at, Transition::Expire(id));
                     }
                     false
                 } else {
@@ -234,20 +234,20 @@ impl Workload {
             OwnerKind::DaemonSet => false,
         };
         let counts = if is_changed { self.count(id) } else { counts };
-        if let Some(slot) = self.owners.get_mut(&id) {
-            slot.counts = Counts {
-                completed: slot.counts.completed,
+        if let Some(entry) = self.owners.get_mut(&id) {
+            entry.counts = Counts {
+                completed: entry.counts.completed,
                 ..counts
             };
-            if slot.counts != had {
-                self.update_owner(id, moment);
+            if entry.counts != had {
+                self.update_owner(id, ctx);
             }
         }
     }
 
-    fn scale(&mut self, id: OwnerId, desired: u32, counts: Counts, moment: Moment<'_>) {
+    fn scale(&mut self, id: OwnerId, desired: u32, counts: Counts, ctx: StepContext<'_>) {
         for _ in counts.total..desired {
-            let _ = self.create_owned(id, moment);
+            let _ = self.create_owned(id, ctx);
         }
         let surplus = counts.total.saturating_sub(desired) as usize;
         if surplus == 0 {
@@ -256,49 +256,44 @@ impl Workload {
         let mut candidates: Vec<(bool, PodId)> = self
             .owners
             .get(&id)
-            .map(|slot| slot.pods.clone())
+            .map(|entry| entry.pods.clone())
             .unwrap_or_default()
             .into_iter()
             .filter_map(|pod| {
-                let slot = self.pods.get(&pod)?;
-                let going = slot.pod.deletion.is_some() || over(&slot.pod);
-                (!going).then_some((slot.pod.ready.holds, pod))
+                let entry = self.pods.get(&pod)?;
+                let going = entry.pod.deletion.is_some() || is_finished(&entry.pod);
+                (!going).then_some((entry.pod.ready.holds, pod))
             })
             .collect();
         // Pods that are not ready are deleted first, then the youngest.
         candidates.sort_by_key(|(ready, pod)| (*ready, std::cmp::Reverse(*pod)));
         for (_, pod) in candidates.into_iter().take(surplus) {
             let name = self.pod(pod).map(|pod| Arc::clone(&pod.name));
-            self.delete(pod, None, moment);
+            self.delete(pod, None, ctx);
             if let Some(name) = name {
-                self.say_of(
-                    id,
-                    "SuccessfulDelete",
-                    &format!("Deleted pod: {name}"),
-                    moment,
-                );
+                self.emit_owner_event(id, "SuccessfulDelete", &format!("Deleted pod: {name}"), ctx);
             }
         }
     }
 
     fn count(&self, id: OwnerId) -> Counts {
         let mut counts = Counts::default();
-        let Some(slot) = self.owners.get(&id) else {
+        let Some(entry) = self.owners.get(&id) else {
             return counts;
         };
-        if let OwnerKind::Deployment { .. } = slot.kind {
+        if let OwnerKind::Deployment { .. } = entry.kind {
             return self.deployment_counts(id);
         }
-        for pod in slot.pods.iter().filter_map(|pod| self.pods.get(pod)) {
+        for pod in entry.pods.iter().filter_map(|pod| self.pods.get(pod)) {
             let pod = &pod.pod;
-            let done = over(pod) && !pod.tracked;
-            match (&slot.kind, pod.phase) {
+            let done = is_finished(pod) && !pod.tracked;
+            match (&entry.kind, pod.phase) {
                 (OwnerKind::Job { .. }, Phase::Succeeded) if done => counts.succeeded += 1,
                 (OwnerKind::Job { .. }, Phase::Failed) if done => counts.failed += 1,
                 _ => {}
             }
-            let alive = pod.deletion.is_none() && !over(pod);
-            if alive || matches!(slot.kind, OwnerKind::Job { .. }) {
+            let alive = pod.deletion.is_none() && !is_finished(pod);
+            if alive || matches!(entry.kind, OwnerKind::Job { .. }) {
                 counts.total += 1;
                 counts.ready += u32::from(pod.ready.holds);
             }
@@ -306,35 +301,35 @@ impl Workload {
         counts
     }
 
-    pub(super) fn remove_owner(&mut self, id: OwnerId, moment: Moment<'_>) {
-        let Some(slot) = self.owners.get_mut(&id) else {
+    pub(super) fn remove_owner(&mut self, id: OwnerId, ctx: StepContext<'_>) {
+        let Some(entry) = self.owners.get_mut(&id) else {
             return;
         };
-        slot.leaving = true;
+        entry.leaving = true;
         let (resource, namespace, name) = (
-            slot.kind.resource(),
-            Arc::clone(&slot.namespace),
-            Arc::clone(&slot.name),
+            entry.kind.resource(),
+            Arc::clone(&entry.namespace),
+            Arc::clone(&entry.name),
         );
-        let pods = slot.pods.clone();
-        let children = match &slot.kind {
+        let pods = entry.pods.clone();
+        let children = match &entry.kind {
             OwnerKind::Deployment {
                 current, previous, ..
             } => [Some(*current), *previous],
             _ => [None, None],
         };
         // A client may have deleted it already.
-        let _ = moment.writer.delete(resource, Some(&namespace), &name);
+        let _ = ctx.writer.delete(resource, Some(&namespace), &name);
         for child in children.into_iter().flatten() {
-            self.remove_owner(child, moment);
+            self.remove_owner(child, ctx);
         }
         for pod in pods {
-            self.delete(pod, None, moment);
+            self.delete(pod, None, ctx);
         }
-        self.wake(id, moment);
+        self.wake(id, ctx);
     }
 }
 
-fn over(pod: &Pod) -> bool {
+fn is_finished(pod: &Pod) -> bool {
     matches!(pod.phase, Phase::Succeeded | Phase::Failed)
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::kind::SpecText;
+use super::compiled_template::SpecText;
 use super::owner::{Counts, OwnerKind};
 use super::template::PodTemplate;
-use super::{Moment, OwnerId, Workload};
+use super::{OwnerId, StepContext, Workload};
 
 impl Workload {
     pub(super) fn add_deployment(
@@ -14,11 +14,11 @@ impl Workload {
         name: &str,
         replicas: u32,
         template: PodTemplate,
-        moment: Moment<'_>,
+        ctx: StepContext<'_>,
     ) -> OwnerId {
-        let (id, set) = self.make_deployment(namespace, name, replicas, template, moment);
-        self.announce(id, moment);
-        self.announce(set, moment);
+        let (id, set) = self.make_deployment(namespace, name, replicas, template, ctx);
+        self.write_new_owner(id, ctx);
+        self.write_new_owner(set, ctx);
         id
     }
 
@@ -29,7 +29,7 @@ impl Workload {
         name: &str,
         replicas: u32,
         template: PodTemplate,
-        moment: Moment<'_>,
+        ctx: StepContext<'_>,
     ) -> (OwnerId, OwnerId) {
         let kind = OwnerKind::Deployment {
             spec: SpecText::new(&template),
@@ -38,10 +38,10 @@ impl Workload {
             previous: None,
             revision: 1,
         };
-        let id = self.add_owner(kind, namespace, name, replicas, moment);
-        let set = self.add_replica_set(id, template, 1, 0, moment);
-        if let Some(slot) = self.owners.get_mut(&id)
-            && let OwnerKind::Deployment { current, .. } = &mut slot.kind
+        let id = self.add_owner(kind, namespace, name, replicas, ctx);
+        let set = self.add_replica_set(id, template, 1, 0, ctx);
+        if let Some(entry) = self.owners.get_mut(&id)
+            && let OwnerKind::Deployment { current, .. } = &mut entry.kind
         {
             *current = set;
         }
@@ -54,13 +54,13 @@ impl Workload {
         template: PodTemplate,
         revision: u32,
         desired: u32,
-        moment: Moment<'_>,
+        ctx: StepContext<'_>,
     ) -> OwnerId {
-        let Some(slot) = self.owners.get(&deployment) else {
+        let Some(entry) = self.owners.get(&deployment) else {
             return 0;
         };
-        let (namespace, owner) = (Arc::clone(&slot.namespace), Arc::clone(&slot.name));
-        let uid = slot.uid;
+        let (namespace, owner) = (Arc::clone(&entry.namespace), Arc::clone(&entry.name));
+        let uid = entry.uid;
         let hash: Arc<str> = self.hash(&owner, revision, 9).into();
         let name = format!("{owner}-{hash}");
         let kind = OwnerKind::ReplicaSet {
@@ -68,14 +68,19 @@ impl Workload {
             deployment_owner: Some((owner, uid)),
             hash: Arc::clone(&hash),
         };
-        let id = self.add_owner(kind, namespace, &name, desired, moment);
+        let id = self.add_owner(kind, namespace, &name, desired, ctx);
         let label = ("pod-template-hash".into(), hash);
-        self.give_pods(id, template, format!("{name}-"), vec![label]);
+        self.set_pod_template(id, template, format!("{name}-"), vec![label]);
         id
     }
 
-    pub(super) fn begin_roll(&mut self, id: OwnerId, new: PodTemplate, moment: Moment<'_>) -> bool {
-        let Some(slot) = self.owners.get_mut(&id) else {
+    pub(super) fn start_rollout(
+        &mut self,
+        id: OwnerId,
+        new: PodTemplate,
+        ctx: StepContext<'_>,
+    ) -> bool {
+        let Some(entry) = self.owners.get_mut(&id) else {
             return false;
         };
         let OwnerKind::Deployment {
@@ -84,88 +89,90 @@ impl Workload {
             previous: None,
             revision,
             ..
-        } = &mut slot.kind
+        } = &mut entry.kind
         else {
             return false;
         };
         *spec = SpecText::new(&new);
         **template = new.clone();
         *revision += 1;
-        slot.generation += 1;
+        entry.generation += 1;
         let number = *revision;
-        let set = self.add_replica_set(id, new, number, 0, moment);
-        if let Some(slot) = self.owners.get_mut(&id)
+        let set = self.add_replica_set(id, new, number, 0, ctx);
+        if let Some(entry) = self.owners.get_mut(&id)
             && let OwnerKind::Deployment {
                 current, previous, ..
-            } = &mut slot.kind
+            } = &mut entry.kind
         {
             *previous = Some(std::mem::replace(current, set));
         }
-        self.announce(set, moment);
-        self.update_owner(id, moment);
-        self.reconcile(id, moment);
+        self.write_new_owner(set, ctx);
+        self.update_owner(id, ctx);
+        self.reconcile(id, ctx);
         true
     }
 
     /// Advances a Deployment by one step towards its desired state.
-    pub(super) fn roll_on(&mut self, id: OwnerId, moment: Moment<'_>) {
-        let Some(slot) = self.owners.get(&id) else {
+    pub(super) fn continue_rollout(&mut self, id: OwnerId, ctx: StepContext<'_>) {
+        let Some(entry) = self.owners.get(&id) else {
             return;
         };
         let OwnerKind::Deployment {
             current, previous, ..
-        } = slot.kind
+        } = entry.kind
         else {
             return;
         };
-        let replicas = slot.desired;
+        let replicas = entry.desired;
         let of = |set: Option<OwnerId>| {
             set.and_then(|set| self.owners.get(&set))
-                .map_or((0, Counts::default()), |slot| (slot.desired, slot.counts))
+                .map_or((0, Counts::default()), |entry| {
+                    (entry.desired, entry.counts)
+                })
         };
         let ((new, new_counts), (old, old_counts)) = (of(Some(current)), of(previous));
         // maxSurge and maxUnavailable of 25 %.
         let surge = replicas.div_ceil(4);
         let unavailable = replicas / 4;
         match previous {
-            None if new != replicas => self.set_scale(id, current, replicas, moment),
+            None if new != replicas => self.set_scale(id, current, replicas, ctx),
             None => {}
             Some(set) => {
                 let room = (replicas + surge).saturating_sub(old);
-                let wanted = room.min(replicas).max(new);
-                if wanted > new {
-                    self.set_scale(id, current, wanted, moment);
+                let desired = room.min(replicas).max(new);
+                if desired > new {
+                    self.set_scale(id, current, desired, ctx);
                 }
                 let ready = new_counts.ready + old_counts.ready.min(old);
                 let spare = ready.saturating_sub(replicas.saturating_sub(unavailable));
                 let keep = old.saturating_sub(spare);
                 if keep < old {
-                    self.set_scale(id, set, keep, moment);
+                    self.set_scale(id, set, keep, ctx);
                 }
                 if old == 0 && old_counts.total == 0 && new_counts.ready >= replicas {
-                    self.finish_roll(id, set, moment);
+                    self.finish_rollout(id, set, ctx);
                 }
             }
         }
     }
 
-    fn finish_roll(&mut self, id: OwnerId, old: OwnerId, moment: Moment<'_>) {
-        if let Some(slot) = self.owners.get_mut(&id)
-            && let OwnerKind::Deployment { previous, .. } = &mut slot.kind
+    fn finish_rollout(&mut self, id: OwnerId, old: OwnerId, ctx: StepContext<'_>) {
+        if let Some(entry) = self.owners.get_mut(&id)
+            && let OwnerKind::Deployment { previous, .. } = &mut entry.kind
         {
             *previous = None;
         }
         // The revision history is not kept: it would grow with every rollout.
-        self.remove_owner(old, moment);
+        self.remove_owner(old, ctx);
     }
 
     /// Ready and total pods of both `ReplicaSets`.
     pub(super) fn deployment_counts(&self, id: OwnerId) -> Counts {
         let mut counts = Counts::default();
-        if let Some(slot) = self.owners.get(&id)
+        if let Some(entry) = self.owners.get(&id)
             && let OwnerKind::Deployment {
                 current, previous, ..
-            } = &slot.kind
+            } = &entry.kind
         {
             for set in [Some(*current), *previous].into_iter().flatten() {
                 if let Some(set) = self.owners.get(&set) {
@@ -177,17 +184,17 @@ impl Workload {
         counts
     }
 
-    fn set_scale(&mut self, id: OwnerId, set: OwnerId, desired: u32, moment: Moment<'_>) {
-        let Some(slot) = self.owners.get_mut(&set) else {
+    fn set_scale(&mut self, id: OwnerId, set: OwnerId, desired: u32, ctx: StepContext<'_>) {
+        let Some(entry) = self.owners.get_mut(&set) else {
             return;
         };
-        let had = std::mem::replace(&mut slot.desired, desired);
-        slot.generation += 1;
-        let name = Arc::clone(&slot.name);
+        let had = std::mem::replace(&mut entry.desired, desired);
+        entry.generation += 1;
+        let name = Arc::clone(&entry.name);
         let direction = if desired > had { "up" } else { "down" };
         let message = format!("Scaled {direction} replica set {name} from {had} to {desired}");
-        self.say_of(id, "ScalingReplicaSet", &message, moment);
-        self.reconcile(set, moment);
-        self.update_owner(set, moment);
+        self.emit_owner_event(id, "ScalingReplicaSet", &message, ctx);
+        self.reconcile(set, ctx);
+        self.update_owner(set, ctx);
     }
 }

@@ -1,9 +1,10 @@
 //! Runs a workload in real time.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kubevitals_model::Timestamp;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::Workload;
@@ -33,13 +34,13 @@ impl WorkloadHandle {
 
     /// Reads or changes the workload. Must be short: the cluster stands still meanwhile.
     pub fn with<T>(&self, work: impl FnOnce(&mut Workload) -> T) -> T {
-        let result = work(&mut self.workload.lock().unwrap_or_else(PoisonError::into_inner));
+        let result = work(&mut self.workload.lock());
         self.changed.notify_one();
         result
     }
 
     fn step(&self, now: Timestamp, writer: &dyn ObjectWriter) -> (bool, Option<Timestamp>) {
-        let mut workload = self.workload.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut workload = self.workload.lock();
         let more = workload.step_some(now, writer, BATCH);
         (more, workload.next_due())
     }

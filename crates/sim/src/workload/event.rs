@@ -37,7 +37,7 @@ pub(crate) struct Subject<'a> {
 }
 
 /// Type, reason and message of an event.
-pub(crate) struct Saying<'a> {
+pub(crate) struct EventText<'a> {
     pub(crate) warning: bool,
     pub(crate) reason: &'static str,
     pub(crate) message: &'a str,
@@ -45,7 +45,7 @@ pub(crate) struct Saying<'a> {
 
 /// An event that was written about an object.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct WrittenEvent {
     key: u64,
     name: Arc<str>,
     count: u32,
@@ -54,7 +54,7 @@ pub(crate) struct Written {
 }
 
 /// Identity and count of an event.
-struct Mark<'a> {
+struct EventIdentity<'a> {
     name: &'a str,
     uid: Uid,
     count: u32,
@@ -69,19 +69,19 @@ pub(crate) struct Recorder {
     seed: Seed,
     live: VecDeque<(Timestamp, Arc<str>, Arc<str>)>,
     lifetime_millis: u64,
-    most: usize,
+    max: usize,
     /// Buffer of the next event to write.
     text: ObjectText,
 }
 
 impl Recorder {
-    pub(crate) fn new(seed: Seed, lifetime_millis: u64, most: usize) -> Self {
+    pub(crate) fn new(seed: Seed, lifetime_millis: u64, max: usize) -> Self {
         Self {
             sequence: 0,
             seed,
             live: VecDeque::new(),
             lifetime_millis,
-            most,
+            max,
             text: ObjectText::default(),
         }
     }
@@ -92,33 +92,33 @@ impl Recorder {
     }
 
     /// Writes an event and returns its count. `written` are the earlier events of this object.
-    pub(crate) fn say(
+    pub(crate) fn record(
         &mut self,
         writer: &dyn ObjectWriter,
-        written: &mut Vec<Written>,
+        written: &mut Vec<WrittenEvent>,
         subject: &Subject<'_>,
         source: &Source<'_>,
-        saying: &Saying<'_>,
+        event_text: &EventText<'_>,
         now: Timestamp,
     ) -> u32 {
-        let key = key(subject, saying);
+        let key = key(subject, event_text);
         if let Source::Kubelet(_) | Source::Controller(_) = source
-            && let Some(known) = written.iter_mut().find(|known| known.key == key)
+            && let Some(earlier) = written.iter_mut().find(|earlier| earlier.key == key)
         {
-            known.count += 1;
-            let mark = Mark {
-                name: &known.name,
-                uid: known.uid,
-                count: known.count,
-                first: known.first,
+            earlier.count += 1;
+            let identity = EventIdentity {
+                name: &earlier.name,
+                uid: earlier.uid,
+                count: earlier.count,
+                first: earlier.first,
                 last: now,
             };
-            event(&mark, subject, source, saying, &mut self.text);
+            event(&identity, subject, source, event_text, &mut self.text);
             if writer.replace_text(Resource::Events, &self.text).is_ok() {
-                return known.count;
+                return earlier.count;
             }
             // It has expired: the event is new again.
-            written.retain(|known| known.key != key);
+            written.retain(|earlier| earlier.key != key);
         }
         self.sequence += 1;
         let mut name = String::with_capacity(subject.name.len() + 17);
@@ -129,14 +129,14 @@ impl Recorder {
         name.push('.');
         push_hex(&mut name, number, 16);
         let uid = self.seed.derive(self.sequence).uid();
-        let mark = Mark {
+        let identity = EventIdentity {
             name: &name,
             uid,
             count: 1,
             first: now,
             last: now,
         };
-        event(&mark, subject, source, saying, &mut self.text);
+        event(&identity, subject, source, event_text, &mut self.text);
         if let Err(error) = writer.create_text(Resource::Events, &self.text) {
             tracing::debug!(%error, "event not written");
             return 1;
@@ -147,7 +147,7 @@ impl Recorder {
             Arc::clone(subject.namespace),
             Arc::clone(&name),
         ));
-        written.push(Written {
+        written.push(WrittenEvent {
             key,
             name,
             count: 1,
@@ -160,7 +160,7 @@ impl Recorder {
     /// Removes events that have expired or exceed the limit.
     pub(crate) fn expire(&mut self, writer: &dyn ObjectWriter, now: Timestamp) {
         while let Some((until, _, _)) = self.live.front()
-            && (*until <= now || self.live.len() > self.most)
+            && (*until <= now || self.live.len() > self.max)
         {
             let Some((_, namespace, name)) = self.live.pop_front() else {
                 break;
@@ -171,20 +171,20 @@ impl Recorder {
     }
 }
 
-fn key(subject: &Subject<'_>, saying: &Saying<'_>) -> u64 {
+fn key(subject: &Subject<'_>, event_text: &EventText<'_>) -> u64 {
     Seed::new(0)
-        .derive_name(saying.reason)
-        .derive_name(saying.message)
+        .derive_name(event_text.reason)
+        .derive_name(event_text.message)
         .derive_name(subject.field_path.unwrap_or(""))
         .next()
 }
 
 /// Writes the whole object, without `resourceVersion`.
 fn event(
-    mark: &Mark<'_>,
+    identity: &EventIdentity<'_>,
     subject: &Subject<'_>,
     source: &Source<'_>,
-    saying: &Saying<'_>,
+    event_text: &EventText<'_>,
     out: &mut ObjectText,
 ) {
     let (component, instance) = match source {
@@ -192,25 +192,29 @@ fn event(
         Source::Controller(component) => (*component, ""),
         Source::Scheduler { .. } => ("default-scheduler", "default-scheduler-sim"),
     };
-    let kind = if saying.warning { "Warning" } else { "Normal" };
-    out.begin(subject.namespace, mark.name);
+    let kind = if event_text.warning {
+        "Warning"
+    } else {
+        "Normal"
+    };
+    out.begin(subject.namespace, identity.name);
     out.members()
-        .time("creationTimestamp", mark.first)
-        .text("name", mark.name)
+        .time("creationTimestamp", identity.first)
+        .text("name", identity.name)
         .text("namespace", subject.namespace)
-        .uid("uid", mark.uid);
+        .uid("uid", identity.uid);
     out.end_metadata();
     let mut members = out.members();
     if let Source::Scheduler { action } = source {
         members
             .text("action", action)
-            .micro_time("eventTime", mark.last)
+            .micro_time("eventTime", identity.last)
             .null("firstTimestamp");
     } else {
         members
-            .bare("count", mark.count)
+            .bare("count", identity.count)
             .null("eventTime")
-            .time("firstTimestamp", mark.first);
+            .time("firstTimestamp", identity.first);
     }
     members.object("involvedObject", |members| {
         members.text("apiVersion", subject.api_version);
@@ -227,11 +231,11 @@ fn event(
     if let Source::Scheduler { .. } = source {
         members.null("lastTimestamp");
     } else {
-        members.time("lastTimestamp", mark.last);
+        members.time("lastTimestamp", identity.last);
     }
     members
-        .text("message", saying.message)
-        .text("reason", saying.reason)
+        .text("message", event_text.message)
+        .text("reason", event_text.reason)
         .text("reportingComponent", component)
         .text("reportingInstance", instance)
         .object("source", |members| match source {
@@ -245,7 +249,7 @@ fn event(
         })
         .text("type", kind);
     out.end();
-    fields(subject, saying.reason, component, kind, out);
+    fields(subject, event_text.reason, component, kind, out);
 }
 
 /// The selectable fields, in the order of `ResourceInfo::fields`.

@@ -1,6 +1,6 @@
 //! Messages of conditions and back-offs, as kubelet and scheduler write them.
 
-use super::pod::{Part, Phase, Pod, State};
+use super::pod::{ContainerState, Part, Phase, Pod};
 
 /// Reason and message of the kubelet's conditions.
 pub(crate) struct Reasons {
@@ -15,7 +15,7 @@ pub(crate) fn conditions(pod: &Pod) -> Reasons {
     let lost = pod
         .containers
         .iter()
-        .any(|container| matches!(container.state, State::Lost));
+        .any(|container| matches!(container.state, ContainerState::Lost));
     let sandbox = (!pod.sandbox.holds).then(|| {
         // An address means that there was a sandbox.
         let message = match pod.ip {
@@ -70,7 +70,7 @@ pub(crate) fn conditions(pod: &Pod) -> Reasons {
 
 /// Message of the scheduler about a pod that fits no node.
 pub(crate) fn unschedulable(pod: &Pod) -> String {
-    let nodes = pod.kind.cluster_size;
+    let nodes = pod.compiled.cluster_size;
     format!(
         "0/{nodes} nodes are available: {nodes} node(s) didn't match Pod's node affinity/selector. \
          preemption: 0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
@@ -112,9 +112,9 @@ pub(crate) fn go_millis(milliseconds: u64) -> String {
     }
 }
 
-fn names(pod: &Pod, wanted: impl Fn(&Part<'_>) -> bool) -> String {
+fn names(pod: &Pod, predicate: impl Fn(&Part<'_>) -> bool) -> String {
     let mut text = String::new();
-    for part in pod.parts().filter(|part| wanted(part)) {
+    for part in pod.parts().filter(|part| predicate(part)) {
         if !text.is_empty() {
             text.push(' ');
         }

@@ -4,11 +4,11 @@ use kubevitals_model::Timestamp;
 use serde_json::{Value, json};
 
 use super::render::time;
-use super::{Moment, What, Workload};
+use super::{StepContext, Transition, Workload};
 use crate::clock::after;
 use crate::kubelet::summary::MEMORY_BYTES;
+use crate::node_pool::Node;
 use crate::objects::Resource;
-use crate::roster::Node;
 use crate::seed::{Seed, Uid};
 
 /// Namespace of node leases.
@@ -20,69 +20,69 @@ const VERSION: &str = "v1.37.0";
 
 impl Workload {
     /// Creates a node with its lease, and plans its heartbeats.
-    pub(super) fn add_node(&mut self, index: usize, moment: Moment<'_>) {
+    pub(super) fn add_node(&mut self, index: usize, ctx: StepContext<'_>) {
         let Some((node, seed)) = self.node(index) else {
             return;
         };
-        let object = object(
-            node,
-            seed,
-            moment.now,
-            moment.now,
-            self.config.pods_per_node,
-        );
-        let lease = lease(node, seed, moment.now, moment.now);
+        let object = object(node, seed, ctx.now, ctx.now, self.config.pods_per_node);
+        let lease = lease(node, seed, ctx.now, ctx.now);
         let mut phase = seed.derive_name("phase");
         let (first_lease, first_beat) = (
             phase.between(0, LEASE_MILLIS),
             phase.between(0, HEARTBEAT_MILLIS),
         );
-        let era = self.replacing.begin(index, moment.now);
-        self.written(moment.writer.create(Resource::Nodes, object));
+        let epoch = self.node_replacement.begin(index, ctx.now);
+        self.written(ctx.writer.create(Resource::Nodes, object));
         if self.config.leases {
-            self.written(moment.writer.create(Resource::Leases, lease));
-            self.plan(after(moment.now, first_lease), What::Lease { index, era });
+            self.written(ctx.writer.create(Resource::Leases, lease));
+            self.plan(
+                after(ctx.now, first_lease),
+                Transition::Lease { index, epoch },
+            );
         }
         self.plan(
-            after(moment.now, first_beat),
-            What::Heartbeat { index, era },
+            after(ctx.now, first_beat),
+            Transition::Heartbeat { index, epoch },
         );
     }
 
-    pub(super) fn renew_lease(&mut self, index: usize, era: u32, moment: Moment<'_>) {
-        let Some(created) = self.replacing.since(index, era) else {
+    pub(super) fn renew_lease(&mut self, index: usize, epoch: u32, ctx: StepContext<'_>) {
+        let Some(created) = self.node_replacement.since(index, epoch) else {
             return;
         };
         let Some((node, seed)) = self.node(index) else {
             return;
         };
-        let object = lease(node, seed, created, moment.now);
-        self.written(moment.writer.replace(Resource::Leases, object));
-        self.plan(after(moment.now, LEASE_MILLIS), What::Lease { index, era });
+        let object = lease(node, seed, created, ctx.now);
+        self.written(ctx.writer.replace(Resource::Leases, object));
+        self.plan(
+            after(ctx.now, LEASE_MILLIS),
+            Transition::Lease { index, epoch },
+        );
     }
 
-    pub(super) fn beat(&mut self, index: usize, era: u32, moment: Moment<'_>) {
-        let Some(created) = self.replacing.since(index, era) else {
+    pub(super) fn heartbeat(&mut self, index: usize, epoch: u32, ctx: StepContext<'_>) {
+        let Some(created) = self.node_replacement.since(index, epoch) else {
             return;
         };
         let Some((node, seed)) = self.node(index) else {
             return;
         };
-        let object = object(node, seed, created, moment.now, self.config.pods_per_node);
-        self.written(moment.writer.replace(Resource::Nodes, object));
+        let object = object(node, seed, created, ctx.now, self.config.pods_per_node);
+        self.written(ctx.writer.replace(Resource::Nodes, object));
         self.plan(
-            after(moment.now, HEARTBEAT_MILLIS),
-            What::Heartbeat { index, era },
+            after(ctx.now, HEARTBEAT_MILLIS),
+            Transition::Heartbeat { index, epoch },
         );
     }
 
     fn node(&self, index: usize) -> Option<(&Node, Seed)> {
-        let node = self.roster.nodes().get(index)?;
-        let seed = self.roster.seed().derive_name(node.name());
+        let node = self.node_pool.nodes().get(index)?;
+        let seed = self.node_pool.seed().derive_name(node.name());
         // A node that reuses a name is another machine.
-        match self.replacing.laps(index) {
+        match self.node_replacement.reuse_count(index) {
             0 => Some((node, seed)),
-            laps => Some((node, seed.derive(u64::from(laps)))),
+            reuse_count => Some((node, seed.derive(u64::from(reuse_count)))),
         }
     }
 }

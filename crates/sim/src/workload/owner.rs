@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use kubevitals_model::Timestamp;
 
-use super::event::Written;
-use super::kind::{Owner, PodKind, SpecText, write_labels};
+use super::compiled_template::{CompiledTemplate, Owner, SpecText, write_labels};
+use super::event::WrittenEvent;
 use super::template::PodTemplate;
 use super::{OwnerId, PodId};
 use crate::json::{Members, push_display};
@@ -17,10 +17,7 @@ use crate::seed::Uid;
 #[derive(Debug, Clone)]
 pub enum Manifest {
     /// A pod without an owner.
-    Pod {
-        name: String,
-        template: PodTemplate,
-    },
+    Pod { name: String, template: PodTemplate },
     /// A Deployment.
     Deployment {
         name: String,
@@ -44,7 +41,7 @@ pub enum Manifest {
 }
 
 #[derive(Debug)]
-pub(crate) struct OwnerSlot {
+pub(crate) struct OwnerEntry {
     pub(crate) kind: OwnerKind,
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
@@ -55,11 +52,11 @@ pub(crate) struct OwnerSlot {
     pub(crate) desired: u32,
     pub(crate) pods: Vec<PodId>,
     /// `None` for a Deployment, whose pods belong to its `ReplicaSets`.
-    pub(crate) pod_kind: Option<Arc<PodKind>>,
+    pub(crate) compiled: Option<Arc<CompiledTemplate>>,
     /// Number of pods created so far, for the names of new ones.
     pub(crate) made: u64,
     pub(crate) counts: Counts,
-    pub(crate) written: Vec<Written>,
+    pub(crate) written: Vec<WrittenEvent>,
     /// Whether a reconciliation is planned.
     pub(crate) woken: bool,
     pub(crate) leaving: bool,
@@ -132,7 +129,7 @@ impl OwnerKind {
     }
 }
 
-impl OwnerSlot {
+impl OwnerEntry {
     /// Writes the whole object, without `resourceVersion`.
     pub(crate) fn render(&self, out: &mut ObjectText) {
         out.begin(&self.namespace, &self.name);
@@ -180,7 +177,7 @@ impl OwnerSlot {
     }
 
     fn spec(&self, members: &mut Members<'_>) {
-        let (template, spec) = match (&self.kind, &self.pod_kind) {
+        let (template, spec) = match (&self.kind, &self.compiled) {
             (OwnerKind::Deployment { template, spec, .. }, _) => (&**template, spec),
             (_, Some(kind)) => (&kind.template, &kind.spec),
             _ => return,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kubevitals_model::Timestamp;
 
-use super::kind::PodKind;
+use super::compiled_template::CompiledTemplate;
 use super::template::{PodTemplate, RestartPolicy};
 use crate::clock::after;
 use crate::seed::{Seed, Uid};
@@ -13,7 +13,7 @@ use crate::seed::{Seed, Uid};
 /// A pod at one instant. Values are immutable: a change creates a new one.
 #[derive(Debug, Clone)]
 pub struct Pod {
-    pub(crate) kind: Arc<PodKind>,
+    pub(crate) compiled: Arc<CompiledTemplate>,
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
     pub(crate) uid: Uid,
@@ -34,11 +34,11 @@ pub struct Pod {
     pub(crate) start: Option<Timestamp>,
     pub(crate) phase: Phase,
     pub(crate) reason: Option<Arc<Eviction>>,
-    pub(crate) scheduled: Option<Flip>,
-    pub(crate) sandbox: Flip,
-    pub(crate) initialized: Flip,
-    pub(crate) containers_ready: Flip,
-    pub(crate) ready: Flip,
+    pub(crate) scheduled: Option<ConditionState>,
+    pub(crate) sandbox: ConditionState,
+    pub(crate) initialized: ConditionState,
+    pub(crate) containers_ready: ConditionState,
+    pub(crate) ready: ConditionState,
     /// The condition of the readiness gate.
     pub(crate) gate_open: Option<Timestamp>,
     /// Init containers first.
@@ -69,7 +69,7 @@ pub(crate) struct Eviction {
 
 /// Status and transition time of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Flip {
+pub(crate) struct ConditionState {
     pub(crate) holds: bool,
     pub(crate) since: Timestamp,
 }
@@ -85,19 +85,19 @@ pub(crate) enum Phase {
 /// A container's status.
 #[derive(Debug, Clone)]
 pub(crate) struct Container {
-    pub(crate) state: State,
-    pub(crate) last: Option<Ended>,
+    pub(crate) state: ContainerState,
+    pub(crate) last: Option<Termination>,
     pub(crate) restarts: u32,
     pub(crate) ready: bool,
     pub(crate) started: bool,
     /// Recently terminated runs, of which samples may still be read.
-    pub(crate) recent: Vec<Ended>,
+    pub(crate) recent: Vec<Termination>,
     /// CPU time of all earlier runs, so that the pod's counter never decreases.
     pub(crate) earlier_cpu: u64,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum State {
+pub(crate) enum ContainerState {
     Waiting {
         reason: &'static str,
         message: Option<Arc<str>>,
@@ -105,14 +105,14 @@ pub(crate) enum State {
     Running {
         since: Timestamp,
     },
-    Ended(Ended),
+    Terminated(Termination),
     /// It never ran, and its sandbox is removed.
     Lost,
 }
 
 /// A terminated run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ended {
+pub(crate) struct Termination {
     pub(crate) exit_code: i32,
     pub(crate) started: Timestamp,
     pub(crate) finished: Timestamp,
@@ -122,8 +122,8 @@ pub(crate) struct Ended {
     pub(crate) run: u32,
 }
 
-impl Flip {
-    pub(crate) fn no(since: Timestamp) -> Self {
+impl ConditionState {
+    pub(crate) fn false_since(since: Timestamp) -> Self {
         Self {
             holds: false,
             since,
@@ -138,7 +138,7 @@ impl Flip {
     }
 }
 
-impl Ended {
+impl Termination {
     pub(crate) fn reason(&self) -> &'static str {
         match (self.exit_code, self.out_of_memory) {
             (_, true) => "OOMKilled",
@@ -151,22 +151,22 @@ impl Ended {
 impl Pod {
     /// Returns a pod that was just created.
     pub(crate) fn new(
-        kind: Arc<PodKind>,
+        compiled: Arc<CompiledTemplate>,
         namespace: Arc<str>,
         name: Arc<str>,
         seed: Seed,
         now: Timestamp,
     ) -> Self {
-        let waiting = if kind.template.init.is_empty() {
+        let waiting = if compiled.template.init.is_empty() {
             "ContainerCreating"
         } else {
             "PodInitializing"
         };
-        let containers = kind
+        let containers = compiled
             .template
             .all()
             .map(|_| Container {
-                state: State::Waiting {
+                state: ContainerState::Waiting {
                     reason: waiting,
                     message: None,
                 },
@@ -179,8 +179,11 @@ impl Pod {
             })
             .collect();
         Self {
-            gated: kind.template.scheduling_gate.is_some(),
-            tracked: kind.owner.as_ref().is_some_and(|owner| owner.kind == "Job"),
+            gated: compiled.template.scheduling_gate.is_some(),
+            tracked: compiled
+                .owner
+                .as_ref()
+                .is_some_and(|owner| owner.kind == "Job"),
             namespace,
             name,
             uid: seed.derive_name("uid").uid(),
@@ -196,13 +199,13 @@ impl Pod {
             phase: Phase::Pending,
             reason: None,
             scheduled: None,
-            sandbox: Flip::no(now),
-            initialized: Flip::no(now),
-            containers_ready: Flip::no(now),
-            ready: Flip::no(now),
+            sandbox: ConditionState::false_since(now),
+            initialized: ConditionState::false_since(now),
+            containers_ready: ConditionState::false_since(now),
+            ready: ConditionState::false_since(now),
             gate_open: None,
             containers,
-            kind,
+            compiled,
         }
     }
 
@@ -229,7 +232,7 @@ impl Pod {
     }
 
     pub(crate) fn template(&self) -> &PodTemplate {
-        &self.kind.template
+        &self.compiled.template
     }
 
     /// Each container with its index, name, and whether it is an init container that terminates.
@@ -267,8 +270,8 @@ impl Pod {
         let mut failed = false;
         for container in main {
             match &container.state {
-                State::Ended(ended) => failed |= ended.exit_code != 0,
-                State::Lost => failed = true,
+                ContainerState::Terminated(ended) => failed |= ended.exit_code != 0,
+                ContainerState::Lost => failed = true,
                 _ => return None,
             }
         }
@@ -288,7 +291,7 @@ impl Pod {
     }
 
     /// Updates the kubelet's conditions from the containers.
-    pub(crate) fn settle(&mut self, now: Timestamp) {
+    pub(crate) fn update_conditions(&mut self, now: Timestamp) {
         let initialized = self.parts().filter(|part| part.init).all(|part| {
             if part.one_shot {
                 part.container.ready

@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::nodes::LEASE_NAMESPACE;
 use super::owner::{Counts, OwnerKind};
-use super::pod::{Flip, Host, Phase, Pod, State};
+use super::pod::{ConditionState, ContainerState, Host, Phase, Pod};
 use super::render::{self, time};
 use super::template::{ContainerTemplate, PodTemplate, Resources};
-use super::{Moment, OwnerId, Slot, Workload};
+use super::{OwnerId, PodEntry, StepContext, Workload};
 use crate::clock::after;
 use crate::objects::{ObjectWriter, Resource};
 use crate::seed::Seed;
@@ -27,7 +27,7 @@ impl Workload {
     /// Creates namespaces, nodes and the initial pods, and starts the churn. To be called once, before
     /// the first step.
     pub fn populate(&mut self, now: Timestamp, writer: &dyn ObjectWriter) {
-        let moment = Moment { now, writer };
+        let ctx = StepContext { now, writer };
         let teams = (0..self.config.namespaces.max(1)).map(team);
         let system = ["default", "kube-system", "kube-public", LEASE_NAMESPACE];
         for name in system.into_iter().map(str::to_owned).chain(teams) {
@@ -44,13 +44,13 @@ impl Workload {
                 "spec": {"finalizers": ["kubernetes"]},
                 "status": {"phase": "Active"},
             });
-            self.written(moment.writer.create(Resource::Namespaces, object));
+            self.written(ctx.writer.create(Resource::Namespaces, object));
         }
-        for index in 0..self.roster.count() {
-            self.add_node(index, moment);
+        for index in 0..self.node_pool.count() {
+            self.add_node(index, ctx);
         }
-        self.add_daemons(moment);
-        self.add_services(moment);
+        self.add_daemons(ctx);
+        self.add_services(ctx);
         self.plan_arrival(now, 1);
         self.plan_replacement(now);
     }
@@ -70,29 +70,29 @@ impl Workload {
         }
     }
 
-    fn add_daemons(&mut self, moment: Moment<'_>) {
-        let nodes = self.roster.count();
+    fn add_daemons(&mut self, ctx: StepContext<'_>) {
+        let nodes = self.node_pool.count();
         for name in DAEMONS.into_iter().take(self.daemons()) {
             let count = u32::try_from(nodes).unwrap_or(u32::MAX);
             let namespace: Arc<str> = "kube-system".into();
-            let id = self.add_owner(OwnerKind::DaemonSet, namespace, name, count, moment);
+            let id = self.add_owner(OwnerKind::DaemonSet, namespace, name, count, ctx);
             let template = template(name, 1).label("k8s-app", name);
             let hash = self.hash(name, 0, 10);
             let labels = vec![
                 ("controller-revision-hash".into(), hash.into()),
                 ("pod-template-generation".into(), "1".into()),
             ];
-            self.give_pods(id, template, format!("{name}-"), labels);
-            self.settle_owner(id, count);
-            self.announce(id, moment);
+            self.set_pod_template(id, template, format!("{name}-"), labels);
+            self.set_final_counts(id, count);
+            self.write_new_owner(id, ctx);
             for node in 0..nodes {
-                self.place(id, node, moment);
+                self.add_running_pod(id, node, ctx);
             }
         }
     }
 
-    fn add_services(&mut self, moment: Moment<'_>) {
-        let nodes = self.roster.count();
+    fn add_services(&mut self, ctx: StepContext<'_>) {
+        let nodes = self.node_pool.count();
         let each = self.config.pods_per_node - self.daemons();
         let total = nodes.saturating_mul(each);
         let containers = self.config.containers_per_pod.max(1);
@@ -102,11 +102,10 @@ impl Workload {
             let name = format!("service-{number:04}");
             let template = template(&name, containers);
             let namespace = self.namespace(number as u64);
-            let deployment =
-                self.add_deployment_silently(namespace, &name, template, count, moment);
+            let deployment = self.add_deployment_silently(namespace, &name, template, count, ctx);
             for at in first..first + replicas {
                 // Neighbours in a Deployment run on different nodes.
-                self.place(deployment, at % nodes.max(1), moment);
+                self.add_running_pod(deployment, at % nodes.max(1), ctx);
             }
         }
     }
@@ -118,22 +117,22 @@ impl Workload {
         name: &str,
         template: PodTemplate,
         count: u32,
-        moment: Moment<'_>,
+        ctx: StepContext<'_>,
     ) -> OwnerId {
-        let (deployment, set) = self.make_deployment(namespace, name, count, template, moment);
-        if let Some(slot) = self.owners.get_mut(&set) {
-            slot.desired = count;
+        let (deployment, set) = self.make_deployment(namespace, name, count, template, ctx);
+        if let Some(entry) = self.owners.get_mut(&set) {
+            entry.desired = count;
         }
         for id in [deployment, set] {
-            self.settle_owner(id, count);
-            self.announce(id, moment);
+            self.set_final_counts(id, count);
+            self.write_new_owner(id, ctx);
         }
         set
     }
 
-    fn settle_owner(&mut self, id: OwnerId, count: u32) {
-        if let Some(slot) = self.owners.get_mut(&id) {
-            slot.counts = Counts {
+    fn set_final_counts(&mut self, id: OwnerId, count: u32) {
+        if let Some(entry) = self.owners.get_mut(&id) {
+            entry.counts = Counts {
                 total: count,
                 ready: count,
                 ..Counts::default()
@@ -142,24 +141,26 @@ impl Workload {
     }
 
     /// Creates a pod that has been running for a while.
-    fn place(&mut self, owner: OwnerId, node: usize, moment: Moment<'_>) {
-        let (Some(slot), Some(at)) = (self.owners.get_mut(&owner), self.roster.nodes().get(node))
-        else {
+    fn add_running_pod(&mut self, owner: OwnerId, node: usize, ctx: StepContext<'_>) {
+        let (Some(entry), Some(at)) = (
+            self.owners.get_mut(&owner),
+            self.node_pool.nodes().get(node),
+        ) else {
             return;
         };
-        let Some(kind) = slot.pod_kind.as_ref().map(Arc::clone) else {
+        let Some(kind) = entry.compiled.as_ref().map(Arc::clone) else {
             return;
         };
         let mut seed = Seed::new(0)
-            .derive_name(&slot.uid.to_string())
-            .derive(slot.made);
-        slot.made += 1;
-        let namespace = Arc::clone(&slot.namespace);
+            .derive_name(&entry.uid.to_string())
+            .derive(entry.made);
+        entry.made += 1;
+        let namespace = Arc::clone(&entry.namespace);
         let mut name = kind.generate_name.as_deref().unwrap_or("pod-").to_owned();
         seed.push_suffix(&mut name, 5);
         let age = seed.between(MIN_AGE_MILLIS, MAX_AGE_MILLIS);
         let created =
-            Timestamp::from_unix_millis(moment.now.unix_millis().saturating_sub_unsigned(age));
+            Timestamp::from_unix_millis(ctx.now.unix_millis().saturating_sub_unsigned(age));
         let host = Host {
             index: node,
             name: Arc::clone(at.name()),
@@ -169,24 +170,24 @@ impl Workload {
         run_since(&mut pod, host, created);
         let pod = Arc::new(pod);
         render::pod(&pod, &mut self.text);
-        match moment.writer.create_text(Resource::Pods, &self.text) {
+        match ctx.writer.create_text(Resource::Pods, &self.text) {
             Ok(version) => {
                 at.put(&pod);
                 let id = self.next_id();
-                if let Some(slot) = self.owners.get_mut(&owner) {
-                    slot.pods.push(id);
+                if let Some(entry) = self.owners.get_mut(&owner) {
+                    entry.pods.push(id);
                 }
-                let slot = Slot {
+                let entry = PodEntry {
                     pod,
                     owner: Some(owner),
-                    era: 0,
+                    epoch: 0,
                     version,
                     written: Vec::new(),
                 };
-                self.pods.insert(id, slot);
+                self.pods.insert(id, entry);
             }
             Err(error) => {
-                self.refused += 1;
+                self.rejected_writes += 1;
                 tracing::debug!(%error, "pod not created");
             }
         }
@@ -196,7 +197,7 @@ impl Workload {
 /// Sets the state of a pod that started without problems.
 fn run_since(pod: &mut Pod, host: Host, created: Timestamp) {
     let at = |milliseconds| after(created, milliseconds);
-    let yes = |milliseconds| Flip {
+    let yes = |milliseconds| ConditionState {
         holds: true,
         since: at(milliseconds),
     };
@@ -204,14 +205,14 @@ fn run_since(pod: &mut Pod, host: Host, created: Timestamp) {
     pod.scheduled = Some(yes(40));
     pod.start = Some(at(150));
     pod.observed = 1;
-    pod.ip = Some(super::life::pod_ip(pod));
+    pod.ip = Some(super::lifecycle::pod_ip(pod));
     pod.sandbox = yes(900);
     pod.initialized = yes(150);
     pod.containers_ready = yes(2_000);
     pod.ready = yes(2_000);
     pod.phase = Phase::Running;
     for container in &mut pod.containers {
-        container.state = State::Running { since: at(1_500) };
+        container.state = ContainerState::Running { since: at(1_500) };
         container.ready = true;
         container.started = true;
     }

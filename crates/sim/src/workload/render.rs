@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use kubevitals_model::Timestamp;
 use serde_json::Value;
 
-use super::kind::{ContainerTexts, write_labels};
-use super::pod::{Container, Ended, Flip, Part, Phase, Pod, State};
+use super::compiled_template::{ContainerTexts, write_labels};
+use super::pod::{ConditionState, Container, ContainerState, Part, Phase, Pod, Termination};
 use crate::json::{Items, Members, push_display};
 use crate::objects::{ObjectText, Resource};
 
@@ -44,7 +44,7 @@ pub(crate) fn pod(pod: &Pod, out: &mut ObjectText) {
 }
 
 fn metadata(pod: &Pod, out: &mut ObjectText) {
-    let texts = &pod.kind.texts;
+    let texts = &pod.compiled.texts;
     let mut members = out.members();
     members
         .ready(&texts.annotations)
@@ -70,14 +70,14 @@ fn metadata(pod: &Pod, out: &mut ObjectText) {
 
 fn labels(pod: &Pod, out: &mut ObjectText) {
     let Some(ordinal) = pod.ordinal else {
-        let texts = &pod.kind.texts;
+        let texts = &pod.compiled.texts;
         out.members().ready(&texts.labels);
         out.labels.push_str(&texts.packed_labels.0);
         out.has_nul |= texts.packed_labels.1;
         return;
     };
     let ordinal = ordinal.to_string();
-    let common = pod.kind.labels.iter();
+    let common = pod.compiled.labels.iter();
     let mut labels: BTreeMap<&str, &str> = common.map(|(key, value)| (&**key, &**value)).collect();
     labels.insert("apps.kubernetes.io/pod-index", &ordinal);
     labels.insert("statefulset.kubernetes.io/pod-name", &pod.name);
@@ -89,35 +89,37 @@ fn labels(pod: &Pod, out: &mut ObjectText) {
 
 fn spec(pod: &Pod, members: &mut Members<'_>) {
     let template = pod.template();
-    pod.kind.spec.write(members, |name, members| match name {
-        "hostname" if template.subdomain.is_some() => {
-            members.text(name, &pod.name);
-        }
-        "nodeName" => {
-            if let Some(host) = &pod.host {
-                members.text(name, &host.name);
+    pod.compiled
+        .spec
+        .write(members, |name, members| match name {
+            "hostname" if template.subdomain.is_some() => {
+                members.text(name, &pod.name);
             }
-        }
-        "schedulingGates" => {
-            if let (true, Some((gate, _))) = (pod.gated, &template.scheduling_gate) {
-                members.list(name, |items| {
-                    items.object(|members| {
-                        members.text("name", gate);
+            "nodeName" => {
+                if let Some(host) = &pod.host {
+                    members.text(name, &host.name);
+                }
+            }
+            "schedulingGates" => {
+                if let (true, Some((gate, _))) = (pod.gated, &template.scheduling_gate) {
+                    members.list(name, |items| {
+                        items.object(|members| {
+                            members.text("name", gate);
+                        });
                     });
-                });
+                }
             }
-        }
-        "subdomain" => {
-            if let Some(subdomain) = &template.subdomain {
-                members.text(name, subdomain);
+            "subdomain" => {
+                if let Some(subdomain) = &template.subdomain {
+                    members.text(name, subdomain);
+                }
             }
-        }
-        _ => {}
-    });
+            _ => {}
+        });
 }
 
 fn status(pod: &Pod, members: &mut Members<'_>) {
-    let texts = &pod.kind.texts;
+    let texts = &pod.compiled.texts;
     let placed = pod.host.as_ref().zip(pod.start);
     if placed.is_some() {
         members.ready(&texts.allocated);
@@ -178,7 +180,7 @@ fn address(members: &mut Members<'_>, one: &str, all: &str, ip: std::net::Ipv4Ad
 }
 
 fn containers(pod: &Pod, items: &mut Items<'_>, init: bool) {
-    for (part, texts) in pod.parts().zip(&pod.kind.containers) {
+    for (part, texts) in pod.parts().zip(&pod.compiled.containers) {
         if part.init == init {
             items.object(|members| container(pod, &part, texts, members));
         }
@@ -195,9 +197,11 @@ fn container(pod: &Pod, part: &Part<'_>, texts: &ContainerTexts, members: &mut M
         ..
     } = part.container;
     let ran = match state {
-        State::Running { .. } => Some(*restarts),
-        State::Ended(ended) => Some(ended.run),
-        State::Waiting { .. } | State::Lost => last.as_ref().map(|ended| ended.run),
+        ContainerState::Running { .. } => Some(*restarts),
+        ContainerState::Terminated(ended) => Some(ended.run),
+        ContainerState::Waiting { .. } | ContainerState::Lost => {
+            last.as_ref().map(|ended| ended.run)
+        }
     };
     if let Some(run) = ran {
         members
@@ -225,9 +229,9 @@ fn container(pod: &Pod, part: &Part<'_>, texts: &ContainerTexts, members: &mut M
         .object("state", |members| self::state(pod, part, state, members));
 }
 
-fn state(pod: &Pod, part: &Part<'_>, state: &State, members: &mut Members<'_>) {
+fn state(pod: &Pod, part: &Part<'_>, state: &ContainerState, members: &mut Members<'_>) {
     match state {
-        State::Waiting { reason, message } => {
+        ContainerState::Waiting { reason, message } => {
             members.object("waiting", |members| {
                 if let Some(message) = message {
                     members.text("message", message);
@@ -235,13 +239,13 @@ fn state(pod: &Pod, part: &Part<'_>, state: &State, members: &mut Members<'_>) {
                 members.text("reason", reason);
             });
         }
-        State::Running { since } => {
+        ContainerState::Running { since } => {
             members.object("running", |members| {
                 members.time("startedAt", *since);
             });
         }
-        State::Ended(ended) => terminated(pod, part.index, ended, members),
-        State::Lost => {
+        ContainerState::Terminated(ended) => terminated(pod, part.index, ended, members),
+        ContainerState::Lost => {
             let message = "The container could not be located when the pod was terminated";
             members.object("terminated", |members| {
                 members
@@ -255,7 +259,7 @@ fn state(pod: &Pod, part: &Part<'_>, state: &State, members: &mut Members<'_>) {
     }
 }
 
-fn terminated(pod: &Pod, index: usize, ended: &Ended, members: &mut Members<'_>) {
+fn terminated(pod: &Pod, index: usize, ended: &Termination, members: &mut Members<'_>) {
     members.object("terminated", |members| {
         members
             .pushed("containerID", |out| {
@@ -275,13 +279,18 @@ fn is_gated(pod: &Pod) -> bool {
 
 /// Conditions in the order of a kubelet: those of other components first, then its own five.
 fn conditions(pod: &Pod, items: &mut Items<'_>) {
-    let mut list = |kind: &str, flip: Flip, reason: Reason<'_>, observed: bool| {
+    let mut list = |kind: &str, flip: ConditionState, reason: Reason<'_>, observed: bool| {
         items.object(|members| condition(pod, kind, flip, reason, observed, members));
     };
     let Some(scheduled) = pod.scheduled else {
         let message = "Scheduling is blocked due to non-empty scheduling gates";
         let reason = Some(("SchedulingGated", Some(message)));
-        list("PodScheduled", Flip::no(pod.created), reason, true);
+        list(
+            "PodScheduled",
+            ConditionState::false_since(pod.created),
+            reason,
+            true,
+        );
         return;
     };
     if !scheduled.holds {
@@ -290,19 +299,19 @@ fn conditions(pod: &Pod, items: &mut Items<'_>) {
         list("PodScheduled", scheduled, reason, true);
         return;
     }
-    let seen = pod.start.is_some();
+    let synced = pod.start.is_some();
     if let (Some((gate, _)), Some(since)) = (&pod.template().readiness_gate, pod.gate_open) {
-        list(gate, Flip { holds: true, since }, None, false);
+        list(gate, ConditionState { holds: true, since }, None, false);
     }
     if let Some(eviction) = &pod.reason {
-        let flip = Flip {
+        let flip = ConditionState {
             holds: true,
             since: eviction.at,
         };
         let reason = Some(("TerminationByKubelet", Some(eviction.message.as_str())));
         list("DisruptionTarget", flip, reason, true);
     }
-    if seen {
+    if synced {
         let own = super::messages::conditions(pod);
         for (kind, flip, reason) in [
             ("PodReadyToStartContainers", pod.sandbox, &own.sandbox),
@@ -315,13 +324,13 @@ fn conditions(pod: &Pod, items: &mut Items<'_>) {
             list(kind, flip, reason, true);
         }
     }
-    list("PodScheduled", scheduled, None, seen);
+    list("PodScheduled", scheduled, None, synced);
 }
 
 fn condition(
     pod: &Pod,
     kind: &str,
-    flip: Flip,
+    flip: ConditionState,
     reason: Reason<'_>,
     observed: bool,
     members: &mut Members<'_>,

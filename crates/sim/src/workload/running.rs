@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use kubevitals_model::Timestamp;
 
-use super::life::Step;
-use super::pod::{Container, Ended, Pod, State};
+use super::lifecycle::PodStep;
+use super::pod::{Container, ContainerState, Pod, Termination};
 use super::template::{Readiness, RestartPolicy};
-use super::{Moment, PodId, Workload, messages};
+use super::{PodId, StepContext, Workload, messages};
 use crate::clock::millis_between;
 use crate::kubelet::usage::{ContainerUsage, MAX_SAMPLE_GAP_MILLIS};
 
@@ -17,7 +17,7 @@ const SPAM_REFILL_MILLIS: u64 = 300_000;
 
 impl Workload {
     /// Starts a container now, and plans its exit if it has one.
-    pub(super) fn run(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+    pub(super) fn run(&mut self, id: PodId, at: usize, ctx: StepContext<'_>) {
         let plan = self.change(id, |pod| {
             let template = pod.template().at(at)?;
             let init = at < pod.template().init.len();
@@ -27,31 +27,31 @@ impl Workload {
             let exit = template.exit.or(one_shot.then_some((50, 0)));
             let exits = template.exits;
             let container = pod.containers.get_mut(at)?;
-            container.state = State::Running { since: moment.now };
+            container.state = ContainerState::Running { since: ctx.now };
             container.started = started;
             container.ready = ready;
-            exit.filter(|_| exits.is_none_or(|most| container.restarts < most))
+            exit.filter(|_| exits.is_none_or(|max| container.restarts < max))
         });
         if let Some(Some((milliseconds, _))) = plan {
-            self.plan_step(id, Step::Exit(at), moment.now, (milliseconds, milliseconds));
+            self.plan_step(id, PodStep::Exit(at), ctx.now, (milliseconds, milliseconds));
         }
     }
 
     /// Plans what follows the start of all containers: probes and the readiness gate.
-    pub(super) fn after_start(&mut self, id: PodId, moment: Moment<'_>) {
-        let Some(slot) = self.pods.get(&id) else {
+    pub(super) fn after_start(&mut self, id: PodId, ctx: StepContext<'_>) {
+        let Some(entry) = self.pods.get(&id) else {
             return;
         };
-        let pod = Arc::clone(&slot.pod);
+        let pod = Arc::clone(&entry.pod);
         for part in pod.parts().filter(|part| !part.init) {
-            if matches!(part.container.state, State::Running { .. }) {
-                self.plan_probe(id, part.index, moment.now, true);
+            if matches!(part.container.state, ContainerState::Running { .. }) {
+                self.plan_probe(id, part.index, ctx.now, true);
             }
         }
         if let Some((_, milliseconds)) = pod.template().readiness_gate {
-            self.plan_step(id, Step::OpenGate, moment.now, (milliseconds, milliseconds));
+            self.plan_step(id, PodStep::OpenGate, ctx.now, (milliseconds, milliseconds));
         }
-        self.changed(id, moment);
+        self.changed(id, ctx);
     }
 
     fn plan_probe(&mut self, id: PodId, at: usize, now: Timestamp, first: bool) {
@@ -67,10 +67,10 @@ impl Workload {
         } else {
             (period, period)
         };
-        self.plan_step(id, Step::Probe(at), now, wait);
+        self.plan_step(id, PodStep::Probe(at), now, wait);
     }
 
-    pub(super) fn probe(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+    pub(super) fn probe(&mut self, id: PodId, at: usize, ctx: StepContext<'_>) {
         let Some(pod) = self.pod(id).map(Arc::clone) else {
             return;
         };
@@ -78,13 +78,13 @@ impl Workload {
         else {
             return;
         };
-        let (State::Running { since }, Some((probe, readiness))) =
+        let (ContainerState::Running { since }, Some((probe, readiness))) =
             (&container.state, &template.readiness)
         else {
             return;
         };
         let passes = match readiness {
-            Readiness::After(milliseconds) => millis_between(*since, moment.now) >= *milliseconds,
+            Readiness::After(milliseconds) => millis_between(*since, ctx.now) >= *milliseconds,
             Readiness::Never => false,
         };
         if passes {
@@ -93,34 +93,34 @@ impl Workload {
                     if let Some(container) = pod.containers.get_mut(at) {
                         container.ready = true;
                     }
-                    pod.settle(moment.now);
+                    pod.update_conditions(ctx.now);
                 });
-                self.publish(id, moment);
-                self.changed(id, moment);
+                self.publish(id, ctx);
+                self.changed(id, ctx);
             }
             // Later successful probes have no visible effect.
             return;
         }
         let message = format!("Readiness probe failed: {}", probe.failure);
-        let said = self.say(id, Some(at), true, "Unhealthy", &message, moment);
-        if said < SPAM_BURST {
-            self.plan_probe(id, at, moment.now, false);
+        let count = self.emit_event(id, Some(at), true, "Unhealthy", &message, ctx);
+        if count < SPAM_BURST {
+            self.plan_probe(id, at, ctx.now, false);
         } else {
             let wait = (SPAM_REFILL_MILLIS, SPAM_REFILL_MILLIS);
-            self.plan_step(id, Step::Probe(at), moment.now, wait);
+            self.plan_step(id, PodStep::Probe(at), ctx.now, wait);
         }
     }
 
-    pub(super) fn open_gate(&mut self, id: PodId, moment: Moment<'_>) {
+    pub(super) fn open_gate(&mut self, id: PodId, ctx: StepContext<'_>) {
         self.change(id, |pod| {
-            pod.gate_open = Some(moment.now);
-            pod.settle(moment.now);
+            pod.gate_open = Some(ctx.now);
+            pod.update_conditions(ctx.now);
         });
-        self.publish(id, moment);
-        self.changed(id, moment);
+        self.publish(id, ctx);
+        self.changed(id, ctx);
     }
 
-    pub(super) fn exit(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+    pub(super) fn exit(&mut self, id: PodId, at: usize, ctx: StepContext<'_>) {
         let Some(pod) = self.pod(id).map(Arc::clone) else {
             return;
         };
@@ -130,16 +130,16 @@ impl Workload {
         let exit_code = template.exit.map_or(0, |(_, code)| code);
         let one_shot = at < pod.template().init.len() && !template.sidecar;
         self.change(id, |pod| {
-            end(pod, at, exit_code, moment.now);
+            end(pod, at, exit_code, ctx.now);
             if let Some(container) = pod.containers.get_mut(at) {
                 container.ready = one_shot && exit_code == 0;
             }
-            pod.settle(moment.now);
+            pod.update_conditions(ctx.now);
         });
-        self.publish(id, moment);
-        self.changed(id, moment);
+        self.publish(id, ctx);
+        self.changed(id, ctx);
         if one_shot && exit_code == 0 {
-            self.plan_step(id, Step::Fetch(at + 1), moment.now, (200, 900));
+            self.plan_step(id, PodStep::PullImage(at + 1), ctx.now, (200, 900));
             return;
         }
         let again = template.sidecar
@@ -153,15 +153,15 @@ impl Workload {
             .get(at)
             .map_or(0, |container| container.restarts);
         if again && restarts == 0 {
-            self.plan_step(id, Step::Restart(at), moment.now, (300, 900));
+            self.plan_step(id, PodStep::Restart(at), ctx.now, (300, 900));
         } else if again {
-            self.plan_step(id, Step::BackOff(at), moment.now, (600, 1_400));
+            self.plan_step(id, PodStep::BackOff(at), ctx.now, (600, 1_400));
         } else if self.pod(id).is_some_and(|pod| pod.outcome().is_some()) {
-            self.plan_step(id, Step::Complete, moment.now, (700, 1_600));
+            self.plan_step(id, PodStep::Complete, ctx.now, (700, 1_600));
         }
     }
 
-    pub(super) fn back_off(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+    pub(super) fn back_off(&mut self, id: PodId, at: usize, ctx: StepContext<'_>) {
         let Some(pod) = self.pod(id).map(Arc::clone) else {
             return;
         };
@@ -172,7 +172,7 @@ impl Workload {
         let (name, full_name) = (&template.name, pod.full_name());
         let seconds = back_off_seconds(container.restarts);
         let message = format!("Back-off restarting failed container {name} in pod {full_name}");
-        self.say(id, Some(at), true, "BackOff", &message, moment);
+        self.emit_event(id, Some(at), true, "BackOff", &message, ctx);
         let waiting = format!(
             "back-off {} restarting failed container={name} pod={full_name}",
             messages::go_seconds(seconds)
@@ -180,72 +180,72 @@ impl Workload {
         self.change(id, |pod| {
             retire(pod, at);
             if let Some(container) = pod.containers.get_mut(at) {
-                container.state = State::Waiting {
+                container.state = ContainerState::Waiting {
                     reason: "CrashLoopBackOff",
                     message: Some(waiting.into()),
                 };
             }
         });
-        self.publish(id, moment);
+        self.publish(id, ctx);
         let wait = seconds * 1_000;
-        self.plan_step(id, Step::Restart(at), moment.now, (wait, wait + wait / 10));
+        self.plan_step(id, PodStep::Restart(at), ctx.now, (wait, wait + wait / 10));
     }
 
-    pub(super) fn restart(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
-        self.say_present(id, at, moment);
-        self.say(id, Some(at), false, "Created", "Container created", moment);
-        self.say(id, Some(at), false, "Started", "Container started", moment);
+    pub(super) fn restart(&mut self, id: PodId, at: usize, ctx: StepContext<'_>) {
+        self.emit_image_present(id, at, ctx);
+        self.emit_event(id, Some(at), false, "Created", "Container created", ctx);
+        self.emit_event(id, Some(at), false, "Started", "Container started", ctx);
         self.change(id, |pod| {
             retire(pod, at);
             if let Some(container) = pod.containers.get_mut(at) {
                 container.restarts += 1;
             }
         });
-        self.run(id, at, moment);
+        self.run(id, at, ctx);
         self.change(id, |pod| {
             if at < pod.template().init.len()
                 && let Some(container) = pod.containers.get_mut(at)
             {
                 (container.started, container.ready) = (true, true);
             }
-            pod.settle(moment.now);
+            pod.update_conditions(ctx.now);
         });
-        self.publish(id, moment);
-        self.plan_probe(id, at, moment.now, true);
-        self.changed(id, moment);
+        self.publish(id, ctx);
+        self.plan_probe(id, at, ctx.now, true);
+        self.changed(id, ctx);
     }
 
-    pub(super) fn fetch_failed(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+    pub(super) fn pull_failed(&mut self, id: PodId, at: usize, ctx: StepContext<'_>) {
         let Some(pod) = self.pod(id).map(Arc::clone) else {
             return;
         };
         let (Some(template), Some(host)) = (pod.template().at(at), &pod.host) else {
             return;
         };
-        let mut seed = pod.seed.derive(moment.now.unix_millis().cast_unsigned());
+        let mut seed = pod.seed.derive(ctx.now.unix_millis().cast_unsigned());
         let cause = messages::pull_failure(&template.image, host.ip, seed.between(32_768, 60_999));
         let message = format!("Failed to pull image \"{}\": {cause}", template.image);
-        self.say(id, Some(at), true, "Failed", &message, moment);
-        let tries = self.say(id, Some(at), true, "Failed", "Error: ErrImagePull", moment);
-        self.wait(id, at, "ErrImagePull", cause, moment);
-        self.plan_step(id, Step::FetchBackOff(at), moment.now, (800, 14_000));
+        self.emit_event(id, Some(at), true, "Failed", &message, ctx);
+        let tries = self.emit_event(id, Some(at), true, "Failed", "Error: ErrImagePull", ctx);
+        self.wait(id, at, "ErrImagePull", cause, ctx);
+        self.plan_step(id, PodStep::PullBackOff(at), ctx.now, (800, 14_000));
         let main = at >= pod.template().init.len();
         if tries == 1 && main {
             // The other containers do not wait for it.
-            self.next_main_after_failure(id, at, moment);
+            self.next_main_after_failure(id, at, ctx);
         }
     }
 
-    fn next_main_after_failure(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+    fn next_main_after_failure(&mut self, id: PodId, at: usize, ctx: StepContext<'_>) {
         if self
             .pod(id)
             .is_some_and(|pod| at + 1 < pod.containers.len())
         {
-            self.plan_step(id, Step::Fetch(at + 1), moment.now, (5, 40));
+            self.plan_step(id, PodStep::PullImage(at + 1), ctx.now, (5, 40));
         }
     }
 
-    pub(super) fn fetch_back_off(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+    pub(super) fn pull_back_off(&mut self, id: PodId, at: usize, ctx: StepContext<'_>) {
         let Some(pod) = self.pod(id).map(Arc::clone) else {
             return;
         };
@@ -255,26 +255,19 @@ impl Workload {
         };
         let image = &template.image;
         let cause = match &container.state {
-            State::Waiting {
+            ContainerState::Waiting {
                 message: Some(message),
                 ..
             } => Arc::clone(message),
             _ => "".into(),
         };
         let message = format!("Back-off pulling image \"{image}\"");
-        let tries = self.say(id, Some(at), false, "BackOff", &message, moment);
-        self.say(
-            id,
-            Some(at),
-            true,
-            "Failed",
-            "Error: ImagePullBackOff",
-            moment,
-        );
+        let tries = self.emit_event(id, Some(at), false, "BackOff", &message, ctx);
+        self.emit_event(id, Some(at), true, "Failed", "Error: ImagePullBackOff", ctx);
         let waiting = format!("{message}: ErrImagePull: {cause}");
-        self.wait(id, at, "ImagePullBackOff", waiting, moment);
+        self.wait(id, at, "ImagePullBackOff", waiting, ctx);
         let wait = back_off_seconds(tries) * 1_000;
-        self.plan_step(id, Step::Fetch(at), moment.now, (wait, wait + wait / 5));
+        self.plan_step(id, PodStep::PullImage(at), ctx.now, (wait, wait + wait / 5));
     }
 
     fn wait(
@@ -283,17 +276,17 @@ impl Workload {
         at: usize,
         reason: &'static str,
         message: String,
-        moment: Moment<'_>,
+        ctx: StepContext<'_>,
     ) {
         self.change(id, |pod| {
             if let Some(container) = pod.containers.get_mut(at) {
-                container.state = State::Waiting {
+                container.state = ContainerState::Waiting {
                     reason,
                     message: Some(message.into()),
                 };
             }
         });
-        self.publish(id, moment);
+        self.publish(id, ctx);
     }
 }
 
@@ -302,8 +295,8 @@ pub(super) fn end(pod: &mut Pod, at: usize, exit_code: i32, now: Timestamp) {
     let Some(container) = pod.containers.get_mut(at) else {
         return;
     };
-    if let State::Running { since } = container.state {
-        container.state = State::Ended(Ended {
+    if let ContainerState::Running { since } = container.state {
+        container.state = ContainerState::Terminated(Termination {
             exit_code,
             started: since,
             finished: now,
@@ -319,7 +312,7 @@ pub(super) fn end(pod: &mut Pod, at: usize, exit_code: i32, now: Timestamp) {
 /// Moves a terminated run to `lastState`, and adds the CPU time of earlier runs to their sum.
 fn retire(pod: &mut Pod, at: usize) {
     let Some(Container {
-        state: State::Ended(ended),
+        state: ContainerState::Terminated(ended),
         recent,
         ..
     }) = pod.containers.get(at)
@@ -327,7 +320,7 @@ fn retire(pod: &mut Pod, at: usize) {
         return;
     };
     let ended = *ended;
-    let (kept, past): (Vec<Ended>, Vec<Ended>) =
+    let (kept, past): (Vec<Termination>, Vec<Termination>) =
         recent.iter().copied().chain([ended]).partition(|run| {
             millis_between(run.finished, ended.finished) < 2 * MAX_SAMPLE_GAP_MILLIS
         });
@@ -337,7 +330,7 @@ fn retire(pod: &mut Pod, at: usize) {
         .sum();
     if let Some(container) = pod.containers.get_mut(at) {
         // The run shown as terminated is not counted twice.
-        container.state = State::Waiting {
+        container.state = ContainerState::Waiting {
             reason: "ContainerCreating",
             message: None,
         };

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::life::Step;
-use super::pod::{Phase, State};
+use super::lifecycle::PodStep;
+use super::pod::{ContainerState, Phase};
 use super::template::Pull;
-use super::{Moment, PodId, Workload, messages};
+use super::{PodId, StepContext, Workload, messages};
 
 impl Workload {
-    pub(super) fn fetch(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+    pub(super) fn pull_image(&mut self, id: PodId, at: usize, ctx: StepContext<'_>) {
         let Some(pod) = self.pod(id).map(Arc::clone) else {
             return;
         };
@@ -17,28 +17,28 @@ impl Workload {
         };
         match template.pull {
             Pull::Present => {
-                self.say_present(id, at, moment);
-                self.plan_step(id, Step::Start(at), moment.now, (40, 300));
+                self.emit_image_present(id, at, ctx);
+                self.plan_step(id, PodStep::Start(at), ctx.now, (40, 300));
             }
             Pull::Takes { milliseconds, .. } => {
                 let message = format!("Pulling image \"{}\"", template.image);
-                self.say(id, Some(at), false, "Pulling", &message, moment);
+                self.emit_event(id, Some(at), false, "Pulling", &message, ctx);
                 self.plan_step(
                     id,
-                    Step::Fetched(at),
-                    moment.now,
+                    PodStep::ImagePulled(at),
+                    ctx.now,
                     (milliseconds, milliseconds),
                 );
             }
             Pull::Fails => {
                 let message = format!("Pulling image \"{}\"", template.image);
-                self.say(id, Some(at), false, "Pulling", &message, moment);
-                self.plan_step(id, Step::FetchFailed(at), moment.now, (9_900, 10_300));
+                self.emit_event(id, Some(at), false, "Pulling", &message, ctx);
+                self.plan_step(id, PodStep::PullFailed(at), ctx.now, (9_900, 10_300));
             }
         }
     }
 
-    pub(super) fn say_present(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+    pub(super) fn emit_image_present(&mut self, id: PodId, at: usize, ctx: StepContext<'_>) {
         let image = self
             .pod(id)
             .and_then(|pod| pod.template().at(at))
@@ -47,10 +47,10 @@ impl Workload {
         let message = format!(
             "Container image \"{image}\" already present on machine and can be accessed by the pod"
         );
-        self.say(id, Some(at), false, "Pulled", &message, moment);
+        self.emit_event(id, Some(at), false, "Pulled", &message, ctx);
     }
 
-    pub(super) fn fetched(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+    pub(super) fn image_pulled(&mut self, id: PodId, at: usize, ctx: StepContext<'_>) {
         let Some(pod) = self.pod(id).map(Arc::clone) else {
             return;
         };
@@ -66,15 +66,15 @@ impl Workload {
                  Image size: {bytes} bytes.",
                 template.image
             );
-            self.say(id, Some(at), false, "Pulled", &message, moment);
+            self.emit_event(id, Some(at), false, "Pulled", &message, ctx);
         }
-        self.plan_step(id, Step::Start(at), moment.now, (40, 300));
+        self.plan_step(id, PodStep::Start(at), ctx.now, (40, 300));
     }
 
-    pub(super) fn start(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
-        self.say(id, Some(at), false, "Created", "Container created", moment);
-        self.say(id, Some(at), false, "Started", "Container started", moment);
-        self.run(id, at, moment);
+    pub(super) fn start(&mut self, id: PodId, at: usize, ctx: StepContext<'_>) {
+        self.emit_event(id, Some(at), false, "Created", "Container created", ctx);
+        self.emit_event(id, Some(at), false, "Started", "Container started", ctx);
+        self.run(id, at, ctx);
         let Some(pod) = self.pod(id).map(Arc::clone) else {
             return;
         };
@@ -83,61 +83,66 @@ impl Workload {
             return;
         };
         if at < init {
-            self.publish(id, moment);
+            self.publish(id, ctx);
             match (template.sidecar, &template.startup) {
                 // `run` plans its exit.
                 (false, _) => {}
                 (true, Some(_)) => {
-                    self.plan_step(id, Step::StartedUp(at), moment.now, (100, 900));
+                    self.plan_step(id, PodStep::StartedUp(at), ctx.now, (100, 900));
                 }
-                (true, None) => self.sidecar_ready(id, at, moment),
+                (true, None) => self.sidecar_ready(id, at, ctx),
             }
             return;
         }
-        self.next_main(id, at, moment);
+        self.next_main(id, at, ctx);
     }
 
     /// Starts the next container, or reports that all have started.
-    pub(super) fn next_main(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+    pub(super) fn next_main(&mut self, id: PodId, at: usize, ctx: StepContext<'_>) {
         let Some(pod) = self.pod(id) else {
             return;
         };
         if at + 1 < pod.containers.len() {
-            self.plan_step(id, Step::Fetch(at + 1), moment.now, (5, 40));
+            self.plan_step(id, PodStep::PullImage(at + 1), ctx.now, (5, 40));
             return;
         }
         self.change(id, |pod| {
             let init = pod.template().init.len();
             let mut main = pod.containers.iter().skip(init);
-            if main.any(|c| matches!(c.state, State::Running { .. } | State::Ended(_))) {
+            if main.any(|c| {
+                matches!(
+                    c.state,
+                    ContainerState::Running { .. } | ContainerState::Terminated(_)
+                )
+            }) {
                 pod.phase = Phase::Running;
             }
-            pod.settle(moment.now);
+            pod.update_conditions(ctx.now);
         });
-        self.publish(id, moment);
-        self.after_start(id, moment);
+        self.publish(id, ctx);
+        self.after_start(id, ctx);
     }
 
-    pub(super) fn started_up(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+    pub(super) fn started_up(&mut self, id: PodId, at: usize, ctx: StepContext<'_>) {
         self.change(id, |pod| {
             if let Some(container) = pod.containers.get_mut(at) {
                 container.started = true;
             }
-            pod.settle(moment.now);
+            pod.update_conditions(ctx.now);
         });
-        self.publish(id, moment);
-        self.plan_step(id, Step::SidecarReady(at), moment.now, (20, 400));
+        self.publish(id, ctx);
+        self.plan_step(id, PodStep::SidecarReady(at), ctx.now, (20, 400));
     }
 
-    pub(super) fn sidecar_ready(&mut self, id: PodId, at: usize, moment: Moment<'_>) {
+    pub(super) fn sidecar_ready(&mut self, id: PodId, at: usize, ctx: StepContext<'_>) {
         self.change(id, |pod| {
             if let Some(container) = pod.containers.get_mut(at) {
                 container.started = true;
                 container.ready = true;
             }
-            pod.settle(moment.now);
+            pod.update_conditions(ctx.now);
         });
-        self.publish(id, moment);
-        self.plan_step(id, Step::Fetch(at + 1), moment.now, (10, 80));
+        self.publish(id, ctx);
+        self.plan_step(id, PodStep::PullImage(at + 1), ctx.now, (10, 80));
     }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::{add_pods, admin, anonymous, sim};
 
 #[tokio::test]
-async fn strangers_see_health_only() {
+async fn anonymous_users_read_health_only() {
     let sim = sim().await;
     let client = anonymous(&sim);
     assert_eq!(client.get("/livez").await.code, 200);
@@ -26,7 +26,7 @@ async fn strangers_see_health_only() {
 }
 
 #[tokio::test]
-async fn tokens_and_certificates_are_judged() {
+async fn tokens_and_certificates_are_authenticated() {
     let config = SimApiConfig {
         tokens: vec![("secret".to_owned(), User::new("ann", []))],
         rules: vec![Rule::for_user("ann", ["list"], "", ["pods"])],
@@ -76,7 +76,7 @@ async fn impersonation_needs_permission() {
 }
 
 #[tokio::test]
-async fn reviews_answer() {
+async fn reviews_return_a_status() {
     let sim = sim().await;
     let client = admin(&sim);
     let token = sim
@@ -144,7 +144,7 @@ async fn service_accounts_get_tokens() {
 }
 
 #[tokio::test]
-async fn extension_servers_learn_whom_to_trust() {
+async fn extension_apiserver_authentication_is_published() {
     let sim = sim().await;
     add_pods(&sim, &["a"]);
     let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";

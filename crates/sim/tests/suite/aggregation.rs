@@ -76,11 +76,11 @@ async fn an_absent_server_is_unavailable() {
             api_service("127.0.0.1:1", "example.org", None),
         )
         .unwrap();
-    let verdict = condition(&sim, "v1.example.org", "False").await;
-    assert_eq!(verdict["reason"], "FailedDiscoveryCheck");
-    let answer = admin(&sim).get(PATH).await;
+    let decision = condition(&sim, "v1.example.org", "False").await;
+    assert_eq!(decision["reason"], "FailedDiscoveryCheck");
+    let response = admin(&sim).get(PATH).await;
     assert_eq!(
-        (answer.code.as_u16(), &answer.body[..]),
+        (response.code.as_u16(), &response.body[..]),
         (503, &b"service unavailable\n"[..])
     );
     let groups = admin(&sim).json("/apis").await;
@@ -103,9 +103,9 @@ async fn a_missing_service_is_named() {
         .unwrap()
         .remove("annotations");
     sim.writer().create(Resource::ApiServices, object).unwrap();
-    let verdict = condition(&sim, "v1.example.org", "False").await;
+    let decision = condition(&sim, "v1.example.org", "False").await;
     assert_eq!(
-        (&verdict["reason"], &verdict["message"]),
+        (&decision["reason"], &decision["message"]),
         (
             &json!("ServiceNotFound"),
             &json!("service/y in \"x\" is not present")
@@ -115,13 +115,13 @@ async fn a_missing_service_is_named() {
 }
 
 #[tokio::test]
-async fn an_untrusted_certificate_is_refused() {
+async fn an_untrusted_certificate_is_rejected() {
     let (sim, backend) = (front().await, sim().await);
     let address = backend.address().to_string();
     let object = api_service(&address, "example.org", Some(sim.kube_ca_pem()));
     sim.writer().create(Resource::ApiServices, object).unwrap();
-    let verdict = condition(&sim, "v1.example.org", "False").await;
-    assert_eq!(verdict["reason"], "FailedDiscoveryCheck");
+    let decision = condition(&sim, "v1.example.org", "False").await;
+    assert_eq!(decision["reason"], "FailedDiscoveryCheck");
     backend.shutdown().await;
     sim.shutdown().await;
 }
@@ -166,8 +166,8 @@ async fn backend(sim: &SimApiHandle, alpn: Alpn) -> (SocketAddr, tokio::task::Jo
                 .map(|facts| facts.subject);
             tokio::spawn(async move {
                 let service = service_fn(move |request| {
-                    let answer = echo(&request, peer.as_deref());
-                    async move { Ok::<_, Infallible>(answer) }
+                    let response = echo(&request, peer.as_deref());
+                    async move { Ok::<_, Infallible>(response) }
                 });
                 let builder = auto::Builder::new(TokioExecutor::new());
                 let _ended = builder
@@ -206,14 +206,14 @@ fn echo(request: &Request<Incoming>, peer: Option<&str>) -> Response<Full<Bytes>
     response
 }
 
-async fn requests_are_passed_on(alpn: Alpn) {
+async fn requests_are_proxied(alpn: Alpn) {
     let sim = front().await;
     let (address, task) = backend(&sim, alpn).await;
     let object = api_service(&address.to_string(), "example.org", Some(sim.kube_ca_pem()));
     sim.writer().create(Resource::ApiServices, object).unwrap();
-    let verdict = condition(&sim, "v1.example.org", "True").await;
+    let decision = condition(&sim, "v1.example.org", "True").await;
     assert_eq!(
-        (&verdict["reason"], &verdict["message"]),
+        (&decision["reason"], &decision["message"]),
         (&json!("Passed"), &json!("all checks passed"))
     );
     let client = admin(&sim)
@@ -263,11 +263,11 @@ async fn requests_are_passed_on(alpn: Alpn) {
 }
 
 #[tokio::test]
-async fn requests_are_passed_on_over_http2() {
-    requests_are_passed_on(Alpn::H2).await;
+async fn requests_are_proxied_over_http2() {
+    requests_are_proxied(Alpn::H2).await;
 }
 
 #[tokio::test]
-async fn requests_are_passed_on_over_http1() {
-    requests_are_passed_on(Alpn::Http11).await;
+async fn requests_are_proxied_over_http1() {
+    requests_are_proxied(Alpn::Http11).await;
 }

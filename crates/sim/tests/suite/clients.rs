@@ -26,20 +26,20 @@ async fn client(sim: &SimApiHandle) -> kube::Client {
 /// Polls a watcher until exactly these pods exist.
 async fn follow(
     mut stream: std::pin::Pin<&mut (impl Stream<Item = watcher::Result<Event<Pod>>> + Send)>,
-    known: &mut BTreeSet<String>,
-    wanted: &[&str],
+    current: &mut BTreeSet<String>,
+    expected: &[&str],
 ) {
-    let wanted: BTreeSet<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
+    let expected: BTreeSet<String> = expected.iter().map(|name| (*name).to_owned()).collect();
     let follow = async {
-        while *known != wanted {
+        while *current != expected {
             match stream.next().await.unwrap() {
                 Ok(Event::Apply(pod) | Event::InitApply(pod)) => {
-                    known.insert(pod.metadata.name.unwrap());
+                    current.insert(pod.metadata.name.unwrap());
                 }
                 Ok(Event::Delete(pod)) => {
-                    known.remove(&pod.metadata.name.unwrap());
+                    current.remove(&pod.metadata.name.unwrap());
                 }
-                Ok(Event::Init) => known.clear(),
+                Ok(Event::Init) => current.clear(),
                 // A closed connection; the watcher reconnects by itself.
                 Ok(Event::InitDone) | Err(_) => {}
             }
@@ -53,18 +53,18 @@ async fn stays_in_sync(config: watcher::Config) {
     add_pods(&sim, &["a", "b"]);
     let pods: Api<Pod> = Api::namespaced(client(&sim).await, "default");
     let mut stream = pin!(watcher(pods, config));
-    let mut known = BTreeSet::new();
-    follow(stream.as_mut(), &mut known, &["a", "b"]).await;
+    let mut current = BTreeSet::new();
+    follow(stream.as_mut(), &mut current, &["a", "b"]).await;
     add_pods(&sim, &["c"]);
-    follow(stream.as_mut(), &mut known, &["a", "b", "c"]).await;
+    follow(stream.as_mut(), &mut current, &["a", "b", "c"]).await;
     sim.drop_watches();
     sim.writer()
         .delete(Resource::Pods, Some("default"), "a")
         .unwrap();
-    follow(stream.as_mut(), &mut known, &["b", "c"]).await;
+    follow(stream.as_mut(), &mut current, &["b", "c"]).await;
     sim.restart(History::Keep).await.unwrap();
     add_pods(&sim, &["d"]);
-    follow(stream.as_mut(), &mut known, &["b", "c", "d"]).await;
+    follow(stream.as_mut(), &mut current, &["b", "c", "d"]).await;
     // Deletions during the outage are noticed by the relist.
     sim.stop().await;
     sim.writer()
@@ -72,7 +72,7 @@ async fn stays_in_sync(config: watcher::Config) {
         .unwrap();
     sim.expire_history();
     sim.resume().await.unwrap();
-    follow(stream.as_mut(), &mut known, &["c", "d"]).await;
+    follow(stream.as_mut(), &mut current, &["c", "d"]).await;
     sim.shutdown().await;
 }
 
@@ -87,7 +87,7 @@ async fn a_streaming_watcher_stays_in_sync() {
 }
 
 #[tokio::test]
-async fn typed_objects_go_and_come() {
+async fn typed_objects_round_trip() {
     let sim = sim().await;
     let pods: Api<Pod> = Api::namespaced(client(&sim).await, "default");
     let pod: Pod = serde_json::from_value(crate::support::pod("a", "n1")).unwrap();
@@ -118,7 +118,7 @@ async fn typed_objects_go_and_come() {
 }
 
 #[tokio::test]
-async fn two_clusters_do_not_meet() {
+async fn credentials_of_one_cluster_are_invalid_in_another() {
     let (one, two) = (sim().await, sim().await);
     add_pods(&one, &["a"]);
     assert_eq!(

@@ -30,7 +30,7 @@ async fn eventually(what: &str, holds: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn it_starts_with_everything_in_place() {
+async fn a_cluster_starts_with_all_parts() {
     let mut reports = Vec::new();
     let config = SimClusterConfig::default();
     let cluster = SimCluster::start(config, |progress| reports.push(progress))
@@ -39,12 +39,15 @@ async fn it_starts_with_everything_in_place() {
     assert_eq!(cluster.api().count(Resource::Nodes), 3);
     assert!(cluster.api().count(Resource::Pods) >= 30);
     let last = reports.last().unwrap();
-    assert!(last.pods >= last.expected && last.expected == 30, "{reports:?}");
+    assert!(
+        last.pods >= last.expected && last.expected == 30,
+        "{reports:?}"
+    );
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn kubelets_let_in_whom_the_cluster_allows() {
+async fn kubelets_authorize_requests_with_the_cluster() {
     let cluster = cluster(&[]).await.unwrap();
     let kubelet = cluster.fleet().address("node-00001").unwrap();
     let token = cluster
@@ -75,7 +78,7 @@ async fn kubelets_let_in_whom_the_cluster_allows() {
 }
 
 #[tokio::test]
-async fn faults_are_switched_by_a_config_map_and_healed_by_its_end() {
+async fn a_config_map_sets_faults_and_its_deletion_removes_them() {
     let cluster = cluster(&["500=node-00002"]).await.unwrap();
     let faults = cluster.fleet().faults().clone();
     assert_eq!(faults.of("node-00002"), [Fault::ServerError]);
@@ -118,7 +121,7 @@ async fn faults_are_switched_by_a_config_map_and_healed_by_its_end() {
 }
 
 #[tokio::test]
-async fn pods_have_logs_with_the_lines_that_are_asked_for() {
+async fn pod_logs_have_the_requested_lines() {
     let cluster = cluster(&[]).await.unwrap();
     let pods = cluster.api().objects(Resource::Pods);
     let pod = pods
@@ -143,13 +146,16 @@ async fn pods_have_logs_with_the_lines_that_are_asked_for() {
 }
 
 #[tokio::test]
-async fn a_fault_for_a_node_that_is_not_there_is_refused() {
+async fn a_fault_for_an_unknown_node_is_an_error() {
     let error = cluster(&["hang=elsewhere"]).await.unwrap_err();
-    assert_eq!(error.to_string(), "no node matches the fault `hang=elsewhere`");
+    assert_eq!(
+        error.to_string(),
+        "no node matches the fault `hang=elsewhere`"
+    );
 }
 
 #[tokio::test]
-async fn two_clusters_in_one_process_do_not_meet() {
+async fn two_clusters_in_one_process_are_isolated() {
     let (one, other) = (
         cluster(&[]).await.unwrap(),
         cluster(&["hang=all"]).await.unwrap(),

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use kubevitals_model::Timestamp;
 use kubevitals_sim::clock::Clock;
+use kubevitals_sim::node_pool::NodePool;
 use kubevitals_sim::objects::Resource;
-use kubevitals_sim::roster::Roster;
 use kubevitals_sim::seed::Seed;
-use kubevitals_sim::workload::{Kind, Workload, WorkloadConfig, WorkloadHandle, drive};
+use kubevitals_sim::workload::{Scenario, Workload, WorkloadConfig, WorkloadHandle, drive};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -24,11 +24,11 @@ impl Clock for RuntimeClock {
 }
 
 #[tokio::test(start_paused = true)]
-async fn transitions_happen_when_they_are_due_and_stop_when_told() {
+async fn transitions_run_when_due_until_stopped() {
     let store = Arc::new(Store::default());
     let clock = Arc::new(RuntimeClock(Instant::now()));
-    let roster = Roster::new(2, "node", Seed::new(1));
-    let mut workload = Workload::new(WorkloadConfig::default(), roster, Seed::new(1));
+    let node_pool = NodePool::new(2, "node", Seed::new(1));
+    let mut workload = Workload::new(WorkloadConfig::default(), node_pool, Seed::new(1));
     workload.populate(clock.now(), &*store);
     let handle = WorkloadHandle::new(workload);
     let (stop, stopped) = watch::channel(false);
@@ -40,7 +40,7 @@ async fn transitions_happen_when_they_are_due_and_stop_when_told() {
     ));
     tokio::time::sleep(Duration::from_secs(5)).await;
     handle.with(|workload| {
-        let manifest = Kind::Job.manifest("quick".into(), Seed::new(1));
+        let manifest = Scenario::Job.manifest("quick".into(), Seed::new(1));
         workload.launch("default", manifest, clock.now(), &*store);
     });
     tokio::time::sleep(Duration::from_secs(15)).await;

@@ -10,7 +10,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::support::{add_pods, admin, sim};
 
 #[tokio::test]
-async fn requests_fail_as_told() {
+async fn injected_faults_fail_requests() {
     let sim = sim().await;
     let client = admin(&sim);
     for (effect, code, reason) in [
@@ -25,13 +25,13 @@ async fn requests_fail_as_told() {
                 .to(Extent::Next(1)),
         );
         assert_eq!(client.get("/api/v1/nodes").await.code, 200);
-        let answer = client.get("/api/v1/pods").await;
+        let response = client.get("/api/v1/pods").await;
         assert_eq!(
-            (answer.status().0, answer.status().1.as_str()),
+            (response.status().0, response.status().1.as_str()),
             (code, reason)
         );
         if code == 429 {
-            assert_eq!(answer.headers["retry-after"], "7");
+            assert_eq!(response.headers["retry-after"], "7");
         }
         assert_eq!(client.get("/api/v1/pods").await.code, 200);
     }
@@ -73,7 +73,7 @@ async fn a_restart_keeps_or_loses_history() {
 }
 
 #[tokio::test]
-async fn the_port_of_a_stopped_server_is_given_to_nobody_else() {
+async fn a_stopped_server_keeps_its_port() {
     let mut sim = sim().await;
     sim.stop().await;
     let taken = TcpSocket::new_v4().unwrap().bind(sim.address());

@@ -6,43 +6,43 @@ use std::time::Duration;
 use kubevitals_promtext::{Item, parse};
 use kubevitals_sim::clock::{Clock, StepClock};
 use kubevitals_sim::faults::Fault;
-use kubevitals_sim::kubelet::{Binding, Credentials, Fleet, FleetConfig, Verdict};
-use kubevitals_sim::roster::Roster;
+use kubevitals_sim::kubelet::{Binding, Credentials, Decision, Fleet, FleetConfig};
+use kubevitals_sim::node_pool::NodePool;
 use kubevitals_sim::seed::Seed;
 use kubevitals_sim::workload::{Workload, WorkloadConfig};
 use kubevitals_tls::Alpn;
 
-use crate::node_support::{Answer, START, Store, at, get, tls};
+use crate::node_support::{START, Store, TestResponse, at, get, tls};
 
 const NODE: &str = "node-00001";
 
 async fn start(config: FleetConfig) -> Fleet {
-    let roster = Roster::new(3, "node", Seed::new(4));
+    let node_pool = NodePool::new(3, "node", Seed::new(4));
     let clock: Arc<dyn Clock> = Arc::new(StepClock::new(at(START)));
-    let fleet = Fleet::start(config, Arc::clone(&roster), clock)
+    let fleet = Fleet::start(config, Arc::clone(&node_pool), clock)
         .await
         .unwrap();
     let config = WorkloadConfig {
         pods_per_node: 6,
         ..WorkloadConfig::default()
     };
-    Workload::new(config, roster, Seed::new(4)).populate(at(START), &Store::default());
+    Workload::new(config, node_pool, Seed::new(4)).populate(at(START), &Store::default());
     fleet
 }
 
-async fn ask(fleet: &Fleet, path: &str) -> Result<Answer, String> {
+async fn ask(fleet: &Fleet, path: &str) -> Result<TestResponse, String> {
     let client = tls(Some(fleet.authority_pem()), Alpn::Http11);
     get(fleet.address(NODE).unwrap(), path, None, &client).await
 }
 
 /// Samples and errors in a body.
-fn counted(answer: &Answer) -> (u64, u64) {
-    let summary = parse(&answer.body, |_: Item<'_, '_>| {});
+fn counted(response: &TestResponse) -> (u64, u64) {
+    let summary = parse(&response.body, |_: Item<'_, '_>| {});
     (summary.samples as u64, summary.errors as u64)
 }
 
 #[tokio::test]
-async fn nodes_are_told_apart_by_address_and_by_port() {
+async fn address_or_port_selects_the_node() {
     for binding in [Binding::Wildcard(0), Binding::Addresses(0), Binding::Ports] {
         let fleet = start(FleetConfig {
             binding,
@@ -52,8 +52,8 @@ async fn nodes_are_told_apart_by_address_and_by_port() {
         let client = tls(Some(fleet.authority_pem()), Alpn::Http11);
         for node in ["node-00000", "node-00001", "node-00002"] {
             let address = fleet.address(node).unwrap();
-            let answer = get(address, "/stats/summary", None, &client).await.unwrap();
-            let text = String::from_utf8(answer.body.to_vec()).unwrap();
+            let response = get(address, "/stats/summary", None, &client).await.unwrap();
+            let text = String::from_utf8(response.body.to_vec()).unwrap();
             assert!(
                 text.contains(&format!("\"nodeName\":\"{node}\"")),
                 "{binding:?}"
@@ -64,17 +64,17 @@ async fn nodes_are_told_apart_by_address_and_by_port() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_not_there_answers_nobody() {
-    let roster = Roster::with_spares(1, 1, "node", Seed::new(4));
+async fn an_absent_node_does_not_respond() {
+    let node_pool = NodePool::with_spares(1, 1, "node", Seed::new(4));
     let clock: Arc<dyn Clock> = Arc::new(StepClock::new(at(START)));
-    let fleet = Fleet::start(FleetConfig::default(), roster, clock)
+    let fleet = Fleet::start(FleetConfig::default(), node_pool, clock)
         .await
         .unwrap();
     let client = tls(Some(fleet.authority_pem()), Alpn::Http11);
     for (node, answers) in [("node-00000", true), ("node-00001", false)] {
         let address = fleet.address(node).unwrap();
-        let answer = get(address, "/metrics/resource", None, &client).await;
-        assert_eq!(answer.is_ok(), answers, "{node}");
+        let response = get(address, "/metrics/resource", None, &client).await;
+        assert_eq!(response.is_ok(), answers, "{node}");
     }
     fleet.shutdown().await;
 }
@@ -85,15 +85,15 @@ async fn both_versions_of_http_and_unknown_paths() {
     let address = fleet.address(NODE).unwrap();
     for alpn in [Alpn::H2, Alpn::Http11] {
         let client = tls(Some(fleet.authority_pem()), alpn);
-        let answer = get(address, "/metrics/resource", None, &client)
+        let response = get(address, "/metrics/resource", None, &client)
             .await
             .unwrap();
-        assert_eq!(answer.status, 200);
+        assert_eq!(response.status, 200);
         assert_eq!(
-            answer.content_type,
+            response.content_type,
             "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
         );
-        assert!(counted(&answer).0 > 60, "{:?}", counted(&answer));
+        assert!(counted(&response).0 > 60, "{:?}", counted(&response));
         assert_eq!(
             get(address, "/healthz", None, &client).await.unwrap().body,
             "ok"
@@ -107,7 +107,7 @@ async fn both_versions_of_http_and_unknown_paths() {
 }
 
 #[tokio::test]
-async fn two_fleets_do_not_meet() {
+async fn fleets_have_separate_authorities() {
     let (one, other) = (
         start(FleetConfig::default()).await,
         start(FleetConfig::default()).await,
@@ -125,30 +125,30 @@ async fn two_fleets_do_not_meet() {
 }
 
 #[tokio::test]
-async fn a_gatekeeper_judges_tokens() {
-    let judge = |credentials: &Credentials<'_>| match credentials.bearer {
-        Some("good") => Verdict::Allow,
-        Some(_) => Verdict::Forbidden,
-        None => Verdict::Unauthorized,
+async fn tokens_are_authorized() {
+    let authorize = |credentials: &Credentials<'_>| match credentials.bearer {
+        Some("good") => Decision::Allow,
+        Some(_) => Decision::Forbidden,
+        None => Decision::Unauthorized,
     };
     let fleet = start(FleetConfig {
-        gatekeeper: Arc::new(judge),
+        auth: Arc::new(authorize),
         ..FleetConfig::default()
     })
     .await;
     let client = tls(Some(fleet.authority_pem()), Alpn::H2);
     let address = fleet.address(NODE).unwrap();
     for (token, status) in [(None, 401), (Some("bad"), 403), (Some("good"), 200)] {
-        let answer = get(address, "/metrics/resource", token, &client)
+        let response = get(address, "/metrics/resource", token, &client)
             .await
             .unwrap();
-        assert_eq!(answer.status, status);
+        assert_eq!(response.status, status);
     }
     fleet.shutdown().await;
 }
 
 #[tokio::test]
-async fn statuses_are_switched_while_it_runs() {
+async fn status_faults_change_at_run_time() {
     let fleet = start(FleetConfig::default()).await;
     for (fault, status) in [
         (Fault::Unauthorized, 401),
@@ -168,12 +168,12 @@ async fn statuses_are_switched_while_it_runs() {
 }
 
 #[tokio::test]
-async fn bodies_are_spoiled_as_told() {
+async fn body_faults_change_responses() {
     let fleet = start(FleetConfig::default()).await;
     let honest = ask(&fleet, "/metrics/resource").await.unwrap();
     let (samples, errors) = counted(&honest);
     assert_eq!(errors, 0);
-    let text = |answer: &Answer| String::from_utf8(answer.body.to_vec()).unwrap();
+    let text = |response: &TestResponse| String::from_utf8(response.body.to_vec()).unwrap();
     let with = async |fault| {
         fleet.faults().clear_all();
         fleet.faults().set(NODE, fault);
@@ -221,7 +221,7 @@ async fn bodies_are_spoiled_as_told() {
 }
 
 #[tokio::test]
-async fn certificates_are_wrong_as_told() {
+async fn certificate_faults_fail_verification() {
     let fleet = start(FleetConfig::default()).await;
     fleet.faults().set(NODE, Fault::ExpiredCertificate);
     let error = ask(&fleet, "/healthz").await.unwrap_err();
@@ -234,17 +234,17 @@ async fn certificates_are_wrong_as_told() {
     let error = ask(&fleet, "/healthz").await.unwrap_err();
     assert!(error.contains("elsewhere.invalid"), "{error}");
     let unverified = tls(None, Alpn::Http11);
-    let answer = get(fleet.address(NODE).unwrap(), "/healthz", None, &unverified)
+    let response = get(fleet.address(NODE).unwrap(), "/healthz", None, &unverified)
         .await
         .unwrap();
-    assert_eq!(answer.status, 200);
+    assert_eq!(response.status, 200);
     fleet.faults().clear_all();
     assert_eq!(ask(&fleet, "/healthz").await.unwrap().status, 200);
     fleet.shutdown().await;
 }
 
 #[tokio::test]
-async fn resets_reset_and_slow_is_slow() {
+async fn reset_faults_reset_and_slow_faults_delay() {
     let fleet = start(FleetConfig::default()).await;
     fleet.faults().set(NODE, Fault::Reset);
     for alpn in [Alpn::Http11, Alpn::H2] {
@@ -257,9 +257,9 @@ async fn resets_reset_and_slow_is_slow() {
     fleet.faults().clear(NODE);
     let delay = Duration::from_millis(120);
     fleet.faults().set(NODE, Fault::Slow(delay));
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     assert_eq!(ask(&fleet, "/healthz").await.unwrap().status, 200);
-    assert!(begun.elapsed() >= delay);
+    assert!(started.elapsed() >= delay);
     fleet.shutdown().await;
 }
 

@@ -39,12 +39,12 @@ async fn a_list_has_items_without_kinds() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_named() {
+async fn not_found_errors_name_the_object() {
     let sim = sim().await;
     let client = admin(&sim);
-    let answer = client.get("/api/v1/namespaces/default/pods/x").await;
+    let response = client.get("/api/v1/namespaces/default/pods/x").await;
     assert_eq!(
-        answer.status(),
+        response.status(),
         (
             404,
             "NotFound".to_owned(),
@@ -52,15 +52,15 @@ async fn what_is_not_there_is_named() {
         )
     );
     assert_eq!(
-        answer.json()["details"],
+        response.json()["details"],
         json!({"name": "x", "kind": "pods"})
     );
-    assert_eq!(answer.headers["content-type"], "application/json");
-    let answer = client
+    assert_eq!(response.headers["content-type"], "application/json");
+    let response = client
         .get("/apis/coordination.k8s.io/v1/namespaces/default/leases/x")
         .await;
     assert_eq!(
-        answer.status().2,
+        response.status().2,
         "leases.coordination.k8s.io \"x\" not found"
     );
     for path in [
@@ -69,9 +69,9 @@ async fn what_is_not_there_is_named() {
         "/nothing",
         "/api/v1/namespaces/default/nodes",
     ] {
-        let answer = client.get(path).await;
+        let response = client.get(path).await;
         assert_eq!(
-            answer.status().2,
+            response.status().2,
             "the server could not find the requested resource",
             "{path}"
         );
@@ -119,14 +119,14 @@ async fn pages_are_of_one_version() {
     assert_eq!(second["metadata"]["resourceVersion"], version);
     // After the version has expired, the client gets an error and may continue inconsistently.
     sim.expire_history();
-    let answer = client
+    let response = client
         .get(&format!("/api/v1/pods?limit=2&continue={token}"))
         .await;
     assert_eq!(
-        (answer.code.as_u16(), answer.status().1.as_str()),
+        (response.code.as_u16(), response.status().1.as_str()),
         (410, "Expired")
     );
-    let token = answer.json()["metadata"]["continue"]
+    let token = response.json()["metadata"]["continue"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -144,7 +144,7 @@ async fn pages_are_of_one_version() {
 }
 
 #[tokio::test]
-async fn versions_mean_what_they_say() {
+async fn resource_versions_select_the_state_of_a_list() {
     let sim = sim().await;
     add_pods(&sim, &["a"]);
     let then = sim.resource_version();

@@ -45,7 +45,7 @@ struct Inner {
 }
 
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct TestResponse {
     pub(crate) status: StatusCode,
     pub(crate) content_type: String,
     pub(crate) body: Bytes,
@@ -58,21 +58,21 @@ pub(crate) fn at(millis: i64) -> Timestamp {
 impl Store {
     pub(crate) fn changes(&self, resource: Resource) -> Vec<Change> {
         let inner = self.inner.lock().unwrap();
-        let wanted = inner
+        let matching = inner
             .changes
             .iter()
             .filter(|change| change.resource == resource);
-        wanted.cloned().collect()
+        matching.cloned().collect()
     }
 
     /// Number of changes of a resource that match.
-    pub(crate) fn count(&self, resource: Resource, wanted: impl Fn(&Value) -> bool) -> usize {
+    pub(crate) fn count(&self, resource: Resource, predicate: impl Fn(&Value) -> bool) -> usize {
         let inner = self.inner.lock().unwrap();
         let changes = inner
             .changes
             .iter()
             .filter(|change| change.resource == resource);
-        changes.filter(|change| wanted(&change.object)).count()
+        changes.filter(|change| predicate(&change.object)).count()
     }
 
     pub(crate) fn all(&self) -> Vec<Change> {
@@ -81,11 +81,11 @@ impl Store {
 
     pub(crate) fn list(&self, resource: Resource) -> Vec<Value> {
         let inner = self.inner.lock().unwrap();
-        let wanted = inner
+        let matching = inner
             .objects
             .iter()
             .filter(|((kind, _), _)| *kind == resource);
-        wanted.map(|(_, object)| object.clone()).collect()
+        matching.map(|(_, object)| object.clone()).collect()
     }
 
     fn write(
@@ -96,8 +96,8 @@ impl Store {
     ) -> Result<u64, WriteError> {
         let mut inner = self.inner.lock().unwrap();
         let key = key(&object);
-        let known = inner.objects.contains_key(&(resource, key.clone()));
-        match (kind, known) {
+        let exists = inner.objects.contains_key(&(resource, key.clone()));
+        match (kind, exists) {
             ("ADDED", true) => return Err(WriteError::AlreadyExists { resource, key }),
             ("MODIFIED" | "DELETED", false) => return Err(WriteError::NotFound { resource, key }),
             _ => {}
@@ -139,14 +139,14 @@ impl ObjectWriter for Store {
         name: &str,
     ) -> Result<u64, WriteError> {
         let key = format!("{}/{name}", namespace.unwrap_or(""));
-        let known = self
+        let removed = self
             .inner
             .lock()
             .unwrap()
             .objects
             .get(&(resource, key.clone()))
             .cloned();
-        match known {
+        match removed {
             Some(object) => self.write("DELETED", resource, object),
             None => Err(WriteError::NotFound { resource, key }),
         }
@@ -179,11 +179,11 @@ pub(crate) async fn get(
     path: &str,
     token: Option<&str>,
     tls: &ClientTls,
-) -> Result<Answer, String> {
+) -> Result<TestResponse, String> {
     let exchange = exchange(address, path, token, tls);
     tokio::time::timeout(DEADLINE, exchange)
         .await
-        .expect("an answer before the deadline")
+        .expect("a response before the deadline")
 }
 
 async fn exchange(
@@ -191,7 +191,7 @@ async fn exchange(
     path: &str,
     token: Option<&str>,
     tls: &ClientTls,
-) -> Result<Answer, String> {
+) -> Result<TestResponse, String> {
     let tcp = TcpStream::connect(address)
         .await
         .map_err(|e| e.to_string())?;
@@ -229,7 +229,7 @@ async fn exchange(
     #[expect(clippy::disallowed_methods, reason = "limited")]
     let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
     let body = body.map_err(|error| error.to_string())?.to_bytes();
-    Ok(Answer {
+    Ok(TestResponse {
         status,
         content_type,
         body,

@@ -4,16 +4,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kubevitals_sim::node_pool::NodePool;
 use kubevitals_sim::objects::Resource;
-use kubevitals_sim::roster::Roster;
 use kubevitals_sim::seed::Seed;
-use kubevitals_sim::workload::{Kind, Manifest, Workload, WorkloadConfig};
+use kubevitals_sim::workload::{Manifest, Scenario, Workload, WorkloadConfig};
 use serde_json::Value;
 
 use crate::node_support::{START, Store, at, fixture};
 
 /// The versions of each pod, and the events of each object.
-struct Story {
+struct Timeline {
     pods: BTreeMap<String, Vec<Value>>,
     events: BTreeMap<String, Vec<String>>,
 }
@@ -24,7 +24,7 @@ fn is_noise(event: &Value) -> bool {
     event["reason"] == "MissingClusterDNS" || message.contains("CONTAINER_EXITED")
 }
 
-fn recorded() -> Story {
+fn recorded() -> Timeline {
     let lines = |name| -> Vec<(String, Value)> {
         fixture(name)
             .lines()
@@ -37,32 +37,32 @@ fn recorded() -> Story {
     };
     let pods = lines("pods.watch.jsonl");
     // Of pods of the earlier run, only the end was recorded.
-    let begun: Vec<String> = pods
+    let started: Vec<String> = pods
         .iter()
         .filter(|(kind, _)| kind == "ADDED")
         .map(|(_, pod)| name(pod))
         .collect();
     let pods = pods
         .into_iter()
-        .filter(|(_, pod)| begun.contains(&name(pod)));
-    story(pods, lines("events.watch.jsonl").into_iter())
+        .filter(|(_, pod)| started.contains(&name(pod)));
+    timeline(pods, lines("events.watch.jsonl").into_iter())
 }
 
-fn simulated() -> Story {
+fn simulated() -> Timeline {
     let store = Store::default();
-    let roster = Roster::new(1, "real", Seed::new(11));
-    let mut workload = Workload::new(WorkloadConfig::default(), roster, Seed::new(7));
+    let node_pool = NodePool::new(1, "real", Seed::new(11));
+    let mut workload = Workload::new(WorkloadConfig::default(), node_pool, Seed::new(7));
     let start = at(START);
     for kind in [
-        Kind::Rollout,
-        Kind::Job,
-        Kind::StatefulSet,
-        Kind::CrashLoop,
-        Kind::NeverReady,
-        Kind::NoImage,
-        Kind::Unschedulable,
+        Scenario::Rollout,
+        Scenario::Job,
+        Scenario::StatefulSet,
+        Scenario::CrashLoop,
+        Scenario::NeverReady,
+        Scenario::NoImage,
+        Scenario::Unschedulable,
     ] {
-        let mut manifest = kind.manifest(kind.word().to_owned(), Seed::new(1));
+        let mut manifest = kind.manifest(kind.name().to_owned(), Seed::new(1));
         match &mut manifest {
             Manifest::Deployment { replicas, .. } => *replicas = 3,
             Manifest::Job { ttl_seconds, .. } => *ttl_seconds = None,
@@ -93,19 +93,19 @@ fn simulated() -> Story {
     }
     workload.step(at(now + 60_000), &store);
     assert_eq!(workload.pods(), 0);
-    assert_eq!(workload.refused(), 0);
+    assert_eq!(workload.rejected_writes(), 0);
     let changes = |resource| {
         let changes = store.changes(resource).into_iter();
         changes.map(|change| (change.kind.to_owned(), change.object))
     };
-    story(changes(Resource::Pods), changes(Resource::Events))
+    timeline(changes(Resource::Pods), changes(Resource::Events))
 }
 
 /// Whether a pod is in the state in which it was deleted in the recording.
 fn is_due(store: &Store, pod: &str) -> bool {
-    let count = |wanted: &dyn Fn(&Value) -> bool| {
+    let count = |predicate: &dyn Fn(&Value) -> bool| {
         store.count(Resource::Pods, |version| {
-            name(version) == pod && wanted(&version["status"]["containerStatuses"][0]["state"])
+            name(version) == pod && predicate(&version["status"]["containerStatuses"][0]["state"])
         })
     };
     match pod {
@@ -125,11 +125,11 @@ fn family(name: &str) -> String {
     found.map_or(name.to_owned(), |family| (*family).to_owned())
 }
 
-fn story(
+fn timeline(
     pods: impl Iterator<Item = (String, Value)>,
     events: impl Iterator<Item = (String, Value)>,
-) -> Story {
-    let mut story = Story {
+) -> Timeline {
+    let mut timeline = Timeline {
         pods: BTreeMap::new(),
         events: BTreeMap::new(),
     };
@@ -150,7 +150,7 @@ fn story(
         }
         normalise(&mut pod, &names);
         pod["watch"] = kind.into();
-        let versions = story.pods.entry(family(&name)).or_default();
+        let versions = timeline.pods.entry(family(&name)).or_default();
         if versions.last() != Some(&pod) {
             versions.push(pod);
         }
@@ -164,12 +164,12 @@ fn story(
         normalise(&mut event, &names);
         let text = outline(&event);
         let subject = format!("{kind} {}", family(&about));
-        let said = story.events.entry(subject).or_default();
-        if !said.contains(&text) {
-            said.push(text);
+        let events = timeline.events.entry(subject).or_default();
+        if !events.contains(&text) {
+            events.push(text);
         }
     }
-    story
+    timeline
 }
 
 /// Returns the random parts of a pod, and their replacements.
@@ -268,7 +268,7 @@ fn outline(event: &Value) -> String {
 }
 
 #[test]
-fn pods_live_as_recorded_version_by_version() {
+fn pod_versions_match_the_recording() {
     let (recorded, simulated) = (recorded(), simulated());
     let names: Vec<_> = recorded.pods.keys().collect();
     assert_eq!(names, simulated.pods.keys().collect::<Vec<_>>());
@@ -291,23 +291,23 @@ fn outline_of(value: &Value) -> String {
 }
 
 #[test]
-fn events_are_written_as_recorded() {
+fn events_match_the_recording() {
     let (recorded, simulated) = (recorded(), simulated());
-    for (subject, said) in &recorded.events {
+    for (subject, events) in &recorded.events {
         if subject.starts_with("Node") {
             continue;
         }
         let ours = simulated.events.get(subject);
-        let ours = ours.unwrap_or_else(|| panic!("nothing was said about {subject}"));
-        assert_eq!(said, ours, "events about {subject}");
+        let ours = ours.unwrap_or_else(|| panic!("no events about {subject}"));
+        assert_eq!(events, ours, "events about {subject}");
     }
 }
 
 #[test]
 fn conditions_come_in_the_recorded_order() {
-    let order = |story: &Story| -> Vec<Vec<String>> {
+    let order = |timeline: &Timeline| -> Vec<Vec<String>> {
         let mut orders = Vec::new();
-        for version in story.pods.values().flatten() {
+        for version in timeline.pods.values().flatten() {
             let types = version["status"]["conditions"].as_array();
             let types: Vec<String> = types
                 .map(|list| list.iter().map(|c| c["type"].to_string()).collect())
@@ -325,8 +325,12 @@ fn conditions_come_in_the_recorded_order() {
 #[test]
 fn a_node_has_the_recorded_fields() {
     let store = Store::default();
-    let roster = Roster::new(1, "real", Seed::new(11));
-    let mut workload = Workload::new(WorkloadConfig::default(), Arc::clone(&roster), Seed::new(7));
+    let node_pool = NodePool::new(1, "real", Seed::new(11));
+    let mut workload = Workload::new(
+        WorkloadConfig::default(),
+        Arc::clone(&node_pool),
+        Seed::new(7),
+    );
     workload.populate(at(START), &store);
     let ours = store.list(Resource::Nodes).remove(0);
     let theirs: Value = serde_json::from_str(&fixture("node.json")).unwrap();
@@ -346,25 +350,25 @@ fn a_node_has_the_recorded_fields() {
 }
 
 /// Collects the paths that `expected` has and `actual` lacks.
-pub(crate) fn paths(wanted: &Value, given: &Value, at: &str, missing: &mut Vec<String>) {
-    match (wanted, given) {
-        (Value::Object(wanted), Value::Object(given)) => {
-            for (key, value) in wanted {
+pub(crate) fn paths(expected: &Value, actual: &Value, at: &str, missing: &mut Vec<String>) {
+    match (expected, actual) {
+        (Value::Object(expected), Value::Object(actual)) => {
+            for (key, value) in expected {
                 let path = format!("{at}.{key}");
-                match given.get(key) {
-                    Some(given) => paths(value, given, &path, missing),
+                match actual.get(key) {
+                    Some(actual) => paths(value, actual, &path, missing),
                     None => missing.push(path),
                 }
             }
         }
-        (Value::Array(wanted), Value::Array(given)) => {
-            if let (Some(wanted), Some(given)) = (wanted.first(), given.first()) {
-                paths(wanted, given, &format!("{at}[]"), missing);
-            } else if !wanted.is_empty() {
+        (Value::Array(expected), Value::Array(actual)) => {
+            if let (Some(expected), Some(actual)) = (expected.first(), actual.first()) {
+                paths(expected, actual, &format!("{at}[]"), missing);
+            } else if !expected.is_empty() {
                 missing.push(format!("{at}[]"));
             }
         }
-        _ if std::mem::discriminant(wanted) != std::mem::discriminant(given) => {
+        _ if std::mem::discriminant(expected) != std::mem::discriminant(actual) => {
             missing.push(format!("{at} (of another type)"));
         }
         _ => {}

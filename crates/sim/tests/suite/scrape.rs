@@ -7,7 +7,7 @@ use std::time::Duration;
 use kubevitals_promtext::{Item, parse};
 use kubevitals_sim::clock::StepClock;
 use kubevitals_sim::kubelet::{Binding, Fleet, FleetConfig};
-use kubevitals_sim::roster::Roster;
+use kubevitals_sim::node_pool::NodePool;
 use kubevitals_sim::seed::Seed;
 use kubevitals_sim::workload::{ChurnRate, Workload, WorkloadConfig};
 use kubevitals_tls::Alpn;
@@ -28,13 +28,13 @@ struct Cluster {
 
 impl Cluster {
     async fn start(churn: ChurnRate) -> Self {
-        let roster = Roster::new(2, "node", Seed::new(4));
+        let node_pool = NodePool::new(2, "node", Seed::new(4));
         let clock = Arc::new(StepClock::new(at(START)));
         let config = FleetConfig {
             binding: Binding::Ports,
             ..FleetConfig::default()
         };
-        let fleet = Fleet::start(config, Arc::clone(&roster), Arc::clone(&clock) as _)
+        let fleet = Fleet::start(config, Arc::clone(&node_pool), Arc::clone(&clock) as _)
             .await
             .unwrap();
         let config = WorkloadConfig {
@@ -43,7 +43,7 @@ impl Cluster {
             ..WorkloadConfig::default()
         };
         let store = Store::default();
-        let mut workload = Workload::new(config, roster, Seed::new(4));
+        let mut workload = Workload::new(config, node_pool, Seed::new(4));
         workload.populate(at(START), &store);
         Self {
             fleet,
@@ -61,9 +61,9 @@ impl Cluster {
     async fn get(&self, path: &str) -> String {
         let address = self.fleet.address("node-00000").unwrap();
         let client = tls(Some(self.fleet.authority_pem()), Alpn::Http11);
-        let answer = get(address, path, None, &client).await.unwrap();
-        assert_eq!(answer.status, 200);
-        String::from_utf8(answer.body.to_vec()).unwrap()
+        let response = get(address, path, None, &client).await.unwrap();
+        assert_eq!(response.status, 200);
+        String::from_utf8(response.body.to_vec()).unwrap()
     }
 
     async fn samples(&self) -> Samples {
@@ -124,7 +124,7 @@ async fn metrics_have_the_recorded_shape_line_by_line() {
 }
 
 #[tokio::test]
-async fn rates_between_scrapes_are_those_that_the_usage_states() {
+async fn rates_between_scrapes_equal_the_true_usage() {
     let mut cluster = Cluster::start(ChurnRate::NONE).await;
     let before = cluster.samples().await;
     cluster.advance(Duration::from_mins(1));
@@ -185,7 +185,7 @@ async fn a_scrape_between_two_samples_repeats_the_last_one() {
 }
 
 #[tokio::test]
-async fn counters_of_pods_and_node_never_go_back_whatever_happens_to_pods() {
+async fn counters_of_pods_and_nodes_never_decrease() {
     let mut cluster = Cluster::start(ChurnRate::per_second(3)).await;
     let mut before = Samples::new();
     for _ in 0..50 {
@@ -242,15 +242,15 @@ async fn the_summary_has_the_recorded_structure() {
 }
 
 #[tokio::test]
-async fn pods_are_those_that_the_api_server_knows() {
+async fn pods_match_the_api_server() {
     let cluster = Cluster::start(ChurnRate::NONE).await;
     let list: Value = serde_json::from_str(&cluster.get("/pods").await).unwrap();
     let items = list["items"].as_array().unwrap();
     assert_eq!(items.len(), 6);
-    let known = cluster.store.list(kubevitals_sim::objects::Resource::Pods);
+    let stored = cluster.store.list(kubevitals_sim::objects::Resource::Pods);
     for item in items {
         let uid = &item["metadata"]["uid"];
-        let same = known
+        let same = stored
             .iter()
             .find(|pod| pod["metadata"]["uid"] == *uid)
             .unwrap();

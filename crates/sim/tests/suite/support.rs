@@ -31,7 +31,7 @@ pub(crate) struct Client {
 
 /// A complete response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct TestResponse {
     pub(crate) code: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -104,17 +104,17 @@ impl Client {
         self
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> TestResponse {
         self.send(Method::GET, path, None).await
     }
 
     pub(crate) async fn json(&self, path: &str) -> Value {
-        let answer = self.get(path).await;
-        assert_eq!(answer.code, 200, "{path}: {:?}", answer.body);
-        answer.json()
+        let response = self.get(path).await;
+        assert_eq!(response.code, 200, "{path}: {:?}", response.body);
+        response.json()
     }
 
-    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> TestResponse {
         self.send(
             Method::POST,
             path,
@@ -123,7 +123,7 @@ impl Client {
         .await
     }
 
-    pub(crate) async fn put(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> TestResponse {
         self.send(
             Method::PUT,
             path,
@@ -132,12 +132,12 @@ impl Client {
         .await
     }
 
-    pub(crate) async fn patch(&self, kind: &'static str, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn patch(&self, kind: &'static str, path: &str, body: &Value) -> TestResponse {
         self.send(Method::PATCH, path, Some((kind, body.to_string())))
             .await
     }
 
-    pub(crate) async fn delete(&self, path: &str) -> Answer {
+    pub(crate) async fn delete(&self, path: &str) -> TestResponse {
         self.send(Method::DELETE, path, None).await
     }
 
@@ -155,7 +155,7 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<(&'static str, String)>,
-    ) -> Answer {
+    ) -> TestResponse {
         let response = self.start(method, path, body).await;
         let (parts, body) = response.into_parts();
         #[expect(clippy::disallowed_methods, reason = "the body is limited")]
@@ -164,7 +164,7 @@ impl Client {
             .await
             .unwrap()
             .to_bytes();
-        Answer {
+        TestResponse {
             code: parts.status,
             headers: parts.headers,
             body,
@@ -220,7 +220,7 @@ impl Client {
     }
 }
 
-impl Answer {
+impl TestResponse {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }

@@ -70,7 +70,7 @@ async fn a_watch_of_tables_sends_columns_once() {
 }
 
 #[tokio::test]
-async fn metadata_alone_is_metadata_alone() {
+async fn partial_object_metadata_has_metadata_only() {
     let sim = sim().await;
     add_pods(&sim, &["a"]);
     let client = admin(&sim).with("accept", PARTIAL);
@@ -99,20 +99,20 @@ async fn metadata_alone_is_metadata_alone() {
 }
 
 #[tokio::test]
-async fn only_json_is_spoken() {
+async fn only_json_is_acceptable() {
     let sim = sim().await;
     let protobuf = "application/vnd.kubernetes.protobuf";
-    let answer = admin(&sim)
+    let response = admin(&sim)
         .with("accept", protobuf)
         .get("/api/v1/pods")
         .await;
     assert_eq!(
-        (answer.code.as_u16(), answer.status().1.as_str()),
+        (response.code.as_u16(), response.status().1.as_str()),
         (406, "NotAcceptable")
     );
     let either = format!("{protobuf},application/json");
-    let answer = admin(&sim).with("accept", either).get("/api/v1/pods").await;
-    assert_eq!(answer.headers["content-type"], "application/json");
+    let response = admin(&sim).with("accept", either).get("/api/v1/pods").await;
+    assert_eq!(response.headers["content-type"], "application/json");
     sim.shutdown().await;
 }
 

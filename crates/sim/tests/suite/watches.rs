@@ -17,7 +17,7 @@ fn brief(kind: &str, name: &str) -> Option<(String, String)> {
 }
 
 #[tokio::test]
-async fn a_watch_goes_on_from_a_list() {
+async fn a_watch_continues_from_a_list() {
     let sim = sim().await;
     add_pods(&sim, &["a"]);
     let client = admin(&sim);
@@ -99,11 +99,11 @@ async fn initial_events_end_with_a_bookmark() {
 }
 
 #[tokio::test]
-async fn streaming_lists_are_refused_on_command() {
+async fn streaming_lists_can_be_rejected() {
     let sim = sim().await;
     let client = admin(&sim);
     let path = "/api/v1/pods?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
-    sim.refuse_streaming_lists(true);
+    sim.reject_streaming_lists(true);
     let (code, reason, message) = client.get(path).await.status();
     assert_eq!((code, reason.as_str()), (422, "Invalid"));
     assert!(message.contains("WatchList feature gate"), "{message}");
@@ -154,7 +154,7 @@ async fn bookmarks_come_by_themselves() {
 }
 
 #[tokio::test]
-async fn a_lost_version_is_an_error_in_the_stream() {
+async fn an_expired_version_is_an_error_in_the_stream() {
     let config = SimApiConfig {
         history: HistoryLimits {
             changes: 1,

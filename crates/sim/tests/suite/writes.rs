@@ -66,7 +66,7 @@ async fn objects_are_created_once() {
 }
 
 #[tokio::test]
-async fn an_update_meets_the_version_it_was_made_for() {
+async fn an_update_of_an_old_version_conflicts() {
     let sim = sim().await;
     let client = admin(&sim);
     let first = client.post(MAPS, &map("a", "1")).await.json();
@@ -100,7 +100,7 @@ async fn an_update_meets_the_version_it_was_made_for() {
 }
 
 #[tokio::test]
-async fn patches_change_what_they_name() {
+async fn patches_change_only_the_named_fields() {
     let sim = sim().await;
     add_pods(&sim, &["a"]);
     let client = admin(&sim);
@@ -150,7 +150,7 @@ async fn patches_change_what_they_name() {
 }
 
 #[tokio::test]
-async fn deletions_take_preconditions() {
+async fn deletions_check_preconditions() {
     let sim = sim().await;
     add_pods(&sim, &["a"]);
     let client = admin(&sim);
@@ -188,7 +188,7 @@ async fn deletions_take_preconditions() {
 }
 
 #[tokio::test]
-async fn a_pod_may_end_gracefully() {
+async fn a_pod_terminates_gracefully() {
     let config = SimApiConfig {
         graceful_pod_deletion: true,
         ..SimApiConfig::default()
@@ -216,7 +216,7 @@ async fn a_pod_may_end_gracefully() {
 }
 
 #[tokio::test]
-async fn finalizers_hold_an_object() {
+async fn finalizers_delay_deletion() {
     let sim = sim().await;
     let client = admin(&sim);
     let mut object = map("a", "1");

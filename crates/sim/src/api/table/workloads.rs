@@ -227,7 +227,7 @@ pub(super) fn job(object: &Value, name: String, age_text: String, now: SystemTim
     };
     let succeeded = integer(object, "/status/succeeded");
     let completions = match object.pointer("/spec/completions").and_then(Value::as_i64) {
-        Some(wanted) => format!("{succeeded}/{wanted}"),
+        Some(completions) => format!("{succeeded}/{completions}"),
         None if integer(object, "/spec/parallelism") > 1 => {
             format!("{succeeded}/1 of {}", integer(object, "/spec/parallelism"))
         }
@@ -337,13 +337,13 @@ mod tests {
     #[test]
     fn every_resource_has_a_cell_for_each_column() {
         let object = json!({"metadata": {"name": "x"}});
-        for facts in crate::api::catalog::all() {
-            let cells = cells::cells(facts.resource, &object, UNIX_EPOCH);
+        for info in crate::api::resources::all() {
+            let cells = cells::cells(info.resource, &object, UNIX_EPOCH);
             assert_eq!(
                 cells.len(),
-                columns::columns(facts.resource).len(),
+                columns::columns(info.resource).len(),
                 "{}",
-                facts.plural
+                info.plural
             );
         }
     }

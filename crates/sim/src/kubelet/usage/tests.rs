@@ -77,7 +77,7 @@ proptest! {
 }
 
 #[test]
-fn containers_have_phases_of_their_own() {
+fn containers_are_sampled_in_separate_phases() {
     let mut instants: Vec<_> = (0..200)
         .map(|seed| last_sample(Seed::new(seed), at(NOW)))
         .collect();
@@ -87,7 +87,7 @@ fn containers_have_phases_of_their_own() {
 }
 
 #[test]
-fn a_limit_is_kept() {
+fn usage_stays_within_the_cpu_limit() {
     for seed in 0..200 {
         let usage = ContainerUsage::new(Seed::new(seed), at(NOW), 150, 64 << 20);
         assert!(usage.cpu_rate_bounds().1 <= 150_000_000);

@@ -6,7 +6,7 @@ use super::*;
 use crate::workload::render::{tests::assert_same, time};
 
 #[test]
-fn an_event_is_the_same_as_text_and_as_a_tree_whoever_writes_it() {
+fn text_and_tree_of_an_event_are_equal_for_every_source() {
     let namespace: Arc<str> = "team-001".into();
     let (first, last) = (
         Timestamp::from_unix_millis(1_780_000_000_123),
@@ -33,20 +33,27 @@ fn an_event_is_the_same_as_text_and_as_a_tree_whoever_writes_it() {
                 version: 98_765,
                 field_path,
             };
-            let saying = Saying {
+            let event_text = EventText {
                 warning,
                 reason: "Unhealthy",
                 message: "Readiness probe failed: cat: can't open \"/tmp/ok\"\n",
             };
-            let mark = Mark {
+            let identity = EventIdentity {
                 name: "web-0.18a",
                 uid,
                 count,
                 first,
                 last,
             };
-            event(&mark, &subject, &source, &saying, &mut text);
-            let mut tree = tree(mark.name, &subject, &source, &saying, (first, last), count);
+            event(&identity, &subject, &source, &event_text, &mut text);
+            let mut tree = tree(
+                identity.name,
+                &subject,
+                &source,
+                &event_text,
+                (first, last),
+                count,
+            );
             tree["metadata"]["uid"] = uid.to_string().into();
             assert_same(Resource::Events, &text, &tree);
         }
@@ -54,7 +61,7 @@ fn an_event_is_the_same_as_text_and_as_a_tree_whoever_writes_it() {
 }
 
 #[test]
-fn an_event_that_is_said_again_keeps_its_uid() {
+fn a_repeated_event_keeps_its_uid() {
     use crate::store::{HistoryLimits, Store};
     let clock = Arc::new(|| std::time::SystemTime::UNIX_EPOCH);
     let store = Store::new(HistoryLimits::default(), clock, 1);
@@ -69,27 +76,27 @@ fn an_event_that_is_said_again_keeps_its_uid() {
         version: 1,
         field_path: None,
     };
-    let saying = Saying {
+    let event_text = EventText {
         warning: true,
         reason: "BackOff",
         message: "again",
     };
     let mut written = Vec::new();
-    let mut say = |recorder: &mut Recorder, at| {
+    let mut record = |recorder: &mut Recorder, at| {
         let source = Source::Kubelet("node");
         let now = Timestamp::from_unix_millis(at);
-        recorder.say(&store, &mut written, &subject, &source, &saying, now)
+        recorder.record(&store, &mut written, &subject, &source, &event_text, now)
     };
     let stored = || {
         let query = crate::store::Query::all(Resource::Events);
         let page = store.snapshot(&query, None, None, 0).unwrap();
-        let facts = crate::api::catalog::facts(Resource::Events);
-        let events: Vec<Value> = page.records.iter().map(|r| r.value(facts)).collect();
+        let info = crate::api::resources::info(Resource::Events);
+        let events: Vec<Value> = page.records.iter().map(|r| r.value(info)).collect();
         events
     };
-    assert_eq!(say(&mut recorder, 0), 1);
+    assert_eq!(record(&mut recorder, 0), 1);
     let first = stored();
-    assert_eq!(say(&mut recorder, 5_000), 2);
+    assert_eq!(record(&mut recorder, 5_000), 2);
     let second = stored();
     assert_eq!((first.len(), second.len()), (1, 1));
     assert_eq!(second[0]["metadata"]["uid"], first[0]["metadata"]["uid"]);
@@ -104,7 +111,7 @@ fn tree(
     name: &str,
     subject: &Subject<'_>,
     source: &Source<'_>,
-    saying: &Saying<'_>,
+    event_text: &EventText<'_>,
     (first, last): (Timestamp, Timestamp),
     count: u32,
 ) -> Value {
@@ -127,9 +134,13 @@ fn tree(
         json!({"name": name, "namespace": &**subject.namespace, "creationTimestamp": time(first)}),
     );
     fields.insert("involvedObject".into(), involved);
-    fields.insert("reason".into(), saying.reason.into());
-    fields.insert("message".into(), saying.message.into());
-    let kind = if saying.warning { "Warning" } else { "Normal" };
+    fields.insert("reason".into(), event_text.reason.into());
+    fields.insert("message".into(), event_text.message.into());
+    let kind = if event_text.warning {
+        "Warning"
+    } else {
+        "Normal"
+    };
     fields.insert("type".into(), kind.into());
     let (component, instance) = match source {
         Source::Kubelet(node) => {

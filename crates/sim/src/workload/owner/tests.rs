@@ -9,19 +9,19 @@ use crate::workload::render::tests::{assert_same, every_transition, object};
 use crate::workload::render::time;
 
 #[test]
-fn an_owner_is_the_same_as_text_and_as_a_tree_at_every_step_of_its_pods() {
+fn text_and_tree_of_an_owner_are_equal_at_every_step() {
     let mut text = ObjectText::default();
     let mut resources = BTreeSet::new();
     let mut completed = 0;
     every_transition(|workload, written| {
-        for slot in workload.owners.values() {
-            let resource = slot.kind.resource();
-            let key = format!("{}/{}", slot.namespace, slot.name);
+        for entry in workload.owners.values() {
+            let resource = entry.kind.resource();
+            let key = format!("{}/{}", entry.namespace, entry.name);
             if written.contains(&(resource, key)) {
-                slot.render(&mut text);
-                assert_same(resource, &text, &slot.tree());
+                entry.render(&mut text);
+                assert_same(resource, &text, &entry.tree());
                 resources.insert(resource);
-                completed += u32::from(slot.counts.completed.is_some());
+                completed += u32::from(entry.counts.completed.is_some());
             }
         }
     });
@@ -30,7 +30,7 @@ fn an_owner_is_the_same_as_text_and_as_a_tree_at_every_step_of_its_pods() {
 }
 
 /// Builds the same object as a tree.
-impl OwnerSlot {
+impl OwnerEntry {
     fn tree(&self) -> Value {
         let (api_version, kind, _) = self.kind.identity();
         let mut metadata = json!({
@@ -76,7 +76,7 @@ impl OwnerSlot {
     }
 
     fn tree_of_template(&self) -> Option<(&PodTemplate, Value)> {
-        match (&self.kind, &self.pod_kind) {
+        match (&self.kind, &self.compiled) {
             (OwnerKind::Deployment { template, .. }, _) => Some((template, template.spec())),
             (_, Some(kind)) => Some((&kind.template, kind.template.spec())),
             _ => None,

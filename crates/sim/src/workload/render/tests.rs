@@ -3,29 +3,31 @@
 //! The trees are built in the simplest way, member by member.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Map, json};
 
 use super::*;
-use crate::api::catalog;
+use crate::api::resources;
+use crate::node_pool::NodePool;
 use crate::objects::{ObjectWriter, WriteError};
-use crate::roster::Roster;
 use crate::seed::Seed;
 use crate::store::{Content, HistoryLimits, Store};
 use crate::workload::{
-    ChurnRate, ContainerTemplate, Kind, Manifest, Mix, PodTemplate, Workload, WorkloadConfig,
+    ChurnRate, ContainerTemplate, Manifest, PodTemplate, Scenario, ScenarioMix, Workload,
+    WorkloadConfig,
 };
 
 const START: i64 = 1_780_000_000_000;
 
 /// A writer that records the keys of the objects written last.
-struct Noting {
+struct RecordingWriter {
     store: Store,
     written: Mutex<BTreeSet<(Resource, String)>>,
 }
 
-impl ObjectWriter for Noting {
+impl ObjectWriter for RecordingWriter {
     fn create(&self, resource: Resource, object: Value) -> Result<u64, WriteError> {
         self.store.create(resource, object)
     }
@@ -54,10 +56,10 @@ impl ObjectWriter for Noting {
     }
 }
 
-impl Noting {
+impl RecordingWriter {
     fn note(&self, resource: Resource, object: &ObjectText) {
         let key = (resource, object.key.clone());
-        self.written.lock().unwrap().insert(key);
+        self.written.lock().insert(key);
     }
 }
 
@@ -65,23 +67,23 @@ impl Noting {
 pub(in crate::workload) fn every_transition(
     mut look: impl FnMut(&Workload, &BTreeSet<(Resource, String)>),
 ) {
-    for kind in Kind::ALL {
+    for scenario in Scenario::ALL {
         let start = Timestamp::from_unix_millis(START);
         let at = |seconds: i64| Timestamp::from_unix_millis(START + seconds * 1_000);
         let clock = Arc::new(|| std::time::SystemTime::UNIX_EPOCH);
-        let writer = Noting {
+        let writer = RecordingWriter {
             store: Store::new(HistoryLimits::default(), clock, 1),
             written: Mutex::default(),
         };
         let config = WorkloadConfig {
             pods_per_node: 3,
             churn: ChurnRate::per_second(1),
-            mix: Mix::of([(kind, 1)]),
+            mix: ScenarioMix::of([(scenario, 1)]),
             leases: false,
             ..WorkloadConfig::default()
         };
-        let roster = Roster::new(2, "node", Seed::new(1));
-        let mut workload = Workload::new(config, roster, Seed::new(7));
+        let node_pool = NodePool::new(2, "node", Seed::new(1));
+        let mut workload = Workload::new(config, node_pool, Seed::new(7));
         workload.populate(start, &writer);
         let odd = ContainerTemplate::new("odd", &["/bin/echo", "a \"quoted\" \\ line\n"]);
         let mut template = PodTemplate::new(vec![odd]).label("odd \"key\"", "odd\tvalue");
@@ -94,7 +96,7 @@ pub(in crate::workload) fn every_transition(
         let mut until = |workload: &mut Workload, end| {
             loop {
                 let more = workload.step_some(end, &writer, 1);
-                let written = std::mem::take(&mut *writer.written.lock().unwrap());
+                let written = std::mem::take(&mut *writer.written.lock());
                 look(workload, &written);
                 if !more {
                     return;
@@ -104,14 +106,14 @@ pub(in crate::workload) fn every_transition(
         until(&mut workload, at(30));
         workload.set_churn(ChurnRate::NONE, at(30));
         until(&mut workload, at(150));
-        assert_eq!(workload.refused(), 0, "{kind:?}");
+        assert_eq!(workload.rejected_writes(), 0, "{scenario:?}");
     }
 }
 
 /// Checks that a text equals what is stored of a tree: the object, its labels and its fields.
 pub(in crate::workload) fn assert_same(resource: Resource, text: &ObjectText, tree: &Value) {
     assert_eq!(text.value(resource), *tree);
-    let tree = Content::encode(catalog::facts(resource), tree.as_object().unwrap()).unwrap();
+    let tree = Content::encode(resources::info(resource), tree.as_object().unwrap()).unwrap();
     assert_eq!(
         format!("{:?}", Content::of_text(text)),
         format!("{tree:?}"),
@@ -120,7 +122,7 @@ pub(in crate::workload) fn assert_same(resource: Resource, text: &ObjectText, tr
 }
 
 #[test]
-fn a_pod_is_the_same_as_text_and_as_a_tree_at_every_step_of_every_life() {
+fn text_and_tree_of_a_pod_are_equal_at_every_step_of_every_scenario() {
     let mut shown = vec![
         "\"schedulingGates\":[{\"name\":\"example.com/quota\"}]",
         "SchedulingGated",
@@ -145,8 +147,8 @@ fn a_pod_is_the_same_as_text_and_as_a_tree_at_every_step_of_every_life() {
     ];
     let mut text = ObjectText::default();
     every_transition(|workload, written| {
-        for slot in workload.pods.values() {
-            let pod = &*slot.pod;
+        for entry in workload.pods.values() {
+            let pod = &*entry.pod;
             let key = format!("{}/{}", pod.namespace, pod.name);
             if written.contains(&(Resource::Pods, key)) {
                 super::pod(pod, &mut text);
@@ -156,7 +158,7 @@ fn a_pod_is_the_same_as_text_and_as_a_tree_at_every_step_of_every_life() {
             }
         }
     });
-    assert_eq!(shown, Vec::<&str>::new(), "no life shows these");
+    assert_eq!(shown, Vec::<&str>::new(), "not covered by any scenario");
 }
 
 /// Builds the whole object as a tree.
@@ -176,17 +178,17 @@ pub(in crate::workload) fn object<const N: usize>(fields: [(&str, Value); N]) ->
 }
 
 fn metadata(pod: &Pod) -> Value {
-    let kind = &pod.kind;
+    let compiled = &pod.compiled;
     let mut fields = Map::new();
     fields.insert("name".into(), (*pod.name).into());
     fields.insert("namespace".into(), (*pod.namespace).into());
     fields.insert("uid".into(), pod.uid.to_string().into());
     fields.insert("generation".into(), pod.generation.into());
     fields.insert("creationTimestamp".into(), time(pod.created));
-    if let Some(prefix) = &kind.generate_name {
+    if let Some(prefix) = &compiled.generate_name {
         fields.insert("generateName".into(), (**prefix).into());
     }
-    let mut labels: Map<String, Value> = kind
+    let mut labels: Map<String, Value> = compiled
         .labels
         .iter()
         .map(|(key, value)| ((**key).to_owned(), (**value).into()))
@@ -204,8 +206,8 @@ fn metadata(pod: &Pod) -> Value {
     if !labels.is_empty() {
         fields.insert("labels".into(), labels.into());
     }
-    if !kind.template.annotations.is_empty() {
-        let annotations: Map<String, Value> = kind
+    if !compiled.template.annotations.is_empty() {
+        let annotations: Map<String, Value> = compiled
             .template
             .annotations
             .iter()
@@ -213,7 +215,7 @@ fn metadata(pod: &Pod) -> Value {
             .collect();
         fields.insert("annotations".into(), annotations.into());
     }
-    if let Some(owner) = &kind.owner {
+    if let Some(owner) = &compiled.owner {
         fields.insert(
             "ownerReferences".into(),
             json!([{
@@ -326,9 +328,11 @@ fn container(pod: &Pod, part: &Part<'_>) -> Value {
     fields.insert("image".into(), image.into());
     fields.insert("started".into(), (*started).into());
     let ran = match state {
-        State::Running { .. } => Some(*restarts),
-        State::Ended(ended) => Some(ended.run),
-        State::Waiting { .. } | State::Lost => last.as_ref().map(|ended| ended.run),
+        ContainerState::Running { .. } => Some(*restarts),
+        ContainerState::Terminated(ended) => Some(ended.run),
+        ContainerState::Waiting { .. } | ContainerState::Lost => {
+            last.as_ref().map(|ended| ended.run)
+        }
     };
     fields.insert(
         "imageID".into(),
@@ -347,15 +351,19 @@ fn container(pod: &Pod, part: &Part<'_>) -> Value {
     fields.into()
 }
 
-fn state(pod: &Pod, part: &Part<'_>, state: &State) -> Value {
+fn state(pod: &Pod, part: &Part<'_>, state: &ContainerState) -> Value {
     match state {
-        State::Waiting { reason, message } => match message {
+        ContainerState::Waiting { reason, message } => match message {
             Some(message) => json!({"waiting": {"reason": reason, "message": &**message}}),
             None => json!({"waiting": {"reason": reason}}),
         },
-        State::Running { since } => object([("running", object([("startedAt", time(*since))]))]),
-        State::Ended(ended) => object([("terminated", terminated(pod, part.index, ended))]),
-        State::Lost => json!({"terminated": {
+        ContainerState::Running { since } => {
+            object([("running", object([("startedAt", time(*since))]))])
+        }
+        ContainerState::Terminated(ended) => {
+            object([("terminated", terminated(pod, part.index, ended))])
+        }
+        ContainerState::Lost => json!({"terminated": {
             "exitCode": 137,
             "reason": "ContainerStatusUnknown",
             "message": "The container could not be located when the pod was terminated",
@@ -365,7 +373,7 @@ fn state(pod: &Pod, part: &Part<'_>, state: &State) -> Value {
     }
 }
 
-fn terminated(pod: &Pod, index: usize, ended: &Ended) -> Value {
+fn terminated(pod: &Pod, index: usize, ended: &Termination) -> Value {
     object([
         ("exitCode", ended.exit_code.into()),
         ("reason", ended.reason().into()),
@@ -385,7 +393,7 @@ fn conditions(pod: &Pod) -> Vec<Value> {
             list.push(condition(
                 pod,
                 "PodScheduled",
-                Flip::no(pod.created),
+                ConditionState::false_since(pod.created),
                 reason,
                 true,
             ));
@@ -400,7 +408,7 @@ fn conditions(pod: &Pod) -> Vec<Value> {
         list.push(condition(pod, "PodScheduled", scheduled, reason, true));
         return list;
     }
-    let seen = pod.start.is_some();
+    let synced = pod.start.is_some();
     if let (Some((gate, _)), Some(since)) = (&pod.template().readiness_gate, pod.gate_open) {
         list.push(json!({
             "type": &**gate,
@@ -410,14 +418,14 @@ fn conditions(pod: &Pod) -> Vec<Value> {
         }));
     }
     if let Some(eviction) = &pod.reason {
-        let flip = Flip {
+        let flip = ConditionState {
             holds: true,
             since: eviction.at,
         };
         let reason = Some(("TerminationByKubelet", Some(eviction.message.clone())));
         list.push(condition(pod, "DisruptionTarget", flip, reason, true));
     }
-    if seen {
+    if synced {
         let own = crate::workload::messages::conditions(pod);
         list.push(condition(
             pod,
@@ -442,14 +450,14 @@ fn conditions(pod: &Pod) -> Vec<Value> {
             true,
         ));
     }
-    list.push(condition(pod, "PodScheduled", scheduled, None, seen));
+    list.push(condition(pod, "PodScheduled", scheduled, None, synced));
     list
 }
 
 fn condition(
     pod: &Pod,
     kind: &str,
-    flip: Flip,
+    flip: ConditionState,
     reason: Option<(&str, Option<String>)>,
     observed: bool,
 ) -> Value {

@@ -36,7 +36,7 @@ async fn selectors_reach_the_server_by_streaming_and_by_pages() {
     let sim = start().await;
     fill(&sim);
     for refused in [false, true] {
-        sim.refuse_streaming_lists(refused);
+        sim.reject_streaming_lists(refused);
         let (server, requests) = connect(&sim.kubeconfig()).await;
         let of_node = names(&server, spec("pods").fields("spec.nodeName=n1")).await;
         assert_eq!(

@@ -250,7 +250,7 @@ async fn a_server_without_streaming_lists_is_listed_in_pages() {
     for number in 0..25 {
         create(&sim, pod(&format!("pod-{number}"), "n1", "Running", "web"));
     }
-    sim.refuse_streaming_lists(true);
+    sim.reject_streaming_lists(true);
     let (server, requests) = connect(&sim.kubeconfig()).await;
     let mut pages = spec::<PodSummary>("pods");
     pages.options.page_size = 10;

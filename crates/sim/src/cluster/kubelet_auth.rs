@@ -2,37 +2,37 @@
 
 use std::sync::Arc;
 
-use crate::api::shared::{Peer, Shared};
+use crate::api::context::{ApiContext, Peer};
 use crate::auth::User;
-use crate::auth::authorize::Attempt;
-use crate::kubelet::{Credentials, Gatekeeper, Verdict};
+use crate::auth::authorize::AccessAttributes;
+use crate::kubelet::{Credentials, Decision, KubeletAuth};
 
 /// Webhook authentication and authorization of a kubelet, without the network round trip.
-pub(super) struct ClusterGatekeeper {
-    shared: Arc<Shared>,
+pub(super) struct ClusterAuth {
+    context: Arc<ApiContext>,
 }
 
-impl ClusterGatekeeper {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+impl ClusterAuth {
+    pub(super) fn new(context: Arc<ApiContext>) -> Self {
+        Self { context }
     }
 
     fn user(&self, credentials: &Credentials<'_>) -> Option<User> {
-        if let Peer::User(user) = self.shared.judge(Some(credentials.certificates)) {
+        if let Peer::User(user) = self.context.identify(Some(credentials.certificates)) {
             return Some(user);
         }
-        let now = self.shared.store.now();
-        let user = self.shared.tokens.user(credentials.bearer?, now)?;
+        let now = self.context.store.now();
+        let user = self.context.tokens.user(credentials.bearer?, now)?;
         Some(user.authenticated())
     }
 }
 
-impl Gatekeeper for ClusterGatekeeper {
-    fn judge(&self, credentials: &Credentials<'_>) -> Verdict {
+impl KubeletAuth for ClusterAuth {
+    fn authorize(&self, credentials: &Credentials<'_>) -> Decision {
         let Some(user) = self.user(credentials) else {
-            return Verdict::Unauthorized;
+            return Decision::Unauthorized;
         };
-        let attempt = Attempt::Resource {
+        let attributes = AccessAttributes::Resource {
             verb: "get",
             group: "",
             resource: "nodes",
@@ -40,10 +40,10 @@ impl Gatekeeper for ClusterGatekeeper {
             namespace: "",
             name: credentials.node,
         };
-        if self.shared.allows(&user, &attempt) {
-            Verdict::Allow
+        if self.context.allows(&user, &attributes) {
+            Decision::Allow
         } else {
-            Verdict::Forbidden
+            Decision::Forbidden
         }
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_stand_for_the_subresources_that_rbac_names() {
+    fn paths_map_to_the_subresources_of_rbac() {
         assert_eq!(subresource("/metrics/resource"), "metrics");
         assert_eq!(subresource("/metrics"), "metrics");
         assert_eq!(subresource("/stats/summary"), "stats");

@@ -2,10 +2,11 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use kubevitals_tls::ClientAuthority;
+use parking_lot::{Mutex, RwLock};
 use rustls_pki_types::{CertificateDer, UnixTime};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -13,13 +14,13 @@ use tokio::task::JoinSet;
 use super::faults::Faults;
 use crate::aggregator::Aggregator;
 use crate::auth::User;
-use crate::auth::authorize::{Attempt, Authorizer};
+use crate::auth::authorize::{AccessAttributes, Authorizer};
 use crate::auth::tokens::Tokens;
 use crate::objects::PodLogs;
 use crate::store::Store;
 
 /// The store, authentication, authorization, faults and tasks of a server.
-pub(crate) struct Shared {
+pub(crate) struct ApiContext {
     pub(crate) store: Arc<Store>,
     pub(crate) authorizer: RwLock<Authorizer>,
     pub(crate) tokens: Tokens,
@@ -39,7 +40,7 @@ pub(crate) struct Shared {
 }
 
 /// Arguments of [`ApiContext::new`].
-pub(crate) struct Parts {
+pub(crate) struct ContextParts {
     pub(crate) store: Arc<Store>,
     pub(crate) authorizer: Authorizer,
     pub(crate) users: ClientAuthority,
@@ -59,8 +60,8 @@ pub(crate) enum Peer {
     Untrusted,
 }
 
-impl Shared {
-    pub(crate) fn new(parts: Parts) -> Self {
+impl ApiContext {
+    pub(crate) fn new(parts: ContextParts) -> Self {
         Self {
             store: parts.store,
             authorizer: RwLock::new(parts.authorizer),
@@ -80,7 +81,7 @@ impl Shared {
 
     /// Spawns a task that ends with the server at the latest.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.tasks.lock();
         // Reap tasks that have ended, so that they do not pile up.
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
@@ -88,20 +89,16 @@ impl Shared {
 
     /// Aborts all tasks and waits until they have ended.
     pub(crate) async fn end_tasks(&self) {
-        let mut tasks =
-            std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut tasks = std::mem::take(&mut *self.tasks.lock());
         tasks.shutdown().await;
     }
 
-    pub(crate) fn allows(&self, user: &User, attempt: &Attempt<'_>) -> bool {
-        self.authorizer
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .allows(user, attempt)
+    pub(crate) fn allows(&self, user: &User, attributes: &AccessAttributes<'_>) -> bool {
+        self.authorizer.read().allows(user, attributes)
     }
 
     /// Verifies the certificate of a connection.
-    pub(crate) fn judge(&self, chain: Option<&[CertificateDer<'static>]>) -> Peer {
+    pub(crate) fn identify(&self, chain: Option<&[CertificateDer<'static>]>) -> Peer {
         let Some(chain) = chain.filter(|chain| !chain.is_empty()) else {
             return Peer::Unknown;
         };

@@ -2,36 +2,36 @@
 
 use std::sync::Arc;
 
-use super::life::Step;
-use super::pod::{Ended, Eviction, Phase, State};
+use super::lifecycle::PodStep;
+use super::pod::{ContainerState, Eviction, Phase, Termination};
 use super::running::end;
-use super::{Moment, PodId, Workload};
+use super::{PodId, StepContext, Workload};
 use crate::objects::{Resource, WriteError};
 
 impl Workload {
     /// All containers have terminated, and the sandbox is removed.
-    pub(super) fn complete(&mut self, id: PodId, moment: Moment<'_>) {
+    pub(super) fn complete(&mut self, id: PodId, ctx: StepContext<'_>) {
         self.change(id, |pod| {
             let outcome = pod.outcome().unwrap_or(Phase::Succeeded);
             pod.phase = outcome;
-            pod.sandbox.set(false, moment.now);
-            pod.settle(moment.now);
+            pod.sandbox.set(false, ctx.now);
+            pod.update_conditions(ctx.now);
         });
-        self.publish(id, moment);
-        self.plan_step(id, Step::Untrack, moment.now, (50, 400));
+        self.publish(id, ctx);
+        self.plan_step(id, PodStep::Untrack, ctx.now, (50, 400));
     }
 
     /// The Job controller has counted the pod and removes its finalizer.
-    pub(super) fn untrack(&mut self, id: PodId, moment: Moment<'_>) {
+    pub(super) fn untrack(&mut self, id: PodId, ctx: StepContext<'_>) {
         if self.pod(id).is_some_and(|pod| pod.tracked) {
             self.change(id, |pod| pod.tracked = false);
-            self.publish(id, moment);
+            self.publish(id, ctx);
         }
-        self.changed(id, moment);
+        self.changed(id, ctx);
     }
 
     /// The node is out of memory and its kubelet evicts the pod.
-    pub(super) fn evict(&mut self, id: PodId, moment: Moment<'_>) {
+    pub(super) fn evict(&mut self, id: PodId, ctx: StepContext<'_>) {
         let Some(pod) = self.pod(id).map(Arc::clone) else {
             return;
         };
@@ -43,34 +43,34 @@ impl Workload {
             "The node was low on resource: memory. Threshold quantity: 100Mi, available: 72340Ki. \
              Container {name} was using 65484Ki, request is 16Mi, has larger consumption of memory. "
         );
-        self.say(id, None, true, "Evicted", &message, moment);
-        self.void(id);
-        self.say_killing(id, moment);
+        self.emit_event(id, None, true, "Evicted", &message, ctx);
+        self.cancel_steps(id);
+        self.emit_killing(id, ctx);
         self.change(id, |pod| {
-            end_all(pod, 137, moment.now);
+            end_all(pod, 137, ctx.now);
             pod.phase = Phase::Failed;
             pod.reason = Some(Arc::new(Eviction {
                 message,
-                at: moment.now,
+                at: ctx.now,
             }));
-            pod.sandbox.set(false, moment.now);
-            pod.settle(moment.now);
+            pod.sandbox.set(false, ctx.now);
+            pod.update_conditions(ctx.now);
         });
-        self.publish(id, moment);
-        self.changed(id, moment);
+        self.publish(id, ctx);
+        self.changed(id, ctx);
         // Controllers replace it; the pod garbage collector removes it later.
-        self.plan_step(id, Step::Delete, moment.now, (20_000, 60_000));
+        self.plan_step(id, PodStep::Delete, ctx.now, (20_000, 60_000));
     }
 
     /// Deletes the pod through the API.
-    pub(super) fn delete(&mut self, id: PodId, grace: Option<u32>, moment: Moment<'_>) {
+    pub(super) fn delete(&mut self, id: PodId, grace: Option<u32>, ctx: StepContext<'_>) {
         let Some(pod) = self.pod(id).map(Arc::clone) else {
             return;
         };
         if pod.deletion.is_some() {
             return;
         }
-        self.void(id);
+        self.cancel_steps(id);
         // Without a kubelet there is nothing to wait for.
         let idle = pod.start.is_none() || matches!(pod.phase, Phase::Succeeded | Phase::Failed);
         let grace = if idle {
@@ -78,31 +78,31 @@ impl Workload {
         } else {
             grace.unwrap_or(pod.template().grace_seconds)
         };
-        self.change(id, |pod| pod.mark_deleted(grace, moment.now));
-        self.publish(id, moment);
-        self.changed(id, moment);
+        self.change(id, |pod| pod.mark_deleted(grace, ctx.now));
+        self.publish(id, ctx);
+        self.changed(id, ctx);
         if idle {
-            self.plan_step(id, Step::Remove, moment.now, (1, 40));
+            self.plan_step(id, PodStep::Remove, ctx.now, (1, 40));
             return;
         }
-        self.say_killing(id, moment);
-        self.plan_step(id, Step::Terminate, moment.now, (20, 250));
+        self.emit_killing(id, ctx);
+        self.plan_step(id, PodStep::Terminate, ctx.now, (20, 250));
     }
 
-    fn say_killing(&mut self, id: PodId, moment: Moment<'_>) {
+    fn emit_killing(&mut self, id: PodId, ctx: StepContext<'_>) {
         let Some(pod) = self.pod(id).map(Arc::clone) else {
             return;
         };
         for part in pod.parts() {
-            if matches!(part.container.state, State::Running { .. }) {
+            if matches!(part.container.state, ContainerState::Running { .. }) {
                 let message = format!("Stopping container {}", part.name);
-                self.say(id, Some(part.index), false, "Killing", &message, moment);
+                self.emit_event(id, Some(part.index), false, "Killing", &message, ctx);
             }
         }
     }
 
     /// The kubelet starts to terminate the pod.
-    pub(super) fn terminate(&mut self, id: PodId, moment: Moment<'_>) {
+    pub(super) fn terminate(&mut self, id: PodId, ctx: StepContext<'_>) {
         let mut seed = self.seed;
         let ran = self.change(id, |pod| {
             pod.observed = pod.generation;
@@ -110,20 +110,20 @@ impl Workload {
             let mut ran = false;
             for container in &mut pod.containers {
                 match &mut container.state {
-                    State::Waiting { reason, message } if container.last.is_none() => {
+                    ContainerState::Waiting { reason, message } if container.last.is_none() => {
                         // The kubelet stops trying, so the waiting reason is cleared.
                         *reason = "ContainerCreating";
                         *message = None;
                     }
-                    State::Waiting { .. } | State::Lost => {}
-                    State::Running { .. } | State::Ended(_) => ran = true,
+                    ContainerState::Waiting { .. } | ContainerState::Lost => {}
+                    ContainerState::Running { .. } | ContainerState::Terminated(_) => ran = true,
                 }
             }
             ran
         });
-        self.publish(id, moment);
+        self.publish(id, ctx);
         if ran == Some(false) {
-            self.plan_step(id, Step::StopSandbox, moment.now, (50, 300));
+            self.plan_step(id, PodStep::StopSandbox, ctx.now, (50, 300));
             return;
         }
         let grace = self
@@ -137,89 +137,89 @@ impl Workload {
         } else {
             (100, grace.min(2_500))
         };
-        self.plan_step(id, Step::Kill, moment.now, wait);
+        self.plan_step(id, PodStep::Kill, ctx.now, wait);
     }
 
     /// The sandbox of a pod that never ran is removed.
-    pub(super) fn stop_sandbox(&mut self, id: PodId, moment: Moment<'_>) {
-        self.change(id, |pod| pod.sandbox.set(false, moment.now));
-        self.publish(id, moment);
-        self.plan_step(id, Step::Kill, moment.now, (20, 100));
+    pub(super) fn stop_sandbox(&mut self, id: PodId, ctx: StepContext<'_>) {
+        self.change(id, |pod| pod.sandbox.set(false, ctx.now));
+        self.publish(id, ctx);
+        self.plan_step(id, PodStep::Kill, ctx.now, (20, 100));
     }
 
-    pub(super) fn kill(&mut self, id: PodId, moment: Moment<'_>) {
+    pub(super) fn kill(&mut self, id: PodId, ctx: StepContext<'_>) {
         self.change(id, |pod| {
             let deadline = pod.deletion.map(|deletion| deletion.at);
             let exit_code = match deadline {
-                Some(deadline) if moment.now < deadline => 143,
+                Some(deadline) if ctx.now < deadline => 143,
                 _ => 137,
             };
-            end_all(pod, exit_code, moment.now);
+            end_all(pod, exit_code, ctx.now);
             for container in &mut pod.containers {
-                if let State::Waiting { .. } = container.state {
+                if let ContainerState::Waiting { .. } = container.state {
                     container.state = match container.last {
-                        Some(last) => State::Ended(last),
-                        None => State::Lost,
+                        Some(last) => ContainerState::Terminated(last),
+                        None => ContainerState::Lost,
                     };
                 }
             }
             pod.phase = Phase::Failed;
             pod.phase = pod.outcome().unwrap_or(Phase::Failed);
-            pod.sandbox.set(false, moment.now);
-            pod.settle(moment.now);
+            pod.sandbox.set(false, ctx.now);
+            pod.update_conditions(ctx.now);
         });
-        self.publish(id, moment);
-        self.changed(id, moment);
-        self.plan_step(id, Step::Remove, moment.now, (5, 80));
+        self.publish(id, ctx);
+        self.changed(id, ctx);
+        self.plan_step(id, PodStep::Remove, ctx.now, (5, 80));
     }
 
     /// The grace period is over, and the object is removed.
-    pub(super) fn remove(&mut self, id: PodId, moment: Moment<'_>) {
+    pub(super) fn remove(&mut self, id: PodId, ctx: StepContext<'_>) {
         let last = self.change(id, |pod| {
             let deletion = pod.deletion.as_mut()?;
             (deletion.grace_seconds > 0).then(|| {
                 deletion.grace_seconds = 0;
-                deletion.at = moment.now;
+                deletion.at = ctx.now;
             })
         });
         if let Some(Some(())) = last {
-            self.publish(id, moment);
+            self.publish(id, ctx);
         }
         let Some(pod) = self.pod(id).map(Arc::clone) else {
             return;
         };
-        let removed = moment
+        let removed = ctx
             .writer
             .delete(Resource::Pods, Some(&pod.namespace), &pod.name);
         if let Err(error) = removed
             && !matches!(error, WriteError::NotFound { .. })
         {
-            self.refused += 1;
+            self.rejected_writes += 1;
             tracing::debug!(%error, "pod not removed");
         }
-        self.forget(id, moment);
+        self.forget(id, ctx);
     }
 
     /// Drops the state of a removed pod.
-    pub(super) fn forget(&mut self, id: PodId, moment: Moment<'_>) {
-        let Some(slot) = self.pods.remove(&id) else {
+    pub(super) fn forget(&mut self, id: PodId, ctx: StepContext<'_>) {
+        let Some(entry) = self.pods.remove(&id) else {
             return;
         };
-        self.replacing.unbind(id);
-        if let Some(host) = &slot.pod.host
-            && let Some(node) = self.roster.nodes().get(host.index)
+        self.node_replacement.unbind(id);
+        if let Some(host) = &entry.pod.host
+            && let Some(node) = self.node_pool.nodes().get(host.index)
         {
-            node.remove(&slot.pod, moment.now);
+            node.remove(&entry.pod, ctx.now);
         }
-        if let Some(owner) = slot.owner {
-            self.lost(owner, id, moment);
+        if let Some(owner) = entry.owner {
+            self.lost(owner, id, ctx);
         }
     }
 
     /// Cancels all planned steps of the pod.
-    pub(super) fn void(&mut self, id: PodId) {
-        if let Some(slot) = self.pods.get_mut(&id) {
-            slot.era += 1;
+    pub(super) fn cancel_steps(&mut self, id: PodId) {
+        if let Some(entry) = self.pods.get_mut(&id) {
+            entry.epoch += 1;
         }
     }
 }
@@ -229,7 +229,7 @@ fn end_all(pod: &mut super::Pod, exit_code: i32, now: kubevitals_model::Timestam
     for at in 0..pod.containers.len() {
         end(pod, at, exit_code, now);
         if let Some(container) = pod.containers.get_mut(at)
-            && let State::Ended(Ended {
+            && let ContainerState::Terminated(Termination {
                 finished,
                 out_of_memory,
                 ..

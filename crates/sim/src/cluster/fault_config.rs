@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use tracing::{info, warn};
 
-use crate::api::catalog;
-use crate::api::shared::Shared;
+use crate::api::context::ApiContext;
+use crate::api::resources;
 use crate::faults::{FaultParseError, FaultSpec, Faults};
 use crate::objects::Resource;
 use crate::seed::Seed;
@@ -17,17 +17,17 @@ pub(super) const CONFIG_MAP: (&str, &str) = ("kube-system", "kubevitals-sim");
 
 /// Applies the faults of the ConfigMap, in addition to the configured ones.
 pub(super) async fn follow(
-    shared: Arc<Shared>,
+    context: Arc<ApiContext>,
     faults: Faults,
     initial: Vec<FaultSpec>,
     seed: Seed,
 ) {
-    let mut changes = shared.store.subscribe(Resource::ConfigMaps);
+    let mut changes = context.store.subscribe(Resource::ConfigMaps);
     let mut last = None;
     loop {
-        let wanted = wanted(&shared);
-        if wanted != last {
-            match parse(wanted.as_deref().unwrap_or_default()) {
+        let text = configured_faults(&context);
+        if text != last {
+            match parse(text.as_deref().unwrap_or_default()) {
                 Ok(more) => {
                     faults.clear_all();
                     let nodes: usize = initial
@@ -36,13 +36,15 @@ pub(super) async fn follow(
                         .map(|spec| faults.apply(spec, seed).len())
                         .sum();
                     info!(
-                        faults = wanted.as_deref().unwrap_or("none"),
+                        faults = text.as_deref().unwrap_or("none"),
                         nodes, "faults switched"
                     );
                 }
-                Err(error) => warn!(%error, "invalid faults in ConfigMap, keeping the previous ones"),
+                Err(error) => {
+                    warn!(%error, "invalid faults in ConfigMap, keeping the previous ones")
+                }
             }
-            last = wanted;
+            last = text;
         }
         if changes.changed().await.is_err() {
             return;
@@ -50,13 +52,13 @@ pub(super) async fn follow(
     }
 }
 
-fn wanted(shared: &Shared) -> Option<String> {
+fn configured_faults(context: &ApiContext) -> Option<String> {
     let (namespace, name) = CONFIG_MAP;
-    let record = shared
+    let record = context
         .store
         .get(Resource::ConfigMaps, &join_key(namespace, name))?;
     let faults = record
-        .value(catalog::facts(Resource::ConfigMaps))
+        .value(resources::info(Resource::ConfigMaps))
         .pointer("/data/faults")
         .and_then(Value::as_str)?
         .to_owned();

@@ -9,7 +9,7 @@ use crate::seed::Seed;
 /// The course of a pod's lifecycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum Scenario {
     /// A Deployment that is created or rolled out: an init container, a sidecar, a slow readiness
     /// probe.
     Rollout,
@@ -37,7 +37,7 @@ pub enum Kind {
     Evicted,
 }
 
-impl Kind {
+impl Scenario {
     /// All scenarios.
     pub const ALL: [Self; 12] = [
         Self::Rollout,
@@ -55,7 +55,7 @@ impl Kind {
     ];
 
     /// Its name in object names.
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Rollout => "web",
             Self::StatefulSet => "db",

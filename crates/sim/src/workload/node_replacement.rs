@@ -12,15 +12,15 @@ use kubevitals_model::Timestamp;
 use super::churn::ChurnRate;
 use super::nodes::LEASE_NAMESPACE;
 use super::owner::OwnerKind;
-use super::{Moment, OwnerId, PodId, What, Workload};
+use super::{OwnerId, PodId, StepContext, Transition, Workload};
 use crate::clock::after;
 use crate::objects::Resource;
 
-/// State of node replacement, and pods that are bound to one node.
+/// ContainerState of node replacement, and pods that are bound to one node.
 #[derive(Debug, Default)]
-pub(super) struct Replacing {
+pub(super) struct NodeReplacement {
     /// By index in the node pool.
-    lives: BTreeMap<usize, Life>,
+    nodes: BTreeMap<usize, NodeLifetime>,
     /// Index of the oldest node.
     oldest: usize,
     /// Pods of DaemonSets on nodes that were added later.
@@ -30,43 +30,46 @@ pub(super) struct Replacing {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Life {
+struct NodeLifetime {
     /// Heartbeats of an earlier epoch are ignored.
-    era: u32,
+    epoch: u32,
     since: Timestamp,
     is_over: bool,
 }
 
-impl Replacing {
+impl NodeReplacement {
     /// Adds a node and returns its epoch.
     pub(super) fn begin(&mut self, index: usize, now: Timestamp) -> u32 {
-        let era = self.lives.get(&index).map_or(0, |life| life.era + 1);
-        let life = Life {
-            era,
+        let epoch = self
+            .nodes
+            .get(&index)
+            .map_or(0, |lifetime| lifetime.epoch + 1);
+        let lifetime = NodeLifetime {
+            epoch,
             since: now,
             is_over: false,
         };
-        self.lives.insert(index, life);
-        era
+        self.nodes.insert(index, lifetime);
+        epoch
     }
 
     fn end(&mut self, index: usize) {
-        if let Some(life) = self.lives.get_mut(&index) {
-            life.is_over = true;
+        if let Some(lifetime) = self.nodes.get_mut(&index) {
+            lifetime.is_over = true;
         }
     }
 
     /// Returns the creation time of a node, unless it was removed or replaced.
-    pub(super) fn since(&self, index: usize, era: u32) -> Option<Timestamp> {
-        let life = self.lives.get(&index)?;
-        (life.era == era && !life.is_over).then_some(life.since)
+    pub(super) fn since(&self, index: usize, epoch: u32) -> Option<Timestamp> {
+        let lifetime = self.nodes.get(&index)?;
+        (lifetime.epoch == epoch && !lifetime.is_over).then_some(lifetime.since)
     }
 
     /// Number of earlier nodes with the same name.
-    pub(super) fn laps(&self, index: usize) -> u32 {
-        self.lives.get(&index).map_or(0, |life| {
+    pub(super) fn reuse_count(&self, index: usize) -> u32 {
+        self.nodes.get(&index).map_or(0, |lifetime| {
             // While the next one is created, the last one is over.
-            life.era + u32::from(life.is_over)
+            lifetime.epoch + u32::from(lifetime.is_over)
         })
     }
 
@@ -88,65 +91,65 @@ impl Workload {
     }
 
     pub(super) fn plan_replacement(&mut self, now: Timestamp) {
-        if self.replacing.is_planned {
+        if self.node_replacement.is_planned {
             return;
         }
         if let Some(gap) = self.config.replacements.gap_micros() {
-            self.replacing.is_planned = true;
-            self.plan(after(now, (gap / 1_000).max(1)), What::Replace);
+            self.node_replacement.is_planned = true;
+            self.plan(after(now, (gap / 1_000).max(1)), Transition::Replace);
         }
     }
 
     /// Replaces the oldest node, and plans the next replacement.
-    pub(super) fn replace_next(&mut self, moment: Moment<'_>) {
-        self.replacing.is_planned = false;
+    pub(super) fn replace_next(&mut self, ctx: StepContext<'_>) {
+        self.node_replacement.is_planned = false;
         if self.config.replacements.is_none() {
             return;
         }
-        let slots = self.roster.nodes().len();
+        let slots = self.node_pool.nodes().len();
         let (leaves, comes) = (
-            self.replacing.oldest,
-            (self.replacing.oldest + self.roster.count()) % slots.max(1),
+            self.node_replacement.oldest,
+            (self.node_replacement.oldest + self.node_pool.count()) % slots.max(1),
         );
         // Without spares the added node would be one that is present.
-        if slots > self.roster.count() && leaves != comes {
-            self.bring_node(comes, moment);
-            self.take_node(leaves, moment);
-            self.replacing.oldest = (leaves + 1) % slots;
+        if slots > self.node_pool.count() && leaves != comes {
+            self.add_spare_node(comes, ctx);
+            self.remove_node(leaves, ctx);
+            self.node_replacement.oldest = (leaves + 1) % slots;
         }
-        self.plan_replacement(moment.now);
+        self.plan_replacement(ctx.now);
     }
 
-    fn bring_node(&mut self, index: usize, moment: Moment<'_>) {
-        let Some(node) = self.roster.nodes().get(index) else {
+    fn add_spare_node(&mut self, index: usize, ctx: StepContext<'_>) {
+        let Some(node) = self.node_pool.nodes().get(index) else {
             return;
         };
         node.set_present(true);
-        self.add_node(index, moment);
+        self.add_node(index, ctx);
         let daemons: Vec<OwnerId> = self
             .owners
             .iter()
-            .filter(|(_, slot)| matches!(slot.kind, OwnerKind::DaemonSet) && !slot.leaving)
+            .filter(|(_, entry)| matches!(entry.kind, OwnerKind::DaemonSet) && !entry.leaving)
             .map(|(id, _)| *id)
             .collect();
         for daemon in daemons {
-            if let Some(pod) = self.create_owned(daemon, moment) {
-                self.replacing.bound.insert(pod, index);
+            if let Some(pod) = self.create_owned(daemon, ctx) {
+                self.node_replacement.bound.insert(pod, index);
             }
         }
     }
 
     /// The machine is gone: its pods are not terminated, but removed with it.
-    fn take_node(&mut self, index: usize, moment: Moment<'_>) {
-        let Some(node) = self.roster.nodes().get(index) else {
+    fn remove_node(&mut self, index: usize, ctx: StepContext<'_>) {
+        let Some(node) = self.node_pool.nodes().get(index) else {
             return;
         };
         node.set_present(false);
         let name = Arc::clone(node.name());
-        self.replacing.end(index);
-        self.written(moment.writer.delete(Resource::Nodes, None, &name));
+        self.node_replacement.end(index);
+        self.written(ctx.writer.delete(Resource::Nodes, None, &name));
         if self.config.leases {
-            let lease = moment
+            let lease = ctx
                 .writer
                 .delete(Resource::Leases, Some(LEASE_NAMESPACE), &name);
             self.written(lease);
@@ -154,15 +157,15 @@ impl Workload {
         let pods: Vec<PodId> = self
             .pods
             .iter()
-            .filter(|(id, slot)| {
-                let host = slot.pod.host.as_ref().map(|host| host.index);
-                host.or_else(|| self.replacing.bound(**id)) == Some(index)
+            .filter(|(id, entry)| {
+                let host = entry.pod.host.as_ref().map(|host| host.index);
+                host.or_else(|| self.node_replacement.bound(**id)) == Some(index)
             })
             .map(|(id, _)| *id)
             .collect();
         for pod in pods {
-            self.void(pod);
-            self.remove(pod, moment);
+            self.cancel_steps(pod);
+            self.remove(pod, ctx);
         }
     }
 }

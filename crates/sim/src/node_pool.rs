@@ -2,9 +2,10 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use kubevitals_model::Timestamp;
+use parking_lot::RwLock;
 
 use crate::clock::millis_between;
 use crate::kubelet::usage;
@@ -22,7 +23,7 @@ pub const MAX_NODES: usize = 0x00FE_FFFE;
 
 /// All nodes of a simulated cluster: the present ones, and spares that may replace them.
 #[derive(Debug)]
-pub struct Roster {
+pub struct NodePool {
     nodes: Box<[Node]>,
     /// Number of present nodes.
     count: usize,
@@ -57,7 +58,7 @@ pub struct NodeView {
     pub(crate) retired_cpu: u64,
 }
 
-impl Roster {
+impl NodePool {
     /// Returns `count` nodes, named `prefix-00000` and so on, with addresses from 127.1.0.1 on.
     pub fn new(count: usize, prefix: &str, seed: Seed) -> Arc<Self> {
         Self::with_spares(count, 0, prefix, seed)
@@ -140,7 +141,7 @@ impl Node {
     }
 
     pub fn view(&self) -> NodeView {
-        let pods = self.pods.read().unwrap_or_else(PoisonError::into_inner);
+        let pods = self.pods.read();
         NodeView {
             present: pods.present.clone(),
             departed: pods.departed.clone(),
@@ -148,32 +149,32 @@ impl Node {
         }
     }
 
-    pub(crate) fn listens_at(&self, address: SocketAddr) {
+    pub(crate) fn set_address(&self, address: SocketAddr) {
         // Ignores a second fleet: a pool is used for one fleet only.
         let _ = self.address.set(address);
     }
 
     /// Adds or replaces a pod.
     pub(crate) fn put(&self, pod: &Arc<Pod>) {
-        let mut pods = self.pods.write().unwrap_or_else(PoisonError::into_inner);
+        let mut pods = self.pods.write();
         // From the end: the youngest pods change most often, and each lookup is a cache miss.
-        let mut known = pods.present.iter_mut().rev();
-        match known.find(|known| known.uid == pod.uid) {
-            Some(known) => *known = Arc::clone(pod),
+        let mut existing = pods.present.iter_mut().rev();
+        match existing.find(|existing| existing.uid == pod.uid) {
+            Some(existing) => *existing = Arc::clone(pod),
             None => pods.present.push(Arc::clone(pod)),
         }
     }
 
     /// Removes a pod.
     pub(crate) fn remove(&self, pod: &Arc<Pod>, now: Timestamp) {
-        let mut pods = self.pods.write().unwrap_or_else(PoisonError::into_inner);
+        let mut pods = self.pods.write();
         let NodePods {
             present,
             departed,
             retired_cpu,
         } = &mut *pods;
-        if let Some(place) = present.iter().rposition(|known| known.uid == pod.uid) {
-            present.remove(place);
+        if let Some(index) = present.iter().rposition(|existing| existing.uid == pod.uid) {
+            present.remove(index);
         }
         departed.retain(|(left, gone)| {
             let keep = millis_between(*left, now) < DEPARTED_FOR_MILLIS;
@@ -191,15 +192,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_lead_back_to_their_nodes() {
-        let roster = Roster::new(70_000, "node", Seed::new(1));
+    fn addresses_map_back_to_their_nodes() {
+        let node_pool = NodePool::new(70_000, "node", Seed::new(1));
         for index in [0, 1, 254, 255, 256, 65_535, 69_999] {
-            let node = &roster.nodes()[index];
+            let node = &node_pool.nodes()[index];
             assert!(node.ip().is_loopback());
-            assert_eq!(roster.index_of(node.ip()), Some(index));
+            assert_eq!(node_pool.index_of(node.ip()), Some(index));
         }
-        assert_eq!(roster.index_of(Ipv4Addr::LOCALHOST), None);
-        assert_eq!(roster.index_of(Ipv4Addr::new(127, 9, 0, 0)), None);
-        assert_eq!(&**roster.nodes()[17].name(), "node-00017");
+        assert_eq!(node_pool.index_of(Ipv4Addr::LOCALHOST), None);
+        assert_eq!(node_pool.index_of(Ipv4Addr::new(127, 9, 0, 0)), None);
+        assert_eq!(&**node_pool.nodes()[17].name(), "node-00017");
     }
 }

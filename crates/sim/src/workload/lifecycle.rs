@@ -3,23 +3,23 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use super::event::{Saying, Source, Subject};
-use super::pod::{Flip, Host, Pod};
-use super::{Moment, PodId, Workload};
+use super::event::{EventText, Source, Subject};
+use super::pod::{ConditionState, Host, Pod};
+use super::{PodId, StepContext, Workload};
+use crate::node_pool::Node;
 use crate::objects::{Resource, WriteError};
-use crate::roster::Node;
 
 /// The next step in the lifecycle of a pod. Numbers are indexes in [`super::PodTemplate::all`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Step {
+pub(crate) enum PodStep {
     Ungate,
     Schedule,
     Sync,
     Sandbox,
-    Fetch(usize),
-    Fetched(usize),
-    FetchFailed(usize),
-    FetchBackOff(usize),
+    PullImage(usize),
+    ImagePulled(usize),
+    PullFailed(usize),
+    PullBackOff(usize),
     Start(usize),
     StartedUp(usize),
     SidecarReady(usize),
@@ -38,7 +38,7 @@ pub(crate) enum Step {
     Remove,
 }
 
-impl Step {
+impl PodStep {
     /// Distinguishes steps when random numbers are derived.
     pub(crate) fn tag(self) -> u64 {
         match self {
@@ -46,10 +46,10 @@ impl Step {
             Self::Schedule => 2,
             Self::Sync => 3,
             Self::Sandbox => 4,
-            Self::Fetch(i) => 100 + i as u64,
-            Self::Fetched(i) => 200 + i as u64,
-            Self::FetchFailed(i) => 300 + i as u64,
-            Self::FetchBackOff(i) => 400 + i as u64,
+            Self::PullImage(i) => 100 + i as u64,
+            Self::ImagePulled(i) => 200 + i as u64,
+            Self::PullFailed(i) => 300 + i as u64,
+            Self::PullBackOff(i) => 400 + i as u64,
             Self::Start(i) => 500 + i as u64,
             Self::StartedUp(i) => 600 + i as u64,
             Self::SidecarReady(i) => 700 + i as u64,
@@ -71,89 +71,89 @@ impl Step {
 }
 
 impl Workload {
-    pub(super) fn take(&mut self, id: PodId, step: Step, moment: Moment<'_>) {
+    pub(super) fn take(&mut self, id: PodId, step: PodStep, ctx: StepContext<'_>) {
         match step {
-            Step::Ungate => self.ungate(id, moment),
-            Step::Schedule => self.schedule(id, moment),
-            Step::Sync => self.sync(id, moment),
-            Step::Sandbox => self.sandbox(id, moment),
-            Step::Fetch(at) => self.fetch(id, at, moment),
-            Step::Fetched(at) => self.fetched(id, at, moment),
-            Step::FetchFailed(at) => self.fetch_failed(id, at, moment),
-            Step::FetchBackOff(at) => self.fetch_back_off(id, at, moment),
-            Step::Start(at) => self.start(id, at, moment),
-            Step::StartedUp(at) => self.started_up(id, at, moment),
-            Step::SidecarReady(at) => self.sidecar_ready(id, at, moment),
-            Step::Probe(at) => self.probe(id, at, moment),
-            Step::OpenGate => self.open_gate(id, moment),
-            Step::Exit(at) => self.exit(id, at, moment),
-            Step::BackOff(at) => self.back_off(id, at, moment),
-            Step::Restart(at) => self.restart(id, at, moment),
-            Step::Complete => self.complete(id, moment),
-            Step::Untrack => self.untrack(id, moment),
-            Step::Evict => self.evict(id, moment),
-            Step::Delete => self.delete(id, None, moment),
-            Step::Terminate => self.terminate(id, moment),
-            Step::StopSandbox => self.stop_sandbox(id, moment),
-            Step::Kill => self.kill(id, moment),
-            Step::Remove => self.remove(id, moment),
+            PodStep::Ungate => self.ungate(id, ctx),
+            PodStep::Schedule => self.schedule(id, ctx),
+            PodStep::Sync => self.sync(id, ctx),
+            PodStep::Sandbox => self.sandbox(id, ctx),
+            PodStep::PullImage(at) => self.pull_image(id, at, ctx),
+            PodStep::ImagePulled(at) => self.image_pulled(id, at, ctx),
+            PodStep::PullFailed(at) => self.pull_failed(id, at, ctx),
+            PodStep::PullBackOff(at) => self.pull_back_off(id, at, ctx),
+            PodStep::Start(at) => self.start(id, at, ctx),
+            PodStep::StartedUp(at) => self.started_up(id, at, ctx),
+            PodStep::SidecarReady(at) => self.sidecar_ready(id, at, ctx),
+            PodStep::Probe(at) => self.probe(id, at, ctx),
+            PodStep::OpenGate => self.open_gate(id, ctx),
+            PodStep::Exit(at) => self.exit(id, at, ctx),
+            PodStep::BackOff(at) => self.back_off(id, at, ctx),
+            PodStep::Restart(at) => self.restart(id, at, ctx),
+            PodStep::Complete => self.complete(id, ctx),
+            PodStep::Untrack => self.untrack(id, ctx),
+            PodStep::Evict => self.evict(id, ctx),
+            PodStep::Delete => self.delete(id, None, ctx),
+            PodStep::Terminate => self.terminate(id, ctx),
+            PodStep::StopSandbox => self.stop_sandbox(id, ctx),
+            PodStep::Kill => self.kill(id, ctx),
+            PodStep::Remove => self.remove(id, ctx),
         }
     }
 
     /// Changes a copy of the pod and keeps it.
     pub(super) fn change<T>(&mut self, id: PodId, change: impl FnOnce(&mut Pod) -> T) -> Option<T> {
-        let slot = self.pods.get_mut(&id)?;
-        Some(change(Arc::make_mut(&mut slot.pod)))
+        let entry = self.pods.get_mut(&id)?;
+        Some(change(Arc::make_mut(&mut entry.pod)))
     }
 
     pub(super) fn pod(&self, id: PodId) -> Option<&Arc<Pod>> {
-        self.pods.get(&id).map(|slot| &slot.pod)
+        self.pods.get(&id).map(|entry| &entry.pod)
     }
 
     /// Publishes a pod to the API server and to its kubelet.
-    pub(super) fn publish(&mut self, id: PodId, moment: Moment<'_>) {
-        let Some(slot) = self.pods.get_mut(&id) else {
+    pub(super) fn publish(&mut self, id: PodId, ctx: StepContext<'_>) {
+        let Some(entry) = self.pods.get_mut(&id) else {
             return;
         };
-        if let Some(host) = &slot.pod.host
-            && slot.pod.start.is_some()
-            && let Some(node) = self.roster.nodes().get(host.index)
+        if let Some(host) = &entry.pod.host
+            && entry.pod.start.is_some()
+            && let Some(node) = self.node_pool.nodes().get(host.index)
         {
-            node.put(&slot.pod);
+            node.put(&entry.pod);
         }
-        super::render::pod(&slot.pod, &mut self.text);
-        match moment.writer.replace_text(Resource::Pods, &self.text) {
-            Ok(version) => slot.version = version,
-            Err(WriteError::NotFound { .. }) => self.forget(id, moment),
+        super::render::pod(&entry.pod, &mut self.text);
+        match ctx.writer.replace_text(Resource::Pods, &self.text) {
+            Ok(version) => entry.version = version,
+            Err(WriteError::NotFound { .. }) => self.forget(id, ctx),
             Err(error) => {
-                self.refused += 1;
+                self.rejected_writes += 1;
                 tracing::debug!(%error, "pod not written");
             }
         }
     }
 
     /// Writes an event about a pod, or about one of its containers.
-    pub(super) fn say(
+    pub(super) fn emit_event(
         &mut self,
         id: PodId,
         container: Option<usize>,
         warning: bool,
         reason: &'static str,
         message: &str,
-        moment: Moment<'_>,
+        ctx: StepContext<'_>,
     ) -> u32 {
-        let Some(slot) = self.pods.get_mut(&id) else {
+        let Some(entry) = self.pods.get_mut(&id) else {
             return 0;
         };
-        let pod = &*slot.pod;
-        let texts = container.and_then(|at| pod.kind.containers.get(at));
+        let pod = &*entry.pod;
+        let texts = container.and_then(|at| pod.compiled.containers.get(at));
         let subject = Subject {
             api_version: "v1",
             kind: "Pod",
             namespace: &pod.namespace,
             name: &pod.name,
             uid: pod.uid,
-            version: slot.version,
+            version: entry.version,
             field_path: texts.map(|texts| &*texts.field_path),
         };
         let source = match (reason, &pod.host) {
@@ -163,36 +163,38 @@ impl Workload {
                 action: "Scheduling",
             },
         };
-        let saying = Saying {
+        let text = EventText {
             warning,
             reason,
             message,
         };
-        self.recorder.say(
-            moment.writer,
-            &mut slot.written,
+        self.recorder.record(
+            ctx.writer,
+            &mut entry.written,
             &subject,
             &source,
-            &saying,
-            moment.now,
+            &text,
+            ctx.now,
         )
     }
 
-    fn ungate(&mut self, id: PodId, moment: Moment<'_>) {
+    fn ungate(&mut self, id: PodId, ctx: StepContext<'_>) {
         self.change(id, |pod| pod.gated = false);
-        self.publish(id, moment);
-        self.plan_step(id, Step::Schedule, moment.now, (5, 60));
+        self.publish(id, ctx);
+        self.plan_step(id, PodStep::Schedule, ctx.now, (5, 60));
     }
 
-    fn schedule(&mut self, id: PodId, moment: Moment<'_>) {
+    fn schedule(&mut self, id: PodId, ctx: StepContext<'_>) {
         let Some(pod) = self.pod(id).map(Arc::clone) else {
             return;
         };
         if pod.template().node_selector.is_some() {
-            self.change(id, |pod| pod.scheduled = Some(Flip::no(moment.now)));
+            self.change(id, |pod| {
+                pod.scheduled = Some(ConditionState::false_since(ctx.now))
+            });
             let message = super::messages::unschedulable(&pod);
-            self.say(id, None, true, "FailedScheduling", &message, moment);
-            self.publish(id, moment);
+            self.emit_event(id, None, true, "FailedScheduling", &message, ctx);
+            self.publish(id, ctx);
             return;
         }
         let Some(host) = self.pick_host(id) else {
@@ -202,21 +204,21 @@ impl Workload {
         let message = format!("Successfully assigned {namespace}/{name} to {}", host.name);
         self.change(id, |pod| {
             pod.host = Some(host);
-            pod.scheduled = Some(Flip {
+            pod.scheduled = Some(ConditionState {
                 holds: true,
-                since: moment.now,
+                since: ctx.now,
             });
         });
-        self.publish(id, moment);
-        self.say(id, None, false, "Scheduled", &message, moment);
-        self.plan_step(id, Step::Sync, moment.now, (20, 250));
+        self.publish(id, ctx);
+        self.emit_event(id, None, false, "Scheduled", &message, ctx);
+        self.plan_step(id, PodStep::Sync, ctx.now, (20, 250));
     }
 
     /// Assigns nodes in turn, which spreads pods as evenly as the scheduler would; a pod of a
     /// DaemonSet is bound to its own node.
     pub(super) fn pick_host(&mut self, id: PodId) -> Option<Host> {
-        let nodes = self.roster.nodes();
-        let index = match self.replacing.bound(id) {
+        let nodes = self.node_pool.nodes();
+        let index = match self.node_replacement.bound(id) {
             Some(index) => index,
             None => (self.next_node..nodes.len())
                 .chain(0..self.next_node)
@@ -231,9 +233,9 @@ impl Workload {
         })
     }
 
-    fn sync(&mut self, id: PodId, moment: Moment<'_>) {
+    fn sync(&mut self, id: PodId, ctx: StepContext<'_>) {
         self.change(id, |pod| {
-            pod.start = Some(moment.now);
+            pod.start = Some(ctx.now);
             pod.observed = pod.generation;
             for flip in [
                 &mut pod.sandbox,
@@ -241,20 +243,20 @@ impl Workload {
                 &mut pod.ready,
                 &mut pod.containers_ready,
             ] {
-                *flip = Flip::no(moment.now);
+                *flip = ConditionState::false_since(ctx.now);
             }
-            pod.settle(moment.now);
+            pod.update_conditions(ctx.now);
         });
-        self.publish(id, moment);
-        self.plan_step(id, Step::Sandbox, moment.now, (300, 1_100));
+        self.publish(id, ctx);
+        self.plan_step(id, PodStep::Sandbox, ctx.now, (300, 1_100));
     }
 
-    fn sandbox(&mut self, id: PodId, moment: Moment<'_>) {
-        self.change(id, |pod| pod.sandbox.set(true, moment.now));
-        self.publish(id, moment);
+    fn sandbox(&mut self, id: PodId, ctx: StepContext<'_>) {
+        self.change(id, |pod| pod.sandbox.set(true, ctx.now));
+        self.publish(id, ctx);
         // The runtime has assigned the address; the next status update contains it.
         self.change(id, |pod| pod.ip = Some(pod_ip(pod)));
-        self.plan_step(id, Step::Fetch(0), moment.now, (10, 80));
+        self.plan_step(id, PodStep::PullImage(0), ctx.now, (10, 80));
     }
 }
 

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kubevitals_sim::node_pool::NodePool;
 use kubevitals_sim::objects::Resource;
-use kubevitals_sim::roster::Roster;
 use kubevitals_sim::seed::Seed;
-use kubevitals_sim::workload::{ChurnRate, Kind, Manifest, Mix, Workload, WorkloadConfig};
+use kubevitals_sim::workload::{
+    ChurnRate, Manifest, Scenario, ScenarioMix, Workload, WorkloadConfig,
+};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -15,15 +17,15 @@ use crate::node_support::{START, Store, at};
 /// A cluster of four nodes with churn, stepped at these intervals.
 fn churned(seed: u64, millis: i64, step: i64) -> (Store, Workload) {
     let store = Store::default();
-    let roster = Roster::new(4, "node", Seed::new(seed));
+    let node_pool = NodePool::new(4, "node", Seed::new(seed));
     let config = WorkloadConfig {
         pods_per_node: 3,
         churn: ChurnRate::per_second(2),
-        mix: Mix::of(Kind::ALL.map(|kind| (kind, 1))),
+        mix: ScenarioMix::of(Scenario::ALL.map(|kind| (kind, 1))),
         leases: false,
         ..WorkloadConfig::default()
     };
-    let mut workload = Workload::new(config, roster, Seed::new(seed));
+    let mut workload = Workload::new(config, node_pool, Seed::new(seed));
     workload.populate(at(START), &store);
     let mut now = START;
     while now < START + millis {
@@ -44,7 +46,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 3, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_same_seed_lives_the_same_life_however_it_is_stepped(seed: u64, step in 1_000_i64..20_000) {
+    fn the_same_seed_gives_the_same_history_for_any_step_size(seed: u64, step in 1_000_i64..20_000) {
         let steps = 40_000 / step * step;
         let (fine, _) = churned(seed, steps, step);
         let (coarse, _) = churned(seed, steps, steps);
@@ -54,8 +56,8 @@ proptest! {
     #[test]
     fn times_never_go_back_and_conditions_change_time_only_with_status(seed: u64) {
         let (store, workload) = churned(seed, 90_000, 5_000);
-        prop_assert_eq!(workload.refused(), 0);
-        let mut known: BTreeMap<(String, String), (String, String)> = BTreeMap::new();
+        prop_assert_eq!(workload.rejected_writes(), 0);
+        let mut conditions: BTreeMap<(String, String), (String, String)> = BTreeMap::new();
         for change in store.changes(Resource::Pods) {
             let uid = change.object["metadata"]["uid"].to_string();
             let created = change.object["metadata"]["creationTimestamp"].to_string();
@@ -66,13 +68,13 @@ proptest! {
                 prop_assert!(since >= created, "{kind} before the pod");
                 let key = (uid.clone(), kind.clone());
                 // The kubelet takes over a condition and sets its time once, in its first update.
-                if let Some((had, before)) = known.get(&key) {
+                if let Some((had, before)) = conditions.get(&key) {
                     prop_assert!(since >= *before, "{kind} goes back: {before} {since}");
                     if *had == status {
                         prop_assert_eq!(&since, before, "{} moved without a change", kind);
                     }
                 }
-                known.insert(key, (status, since));
+                conditions.insert(key, (status, since));
             }
             check_containers(&change.object)?;
         }
@@ -104,7 +106,7 @@ fn check_containers(pod: &Value) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn different_seeds_live_different_lives() {
+fn different_seeds_give_different_histories() {
     assert_ne!(
         log(&churned(1, 30_000, 1_000).0),
         log(&churned(2, 30_000, 1_000).0)
@@ -124,11 +126,11 @@ fn churn_keeps_its_rate_and_the_population_steady() {
     assert!((50..300).contains(&workload.pods()), "{}", workload.pods());
     assert_eq!(workload.pods(), store.list(Resource::Pods).len());
     assert!(workload.events() <= 50_000);
-    assert_eq!(workload.refused(), 0);
+    assert_eq!(workload.rejected_writes(), 0);
 }
 
 #[test]
-fn every_kind_of_life_shows_what_it_is_about() {
+fn every_scenario_shows_its_events_and_states() {
     let (store, _) = churned(5, 200_000, 1_000);
     let reasons: Vec<String> = store
         .changes(Resource::Events)
@@ -153,12 +155,12 @@ fn every_kind_of_life_shows_what_it_is_about() {
         "Completed",
     ] {
         assert!(
-            reasons.iter().any(|said| said == reason),
-            "nobody said {reason}"
+            reasons.iter().any(|emitted| emitted == reason),
+            "no event with reason {reason}"
         );
     }
     let text: Vec<String> = log(&store);
-    for wanted in [
+    for expected in [
         "SchedulingGated",
         "ReadinessGatesNotReady",
         "OOMKilled",
@@ -168,18 +170,18 @@ fn every_kind_of_life_shows_what_it_is_about() {
         "Successfully pulled image",
     ] {
         assert!(
-            text.iter().any(|line| line.contains(wanted)),
-            "{wanted} never seen"
+            text.iter().any(|line| line.contains(expected)),
+            "{expected} never shown"
         );
     }
 }
 
 #[test]
-fn a_deployment_rolls_without_ever_lacking_ready_pods() {
+fn a_rollout_keeps_enough_pods_ready() {
     let store = Store::default();
-    let roster = Roster::new(4, "node", Seed::new(1));
-    let mut workload = Workload::new(WorkloadConfig::default(), roster, Seed::new(1));
-    let manifest = |name: &str| match Kind::Rollout.manifest(name.into(), Seed::new(1)) {
+    let node_pool = NodePool::new(4, "node", Seed::new(1));
+    let mut workload = Workload::new(WorkloadConfig::default(), node_pool, Seed::new(1));
+    let manifest = |name: &str| match Scenario::Rollout.manifest(name.into(), Seed::new(1)) {
         Manifest::Deployment { template, .. } => template,
         other => panic!("{other:?}"),
     };
@@ -204,8 +206,8 @@ fn a_deployment_rolls_without_ever_lacking_ready_pods() {
     };
     assert_eq!(ready(&store), 8);
     let new = manifest("web").label("revision", "2");
-    assert!(workload.roll("default", "web", new.clone(), at(START + 30_000), &store));
-    assert!(!workload.roll("default", "web", new, at(START + 30_000), &store));
+    assert!(workload.rollout("default", "web", new.clone(), at(START + 30_000), &store));
+    assert!(!workload.rollout("default", "web", new, at(START + 30_000), &store));
     for second in 31..120 {
         workload.step(at(START + second * 1_000), &store);
         assert!(ready(&store) >= 6, "a quarter may be missing, not more");
@@ -226,19 +228,19 @@ fn a_deployment_rolls_without_ever_lacking_ready_pods() {
 }
 
 #[test]
-fn the_population_is_there_at_once_and_looks_like_a_cluster() {
+fn the_initial_population_looks_like_a_cluster() {
     let store = Store::default();
-    let roster = Roster::new(20, "node", Seed::new(1));
+    let node_pool = NodePool::new(20, "node", Seed::new(1));
     let config = WorkloadConfig {
         pods_per_node: 30,
         ..WorkloadConfig::default()
     };
-    let mut workload = Workload::new(config, Arc::clone(&roster), Seed::new(1));
+    let mut workload = Workload::new(config, Arc::clone(&node_pool), Seed::new(1));
     workload.populate(at(START), &store);
     let pods = store.list(Resource::Pods);
     assert_eq!(pods.len(), 600);
     assert!(
-        roster
+        node_pool
             .nodes()
             .iter()
             .all(|node| node.view().present.len() == 30)
@@ -273,15 +275,15 @@ fn the_population_is_there_at_once_and_looks_like_a_cluster() {
 }
 
 #[test]
-fn every_node_can_be_replaced_and_its_pods_move_on() {
+fn every_node_can_be_replaced_and_its_pods_are_recreated() {
     let store = Store::default();
-    let roster = Roster::with_spares(4, 4, "node", Seed::new(1));
+    let node_pool = NodePool::with_spares(4, 4, "node", Seed::new(1));
     let config = WorkloadConfig {
         pods_per_node: 12,
         replacements: "6/min".parse().unwrap(),
         ..WorkloadConfig::default()
     };
-    let mut workload = Workload::new(config, Arc::clone(&roster), Seed::new(1));
+    let mut workload = Workload::new(config, Arc::clone(&node_pool), Seed::new(1));
     workload.populate(at(START), &store);
     let names = || {
         let nodes = store.list(Resource::Nodes);
@@ -304,14 +306,14 @@ fn every_node_can_be_replaced_and_its_pods_move_on() {
     workload.step(at(START + 90_000), &store);
     let pods = store.list(Resource::Pods);
     assert_eq!(pods.len(), 48);
-    for (place, node) in roster.nodes().iter().enumerate() {
-        assert_eq!(node.is_present(), place >= 4);
+    for (index, node) in node_pool.nodes().iter().enumerate() {
+        assert_eq!(node.is_present(), index >= 4);
         let view = node.view();
         let daemons = view
             .present
             .iter()
             .filter(|pod| pod.name().starts_with("kube-proxy-"));
-        assert_eq!(daemons.count(), usize::from(place >= 4), "{}", node.name());
+        assert_eq!(daemons.count(), usize::from(index >= 4), "{}", node.name());
     }
     assert!(pods.iter().all(|pod| pod["status"]["phase"] == "Running"));
     // Names are reused by other machines, which have their own heartbeats.
@@ -325,11 +327,11 @@ fn every_node_can_be_replaced_and_its_pods_move_on() {
     assert_ne!(uid("node-00000"), first);
     workload.step(at(START + 900_000), &store);
     assert_eq!(store.list(Resource::Leases).len(), 4);
-    assert_eq!(workload.refused(), 0);
+    assert_eq!(workload.rejected_writes(), 0);
 }
 
 #[test]
-fn a_pod_that_somebody_removed_is_forgotten() {
+fn a_pod_removed_by_a_client_is_dropped() {
     use kubevitals_sim::objects::ObjectWriter;
     let (store, mut workload) = churned(8, 20_000, 1_000);
     let before = workload.pods();
@@ -342,5 +344,5 @@ fn a_pod_that_somebody_removed_is_forgotten() {
     workload.set_churn(ChurnRate::NONE, at(START + 20_000));
     workload.step(at(START + 400_000), &store);
     assert!(workload.pods() < before, "{} {before}", workload.pods());
-    assert_eq!(workload.refused(), 0);
+    assert_eq!(workload.rejected_writes(), 0);
 }

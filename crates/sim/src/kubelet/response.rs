@@ -8,9 +8,9 @@ use kubevitals_model::Timestamp;
 use rustls_pki_types::CertificateDer;
 use serde_json::{Value, json};
 
-use super::gatekeeper::{Credentials, Gatekeeper, Verdict};
+use super::auth::{Credentials, Decision, KubeletAuth};
 use super::payload::Payload;
-use super::{NodeState, resource_metrics, summary};
+use super::{NodeSnapshot, resource_metrics, summary};
 use crate::faults::Fault;
 use crate::seed::Seed;
 use crate::workload::{Pod, render};
@@ -20,9 +20,9 @@ const JSON: &str = "application/json";
 
 /// Computes the response to a request, with the faults that affect responses. Faults of connections
 /// (slow, hang, reset, certificates) are handled by the caller.
-pub(crate) fn answer(
-    node: &NodeState<'_>,
-    gatekeeper: &dyn Gatekeeper,
+pub(crate) fn build(
+    node: &NodeSnapshot<'_>,
+    auth: &dyn KubeletAuth,
     request: &Parts,
     certificates: &[CertificateDer<'static>],
     now: Timestamp,
@@ -36,11 +36,11 @@ pub(crate) fn answer(
         certificates,
     };
     let has = |fault| faults.contains(&fault);
-    let verdict = gatekeeper.judge(&credentials);
-    if verdict == Verdict::Unauthorized || has(Fault::Unauthorized) {
+    let decision = auth.authorize(&credentials);
+    if decision == Decision::Unauthorized || has(Fault::Unauthorized) {
         return text(StatusCode::UNAUTHORIZED, "Unauthorized");
     }
-    if verdict == Verdict::Forbidden || has(Fault::Forbidden) {
+    if decision == Decision::Forbidden || has(Fault::Forbidden) {
         let body = format!(
             "Forbidden (user=system:anonymous, verb=get, resource=nodes, subresource(s)=[{}])\n",
             subresource(path)
@@ -76,11 +76,16 @@ pub(crate) fn answer(
         }
         _ => return text(StatusCode::NOT_FOUND, "404 page not found\n"),
     };
-    spoil(kind, body, path, faults)
+    apply_body_faults(kind, body, path, faults)
 }
 
 /// Builds the response: complete, truncated or far too large.
-fn spoil(kind: &'static str, body: Bytes, path: &str, faults: &[Fault]) -> Response<Payload> {
+fn apply_body_faults(
+    kind: &'static str,
+    body: Bytes,
+    path: &str,
+    faults: &[Fault],
+) -> Response<Payload> {
     if faults.contains(&Fault::Truncated) {
         let announced = HeaderValue::from(body.len());
         let part = body.slice(..body.len() * 2 / 3);

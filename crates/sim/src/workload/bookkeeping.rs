@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::event::{Saying, Source, Subject};
-use super::kind::{Owner, PodKind};
-use super::life::Step;
-use super::owner::{Counts, OwnerKind, OwnerSlot};
+use super::compiled_template::{CompiledTemplate, Owner};
+use super::event::{EventText, Source, Subject};
+use super::lifecycle::PodStep;
+use super::owner::{Counts, OwnerEntry, OwnerKind};
 use super::pod::Pod;
 use super::template::PodTemplate;
-use super::{Moment, OwnerId, PodId, Slot, Workload};
+use super::{OwnerId, PodEntry, PodId, StepContext, Workload};
 use crate::objects::Resource;
 use crate::seed::Seed;
 
@@ -16,23 +16,25 @@ impl Workload {
     pub(super) fn find_owner(&self, namespace: &str, name: &str) -> Option<OwnerId> {
         self.owners
             .iter()
-            .find(|(_, slot)| *slot.namespace == *namespace && *slot.name == *name && !slot.leaving)
+            .find(|(_, entry)| {
+                *entry.namespace == *namespace && *entry.name == *name && !entry.leaving
+            })
             .map(|(id, _)| *id)
     }
 
-    pub(super) fn pod_kind(
+    pub(super) fn compiled(
         &self,
         template: PodTemplate,
         generate_name: Option<String>,
         owner: Option<Owner>,
         owner_labels: Vec<(Arc<str>, Arc<str>)>,
-    ) -> Arc<PodKind> {
-        Arc::new(PodKind::new(
+    ) -> Arc<CompiledTemplate> {
+        Arc::new(CompiledTemplate::new(
             template,
             generate_name.map(Into::into),
             owner,
             owner_labels,
-            self.roster.count(),
+            self.node_pool.count(),
         ))
     }
 
@@ -50,7 +52,7 @@ impl Workload {
         namespace: Arc<str>,
         name: &str,
         desired: u32,
-        moment: Moment<'_>,
+        ctx: StepContext<'_>,
     ) -> OwnerId {
         let id = self.next_id();
         let (_, what, _) = kind.identity();
@@ -59,59 +61,59 @@ impl Workload {
             .derive_name(what)
             .derive_name(&namespace)
             .derive_name(name);
-        let slot = OwnerSlot {
+        let entry = OwnerEntry {
             kind,
             namespace,
             name: name.into(),
             uid: seed.uid(),
-            created: moment.now,
+            created: ctx.now,
             version: 0,
             generation: 1,
             desired,
             pods: Vec::new(),
-            pod_kind: None,
+            compiled: None,
             made: 0,
             counts: Counts::default(),
             written: Vec::new(),
             woken: false,
             leaving: false,
         };
-        self.owners.insert(id, slot);
+        self.owners.insert(id, entry);
         id
     }
 
     /// Sets the pod template of an owner.
-    pub(super) fn give_pods(
+    pub(super) fn set_pod_template(
         &mut self,
         id: OwnerId,
         template: PodTemplate,
         prefix: String,
         labels: Vec<(Arc<str>, Arc<str>)>,
     ) {
-        let Some(slot) = self.owners.get(&id) else {
+        let Some(entry) = self.owners.get(&id) else {
             return;
         };
-        let (api_version, kind, _) = slot.kind.identity();
+        let (api_version, kind, _) = entry.kind.identity();
         let owner = Owner {
             api_version,
             kind,
-            name: Arc::clone(&slot.name),
-            uid: slot.uid,
+            name: Arc::clone(&entry.name),
+            uid: entry.uid,
         };
-        let kind = self.pod_kind(template, Some(prefix), Some(owner), labels);
-        if let Some(slot) = self.owners.get_mut(&id) {
-            slot.pod_kind = Some(kind);
+        let kind = self.compiled(template, Some(prefix), Some(owner), labels);
+        if let Some(entry) = self.owners.get_mut(&id) {
+            entry.compiled = Some(kind);
         }
     }
 
     /// Writes a new owner.
-    pub(super) fn announce(&mut self, id: OwnerId, moment: Moment<'_>) {
-        if let Some(slot) = self.owners.get_mut(&id) {
-            slot.render(&mut self.text);
-            match moment.writer.create_text(slot.kind.resource(), &self.text) {
-                Ok(version) => slot.version = version,
+    pub(super) fn write_new_owner(&mut self, id: OwnerId, ctx: StepContext<'_>) {
+        if let Some(entry) = self.owners.get_mut(&id) {
+            entry.render(&mut self.text);
+            match ctx.writer.create_text(entry.kind.resource(), &self.text) {
+                Ok(version) => entry.version = version,
                 Err(error) => {
-                    self.refused += 1;
+                    self.rejected_writes += 1;
                     tracing::debug!(%error, "workload not written");
                 }
             }
@@ -119,55 +121,55 @@ impl Workload {
     }
 
     /// Writes a changed owner.
-    pub(super) fn update_owner(&mut self, id: OwnerId, moment: Moment<'_>) {
-        if let Some(slot) = self.owners.get_mut(&id) {
-            slot.render(&mut self.text);
-            match moment.writer.replace_text(slot.kind.resource(), &self.text) {
-                Ok(version) => slot.version = version,
+    pub(super) fn update_owner(&mut self, id: OwnerId, ctx: StepContext<'_>) {
+        if let Some(entry) = self.owners.get_mut(&id) {
+            entry.render(&mut self.text);
+            match ctx.writer.replace_text(entry.kind.resource(), &self.text) {
+                Ok(version) => entry.version = version,
                 Err(error) => {
-                    self.refused += 1;
+                    self.rejected_writes += 1;
                     tracing::debug!(%error, "workload not written");
                 }
             }
         }
     }
 
-    pub(super) fn say_of(
+    pub(super) fn emit_owner_event(
         &mut self,
         id: OwnerId,
         reason: &'static str,
         message: &str,
-        moment: Moment<'_>,
+        ctx: StepContext<'_>,
     ) {
-        let Some(slot) = self.owners.get_mut(&id) else {
+        let Some(entry) = self.owners.get_mut(&id) else {
             return;
         };
-        let (api_version, kind, component) = slot.kind.identity();
+        let (api_version, kind, component) = entry.kind.identity();
         let subject = Subject {
             api_version,
             kind,
-            namespace: &slot.namespace,
-            name: &slot.name,
-            uid: slot.uid,
-            version: slot.version,
+            namespace: &entry.namespace,
+            name: &entry.name,
+            uid: entry.uid,
+            version: entry.version,
             field_path: None,
         };
-        let saying = Saying {
+        let text = EventText {
             warning: false,
             reason,
             message,
         };
         let source = Source::Controller(component);
-        self.recorder.say(
-            moment.writer,
-            &mut slot.written,
+        self.recorder.record(
+            ctx.writer,
+            &mut entry.written,
             &subject,
             &source,
-            &saying,
-            moment.now,
+            &text,
+            ctx.now,
         );
         // A controller's events contain pod names: remembering all of them would grow.
-        slot.written.clear();
+        entry.written.clear();
     }
 
     /// Creates a pod and plans its first step.
@@ -176,19 +178,19 @@ impl Workload {
         pod: Pod,
         owner: Option<OwnerId>,
         lifetime_millis: Option<u64>,
-        moment: Moment<'_>,
+        ctx: StepContext<'_>,
     ) -> Option<PodId> {
         super::render::pod(&pod, &mut self.text);
-        let version = match moment.writer.create_text(Resource::Pods, &self.text) {
+        let version = match ctx.writer.create_text(Resource::Pods, &self.text) {
             Ok(version) => version,
             Err(error) => {
-                self.refused += 1;
+                self.rejected_writes += 1;
                 tracing::debug!(%error, "pod not created");
                 return None;
             }
         };
         let gate = pod
-            .kind
+            .compiled
             .template
             .scheduling_gate
             .as_ref()
@@ -196,53 +198,53 @@ impl Workload {
         let id = self.next_id();
         self.pods.insert(
             id,
-            Slot {
+            PodEntry {
                 pod: Arc::new(pod),
                 owner,
-                era: 0,
+                epoch: 0,
                 version,
                 written: Vec::new(),
             },
         );
         match gate {
-            Some(after) => self.plan_step(id, Step::Ungate, moment.now, (after, after)),
-            None => self.plan_step(id, Step::Schedule, moment.now, (5, 60)),
+            Some(after) => self.plan_step(id, PodStep::Ungate, ctx.now, (after, after)),
+            None => self.plan_step(id, PodStep::Schedule, ctx.now, (5, 60)),
         }
         if let Some(lifetime) = lifetime_millis {
-            self.plan_step(id, Step::Delete, moment.now, (lifetime, lifetime));
+            self.plan_step(id, PodStep::Delete, ctx.now, (lifetime, lifetime));
         }
         Some(id)
     }
 
     /// Creates one more pod of an owner.
-    pub(super) fn create_owned(&mut self, id: OwnerId, moment: Moment<'_>) -> Option<PodId> {
-        let slot = self.owners.get_mut(&id)?;
-        let kind = slot.pod_kind.as_ref().map(Arc::clone)?;
+    pub(super) fn create_owned(&mut self, id: OwnerId, ctx: StepContext<'_>) -> Option<PodId> {
+        let entry = self.owners.get_mut(&id)?;
+        let kind = entry.compiled.as_ref().map(Arc::clone)?;
         let mut seed = Seed::new(0)
-            .derive_name(&slot.uid.to_string())
-            .derive(slot.made);
-        slot.made += 1;
-        let namespace = Arc::clone(&slot.namespace);
+            .derive_name(&entry.uid.to_string())
+            .derive(entry.made);
+        entry.made += 1;
+        let namespace = Arc::clone(&entry.namespace);
         let mut name = kind.generate_name.as_deref().unwrap_or("pod-").to_owned();
-        let ordinal = matches!(slot.kind, OwnerKind::StatefulSet)
-            .then(|| u32::try_from(slot.pods.len()).unwrap_or(u32::MAX));
+        let ordinal = matches!(entry.kind, OwnerKind::StatefulSet)
+            .then(|| u32::try_from(entry.pods.len()).unwrap_or(u32::MAX));
         match ordinal {
             Some(ordinal) => name.push_str(&ordinal.to_string()),
             None => seed.push_suffix(&mut name, 5),
         }
-        let mut pod = Pod::new(kind, namespace, name.as_str().into(), seed, moment.now);
+        let mut pod = Pod::new(kind, namespace, name.as_str().into(), seed, ctx.now);
         pod.ordinal = ordinal;
-        let message = match &slot.kind {
+        let message = match &entry.kind {
             OwnerKind::StatefulSet => {
-                format!("Create Pod {name} in StatefulSet {} successful", slot.name)
+                format!("Create Pod {name} in StatefulSet {} successful", entry.name)
             }
             _ => format!("Created pod: {name}"),
         };
-        let pod = self.create_pod(pod, Some(id), None, moment)?;
-        if let Some(slot) = self.owners.get_mut(&id) {
-            slot.pods.push(pod);
+        let pod = self.create_pod(pod, Some(id), None, ctx)?;
+        if let Some(entry) = self.owners.get_mut(&id) {
+            entry.pods.push(pod);
         }
-        self.say_of(id, "SuccessfulCreate", &message, moment);
+        self.emit_owner_event(id, "SuccessfulCreate", &message, ctx);
         Some(pod)
     }
 }

@@ -4,7 +4,7 @@ use crate::objects::Resource;
 
 /// Static metadata of one resource.
 #[derive(Debug)]
-pub(crate) struct Facts {
+pub(crate) struct ResourceInfo {
     pub(crate) resource: Resource,
     /// Empty for the core group.
     pub(crate) group: &'static str,
@@ -51,11 +51,11 @@ const EVENT_FIELDS: &[&str] = &[
     "type",
 ];
 
-macro_rules! facts {
+macro_rules! resource {
     ($resource:ident, $group:literal, $plural:literal, $singular:literal, $kind:literal,
      namespaced: $namespaced:literal, short: $short:expr, categories: $categories:expr,
      status: $status:literal, generation: $generation:literal, fields: $fields:expr) => {
-        Facts {
+        ResourceInfo {
             resource: Resource::$resource,
             group: $group,
             version: "v1",
@@ -74,30 +74,30 @@ macro_rules! facts {
 
 /// All resources, sorted by group (in the order of discovery) and plural name.
 #[rustfmt::skip]
-static CATALOG: &[Facts] = &[
-    facts!(ConfigMaps, "", "configmaps", "configmap", "ConfigMap", namespaced: true, short: &["cm"], categories: NONE, status: false, generation: false, fields: NONE),
-    facts!(Endpoints, "", "endpoints", "endpoints", "Endpoints", namespaced: true, short: &["ep"], categories: NONE, status: false, generation: false, fields: NONE),
-    facts!(Events, "", "events", "event", "Event", namespaced: true, short: &["ev"], categories: NONE, status: false, generation: false, fields: EVENT_FIELDS),
-    facts!(LimitRanges, "", "limitranges", "limitrange", "LimitRange", namespaced: true, short: &["limits"], categories: NONE, status: false, generation: false, fields: NONE),
-    facts!(Namespaces, "", "namespaces", "namespace", "Namespace", namespaced: false, short: &["ns"], categories: NONE, status: true, generation: false, fields: &["status.phase"]),
-    facts!(Nodes, "", "nodes", "node", "Node", namespaced: false, short: &["no"], categories: NONE, status: true, generation: false, fields: &["spec.unschedulable"]),
-    facts!(PersistentVolumeClaims, "", "persistentvolumeclaims", "persistentvolumeclaim", "PersistentVolumeClaim", namespaced: true, short: &["pvc"], categories: NONE, status: true, generation: false, fields: NONE),
-    facts!(PersistentVolumes, "", "persistentvolumes", "persistentvolume", "PersistentVolume", namespaced: false, short: &["pv"], categories: NONE, status: true, generation: false, fields: NONE),
-    facts!(Pods, "", "pods", "pod", "Pod", namespaced: true, short: &["po"], categories: ALL, status: true, generation: true, fields: POD_FIELDS),
-    facts!(ReplicationControllers, "", "replicationcontrollers", "replicationcontroller", "ReplicationController", namespaced: true, short: &["rc"], categories: ALL, status: true, generation: true, fields: &["status.replicas"]),
-    facts!(ResourceQuotas, "", "resourcequotas", "resourcequota", "ResourceQuota", namespaced: true, short: &["quota"], categories: NONE, status: true, generation: false, fields: NONE),
-    facts!(Secrets, "", "secrets", "secret", "Secret", namespaced: true, short: NONE, categories: NONE, status: false, generation: false, fields: &["type"]),
-    facts!(ServiceAccounts, "", "serviceaccounts", "serviceaccount", "ServiceAccount", namespaced: true, short: &["sa"], categories: NONE, status: false, generation: false, fields: NONE),
-    facts!(Services, "", "services", "service", "Service", namespaced: true, short: &["svc"], categories: ALL, status: true, generation: false, fields: &["spec.clusterIP", "spec.type"]),
-    facts!(ApiServices, "apiregistration.k8s.io", "apiservices", "apiservice", "APIService", namespaced: false, short: NONE, categories: &["api-extensions"], status: true, generation: false, fields: NONE),
-    facts!(DaemonSets, "apps", "daemonsets", "daemonset", "DaemonSet", namespaced: true, short: &["ds"], categories: ALL, status: true, generation: true, fields: NONE),
-    facts!(Deployments, "apps", "deployments", "deployment", "Deployment", namespaced: true, short: &["deploy"], categories: ALL, status: true, generation: true, fields: NONE),
-    facts!(ReplicaSets, "apps", "replicasets", "replicaset", "ReplicaSet", namespaced: true, short: &["rs"], categories: ALL, status: true, generation: true, fields: &["status.replicas"]),
-    facts!(StatefulSets, "apps", "statefulsets", "statefulset", "StatefulSet", namespaced: true, short: &["sts"], categories: ALL, status: true, generation: true, fields: NONE),
-    facts!(CronJobs, "batch", "cronjobs", "cronjob", "CronJob", namespaced: true, short: &["cj"], categories: ALL, status: true, generation: true, fields: NONE),
-    facts!(Jobs, "batch", "jobs", "job", "Job", namespaced: true, short: NONE, categories: ALL, status: true, generation: true, fields: &["status.successful"]),
-    facts!(Leases, "coordination.k8s.io", "leases", "lease", "Lease", namespaced: true, short: NONE, categories: NONE, status: false, generation: false, fields: NONE),
-    facts!(EndpointSlices, "discovery.k8s.io", "endpointslices", "endpointslice", "EndpointSlice", namespaced: true, short: NONE, categories: NONE, status: false, generation: true, fields: NONE),
+static RESOURCES: &[ResourceInfo] = &[
+    resource!(ConfigMaps, "", "configmaps", "configmap", "ConfigMap", namespaced: true, short: &["cm"], categories: NONE, status: false, generation: false, fields: NONE),
+    resource!(Endpoints, "", "endpoints", "endpoints", "Endpoints", namespaced: true, short: &["ep"], categories: NONE, status: false, generation: false, fields: NONE),
+    resource!(Events, "", "events", "event", "Event", namespaced: true, short: &["ev"], categories: NONE, status: false, generation: false, fields: EVENT_FIELDS),
+    resource!(LimitRanges, "", "limitranges", "limitrange", "LimitRange", namespaced: true, short: &["limits"], categories: NONE, status: false, generation: false, fields: NONE),
+    resource!(Namespaces, "", "namespaces", "namespace", "Namespace", namespaced: false, short: &["ns"], categories: NONE, status: true, generation: false, fields: &["status.phase"]),
+    resource!(Nodes, "", "nodes", "node", "Node", namespaced: false, short: &["no"], categories: NONE, status: true, generation: false, fields: &["spec.unschedulable"]),
+    resource!(PersistentVolumeClaims, "", "persistentvolumeclaims", "persistentvolumeclaim", "PersistentVolumeClaim", namespaced: true, short: &["pvc"], categories: NONE, status: true, generation: false, fields: NONE),
+    resource!(PersistentVolumes, "", "persistentvolumes", "persistentvolume", "PersistentVolume", namespaced: false, short: &["pv"], categories: NONE, status: true, generation: false, fields: NONE),
+    resource!(Pods, "", "pods", "pod", "Pod", namespaced: true, short: &["po"], categories: ALL, status: true, generation: true, fields: POD_FIELDS),
+    resource!(ReplicationControllers, "", "replicationcontrollers", "replicationcontroller", "ReplicationController", namespaced: true, short: &["rc"], categories: ALL, status: true, generation: true, fields: &["status.replicas"]),
+    resource!(ResourceQuotas, "", "resourcequotas", "resourcequota", "ResourceQuota", namespaced: true, short: &["quota"], categories: NONE, status: true, generation: false, fields: NONE),
+    resource!(Secrets, "", "secrets", "secret", "Secret", namespaced: true, short: NONE, categories: NONE, status: false, generation: false, fields: &["type"]),
+    resource!(ServiceAccounts, "", "serviceaccounts", "serviceaccount", "ServiceAccount", namespaced: true, short: &["sa"], categories: NONE, status: false, generation: false, fields: NONE),
+    resource!(Services, "", "services", "service", "Service", namespaced: true, short: &["svc"], categories: ALL, status: true, generation: false, fields: &["spec.clusterIP", "spec.type"]),
+    resource!(ApiServices, "apiregistration.k8s.io", "apiservices", "apiservice", "APIService", namespaced: false, short: NONE, categories: &["api-extensions"], status: true, generation: false, fields: NONE),
+    resource!(DaemonSets, "apps", "daemonsets", "daemonset", "DaemonSet", namespaced: true, short: &["ds"], categories: ALL, status: true, generation: true, fields: NONE),
+    resource!(Deployments, "apps", "deployments", "deployment", "Deployment", namespaced: true, short: &["deploy"], categories: ALL, status: true, generation: true, fields: NONE),
+    resource!(ReplicaSets, "apps", "replicasets", "replicaset", "ReplicaSet", namespaced: true, short: &["rs"], categories: ALL, status: true, generation: true, fields: &["status.replicas"]),
+    resource!(StatefulSets, "apps", "statefulsets", "statefulset", "StatefulSet", namespaced: true, short: &["sts"], categories: ALL, status: true, generation: true, fields: NONE),
+    resource!(CronJobs, "batch", "cronjobs", "cronjob", "CronJob", namespaced: true, short: &["cj"], categories: ALL, status: true, generation: true, fields: NONE),
+    resource!(Jobs, "batch", "jobs", "job", "Job", namespaced: true, short: NONE, categories: ALL, status: true, generation: true, fields: &["status.successful"]),
+    resource!(Leases, "coordination.k8s.io", "leases", "lease", "Lease", namespaced: true, short: NONE, categories: NONE, status: false, generation: false, fields: NONE),
+    resource!(EndpointSlices, "discovery.k8s.io", "endpointslices", "endpointslice", "EndpointSlice", namespaced: true, short: NONE, categories: NONE, status: false, generation: true, fields: NONE),
 ];
 
 /// Review resources, which return a result and store nothing: group, plural, kind, namespaced.
@@ -152,7 +152,7 @@ pub(crate) static GROUPS: &[&str] = &[
     "discovery.k8s.io",
 ];
 
-impl Facts {
+impl ResourceInfo {
     /// `v1`, or `apps/v1`.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
@@ -174,23 +174,23 @@ impl Facts {
 }
 
 /// All resources.
-pub(crate) fn all() -> &'static [Facts] {
-    CATALOG
+pub(crate) fn all() -> &'static [ResourceInfo] {
+    RESOURCES
 }
 
 /// Returns the metadata of a resource.
-pub(crate) fn facts(resource: Resource) -> &'static Facts {
-    CATALOG
+pub(crate) fn info(resource: Resource) -> &'static ResourceInfo {
+    RESOURCES
         .iter()
-        .find(|facts| facts.resource == resource)
-        .expect("a test checks that every resource is in the catalog")
+        .find(|info| info.resource == resource)
+        .expect("a test checks that every resource is in the resources")
 }
 
 /// Finds a resource by the segments of a path.
-pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<&'static Facts> {
-    CATALOG
+pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<&'static ResourceInfo> {
+    RESOURCES
         .iter()
-        .find(|facts| facts.plural == plural && facts.group == group && facts.version == version)
+        .find(|info| info.plural == plural && info.group == group && info.version == version)
 }
 
 #[cfg(test)]
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_resource_is_in_the_catalog_once() {
+    fn every_resource_is_listed_once() {
         let all = [
             Resource::Nodes,
             Resource::Pods,
@@ -225,11 +225,11 @@ mod tests {
             Resource::LimitRanges,
         ];
         for resource in all {
-            assert_eq!(facts(resource).resource, resource);
+            assert_eq!(info(resource).resource, resource);
         }
-        assert_eq!(all.len(), CATALOG.len());
-        for facts in CATALOG {
-            assert!(facts.group.is_empty() || GROUPS.contains(&facts.group));
+        assert_eq!(all.len(), RESOURCES.len());
+        for info in RESOURCES {
+            assert!(info.group.is_empty() || GROUPS.contains(&info.group));
         }
     }
 }

@@ -18,7 +18,7 @@ pub struct Credentials<'a> {
 
 /// The outcome of authentication and authorization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Decision {
     /// The request is served.
     Allow,
     /// 401: the client has no valid identity.
@@ -30,25 +30,25 @@ pub enum Verdict {
 /// Decides about each request, as a kubelet's webhook authentication and authorization do.
 ///
 /// It runs on the runtime's threads, so it must not block.
-pub trait Gatekeeper: Send + Sync {
-    fn judge(&self, credentials: &Credentials<'_>) -> Verdict;
+pub trait KubeletAuth: Send + Sync {
+    fn authorize(&self, credentials: &Credentials<'_>) -> Decision;
 }
 
 /// Allows all requests.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct OpenDoor;
+pub struct AllowAll;
 
-impl Gatekeeper for OpenDoor {
-    fn judge(&self, _: &Credentials<'_>) -> Verdict {
-        Verdict::Allow
+impl KubeletAuth for AllowAll {
+    fn authorize(&self, _: &Credentials<'_>) -> Decision {
+        Decision::Allow
     }
 }
 
-impl<F> Gatekeeper for F
+impl<F> KubeletAuth for F
 where
-    F: Fn(&Credentials<'_>) -> Verdict + Send + Sync,
+    F: Fn(&Credentials<'_>) -> Decision + Send + Sync,
 {
-    fn judge(&self, credentials: &Credentials<'_>) -> Verdict {
+    fn authorize(&self, credentials: &Credentials<'_>) -> Decision {
         self(credentials)
     }
 }

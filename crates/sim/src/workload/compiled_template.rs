@@ -13,7 +13,7 @@ const OWN_MEMBERS: [&str; 4] = ["hostname", "nodeName", "schedulingGates", "subd
 
 /// The common part of the pods of one workload.
 #[derive(Debug)]
-pub(crate) struct PodKind {
+pub(crate) struct CompiledTemplate {
     pub(crate) template: PodTemplate,
     pub(crate) generate_name: Option<Arc<str>>,
     pub(crate) owner: Option<Owner>,
@@ -22,7 +22,7 @@ pub(crate) struct PodKind {
     /// Labels of the template and of the controller, in the order of their keys.
     pub(crate) labels: BTreeMap<Arc<str>, Arc<str>>,
     pub(crate) spec: SpecText,
-    pub(crate) texts: KindTexts,
+    pub(crate) texts: TemplateTexts,
     /// By the index in [`PodTemplate::all`].
     pub(crate) containers: Box<[ContainerTexts]>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct SpecText([Box<str>; OWN_MEMBERS.len() + 1]);
 
 /// Members of an object as text, each followed by a comma. Empty if there are none.
 #[derive(Debug)]
-pub(crate) struct KindTexts {
+pub(crate) struct TemplateTexts {
     pub(crate) annotations: Box<str>,
     pub(crate) generate_name: Box<str>,
     /// Labels of a pod that has none of its own.
@@ -65,7 +65,7 @@ pub(crate) struct ContainerTexts {
     pub(crate) field_path: Box<str>,
 }
 
-impl PodKind {
+impl CompiledTemplate {
     pub(crate) fn new(
         template: PodTemplate,
         generate_name: Option<Arc<str>>,
@@ -82,7 +82,7 @@ impl PodKind {
         let init = template.init.len();
         Self {
             spec: SpecText::new(&template),
-            texts: KindTexts::new(&template, generate_name.as_deref(), owner.as_ref(), &labels),
+            texts: TemplateTexts::new(&template, generate_name.as_deref(), owner.as_ref(), &labels),
             containers: template
                 .all()
                 .enumerate()
@@ -101,8 +101,8 @@ impl SpecText {
     pub(crate) fn new(template: &PodTemplate) -> Self {
         let mut pieces = <[String; OWN_MEMBERS.len() + 1]>::default();
         for (name, value) in template.spec().as_object().into_iter().flatten() {
-            let place = OWN_MEMBERS.partition_point(|own| *own < name.as_str());
-            if let Some(piece) = pieces.get_mut(place) {
+            let index = OWN_MEMBERS.partition_point(|own| *own < name.as_str());
+            if let Some(piece) = pieces.get_mut(index) {
                 Members::new(piece).json(name, &value.to_string());
             }
         }
@@ -126,7 +126,7 @@ impl SpecText {
     }
 }
 
-impl KindTexts {
+impl TemplateTexts {
     fn new(
         template: &PodTemplate,
         generate_name: Option<&str>,
