@@ -39,7 +39,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-pub use self::faults::{Effect, Extent, FaultId, RequestFault};
+pub use self::faults::{Effect, RequestFault};
 pub use self::handle::{SimApi, SimApiHandle};
 pub use crate::aggregator::ADDRESS_ANNOTATION;
 pub use crate::auth::{IssuedCertificate, Rule, User};

@@ -7,7 +7,7 @@ use kube::api::{Api, ListParams, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use kube_client_metrics::Registry;
-use kubevitals_sim::api::{Effect, Extent, RequestFault, SimApi, SimApiConfig, SimApiHandle};
+use kubevitals_sim::api::{Effect, RequestFault, SimApi, SimApiConfig, SimApiHandle};
 use kubevitals_sim::objects::Resource;
 use serde_json::json;
 
@@ -82,7 +82,7 @@ async fn retries_inside_kube_are_counted() {
     let (api, config) = start().await;
     let registry = Registry::new();
     let fault = RequestFault::always(Effect::Unavailable).on_verb("list");
-    api.inject(fault.to(Extent::Next(2)));
+    api.inject(fault.times(2));
     let pods: Api<Pod> = Api::all(client(&config, &registry));
     assert_eq!(
         pods.list(&ListParams::default()).await.unwrap().items.len(),
@@ -130,7 +130,7 @@ async fn a_client_that_does_not_retry_does_not_retry() {
     let (api, mut config) = start().await;
     config.default_retry = false;
     let registry = Registry::new();
-    api.inject(RequestFault::always(Effect::Unavailable).to(Extent::Next(1)));
+    api.inject(RequestFault::always(Effect::Unavailable).times(1));
     let pods: Api<Pod> = Api::all(client(&config, &registry));
     assert!(pods.list(&ListParams::default()).await.is_err());
     let text = registry.encode();

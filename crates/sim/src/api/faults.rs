@@ -1,10 +1,10 @@
 //! Injected faults of the API server.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::request::RequestInfo;
 use super::status::ApiError;
@@ -16,20 +16,9 @@ pub struct RequestFault {
     pub verb: Option<String>,
     /// Only requests for this resource, such as `pods`.
     pub resource: Option<String>,
-    /// The share of those requests that are affected.
-    pub extent: Extent,
+    /// Limit of affected requests; `None` for all.
+    pub times: Option<u64>,
     pub effect: Effect,
-}
-
-/// Number of requests that a fault affects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
-    /// All of them.
-    Always,
-    /// The next requests, up to this number.
-    Next(u64),
-    /// This many of each thousand, evenly spread.
-    PerMille(u16),
 }
 
 /// The effect of a fault on a request.
@@ -47,24 +36,11 @@ pub enum Effect {
     Delay(Duration),
 }
 
-/// Identifies a fault, to remove it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FaultId(u64);
-
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    active: Mutex<Vec<Active>>,
-    next: AtomicU64,
+    active: Mutex<Vec<RequestFault>>,
     frozen_bookmarks: AtomicBool,
     streaming_lists_rejected: AtomicBool,
-}
-
-#[derive(Debug)]
-struct Active {
-    id: FaultId,
-    fault: RequestFault,
-    /// Progress of a share towards its next hit, in thousandths.
-    progress: u16,
 }
 
 impl RequestFault {
@@ -73,7 +49,7 @@ impl RequestFault {
         Self {
             verb: None,
             resource: None,
-            extent: Extent::Always,
+            times: None,
             effect,
         }
     }
@@ -94,12 +70,12 @@ impl RequestFault {
 
     /// Limits the number of affected requests.
     #[must_use]
-    pub fn to(mut self, extent: Extent) -> Self {
-        self.extent = extent;
+    pub fn times(mut self, times: u64) -> Self {
+        self.times = Some(times);
         self
     }
 
-    fn is_about(&self, request: &RequestInfo) -> bool {
+    fn matches(&self, request: &RequestInfo) -> bool {
         let resource = request
             .target
             .as_ref()
@@ -113,22 +89,12 @@ impl RequestFault {
 }
 
 impl Faults {
-    pub(crate) fn add(&self, fault: RequestFault) -> FaultId {
-        let id = FaultId(self.next.fetch_add(1, Ordering::Relaxed));
-        self.lock().push(Active {
-            id,
-            fault,
-            progress: 0,
-        });
-        id
-    }
-
-    pub(crate) fn remove(&self, id: FaultId) {
-        self.lock().retain(|active| active.id != id);
+    pub(crate) fn add(&self, fault: RequestFault) {
+        self.active.lock().push(fault);
     }
 
     pub(crate) fn clear(&self) {
-        self.lock().clear();
+        self.active.lock().clear();
         self.freeze_bookmarks(false);
         self.reject_streaming_lists(false);
     }
@@ -141,9 +107,9 @@ impl Faults {
         self.frozen_bookmarks.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn reject_streaming_lists(&self, refused: bool) {
+    pub(crate) fn reject_streaming_lists(&self, rejected: bool) {
         self.streaming_lists_rejected
-            .store(refused, Ordering::Relaxed);
+            .store(rejected, Ordering::Relaxed);
     }
 
     pub(crate) fn rejects_streaming_lists(&self) -> bool {
@@ -154,37 +120,20 @@ impl Faults {
     pub(crate) fn hit(&self, request: &RequestInfo) -> (Duration, Option<ApiError>) {
         let mut delay = Duration::ZERO;
         let mut failure = None;
-        let mut active = self.lock();
-        for entry in active
-            .iter_mut()
-            .filter(|entry| entry.fault.is_about(request))
-        {
-            let hits = match &mut entry.fault.extent {
-                Extent::Always => true,
-                Extent::Next(0) => false,
-                Extent::Next(left) => {
-                    *left -= 1;
-                    true
-                }
-                Extent::PerMille(share) => {
-                    entry.progress += (*share).min(1000);
-                    let hits = entry.progress >= 1000;
-                    entry.progress %= 1000;
-                    hits
-                }
-            };
-            match entry.fault.effect {
-                _ if !hits => {}
+        let mut active = self.active.lock();
+        for fault in active.iter_mut().filter(|fault| fault.matches(request)) {
+            match &mut fault.times {
+                Some(0) => continue,
+                Some(left) => *left -= 1,
+                None => {}
+            }
+            match fault.effect {
                 Effect::Delay(duration) => delay += duration,
                 effect => failure = failure.or_else(|| effect.error()),
             }
         }
-        active.retain(|entry| entry.fault.extent != Extent::Next(0));
+        active.retain(|fault| fault.times != Some(0));
         (delay, failure)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Active>> {
-        self.active.lock()
     }
 }
 
@@ -222,30 +171,20 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_exact() {
-        let faults = Faults::default();
-        faults.add(RequestFault::always(Effect::InternalError).to(Extent::PerMille(250)));
-        let hits = (0..1000)
-            .filter(|_| faults.hit(&list_pods()).1.is_some())
-            .count();
-        assert_eq!(hits, 250);
-    }
-
-    #[test]
-    fn a_number_is_used_up() {
+    fn a_fault_affects_the_given_number_of_requests() {
         let faults = Faults::default();
         let fault = RequestFault::always(Effect::TooManyRequests(3))
             .on_verb("list")
             .on_resource("pods");
-        faults.add(fault.clone().to(Extent::Next(2)));
+        faults.add(fault.clone().times(2));
         let nodes = RequestInfo::parse(&Method::GET, "/api/v1/nodes", &Parameters::default());
         assert_eq!(faults.hit(&nodes).1, None);
         let hits: Vec<bool> = (0..3)
             .map(|_| faults.hit(&list_pods()).1.is_some())
             .collect();
         assert_eq!(hits, [true, true, false]);
-        let id = faults.add(fault);
-        faults.remove(id);
+        faults.add(fault);
+        faults.clear();
         assert_eq!(faults.hit(&list_pods()).1, None);
     }
 }

@@ -17,8 +17,7 @@ use tokio_rustls::TlsAcceptor;
 use super::bootstrap::{self, FRONT_PROXY};
 use super::context::{ApiContext, ContextParts};
 use super::{
-    FaultId, History, IssuedCertificate, RequestFault, Rule, SimApiConfig, SimError, User,
-    resources, server,
+    History, IssuedCertificate, RequestFault, Rule, SimApiConfig, SimError, User, resources, server,
 };
 use crate::aggregator::Aggregator;
 use crate::auth::MASTERS;
@@ -241,13 +240,8 @@ impl SimApiHandle {
     }
 
     /// Adds a fault, which makes some requests fail or wait.
-    pub fn inject(&self, fault: RequestFault) -> FaultId {
-        self.context.faults.add(fault)
-    }
-
-    /// Removes one fault.
-    pub fn remove_fault(&self, id: FaultId) {
-        self.context.faults.remove(id);
+    pub fn inject(&self, fault: RequestFault) {
+        self.context.faults.add(fault);
     }
 
     /// Removes all faults, and resumes bookmarks and streaming lists.
@@ -261,8 +255,8 @@ impl SimApiHandle {
     }
 
     /// Rejects streaming lists, like servers without that feature, or accepts them again.
-    pub fn reject_streaming_lists(&self, refused: bool) {
-        self.context.faults.reject_streaming_lists(refused);
+    pub fn reject_streaming_lists(&self, rejected: bool) {
+        self.context.faults.reject_streaming_lists(rejected);
     }
 
     /// Sends a bookmark to every watch that requested bookmarks.

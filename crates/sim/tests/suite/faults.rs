@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use kubevitals_sim::api::{Effect, Extent, History, RequestFault};
+use kubevitals_sim::api::{Effect, History, RequestFault};
 use kubevitals_sim::objects::Resource;
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -19,11 +19,7 @@ async fn injected_faults_fail_requests() {
         (Effect::InternalError, 500, "InternalError"),
         (Effect::Unavailable, 503, "ServiceUnavailable"),
     ] {
-        sim.inject(
-            RequestFault::always(effect)
-                .on_resource("pods")
-                .to(Extent::Next(1)),
-        );
+        sim.inject(RequestFault::always(effect).on_resource("pods").times(1));
         assert_eq!(client.get("/api/v1/nodes").await.code, 200);
         let response = client.get("/api/v1/pods").await;
         assert_eq!(
@@ -78,8 +74,8 @@ async fn a_stopped_server_keeps_its_port() {
     sim.stop().await;
     let taken = TcpSocket::new_v4().unwrap().bind(sim.address());
     assert_eq!(taken.unwrap_err().kind(), ErrorKind::AddrInUse);
-    let refused = TcpStream::connect(sim.address()).await;
-    assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    let rejected = TcpStream::connect(sim.address()).await;
+    assert_eq!(rejected.unwrap_err().kind(), ErrorKind::ConnectionRefused);
     sim.resume().await.unwrap();
     assert_eq!(admin(&sim).get("/livez").await.code, 200);
     sim.shutdown().await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kubevitals_model::PodSummary;
-use kubevitals_sim::api::{Effect, Extent, History, RequestFault};
+use kubevitals_sim::api::{Effect, History, RequestFault};
 use kubevitals_sim::objects::Resource as Stored;
 use kubevitals_watch::{Restart, Seen, Stream, What};
 use serde_json::json;
@@ -104,7 +104,7 @@ async fn after_every_kind_of_outage_the_view_is_right_and_the_reason_is_counted(
         scene
             .bed
             .api()
-            .inject(fault.on_resource("pods").to(Extent::Next(1)));
+            .inject(fault.on_resource("pods").times(1));
         scene.bed.api().drop_watches();
         scene.ended(Restart::Ended, ended).await;
         scene.ended(why, times).await;
