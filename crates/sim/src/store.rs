@@ -15,15 +15,15 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use crate::api::resources::{self, ResourceInfo};
 use crate::objects::{ObjectText, ObjectWriter, Resource, WriteError};
+use crate::seed::Seed;
 
 pub(crate) use fields::FieldSelector;
 use key::Key;
@@ -43,8 +43,8 @@ pub(crate) struct Store {
     signals: BTreeMap<Resource, watch::Sender<u64>>,
     limits: HistoryLimits,
     clock: WallClock,
-    /// State of the uid generator; the same seed gives the same uids.
-    uids: AtomicU64,
+    /// Generates uids and name suffixes.
+    random: Mutex<Seed>,
 }
 
 #[derive(Default)]
@@ -81,7 +81,7 @@ impl Store {
             signals,
             limits,
             clock,
-            uids: AtomicU64::new(seed),
+            random: Mutex::new(Seed::new(seed)),
         }
     }
 
@@ -111,7 +111,7 @@ impl Store {
             .map(Arc::clone)
     }
 
-    /// Writes an object. WriteRequest the same contents changes nothing.
+    /// Writes an object. Writing the same contents changes nothing.
     pub(crate) fn put(
         &self,
         resource: Resource,
@@ -138,7 +138,7 @@ impl Store {
         if object.has_nul {
             return Err(WriteError::Invalid {
                 resource,
-                reason: "a label or a field holds a NUL".to_owned(),
+                reason: "a label or a field contains a NUL".to_owned(),
             });
         }
         let content = Content::of_text(object);
@@ -308,7 +308,7 @@ impl Store {
         if lacks(metadata, "uid") {
             let uid = existing
                 .remove("uid")
-                .unwrap_or_else(|| Value::String(self.next_uid()));
+                .unwrap_or_else(|| Value::String(self.random.lock().uid().to_string()));
             metadata.insert("uid".to_owned(), uid);
         }
         if lacks(metadata, "creationTimestamp") {
@@ -319,26 +319,11 @@ impl Store {
         }
     }
 
-    /// Returns a pseudo-random number (`SplitMix64`).
-    pub(crate) fn next_random(&self) -> u64 {
-        let mut z = self
-            .uids
-            .fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn next_uid(&self) -> String {
-        let (high, low) = (self.next_random(), self.next_random());
-        format!(
-            "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
-            high >> 32,
-            (high >> 16) & 0xffff,
-            high & 0xfff,
-            0x8000 | ((low >> 48) & 0x3fff),
-            low & 0xffff_ffff_ffff,
-        )
+    /// Returns a generated name with this prefix.
+    pub(crate) fn generate_name(&self, prefix: &str) -> String {
+        let mut name = prefix.to_owned();
+        self.random.lock().push_suffix(&mut name, 5);
+        name
     }
 }
 
@@ -401,7 +386,7 @@ fn as_map(resource: Resource, object: Value) -> Result<Map<String, Value>, Write
         Value::Object(object) => Ok(object),
         _ => Err(WriteError::Invalid {
             resource,
-            reason: "it is not a JSON object".to_owned(),
+            reason: "not a JSON object".to_owned(),
         }),
     }
 }
@@ -425,11 +410,11 @@ fn check_names(info: &ResourceInfo, namespace: &str, name: &str) -> Result<(), W
         reason: reason.to_owned(),
     };
     if name.is_empty() || name.contains('/') {
-        return Err(invalid("metadata.name is missing or holds a slash"));
+        return Err(invalid("metadata.name is missing or contains a slash"));
     }
     if info.namespaced == namespace.is_empty() || namespace.contains('/') {
         return Err(invalid(
-            "metadata.namespace does not fit the scope of the resource",
+            "metadata.namespace does not match the scope of the resource",
         ));
     }
     Ok(())

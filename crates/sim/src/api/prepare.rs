@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "JSON trees: a missing member reads as null, and what is written into is an object"
+    reason = "JSON trees: a missing member reads as null, and all writes go to objects"
 )]
 
 use serde_json::{Map, Value, json};
@@ -14,9 +14,6 @@ use super::resources::{self, ResourceInfo};
 use super::status::ApiError;
 use crate::objects::Resource;
 use crate::store::Precondition;
-
-/// Alphabet of generated name suffixes: no vowels, no ambiguous characters.
-const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Prepares a new object.
 pub(crate) fn for_creation(
@@ -58,7 +55,7 @@ pub(crate) fn for_creation(
             let problem = "metadata.name: Required value: name or generateName is required";
             return Err(ApiError::invalid(info, "", problem));
         }
-        metadata["name"] = json!(format!("{base}{}", suffix(context.store.next_random())));
+        metadata["name"] = json!(context.store.generate_name(base));
     }
     check_name(info, metadata["name"].as_str().unwrap_or_default())?;
     if let Some(metadata) = metadata.as_object_mut() {
@@ -296,15 +293,4 @@ fn check_name(info: &ResourceInfo, name: &str) -> Result<(), ApiError> {
 
 fn uid_mismatch(expected: &str, found: &str) -> String {
     format!("Precondition failed: UID in precondition: {expected}, UID in object meta: {found}")
-}
-
-fn suffix(mut random: u64) -> String {
-    let letters = SUFFIX.len() as u64;
-    (0..5)
-        .map(|_| {
-            let index = usize::try_from(random % letters).unwrap_or(0);
-            random /= letters;
-            char::from(SUFFIX.get(index).copied().unwrap_or(b'x'))
-        })
-        .collect()
 }
