@@ -7,7 +7,7 @@
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "JSON trees: a missing member reads as null, and what is written into is an object"
+    reason = "JSON trees: a missing member reads as null, and all writes go to objects"
 )]
 
 mod backend;

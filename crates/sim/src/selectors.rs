@@ -31,7 +31,7 @@ pub fn labels_match(
     selector: &str,
     labels: &BTreeMap<String, String>,
 ) -> Result<bool, SelectorError> {
-    let selector = LabelSelector::parse(selector).map_err(|error| refused(&error))?;
+    let selector = LabelSelector::parse(selector).map_err(|error| invalid(&error))?;
     Ok(selector.matches(|key| labels.get(key).map(String::as_str)))
 }
 
@@ -42,7 +42,7 @@ pub fn fields_match(
     object: &Value,
 ) -> Result<bool, SelectorError> {
     let info = resources::info(resource);
-    let selector = FieldSelector::parse(info, selector).map_err(|error| refused(&error))?;
+    let selector = FieldSelector::parse(info, selector).map_err(|error| invalid(&error))?;
     let nothing = serde_json::Map::new();
     let content = Content::encode(info, object.as_object().unwrap_or(&nothing))?;
     let name = |pointer: &str| {
@@ -53,7 +53,7 @@ pub fn fields_match(
     Ok(selector.matches(&Record::new(Arc::from(key), 0, content)))
 }
 
-fn refused(error: &impl std::error::Error) -> SelectorError {
+fn invalid(error: &impl std::error::Error) -> SelectorError {
     SelectorError::Selector {
         reason: error.to_string(),
     }

@@ -204,7 +204,7 @@ impl Workload {
             match transition {
                 Transition::Pod { id, epoch, step } => {
                     if self.pods.get(&id).is_some_and(|entry| entry.epoch == epoch) {
-                        self.take(id, step, ctx);
+                        self.run_step(id, step, ctx);
                     }
                 }
                 Transition::Reconcile(id) => self.reconcile(id, ctx),
@@ -230,7 +230,7 @@ impl Workload {
 
     /// Number of events.
     pub fn events(&self) -> usize {
-        self.recorder.live()
+        self.recorder.count()
     }
 
     /// Number of writes that the store rejected.

@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "JSON trees: a missing member reads as null, and what is written into is an object"
+    reason = "JSON trees: a missing member reads as null, and all writes go to objects"
 )]
 
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub(super) fn resolve(
 }
 
 fn address(store: &Store, namespace: &str, name: &str, port: u64) -> Result<String, Availability> {
-    let refuse = |reason, message: String| Availability {
+    let unavailable = |reason, message: String| Availability {
         is_available: false,
         reason,
         message,
@@ -71,7 +71,7 @@ fn address(store: &Store, namespace: &str, name: &str, port: u64) -> Result<Stri
     let key = join_key(namespace, name);
     let Some(record) = store.get(Resource::Services, &key) else {
         let message = format!("service/{name} in {namespace:?} is not present");
-        return Err(refuse("ServiceNotFound", message));
+        return Err(unavailable("ServiceNotFound", message));
     };
     let service = record.value(resources::info(Resource::Services));
     let listed = service["spec"]["ports"]
@@ -81,7 +81,7 @@ fn address(store: &Store, namespace: &str, name: &str, port: u64) -> Result<Stri
         .find(|listed| listed["port"].as_u64() == Some(port));
     let Some(listed) = listed else {
         let message = format!("service/{name} in {namespace:?} is not listening on port {port}");
-        return Err(refuse("ServicePortError", message));
+        return Err(unavailable("ServicePortError", message));
     };
     let port_name = listed["name"].as_str().unwrap_or_default();
     if let Some(address) = from_slices(store, namespace, name, port_name) {
@@ -89,14 +89,14 @@ fn address(store: &Store, namespace: &str, name: &str, port: u64) -> Result<Stri
     }
     let Some(record) = store.get(Resource::Endpoints, &key) else {
         let message = format!("cannot find endpointslices for service/{name} in {namespace:?}");
-        return Err(refuse("EndpointsNotFound", message));
+        return Err(unavailable("EndpointsNotFound", message));
     };
     let endpoints = record.value(resources::info(Resource::Endpoints));
     from_endpoints(&endpoints, port_name).ok_or_else(|| {
         let message = format!(
             "endpoints for service/{name} in {namespace:?} have no addresses with port name {port_name:?}"
         );
-        refuse("MissingEndpoints", message)
+        unavailable("MissingEndpoints", message)
     })
 }
 

@@ -7,7 +7,7 @@
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "JSON trees: a missing member reads as null, and what is written into is an object"
+    reason = "JSON trees: a missing member reads as null, and all writes go to objects"
 )]
 
 mod fields;
@@ -184,7 +184,7 @@ pub(crate) fn apply(
     let conflicts = conflicts(&new, &applied, &applied_fields, &entries);
     if !conflicts.is_empty() {
         if !force {
-            return Err(refusal(&conflicts));
+            return Err(conflict_error(&conflicts));
         }
         entries.retain_mut(|entry| {
             let mut set = FieldSet::parse(&entry["fieldsV1"]);
@@ -259,7 +259,7 @@ fn conflicts(
     conflicts
 }
 
-fn refusal(conflicts: &[Conflict]) -> ApiError {
+fn conflict_error(conflicts: &[Conflict]) -> ApiError {
     let causes: Vec<Value> = conflicts
         .iter()
         .map(|conflict| {

@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "JSON trees: a missing member reads as null, and what is written into is an object"
+    reason = "JSON trees: a missing member reads as null, and all writes go to objects"
 )]
 
 use std::sync::Arc;
@@ -156,7 +156,7 @@ impl WriteRequest<'_> {
             self.context.store.now(),
         );
         let record = store(self.context, self.info, object, Precondition::Absent)?;
-        Ok(self.show(StatusCode::CREATED, &record))
+        Ok(self.object_response(StatusCode::CREATED, &record))
     }
 
     fn update(&self, object: Map<String, Value>) -> Result<ApiResponse, ApiError> {
@@ -260,7 +260,7 @@ impl WriteRequest<'_> {
         let mut object = prepare::for_creation(self.context, self.info, self.target, merged)?;
         object["metadata"]["managedFields"] = managed;
         let record = store(self.context, self.info, object, Precondition::Absent)?;
-        Ok(self.show(StatusCode::CREATED, &record))
+        Ok(self.object_response(StatusCode::CREATED, &record))
     }
 
     /// Stores an update, or removes an object whose last finalizer is gone.
@@ -273,7 +273,7 @@ impl WriteRequest<'_> {
         if is_leaving {
             self.remove_now(Precondition::Version(record.version()))?;
         }
-        Ok(self.show(StatusCode::OK, &record))
+        Ok(self.object_response(StatusCode::OK, &record))
     }
 
     fn delete(&self, options: &Value, parameters: &Parameters) -> Result<ApiResponse, ApiError> {
@@ -315,16 +315,16 @@ impl WriteRequest<'_> {
                 object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
                 let precondition = Precondition::Version(existing.version());
                 let record = store(self.context, self.info, object, precondition)?;
-                return Ok(self.show(StatusCode::OK, &record));
+                return Ok(self.object_response(StatusCode::OK, &record));
             }
-            return Ok(self.show(StatusCode::OK, &existing));
+            return Ok(self.object_response(StatusCode::OK, &existing));
         }
         self.remove_now(Precondition::Version(existing.version()))?;
         if matches!(
             self.info.resource,
             Resource::Pods | Resource::Services | Resource::ServiceAccounts
         ) {
-            return Ok(self.show(StatusCode::OK, &existing));
+            return Ok(self.object_response(StatusCode::OK, &existing));
         }
         Ok(body::json(
             StatusCode::OK,
@@ -416,7 +416,7 @@ impl WriteRequest<'_> {
         }
     }
 
-    fn show(&self, code: StatusCode, record: &Record) -> ApiResponse {
+    fn object_response(&self, code: StatusCode, record: &Record) -> ApiResponse {
         let mut text = Vec::new();
         record.write(&mut text, self.info, Form::Object);
         text.push(b'\n');

@@ -60,7 +60,7 @@ impl Rule {
         }
     }
 
-    pub(crate) fn is_about(&self, user: &User) -> bool {
+    pub(crate) fn applies_to(&self, user: &User) -> bool {
         matches_any(&self.users, &user.name)
             || user.groups.iter().any(|group| self.groups.contains(group))
     }
@@ -157,7 +157,7 @@ impl Authorizer {
 
     /// Returns the rules that apply to a user.
     pub(crate) fn rules_of(&self, user: &User) -> impl Iterator<Item = &Rule> {
-        self.rules.iter().filter(move |rule| rule.is_about(user))
+        self.rules.iter().filter(move |rule| rule.applies_to(user))
     }
 }
 

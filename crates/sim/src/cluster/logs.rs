@@ -57,7 +57,7 @@ impl PodLogs for SimulatedLogs {
                 .saturating_mul(LINE_INTERVAL_SECONDS * 1_000);
             let at = started.unix_millis().saturating_add(at);
             let at = kubevitals_model::Timestamp::from_unix_millis(at).rfc3339_millis();
-            // WriteRequest to a string cannot fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "{at} {container}: request {line} served");
         }
         Some(text)

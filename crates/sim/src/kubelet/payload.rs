@@ -60,7 +60,7 @@ impl Body for Payload {
                 Some(bytes) => Some(Ok(bytes)),
                 None if *remaining == 0 => None,
                 None => {
-                    let (chunk, next) = resource_metrics::endless(*count, CHUNK_BYTES);
+                    let (chunk, next) = resource_metrics::further_series(*count, CHUNK_BYTES);
                     *count = next;
                     *remaining = remaining.saturating_sub(chunk.len() as u64);
                     Some(Ok(chunk.into()))

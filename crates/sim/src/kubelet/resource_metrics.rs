@@ -147,13 +147,13 @@ pub(crate) fn body(node: &NodeSnapshot<'_>, now: Timestamp, faults: &[Fault]) ->
         }
     }
     start(&mut encoder, &SCRAPE_ERROR).sample::<&str>(&[], 0.0, None);
-    damage(&mut out, faults, stamp(now));
+    insert_bad_lines(&mut out, faults, stamp(now));
     out
 }
 
 /// Renders further valid series for a response that is too large, of containers that no API server
 /// has. `count` is the number of series so far.
-pub(crate) fn endless(count: u64, at_least: usize) -> (Vec<u8>, u64) {
+pub(crate) fn further_series(count: u64, at_least: usize) -> (Vec<u8>, u64) {
     let mut out = Vec::with_capacity(at_least + 256);
     let mut count = count;
     let mut encoder = Encoder::new(&mut out);
@@ -293,7 +293,7 @@ fn pods(pods: &[std::sync::Arc<Pod>], now: Timestamp) -> Vec<PodSeries<'_>> {
 
 /// Inserts bad lines into the middle of the container's series, where a reader that gives up loses
 /// the most.
-fn damage(out: &mut Vec<u8>, faults: &[Fault], stamp: Option<i64>) {
+fn insert_bad_lines(out: &mut Vec<u8>, faults: &[Fault], stamp: Option<i64>) {
     let name = CONTAINER_CPU.name.as_str();
     let stamp = stamp.unwrap_or_default();
     for fault in faults {

@@ -88,8 +88,8 @@ impl Content {
         }
         text.push(b'}');
         let text = std::str::from_utf8(&text).expect("JSON is text");
-        let labels = pack_labels(metadata).ok_or_else(|| invalid("a label holds a NUL"))?;
-        let fields = pack_fields(info, object).ok_or_else(|| invalid("a field holds a NUL"))?;
+        let labels = pack_labels(metadata).ok_or_else(|| invalid("a label contains a NUL"))?;
+        let fields = pack_fields(info, object).ok_or_else(|| invalid("a field contains a NUL"))?;
         Ok(Self::join(text, metadata_len, &labels, &fields))
     }
 

@@ -116,7 +116,7 @@ impl Store {
             first.as_ref().map(String::as_str),
             last.as_ref().map(String::as_str),
         );
-        let mut undone: BTreeMap<&str, Option<&Arc<Record>>> = BTreeMap::new();
+        let mut previous: BTreeMap<&str, Option<&Arc<Record>>> = BTreeMap::new();
         if version < inner.version {
             let Some(changes) = table.log.iter_after(version) else {
                 return Err(Expired {
@@ -127,7 +127,7 @@ impl Store {
             // The oldest change wins: its previous state is that of the requested version.
             for change in changes.rev() {
                 if let Some(record) = change.record() {
-                    undone.insert(record.key(), change.previous.as_ref());
+                    previous.insert(record.key(), change.previous.as_ref());
                 }
             }
         }
@@ -135,13 +135,13 @@ impl Store {
             .objects
             .range((bounds.0.map(Key::new), bounds.1.map(Key::new)));
         let now = now.map(|(key, record)| (&**key.full(), record));
-        if undone.is_empty() {
+        if previous.is_empty() {
             collect(query, limit, now.map(|(_, record)| record), &mut page);
         } else {
-            let undone = undone
+            let previous = previous
                 .range::<str, _>(bounds)
                 .map(|(key, record)| (*key, *record));
-            collect(query, limit, as_before(now, undone), &mut page);
+            collect(query, limit, at_version(now, previous), &mut page);
         }
         Ok(page)
     }
@@ -150,14 +150,14 @@ impl Store {
 /// Merges the current objects with the previous states of the keys that have changed since. Both are
 /// in the order of their keys and nothing is collected, so the cost of a page is proportional to the
 /// objects that it visits.
-fn as_before<'a>(
+fn at_version<'a>(
     now: impl Iterator<Item = (&'a str, &'a Arc<Record>)>,
-    undone: impl Iterator<Item = (&'a str, Option<&'a Arc<Record>>)>,
+    previous: impl Iterator<Item = (&'a str, Option<&'a Arc<Record>>)>,
 ) -> impl Iterator<Item = &'a Arc<Record>> {
-    let (mut now, mut undone) = (now.peekable(), undone.peekable());
+    let (mut now, mut previous) = (now.peekable(), previous.peekable());
     std::iter::from_fn(move || {
         loop {
-            let order = match (now.peek(), undone.peek()) {
+            let order = match (now.peek(), previous.peek()) {
                 (None, None) => return None,
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
@@ -169,7 +169,7 @@ fn as_before<'a>(
             if order == Ordering::Equal {
                 now.next();
             }
-            if let Some((_, Some(before))) = undone.next() {
+            if let Some((_, Some(before))) = previous.next() {
                 return Some(before);
             }
         }

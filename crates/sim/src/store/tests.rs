@@ -104,8 +104,8 @@ fn invalid_text_is_rejected() {
     let absent = store.replace_text(Resource::Pods, &text("b", "front"));
     assert!(matches!(absent, Err(WriteError::NotFound { .. })));
     for flawed in [text("", "x"), text("a/b", "x"), text("b", "\0")] {
-        let refused = store.create_text(Resource::Pods, &flawed);
-        assert!(matches!(refused, Err(WriteError::Invalid { .. })));
+        let rejected = store.create_text(Resource::Pods, &flawed);
+        assert!(matches!(rejected, Err(WriteError::Invalid { .. })));
     }
     let blank = store.create_text(Resource::Pods, &ObjectText::default());
     assert!(matches!(blank, Err(WriteError::Invalid { .. })));

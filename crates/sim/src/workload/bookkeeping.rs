@@ -22,7 +22,7 @@ impl Workload {
             .map(|(id, _)| *id)
     }
 
-    pub(super) fn compiled(
+    pub(super) fn compile_template(
         &self,
         template: PodTemplate,
         generate_name: Option<String>,
@@ -100,7 +100,7 @@ impl Workload {
             name: Arc::clone(&entry.name),
             uid: entry.uid,
         };
-        let kind = self.compiled(template, Some(prefix), Some(owner), labels);
+        let kind = self.compile_template(template, Some(prefix), Some(owner), labels);
         if let Some(entry) = self.owners.get_mut(&id) {
             entry.compiled = Some(kind);
         }

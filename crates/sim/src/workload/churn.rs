@@ -35,7 +35,7 @@ pub struct ChurnRateError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScenarioMix(Vec<(Scenario, u32)>);
 
-/// ContainerState of the stream of arrivals.
+/// State of the stream of arrivals.
 #[derive(Debug)]
 pub(super) struct Churn {
     seed: Seed,

@@ -91,7 +91,7 @@ impl Workload {
     ) -> Launched {
         match manifest {
             Manifest::Pod { name, template } => {
-                let kind = self.compiled(template, None, None, Vec::new());
+                let kind = self.compile_template(template, None, None, Vec::new());
                 let seed = self.seed.derive_name(&namespace).derive_name(&name);
                 let pod = Pod::new(kind, namespace, name.into(), seed, ctx.now);
                 Launched::Pod(self.create_pod(pod, None, lifetime_millis, ctx))
@@ -151,22 +151,22 @@ impl Workload {
     }
 
     /// Notifies the controller of a pod that the pod has changed.
-    pub(super) fn changed(&mut self, id: PodId, ctx: StepContext<'_>) {
+    pub(super) fn pod_changed(&mut self, id: PodId, ctx: StepContext<'_>) {
         if let Some(owner) = self.pods.get(&id).and_then(|entry| entry.owner) {
-            self.wake(owner, ctx);
+            self.enqueue(owner, ctx);
         }
     }
 
     /// Notifies an owner that a pod was removed.
-    pub(super) fn lost(&mut self, owner: OwnerId, pod: PodId, ctx: StepContext<'_>) {
+    pub(super) fn pod_removed(&mut self, owner: OwnerId, pod: PodId, ctx: StepContext<'_>) {
         if let Some(entry) = self.owners.get_mut(&owner) {
             entry.pods.retain(|id| *id != pod);
         }
-        self.wake(owner, ctx);
+        self.enqueue(owner, ctx);
     }
 
     /// Controllers reconcile a little later, and once for several changes.
-    pub(super) fn wake(&mut self, owner: OwnerId, ctx: StepContext<'_>) {
+    pub(super) fn enqueue(&mut self, owner: OwnerId, ctx: StepContext<'_>) {
         if let Some(entry) = self.owners.get_mut(&owner)
             && !entry.woken
         {
@@ -202,7 +202,7 @@ impl Workload {
                 let deployment = *deployment;
                 self.scale(id, desired, counts, ctx);
                 if let Some(deployment) = deployment {
-                    self.wake(deployment, ctx);
+                    self.enqueue(deployment, ctx);
                 }
                 counts.total != desired
             }
@@ -326,7 +326,7 @@ impl Workload {
         for pod in pods {
             self.delete(pod, None, ctx);
         }
-        self.wake(id, ctx);
+        self.enqueue(id, ctx);
     }
 }
 

@@ -87,7 +87,7 @@ impl Recorder {
     }
 
     /// Number of events.
-    pub(crate) fn live(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.live.len()
     }
 

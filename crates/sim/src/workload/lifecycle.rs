@@ -71,7 +71,7 @@ impl PodStep {
 }
 
 impl Workload {
-    pub(super) fn take(&mut self, id: PodId, step: PodStep, ctx: StepContext<'_>) {
+    pub(super) fn run_step(&mut self, id: PodId, step: PodStep, ctx: StepContext<'_>) {
         match step {
             PodStep::Ungate => self.ungate(id, ctx),
             PodStep::Schedule => self.schedule(id, ctx),
@@ -124,7 +124,7 @@ impl Workload {
         super::render::pod(&entry.pod, &mut self.text);
         match ctx.writer.replace_text(Resource::Pods, &self.text) {
             Ok(version) => entry.version = version,
-            Err(WriteError::NotFound { .. }) => self.forget(id, ctx),
+            Err(WriteError::NotFound { .. }) => self.drop_pod(id, ctx),
             Err(error) => {
                 self.rejected_writes += 1;
                 tracing::debug!(%error, "pod not written");
@@ -237,13 +237,13 @@ impl Workload {
         self.change(id, |pod| {
             pod.start = Some(ctx.now);
             pod.observed = pod.generation;
-            for flip in [
+            for condition in [
                 &mut pod.sandbox,
                 &mut pod.initialized,
                 &mut pod.ready,
                 &mut pod.containers_ready,
             ] {
-                *flip = ConditionState::false_since(ctx.now);
+                *condition = ConditionState::false_since(ctx.now);
             }
             pod.update_conditions(ctx.now);
         });

@@ -16,7 +16,7 @@ use super::{OwnerId, PodId, StepContext, Transition, Workload};
 use crate::clock::after;
 use crate::objects::Resource;
 
-/// ContainerState of node replacement, and pods that are bound to one node.
+/// State of node replacement, and pods that are bound to one node.
 #[derive(Debug, Default)]
 pub(super) struct NodeReplacement {
     /// By index in the node pool.

@@ -102,7 +102,7 @@ impl Workload {
             let name = format!("service-{number:04}");
             let template = template(&name, containers);
             let namespace = self.namespace(number as u64);
-            let deployment = self.add_deployment_silently(namespace, &name, template, count, ctx);
+            let deployment = self.add_running_deployment(namespace, &name, template, count, ctx);
             for at in first..first + replicas {
                 // Neighbours in a Deployment run on different nodes.
                 self.add_running_pod(deployment, at % nodes.max(1), ctx);
@@ -111,7 +111,7 @@ impl Workload {
     }
 
     /// Creates a Deployment and its `ReplicaSet` with final counts; returns the latter.
-    fn add_deployment_silently(
+    fn add_running_deployment(
         &mut self,
         namespace: Arc<str>,
         name: &str,

@@ -279,8 +279,8 @@ fn is_gated(pod: &Pod) -> bool {
 
 /// Conditions in the order of a kubelet: those of other components first, then its own five.
 fn conditions(pod: &Pod, items: &mut Items<'_>) {
-    let mut list = |kind: &str, flip: ConditionState, reason: Reason<'_>, observed: bool| {
-        items.object(|members| condition(pod, kind, flip, reason, observed, members));
+    let mut list = |kind: &str, state: ConditionState, reason: Reason<'_>, observed: bool| {
+        items.object(|members| condition(pod, kind, state, reason, observed, members));
     };
     let Some(scheduled) = pod.scheduled else {
         let message = "Scheduling is blocked due to non-empty scheduling gates";
@@ -304,16 +304,16 @@ fn conditions(pod: &Pod, items: &mut Items<'_>) {
         list(gate, ConditionState { holds: true, since }, None, false);
     }
     if let Some(eviction) = &pod.reason {
-        let flip = ConditionState {
+        let state = ConditionState {
             holds: true,
             since: eviction.at,
         };
         let reason = Some(("TerminationByKubelet", Some(eviction.message.as_str())));
-        list("DisruptionTarget", flip, reason, true);
+        list("DisruptionTarget", state, reason, true);
     }
     if synced {
         let own = super::messages::conditions(pod);
-        for (kind, flip, reason) in [
+        for (kind, state, reason) in [
             ("PodReadyToStartContainers", pod.sandbox, &own.sandbox),
             ("Initialized", pod.initialized, &own.initialized),
             ("Ready", pod.ready, &own.ready),
@@ -321,7 +321,7 @@ fn conditions(pod: &Pod, items: &mut Items<'_>) {
         ] {
             let reason = reason.as_ref();
             let reason = reason.map(|(reason, message)| (*reason, message.as_deref()));
-            list(kind, flip, reason, true);
+            list(kind, state, reason, true);
         }
     }
     list("PodScheduled", scheduled, None, synced);
@@ -330,14 +330,14 @@ fn conditions(pod: &Pod, items: &mut Items<'_>) {
 fn condition(
     pod: &Pod,
     kind: &str,
-    flip: ConditionState,
+    state: ConditionState,
     reason: Reason<'_>,
     observed: bool,
     members: &mut Members<'_>,
 ) {
     members
         .null("lastProbeTime")
-        .time("lastTransitionTime", flip.since);
+        .time("lastTransitionTime", state.since);
     if let Some((_, Some(message))) = reason {
         members.text("message", message);
     }
@@ -348,7 +348,7 @@ fn condition(
         members.text("reason", reason);
     }
     members
-        .text("status", if flip.holds { "True" } else { "False" })
+        .text("status", if state.holds { "True" } else { "False" })
         .text("type", kind);
 }
 

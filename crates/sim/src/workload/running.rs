@@ -51,7 +51,7 @@ impl Workload {
         if let Some((_, milliseconds)) = pod.template().readiness_gate {
             self.plan_step(id, PodStep::OpenGate, ctx.now, (milliseconds, milliseconds));
         }
-        self.changed(id, ctx);
+        self.pod_changed(id, ctx);
     }
 
     fn plan_probe(&mut self, id: PodId, at: usize, now: Timestamp, first: bool) {
@@ -96,7 +96,7 @@ impl Workload {
                     pod.update_conditions(ctx.now);
                 });
                 self.publish(id, ctx);
-                self.changed(id, ctx);
+                self.pod_changed(id, ctx);
             }
             // Later successful probes have no visible effect.
             return;
@@ -117,7 +117,7 @@ impl Workload {
             pod.update_conditions(ctx.now);
         });
         self.publish(id, ctx);
-        self.changed(id, ctx);
+        self.pod_changed(id, ctx);
     }
 
     pub(super) fn exit(&mut self, id: PodId, at: usize, ctx: StepContext<'_>) {
@@ -137,7 +137,7 @@ impl Workload {
             pod.update_conditions(ctx.now);
         });
         self.publish(id, ctx);
-        self.changed(id, ctx);
+        self.pod_changed(id, ctx);
         if one_shot && exit_code == 0 {
             self.plan_step(id, PodStep::PullImage(at + 1), ctx.now, (200, 900));
             return;
@@ -212,7 +212,7 @@ impl Workload {
         });
         self.publish(id, ctx);
         self.plan_probe(id, at, ctx.now, true);
-        self.changed(id, ctx);
+        self.pod_changed(id, ctx);
     }
 
     pub(super) fn pull_failed(&mut self, id: PodId, at: usize, ctx: StepContext<'_>) {

@@ -27,7 +27,7 @@ impl Workload {
             self.change(id, |pod| pod.tracked = false);
             self.publish(id, ctx);
         }
-        self.changed(id, ctx);
+        self.pod_changed(id, ctx);
     }
 
     /// The node is out of memory and its kubelet evicts the pod.
@@ -47,7 +47,7 @@ impl Workload {
         self.cancel_steps(id);
         self.emit_killing(id, ctx);
         self.change(id, |pod| {
-            end_all(pod, 137, ctx.now);
+            terminate_containers(pod, 137, ctx.now);
             pod.phase = Phase::Failed;
             pod.reason = Some(Arc::new(Eviction {
                 message,
@@ -57,7 +57,7 @@ impl Workload {
             pod.update_conditions(ctx.now);
         });
         self.publish(id, ctx);
-        self.changed(id, ctx);
+        self.pod_changed(id, ctx);
         // Controllers replace it; the pod garbage collector removes it later.
         self.plan_step(id, PodStep::Delete, ctx.now, (20_000, 60_000));
     }
@@ -80,7 +80,7 @@ impl Workload {
         };
         self.change(id, |pod| pod.mark_deleted(grace, ctx.now));
         self.publish(id, ctx);
-        self.changed(id, ctx);
+        self.pod_changed(id, ctx);
         if idle {
             self.plan_step(id, PodStep::Remove, ctx.now, (1, 40));
             return;
@@ -154,7 +154,7 @@ impl Workload {
                 Some(deadline) if ctx.now < deadline => 143,
                 _ => 137,
             };
-            end_all(pod, exit_code, ctx.now);
+            terminate_containers(pod, exit_code, ctx.now);
             for container in &mut pod.containers {
                 if let ContainerState::Waiting { .. } = container.state {
                     container.state = match container.last {
@@ -169,7 +169,7 @@ impl Workload {
             pod.update_conditions(ctx.now);
         });
         self.publish(id, ctx);
-        self.changed(id, ctx);
+        self.pod_changed(id, ctx);
         self.plan_step(id, PodStep::Remove, ctx.now, (5, 80));
     }
 
@@ -197,11 +197,11 @@ impl Workload {
             self.rejected_writes += 1;
             tracing::debug!(%error, "pod not removed");
         }
-        self.forget(id, ctx);
+        self.drop_pod(id, ctx);
     }
 
     /// Drops the state of a removed pod.
-    pub(super) fn forget(&mut self, id: PodId, ctx: StepContext<'_>) {
+    pub(super) fn drop_pod(&mut self, id: PodId, ctx: StepContext<'_>) {
         let Some(entry) = self.pods.remove(&id) else {
             return;
         };
@@ -212,7 +212,7 @@ impl Workload {
             node.remove(&entry.pod, ctx.now);
         }
         if let Some(owner) = entry.owner {
-            self.lost(owner, id, ctx);
+            self.pod_removed(owner, id, ctx);
         }
     }
 
@@ -225,7 +225,7 @@ impl Workload {
 }
 
 /// Terminates all running containers, as the kubelet does.
-fn end_all(pod: &mut super::Pod, exit_code: i32, now: kubevitals_model::Timestamp) {
+fn terminate_containers(pod: &mut super::Pod, exit_code: i32, now: kubevitals_model::Timestamp) {
     for at in 0..pod.containers.len() {
         end(pod, at, exit_code, now);
         if let Some(container) = pod.containers.get_mut(at)

@@ -12,12 +12,12 @@ async fn anonymous_users_read_health_only() {
     let sim = sim().await;
     let client = anonymous(&sim);
     assert_eq!(client.get("/livez").await.code, 200);
-    let refused = client.get("/api/v1/namespaces/default/pods").await;
+    let rejected = client.get("/api/v1/namespaces/default/pods").await;
     assert_eq!(
-        refused.status(),
+        rejected.status(),
         (403, "Forbidden".to_owned(), "pods is forbidden: User \"system:anonymous\" cannot list resource \"pods\" in API group \"\" in the namespace \"default\"".to_owned())
     );
-    assert_eq!(refused.json()["details"], json!({"kind": "pods"}));
+    assert_eq!(rejected.json()["details"], json!({"kind": "pods"}));
     assert_eq!(
         client.get("/apis").await.status().2,
         "forbidden: User \"system:anonymous\" cannot get path \"/apis\""
@@ -43,11 +43,11 @@ async fn tokens_and_certificates_are_authenticated() {
     );
     // The certificate of another cluster connects, and is then rejected.
     let other = crate::support::sim().await;
-    let stranger = other
+    let other_client = other
         .issue_client_certificate("admin", Some("system:masters"))
         .unwrap();
-    let stranger = anonymous(&sim).showing(stranger);
-    assert_eq!(stranger.get("/livez").await.code, 401);
+    let other_client = anonymous(&sim).showing(other_client);
+    assert_eq!(other_client.get("/livez").await.code, 401);
     let bob = anonymous(&sim).showing(sim.issue_client_certificate("bob", None).unwrap());
     assert_eq!(bob.get("/api/v1/pods").await.code, 403);
     sim.allow(Rule::for_user("bob", ["*"], "", ["pods"]));
@@ -67,9 +67,9 @@ async fn impersonation_needs_permission() {
     assert_eq!(groups.get("/api/v1/pods").await.code, 200);
     let token = sim.issue_token(User::new("eve", []), None).unwrap();
     let eve = anonymous(&sim).with("authorization", format!("Bearer {token}"));
-    let refused = eve.with("impersonate-user", "admin").get("/livez").await;
+    let rejected = eve.with("impersonate-user", "admin").get("/livez").await;
     assert_eq!(
-        refused.status().2,
+        rejected.status().2,
         "users \"admin\" is forbidden: User \"eve\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope"
     );
     sim.shutdown().await;

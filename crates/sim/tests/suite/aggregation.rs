@@ -163,7 +163,7 @@ async fn backend(sim: &SimApiHandle, alpn: Alpn) -> (SocketAddr, tokio::task::Jo
                 .and_then(|chain| chain.first());
             let peer = peer
                 .and_then(|der| CertificateFacts::read(der))
-                .map(|facts| facts.subject);
+                .map(|details| details.subject);
             tokio::spawn(async move {
                 let service = service_fn(move |request| {
                     let response = echo(&request, peer.as_deref());
@@ -254,10 +254,10 @@ async fn requests_are_proxied(alpn: Alpn) {
         "v1"
     );
     // Without permission no request reaches the backend.
-    let stranger = crate::support::anonymous(&sim)
+    let other_client = crate::support::anonymous(&sim)
         .get(&format!("{PATH}/widgets"))
         .await;
-    assert_eq!(stranger.code, 403);
+    assert_eq!(other_client.code, 403);
     task.abort();
     sim.shutdown().await;
 }

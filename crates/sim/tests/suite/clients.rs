@@ -133,8 +133,8 @@ async fn credentials_of_one_cluster_are_invalid_in_another() {
         .await
         .unwrap();
     let pods: Api<Pod> = Api::all(kube::Client::try_from(config).unwrap());
-    let refused = pods.list(&ListParams::default()).await.unwrap_err();
-    assert!(matches!(refused, kube::Error::Api(status) if status.code == 401));
+    let rejected = pods.list(&ListParams::default()).await.unwrap_err();
+    assert!(matches!(rejected, kube::Error::Api(status) if status.code == 401));
     one.shutdown().await;
     two.shutdown().await;
 }

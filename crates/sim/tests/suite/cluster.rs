@@ -167,9 +167,9 @@ async fn two_clusters_in_one_process_are_isolated() {
         .issue_token(User::new("a", ["system:masters"]), None)
         .unwrap();
     let address = other.api().address().to_string();
-    let stranger = bearer(other.api(), &address, Some(&token));
+    let other_client = bearer(other.api(), &address, Some(&token));
     assert_eq!(
-        stranger.get("/api/v1/nodes").await.code,
+        other_client.get("/api/v1/nodes").await.code,
         StatusCode::UNAUTHORIZED
     );
     one.shutdown().await;

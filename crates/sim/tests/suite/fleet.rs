@@ -30,7 +30,7 @@ async fn start(config: FleetConfig) -> Fleet {
     fleet
 }
 
-async fn ask(fleet: &Fleet, path: &str) -> Result<TestResponse, String> {
+async fn request(fleet: &Fleet, path: &str) -> Result<TestResponse, String> {
     let client = tls(Some(fleet.authority_pem()), Alpn::Http11);
     get(fleet.address(NODE).unwrap(), path, None, &client).await
 }
@@ -114,13 +114,16 @@ async fn fleets_have_separate_authorities() {
     );
     assert_ne!(one.address(NODE), other.address(NODE));
     one.faults().set(NODE, Fault::ServerError);
-    assert_eq!(ask(&one, "/healthz").await.unwrap().status, 500);
-    assert_eq!(ask(&other, "/healthz").await.unwrap().status, 200);
-    let stranger = tls(Some(other.authority_pem()), Alpn::Http11);
-    let refused = get(one.address(NODE).unwrap(), "/healthz", None, &stranger).await;
-    assert!(refused.is_err(), "another fleet's authority is not trusted");
+    assert_eq!(request(&one, "/healthz").await.unwrap().status, 500);
+    assert_eq!(request(&other, "/healthz").await.unwrap().status, 200);
+    let other_client = tls(Some(other.authority_pem()), Alpn::Http11);
+    let rejected = get(one.address(NODE).unwrap(), "/healthz", None, &other_client).await;
+    assert!(
+        rejected.is_err(),
+        "another fleet's authority is not trusted"
+    );
     one.shutdown().await;
-    assert_eq!(ask(&other, "/healthz").await.unwrap().status, 200);
+    assert_eq!(request(&other, "/healthz").await.unwrap().status, 200);
     other.shutdown().await;
 }
 
@@ -158,11 +161,14 @@ async fn status_faults_change_at_run_time() {
     ] {
         fleet.faults().set(NODE, fault);
         assert_eq!(
-            ask(&fleet, "/metrics/resource").await.unwrap().status,
+            request(&fleet, "/metrics/resource").await.unwrap().status,
             status
         );
         fleet.faults().clear(NODE);
-        assert_eq!(ask(&fleet, "/metrics/resource").await.unwrap().status, 200);
+        assert_eq!(
+            request(&fleet, "/metrics/resource").await.unwrap().status,
+            200
+        );
     }
     fleet.shutdown().await;
 }
@@ -170,14 +176,14 @@ async fn status_faults_change_at_run_time() {
 #[tokio::test]
 async fn body_faults_change_responses() {
     let fleet = start(FleetConfig::default()).await;
-    let honest = ask(&fleet, "/metrics/resource").await.unwrap();
+    let honest = request(&fleet, "/metrics/resource").await.unwrap();
     let (samples, errors) = counted(&honest);
     assert_eq!(errors, 0);
     let text = |response: &TestResponse| String::from_utf8(response.body.to_vec()).unwrap();
     let with = async |fault| {
         fleet.faults().clear_all();
         fleet.faults().set(NODE, fault);
-        ask(&fleet, "/metrics/resource").await
+        request(&fleet, "/metrics/resource").await
     };
     assert_eq!(
         counted(&with(Fault::MalformedLine).await.unwrap()),
@@ -224,14 +230,14 @@ async fn body_faults_change_responses() {
 async fn certificate_faults_fail_verification() {
     let fleet = start(FleetConfig::default()).await;
     fleet.faults().set(NODE, Fault::ExpiredCertificate);
-    let error = ask(&fleet, "/healthz").await.unwrap_err();
+    let error = request(&fleet, "/healthz").await.unwrap_err();
     assert!(
         error.contains("expired") || error.contains("no longer valid"),
         "{error}"
     );
     fleet.faults().clear(NODE);
     fleet.faults().set(NODE, Fault::WrongName);
-    let error = ask(&fleet, "/healthz").await.unwrap_err();
+    let error = request(&fleet, "/healthz").await.unwrap_err();
     assert!(error.contains("elsewhere.invalid"), "{error}");
     let unverified = tls(None, Alpn::Http11);
     let response = get(fleet.address(NODE).unwrap(), "/healthz", None, &unverified)
@@ -239,7 +245,7 @@ async fn certificate_faults_fail_verification() {
         .unwrap();
     assert_eq!(response.status, 200);
     fleet.faults().clear_all();
-    assert_eq!(ask(&fleet, "/healthz").await.unwrap().status, 200);
+    assert_eq!(request(&fleet, "/healthz").await.unwrap().status, 200);
     fleet.shutdown().await;
 }
 
@@ -258,7 +264,7 @@ async fn reset_faults_reset_and_slow_faults_delay() {
     let delay = Duration::from_millis(120);
     fleet.faults().set(NODE, Fault::Slow(delay));
     let started = std::time::Instant::now();
-    assert_eq!(ask(&fleet, "/healthz").await.unwrap().status, 200);
+    assert_eq!(request(&fleet, "/healthz").await.unwrap().status, 200);
     assert!(started.elapsed() >= delay);
     fleet.shutdown().await;
 }

@@ -178,9 +178,9 @@ async fn resource_versions_select_the_state_of_a_list() {
     );
     assert_eq!(future.headers["retry-after"], "1");
     assert_eq!(list("resourceVersion=x".to_owned()).await.code, 400);
-    let unfit = list("resourceVersionMatch=Exact".to_owned()).await;
+    let invalid = list("resourceVersionMatch=Exact".to_owned()).await;
     assert_eq!(
-        unfit.status().2,
+        invalid.status().2,
         "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
     );
     sim.expire_history();

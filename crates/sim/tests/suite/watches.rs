@@ -91,10 +91,10 @@ async fn initial_events_end_with_a_bookmark() {
             "resourceVersion": sim.resource_version().to_string(),
             "annotations": {"k8s.io/initial-events-end": "true"}}}})
     );
-    let unfit = client
+    let invalid = client
         .get("/api/v1/pods?watch=1&sendInitialEvents=true")
         .await;
-    assert_eq!(unfit.status().0, 422);
+    assert_eq!(invalid.status().0, 422);
     sim.shutdown().await;
 }
 

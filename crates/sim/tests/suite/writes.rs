@@ -121,10 +121,10 @@ async fn patches_change_only_the_named_fields() {
         (&json!("Failed"), &json!("n1"))
     );
     let json_patch = json!([{"op": "test", "path": "/metadata/labels/x", "value": "no"}]);
-    let refused = client
+    let rejected = client
         .patch("application/json-patch+json", path, &json_patch)
         .await;
-    assert_eq!(refused.code, 422);
+    assert_eq!(rejected.code, 422);
     let strategic = "application/strategic-merge-patch+json";
     let plain = client
         .patch(

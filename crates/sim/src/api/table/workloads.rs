@@ -63,7 +63,7 @@ pub(super) fn pod(object: &Value, name: String, age_text: String, now: SystemTim
                 lasting.ready += usize::from(flag(status, "/ready"));
                 continue;
             }
-            Some(state) => reason = format!("Init:{}", ending(state)),
+            Some(state) => reason = format!("Init:{}", termination_reason(state)),
             None if !waiting.is_empty() && waiting != "PodInitializing" => {
                 reason = format!("Init:{waiting}");
             }
@@ -131,7 +131,7 @@ fn containers(object: &Value, mut reason: String, tally: &mut Tally) -> String {
             .pointer("/state/terminated")
             .filter(|s| s.is_object())
         {
-            reason = ending(state);
+            reason = termination_reason(state);
             if integer(state, "/exitCode") != 0 {
                 error_reason = Some(reason.clone());
             }
@@ -153,7 +153,7 @@ fn containers(object: &Value, mut reason: String, tally: &mut Tally) -> String {
 }
 
 /// Returns the reason for which a container terminated.
-fn ending(state: &Value) -> String {
+fn termination_reason(state: &Value) -> String {
     let reason = text(state, "/reason");
     if !reason.is_empty() {
         return reason;

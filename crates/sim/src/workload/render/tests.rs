@@ -37,12 +37,12 @@ impl ObjectWriter for RecordingWriter {
     }
 
     fn create_text(&self, resource: Resource, object: &ObjectText) -> Result<u64, WriteError> {
-        self.note(resource, object);
+        self.remember(resource, object);
         self.store.create_text(resource, object)
     }
 
     fn replace_text(&self, resource: Resource, object: &ObjectText) -> Result<u64, WriteError> {
-        self.note(resource, object);
+        self.remember(resource, object);
         self.store.replace_text(resource, object)
     }
 
@@ -57,7 +57,7 @@ impl ObjectWriter for RecordingWriter {
 }
 
 impl RecordingWriter {
-    fn note(&self, resource: Resource, object: &ObjectText) {
+    fn remember(&self, resource: Resource, object: &ObjectText) {
         let key = (resource, object.key.clone());
         self.written.lock().insert(key);
     }
@@ -418,12 +418,12 @@ fn conditions(pod: &Pod) -> Vec<Value> {
         }));
     }
     if let Some(eviction) = &pod.reason {
-        let flip = ConditionState {
+        let state = ConditionState {
             holds: true,
             since: eviction.at,
         };
         let reason = Some(("TerminationByKubelet", Some(eviction.message.clone())));
-        list.push(condition(pod, "DisruptionTarget", flip, reason, true));
+        list.push(condition(pod, "DisruptionTarget", state, reason, true));
     }
     if synced {
         let own = crate::workload::messages::conditions(pod);
@@ -457,7 +457,7 @@ fn conditions(pod: &Pod) -> Vec<Value> {
 fn condition(
     pod: &Pod,
     kind: &str,
-    flip: ConditionState,
+    state: ConditionState,
     reason: Option<(&str, Option<String>)>,
     observed: bool,
 ) -> Value {
@@ -467,10 +467,10 @@ fn condition(
         let generation = if pod.observed == 0 { 1 } else { pod.observed };
         fields.insert("observedGeneration".into(), generation.into());
     }
-    let status = if flip.holds { "True" } else { "False" };
+    let status = if state.holds { "True" } else { "False" };
     fields.insert("status".into(), status.into());
     fields.insert("lastProbeTime".into(), Value::Null);
-    fields.insert("lastTransitionTime".into(), time(flip.since));
+    fields.insert("lastTransitionTime".into(), time(state.since));
     if let Some((reason, message)) = reason {
         fields.insert("reason".into(), reason.into());
         if let Some(message) = message {
