@@ -13,7 +13,13 @@ use super::request::Target;
 use super::resources::{self, ResourceInfo};
 use super::status::ApiError;
 use crate::objects::Resource;
-use crate::store::Precondition;
+use crate::store::{Precondition, Store};
+
+/// Labels of a node that are copied to its pods.
+const TOPOLOGY_LABELS: [&str; 2] = [
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+];
 
 /// Prepares a new object.
 pub(crate) fn for_creation(
@@ -74,7 +80,10 @@ pub(crate) fn for_creation(
         }
     }
     match info.resource {
-        Resource::Pods => object["status"] = json!({"phase": "Pending"}),
+        Resource::Pods => {
+            object["status"] = json!({"phase": "Pending"});
+            copy_topology_labels(&context.store, &mut object);
+        }
         Resource::Namespaces => {
             object["spec"] = json!({"finalizers": []});
             object["status"] = json!({"phase": "Active"});
@@ -85,6 +94,24 @@ pub(crate) fn for_creation(
         _ => {}
     }
     Ok(object)
+}
+
+/// Copies the topology labels of its node to a pod, as the admission plugin `PodTopologyLabels` does
+/// since Kubernetes 1.35. Nothing is copied if the pod is not bound or the node does not exist.
+pub(crate) fn copy_topology_labels(store: &Store, pod: &mut Value) {
+    let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+    let Some(node) = store.get(Resource::Nodes, node) else {
+        return;
+    };
+    let labels = &mut pod["metadata"]["labels"];
+    if labels.is_null() {
+        *labels = json!({});
+    }
+    for key in TOPOLOGY_LABELS {
+        if let (Some(labels), Some(value)) = (labels.as_object_mut(), node.label(key)) {
+            labels.insert(key.to_owned(), json!(value));
+        }
+    }
 }
 
 /// Prepares an update: the object keeps its identity and the half that the path does not write.

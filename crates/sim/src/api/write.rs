@@ -126,6 +126,7 @@ pub(crate) fn bind(
         return Err(ApiError::conflict(info, name, &problem));
     }
     object["spec"]["nodeName"] = json!(node);
+    prepare::copy_topology_labels(&context.store, &mut object);
     let now = timestamp(context.store.now());
     let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
     let status = object["status"].as_object_mut();

@@ -274,6 +274,39 @@ async fn pods_are_bound_and_evicted() {
 }
 
 #[tokio::test]
+async fn bound_pods_get_the_topology_labels_of_their_node() {
+    let sim = sim().await;
+    let labels = json!({"topology.kubernetes.io/region": "r", "topology.kubernetes.io/zone": "z"});
+    let mut node_labels = labels.clone();
+    node_labels["kubernetes.io/hostname"] = json!("n1");
+    sim.writer()
+        .create(
+            Resource::Nodes,
+            json!({"metadata": {"name": "n1", "labels": node_labels}}),
+        )
+        .unwrap();
+    let client = admin(&sim);
+    let pods = "/api/v1/namespaces/default/pods";
+    let mut unbound = pod("a", "");
+    unbound["metadata"]["labels"] = json!({"topology.kubernetes.io/zone": "stale"});
+    client.post(pods, &unbound).await;
+    let binding = json!({"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n1"}});
+    client.post(&format!("{pods}/a/binding"), &binding).await;
+    client.post(pods, &pod("b", "n1")).await;
+    for name in ["a", "b"] {
+        let bound = client.json(&format!("{pods}/{name}")).await;
+        for (key, value) in labels.as_object().unwrap() {
+            assert_eq!(bound["metadata"]["labels"][key], *value, "{name}");
+        }
+        assert!(bound["metadata"]["labels"]["kubernetes.io/hostname"].is_null());
+    }
+    client.post(pods, &pod("c", "unknown")).await;
+    let bound = client.json(&format!("{pods}/c")).await;
+    assert!(bound["metadata"]["labels"]["topology.kubernetes.io/zone"].is_null());
+    sim.shutdown().await;
+}
+
+#[tokio::test]
 async fn leases_and_node_status_are_applied() {
     let sim = sim().await;
     sim.writer()
