@@ -26,7 +26,8 @@ use crate::objects::{ObjectText, ObjectWriter, Resource, WriteError};
 use crate::seed::Seed;
 
 pub(crate) use fields::FieldSelector;
-use key::Key;
+pub(crate) use key::join_key;
+use key::{Key, check_names, key_of};
 pub(crate) use log::Change;
 pub use log::HistoryLimits;
 use log::Log;
@@ -365,15 +366,6 @@ impl fmt::Debug for Store {
     }
 }
 
-/// Returns the key of an object: as in etcd, the order of keys is the order of lists.
-pub(crate) fn join_key(namespace: &str, name: &str) -> String {
-    if namespace.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{namespace}/{name}")
-    }
-}
-
 /// Formats a time as Kubernetes does: RFC 3339 in UTC, to the second.
 pub(crate) fn timestamp(time: SystemTime) -> String {
     jiff::Timestamp::try_from(time)
@@ -389,35 +381,6 @@ fn as_map(resource: Resource, object: Value) -> Result<Map<String, Value>, Write
             reason: "not a JSON object".to_owned(),
         }),
     }
-}
-
-fn key_of(info: &ResourceInfo, object: &Map<String, Value>) -> Result<String, WriteError> {
-    let member = |name: &str| {
-        object
-            .get("metadata")
-            .and_then(|metadata| metadata.get(name))
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
-    let (namespace, name) = (member("namespace"), member("name"));
-    check_names(info, namespace, name)?;
-    Ok(join_key(namespace, name))
-}
-
-fn check_names(info: &ResourceInfo, namespace: &str, name: &str) -> Result<(), WriteError> {
-    let invalid = |reason: &str| WriteError::Invalid {
-        resource: info.resource,
-        reason: reason.to_owned(),
-    };
-    if name.is_empty() || name.contains('/') {
-        return Err(invalid("metadata.name is missing or contains a slash"));
-    }
-    if info.namespaced == namespace.is_empty() || namespace.contains('/') {
-        return Err(invalid(
-            "metadata.namespace does not match the scope of the resource",
-        ));
-    }
-    Ok(())
 }
 
 fn not_found(resource: Resource, key: &str) -> WriteError {

@@ -3,6 +3,11 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+
+use crate::api::resources::ResourceInfo;
+use crate::objects::WriteError;
+
 /// Bytes of a key that are kept inline: about the namespace and the name of the workload.
 const HEAD: usize = 24;
 
@@ -47,6 +52,52 @@ impl PartialOrd for Key {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
+}
+
+/// Returns the key of an object: as in etcd, the order of keys is the order of lists.
+pub(crate) fn join_key(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{namespace}/{name}")
+    }
+}
+
+/// Returns the key of an object after checking its names.
+pub(super) fn key_of(
+    info: &ResourceInfo,
+    object: &Map<String, Value>,
+) -> Result<String, WriteError> {
+    let member = |name: &str| {
+        object
+            .get("metadata")
+            .and_then(|metadata| metadata.get(name))
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let (namespace, name) = (member("namespace"), member("name"));
+    check_names(info, namespace, name)?;
+    Ok(join_key(namespace, name))
+}
+
+pub(super) fn check_names(
+    info: &ResourceInfo,
+    namespace: &str,
+    name: &str,
+) -> Result<(), WriteError> {
+    let invalid = |reason: &str| WriteError::Invalid {
+        resource: info.resource,
+        reason: reason.to_owned(),
+    };
+    if name.is_empty() || name.contains('/') {
+        return Err(invalid("metadata.name is missing or contains a slash"));
+    }
+    if info.namespaced == namespace.is_empty() || namespace.contains('/') {
+        return Err(invalid(
+            "metadata.namespace does not match the scope of the resource",
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
