@@ -11,7 +11,7 @@ use kubevitals_sim::api::{HistoryLimits, Rule, SimApiConfig};
 use kubevitals_sim::cluster::{ClusterError, Progress, SimCluster, SimClusterConfig};
 use kubevitals_sim::faults::FaultSpec;
 use kubevitals_sim::kubelet::Binding;
-use kubevitals_sim::node_pool::MAX_NODES;
+use kubevitals_sim::node_set::MAX_NODES;
 use kubevitals_sim::objects::Resource;
 use kubevitals_sim::workload::{ChurnRate, WorkloadConfig};
 use kubevitals_telemetry::{Probe, Status};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use kubevitals_sim::clock::{Clock, SystemClock};
 use kubevitals_sim::kubelet::{Fleet, FleetConfig};
-use kubevitals_sim::node_pool::NodePool;
+use kubevitals_sim::node_set::NodeSet;
 use kubevitals_sim::objects::{ObjectWriter, Resource, WriteError};
 use kubevitals_sim::seed::Seed;
 use kubevitals_sim::workload::{ChurnRate, Workload, WorkloadConfig};
@@ -49,8 +49,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let started = Instant::now();
     let clock = Arc::new(SystemClock);
-    let node_pool = NodePool::new(nodes, "node", Seed::new(1));
-    let fleet = Fleet::start(FleetConfig::default(), Arc::clone(&node_pool), clock).await?;
+    let node_set = NodeSet::new(nodes, "node", Seed::new(1));
+    let fleet = Fleet::start(FleetConfig::default(), Arc::clone(&node_set), clock).await?;
     report("kubelets listen", started);
 
     let store = CountingWriter::default();
@@ -59,7 +59,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         churn: ChurnRate::per_second(churn as u64),
         ..WorkloadConfig::default()
     };
-    let mut workload = Workload::new(config, node_pool, Seed::new(1));
+    let mut workload = Workload::new(config, node_set, Seed::new(1));
     let start = SystemClock.now();
     workload.populate(start, &store);
     report("population written", started);

@@ -24,7 +24,7 @@ use crate::api::{SimApi, SimApiConfig, SimApiHandle, SimError};
 use crate::clock::{Clock, SystemClock};
 use crate::faults::FaultSpec;
 use crate::kubelet::{Binding, Fleet, FleetConfig, FleetError};
-use crate::node_pool::NodePool;
+use crate::node_set::NodeSet;
 use crate::objects::Resource;
 use crate::seed::Seed;
 use crate::workload::{Workload, WorkloadConfig, WorkloadHandle, drive};
@@ -120,14 +120,14 @@ impl SimCluster {
         } else {
             config.nodes
         };
-        let node_pool = NodePool::with_spares(config.nodes, spares, "node", seed);
+        let node_set = NodeSet::with_spares(config.nodes, spares, "node", seed);
         let fleet = FleetConfig {
             binding: config.binding,
             authority: Some(api.kubelet_authority()?),
             auth: Arc::new(ClusterAuth::new(api.context())),
             ..FleetConfig::default()
         };
-        let fleet = Fleet::start(fleet, Arc::clone(&node_pool), Arc::clone(&clock)).await?;
+        let fleet = Fleet::start(fleet, Arc::clone(&node_set), Arc::clone(&clock)).await?;
         for spec in &config.faults {
             if fleet.faults().apply(spec, seed).is_empty() && spec.requires_node() {
                 return Err(ClusterError::NoSuchNode(spec.clone()));
@@ -135,7 +135,7 @@ impl SimCluster {
         }
 
         let expected = config.nodes.saturating_mul(config.workload.pods_per_node);
-        let mut workload = Workload::new(config.workload, node_pool, seed);
+        let mut workload = Workload::new(config.workload, node_set, seed);
         let writer = api.writer();
         let populated = {
             let (writer, now) = (Arc::clone(&writer), clock.now());

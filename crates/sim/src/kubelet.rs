@@ -1,7 +1,7 @@
 //! Thousands of kubelets in one process, on real TLS sockets.
 //!
 //! A [`Fleet`] serves the endpoints that scrapers read from a kubelet, for each node of a
-//! [`NodePool`]: `/metrics/resource`, `/stats/summary`, `/pods` and `/healthz`, over HTTP/1.1 and
+//! [`NodeSet`]: `/metrics/resource`, `/stats/summary`, `/pods` and `/healthz`, over HTTP/1.1 and
 //! HTTP/2, with a separate serving certificate for each node. The address or port of a connection
 //! selects the node ([`Binding`]).
 //!
@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 
 use crate::clock::Clock;
 use crate::faults::Faults;
-use crate::node_pool::{MAX_NODES, NodePool, NodeView};
+use crate::node_set::{MAX_NODES, NodeSet, NodeView};
 use crate::seed::Seed;
 
 mod auth;
@@ -99,14 +99,14 @@ impl Default for FleetConfig {
 }
 
 impl Fleet {
-    /// Starts the kubelets of a node pool and sets the addresses of its nodes. A pool must be used
+    /// Starts the kubelets of a node set and sets the addresses of its nodes. A set must be used
     /// for one fleet only.
     pub async fn start(
         config: FleetConfig,
-        node_pool: Arc<NodePool>,
+        node_set: Arc<NodeSet>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, FleetError> {
-        let nodes = node_pool.nodes().len();
+        let nodes = node_set.nodes().len();
         if nodes > MAX_NODES {
             return Err(FleetError::TooManyNodes {
                 nodes,
@@ -120,7 +120,7 @@ impl Fleet {
         let (stop, stopped) = watch::channel(false);
         let booted = clock.now().unix_millis().saturating_sub(UPTIME_MILLIS);
         let context = Arc::new(FleetContext {
-            faults: Faults::new(node_pool.nodes().iter().map(|node| Arc::clone(node.name()))),
+            faults: Faults::new(node_set.nodes().iter().map(|node| Arc::clone(node.name()))),
             certificates: Certificates::new(authority, nodes)?,
             auth: config.auth,
             clock,
@@ -129,10 +129,10 @@ impl Fleet {
                 config.max_connections.min(Semaphore::MAX_PERMITS),
             )),
             stopped,
-            node_pool: Arc::clone(&node_pool),
+            node_set: Arc::clone(&node_set),
         });
         let mut listeners = JoinSet::new();
-        for (listener, target) in bind(config.binding, &node_pool).await? {
+        for (listener, target) in bind(config.binding, &node_set).await? {
             listeners.spawn(serve::listen(listener, target, Arc::clone(&context)));
         }
         Ok(Self {
@@ -147,13 +147,13 @@ impl Fleet {
         &self.context.faults
     }
 
-    pub fn node_pool(&self) -> &Arc<NodePool> {
-        &self.context.node_pool
+    pub fn node_set(&self) -> &Arc<NodeSet> {
+        &self.context.node_set
     }
 
     /// Returns the address of a node's kubelet.
     pub fn address(&self, node: &str) -> Option<SocketAddr> {
-        self.context.node_pool.find(node)?.address()
+        self.context.node_set.find(node)?.address()
     }
 
     /// Returns the CA certificate of the kubelets, as PEM.
@@ -171,27 +171,27 @@ impl Fleet {
 
 async fn bind(
     binding: Binding,
-    node_pool: &NodePool,
+    node_set: &NodeSet,
 ) -> Result<Vec<(TcpListener, ListenerTarget)>, FleetError> {
     let mut listeners = Vec::new();
     match binding {
         Binding::Wildcard(port) => {
             let listener = listen((Ipv4Addr::UNSPECIFIED, port).into()).await?;
             let port = local(&listener, port).port();
-            for node in node_pool.nodes() {
+            for node in node_set.nodes() {
                 node.set_address((node.ip(), port).into());
             }
             listeners.push((listener, ListenerTarget::ByAddress));
         }
         Binding::Addresses(port) => {
-            for (index, node) in node_pool.nodes().iter().enumerate() {
+            for (index, node) in node_set.nodes().iter().enumerate() {
                 let listener = listen((node.ip(), port).into()).await?;
                 node.set_address(local(&listener, port));
                 listeners.push((listener, ListenerTarget::Node(index)));
             }
         }
         Binding::Ports => {
-            for (index, node) in node_pool.nodes().iter().enumerate() {
+            for (index, node) in node_set.nodes().iter().enumerate() {
                 let listener = listen((Ipv4Addr::LOCALHOST, 0).into()).await?;
                 node.set_address(local(&listener, 0));
                 listeners.push((listener, ListenerTarget::Node(index)));

@@ -6,7 +6,7 @@
 //! * [`workload`]: pods with realistic lifecycles, as a discrete-event simulation.
 //! * [`objects`]: the interface between the parts: resources, and the trait that controllers and
 //!   kubelets write objects with.
-//! * [`node_pool`]: the nodes and their pods, shared by workload and kubelets.
+//! * [`node_set`]: the nodes and their pods, shared by workload and kubelets.
 //! * [`faults`]: faults of nodes, changed at run time.
 //! * [`selectors`]: matching of label and field selectors.
 //! * [`clock`] and [`seed`]: the sources of time and randomness.
@@ -16,7 +16,7 @@ pub mod clock;
 pub mod cluster;
 pub mod faults;
 pub mod kubelet;
-pub mod node_pool;
+pub mod node_set;
 pub mod objects;
 pub mod seed;
 pub mod selectors;

@@ -7,6 +7,9 @@ mod text;
 
 pub use text::ObjectText;
 
+pub(crate) const TOPOLOGY_REGION: &str = "topology.kubernetes.io/region";
+pub(crate) const TOPOLOGY_ZONE: &str = "topology.kubernetes.io/zone";
+
 /// A resource that the simulated API server serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Resource {

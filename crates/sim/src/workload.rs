@@ -23,7 +23,7 @@ use kubevitals_model::Timestamp;
 
 use crate::clock::after;
 use crate::kubelet::usage::{self, ContainerUsage};
-use crate::node_pool::NodePool;
+use crate::node_set::NodeSet;
 use crate::objects::{ObjectText, ObjectWriter, WriteError};
 use crate::seed::Seed;
 
@@ -75,7 +75,7 @@ pub struct WorkloadConfig {
     pub churn: ChurnRate,
     /// Scenarios of the pods of the churn.
     pub mix: ScenarioMix,
-    /// Average rate at which nodes are replaced, oldest first. Needs a node pool with spares.
+    /// Average rate at which nodes are replaced, oldest first. Needs a node set with spares.
     pub replacements: ChurnRate,
     /// Whether nodes renew their leases every ten seconds.
     pub leases: bool,
@@ -89,7 +89,7 @@ pub struct WorkloadConfig {
 pub struct Workload {
     config: WorkloadConfig,
     seed: Seed,
-    node_pool: Arc<NodePool>,
+    node_set: Arc<NodeSet>,
     queue: queue::Queue,
     /// Counts planned transitions and created objects, and names the latter.
     sequence: u64,
@@ -165,8 +165,8 @@ impl Default for WorkloadConfig {
 }
 
 impl Workload {
-    /// Creates a workload on the nodes of a pool. Nothing happens before [`Workload::populate`].
-    pub fn new(config: WorkloadConfig, node_pool: Arc<NodePool>, seed: Seed) -> Self {
+    /// Creates a workload on the nodes of a node set. Nothing happens before [`Workload::populate`].
+    pub fn new(config: WorkloadConfig, node_set: Arc<NodeSet>, seed: Seed) -> Self {
         Self {
             recorder: Recorder::new(
                 seed.derive_name("events"),
@@ -177,7 +177,7 @@ impl Workload {
             churn: churn::Churn::new(seed.derive_name("churn")),
             config,
             seed,
-            node_pool,
+            node_set,
             queue: queue::Queue::default(),
             sequence: 0,
             pods: BTreeMap::new(),
@@ -250,8 +250,8 @@ impl Workload {
         usage::running(&entry.pod, index)
     }
 
-    pub fn node_pool(&self) -> &Arc<NodePool> {
-        &self.node_pool
+    pub fn node_set(&self) -> &Arc<NodeSet> {
+        &self.node_set
     }
 
     fn plan(&mut self, at: Timestamp, transition: Transition) {

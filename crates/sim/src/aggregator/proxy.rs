@@ -63,7 +63,7 @@ pub(super) async fn discover(
     path: &str,
 ) -> Result<Value, String> {
     let mut request = Request::new(Body::empty());
-    *request.uri_mut() = uri(backend, path).ok_or("the path cannot be asked for")?;
+    *request.uri_mut() = uri(backend, path).ok_or("invalid path")?;
     let prober = User::new("system:kube-aggregator", [crate::auth::MASTERS]);
     identify(request.headers_mut(), &prober);
     request.headers_mut().insert(

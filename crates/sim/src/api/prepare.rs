@@ -12,14 +12,8 @@ use super::list::{namespace, parse_version};
 use super::request::Target;
 use super::resources::{self, ResourceInfo};
 use super::status::ApiError;
-use crate::objects::Resource;
+use crate::objects::{Resource, TOPOLOGY_REGION, TOPOLOGY_ZONE};
 use crate::store::{Precondition, Store};
-
-/// Labels of a node that are copied to its pods.
-const TOPOLOGY_LABELS: [&str; 2] = [
-    "topology.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
-];
 
 /// Prepares a new object.
 pub(crate) fn for_creation(
@@ -107,7 +101,7 @@ pub(crate) fn copy_topology_labels(store: &Store, pod: &mut Value) {
     if labels.is_null() {
         *labels = json!({});
     }
-    for key in TOPOLOGY_LABELS {
+    for key in [TOPOLOGY_REGION, TOPOLOGY_ZONE] {
         if let (Some(labels), Some(value)) = (labels.as_object_mut(), node.label(key)) {
             labels.insert(key.to_owned(), json!(value));
         }

@@ -24,7 +24,7 @@ use super::socket::{ResetSwitch, Socket};
 use super::{NodeSnapshot, response};
 use crate::clock::Clock;
 use crate::faults::{Fault, Faults};
-use crate::node_pool::NodePool;
+use crate::node_set::NodeSet;
 
 /// Delay after a failed accept.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
@@ -32,7 +32,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// State that all connections of a fleet share.
 pub(crate) struct FleetContext {
-    pub(crate) node_pool: Arc<NodePool>,
+    pub(crate) node_set: Arc<NodeSet>,
     pub(crate) faults: Faults,
     pub(crate) certificates: Certificates,
     pub(crate) auth: Arc<dyn KubeletAuth>,
@@ -78,7 +78,7 @@ pub(crate) async fn listen(
             tokio::time::sleep(ACCEPT_RETRY).await;
             continue;
         };
-        let Some(index) = target.index(&stream, &context.node_pool) else {
+        let Some(index) = target.index(&stream, &context.node_set) else {
             continue;
         };
         let context = Arc::clone(&context);
@@ -95,7 +95,7 @@ pub(crate) async fn listen(
 
 impl ListenerTarget {
     /// Returns the node of a connection; `None` rejects it.
-    fn index(self, stream: &TcpStream, node_pool: &NodePool) -> Option<usize> {
+    fn index(self, stream: &TcpStream, node_set: &NodeSet) -> Option<usize> {
         let local = ipv4(stream.local_addr().ok()?)?;
         // A listener on the wildcard address is reachable from outside; the cluster must not be.
         if !local.is_loopback() {
@@ -103,9 +103,9 @@ impl ListenerTarget {
         }
         let index = match self {
             Self::Node(index) => index,
-            Self::ByAddress => node_pool.index_of(local)?,
+            Self::ByAddress => node_set.index_of(local)?,
         };
-        node_pool.nodes().get(index)?.is_present().then_some(index)
+        node_set.nodes().get(index)?.is_present().then_some(index)
     }
 }
 
@@ -117,7 +117,7 @@ fn ipv4(address: SocketAddr) -> Option<Ipv4Addr> {
 }
 
 async fn serve(stream: TcpStream, index: usize, context: Arc<FleetContext>) -> io::Result<()> {
-    let Some(node) = context.node_pool.nodes().get(index) else {
+    let Some(node) = context.node_set.nodes().get(index) else {
         return Ok(());
     };
     stream.set_nodelay(true)?;
@@ -187,7 +187,7 @@ async fn respond(
             _ => {}
         }
     }
-    let Some(node) = context.node_pool.nodes().get(index) else {
+    let Some(node) = context.node_set.nodes().get(index) else {
         return Ok(Response::new(Payload::broken(None)));
     };
     if !node.is_present() {
@@ -198,7 +198,7 @@ async fn respond(
     let (parts, _) = request.into_parts();
     let state = NodeSnapshot {
         name: node.name(),
-        seed: context.node_pool.seed().derive_name(node.name()),
+        seed: context.node_set.seed().derive_name(node.name()),
         booted: context.booted,
         view: node.view(),
     };

@@ -12,7 +12,7 @@
 use kubevitals_model::Timestamp;
 
 use crate::clock::millis_between;
-use crate::node_pool::NodeView;
+use crate::node_set::NodeView;
 use crate::seed::Seed;
 use crate::workload::pod::{Container, ContainerState, Termination};
 use crate::workload::{ContainerTemplate, Pod};

@@ -34,7 +34,7 @@ impl Workload {
             generate_name.map(Into::into),
             owner,
             owner_labels,
-            self.node_pool.count(),
+            self.node_set.count(),
         ))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::template::{ContainerTemplate, PodTemplate, Resources};
 use crate::json::Members;
-use crate::objects::ObjectText;
+use crate::objects::{ObjectText, TOPOLOGY_REGION};
 use crate::seed::Uid;
 
 /// Members of a pod's spec that differ between pods, in the order of their names.
@@ -45,13 +45,19 @@ pub(crate) struct SpecText([Box<str>; OWN_MEMBERS.len() + 1]);
 pub(crate) struct TemplateTexts {
     pub(crate) annotations: Box<str>,
     pub(crate) generate_name: Box<str>,
-    /// Labels of a pod that has none of its own.
-    pub(crate) labels: Box<str>,
-    /// The same for selectors, in the format of [`ObjectText`], and whether they contain a NUL.
-    pub(crate) packed_labels: (Box<str>, bool),
+    /// Labels of a pod that has none of its own, before and after the topology labels.
+    pub(crate) labels: [LabelTexts; 2],
     pub(crate) owner_references: Box<str>,
     pub(crate) allocated: Box<str>,
     pub(crate) resources: Box<str>,
+}
+
+/// Labels as members of an object, and for selectors in the format of [`ObjectText`].
+#[derive(Debug)]
+pub(crate) struct LabelTexts {
+    pub(crate) members: Box<str>,
+    pub(crate) packed: Box<str>,
+    pub(crate) has_nul: bool,
 }
 
 /// Members of a container's status as text.
@@ -138,17 +144,12 @@ impl TemplateTexts {
             .iter()
             .map(|(key, value)| (&**key, &**value))
             .collect();
-        let labels: BTreeMap<&str, &str> = labels
+        let (before, after): (Vec<_>, Vec<_>) = labels
             .iter()
             .map(|(key, value)| (&**key, &**value))
-            .collect();
-        let mut packed = ObjectText::default();
-        for (key, value) in &labels {
-            packed.label(key, value);
-        }
+            .partition(|(key, _)| *key < TOPOLOGY_REGION);
         let total = template.total();
         Self {
-            packed_labels: (packed.labels.into(), packed.has_nul),
             annotations: member(|members| {
                 if !annotations.is_empty() {
                     write_labels(members, "annotations", &annotations);
@@ -159,11 +160,7 @@ impl TemplateTexts {
                     members.text("generateName", prefix);
                 }
             }),
-            labels: member(|members| {
-                if !labels.is_empty() {
-                    write_labels(members, "labels", &labels);
-                }
-            }),
+            labels: [LabelTexts::new(&before), LabelTexts::new(&after)],
             owner_references: member(|members| {
                 if let Some(owner) = owner {
                     owner.write(members);
@@ -171,6 +168,24 @@ impl TemplateTexts {
             }),
             allocated: allocated(total),
             resources: resources(total),
+        }
+    }
+}
+
+impl LabelTexts {
+    fn new(labels: &[(&str, &str)]) -> Self {
+        let mut packed = ObjectText::default();
+        for (key, value) in labels {
+            packed.label(key, value);
+        }
+        Self {
+            members: member(|members| {
+                for (key, value) in labels {
+                    members.entry(key, value);
+                }
+            }),
+            packed: packed.labels.into(),
+            has_nul: packed.has_nul,
         }
     }
 }

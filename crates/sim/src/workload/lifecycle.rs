@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::event::{EventText, Source, Subject};
 use super::pod::{ConditionState, Host, Pod};
 use super::{PodId, StepContext, Workload};
-use crate::node_pool::Node;
+use crate::node_set::Node;
 use crate::objects::{Resource, WriteError};
 
 /// The next step in the lifecycle of a pod. Numbers are indexes in [`super::PodTemplate::all`].
@@ -117,7 +117,7 @@ impl Workload {
         };
         if let Some(host) = &entry.pod.host
             && entry.pod.start.is_some()
-            && let Some(node) = self.node_pool.nodes().get(host.index)
+            && let Some(node) = self.node_set.nodes().get(host.index)
         {
             node.put(&entry.pod);
         }
@@ -217,7 +217,7 @@ impl Workload {
     /// Assigns nodes in turn, which spreads pods as evenly as the scheduler would; a pod of a
     /// DaemonSet is bound to its own node.
     pub(super) fn pick_host(&mut self, id: PodId) -> Option<Host> {
-        let nodes = self.node_pool.nodes();
+        let nodes = self.node_set.nodes();
         let index = match self.node_replacement.bound(id) {
             Some(index) => index,
             None => (self.next_node..nodes.len())

@@ -1,7 +1,7 @@
 //! Replacement of nodes at run time, as by an upgrade or a node autoscaler.
 //!
 //! The oldest node is removed with its pods, and a spare node is added, with its own name and
-//! address. Names are reused only after every node of the pool was present once, and then for another
+//! address. Names are reused only after every node of the set was present once, and then for another
 //! machine.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::objects::Resource;
 /// State of node replacement, and pods that are bound to one node.
 #[derive(Debug, Default)]
 pub(super) struct NodeReplacement {
-    /// By index in the node pool.
+    /// By index in the node set.
     nodes: BTreeMap<usize, NodeLifetime>,
     /// Index of the oldest node.
     oldest: usize,
@@ -106,13 +106,13 @@ impl Workload {
         if self.config.replacements.is_none() {
             return;
         }
-        let slots = self.node_pool.nodes().len();
+        let slots = self.node_set.nodes().len();
         let (leaves, comes) = (
             self.node_replacement.oldest,
-            (self.node_replacement.oldest + self.node_pool.count()) % slots.max(1),
+            (self.node_replacement.oldest + self.node_set.count()) % slots.max(1),
         );
         // Without spares the added node would be one that is present.
-        if slots > self.node_pool.count() && leaves != comes {
+        if slots > self.node_set.count() && leaves != comes {
             self.add_spare_node(comes, ctx);
             self.remove_node(leaves, ctx);
             self.node_replacement.oldest = (leaves + 1) % slots;
@@ -121,7 +121,7 @@ impl Workload {
     }
 
     fn add_spare_node(&mut self, index: usize, ctx: StepContext<'_>) {
-        let Some(node) = self.node_pool.nodes().get(index) else {
+        let Some(node) = self.node_set.nodes().get(index) else {
             return;
         };
         node.set_present(true);
@@ -141,7 +141,7 @@ impl Workload {
 
     /// The machine is gone: its pods are not terminated, but removed with it.
     fn remove_node(&mut self, index: usize, ctx: StepContext<'_>) {
-        let Some(node) = self.node_pool.nodes().get(index) else {
+        let Some(node) = self.node_set.nodes().get(index) else {
             return;
         };
         node.set_present(false);

@@ -7,8 +7,8 @@ use super::render::time;
 use super::{StepContext, Transition, Workload};
 use crate::clock::after;
 use crate::kubelet::summary::MEMORY_BYTES;
-use crate::node_pool::Node;
-use crate::objects::Resource;
+use crate::node_set::Node;
+use crate::objects::{Resource, TOPOLOGY_REGION, TOPOLOGY_ZONE};
 use crate::seed::{Seed, Uid};
 
 /// Namespace of node leases.
@@ -24,7 +24,14 @@ impl Workload {
         let Some((node, seed)) = self.node(index) else {
             return;
         };
-        let object = object(node, seed, ctx.now, ctx.now, self.config.pods_per_node);
+        let object = object(
+            node,
+            index,
+            seed,
+            ctx.now,
+            ctx.now,
+            self.config.pods_per_node,
+        );
         let lease = lease(node, seed, ctx.now, ctx.now);
         let mut phase = seed.derive_name("phase");
         let (first_lease, first_beat) = (
@@ -68,7 +75,14 @@ impl Workload {
         let Some((node, seed)) = self.node(index) else {
             return;
         };
-        let object = object(node, seed, created, ctx.now, self.config.pods_per_node);
+        let object = object(
+            node,
+            index,
+            seed,
+            created,
+            ctx.now,
+            self.config.pods_per_node,
+        );
         self.written(ctx.writer.replace(Resource::Nodes, object));
         self.plan(
             after(ctx.now, HEARTBEAT_MILLIS),
@@ -77,8 +91,8 @@ impl Workload {
     }
 
     fn node(&self, index: usize) -> Option<(&Node, Seed)> {
-        let node = self.node_pool.nodes().get(index)?;
-        let seed = self.node_pool.seed().derive_name(node.name());
+        let node = self.node_set.nodes().get(index)?;
+        let seed = self.node_set.seed().derive_name(node.name());
         // A node that reuses a name is another machine.
         match self.node_replacement.reuse_count(index) {
             0 => Some((node, seed)),
@@ -87,7 +101,25 @@ impl Workload {
     }
 }
 
-fn object(node: &Node, seed: Seed, created: Timestamp, now: Timestamp, pods: usize) -> Value {
+/// The topology labels of a node, which the API server copies to the pods that are bound to it.
+/// Zones take turns.
+pub(super) fn topology_labels(index: usize) -> [(&'static str, &'static str); 2] {
+    let zone = match index % 3 {
+        0 => "local-1a",
+        1 => "local-1b",
+        _ => "local-1c",
+    };
+    [(TOPOLOGY_REGION, "local-1"), (TOPOLOGY_ZONE, zone)]
+}
+
+fn object(
+    node: &Node,
+    index: usize,
+    seed: Seed,
+    created: Timestamp,
+    now: Timestamp,
+    pods: usize,
+) -> Value {
     let uid = uid(seed);
     let mut seed = seed.derive_name("node");
     let kibibytes = MEMORY_BYTES >> 10;
@@ -112,10 +144,7 @@ fn object(node: &Node, seed: Seed, created: Timestamp, now: Timestamp, pods: usi
         })
     };
     let name = &**node.name();
-    let zone = ["a", "b", "c"]
-        .get(usize::try_from(seed.between(0, 2)).unwrap_or(0))
-        .copied()
-        .unwrap_or("a");
+    let [region, zone] = topology_labels(index);
     json!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -133,8 +162,8 @@ fn object(node: &Node, seed: Seed, created: Timestamp, now: Timestamp, pods: usi
                 "kubernetes.io/arch": "amd64",
                 "kubernetes.io/hostname": name,
                 "kubernetes.io/os": "linux",
-                "topology.kubernetes.io/region": "local-1",
-                "topology.kubernetes.io/zone": format!("local-1{zone}"),
+                (region.0): region.1,
+                (zone.0): zone.1,
             },
         },
         "spec": {},

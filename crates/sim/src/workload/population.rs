@@ -46,7 +46,7 @@ impl Workload {
             });
             self.written(ctx.writer.create(Resource::Namespaces, object));
         }
-        for index in 0..self.node_pool.count() {
+        for index in 0..self.node_set.count() {
             self.add_node(index, ctx);
         }
         self.add_daemons(ctx);
@@ -71,7 +71,7 @@ impl Workload {
     }
 
     fn add_daemons(&mut self, ctx: StepContext<'_>) {
-        let nodes = self.node_pool.count();
+        let nodes = self.node_set.count();
         for name in DAEMONS.into_iter().take(self.daemons()) {
             let count = u32::try_from(nodes).unwrap_or(u32::MAX);
             let namespace: Arc<str> = "kube-system".into();
@@ -92,7 +92,7 @@ impl Workload {
     }
 
     fn add_services(&mut self, ctx: StepContext<'_>) {
-        let nodes = self.node_pool.count();
+        let nodes = self.node_set.count();
         let each = self.config.pods_per_node - self.daemons();
         let total = nodes.saturating_mul(each);
         let containers = self.config.containers_per_pod.max(1);
@@ -142,10 +142,9 @@ impl Workload {
 
     /// Creates a pod that has been running for a while.
     fn add_running_pod(&mut self, owner: OwnerId, node: usize, ctx: StepContext<'_>) {
-        let (Some(entry), Some(at)) = (
-            self.owners.get_mut(&owner),
-            self.node_pool.nodes().get(node),
-        ) else {
+        let (Some(entry), Some(at)) =
+            (self.owners.get_mut(&owner), self.node_set.nodes().get(node))
+        else {
             return;
         };
         let Some(kind) = entry.compiled.as_ref().map(Arc::clone) else {

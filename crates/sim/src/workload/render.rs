@@ -9,6 +9,7 @@ use kubevitals_model::Timestamp;
 use serde_json::Value;
 
 use super::compiled_template::{ContainerTexts, write_labels};
+use super::nodes::topology_labels;
 use super::pod::{ConditionState, Container, ContainerState, Part, Phase, Pod, Termination};
 use crate::json::{Items, Members, push_display};
 use crate::objects::{ObjectText, Resource};
@@ -69,11 +70,25 @@ fn metadata(pod: &Pod, out: &mut ObjectText) {
 }
 
 fn labels(pod: &Pod, out: &mut ObjectText) {
+    let topology = pod.host.as_ref().map(|host| topology_labels(host.index));
     let Some(ordinal) = pod.ordinal else {
-        let texts = &pod.compiled.texts;
-        out.members().ready(&texts.labels);
-        out.labels.push_str(&texts.packed_labels.0);
-        out.has_nul |= texts.packed_labels.1;
+        let [before, after] = &pod.compiled.texts.labels;
+        if topology.is_none() && before.members.is_empty() && after.members.is_empty() {
+            return;
+        }
+        out.members().object("labels", |members| {
+            members.ready(&before.members);
+            for (key, value) in topology.iter().flatten() {
+                members.text(key, value);
+            }
+            members.ready(&after.members);
+        });
+        out.labels.push_str(&before.packed);
+        for (key, value) in topology.iter().flatten() {
+            out.label(key, value);
+        }
+        out.labels.push_str(&after.packed);
+        out.has_nul |= before.has_nul || after.has_nul;
         return;
     };
     let ordinal = ordinal.to_string();
@@ -81,6 +96,7 @@ fn labels(pod: &Pod, out: &mut ObjectText) {
     let mut labels: BTreeMap<&str, &str> = common.map(|(key, value)| (&**key, &**value)).collect();
     labels.insert("apps.kubernetes.io/pod-index", &ordinal);
     labels.insert("statefulset.kubernetes.io/pod-name", &pod.name);
+    labels.extend(topology.iter().flatten().copied());
     write_labels(&mut out.members(), "labels", &labels);
     for (key, value) in labels {
         out.label(key, value);

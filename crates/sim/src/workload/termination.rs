@@ -207,7 +207,7 @@ impl Workload {
         };
         self.node_replacement.unbind(id);
         if let Some(host) = &entry.pod.host
-            && let Some(node) = self.node_pool.nodes().get(host.index)
+            && let Some(node) = self.node_set.nodes().get(host.index)
         {
             node.remove(&entry.pod, ctx.now);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kubevitals_model::Timestamp;
 use kubevitals_sim::clock::Clock;
-use kubevitals_sim::node_pool::NodePool;
+use kubevitals_sim::node_set::NodeSet;
 use kubevitals_sim::objects::Resource;
 use kubevitals_sim::seed::Seed;
 use kubevitals_sim::workload::{Scenario, Workload, WorkloadConfig, WorkloadHandle, drive};
@@ -27,8 +27,8 @@ impl Clock for RuntimeClock {
 async fn transitions_run_when_due_until_stopped() {
     let store = Arc::new(Store::default());
     let clock = Arc::new(RuntimeClock(Instant::now()));
-    let node_pool = NodePool::new(2, "node", Seed::new(1));
-    let mut workload = Workload::new(WorkloadConfig::default(), node_pool, Seed::new(1));
+    let node_set = NodeSet::new(2, "node", Seed::new(1));
+    let mut workload = Workload::new(WorkloadConfig::default(), node_set, Seed::new(1));
     workload.populate(clock.now(), &*store);
     let handle = WorkloadHandle::new(workload);
     let (stop, stopped) = watch::channel(false);

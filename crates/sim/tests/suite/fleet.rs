@@ -7,7 +7,7 @@ use kubevitals_promtext::{Item, parse};
 use kubevitals_sim::clock::{Clock, StepClock};
 use kubevitals_sim::faults::Fault;
 use kubevitals_sim::kubelet::{Binding, Credentials, Decision, Fleet, FleetConfig};
-use kubevitals_sim::node_pool::NodePool;
+use kubevitals_sim::node_set::NodeSet;
 use kubevitals_sim::seed::Seed;
 use kubevitals_sim::workload::{Workload, WorkloadConfig};
 use kubevitals_tls::Alpn;
@@ -17,16 +17,16 @@ use crate::node_support::{START, Store, TestResponse, at, get, tls};
 const NODE: &str = "node-00001";
 
 async fn start(config: FleetConfig) -> Fleet {
-    let node_pool = NodePool::new(3, "node", Seed::new(4));
+    let node_set = NodeSet::new(3, "node", Seed::new(4));
     let clock: Arc<dyn Clock> = Arc::new(StepClock::new(at(START)));
-    let fleet = Fleet::start(config, Arc::clone(&node_pool), clock)
+    let fleet = Fleet::start(config, Arc::clone(&node_set), clock)
         .await
         .unwrap();
     let config = WorkloadConfig {
         pods_per_node: 6,
         ..WorkloadConfig::default()
     };
-    Workload::new(config, node_pool, Seed::new(4)).populate(at(START), &Store::default());
+    Workload::new(config, node_set, Seed::new(4)).populate(at(START), &Store::default());
     fleet
 }
 
@@ -65,9 +65,9 @@ async fn address_or_port_selects_the_node() {
 
 #[tokio::test]
 async fn an_absent_node_does_not_respond() {
-    let node_pool = NodePool::with_spares(1, 1, "node", Seed::new(4));
+    let node_set = NodeSet::with_spares(1, 1, "node", Seed::new(4));
     let clock: Arc<dyn Clock> = Arc::new(StepClock::new(at(START)));
-    let fleet = Fleet::start(FleetConfig::default(), node_pool, clock)
+    let fleet = Fleet::start(FleetConfig::default(), node_set, clock)
         .await
         .unwrap();
     let client = tls(Some(fleet.authority_pem()), Alpn::Http11);
@@ -291,7 +291,7 @@ async fn a_hanging_node_holds_its_request_until_the_fleet_ends() {
         assert!(hanging.await.unwrap().is_err());
         assert!(
             tokio::net::TcpStream::connect(address).await.is_err(),
-            "nobody listens any more"
+            "the listener is closed"
         );
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kubevitals_sim::node_pool::NodePool;
+use kubevitals_sim::node_set::NodeSet;
 use kubevitals_sim::objects::Resource;
 use kubevitals_sim::seed::Seed;
 use kubevitals_sim::workload::{
@@ -17,7 +17,7 @@ use crate::node_support::{START, Store, at};
 /// A cluster of four nodes with churn, stepped at these intervals.
 fn churned(seed: u64, millis: i64, step: i64) -> (Store, Workload) {
     let store = Store::default();
-    let node_pool = NodePool::new(4, "node", Seed::new(seed));
+    let node_set = NodeSet::new(4, "node", Seed::new(seed));
     let config = WorkloadConfig {
         pods_per_node: 3,
         churn: ChurnRate::per_second(2),
@@ -25,7 +25,7 @@ fn churned(seed: u64, millis: i64, step: i64) -> (Store, Workload) {
         leases: false,
         ..WorkloadConfig::default()
     };
-    let mut workload = Workload::new(config, node_pool, Seed::new(seed));
+    let mut workload = Workload::new(config, node_set, Seed::new(seed));
     workload.populate(at(START), &store);
     let mut now = START;
     while now < START + millis {
@@ -179,8 +179,8 @@ fn every_scenario_shows_its_events_and_states() {
 #[test]
 fn a_rollout_keeps_enough_pods_ready() {
     let store = Store::default();
-    let node_pool = NodePool::new(4, "node", Seed::new(1));
-    let mut workload = Workload::new(WorkloadConfig::default(), node_pool, Seed::new(1));
+    let node_set = NodeSet::new(4, "node", Seed::new(1));
+    let mut workload = Workload::new(WorkloadConfig::default(), node_set, Seed::new(1));
     let manifest = |name: &str| match Scenario::Rollout.manifest(name.into(), Seed::new(1)) {
         Manifest::Deployment { template, .. } => template,
         other => panic!("{other:?}"),
@@ -230,17 +230,17 @@ fn a_rollout_keeps_enough_pods_ready() {
 #[test]
 fn the_initial_population_looks_like_a_cluster() {
     let store = Store::default();
-    let node_pool = NodePool::new(20, "node", Seed::new(1));
+    let node_set = NodeSet::new(20, "node", Seed::new(1));
     let config = WorkloadConfig {
         pods_per_node: 30,
         ..WorkloadConfig::default()
     };
-    let mut workload = Workload::new(config, Arc::clone(&node_pool), Seed::new(1));
+    let mut workload = Workload::new(config, Arc::clone(&node_set), Seed::new(1));
     workload.populate(at(START), &store);
     let pods = store.list(Resource::Pods);
     assert_eq!(pods.len(), 600);
     assert!(
-        node_pool
+        node_set
             .nodes()
             .iter()
             .all(|node| node.view().present.len() == 30)
@@ -277,13 +277,13 @@ fn the_initial_population_looks_like_a_cluster() {
 #[test]
 fn every_node_can_be_replaced_and_its_pods_are_recreated() {
     let store = Store::default();
-    let node_pool = NodePool::with_spares(4, 4, "node", Seed::new(1));
+    let node_set = NodeSet::with_spares(4, 4, "node", Seed::new(1));
     let config = WorkloadConfig {
         pods_per_node: 12,
         replacements: "6/min".parse().unwrap(),
         ..WorkloadConfig::default()
     };
-    let mut workload = Workload::new(config, Arc::clone(&node_pool), Seed::new(1));
+    let mut workload = Workload::new(config, Arc::clone(&node_set), Seed::new(1));
     workload.populate(at(START), &store);
     let names = || {
         let nodes = store.list(Resource::Nodes);
@@ -306,7 +306,7 @@ fn every_node_can_be_replaced_and_its_pods_are_recreated() {
     workload.step(at(START + 90_000), &store);
     let pods = store.list(Resource::Pods);
     assert_eq!(pods.len(), 48);
-    for (index, node) in node_pool.nodes().iter().enumerate() {
+    for (index, node) in node_set.nodes().iter().enumerate() {
         assert_eq!(node.is_present(), index >= 4);
         let view = node.view();
         let daemons = view

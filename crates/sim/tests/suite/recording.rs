@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kubevitals_sim::node_pool::NodePool;
+use kubevitals_sim::node_set::NodeSet;
 use kubevitals_sim::objects::Resource;
 use kubevitals_sim::seed::Seed;
 use kubevitals_sim::workload::{Manifest, Scenario, Workload, WorkloadConfig};
@@ -50,8 +50,8 @@ fn recorded() -> Timeline {
 
 fn simulated() -> Timeline {
     let store = Store::default();
-    let node_pool = NodePool::new(1, "real", Seed::new(11));
-    let mut workload = Workload::new(WorkloadConfig::default(), node_pool, Seed::new(7));
+    let node_set = NodeSet::new(1, "real", Seed::new(11));
+    let mut workload = Workload::new(WorkloadConfig::default(), node_set, Seed::new(7));
     let start = at(START);
     for kind in [
         Scenario::Rollout,
@@ -201,6 +201,16 @@ fn normalise(object: &mut Value, names: &[(String, String)]) {
         metadata.remove("resourceVersion");
         metadata.remove("annotations");
     }
+    // The node of the recording has no topology labels.
+    if let Some(labels) = object
+        .pointer_mut("/metadata/labels")
+        .and_then(Value::as_object_mut)
+    {
+        labels.retain(|key, _| !key.starts_with("topology.kubernetes.io/"));
+        if labels.is_empty() {
+            object["metadata"].as_object_mut().unwrap().remove("labels");
+        }
+    }
     // The value of a cgroup without limit when it is read back; only with hybrid cgroups.
     if let Some(limits) = object
         .pointer_mut("/status/resources")
@@ -325,10 +335,10 @@ fn conditions_come_in_the_recorded_order() {
 #[test]
 fn a_node_has_the_recorded_fields() {
     let store = Store::default();
-    let node_pool = NodePool::new(1, "real", Seed::new(11));
+    let node_set = NodeSet::new(1, "real", Seed::new(11));
     let mut workload = Workload::new(
         WorkloadConfig::default(),
-        Arc::clone(&node_pool),
+        Arc::clone(&node_set),
         Seed::new(7),
     );
     workload.populate(at(START), &store);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kubevitals_promtext::{Item, parse};
 use kubevitals_sim::clock::StepClock;
 use kubevitals_sim::kubelet::{Binding, Fleet, FleetConfig};
-use kubevitals_sim::node_pool::NodePool;
+use kubevitals_sim::node_set::NodeSet;
 use kubevitals_sim::seed::Seed;
 use kubevitals_sim::workload::{ChurnRate, Workload, WorkloadConfig};
 use kubevitals_tls::Alpn;
@@ -28,13 +28,13 @@ struct Cluster {
 
 impl Cluster {
     async fn start(churn: ChurnRate) -> Self {
-        let node_pool = NodePool::new(2, "node", Seed::new(4));
+        let node_set = NodeSet::new(2, "node", Seed::new(4));
         let clock = Arc::new(StepClock::new(at(START)));
         let config = FleetConfig {
             binding: Binding::Ports,
             ..FleetConfig::default()
         };
-        let fleet = Fleet::start(config, Arc::clone(&node_pool), Arc::clone(&clock) as _)
+        let fleet = Fleet::start(config, Arc::clone(&node_set), Arc::clone(&clock) as _)
             .await
             .unwrap();
         let config = WorkloadConfig {
@@ -43,7 +43,7 @@ impl Cluster {
             ..WorkloadConfig::default()
         };
         let store = Store::default();
-        let mut workload = Workload::new(config, node_pool, Seed::new(4));
+        let mut workload = Workload::new(config, node_set, Seed::new(4));
         workload.populate(at(START), &store);
         Self {
             fleet,

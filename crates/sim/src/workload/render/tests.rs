@@ -10,7 +10,7 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::api::resources;
-use crate::node_pool::NodePool;
+use crate::node_set::NodeSet;
 use crate::objects::{ObjectWriter, WriteError};
 use crate::seed::Seed;
 use crate::store::{Content, HistoryLimits, Store};
@@ -82,8 +82,8 @@ pub(in crate::workload) fn every_transition(
             leases: false,
             ..WorkloadConfig::default()
         };
-        let node_pool = NodePool::new(2, "node", Seed::new(1));
-        let mut workload = Workload::new(config, node_pool, Seed::new(7));
+        let node_set = NodeSet::new(2, "node", Seed::new(1));
+        let mut workload = Workload::new(config, node_set, Seed::new(7));
         workload.populate(start, &writer);
         let odd = ContainerTemplate::new("odd", &["/bin/echo", "a \"quoted\" \\ line\n"]);
         let mut template = PodTemplate::new(vec![odd]).label("odd \"key\"", "odd\tvalue");
@@ -202,6 +202,11 @@ fn metadata(pod: &Pod) -> Value {
             "statefulset.kubernetes.io/pod-name".into(),
             (*pod.name).into(),
         );
+    }
+    if let Some(host) = &pod.host {
+        let zone = ["local-1a", "local-1b", "local-1c"][host.index % 3];
+        labels.insert("topology.kubernetes.io/region".into(), "local-1".into());
+        labels.insert("topology.kubernetes.io/zone".into(), zone.into());
     }
     if !labels.is_empty() {
         fields.insert("labels".into(), labels.into());

@@ -23,7 +23,7 @@ pub const MAX_NODES: usize = 0x00FE_FFFE;
 
 /// All nodes of a simulated cluster: the present ones, and spares that may replace them.
 #[derive(Debug)]
-pub struct NodePool {
+pub struct NodeSet {
     nodes: Box<[Node]>,
     /// Number of present nodes.
     count: usize,
@@ -58,7 +58,7 @@ pub struct NodeView {
     pub(crate) retired_cpu: u64,
 }
 
-impl NodePool {
+impl NodeSet {
     /// Returns `count` nodes, named `prefix-00000` and so on, with addresses from 127.1.0.1 on.
     pub fn new(count: usize, prefix: &str, seed: Seed) -> Arc<Self> {
         Self::with_spares(count, 0, prefix, seed)
@@ -150,7 +150,7 @@ impl Node {
     }
 
     pub(crate) fn set_address(&self, address: SocketAddr) {
-        // Ignores a second fleet: a pool is used for one fleet only.
+        // Ignores a second fleet: a node set is used for one fleet only.
         let _ = self.address.set(address);
     }
 
@@ -193,14 +193,14 @@ mod tests {
 
     #[test]
     fn addresses_map_back_to_their_nodes() {
-        let node_pool = NodePool::new(70_000, "node", Seed::new(1));
+        let node_set = NodeSet::new(70_000, "node", Seed::new(1));
         for index in [0, 1, 254, 255, 256, 65_535, 69_999] {
-            let node = &node_pool.nodes()[index];
+            let node = &node_set.nodes()[index];
             assert!(node.ip().is_loopback());
-            assert_eq!(node_pool.index_of(node.ip()), Some(index));
+            assert_eq!(node_set.index_of(node.ip()), Some(index));
         }
-        assert_eq!(node_pool.index_of(Ipv4Addr::LOCALHOST), None);
-        assert_eq!(node_pool.index_of(Ipv4Addr::new(127, 9, 0, 0)), None);
-        assert_eq!(&**node_pool.nodes()[17].name(), "node-00017");
+        assert_eq!(node_set.index_of(Ipv4Addr::LOCALHOST), None);
+        assert_eq!(node_set.index_of(Ipv4Addr::new(127, 9, 0, 0)), None);
+        assert_eq!(&**node_set.nodes()[17].name(), "node-00017");
     }
 }
