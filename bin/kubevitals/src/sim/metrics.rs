@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kubevitals_sim::cluster::SimCluster;
 use kubevitals_sim::objects::Resource;
+use kubevitals_telemetry::RegistryExt;
 use kubevitals_telemetry::registry::Registry;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
@@ -20,7 +21,7 @@ const COUNTED: [(Resource, &str); 3] = [
 ];
 
 /// The simulated cluster's metrics.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct SimMetrics {
     /// Left out of the exposition until the cluster is up.
     objects: Family<ObjectLabels, Gauge>,
@@ -35,12 +36,16 @@ struct ObjectLabels {
 impl SimMetrics {
     /// Registers the metrics; `registry` has the prefix `kubevitals_sim`.
     pub(super) fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        let help = "Number of objects in the simulated cluster by resource";
-        registry.register("objects", help, metrics.objects.clone());
-        let help = "Number of open watches of the simulated API server";
-        registry.register("watches", help, metrics.watches.clone());
-        metrics
+        Self {
+            objects: registry.family(
+                "objects",
+                "Number of objects in the simulated cluster by resource",
+            ),
+            watches: registry.gauge(
+                "watches",
+                "Number of open watches of the simulated API server",
+            ),
+        }
     }
 
     /// Updates the metrics for as long as it is polled.
