@@ -1,6 +1,6 @@
 //! Certificates and keys, as files and peers give them.
 
-use kubevitals_tls::{CertificateFacts, CipherSuites, parse_certificates, parse_private_key};
+use kubevitals_tls::{CertificateInfo, CipherSuites, parse_certificates, parse_private_key};
 
 /// What PEM files are made of.
 pub(crate) const TOKENS: &[&[u8]] = &[
@@ -24,11 +24,11 @@ pub(crate) const TOKENS: &[&[u8]] = &[
 pub fn tls_pem(data: &[u8]) {
     if let Ok(certificates) = parse_certificates(data) {
         for certificate in &certificates {
-            let _ = CertificateFacts::read(certificate);
+            let _ = CertificateInfo::parse(certificate);
         }
     }
     let _ = parse_private_key(data);
-    let _ = CertificateFacts::read(data);
+    let _ = CertificateInfo::parse(data);
     if let Ok(text) = std::str::from_utf8(data) {
         let _ = text.parse::<CipherSuites>();
     }

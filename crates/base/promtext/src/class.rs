@@ -1,4 +1,4 @@
-//! Which bytes may stand where, as one table, so that a scan costs one load per byte.
+//! Classes of bytes in one table, so that a scan costs one load per byte.
 
 /// May start a metric name: `[a-zA-Z_:]`.
 pub(crate) const METRIC_START: u8 = 1;
@@ -13,16 +13,16 @@ pub(crate) const BLANK: u8 = 1 << 4;
 
 static CLASSES: [u8; 256] = table();
 
-/// Whether `byte` belongs to any class of `mask`.
+/// Returns whether `byte` belongs to any class of `mask`.
 #[inline]
 pub(crate) fn is(byte: u8, mask: u8) -> bool {
-    // `get` cannot fail and the compiler knows it: no check is left in the code.
+    // The compiler knows that `get` cannot fail and emits no check.
     CLASSES
         .get(usize::from(byte))
         .is_some_and(|class| class & mask != 0)
 }
 
-/// The class of one byte, usable in constants.
+/// Returns the classes of a byte.
 pub(crate) const fn of(byte: u8) -> u8 {
     match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'_' => METRIC_START | METRIC | LABEL_START | LABEL,

@@ -1,4 +1,4 @@
-//! A whole exposition in memory, in any order until it is written.
+//! A whole exposition in memory.
 
 mod collect;
 
@@ -17,17 +17,17 @@ pub use collect::MAX_KEPT_ERRORS;
 ///
 /// Families, series and labels may come in any order. [`Document::encode`] sorts them as Go's
 /// `client_golang` does: families by name; labels by name; series by the number of their labels,
-/// then by label values, then by timestamp, those without one last. Families of type histogram
-/// and summary keep their series and labels as they came (see [`Order`]): sorting would put the
-/// bucket `le="10"` before `le="2"`.
+/// then by label values, then by timestamp, those without one last. Histograms and summaries keep
+/// the order of their series and labels (see [`Order`]): sorting would put the bucket `le="10"`
+/// before `le="2"`.
 ///
-/// Unlike the parser, a document holds memory in proportion to what is put into it: up to three
-/// times the size of a kubelet body, up to a hundred times that of one made of the shortest lines.
-/// Bound the size of a body that is not trusted before calling [`Document::parse`].
+/// Unlike the parser, a document allocates memory in proportion to its contents: up to three times
+/// the size of a kubelet body, up to a hundred times that of one with the shortest lines. Limit the
+/// size of untrusted bodies before calling [`Document::parse`].
 #[derive(Debug, Clone, Default)]
 pub struct Document<'a> {
     families: Vec<Family<'a>>,
-    /// Where in `families` a name is.
+    /// Index in `families` by name.
     index: HashMap<&'a str, usize>,
     errors: Vec<ParseError>,
     summary: Option<Summary>,
@@ -41,11 +41,11 @@ pub struct Family<'a> {
     kind: Option<MetricType>,
     order: Option<Order>,
     series: Vec<StoredSeries>,
-    /// The labels of all series, one after the other.
+    /// The labels of all series, concatenated.
     labels: Vec<(LabelName<'a>, Cow<'a, str>)>,
 }
 
-/// A family that can be added to.
+/// A family that series can be added to.
 #[derive(Debug)]
 pub struct FamilyMut<'d, 'a> {
     family: &'d mut Family<'a>,
@@ -54,22 +54,20 @@ pub struct FamilyMut<'d, 'a> {
 /// A series of a family, with its value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Series<'d, 'a> {
-    /// What its name has after the name of the family.
+    /// The suffix of its name after that of the family.
     pub suffix: Suffix,
-    /// Its labels.
     pub labels: &'d [(LabelName<'a>, Cow<'a, str>)],
-    /// Its value.
     pub value: f64,
-    /// When the value was taken, in milliseconds since 1970.
+    /// The timestamp of the value, in milliseconds since 1970.
     pub timestamp_ms: Option<i64>,
 }
 
-/// In which order the series and labels of a family are written.
+/// The order in which the series and labels of a family are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Sorted as `client_golang` does: the default of counters, gauges and what has no type.
+    /// Sorted as `client_golang` does: the default of counters, gauges and untyped families.
     Sorted,
-    /// As they came: the default of histograms and summaries.
+    /// As added: the default of histograms and summaries.
     AsGiven,
 }
 
@@ -83,12 +81,11 @@ struct StoredSeries {
 }
 
 impl<'a> Document<'a> {
-    /// An empty document.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The family of this name, made if it is not there.
+    /// Returns the family of this name, and adds it if it is missing.
     pub fn family(&mut self, name: MetricName<'a>) -> FamilyMut<'_, 'a> {
         let position = self.position(name);
         FamilyMut {
@@ -96,22 +93,23 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The families, in the order in which they came or, after [`Document::sort`], by name.
+    /// Returns the families in the order in which they were added or, after [`Document::sort`], by
+    /// name.
     pub fn families(&self) -> &[Family<'a>] {
         &self.families
     }
 
-    /// The errors that [`Document::parse`] met, the first [`MAX_KEPT_ERRORS`] of them.
+    /// Returns the first [`MAX_KEPT_ERRORS`] errors of [`Document::parse`].
     pub fn errors(&self) -> &[ParseError] {
         &self.errors
     }
 
-    /// What [`Document::parse`] saw; nothing if the document was not parsed.
+    /// Returns the summary of [`Document::parse`], if the document was parsed.
     pub fn summary(&self) -> Option<Summary> {
         self.summary
     }
 
-    /// Sorts families, series and labels; cheap if they are sorted.
+    /// Sorts families, series and labels. It is cheap if they are sorted already.
     pub fn sort(&mut self) {
         for family in &mut self.families {
             family.sort();
@@ -126,8 +124,8 @@ impl<'a> Document<'a> {
 
     /// Sorts, and appends the text format to `out`.
     ///
-    /// A family without series is left out, as Go does. A `HELP` or `TYPE` line is written only
-    /// if there is a text or a type.
+    /// Families without series are omitted, as in Go. `HELP` and `TYPE` lines are written only if
+    /// there is a text or a type.
     pub fn encode(&mut self, out: &mut Vec<u8>) {
         self.sort();
         let mut encoder = Encoder::new(out);
@@ -159,7 +157,7 @@ impl<'a> Document<'a> {
     fn at(&mut self, position: usize) -> &mut Family<'a> {
         self.families
             .get_mut(position)
-            .expect("the index names positions that exist")
+            .expect("the index has valid positions")
     }
 }
 
@@ -175,22 +173,21 @@ impl<'a> Family<'a> {
         }
     }
 
-    /// Its name.
     pub fn name(&self) -> MetricName<'a> {
         self.name
     }
 
-    /// Its `HELP` text.
+    /// Returns the `HELP` text.
     pub fn help(&self) -> Option<&str> {
         self.help.as_deref()
     }
 
-    /// Its type.
     pub fn kind(&self) -> Option<MetricType> {
         self.kind
     }
 
-    /// Its series, in the order in which they came or, once sorted, in that of the document.
+    /// Returns the series in the order in which they were added or, once sorted, in that of the
+    /// document.
     pub fn series(&self) -> impl Iterator<Item = Series<'_, 'a>> {
         self.series.iter().map(|series| Series {
             suffix: series.suffix,
@@ -276,13 +273,13 @@ impl<'a> FamilyMut<'_, 'a> {
         self
     }
 
-    /// Sets the order, if the one that the type implies is not wanted.
+    /// Sets another order than the default of the type.
     pub fn set_order(&mut self, order: Order) -> &mut Self {
         self.family.order = Some(order);
         self
     }
 
-    /// Adds a series. One that is there already comes twice.
+    /// Adds a series. Duplicates are not detected.
     pub fn add<V: Into<Cow<'a, str>>>(
         &mut self,
         labels: impl IntoIterator<Item = (LabelName<'a>, V)>,
@@ -294,8 +291,8 @@ impl<'a> FamilyMut<'_, 'a> {
 
     /// Adds a series of a histogram or summary.
     ///
-    /// The order is kept: give buckets by rising `le`, then the sum, then the count, and `le` or
-    /// `quantile` as the last label, as Go does.
+    /// The order is kept: add buckets by increasing `le`, then the sum, then the count, with `le`
+    /// or `quantile` as the last label, as Go does.
     pub fn add_suffixed<V: Into<Cow<'a, str>>>(
         &mut self,
         suffix: Suffix,
@@ -318,7 +315,7 @@ fn labels_of<'d, 'a>(
         .unwrap_or_default()
 }
 
-/// The order of `client_golang`'s `MetricSorter`, and what it leaves open: as they came.
+/// Compares series like `client_golang`'s `MetricSorter`.
 fn compare(
     labels: &[(LabelName<'_>, Cow<'_, str>)],
     left: &StoredSeries,

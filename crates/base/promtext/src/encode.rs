@@ -1,4 +1,4 @@
-//! Appends families and samples to a buffer, in the order in which they come.
+//! Encoding of families and samples in the given order.
 
 use crate::escape::{write_escaped_help, write_escaped_label_value};
 use crate::float::write_go_float;
@@ -6,13 +6,13 @@ use crate::name::{LabelName, MetricName, MetricType};
 
 /// Writes the text format to the end of a buffer.
 ///
-/// It writes what it is given, in the order given: families by name, series by label values and
-/// labels by name is the order of Go's `client_golang`, for which [`Document`](crate::Document)
-/// sorts. A family must not come twice.
+/// The order is that of the calls. [`Document`](crate::Document) sorts as Go's `client_golang`
+/// does: families by name, series by label values and labels by name. A family must not occur
+/// twice.
 ///
-/// Names are checked before they come here, by their types, and values are escaped: whatever is
-/// given, Prometheus can read the result. The one thing left to the caller is that no label name
-/// occurs twice in a series, which debug builds assert.
+/// The types of names guarantee that they are valid, and values are escaped: Prometheus can read
+/// the result. The caller must make sure that no label name occurs twice in a series, which debug
+/// builds assert.
 ///
 /// ```
 /// use kubevitals_promtext::{Encoder, LabelName, MetricName, MetricType};
@@ -41,10 +41,10 @@ pub struct FamilyEncoder<'w, 'n> {
     name: MetricName<'n>,
 }
 
-/// What a sample's name has after the name of its family.
+/// The suffix of a sample's name after that of its family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Suffix {
-    /// Nothing: every sample of a counter or gauge, and the quantiles of a summary.
+    /// No suffix: samples of a counter or gauge, and the quantiles of a summary.
     #[default]
     None,
     /// `_bucket`, in a histogram.
@@ -56,14 +56,14 @@ pub enum Suffix {
 }
 
 impl<'w> Encoder<'w> {
-    /// Writes to the end of `out`.
+    /// Appends to `out`.
     pub fn new(out: &'w mut Vec<u8>) -> Self {
         Self { out }
     }
 
-    /// Writes the `HELP` and `TYPE` lines that are given and starts the samples of a family.
+    /// Writes the given `HELP` and `TYPE` lines and starts the samples of a family.
     ///
-    /// Go writes both for every family, `untyped` if need be.
+    /// Go writes both for every family, with `untyped` if necessary.
     pub fn family<'n>(
         &mut self,
         name: MetricName<'n>,
@@ -145,7 +145,7 @@ impl FamilyEncoder<'_, '_> {
 }
 
 impl Suffix {
-    /// What it appends to the name.
+    /// Returns the suffix as text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "",
@@ -155,7 +155,7 @@ impl Suffix {
         }
     }
 
-    /// The suffixes that samples of a family of this type may have.
+    /// Returns the suffixes of samples of a type.
     pub(crate) const fn of(kind: Option<MetricType>) -> &'static [Self] {
         match kind {
             Some(MetricType::Histogram) => &[Self::Bucket, Self::Sum, Self::Count],
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     #[cfg(debug_assertions)]
     #[should_panic(expected = "occurs twice")]
-    fn a_label_that_occurs_twice_is_noticed_in_debug_builds() {
+    fn debug_builds_assert_that_label_names_are_unique() {
         encode(|encoder| {
             let mut family = encoder.family(NAME, None, None);
             family.sample(&[(LABEL, "1"), (LABEL, "2")], 0.0, None);

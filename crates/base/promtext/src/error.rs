@@ -1,37 +1,33 @@
-//! What can be wrong with a line, a name or a set of labels.
+//! Errors of lines, names and label sets.
 
 use thiserror::Error;
 
-/// A line that could not be used.
-///
-/// The parser goes on with the next line; this one has pushed nothing else.
+/// An invalid line. The parser continues with the next line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 #[error("line {line}, column {column}: {reason}")]
 pub struct ParseError {
     /// The number of the line in the body, the first being 1.
     pub line: usize,
-    /// Where in the line it was noticed, in bytes, the first being 1.
+    /// The offset of the error in the line, in bytes, the first being 1.
     pub column: usize,
-    /// What was wrong.
     pub reason: Reason,
 }
 
-/// Why a line could not be used.
+/// The reason why a line is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Error)]
 pub enum Reason {
-    /// The line holds bytes that are not UTF-8.
     #[error("line is not valid UTF-8")]
     InvalidUtf8,
-    /// The line starts with a set of labels.
+    /// The line starts with labels.
     #[error("metric name is missing before the labels")]
     MissingMetricName,
-    /// The metric name is empty or holds a byte outside `[a-zA-Z0-9_:]`, or starts with a digit.
+    /// The metric name is empty or contains a byte outside `[a-zA-Z0-9_:]`, or starts with a digit.
     #[error("metric name is not of the form [a-zA-Z_:][a-zA-Z0-9_:]*")]
     InvalidMetricName,
-    /// A metric or label name stands in double quotes.
+    /// A metric or label name is in double quotes.
     #[error("quoted UTF-8 names are not part of text format 0.0.4")]
     QuotedName,
-    /// The label name is empty or holds a byte outside `[a-zA-Z0-9_]`, or starts with a digit.
+    /// The label name is empty or contains a byte outside `[a-zA-Z0-9_]`, or starts with a digit.
     #[error("label name is not of the form [a-zA-Z_][a-zA-Z0-9_]*")]
     InvalidLabelName,
     /// The label is called `__name__`, which stands for the metric name.
@@ -46,7 +42,6 @@ pub enum Reason {
     /// The label name is not followed by `=`.
     #[error("label name is not followed by an equals sign")]
     MissingEquals,
-    /// The label value is not quoted.
     #[error("label value does not start with a double quote")]
     MissingQuote,
     /// The line ended inside a label value.
@@ -61,13 +56,10 @@ pub enum Reason {
     /// The line ended inside the labels.
     #[error("labels are not closed before the end of the line")]
     UnterminatedLabels,
-    /// The series has no value.
     #[error("value is missing")]
     MissingValue,
-    /// The value is not a number.
     #[error("value is not a floating-point number")]
     InvalidValue,
-    /// The value is too large for a 64-bit float.
     #[error("value is out of range for a 64-bit float")]
     ValueOutOfRange,
     /// The timestamp is not a whole number of milliseconds, or does not fit 64 bits.
@@ -76,12 +68,12 @@ pub enum Reason {
     /// Something follows the timestamp.
     #[error("unexpected text after the timestamp")]
     TrailingText,
-    /// A `TYPE` line names no type, or one that the format does not have.
+    /// A `TYPE` line without a type, or with one that the format does not have.
     #[error("metric type is not counter, gauge, histogram, summary or untyped")]
     UnknownType,
 }
 
-/// A name that the text format cannot carry.
+/// A name that is invalid in the text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum NameError {
     /// Not `[a-zA-Z_:][a-zA-Z0-9_:]*`.
@@ -95,22 +87,19 @@ pub enum NameError {
     ReservedLabelName,
 }
 
-/// A set of labels that a [`Document`](crate::Document) does not take.
+/// A label set that a [`Document`](crate::Document) rejects.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Error)]
 pub enum LabelsError {
     /// Two labels have the same name.
     #[error("label name {name:?} occurs twice in one series")]
-    Duplicate {
-        /// The name that occurs twice.
-        name: String,
-    },
+    Duplicate { name: String },
     /// There are more than [`MAX_LABELS`](crate::MAX_LABELS) labels.
     #[error("series has more than {} labels", crate::MAX_LABELS)]
     TooMany,
 }
 
 impl Reason {
-    /// Every reason, for a consumer that counts them.
+    /// All reasons, for counting them.
     pub const ALL: [Self; 20] = [
         Self::InvalidUtf8,
         Self::MissingMetricName,

@@ -1,4 +1,4 @@
-//! Backslashes, double quotes and newlines in label values and `HELP` texts.
+//! Escaping of backslashes, double quotes and newlines.
 
 use std::borrow::Cow;
 
@@ -28,8 +28,8 @@ pub fn write_escaped_help(out: &mut Vec<u8>, text: &str) {
 
 /// Resolves `\\`, `\"` and `\n`; borrows if there are none.
 ///
-/// A backslash before anything else stands for itself. The parser refuses such values, so this
-/// concerns only text that did not come from it.
+/// A backslash before another character is kept. The parser rejects such values, so this concerns
+/// only text from elsewhere.
 pub fn unescape(raw: &str) -> Cow<'_, str> {
     let Some(first) = memchr(b'\\', raw.as_bytes()) else {
         return Cow::Borrowed(raw);
@@ -53,7 +53,7 @@ pub fn unescape(raw: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// Whether a label value holds a byte that must be escaped.
+/// Returns whether a label value contains a byte that must be escaped.
 #[inline]
 fn needs_escapes(bytes: &[u8]) -> bool {
     let (chunks, tail) = bytes.as_chunks::<8>();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn label_values_escape_three_bytes_wherever_they_stand() {
+    fn label_values_escape_three_bytes_at_every_position() {
         assert_eq!(label(""), "");
         assert_eq!(
             label("plain value, with blanks"),
@@ -113,13 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn help_leaves_quotes_alone() {
+    fn help_does_not_escape_quotes() {
         assert_eq!(help("say \"x\""), "say \"x\"");
         assert_eq!(help("a\\b\nc\"d\""), "a\\\\b\\nc\"d\"");
     }
 
     #[test]
-    fn unescape_borrows_what_needs_no_change_and_keeps_unknown_escapes() {
+    fn unescape_borrows_plain_text_and_keeps_unknown_escapes() {
         assert!(matches!(unescape("plain"), Cow::Borrowed("plain")));
         assert_eq!(unescape(r"\\n"), r"\n");
         assert_eq!(unescape(r#"\\\"\n"#), "\\\"\n");

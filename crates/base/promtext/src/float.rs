@@ -1,8 +1,8 @@
-//! Numbers as Go writes them.
+//! Formatting of floating-point numbers as in Go.
 
 use std::ops::Range;
 
-/// Below this, a whole number is written without an exponent: Go's `%g` turns at `1e+06`.
+/// Whole numbers below this are written without an exponent: Go's `%g` uses one from `1e+06` on.
 const EXPONENT_FROM: i64 = 1_000_000;
 /// Whole numbers below this have one shortest form: their own digits.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
@@ -37,7 +37,7 @@ pub fn write_go_float(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// The value as a whole number below 2^53, if it is one.
+/// Returns the value as a whole number below 2^53, if it is one.
 #[inline]
 fn whole(value: f64) -> Option<i64> {
     #[expect(
@@ -55,8 +55,8 @@ fn whole(value: f64) -> Option<i64> {
 
 /// Appends a whole number below 2^53.
 ///
-/// Its neighbours are at most one apart, and what has fewer digits is another whole number:
-/// nothing shorter than its own digits reads back as it.
+/// Neighbouring floats are at most one apart, so that fewer digits are another whole number: its
+/// own digits are the shortest form.
 #[inline]
 fn write_whole(out: &mut Vec<u8>, whole: i64) {
     let mut buffer = itoa::Buffer::new();
@@ -68,8 +68,8 @@ fn write_whole(out: &mut Vec<u8>, whole: i64) {
     }
 }
 
-/// Appends a number with at most nine decimals, as seconds counted in nanoseconds have; false if
-/// it is not one.
+/// Appends a number with at most nine decimals, such as seconds from nanoseconds. Returns false for
+/// any other.
 ///
 /// If dividing a whole number of at most fifteen digits by 10^9 gives the value, then these digits
 /// read back as it, since IEEE 754 rounds both the same way; and no other decimal of at most
@@ -121,7 +121,7 @@ fn write_any(out: &mut Vec<u8>, value: f64) {
     let digits = digits.get(..count).unwrap_or_default();
     let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
     let significant = digits.get(zeros..).unwrap_or_default();
-    // Where the point stands, counted from the first digit that is not zero.
+    // Position of the decimal point, counted from the first digit that is not zero.
     let point = exponent + signed(point.unwrap_or(count)) - signed(zeros);
     write_digits(out, trim_zeros(significant), point);
 }
@@ -175,7 +175,7 @@ fn trim_zeros(digits: &[u8]) -> &[u8] {
     digits.get(..digits.len() - zeros).unwrap_or_default()
 }
 
-/// A count of digits, which is small.
+/// Converts a count of digits, which is small.
 #[inline]
 fn signed(count: usize) -> i32 {
     i32::try_from(count).unwrap_or_default()
@@ -194,7 +194,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// The same through `{:e}`, which has the fewest digits that can be: slow, and plain to see.
+    /// A slow and simple reference on `{:e}`, which has the fewest possible digits.
     fn reference(value: f64) -> String {
         if value.is_nan() {
             return "NaN".to_owned();
@@ -207,7 +207,7 @@ mod tests {
         }
         let shortest = format!("{value:e}");
         let (mantissa, _) = shortest.split_once('e').unwrap();
-        // Of two decimals at the same distance, `{:e}` may take the odd one, Go the even one, as
+        // Of two decimals at the same distance, `{:e}` may choose the odd one, Go the even one, as
         // does rounding to a given number of digits.
         let decimals = mantissa.trim_start_matches('-').len().saturating_sub(2);
         let rounded = format!("{value:.decimals$e}");
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_to_exponents_where_go_does() {
+    fn exponents_are_used_as_in_go() {
         for (value, text) in [
             (0.0, "0"),
             (-0.0, "0"),

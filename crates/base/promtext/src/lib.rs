@@ -1,15 +1,14 @@
 //! The Prometheus text format, version 0.0.4: a borrowing parser and a byte-exact encoder.
 //!
-//! **Reading.** [`parse()`] and [`parse_with`] walk a body once and push what they find: samples,
-//! `HELP` and `TYPE` lines, and an error for each bad line, after which they go on with the next
-//! one. Everything pushed borrows from the body. Nothing is allocated, nothing recurses, and no
-//! input can make them panic, so a body from a node that is not trusted may be given as it came.
+//! **Reading.** [`parse()`] and [`parse_with`] read a body once and push items: samples, `HELP` and
+//! `TYPE` lines, and an error for each invalid line, after which they continue with the next one.
+//! All items borrow from the body. Nothing is allocated, nothing recurses, and no input makes them
+//! panic, so that untrusted bodies can be parsed.
 //!
-//! **Writing.** [`Encoder`] appends families and samples, in the order in which it is given them,
-//! to a `Vec<u8>`, in the very bytes that Go's `client_golang` and `expfmt` (and so the kubelet)
-//! would write. [`Document`] takes families, series and labels in any order, sorts them as
-//! `client_golang` does and writes them through [`Encoder`]; [`Document::parse`] fills one from a
-//! body.
+//! **Writing.** [`Encoder`] appends families and samples to a `Vec<u8>` in the given order, in the
+//! same bytes as Go's `client_golang` and `expfmt` (and so the kubelet). [`Document`] accepts
+//! families, series and labels in any order, sorts them as `client_golang` does and writes them
+//! with [`Encoder`]; [`Document::parse`] creates one from a body.
 //!
 //! ```
 //! use kubevitals_promtext::{Item, parse};
@@ -28,15 +27,15 @@
 //! assert_eq!((summary.samples, summary.errors), (1, 1));
 //! ```
 //!
-//! # What is accepted
+//! # Accepted input
 //!
 //! The format has no grammar of its own: it is what Prometheus' two parsers accept, which differ.
 //! `expfmt` below is `github.com/prometheus/common/expfmt`'s `TextParser`, `textparse` is the
-//! Prometheus server's `PromParser`. Both give up the whole body at the first bad line.
+//! Prometheus server's `PromParser`. Both stop at the first invalid line.
 //!
 //! | input | here | expfmt | textparse |
 //! |---|---|---|---|
-//! | bad line | costs itself | costs the body | costs the rest of the body |
+//! | invalid line | is skipped | fails the body | fails the rest of the body |
 //! | CRLF line ends | yes | no | no |
 //! | last line without newline | yes, marked by [`Sample::terminated`] | no | yes |
 //! | negative timestamp | yes | yes | no |

@@ -1,4 +1,4 @@
-//! Names that were checked, so that the encoder cannot write an exposition nobody can read.
+//! Validated names, so that the encoder cannot write an invalid exposition.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub struct MetricName<'a>(&'a str);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LabelName<'a>(&'a str);
 
-/// The type of a family, as a `# TYPE` line names it.
+/// The type of a family, as in a `# TYPE` line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MetricType {
     /// A value that only grows, until its source restarts.
@@ -24,12 +24,12 @@ pub enum MetricType {
     Histogram,
     /// Quantiles `{quantile="…"}` with `_sum` and `_count`.
     Summary,
-    /// Nothing is known.
+    /// An unknown type.
     Untyped,
 }
 
 impl<'a> MetricName<'a> {
-    /// Checks a name.
+    /// Validates a name.
     pub const fn new(name: &'a str) -> Result<Self, NameError> {
         if matches(name.as_bytes(), class::METRIC_START, class::METRIC) {
             Ok(Self(name))
@@ -38,19 +38,18 @@ impl<'a> MetricName<'a> {
         }
     }
 
-    /// A name that the parser has checked.
+    /// Wraps a name that the parser has validated.
     pub(crate) const fn trusted(name: &'a str) -> Self {
         Self(name)
     }
 
-    /// The name.
     pub const fn as_str(self) -> &'a str {
         self.0
     }
 }
 
 impl MetricName<'static> {
-    /// Checks a name in a constant: a bad one is an error of the compiler.
+    /// Validates a name in a constant: an invalid one is a compile error.
     ///
     /// ```
     /// use kubevitals_promtext::MetricName;
@@ -59,11 +58,8 @@ impl MetricName<'static> {
     ///
     /// # Panics
     ///
-    /// If the name is bad and this is not evaluated at compile time: use it in constants only.
-    #[expect(
-        clippy::panic,
-        reason = "in a constant this is an error of the compiler"
-    )]
+    /// If the name is invalid and this is not evaluated at compile time: use it in constants only.
+    #[expect(clippy::panic, reason = "a compile error in a constant")]
     pub const fn from_static(name: &'static str) -> Self {
         match Self::new(name) {
             Ok(name) => name,
@@ -73,7 +69,7 @@ impl MetricName<'static> {
 }
 
 impl<'a> LabelName<'a> {
-    /// Checks a name.
+    /// Validates a name.
     pub const fn new(name: &'a str) -> Result<Self, NameError> {
         if !matches(name.as_bytes(), class::LABEL_START, class::LABEL) {
             Err(NameError::InvalidLabelName)
@@ -84,27 +80,23 @@ impl<'a> LabelName<'a> {
         }
     }
 
-    /// A name that the parser has checked.
+    /// Wraps a name that the parser has validated.
     pub(crate) const fn trusted(name: &'a str) -> Self {
         Self(name)
     }
 
-    /// The name.
     pub const fn as_str(self) -> &'a str {
         self.0
     }
 }
 
 impl LabelName<'static> {
-    /// Checks a name in a constant: a bad one is an error of the compiler.
+    /// Validates a name in a constant: an invalid one is a compile error.
     ///
     /// # Panics
     ///
-    /// If the name is bad and this is not evaluated at compile time: use it in constants only.
-    #[expect(
-        clippy::panic,
-        reason = "in a constant this is an error of the compiler"
-    )]
+    /// If the name is invalid and this is not evaluated at compile time: use it in constants only.
+    #[expect(clippy::panic, reason = "a compile error in a constant")]
     pub const fn from_static(name: &'static str) -> Self {
         match Self::new(name) {
             Ok(name) => name,
@@ -114,7 +106,7 @@ impl LabelName<'static> {
 }
 
 impl MetricType {
-    /// The word for it in a `# TYPE` line.
+    /// Returns the type as in a `# TYPE` line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -125,7 +117,7 @@ impl MetricType {
         }
     }
 
-    /// Reads the word of a `# TYPE` line, in capitals or not.
+    /// Parses the type of a `# TYPE` line, ignoring case.
     pub fn from_word(word: &str) -> Option<Self> {
         [
             Self::Counter,

@@ -1,4 +1,4 @@
-//! The parser's public face and its walk from line to line.
+//! The public API of the parser, and its loop over lines.
 
 mod cursor;
 mod number;
@@ -12,13 +12,13 @@ use crate::escape::unescape;
 use crate::name::{LabelName, MetricName, MetricType};
 use cursor::{Cursor, Remark};
 
-/// How many labels one series may have; a line with more is an error.
+/// Maximum number of labels of a series. A line with more is an error.
 ///
-/// The labels of one line are held in an array of this size: the only memory that the parser
-/// has. Prometheus has no limit of its own; the widest series of a kubelet has about ten.
+/// The labels of one line are held in an array of this size, which is the only memory of the
+/// parser. Prometheus has no limit; series of a kubelet have at most about ten.
 pub const MAX_LABELS: usize = 64;
 
-/// What the parser pushes, in the order of the body.
+/// An item of a body, in the order of the body.
 ///
 /// `'a` is the body, `'p` the parser's array of labels, which the next line overwrites.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +31,7 @@ pub enum Item<'a, 'p> {
     Type(Type<'a>),
     /// Any other comment.
     Comment(Comment<'a>),
-    /// A line that could not be used.
+    /// An invalid line.
     Error(ParseError),
 }
 
@@ -42,27 +42,25 @@ pub struct Sample<'a, 'p> {
     pub line: usize,
     /// Whether the line ended with a newline.
     ///
-    /// False only for the last line of a body that may have been cut short: a value of `12` may
-    /// be what is left of `123456`.
+    /// False only for the last line of a body that may be truncated: a value of `12` may be the
+    /// beginning of `123456`.
     pub terminated: bool,
     /// The name before the labels.
     pub name: MetricName<'a>,
     /// The labels in the order of the line; no name occurs twice.
     pub labels: &'p [Label<'a>],
-    /// The value.
     pub value: f64,
-    /// The time at which the value was taken, in milliseconds since 1970.
+    /// The timestamp of the value, in milliseconds since 1970.
     pub timestamp_ms: Option<i64>,
 }
 
 /// One label of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Label<'a> {
-    /// The name.
     pub name: LabelName<'a>,
     /// The value as written between the quotes, escapes not resolved.
     pub raw: &'a str,
-    /// Whether `raw` holds escapes; without, it is the value.
+    /// Whether `raw` contains escapes. If not, it is the value.
     pub escaped: bool,
 }
 
@@ -71,7 +69,6 @@ pub struct Label<'a> {
 pub struct Help<'a> {
     /// The number of the line in the body, the first being 1.
     pub line: usize,
-    /// The family that the text is about.
     pub name: MetricName<'a>,
     /// The text as written, escapes not resolved.
     ///
@@ -84,9 +81,7 @@ pub struct Help<'a> {
 pub struct Type<'a> {
     /// The number of the line in the body, the first being 1.
     pub line: usize,
-    /// The family that has the type.
     pub name: MetricName<'a>,
-    /// The type.
     pub kind: MetricType,
 }
 
@@ -95,54 +90,54 @@ pub struct Type<'a> {
 pub struct Comment<'a> {
     /// The number of the line in the body, the first being 1.
     pub line: usize,
-    /// What follows the `#`.
+    /// The text after the `#`.
     pub text: &'a str,
 }
 
-/// What the parser saw of a whole body.
+/// Statistics of a parsed body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
     /// The length of the body.
     pub bytes: usize,
-    /// All lines, blank ones and comments too.
+    /// All lines, including blank ones and comments.
     pub lines: usize,
-    /// Lines pushed as samples.
+    /// Number of samples.
     pub samples: usize,
-    /// Sample lines that the visitor did not want; they were not checked beyond their name.
+    /// Sample lines that the visitor did not want. Only their name was checked.
     pub skipped: usize,
-    /// Lines pushed as errors.
+    /// Number of invalid lines.
     pub errors: usize,
-    /// Whether the body is empty or ended with a newline. If not, it may have been cut short.
+    /// Whether the body is empty or ended with a newline. If not, it may be truncated.
     pub terminated: bool,
 }
 
-/// Takes what [`parse_with`] pushes.
+/// Receives the items of [`parse_with`].
 pub trait Visitor<'a> {
-    /// Whether samples of this name are of interest.
+    /// Returns whether to parse samples of this name.
     ///
-    /// Asked once for each run of lines with the same name. The lines of an unwanted name are
-    /// passed over at the speed of a search for newlines.
+    /// It is called once for each run of lines with the same name. Unwanted lines are skipped at
+    /// the speed of a search for newlines.
     fn wants(&mut self, name: &'a str) -> bool {
         let _ = name;
         true
     }
 
-    /// Takes one item.
+    /// Handles one item.
     fn item(&mut self, item: Item<'a, '_>);
 }
 
-/// Pushes everything in `body` to `push`.
+/// Passes all items of `body` to `push`.
 pub fn parse<'a>(body: &'a [u8], push: impl FnMut(Item<'a, '_>)) -> Summary {
     parse_with(body, &mut Everything(push))
 }
 
-/// Pushes everything in `body` that `visitor` wants to it.
+/// Passes the items of `body` to `visitor`.
 #[expect(
     clippy::missing_panics_doc,
-    reason = "it cannot: what is unwrapped was found to be valid"
+    reason = "it cannot panic: the text was validated"
 )]
 pub fn parse_with<'a, V: Visitor<'a>>(body: &'a [u8], visitor: &mut V) -> Summary {
-    let mut walk = Walk {
+    let mut parser = LineParser {
         visitor,
         summary: Summary {
             bytes: body.len(),
@@ -162,11 +157,11 @@ pub fn parse_with<'a, V: Visitor<'a>>(body: &'a [u8], visitor: &mut V) -> Summar
     };
     let mut rest = body;
     loop {
-        // Nearly always one pass over the whole body. A line that is not valid starts another;
-        // what came before it was checked already, so that no byte is checked more than twice.
+        // Nearly always one pass over the whole body. A line that is not UTF-8 starts another after
+        // it, so that no byte is validated more than twice.
         let invalid = match str::from_utf8(rest) {
             Ok(text) => {
-                walk.text(text);
+                parser.text(text);
                 break;
             }
             Err(error) => error.valid_up_to(),
@@ -174,21 +169,21 @@ pub fn parse_with<'a, V: Visitor<'a>>(body: &'a [u8], visitor: &mut V) -> Summar
         let (valid, after) = rest.split_at(invalid);
         let line_start = memrchr(b'\n', valid).map_or(0, |newline| newline + 1);
         let (lines, line) = valid.split_at(line_start);
-        walk.text(str::from_utf8(lines).expect("comes before the first invalid byte"));
-        walk.invalid_line(line.len() + 1);
+        parser.text(str::from_utf8(lines).expect("comes before the first invalid byte"));
+        parser.invalid_line(line.len() + 1);
         rest = after_line(after);
     }
-    walk.summary
+    parser.summary
 }
 
 impl<'a> Sample<'a, '_> {
-    /// The label of this name.
+    /// Returns the label of this name.
     #[inline]
     pub fn label(&self, name: &str) -> Option<&Label<'a>> {
         self.labels.iter().find(|label| label.name.as_str() == name)
     }
 
-    /// The labels of these names, found in one pass over the labels.
+    /// Returns the labels of these names, in one pass over the labels.
     ///
     /// ```
     /// use kubevitals_promtext::{Item, parse};
@@ -205,7 +200,7 @@ impl<'a> Sample<'a, '_> {
     #[inline]
     pub fn pick<const N: usize>(&self, names: [&str; N]) -> [Option<&Label<'a>>; N] {
         let mut found = [None; N];
-        // Mostly there are just these, in this order.
+        // Usually the series has just these, in this order.
         let in_order = |(label, name): (&Label<'a>, &str)| label.name.as_str() == name;
         if self.labels.len() == N && self.labels.iter().zip(names).all(in_order) {
             for (slot, label) in found.iter_mut().zip(self.labels) {
@@ -226,7 +221,7 @@ impl<'a> Sample<'a, '_> {
 }
 
 impl<'a> Label<'a> {
-    /// The value, escapes resolved; borrowed if there are none.
+    /// Returns the value with escapes resolved; borrows if there are none.
     #[inline]
     pub fn value(&self) -> Cow<'a, str> {
         if self.escaped {
@@ -238,7 +233,7 @@ impl<'a> Label<'a> {
 }
 
 impl<'a> Help<'a> {
-    /// The text, escapes resolved; borrowed if there are none.
+    /// Returns the text with escapes resolved; borrows if there are none.
     pub fn text(&self) -> Cow<'a, str> {
         unescape(self.raw)
     }
@@ -254,7 +249,7 @@ impl<'a, F: FnMut(Item<'a, '_>)> Visitor<'a> for Everything<F> {
     }
 }
 
-struct Walk<'a, 'v, V> {
+struct LineParser<'a, 'v, V> {
     visitor: &'v mut V,
     summary: Summary,
     /// The name of the last sample line, and whether it was wanted.
@@ -263,12 +258,12 @@ struct Walk<'a, 'v, V> {
     /// comparing it is quicker than checking it byte by byte.
     run: Option<(&'a str, bool)>,
     labels: [Label<'a>; MAX_LABELS],
-    /// How many of them a line has had together: their names are valid and differ.
+    /// Number of labels of the last line. Their names are valid and differ.
     known_labels: usize,
 }
 
-impl<'a, V: Visitor<'a>> Walk<'a, '_, V> {
-    /// Walks over whole lines of valid text.
+impl<'a, V: Visitor<'a>> LineParser<'a, '_, V> {
+    /// Parses whole lines of valid text.
     fn text(&mut self, text: &'a str) {
         let mut cursor = Cursor::new(text);
         while !cursor.is_finished() {
@@ -313,7 +308,7 @@ impl<'a, V: Visitor<'a>> Walk<'a, '_, V> {
             self.summary.skipped += 1;
             return Ok(());
         }
-        // Of a line that is given up half-way nothing is known.
+        // The labels of an invalid line may be incomplete.
         let known = std::mem::take(&mut self.known_labels);
         let count = cursor.labels(&mut self.labels, known)?;
         self.known_labels = count;
@@ -368,7 +363,7 @@ impl<'a, V: Visitor<'a>> Walk<'a, '_, V> {
     }
 }
 
-/// What follows the first newline.
+/// Returns the bytes after the first newline.
 fn after_line(bytes: &[u8]) -> &[u8] {
     memchr(b'\n', bytes)
         .and_then(|newline| bytes.get(newline + 1..))

@@ -1,10 +1,10 @@
-//! Eight bytes at a time in one `u64`: what SIMD would do, in safe and portable Rust.
+//! SIMD within a register: eight bytes at a time in one `u64`, in safe and portable Rust.
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 const ZEROS_ASCII: u64 = 0x3030_3030_3030_3030;
 
-/// The eight bytes that start at `at`, the first one lowest; nothing if fewer are left.
+/// Returns the eight bytes from `at` on, the first one lowest, or `None` if there are fewer.
 #[inline]
 pub(crate) fn load(bytes: &[u8], at: usize) -> Option<u64> {
     bytes
@@ -30,13 +30,13 @@ pub(crate) const fn mark_below(chunk: u64, bound: u8) -> u64 {
     chunk.wrapping_sub(ONES * bound as u64) & !chunk & HIGHS
 }
 
-/// The position of the lowest marked byte, 8 if none is marked.
+/// Returns the index of the lowest marked byte, or 8 if none is marked.
 #[inline]
 pub(crate) const fn first_marked(marks: u64) -> usize {
     (marks.trailing_zeros() / 8) as usize
 }
 
-/// How many of the first bytes are decimal digits, and the number that they write.
+/// Returns the number of leading decimal digits and their value.
 #[inline]
 pub(crate) const fn leading_digits(chunk: u64) -> (usize, u64) {
     // A digit is 0x30..=0x39: the high half must be 3, and adding 6 must not carry out of the low.
@@ -47,11 +47,11 @@ pub(crate) const fn leading_digits(chunk: u64) -> (usize, u64) {
     if bits == 0 {
         return (0, 0);
     }
-    // Shifted to the top, the digits have zeros before them and nothing after.
+    // Shifted to the top, the digits are preceded by zeros.
     ((bits / 8) as usize, eight_digits(digits << (64 - bits)))
 }
 
-/// The number written by eight digits (values 0 to 9), the first digit lowest.
+/// Returns the value of eight digits (0 to 9 each), the first digit lowest.
 #[inline]
 const fn eight_digits(digits: u64) -> u64 {
     let pairs = (digits.wrapping_mul(10).wrapping_add(digits >> 8)) & 0x00ff_00ff_00ff_00ff;
@@ -76,9 +76,9 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_mark_is_exact_for_every_byte_and_place() {
+    fn the_lowest_mark_is_exact_for_every_byte_and_index() {
         for byte in 0..=u8::MAX {
-            for place in 0..8 {
+            for index in 0..8 {
                 for filler in [
                     0,
                     1,
@@ -89,7 +89,7 @@ mod tests {
                     byte.wrapping_sub(1),
                 ] {
                     let mut bytes = [filler; 8];
-                    bytes[place] = byte;
+                    bytes[index] = byte;
                     let expected = bytes.iter().position(|b| *b == byte).unwrap();
                     let marks = mark(u64::from_le_bytes(bytes), byte);
                     assert_eq!(first_marked(marks), expected, "{bytes:?} {byte}");
@@ -100,13 +100,13 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_mark_of_smaller_bytes_is_exact_for_every_byte_and_place() {
+    fn the_lowest_mark_of_smaller_bytes_is_exact_for_every_byte_and_index() {
         for bound in 1..0x80 {
             for byte in 0..=u8::MAX {
-                for place in 0..8 {
+                for index in 0..8 {
                     for filler in [bound - 1, bound, 0x7f, 0x80, 0xff] {
                         let mut bytes = [filler; 8];
-                        bytes[place] = byte;
+                        bytes[index] = byte;
                         let expected = bytes.iter().position(|b| *b < bound).unwrap_or(8);
                         let marks = mark_below(u64::from_le_bytes(bytes), bound);
                         assert_eq!(first_marked(marks), expected, "{bytes:?} {bound}");
@@ -122,13 +122,13 @@ mod tests {
             if byte.is_ascii_digit() {
                 continue;
             }
-            for place in 0..8 {
+            for index in 0..8 {
                 let mut bytes = *b"98765432";
-                bytes[place] = byte;
-                let number = bytes[..place]
+                bytes[index] = byte;
+                let number = bytes[..index]
                     .iter()
                     .fold(0, |n, d| n * 10 + u64::from(d - b'0'));
-                assert_eq!(leading_digits(u64::from_le_bytes(bytes)), (place, number));
+                assert_eq!(leading_digits(u64::from_le_bytes(bytes)), (index, number));
             }
         }
         assert_eq!(leading_digits(chunk("98765432")), (8, 98_765_432));

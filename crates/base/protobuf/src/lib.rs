@@ -1,25 +1,25 @@
-//! Fields of protobuf messages, for the few messages that are written by hand.
+//! Encoding and decoding of protobuf fields, for messages that are encoded by hand.
 //!
-//! Nothing here knows of a schema: the caller gives the numbers and the order of fields, and so
-//! decides the bytes. A library that generates code would need a compiler of schemas at build time,
-//! for messages that could be counted on one's fingers.
+//! There is no schema: the caller passes field numbers and chooses their order. Generated code
+//! would need a schema compiler at build time for a handful of messages.
 
 mod read;
 
 pub use read::{Field, Value, delimited, fields};
 
-/// How a field is written.
+/// The wire type of a field.
 #[derive(Clone, Copy)]
-enum Kind {
+enum WireType {
     Varint = 0,
     Fixed64 = 1,
     Bytes = 2,
 }
 
-/// The longest varint has ten bytes.
+/// Maximum length of a varint.
 const MAX_VARINT: usize = 10;
 
-/// Writes a number in groups of seven bits.
+/// Appends a varint.
+#[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(low_bits(value) | 0x80);
@@ -28,61 +28,70 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(low_bits(value));
 }
 
-/// How many bytes [`put_varint`] takes.
+/// Returns the length of a varint.
+#[inline]
 pub const fn varint_len(value: u64) -> usize {
     let bits = 64 - (value | 1).leading_zeros() as usize;
     bits.div_ceil(7)
 }
 
-/// Writes an unsigned number, or a boolean.
+/// Appends an unsigned number, or a boolean.
+#[inline]
 pub fn put_uint(out: &mut Vec<u8>, field: u32, value: u64) {
-    put_tag(out, field, Kind::Varint);
+    put_tag(out, field, WireType::Varint);
     put_varint(out, value);
 }
 
-/// Writes a signed number as `int32` and `int64`: in two's complement, not in zigzag.
+/// Appends an `int32` or `int64`, in two's complement.
+#[inline]
 pub fn put_int(out: &mut Vec<u8>, field: u32, value: i64) {
     put_uint(out, field, value.cast_unsigned());
 }
 
-/// Writes a signed number as `sint32` and `sint64`: in zigzag.
+/// Appends an `sint32` or `sint64`, in zigzag.
+#[inline]
 pub fn put_sint(out: &mut Vec<u8>, field: u32, value: i64) {
     put_uint(out, field, ((value << 1) ^ (value >> 63)).cast_unsigned());
 }
 
-/// Writes a `double`.
+/// Appends a `double`.
+#[inline]
 pub fn put_double(out: &mut Vec<u8>, field: u32, value: f64) {
-    put_tag(out, field, Kind::Fixed64);
+    put_tag(out, field, WireType::Fixed64);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Writes bytes.
+/// Appends bytes.
+#[inline]
 pub fn put_bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
-    put_tag(out, field, Kind::Bytes);
+    put_tag(out, field, WireType::Bytes);
     put_varint(out, value.len() as u64);
     out.extend_from_slice(value);
 }
 
-/// Writes text.
+/// Appends a string.
+#[inline]
 pub fn put_str(out: &mut Vec<u8>, field: u32, value: &str) {
     put_bytes(out, field, value.as_bytes());
 }
 
-/// Writes a message whose fields `fill` writes.
+/// Appends a message whose fields `fill` appends.
+#[inline]
 pub fn put_message(out: &mut Vec<u8>, field: u32, fill: impl FnOnce(&mut Vec<u8>)) {
-    put_tag(out, field, Kind::Bytes);
+    put_tag(out, field, WireType::Bytes);
     put_delimited(out, fill);
 }
 
-/// Writes a length, and then what `fill` writes: a message of a stream of them.
+/// Appends a message that `fill` appends, preceded by its length.
+#[inline]
 pub fn put_delimited(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
-    // Most messages are short, and their length takes one byte: longer ones are moved once.
+    // The length of most messages takes one byte. Longer ones are moved once.
     let at = out.len();
     out.push(0);
     fill(out);
     let length = out.len() - at - 1;
-    if let (Ok(short @ ..0x80), Some(place)) = (u8::try_from(length), out.get_mut(at)) {
-        *place = short;
+    if let (Ok(short @ ..0x80), Some(first)) = (u8::try_from(length), out.get_mut(at)) {
+        *first = short;
     } else {
         let mut bytes = Vec::with_capacity(MAX_VARINT);
         put_varint(&mut bytes, length as u64);
@@ -90,7 +99,8 @@ pub fn put_delimited(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     }
 }
 
-/// Writes one entry of a `map<string, string>`.
+/// Appends an entry of a `map<string, string>`.
+#[inline]
 pub fn put_entry(out: &mut Vec<u8>, field: u32, key: &str, value: &str) {
     put_message(out, field, |out| {
         put_str(out, 1, key);
@@ -98,10 +108,12 @@ pub fn put_entry(out: &mut Vec<u8>, field: u32, key: &str, value: &str) {
     });
 }
 
-fn put_tag(out: &mut Vec<u8>, field: u32, kind: Kind) {
-    put_varint(out, u64::from(field) << 3 | kind as u64);
+#[inline]
+fn put_tag(out: &mut Vec<u8>, field: u32, wire_type: WireType) {
+    put_varint(out, u64::from(field) << 3 | wire_type as u64);
 }
 
+#[inline]
 fn low_bits(value: u64) -> u8 {
     u8::try_from(value & 0x7f).unwrap_or_default()
 }
@@ -116,7 +128,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
         #[test]
-        fn what_is_written_can_be_read(
+        fn fields_can_be_read_back(
             field in 1_u32..1 << 20,
             number in any::<u64>(),
             signed in any::<i64>(),
@@ -152,7 +164,7 @@ mod tests {
         }
 
         #[test]
-        fn lengths_of_numbers_are_known(number in any::<u64>(), shift in 0_u32..64) {
+        fn varint_len_is_exact(number in any::<u64>(), shift in 0_u32..64) {
             let number = number >> shift;
             let mut out = Vec::new();
             put_varint(&mut out, number);
@@ -160,7 +172,7 @@ mod tests {
         }
 
         #[test]
-        fn a_stream_is_cut_where_messages_end(lengths in proptest::collection::vec(0_usize..40_000, 0..4)) {
+        fn delimited_messages_can_be_split(lengths in proptest::collection::vec(0_usize..40_000, 0..4)) {
             let mut out = Vec::new();
             for (at, length) in lengths.iter().enumerate() {
                 put_delimited(&mut out, |out| out.extend(vec![u8::try_from(at).unwrap(); *length]));
@@ -176,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn small_numbers_of_either_sign_are_short_in_zigzag() {
+    fn zigzag_is_short_for_small_numbers() {
         for (value, byte) in [(0, 0), (-1, 1), (1, 2), (-2, 3), (63, 126), (-64, 127)] {
             let mut out = Vec::new();
             put_sint(&mut out, 1, value);

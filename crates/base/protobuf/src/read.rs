@@ -1,28 +1,23 @@
-//! Takes messages apart, by the rules of protobuf and independent of what writes them.
+//! Decoding of messages, independent of the encoder.
 
 /// A field of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field<'m> {
-    /// Its number in the schema.
     pub number: u32,
-    /// What it holds.
     pub value: Value<'m>,
 }
 
-/// What a field holds, as far as that can be told without its schema.
+/// The value of a field, as far as it is known without the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'m> {
-    /// A number in groups of seven bits.
     Varint(u64),
-    /// Eight bytes.
     Fixed64(u64),
-    /// Four bytes.
     Fixed32(u32),
-    /// Bytes, text or a message.
+    /// Bytes, a string or a message.
     Bytes(&'m [u8]),
 }
 
-/// The fields of a message in their order; none if it is not one.
+/// Returns the fields of a message in order, or `None` if it is malformed.
 pub fn fields(mut message: &[u8]) -> Option<Vec<Field<'_>>> {
     let mut all = Vec::new();
     while !message.is_empty() {
@@ -44,14 +39,16 @@ pub fn fields(mut message: &[u8]) -> Option<Vec<Field<'_>>> {
     Some(all)
 }
 
-/// The first message of a stream of them, each after its length, and the rest of the stream.
+/// Returns the first length-delimited message and the rest.
+#[inline]
 pub fn delimited(mut stream: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = usize::try_from(varint(&mut stream)?).ok()?;
     stream.split_at_checked(length)
 }
 
 impl<'m> Value<'m> {
-    /// As an unsigned number.
+    /// Returns an unsigned number.
+    #[inline]
     pub fn uint(self) -> Option<u64> {
         match self {
             Self::Varint(value) => Some(value),
@@ -59,18 +56,21 @@ impl<'m> Value<'m> {
         }
     }
 
-    /// As a signed number in two's complement.
+    /// Returns a signed number in two's complement.
+    #[inline]
     pub fn int(self) -> Option<i64> {
         self.uint().map(u64::cast_signed)
     }
 
-    /// As a signed number in zigzag.
+    /// Returns a signed number in zigzag.
+    #[inline]
     pub fn sint(self) -> Option<i64> {
         self.uint()
             .map(|value| (value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
-    /// As a floating-point number.
+    /// Returns a `double`.
+    #[inline]
     pub fn double(self) -> Option<f64> {
         match self {
             Self::Fixed64(bits) => Some(f64::from_bits(bits)),
@@ -78,7 +78,8 @@ impl<'m> Value<'m> {
         }
     }
 
-    /// As bytes.
+    /// Returns bytes.
+    #[inline]
     pub fn bytes(self) -> Option<&'m [u8]> {
         match self {
             Self::Bytes(value) => Some(value),
@@ -86,19 +87,21 @@ impl<'m> Value<'m> {
         }
     }
 
-    /// As text.
+    /// Returns a string.
+    #[inline]
     pub fn text(self) -> Option<&'m str> {
         str::from_utf8(self.bytes()?).ok()
     }
 }
 
+#[inline]
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {
         let (byte, rest) = bytes.split_first()?;
         *bytes = rest;
         let group = u64::from(byte & 0x7f);
-        // The last of ten groups has one bit to give.
+        // The tenth byte carries one bit.
         if shift == 63 && group > 1 {
             return None;
         }
@@ -110,6 +113,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
+#[inline]
 fn array<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (array, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
@@ -123,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_message_is_none() {
+    fn malformed_messages_are_rejected() {
         for broken in [
             &[0x80][..],
             &[0],
@@ -149,7 +153,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn nothing_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             let _ = (fields(&bytes), delimited(&bytes));
         }
     }

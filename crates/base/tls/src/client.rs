@@ -1,4 +1,4 @@
-//! How to dial: whom to trust, how to identify oneself, what to negotiate.
+//! Client configurations: trust, client certificate, negotiation.
 
 use std::sync::Arc;
 
@@ -6,22 +6,22 @@ use rustls::ClientConfig;
 use rustls::client::{Resumption, danger::ServerCertVerifier};
 use rustls::time_provider::TimeProvider;
 
-use crate::peer::{AcceptAnyone, PeerVerifier};
+use crate::peer::{NoVerification, PeerVerifier};
 use crate::provider::{client_builder, shared_provider};
 use crate::{Alpn, PeerNames, PinnedKey, ReloadingKeyPair, TlsError, TlsPolicy, TrustRoots};
 
-/// A client configuration that knows whether it verifies its peers.
+/// A client configuration, and whether it verifies peers.
 ///
-/// Cloning is cheap, and [`for_peer`](Self::for_peer) makes a variant for one node that shares
-/// everything but the names: well under a kilobyte for each of thousands of nodes.
+/// Clones are cheap. [`for_peer`](Self::for_peer) returns a variant for one node that shares all
+/// but the names: less than a kilobyte for each of thousands of nodes.
 #[derive(Debug, Clone)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
-    /// `None` if nobody is verified.
+    /// `None` if peers are not verified.
     roots: Option<Arc<TrustRoots>>,
 }
 
-/// Settings that most clients leave alone.
+/// Optional settings of a client.
 #[derive(Debug, Clone, Default)]
 pub struct ClientOptions {
     /// Versions and cipher suites.
@@ -29,28 +29,27 @@ pub struct ClientOptions {
     /// Application protocols to offer, most preferred first. Leave it empty where the HTTP library
     /// sets its own.
     pub alpn: Vec<Alpn>,
-    /// The client certificate to show if asked.
+    /// The client certificate to send if the server requests one.
     pub identity: Option<Arc<ReloadingKeyPair>>,
-    /// Another clock than the system's, for tests.
+    /// A clock for tests instead of the system's.
     pub clock: Option<Arc<dyn TimeProvider>>,
 }
 
 /// Whether the peers of a configuration are verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verification {
-    /// They are, and here is the proof.
     Verified(Verified),
-    /// Anyone may be at the other end: send nothing secret.
+    /// The peer may be anyone: send no secrets.
     Unverified,
 }
 
-/// The witness that peers are verified. Only a configuration that verifies gives it away, so that a
-/// function which sends a bearer token can ask for one and cannot be called without.
+/// The proof that peers are verified. Only a configuration that verifies returns it, so that a
+/// function which sends a bearer token can require one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verified(());
 
 impl ClientTls {
-    /// Trusts whom `roots` trust at the moment of each handshake.
+    /// Trusts the authorities that `roots` hold at the time of each handshake.
     pub fn trusting(roots: Arc<TrustRoots>, options: &ClientOptions) -> Result<Self, TlsError> {
         let verifier = verifier(Arc::clone(&roots), None, None);
         Ok(Self {
@@ -59,27 +58,27 @@ impl ClientTls {
         })
     }
 
-    /// Trusts anyone, for `--kubelet-insecure-tls`: whoever answers can read what is sent and
-    /// answer what they like. [`verification`](Self::verification) then says `Unverified`.
+    /// Trusts any peer, for `--kubelet-insecure-tls`: an attacker can read requests and forge
+    /// responses. [`verification`](Self::verification) then returns `Unverified`.
     pub fn dangerous_without_verification(options: &ClientOptions) -> Result<Self, TlsError> {
         let algorithms = shared_provider().signature_verification_algorithms;
-        let verifier = Arc::new(AcceptAnyone::new(algorithms));
+        let verifier = Arc::new(NoVerification::new(algorithms));
         Ok(Self {
             config: Arc::new(configure(verifier, options)?),
             roots: None,
         })
     }
 
-    /// The same for one peer, whose certificate may be for any of `names` instead of the name that
-    /// is dialled. An unverified configuration stays as it is.
+    /// Returns a variant for one peer, whose certificate may be for any of `names` instead of the
+    /// dialled name. An unverified configuration is returned unchanged.
     #[must_use]
     pub fn for_peer(&self, names: PeerNames) -> Self {
         self.for_one(names, None)
     }
 
-    /// As [`for_peer`](Self::for_peer), and where no authority vouches for the peer, it must have
-    /// the key that `pin` knows, or is believed at first sight. Certificates of trusted authorities
-    /// are judged as ever: one that is out of date or for another peer stays refused.
+    /// Like [`for_peer`](Self::for_peer), but a certificate of an unknown authority is accepted if
+    /// its key is the one in `pin`, or the first. Certificates of trusted authorities are verified
+    /// as usual: one that is expired or for another peer is rejected.
     #[must_use]
     pub fn for_pinned_peer(&self, names: PeerNames, pin: PinnedKey) -> Self {
         self.for_one(names, Some(pin))
@@ -103,13 +102,13 @@ impl ClientTls {
         }
     }
 
-    /// What a connector needs. Dial an address as `ServerName::IpAddress`, and no server name is
-    /// sent to the peer.
+    /// Returns the configuration for a connector. No server name is sent to a peer that is dialled
+    /// as `ServerName::IpAddress`.
     pub fn config(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.config)
     }
 
-    /// Whether peers are verified.
+    /// Returns whether peers are verified.
     pub fn verification(&self) -> Verification {
         match self.roots {
             Some(_) => Verification::Verified(Verified(())),
@@ -117,10 +116,10 @@ impl ClientTls {
         }
     }
 
-    /// The witness that peers are verified, if they are.
+    /// Returns the proof that peers are verified, if they are.
     pub fn verified(&self) -> Option<Verified> {
         match self.verification() {
-            Verification::Verified(witness) => Some(witness),
+            Verification::Verified(proof) => Some(proof),
             Verification::Unverified => None,
         }
     }
@@ -145,7 +144,7 @@ fn configure(
         None => builder.with_no_client_auth(),
     };
     config.alpn_protocols = Alpn::wire(&options.alpn);
-    // A resumed session would not be judged by the current roots.
+    // A resumed session would not be verified against the current roots.
     config.resumption = Resumption::disabled();
     if let Some(clock) = &options.clock {
         config.time_provider = Arc::clone(clock);
@@ -158,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unverified_configuration_gives_no_witness() {
+    fn an_unverified_configuration_returns_no_proof() {
         let client = ClientTls::dangerous_without_verification(&ClientOptions::default()).unwrap();
         assert_eq!(client.verification(), Verification::Unverified);
         let named = client.for_peer(PeerNames::new(["worker-1"]).unwrap());

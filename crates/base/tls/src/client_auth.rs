@@ -1,8 +1,8 @@
-//! Client certificates that are requested but never required, and judged after the handshake.
+//! Client certificates that are requested but never required, and verified after the handshake.
 //!
-//! Kubernetes' servers work so: a client with an unknown certificate is still connected, and told
-//! in HTTP that it is not authorized. It also lets one server tell authorities apart, such as the
-//! one of users and the one of front proxies.
+//! Kubernetes servers do the same: a client with an unknown certificate is connected, and receives
+//! 401 by HTTP. It also lets one server distinguish authorities, such as those of users and of
+//! front proxies.
 
 use std::sync::Arc;
 
@@ -16,21 +16,22 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use crate::provider::shared_provider;
 use crate::{TlsError, TrustRoots};
 
-/// Asks clients for a certificate and accepts any, or none; but who shows one must prove to hold
-/// its key. Judge the chain afterwards with a [`ClientAuthority`].
+/// Requests a client certificate and accepts any, or none. The client must prove to hold its key.
+/// Verify the chain afterwards with a [`ClientAuthority`].
 #[derive(Debug)]
 pub struct RequestClientCertificate {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// Whether client certificates are signed by an authority.
+/// Verifies client certificates against a set of authorities.
 #[derive(Debug, Clone)]
 pub struct ClientAuthority {
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
 impl RequestClientCertificate {
-    /// For [`ServerOptions::client_verifier`](crate::ServerOptions::client_verifier).
+    /// Returns a verifier for
+    /// [`ServerOptions::client_verifier`](crate::ServerOptions::client_verifier).
     pub fn verifier() -> Arc<dyn ClientCertVerifier> {
         Arc::new(Self {
             algorithms: shared_provider().signature_verification_algorithms,
@@ -39,7 +40,7 @@ impl RequestClientCertificate {
 }
 
 impl ClientAuthority {
-    /// Judges by the authorities that `roots` hold now; later reloads need a new one.
+    /// Uses the authorities that `roots` hold now; later reloads need a new one.
     pub fn new(roots: &TrustRoots) -> Result<Self, TlsError> {
         let provider = Arc::clone(shared_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(roots.current(), provider)
@@ -48,9 +49,9 @@ impl ClientAuthority {
         Ok(Self { verifier })
     }
 
-    /// Whether the chain (the client's own certificate first) leads to the authority, is meant for
-    /// clients and is valid at `now`.
-    pub fn judge(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), Error> {
+    /// Verifies that the chain (the client's own certificate first) leads to an authority, is meant
+    /// for clients and is valid at `now`.
+    pub fn verify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), Error> {
         let Some((own, intermediates)) = chain.split_first() else {
             return Err(Error::NoCertificatesPresented);
         };
@@ -65,7 +66,7 @@ impl ClientCertVerifier for RequestClientCertificate {
         false
     }
 
-    /// No hints: a client that has a certificate shows it.
+    /// Sends no hints: a client that has a certificate sends it.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

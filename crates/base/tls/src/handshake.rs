@@ -1,4 +1,4 @@
-//! Why a handshake failed, in words that tell an operator what to do.
+//! The reasons of failed handshakes.
 
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,13 +8,13 @@ use thiserror::Error as ThisError;
 
 use crate::x509::{bounded, rfc3339};
 
-/// Why a TLS handshake failed.
+/// The reason of a failed TLS handshake.
 ///
-/// The set is closed, so that callers can count failures by [`reason`](Self::reason) and never miss
-/// one. All text in it is bounded, whatever the peer sent.
+/// The set is closed, so that callers can count failures by [`reason`](Self::reason). All text is
+/// bounded, whatever the peer sent.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum HandshakeFailure {
-    /// The chain is trusted, but the certificate is for others.
+    /// The chain is trusted, but the certificate is for other names.
     #[error("the certificate is valid for {presented}, not for {wanted}")]
     NameMismatch {
         /// The names and addresses that would have been accepted.
@@ -25,58 +25,40 @@ pub enum HandshakeFailure {
     /// No authority in the current CA bundle signed the certificate.
     #[error("the certificate is signed by an authority that is not in the CA bundle: {issuer}")]
     UntrustedIssuer {
-        /// Who signed it, by its own account.
+        /// The issuer that the certificate names.
         issuer: String,
     },
     /// A certificate of the chain is no longer valid.
     #[error("the certificate expired{}", at(" at ", *not_after))]
-    Expired {
-        /// The last moment at which it was valid.
-        not_after: Option<SystemTime>,
-    },
+    Expired { not_after: Option<SystemTime> },
     /// A certificate of the chain is not valid yet.
-    #[error("the certificate is not valid yet{}; is a clock wrong?", at(" but from ", *not_before))]
-    NotYetValid {
-        /// When it becomes valid.
-        not_before: Option<SystemTime>,
-    },
-    /// An authority's certificate was presented as that of a server.
+    #[error("the certificate is not valid yet{}; is a clock wrong?", at(" but only from ", *not_before))]
+    NotYetValid { not_before: Option<SystemTime> },
+    /// A CA certificate was presented as a server certificate.
     #[error(
-        "the server presents the certificate of an authority ({subject}) as its own; \
+        "the server presents a CA certificate ({subject}) as its own; \
              it needs one that is not marked as CA"
     )]
-    AuthorityAsServer {
-        /// Whose certificate it is.
-        subject: String,
-    },
+    AuthorityAsServer { subject: String },
     /// The certificate is damaged, revoked, badly signed or meant for another purpose.
-    #[error("the certificate cannot be accepted: {detail}")]
-    BadCertificate {
-        /// What is wrong.
-        detail: String,
-    },
-    /// The peer has another key than the one that was pinned at first sight.
+    #[error("invalid certificate: {detail}")]
+    BadCertificate { detail: String },
+    /// The peer has another key than the pinned one.
     #[error(
-        "the certificate is for another key than the one seen first, and no authority vouches for it; \
+        "the key of the certificate differs from the pinned one, and no trusted authority signed it; \
              if the key was renewed on purpose, restart to trust it"
     )]
     KeyChanged,
-    /// The peer ended the handshake, perhaps because it did not like our certificate.
-    #[error("the peer refused the connection with the TLS alert {alert}")]
-    RefusedByPeer {
-        /// The alert's name.
-        alert: String,
-    },
-    /// No common ground: other versions or suites, a bad signature, or no TLS at all.
-    #[error("the TLS handshake failed: {detail}")]
-    Protocol {
-        /// What is wrong.
-        detail: String,
-    },
+    /// The peer ended the handshake, possibly because it rejected the client certificate.
+    #[error("the peer rejected the handshake with the alert {alert}")]
+    RefusedByPeer { alert: String },
+    /// No common version or suite, an invalid signature, or no TLS at all.
+    #[error("protocol error: {detail}")]
+    Protocol { detail: String },
 }
 
 impl HandshakeFailure {
-    /// A short name that is safe as a metric label.
+    /// Returns a short name for metric labels.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::NameMismatch { .. } => "tls-san",
@@ -90,8 +72,8 @@ impl HandshakeFailure {
         }
     }
 
-    /// The failure behind an I/O error of a TLS stream, or `None` if TLS is not what failed: a
-    /// reset or a connection that was closed early.
+    /// Returns the reason of an I/O error of a TLS stream, or `None` if it is not of TLS: a reset
+    /// or a connection that was closed early.
     pub fn from_io(error: &io::Error) -> Option<Self> {
         error
             .get_ref()?
@@ -115,10 +97,10 @@ impl HandshakeFailure {
         }
     }
 
-    /// The form in which a verifier reports the failure, to be found again by `from_rustls`.
+    /// Wraps the failure for a verifier; `from_rustls` unwraps it.
     ///
-    /// The peer sees the alert `certificate_unknown`: less exact than `unknown_ca`, but rustls
-    /// leaves no room for our own text in the errors that map to the exact ones.
+    /// The peer receives the alert `certificate_unknown`, which is less specific than `unknown_ca`,
+    /// but the errors of rustls for the specific alerts cannot carry our text.
     pub(crate) fn into_rustls(self) -> Error {
         CertificateError::Other(OtherError(std::sync::Arc::new(self))).into()
     }
@@ -160,15 +142,15 @@ impl HandshakeFailure {
     }
 }
 
-/// The alert as RFC 8446 spells it, from the library's camel case.
+/// Converts the name of an alert from camel case to the spelling of RFC 8446.
 fn alert_name(alert: AlertDescription) -> String {
     let mut name = String::new();
-    let mut word_goes_on = false;
+    let mut in_word = false;
     for c in bounded(&format!("{alert:?}")).chars() {
-        if c.is_ascii_uppercase() && word_goes_on {
+        if c.is_ascii_uppercase() && in_word {
             name.push('_');
         }
-        word_goes_on = c.is_ascii_lowercase();
+        in_word = c.is_ascii_lowercase();
         name.push(c.to_ascii_lowercase());
     }
     name
@@ -200,25 +182,25 @@ mod tests {
     }
 
     #[test]
-    fn alerts_are_named_as_in_the_standard() {
+    fn alerts_are_spelled_as_in_rfc_8446() {
         let error = Error::AlertReceived(AlertDescription::UnknownCA);
         let failure = HandshakeFailure::from_rustls(&error);
         assert_eq!(
             failure.to_string(),
-            "the peer refused the connection with the TLS alert unknown_ca"
+            "the peer rejected the handshake with the alert unknown_ca"
         );
         assert_eq!(failure.reason(), "tls-refused");
     }
 
     #[test]
-    fn plain_text_peers_are_a_protocol_failure() {
+    fn a_plain_text_peer_is_a_protocol_error() {
         let error = Error::InvalidMessage(InvalidMessage::InvalidContentType);
         let failure = HandshakeFailure::from_rustls(&error);
         assert_eq!(failure.reason(), "tls-protocol");
     }
 
     #[test]
-    fn a_failure_survives_its_way_through_rustls() {
+    fn a_failure_passes_through_rustls_unchanged() {
         let failure = HandshakeFailure::UntrustedIssuer {
             issuer: "CN=somebody".to_owned(),
         };

@@ -15,15 +15,15 @@ use crate::pem::{PemSource, parse_certificates, parse_private_key};
 use crate::provider::shared_provider;
 use crate::refresh::{Refresh, RefreshStatus, Refreshed};
 use crate::reload::{Contents, Parsed, Reloadable};
-use crate::x509::CertificateFacts;
+use crate::x509::CertificateInfo;
 
 /// A certificate chain and its private key, reloaded when their sources change.
 ///
-/// It answers rustls on either side of a connection. Each new handshake uses what is current;
-/// connections that exist are not touched.
+/// It serves both sides of a connection. Each new handshake uses the current certificate; existing
+/// connections are not affected.
 ///
-/// A certificate that is already expired is accepted, as what the operator wants to be served;
-/// [`RefreshStatus::not_after`] tells.
+/// An expired certificate is accepted, since the operator configured it;
+/// [`RefreshStatus::not_after`] shows it.
 pub struct ReloadingKeyPair {
     inner: Reloadable<CertifiedKey>,
 }
@@ -31,24 +31,24 @@ pub struct ReloadingKeyPair {
 impl ReloadingKeyPair {
     /// Reads a chain (the own certificate first) and the key that belongs to it.
     pub fn load(
-        what: &'static str,
+        name: &'static str,
         certificate: PemSource,
         key: PemSource,
         now: SystemTime,
     ) -> Result<Arc<Self>, TlsError> {
-        let inner = Reloadable::load(what, vec![certificate, key], parse, now)?;
+        let inner = Reloadable::load(name, vec![certificate, key], parse, now)?;
         Ok(Arc::new(Self { inner }))
     }
 
-    /// The chain that the next handshake presents, the own certificate first.
+    /// Returns the chain that the next handshake presents, the own certificate first.
     pub fn chain(&self) -> Vec<CertificateDer<'static>> {
         self.inner.current().cert.clone()
     }
 }
 
 impl Refresh for ReloadingKeyPair {
-    fn what(&self) -> &'static str {
-        self.inner.what()
+    fn name(&self) -> &'static str {
+        self.inner.name()
     }
 
     fn refresh(&self, now: SystemTime) -> Result<Refreshed, TlsError> {
@@ -67,8 +67,8 @@ impl ResolvesServerCert for ReloadingKeyPair {
 }
 
 impl ResolvesClientCert for ReloadingKeyPair {
-    /// Always the one there is, whatever authorities the server hints at: the hints of Kubernetes'
-    /// servers are incomplete, and a server that does not like it says so in an alert.
+    /// Returns the certificate whatever authorities the server hints at: the hints of Kubernetes
+    /// servers are incomplete, and a server that rejects it sends an alert.
     fn resolve(
         &self,
         _root_hint_subjects: &[&[u8]],
@@ -85,7 +85,7 @@ impl ResolvesClientCert for ReloadingKeyPair {
 impl fmt::Debug for ReloadingKeyPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReloadingKeyPair")
-            .field("what", &self.inner.what())
+            .field("name", &self.inner.name())
             .field("sources", &self.inner.sources())
             .finish_non_exhaustive()
     }
@@ -110,8 +110,8 @@ fn parse(contents: &[Contents]) -> Result<Parsed<CertifiedKey>, TlsError> {
     }
     let not_after = chain
         .first()
-        .and_then(|leaf| CertificateFacts::read(leaf))
-        .map(|facts| facts.not_after);
+        .and_then(|leaf| CertificateInfo::parse(leaf))
+        .map(|info| info.not_after);
     let private_key = parse_private_key(&key.pem).map_err(|problem| pem(key, problem))?;
     let signing_key = shared_provider()
         .key_provider
@@ -134,8 +134,8 @@ fn parse(contents: &[Contents]) -> Result<Parsed<CertifiedKey>, TlsError> {
     }
 }
 
-/// The place in the chain of the certificate that the key belongs to: a frequent mistake is to put
-/// the authority first.
+/// Returns the position in the chain of the certificate that the key belongs to. A frequent mistake
+/// is to put the CA first.
 fn owner(certified: &CertifiedKey) -> Option<usize> {
     let public_key = certified.key.public_key()?;
     let owner = certified.cert.iter().position(|der| {

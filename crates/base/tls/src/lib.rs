@@ -1,42 +1,40 @@
-//! The only place of the project that builds rustls configurations.
+//! TLS configurations. No other crate of the project builds rustls configurations, so that all
+//! decisions about trust can be reviewed in one place:
 //!
-//! Everything that decides whom a connection may trust lives here, so that it can be read and
-//! reviewed in one sitting:
-//!
-//! * [`install_crypto_provider`] and [`TlsPolicy`]: one crypto library (aws-lc-rs), TLS 1.2 at
-//!   least, and the version and cipher knobs that Kubernetes users know.
-//! * [`ReloadingKeyPair`] and [`TrustRoots`]: certificates, keys and CA bundles from files, read
-//!   again while the process runs. A broken file never replaces a good one.
-//! * [`SelfSigned`]: an own certificate authority with a leaf that renews itself.
-//! * [`ClientTls`]: how to dial. It says whether peers are verified, and its [`Verified`] witness
-//!   is what code that sends a bearer token should ask for.
+//! * [`install_crypto_provider`] and [`TlsPolicy`]: one crypto library (aws-lc-rs), TLS 1.2 or
+//!   later, and the version and cipher suite flags of Kubernetes.
+//! * [`ReloadingKeyPair`] and [`TrustRoots`]: certificates, keys and CA bundles from files,
+//!   reloaded while the process runs. An invalid file never replaces a valid one.
+//! * [`SelfSigned`]: a certificate authority of the process, with a leaf that it renews.
+//! * [`ClientTls`]: client configurations. Code that sends a bearer token should require the
+//!   [`Verified`] proof of one.
 //! * [`PeerNames`]: dial an address, accept a certificate for any of a node's names.
-//! * [`PinnedKey`]: where no authority vouches for a peer, hold it to the key that it showed first.
-//! * [`ClientRecords`]: a client's side of TLS over lent buffers, for who holds thousands of idle
+//! * [`PinnedKey`]: trust on first use for peers whose certificate no known authority signed.
+//! * [`UnbufferedClient`]: the client side of TLS on buffers of the caller, for thousands of idle
 //!   connections.
-//! * [`ServerTls`]: how to answer.
+//! * [`ServerTls`]: server configurations.
 //! * [`RequestClientCertificate`] and [`ClientAuthority`]: client certificates that are requested,
-//!   never required, and judged after the handshake.
-//! * [`HandshakeFailure`]: why a handshake failed, in a closed enum that can become a metric label.
+//!   never required, and verified after the handshake.
+//! * [`HandshakeFailure`]: the reason of a failed handshake, as a closed enum with metric labels.
 //!
-//! [`refresh_loop`] drives all reloading and renewal from a caller's ticks, of which [`Periodic`]
-//! is the ordinary kind. Times are arguments, and handshakes take a clock in their options, so that
-//! tests can stand at any moment.
+//! [`refresh_loop`] drives all reloading and renewal at the ticks of the caller, usually those of
+//! [`Periodic`]. Times are arguments, and handshakes take a clock in their options, so that tests
+//! can choose any time.
 //!
 //! # Sessions are never resumed
 //!
 //! A resumed session skips certificate verification. After a CA was withdrawn, or a client
 //! certificate replaced, resumption would keep the old trust alive for as long as tickets last, and
-//! rustls reserves a ticket cache for each configuration, of which there is one per node. The peers
-//! that matter hold connections open instead, and Go clients do not resume unless told to.
+//! rustls reserves a ticket cache for each configuration, of which there is one per node. The
+//! relevant peers keep connections open instead, and Go clients do not resume by default.
 //!
 //! # Limits
 //!
-//! * webpki judges names, purposes, signatures and dates of a chain, but not the dates of a trust
+//! * webpki verifies names, purposes, signatures and dates of a chain, but not the dates of a trust
 //!   anchor itself: an expired root stays trusted until it leaves the bundle.
 //! * Certificate revocation lists are not consulted, as in Kubernetes itself.
-//! * A certificate marked as an authority is refused as a server certificate even if it is listed
-//!   among the roots; Go accepts it. [`HandshakeFailure::AuthorityAsServer`] says so.
+//! * A CA certificate is rejected as a server certificate even if it is among the roots; Go accepts
+//!   it. [`HandshakeFailure::AuthorityAsServer`] reports it.
 
 mod client;
 mod client_auth;
@@ -71,4 +69,4 @@ pub use roots::TrustRoots;
 pub use self_signed::{SelfSigned, SelfSignedFiles, SelfSignedOptions};
 pub use server::{ServerOptions, ServerTls};
 pub use unbuffered::{Progress, ReceiveBuffer, UnbufferedClient};
-pub use x509::CertificateFacts;
+pub use x509::CertificateInfo;

@@ -1,4 +1,4 @@
-//! Judging a server's certificate: by the name dialled, by a set of names, or not at all.
+//! Verification of server certificates: by the dialled name, by a set of names, or not at all.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,51 +10,51 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use crate::pin::{Judgement, Pinning};
-use crate::x509::{CertificateFacts, listing};
+use crate::pin::{PinCheck, Pinning};
+use crate::x509::{CertificateInfo, listing};
 use crate::{HandshakeFailure, PinnedKey, TlsError, TrustRoots};
 
-/// The most names that a set keeps; a Node object has about five.
+/// Maximum number of names in a set. A Node object has about five.
 pub const MAX_PEER_NAMES: usize = 64;
 
 /// The DNS names and addresses by which a peer may identify itself.
 ///
 /// For a kubelet these are the node's name and all addresses in its status. The peer is accepted if
 /// its certificate is for *any* of them, whichever address was dialled. A node writes its own
-/// status, so the set says who the node claims to be; that it is a node at all is for the CA bundle
-/// to decide, which should therefore be the cluster's own and not the public authorities.
+/// status, so the set holds the names that the node claims; that it is a node at all is decided by
+/// the CA bundle, which should therefore be the cluster's own and not the public authorities.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PeerNames(Arc<[ServerName<'static>]>);
 
-/// Verifies against the current roots, and then the names.
+/// Verifies the chain against the current roots, and then the names.
 #[derive(Debug)]
 pub(crate) struct PeerVerifier {
     roots: Arc<TrustRoots>,
     algorithms: WebPkiSupportedAlgorithms,
-    /// `None`: the name that was dialled.
+    /// `None` for the dialled name.
     names: Option<PeerNames>,
-    /// What is asked where no authority vouches for the peer.
+    /// For certificates of unknown authorities.
     pinning: Option<Pinning>,
 }
 
-/// Accepts any certificate, but still makes the peer prove that it holds the key.
+/// Accepts any certificate, but requires the peer to prove that it holds the key.
 #[derive(Debug)]
-pub(crate) struct AcceptAnyone {
+pub(crate) struct NoVerification {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl PeerNames {
-    /// A set from names and textual addresses, such as those of a Node object.
+    /// Creates a set from names and textual addresses, such as those of a Node object.
     ///
-    /// Doubles, entries that are neither a DNS name nor an address, and whatever exceeds
-    /// [`MAX_PEER_NAMES`] are left out: one bad address must not cost a node its metrics. It is an
-    /// error if nothing is left.
+    /// Duplicates, entries that are neither a DNS name nor an address, and those beyond
+    /// [`MAX_PEER_NAMES`] are ignored: one invalid address must not cost a node its metrics. It is
+    /// an error if none is left.
     pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, TlsError> {
         let mut set: Vec<ServerName<'static>> = Vec::new();
         let mut given = 0_usize;
         for name in names {
             given = given.saturating_add(1);
-            // A fully qualified name may end in a dot; certificates leave it out.
+            // A fully qualified name may end in a dot; certificates omit it.
             let name = name.strip_suffix('.').unwrap_or(name);
             let Ok(name) = ServerName::try_from(name) else {
                 continue;
@@ -69,7 +69,7 @@ impl PeerNames {
         Ok(Self(set.into()))
     }
 
-    /// The names, in the order given.
+    /// Returns the names in the given order.
     pub fn iter(&self) -> impl Iterator<Item = &ServerName<'static>> {
         self.0.iter()
     }
@@ -103,21 +103,21 @@ impl PeerVerifier {
         }
     }
 
-    /// Judges a certificate that no authority vouches for, by the key that the peer had before.
-    fn judge_by_pin(&self, end_entity: &CertificateDer<'_>, error: Error) -> Result<(), Error> {
+    /// Verifies a certificate of an unknown authority by the pinned key.
+    fn verify_pin(&self, end_entity: &CertificateDer<'_>, error: Error) -> Result<(), Error> {
         let Some(pinning) = &self.pinning else {
             return Err(error);
         };
-        match pinning.judge(end_entity) {
-            Judgement::Known | Judgement::First => Ok(()),
-            Judgement::Changed => Err(HandshakeFailure::KeyChanged.into_rustls()),
-            Judgement::Unreadable => Err(error),
+        match pinning.check(end_entity) {
+            PinCheck::Match | PinCheck::First => Ok(()),
+            PinCheck::Mismatch => Err(HandshakeFailure::KeyChanged.into_rustls()),
+            PinCheck::Unreadable => Err(error),
         }
     }
 
-    fn proven(&self, certificate: &CertificateDer<'_>) {
+    fn confirm_pin(&self, certificate: &CertificateDer<'_>) {
         if let Some(pinning) = &self.pinning {
-            pinning.proven(certificate);
+            pinning.confirm(certificate);
         }
     }
 
@@ -171,15 +171,15 @@ impl ServerCertVerifier for PeerVerifier {
         );
         match verdict {
             Ok(()) => self.verify_names(&certificate, server_name, end_entity)?,
-            // A certificate of our own authorities that is out of date or for another peer stays
-            // refused.
+            // A certificate of a trusted authority that is expired or for another peer is not
+            // pinned.
             Err(error) => {
-                let is_nobodys = is_unknown_issuer(&error, end_entity);
+                let is_unknown = is_unknown_issuer(&error, end_entity);
                 let error = explain(error, end_entity);
-                if !is_nobodys {
+                if !is_unknown {
                     return Err(error);
                 }
-                self.judge_by_pin(end_entity, error)?;
+                self.verify_pin(end_entity, error)?;
             }
         }
         Ok(ServerCertVerified::assertion())
@@ -192,7 +192,7 @@ impl ServerCertVerifier for PeerVerifier {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let valid = verify_tls12_signature(message, certificate, signature, &self.algorithms)?;
-        self.proven(certificate);
+        self.confirm_pin(certificate);
         Ok(valid)
     }
 
@@ -203,7 +203,7 @@ impl ServerCertVerifier for PeerVerifier {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let valid = verify_tls13_signature(message, certificate, signature, &self.algorithms)?;
-        self.proven(certificate);
+        self.confirm_pin(certificate);
         Ok(valid)
     }
 
@@ -212,13 +212,13 @@ impl ServerCertVerifier for PeerVerifier {
     }
 }
 
-impl AcceptAnyone {
+impl NoVerification {
     pub(crate) fn new(algorithms: WebPkiSupportedAlgorithms) -> Self {
         Self { algorithms }
     }
 }
 
-impl ServerCertVerifier for AcceptAnyone {
+impl ServerCertVerifier for NoVerification {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,
@@ -262,41 +262,44 @@ fn is_name_mismatch(error: &Error) -> bool {
     )
 }
 
-/// Whether no authority in the bundle signed it. An authority's own certificate counts too: it
-/// vouches for itself.
+/// Returns whether no authority in the bundle signed the certificate. A CA certificate counts too,
+/// since it is self-signed.
 fn is_unknown_issuer(error: &Error, der: &CertificateDer<'_>) -> bool {
     match error {
         Error::InvalidCertificate(
             CertificateError::UnknownIssuer | CertificateError::BadSignature,
         ) => true,
         Error::InvalidCertificate(CertificateError::Other(_)) => {
-            CertificateFacts::read(der).is_some_and(|facts| facts.is_authority)
+            CertificateInfo::parse(der).is_some_and(|info| info.is_authority)
         }
         _ => false,
     }
 }
 
-/// Adds what an operator needs to know where webpki says too little.
+/// Adds details for operators to errors of webpki.
 fn explain(error: Error, der: &CertificateDer<'_>) -> Error {
     let Error::InvalidCertificate(verdict) = &error else {
         return error;
     };
-    let Some(facts) = CertificateFacts::read(der) else {
+    let Some(info) = CertificateInfo::parse(der) else {
         return error;
     };
     match verdict {
         CertificateError::UnknownIssuer => {
-            let issuer = facts.issuer;
+            let issuer = info.issuer;
             HandshakeFailure::UntrustedIssuer { issuer }.into_rustls()
         }
-        // Kubernetes distributions call every cluster's authority by the same name, so that a
-        // certificate of a former cluster meets a namesake in the bundle.
+        // Kubernetes distributions give the CA of every cluster the same name, so that the issuer
+        // of a certificate of a former cluster seems to be in the bundle.
         CertificateError::BadSignature => {
-            let issuer = format!("{} (one of that name is, with another key)", facts.issuer);
+            let issuer = format!(
+                "{} (the bundle has one of that name, with another key)",
+                info.issuer
+            );
             HandshakeFailure::UntrustedIssuer { issuer }.into_rustls()
         }
-        CertificateError::Other(_) if facts.is_authority => {
-            let subject = facts.subject;
+        CertificateError::Other(_) if info.is_authority => {
+            let subject = info.subject;
             HandshakeFailure::AuthorityAsServer { subject }.into_rustls()
         }
         _ => error,
@@ -304,13 +307,13 @@ fn explain(error: Error, der: &CertificateDer<'_>) -> Error {
 }
 
 fn presented_names(der: &CertificateDer<'_>) -> String {
-    match CertificateFacts::read(der) {
-        Some(facts) if facts.names.is_empty() => format!(
-            "no name at all (it has no subject alternative names, only the subject {})",
-            facts.subject
+    match CertificateInfo::parse(der) {
+        Some(info) if info.names.is_empty() => format!(
+            "no name (it has no subject alternative names, only the subject {})",
+            info.subject
         ),
-        Some(facts) => listing(facts.names.iter().map(String::as_str), facts.more_names),
-        None => "names that cannot be read".to_owned(),
+        Some(info) => listing(info.names.iter().map(String::as_str), info.more_names),
+        None => "unreadable names".to_owned(),
     }
 }
 
@@ -319,13 +322,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_keep_what_is_valid_once() {
+    fn valid_names_are_kept_once() {
         let names = PeerNames::new(["worker-1", "10.0.0.7", "not a name", "worker-1.", "fd00::7"]);
         assert_eq!(names.unwrap().to_string(), "worker-1, 10.0.0.7, fd00::7");
     }
 
     #[test]
-    fn a_set_without_a_valid_name_is_refused() {
+    fn a_set_without_a_valid_name_is_rejected() {
         let error = PeerNames::new(["", "a b"]).unwrap_err();
         assert_eq!(
             error.to_string(),

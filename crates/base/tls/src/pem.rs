@@ -1,4 +1,4 @@
-//! PEM text from files or from inside a kubeconfig, and what it holds.
+//! PEM text from files or from a kubeconfig.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -11,26 +11,25 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::{PemProblem, TlsError};
 
-/// The most that is read of one file: a Kubernetes Secret is no larger, and the bundle of public
-/// authorities that distributions ship is a quarter of it.
+/// Maximum size of a file. A Kubernetes Secret is no larger, and the bundle of public authorities
+/// that distributions ship is a quarter of it.
 pub const MAX_PEM_BYTES: usize = 1024 * 1024;
 
-/// Where PEM text comes from.
+/// The source of PEM text.
 #[derive(Clone)]
 pub enum PemSource {
     /// A file, which may change while the process runs.
     File(PathBuf),
-    /// Text that came by another way, such as `certificate-authority-data` of a kubeconfig.
+    /// Text from elsewhere, such as `certificate-authority-data` of a kubeconfig.
     Inline {
-        /// What to call it in messages.
+        /// Its name in messages.
         label: &'static str,
-        /// The text.
         pem: Arc<[u8]>,
     },
 }
 
 impl PemSource {
-    /// How messages name the source.
+    /// Returns the name of the source for messages.
     pub fn origin(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),
@@ -38,7 +37,7 @@ impl PemSource {
         }
     }
 
-    /// Reads the whole text, or refuses it if it is too large.
+    /// Reads the whole text, or fails if it is too large.
     pub(crate) fn read(&self) -> Result<Vec<u8>, TlsError> {
         let contents = match self {
             Self::Inline { pem, .. } => pem.to_vec(),
@@ -89,9 +88,9 @@ impl From<PathBuf> for PemSource {
     }
 }
 
-/// All certificates in a PEM text, in their order; other blocks are passed over.
+/// Returns all certificates in a PEM text in order, ignoring other blocks.
 ///
-/// Only the PEM armour is judged; the certificates themselves may still be nonsense.
+/// Only the PEM encoding is checked; the certificates themselves may be invalid.
 pub fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemProblem> {
     let certificates = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
@@ -106,12 +105,12 @@ pub fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Pe
     Ok(certificates)
 }
 
-/// The first private key in a PEM text (PKCS#8, PKCS#1 or SEC1); other blocks are passed over.
+/// Returns the first private key in a PEM text (PKCS#8, PKCS#1 or SEC1), ignoring other blocks.
 pub fn parse_private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, PemProblem> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| {
         match problem(&error, PemProblem::NoPrivateKey) {
             PemProblem::NoPrivateKey if is_blank(pem) => PemProblem::Empty,
-            PemProblem::NoPrivateKey | PemProblem::Damaged if is_encrypted(pem) => {
+            PemProblem::NoPrivateKey | PemProblem::Invalid if is_encrypted(pem) => {
                 PemProblem::EncryptedPrivateKey
             }
             other => other,
@@ -119,12 +118,12 @@ pub fn parse_private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, PemProble
     })
 }
 
-/// The library's errors quote the text, which may be secret, so only their kind goes on.
-fn problem(error: &PemError, nothing: PemProblem) -> PemProblem {
+/// Classifies an error of the library. Its own message quotes the text, which may be secret.
+fn problem(error: &PemError, missing: PemProblem) -> PemProblem {
     match error {
-        PemError::NoItemsFound => nothing,
+        PemError::NoItemsFound => missing,
         PemError::MissingSectionEnd { .. } => PemProblem::Truncated,
-        _ => PemProblem::Damaged,
+        _ => PemProblem::Invalid,
     }
 }
 
@@ -132,7 +131,7 @@ fn is_blank(text: &[u8]) -> bool {
     text.iter().all(u8::is_ascii_whitespace)
 }
 
-/// Both the block label of PKCS#8 and the header of older formats have this word.
+/// Both the block label of PKCS#8 and the header of older formats contain this word.
 fn is_encrypted(pem: &[u8]) -> bool {
     const MARKER: &[u8] = b"ENCRYPTED";
     pem.windows(MARKER.len()).any(|window| window == MARKER)
@@ -143,16 +142,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::x509::CertificateFacts;
+    use crate::x509::CertificateInfo;
 
     #[test]
-    fn text_that_holds_nothing_is_told_apart() {
+    fn problems_are_classified() {
         assert_eq!(parse_certificates(b" \n"), Err(PemProblem::Empty));
         assert_eq!(parse_certificates(b"hello"), Err(PemProblem::NoCertificate));
         let cut = b"-----BEGIN CERTIFICATE-----\nAAAA\n";
         assert_eq!(parse_certificates(cut), Err(PemProblem::Truncated));
         let bad = b"-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n";
-        assert_eq!(parse_certificates(bad), Err(PemProblem::Damaged));
+        assert_eq!(parse_certificates(bad), Err(PemProblem::Invalid));
         let key = |pem: &[u8]| parse_private_key(pem).map(drop);
         assert_eq!(key(b""), Err(PemProblem::Empty));
         assert_eq!(key(b"hello"), Err(PemProblem::NoPrivateKey));
@@ -190,7 +189,7 @@ mod tests {
             if let Ok(certificates) = parse_certificates(&text) {
                 prop_assert!(!certificates.is_empty());
                 for certificate in certificates {
-                    let _ = CertificateFacts::read(&certificate);
+                    let _ = CertificateInfo::parse(&certificate);
                 }
             }
             if let Ok(key) = parse_private_key(&text) {

@@ -1,52 +1,48 @@
-//! Keys that are trusted because they were seen first.
+//! Pinned keys: trust on first use.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use rustls::server::ParsedCertificate;
 use rustls_pki_types::CertificateDer;
 
-/// The most bytes of a key that are kept: several times an RSA key of 8,192 bits.
+/// Maximum length of a key: several times that of an RSA key of 8,192 bits.
 const MAX_KEY_BYTES: usize = 8 << 10;
 
-/// The key of one peer, learnt from the first connection on which the peer proved to hold it.
-/// Clones share it.
+/// The key of one peer, pinned on the first connection on which the peer proved to hold it. Clones
+/// share it.
 ///
-/// Where no authority vouches for a peer, this is what can still be known: that it is the same as
-/// before. Whoever answers first is believed, so a pin guards against all who come later and none
-/// who was there from the start; it lives as long as the process. Make a new one when the peer is
-/// known to be another, such as a node with another UID.
+/// It shows that a peer with a certificate of an unknown authority is the same as before. The first
+/// peer is trusted, so a pin protects against attackers that come later, not against one that was
+/// there from the start. It is kept in memory only. Use a new one for another peer, such as a node
+/// with another UID.
 #[derive(Debug, Clone, Default)]
 pub struct PinnedKey(Arc<OnceLock<Box<[u8]>>>);
 
-/// A pin, and the key that is about to be pinned.
+/// A pin, and the key that is to be pinned.
 #[derive(Debug)]
 pub(crate) struct Pinning {
     pin: PinnedKey,
-    /// A certificate is shown before the peer proves that it holds the key: somebody else's could
-    /// be shown.
+    /// The key of a presented certificate. The peer has yet to prove that it holds it.
     unproven: Mutex<Option<Box<[u8]>>>,
 }
 
-/// What a pin says about a certificate.
+/// The result of comparing a certificate with a pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Judgement {
-    /// It is for the key known.
-    Known,
-    /// No key is known yet.
+pub(crate) enum PinCheck {
+    Match,
+    /// No key is pinned yet.
     First,
-    /// It is for another key.
-    Changed,
-    /// It cannot be judged.
+    Mismatch,
     Unreadable,
 }
 
 impl PinnedKey {
-    /// A pin for a peer not yet seen.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether a key is pinned.
+    /// Returns whether a key is pinned.
     pub fn is_set(&self) -> bool {
         self.0.get().is_some()
     }
@@ -60,36 +56,31 @@ impl Pinning {
         }
     }
 
-    pub(crate) fn judge(&self, certificate: &CertificateDer<'_>) -> Judgement {
+    pub(crate) fn check(&self, certificate: &CertificateDer<'_>) -> PinCheck {
         let Some(key) = key_of(certificate) else {
-            return Judgement::Unreadable;
+            return PinCheck::Unreadable;
         };
         match self.pin.0.get() {
-            Some(known) if *known == key => Judgement::Known,
-            Some(_) => Judgement::Changed,
+            Some(pinned) if *pinned == key => PinCheck::Match,
+            Some(_) => PinCheck::Mismatch,
             None => {
-                *self.lock() = Some(key);
-                Judgement::First
+                *self.unproven.lock() = Some(key);
+                PinCheck::First
             }
         }
     }
 
-    /// The peer has proved to hold the key of this certificate.
-    pub(crate) fn proven(&self, certificate: &CertificateDer<'_>) {
+    /// Pins the key of a certificate, which the peer has proved to hold.
+    pub(crate) fn confirm(&self, certificate: &CertificateDer<'_>) {
         if self.pin.is_set() {
             return;
         }
-        // Connections of one peer may overlap: whatever was shown last, only what is proven is
-        // pinned.
-        let shown = self.lock().take();
-        if let Some(shown) = shown.filter(|shown| Some(shown) == key_of(certificate).as_ref()) {
-            // Another connection may have been quicker; the next handshake is judged by that one.
-            let _ = self.pin.0.set(shown);
+        // Connections of one peer may overlap: only the key that was proven is pinned.
+        let key = self.unproven.lock().take();
+        if let Some(key) = key.filter(|key| Some(key) == key_of(certificate).as_ref()) {
+            // If another connection was faster, its key counts from the next handshake on.
+            let _ = self.pin.0.set(key);
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Box<[u8]>>> {
-        self.unproven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The knobs that Kubernetes users know: `--tls-min-version` and `--tls-cipher-suites`.
+//! TLS versions and cipher suites: `--tls-min-version` and `--tls-cipher-suites`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,33 +11,31 @@ use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
 use crate::TlsError;
 use crate::provider::{own_provider, shared_provider};
 
-/// The lowest TLS version that is spoken; 1.3 is always preferred.
+/// The minimum TLS version. 1.3 is always preferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MinTlsVersion {
-    /// `VersionTLS12`.
     #[default]
     Tls12,
-    /// `VersionTLS13`.
     Tls13,
 }
 
 /// The TLS 1.2 suites to allow, from a list of IANA or Go names.
 ///
-/// As with Go's servers, the list restricts TLS 1.2 only: the suites of TLS 1.3 are all sound and
-/// stay on. A list without any suite of TLS 1.2 therefore turns TLS 1.2 off. The order of the list
+/// As in Go servers, the list restricts TLS 1.2 only: the suites of TLS 1.3 are all secure and stay
+/// enabled. A list without any suite of TLS 1.2 therefore disables TLS 1.2. The order of the list
 /// has no meaning.
 ///
-/// Hardening guides for Kubernetes name suites that Go has but this program leaves out because they
-/// lack forward secrecy or authenticated encryption. Such names are accepted, so that an existing
-/// manifest works, and listed by [`CipherSuites::left_out`] so that the caller can say so.
+/// Hardening guides for Kubernetes list suites that Go supports and this program does not, because
+/// they lack forward secrecy or authenticated encryption. Such names are accepted, so that existing
+/// manifests work, and returned by [`CipherSuites::unsupported`] for a warning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CipherSuites {
     given: String,
     allowed: Vec<&'static str>,
-    left_out: Vec<&'static str>,
+    unsupported: Vec<&'static str>,
 }
 
-/// Which versions and suites a configuration may negotiate.
+/// The versions and suites that a configuration may negotiate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TlsPolicy {
     min_version: MinTlsVersion,
@@ -68,13 +66,15 @@ impl fmt::Display for MinTlsVersion {
 }
 
 impl CipherSuites {
-    /// Names that were given and are known, but belong to suites that this program does not offer.
-    pub fn left_out(&self) -> &[&'static str] {
-        &self.left_out
+    /// Returns the listed suites that exist but are not supported.
+    pub fn unsupported(&self) -> &[&'static str] {
+        &self.unsupported
     }
 
     fn allows_tls12(&self) -> bool {
-        self.allowed.iter().any(|name| OFFERED_TLS12.contains(name))
+        self.allowed
+            .iter()
+            .any(|name| SUPPORTED_TLS12.contains(name))
     }
 }
 
@@ -85,7 +85,7 @@ impl FromStr for CipherSuites {
         let mut suites = Self {
             given: excerpt(list),
             allowed: Vec::new(),
-            left_out: Vec::new(),
+            unsupported: Vec::new(),
         };
         for name in list
             .split(',')
@@ -102,10 +102,10 @@ impl FromStr for CipherSuites {
                 other => other,
             };
             let find = |names: &[&'static str]| names.iter().copied().find(|n| *n == canonical);
-            if let Some(known) = find(OFFERED_TLS12).or_else(|| find(OFFERED_TLS13)) {
+            if let Some(known) = find(SUPPORTED_TLS12).or_else(|| find(SUPPORTED_TLS13)) {
                 suites.allowed.push(known);
-            } else if let Some(known) = find(LEFT_OUT) {
-                suites.left_out.push(known);
+            } else if let Some(known) = find(UNSUPPORTED) {
+                suites.unsupported.push(known);
             } else {
                 return Err(TlsError::UnknownCipherSuite {
                     name: excerpt(name),
@@ -116,7 +116,7 @@ impl FromStr for CipherSuites {
         if suites.allowed.is_empty() {
             return Err(TlsError::NoCipherSuite {
                 given: suites.given,
-                usable: [OFFERED_TLS12, OFFERED_TLS13].concat().join(", "),
+                usable: [SUPPORTED_TLS12, SUPPORTED_TLS13].concat().join(", "),
             });
         }
         Ok(suites)
@@ -130,7 +130,7 @@ impl fmt::Display for CipherSuites {
 }
 
 impl TlsPolicy {
-    /// A policy from the two flags; `None` means the suites that the crypto library recommends.
+    /// Creates a policy from the two flags. Without a list the recommended suites are enabled.
     pub fn new(min_version: MinTlsVersion, cipher_suites: Option<CipherSuites>) -> Self {
         Self {
             min_version,
@@ -166,13 +166,13 @@ impl TlsPolicy {
     }
 }
 
-const OFFERED_TLS13: &[&str] = &[
+const SUPPORTED_TLS13: &[&str] = &[
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
     "TLS_CHACHA20_POLY1305_SHA256",
 ];
 
-const OFFERED_TLS12: &[&str] = &[
+const SUPPORTED_TLS12: &[&str] = &[
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
     "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
@@ -181,8 +181,8 @@ const OFFERED_TLS12: &[&str] = &[
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
 ];
 
-/// What Go offers beyond ours: RSA key exchange, CBC, 3DES and RC4.
-const LEFT_OUT: &[&str] = &[
+/// Suites that only Go supports: RSA key exchange, CBC, 3DES and RC4.
+const UNSUPPORTED: &[&str] = &[
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
     "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
@@ -201,7 +201,7 @@ const LEFT_OUT: &[&str] = &[
     "TLS_RSA_WITH_RC4_128_SHA",
 ];
 
-/// Flag values end up in error messages, which stay readable whatever was pasted.
+/// Shortens a flag value for error messages.
 fn excerpt(value: &str) -> String {
     value.chars().take(120).collect()
 }
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_parse_and_print_as_kubernetes_names_them() {
+    fn versions_are_named_as_in_kubernetes() {
         for name in ["VersionTLS12", "VersionTLS13"] {
             assert_eq!(name.parse::<MinTlsVersion>().unwrap().to_string(), name);
         }
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn every_offered_name_is_one_the_crypto_library_has() {
+    fn every_supported_suite_exists_in_the_crypto_library() {
         let names: Vec<_> = aws_lc_rs::default_provider()
             .cipher_suites
             .iter()
@@ -233,27 +233,27 @@ mod tests {
             .filter_map(|suite| suite.suite().as_str())
             .map(|name| name.replacen("TLS13_", "TLS_", 1))
             .collect();
-        assert_eq!(names.len(), OFFERED_TLS12.len() + OFFERED_TLS13.len());
-        for offered in OFFERED_TLS12.iter().chain(OFFERED_TLS13) {
+        assert_eq!(names.len(), SUPPORTED_TLS12.len() + SUPPORTED_TLS13.len());
+        for supported in SUPPORTED_TLS12.iter().chain(SUPPORTED_TLS13) {
             assert!(
-                names.iter().any(|name| name == offered),
-                "{offered} is not there: {names:?}"
+                names.iter().any(|name| name == supported),
+                "{supported} is missing: {names:?}"
             );
         }
     }
 
     #[test]
-    fn a_list_restricts_tls12_and_leaves_tls13_alone() {
+    fn a_list_restricts_tls12_only() {
         let suites = "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305, TLS_RSA_WITH_AES_128_GCM_SHA256";
         let suites: CipherSuites = suites.parse().unwrap();
-        assert_eq!(suites.left_out(), ["TLS_RSA_WITH_AES_128_GCM_SHA256"]);
+        assert_eq!(suites.unsupported(), ["TLS_RSA_WITH_AES_128_GCM_SHA256"]);
         let policy = TlsPolicy::new(MinTlsVersion::Tls12, Some(suites));
         assert_eq!(policy.provider().cipher_suites.len(), 3 + 1);
         assert_eq!(policy.versions().len(), 2);
     }
 
     #[test]
-    fn a_list_without_tls12_suites_turns_tls12_off() {
+    fn a_list_without_tls12_suites_disables_tls12() {
         let suites = "TLS_AES_128_GCM_SHA256".parse().unwrap();
         let policy = TlsPolicy::new(MinTlsVersion::Tls12, Some(suites));
         assert_eq!(policy.versions(), [&TLS13]);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_and_useless_lists_are_refused() {
+    fn unknown_and_unsupported_lists_are_rejected() {
         let unknown = "TLS_NULL".parse::<CipherSuites>().unwrap_err();
         assert!(
             matches!(unknown, TlsError::UnknownCipherSuite { .. }),

@@ -17,17 +17,15 @@ use crate::{TlsError, TlsPolicy};
 
 /// Application protocols to negotiate, most preferred first in a list.
 ///
-/// Offer `H2` only where both sides can speak it: a peer that picks it will not fall back.
+/// Offer `H2` only if both sides support it: a peer that selects it does not fall back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Alpn {
-    /// HTTP/2.
     H2,
-    /// HTTP/1.1.
     Http11,
 }
 
 impl Alpn {
-    /// The name on the wire.
+    /// Returns the protocol name on the wire.
     pub const fn as_bytes(self) -> &'static [u8] {
         match self {
             Self::H2 => b"h2",
@@ -43,21 +41,20 @@ impl Alpn {
 /// Makes aws-lc-rs the crypto library of the process. Call it first in `main` and in test
 /// harnesses.
 ///
-/// Calling it again, or after somebody else installed a provider, changes nothing.
+/// It has no effect if a provider is already installed.
 pub fn install_crypto_provider() {
-    // The only error is "there is one already".
+    // The only error is that one is already installed.
     let _already_installed = own_provider().install_default();
 }
 
-/// The provider, shared so that thousands of configurations cost nothing.
+/// Returns the provider that all configurations share.
 pub(crate) fn shared_provider() -> &'static Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(own_provider()));
     &PROVIDER
 }
 
-/// The library's defaults, but AES with keys of 128 bits before that with 256, as Go has it. Nobody
-/// breaks either, and the longer key costs a third more for every byte of every answer of every
-/// kubelet.
+/// Returns the library's defaults, but AES with keys of 128 bits before that with 256, as in Go.
+/// Both are secure, and the longer key costs a third more CPU for each byte that kubelets send.
 pub(crate) fn own_provider() -> CryptoProvider {
     let mut provider = aws_lc_rs::default_provider();
     let is_later = |suite: &SupportedCipherSuite| {
@@ -111,14 +108,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn installing_twice_is_harmless() {
+    fn installing_twice_has_no_effect() {
         install_crypto_provider();
         install_crypto_provider();
         assert!(CryptoProvider::get_default().is_some());
     }
 
     #[test]
-    fn the_cheaper_of_two_good_ciphers_goes_first_and_none_is_lost() {
+    fn the_cheaper_cipher_comes_first_and_none_is_lost() {
         let own = own_provider().cipher_suites;
         let names: Vec<_> = own.iter().filter_map(|s| s.suite().as_str()).collect();
         assert_eq!(names.first(), Some(&"TLS13_AES_128_GCM_SHA256"));

@@ -1,4 +1,4 @@
-//! Looking again from time to time, and saying once what changed.
+//! Periodic refresh of certificates and bundles, with a log message for each change.
 
 use std::future::{self, Future};
 use std::pin::Pin;
@@ -12,73 +12,73 @@ use tracing::{error, info, warn};
 use crate::TlsError;
 use crate::x509::rfc3339;
 
-/// Something that must be looked at again from time to time.
+/// Certificates, keys or bundles that are refreshed periodically.
 pub trait Refresh: Send + Sync {
-    /// What it is, for logs and metric labels.
-    fn what(&self) -> &'static str;
+    /// Returns the name for logs and metric labels.
+    fn name(&self) -> &'static str;
 
-    /// Looks for changes. It reads files, so that async code should leave it to [`refresh_loop`].
+    /// Reloads or renews what has changed or is due. It reads files, so that async code should
+    /// leave it to [`refresh_loop`].
     ///
-    /// On an error whatever was in use stays in use.
+    /// On an error the previous contents stay in use.
     fn refresh(&self, now: SystemTime) -> Result<Refreshed, TlsError>;
 
-    /// How things stand. Never waits.
+    /// Returns the status. Never blocks.
     fn status(&self) -> Arc<RefreshStatus>;
 }
 
-/// What a refresh did.
+/// The outcome of a refresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refreshed {
     /// Nothing had changed or was due.
     Unchanged,
-    /// New connections use something new.
+    /// New connections use new contents.
     Replaced,
 }
 
-/// How things stand with something that is refreshed: plain data for metrics and readiness.
+/// The status of a refreshed object, for metrics and readiness.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefreshStatus {
-    /// When the contents in use were loaded or made.
+    /// The time at which the current contents were loaded or generated.
     pub loaded_at: SystemTime,
-    /// When the certificate in use expires; `None` for CA bundles.
+    /// The expiry of the current certificate; `None` for CA bundles.
     pub not_after: Option<SystemTime>,
-    /// What the last refresh complained about; `None` if it went well.
+    /// The error of the last refresh, if it failed.
     pub last_error: Option<Arc<str>>,
-    /// Since when refreshes have been failing.
+    /// The time of the first failure since the last success.
     pub failing_since: Option<SystemTime>,
-    /// How often contents were replaced since the start.
+    /// Number of replacements since the start.
     pub replaced: u64,
-    /// How often a refresh failed since the start.
+    /// Number of failed refreshes since the start.
     pub failed: u64,
 }
 
-/// When [`refresh_loop`] is to look, and what time it is then.
+/// The ticks of a [`refresh_loop`], with their times.
 pub trait Ticks: Send {
     /// Waits for the next tick; `None` ends the loop. Called again once all work of the previous
     /// tick is done.
     fn next(&mut self) -> impl Future<Output = Option<SystemTime>> + Send;
 }
 
-/// Ticks of the system clock until told to stop.
+/// Ticks of the system clock until a shutdown signal.
 pub struct Periodic {
     interval: Interval,
     stop: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-/// What is worth a line in the log.
+/// A change of the status that is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum News {
+enum StatusChange {
     Replaced,
     Recovered,
     Failing,
 }
 
-/// Keeps everything in `subjects` fresh until `ticks` ends.
+/// Refreshes all `subjects` until `ticks` ends.
 ///
-/// Each tick looks at all of them in turn, off the async threads. It logs when
-/// something was replaced, when a failure begins or changes, and when it ends; not at each tick.
-/// A file system that hangs holds up the loop, but nothing else. Dropping the future is safe at any
-/// time.
+/// Each tick refreshes them one after the other, on blocking threads. Replacements and the begin,
+/// change and end of failures are logged, not each tick. A file system that hangs blocks the loop,
+/// but nothing else. The future can be dropped at any time.
 pub async fn refresh_loop(subjects: Vec<Arc<dyn Refresh>>, mut ticks: impl Ticks) {
     while let Some(now) = ticks.next().await {
         for subject in &subjects {
@@ -88,15 +88,15 @@ pub async fn refresh_loop(subjects: Vec<Arc<dyn Refresh>>, mut ticks: impl Ticks
             let result = match work.await {
                 Ok(result) => result,
                 Err(panic) if panic.is_panic() => {
-                    error!(what = subject.what(), %panic, "a refresh of TLS material panicked");
+                    error!(name = subject.name(), %panic, "refresh of TLS material panicked");
                     continue;
                 }
-                // The runtime is going down.
+                // The runtime is shutting down.
                 Err(_) => return,
             };
             let after = subject.status();
-            if let Some(news) = news(&before, &after, &result) {
-                report(subject.what(), news, &after);
+            if let Some(change) = status_change(&before, &after, &result) {
+                log_change(subject.name(), change, &after);
             }
         }
     }
@@ -133,7 +133,7 @@ impl RefreshStatus {
     pub(crate) fn after_failure(&self, now: SystemTime, error: &TlsError) -> Self {
         let text = error.chain();
         Self {
-            // The same text again keeps its allocation.
+            // Reuses the allocation of an equal text.
             last_error: match &self.last_error {
                 Some(last) if **last == text => Some(Arc::clone(last)),
                 _ => Some(text.into()),
@@ -174,30 +174,33 @@ impl Ticks for Periodic {
     }
 }
 
-/// Tells what is worth a line in the log: what changed, and not each time that it stays so.
-fn news(
+/// Returns the change to log, if there is one.
+fn status_change(
     before: &RefreshStatus,
     after: &RefreshStatus,
     result: &Result<Refreshed, TlsError>,
-) -> Option<News> {
+) -> Option<StatusChange> {
     match result {
-        Ok(Refreshed::Replaced) => Some(News::Replaced),
-        Ok(Refreshed::Unchanged) if before.last_error.is_some() => Some(News::Recovered),
-        Err(_) if before.last_error != after.last_error => Some(News::Failing),
+        Ok(Refreshed::Replaced) => Some(StatusChange::Replaced),
+        Ok(Refreshed::Unchanged) if before.last_error.is_some() => Some(StatusChange::Recovered),
+        Err(_) if before.last_error != after.last_error => Some(StatusChange::Failing),
         Ok(Refreshed::Unchanged) | Err(_) => None,
     }
 }
 
-fn report(what: &'static str, news: News, after: &RefreshStatus) {
+fn log_change(name: &'static str, change: StatusChange, after: &RefreshStatus) {
     let not_after = after.not_after.map(rfc3339);
-    match news {
-        News::Replaced => info!(what, not_after, "replaced TLS material"),
-        News::Recovered => info!(what, not_after, "TLS material is readable again, unchanged"),
-        News::Failing => {
+    match change {
+        StatusChange::Replaced => info!(name, not_after, "replaced TLS material"),
+        StatusChange::Recovered => info!(
+            name,
+            not_after, "recovered from failed refreshes of TLS material"
+        ),
+        StatusChange::Failing => {
             let error = after.last_error.as_deref();
             warn!(
-                what,
-                not_after, error, "cannot refresh TLS material, keeping what there is"
+                name,
+                not_after, error, "failed to refresh TLS material, keeping the previous one"
             );
         }
     }
@@ -210,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_changes_are_news() {
+    fn only_changes_are_logged() {
         let now = UNIX_EPOCH;
         let fine = RefreshStatus::first(now, None);
         let missing = || TlsError::NoTrustSources;
@@ -221,22 +224,28 @@ mod tests {
         assert_eq!(still_failing.failed, 2);
 
         let unchanged = || Ok(Refreshed::Unchanged);
-        assert_eq!(news(&fine, &fine, &unchanged()), None);
-        assert_eq!(news(&fine, &failing, &Err(missing())), Some(News::Failing));
-        assert_eq!(news(&failing, &still_failing, &Err(missing())), None);
+        assert_eq!(status_change(&fine, &fine, &unchanged()), None);
         assert_eq!(
-            news(&failing, &failing_otherwise, &Err(other)),
-            Some(News::Failing)
+            status_change(&fine, &failing, &Err(missing())),
+            Some(StatusChange::Failing)
+        );
+        assert_eq!(
+            status_change(&failing, &still_failing, &Err(missing())),
+            None
+        );
+        assert_eq!(
+            status_change(&failing, &failing_otherwise, &Err(other)),
+            Some(StatusChange::Failing)
         );
         let recovered = failing.after_success();
         assert_eq!(
-            news(&failing, &recovered, &unchanged()),
-            Some(News::Recovered)
+            status_change(&failing, &recovered, &unchanged()),
+            Some(StatusChange::Recovered)
         );
         let replaced = failing.after_replacement(now, None);
         assert_eq!(
-            news(&failing, &replaced, &Ok(Refreshed::Replaced)),
-            Some(News::Replaced)
+            status_change(&failing, &replaced, &Ok(Refreshed::Replaced)),
+            Some(StatusChange::Replaced)
         );
         assert_eq!(
             (replaced.replaced, replaced.failed, replaced.last_error),

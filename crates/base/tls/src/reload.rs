@@ -1,13 +1,14 @@
-//! Contents of files that are read again while the process runs.
+//! Contents of files that are reloaded while the process runs.
 //!
 //! Files are compared by content. Secret and `ConfigMap` volumes swap a symbolic link to a
-//! directory, so that neither modification times nor file notifications tell the truth.
+//! directory, so that neither modification times nor file notifications are reliable.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 
 use crate::TlsError;
 use crate::pem::PemSource;
@@ -15,33 +16,34 @@ use crate::refresh::{Refresh, RefreshStatus, Refreshed};
 
 /// Contents parsed from sources, replaced as a whole when the sources change.
 pub(crate) struct Reloadable<T> {
-    what: &'static str,
+    name: &'static str,
     sources: Vec<PemSource>,
     parse: fn(&[Contents]) -> Result<Parsed<T>, TlsError>,
-    /// Keyed at random, so that no contents can be made to look like others.
+    /// Randomly keyed, so that nobody can construct contents with equal fingerprints.
     hasher: RandomState,
     current: ArcSwap<T>,
     status: ArcSwap<RefreshStatus>,
-    /// The fingerprint of the contents in use. Held for a whole refresh: one at a time.
+    /// The fingerprint of the current contents. Locked for a whole refresh, so that there is one at
+    /// a time.
     loaded: Mutex<u64>,
 }
 
-/// One source's text.
+/// The text of one source.
 pub(crate) struct Contents {
     pub(crate) origin: String,
     pub(crate) pem: Vec<u8>,
 }
 
-/// What a parser made of the sources.
+/// The parsed contents of the sources.
 pub(crate) struct Parsed<T> {
     pub(crate) value: T,
     pub(crate) not_after: Option<SystemTime>,
 }
 
 impl<T> Reloadable<T> {
-    /// Loads for the first time; there is nothing to fall back to yet, so any error is final.
+    /// Loads the contents for the first time.
     pub(crate) fn load(
-        what: &'static str,
+        name: &'static str,
         sources: Vec<PemSource>,
         parse: fn(&[Contents]) -> Result<Parsed<T>, TlsError>,
         now: SystemTime,
@@ -50,7 +52,7 @@ impl<T> Reloadable<T> {
         let (contents, fingerprint) = read_stable(|| read_all(&sources), &hasher, None)?;
         let Parsed { value, not_after } = parse(&contents)?;
         Ok(Self {
-            what,
+            name,
             sources,
             parse,
             hasher,
@@ -68,7 +70,7 @@ impl<T> Reloadable<T> {
         &self.sources
     }
 
-    fn read_again(&self, loaded: u64) -> Result<Option<(Parsed<T>, u64)>, TlsError> {
+    fn reload(&self, loaded: u64) -> Result<Option<(Parsed<T>, u64)>, TlsError> {
         let (contents, fingerprint) =
             read_stable(|| read_all(&self.sources), &self.hasher, Some(loaded))?;
         if fingerprint == loaded {
@@ -79,15 +81,14 @@ impl<T> Reloadable<T> {
 }
 
 impl<T: Send + Sync> Refresh for Reloadable<T> {
-    fn what(&self) -> &'static str {
-        self.what
+    fn name(&self) -> &'static str {
+        self.name
     }
 
     fn refresh(&self, now: SystemTime) -> Result<Refreshed, TlsError> {
-        // A panic of an earlier refresh cannot have left the fingerprint half written.
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = self.loaded.lock();
         let status = self.status.load();
-        match self.read_again(*loaded) {
+        match self.reload(*loaded) {
             Ok(None) => {
                 if status.last_error.is_some() {
                     self.status.store(Arc::new(status.after_success()));
@@ -114,8 +115,8 @@ impl<T: Send + Sync> Refresh for Reloadable<T> {
     }
 }
 
-/// Reads all sources as of one moment: a volume may be swapped between two of its files, and
-/// certificate and key must come from the same side of that.
+/// Reads a consistent snapshot of all sources: a volume may be swapped between two reads, and
+/// certificate and key must belong together.
 fn read_stable(
     mut read: impl FnMut() -> Result<Vec<Contents>, TlsError>,
     hasher: &RandomState,
@@ -164,7 +165,7 @@ fn fingerprint(contents: &[Contents], hasher: &RandomState) -> u64 {
 mod tests {
     use super::*;
 
-    /// What `read_stable` makes of a volume that holds these texts, one after the other.
+    /// Calls `read_stable` on a volume that holds these texts one after the other.
     fn stable(texts: &[&str], known: Option<&str>) -> Result<(String, usize), TlsError> {
         let hasher = RandomState::new();
         let one = |text: &str| {
@@ -185,29 +186,29 @@ mod tests {
     }
 
     #[test]
-    fn contents_count_only_when_read_twice_alike() {
-        let found = |text: &str, reads| (text.to_owned(), reads);
-        assert_eq!(stable(&["old"], Some("old")).unwrap(), found("old", 1));
+    fn contents_must_be_read_twice_alike() {
+        let expected = |text: &str, reads| (text.to_owned(), reads);
+        assert_eq!(stable(&["old"], Some("old")).unwrap(), expected("old", 1));
         assert_eq!(
             stable(&["new", "new"], Some("old")).unwrap(),
-            found("new", 2)
+            expected("new", 2)
         );
         let swapped = ["new certificate, old key", "new", "new"];
-        assert_eq!(stable(&swapped, Some("old")).unwrap(), found("new", 3));
+        assert_eq!(stable(&swapped, Some("old")).unwrap(), expected("new", 3));
         assert_eq!(
             stable(&["first", "first"], None).unwrap(),
-            found("first", 2)
+            expected("first", 2)
         );
     }
 
     #[test]
-    fn contents_that_never_settle_are_refused() {
+    fn contents_that_keep_changing_are_rejected() {
         let error = stable(&["a", "b", "c", "d"], Some("old")).unwrap_err();
         assert_eq!(error.to_string(), "tls.crt keeps changing while it is read");
     }
 
     #[test]
-    fn text_that_moves_from_one_file_to_the_next_is_a_change() {
+    fn moving_text_between_files_is_a_change() {
         let hasher = RandomState::new();
         let split = |texts: [&str; 2]| {
             let contents = texts.map(|text| Contents {

@@ -12,12 +12,12 @@ use crate::pem::{PemSource, parse_certificates};
 use crate::refresh::{Refresh, RefreshStatus, Refreshed};
 use crate::reload::{Contents, Parsed, Reloadable};
 
-/// The authorities to trust: all certificates of all sources, reloaded when the sources change.
+/// Trusted authorities: all certificates of all sources, reloaded when the sources change.
 ///
-/// Each handshake is judged by what is current. Connections that exist are not touched.
+/// Each handshake uses the current ones. Existing connections are not affected.
 ///
-/// Every source must hold at least one usable authority. Certificates that cannot be parsed are
-/// passed over beside usable ones, since bundles of public authorities often hold an ancient one.
+/// Every source must contain at least one usable authority. Certificates that cannot be parsed are
+/// ignored beside usable ones, since bundles of public authorities often contain a very old one.
 pub struct TrustRoots {
     inner: Reloadable<RootCertStore>,
 }
@@ -25,7 +25,7 @@ pub struct TrustRoots {
 impl TrustRoots {
     /// Reads the bundles.
     pub fn load(
-        what: &'static str,
+        name: &'static str,
         sources: Vec<PemSource>,
         now: SystemTime,
     ) -> Result<Arc<Self>, TlsError> {
@@ -33,19 +33,19 @@ impl TrustRoots {
             return Err(TlsError::NoTrustSources);
         }
         Ok(Arc::new(Self {
-            inner: Reloadable::load(what, sources, parse, now)?,
+            inner: Reloadable::load(name, sources, parse, now)?,
         }))
     }
 
-    /// The authorities that the next handshake trusts, for verifiers of other crates.
+    /// Returns the current authorities, for verifiers of other crates.
     pub fn current(&self) -> Arc<RootCertStore> {
         self.inner.current()
     }
 }
 
 impl Refresh for TrustRoots {
-    fn what(&self) -> &'static str {
-        self.inner.what()
+    fn name(&self) -> &'static str {
+        self.inner.name()
     }
 
     fn refresh(&self, now: SystemTime) -> Result<Refreshed, TlsError> {
@@ -60,7 +60,7 @@ impl Refresh for TrustRoots {
 impl fmt::Debug for TrustRoots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TrustRoots")
-            .field("what", &self.inner.what())
+            .field("name", &self.inner.name())
             .field("sources", &self.inner.sources())
             .field("authorities", &self.current().len())
             .finish()
@@ -69,7 +69,7 @@ impl fmt::Debug for TrustRoots {
 
 fn parse(contents: &[Contents]) -> Result<Parsed<RootCertStore>, TlsError> {
     let mut store = RootCertStore::empty();
-    let mut passed_over = 0_usize;
+    let mut ignored = 0_usize;
     for Contents { origin, pem } in contents {
         let certificates = parse_certificates(pem).map_err(|problem| TlsError::Pem {
             origin: origin.clone(),
@@ -79,7 +79,7 @@ fn parse(contents: &[Contents]) -> Result<Parsed<RootCertStore>, TlsError> {
         let mut first_failure = None;
         for (index, der) in certificates.into_iter().enumerate() {
             if let Err(source) = store.add(der) {
-                passed_over += 1;
+                ignored += 1;
                 first_failure.get_or_insert((index + 1, source));
             }
         }
@@ -94,12 +94,12 @@ fn parse(contents: &[Contents]) -> Result<Parsed<RootCertStore>, TlsError> {
             });
         }
     }
-    if passed_over > 0 {
-        // Only now: a bundle that is refused is parsed again at each refresh.
+    if ignored > 0 {
+        // Logged only here, since a rejected bundle is parsed again at each refresh.
         warn!(
-            passed_over,
+            ignored,
             usable = store.len(),
-            "some certificates of CA bundles are unusable"
+            "ignoring invalid certificates in CA bundles"
         );
     }
     Ok(Parsed {

@@ -1,25 +1,25 @@
-//! A certificate authority of one's own, with a leaf that renews itself.
+//! A certificate authority of the process, with a leaf that it renews.
 //!
-//! This is what serves when nobody provides a certificate. The authority's public half goes into
-//! the `caBundle` of an `APIService`, so that the API server can verify instead of being told not
-//! to look.
+//! It is used if no certificate is configured. The authority's certificate goes into the `caBundle`
+//! of an `APIService`, so that the API server can verify the connection instead of skipping it.
 //!
 //! # Rotation without a gap
 //!
-//! The leaf is made anew at three quarters of its life and the authority stays. When the authority
-//! reaches three quarters of its own life, a successor joins the bundle but does not sign yet:
-//! whoever copies the bundle gets [`SelfSignedOptions::lead`] to do so. After that time the
-//! successor signs a new leaf. The old authority stays in the bundle until it expires.
+//! The leaf is renewed at three quarters of its validity by the same authority. When the authority
+//! reaches three quarters of its own validity, a successor is added to the bundle but does not sign
+//! yet: clients have [`SelfSignedOptions::activation_delay`] to copy the bundle. Then the successor
+//! signs a new leaf. The old authority stays in the bundle until it expires.
 
 mod authority;
 mod storage;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::CertificateDer;
@@ -28,62 +28,63 @@ use self::authority::{Authority, Leaf, subject_names};
 use crate::TlsError;
 use crate::refresh::{Refresh, RefreshStatus, Refreshed};
 
-/// A self-made authority and the leaf certificate that it signed, for a server.
+/// A self-signed authority and the server certificate that it signed.
 ///
-/// Call [`Refresh::refresh`] now and then (an hour is often enough with the default periods);
-/// renewal does nothing until it is due.
+/// Call [`Refresh::refresh`] periodically (every hour with the default periods); it does nothing
+/// until a renewal is due.
 pub struct SelfSigned {
     options: SelfSignedOptions,
-    /// What the next handshake shows. Swapped as a whole.
+    /// The certificate that the next handshake presents.
     serving: ArcSwap<CertifiedKey>,
     bundle: ArcSwap<String>,
     status: ArcSwap<RefreshStatus>,
-    state: Mutex<State>,
+    current: Mutex<Certificates>,
 }
 
-/// What to make, and for how long.
+/// Names and validity periods.
 #[derive(Debug, Clone)]
 pub struct SelfSignedOptions {
-    /// Who this is, for the subjects of the certificates: `kubevitals`.
+    /// The common name in the subjects of the certificates.
     pub common_name: String,
-    /// The DNS names and addresses by which clients know the server.
+    /// The DNS names and addresses of the server.
     pub names: Vec<String>,
-    /// How long an authority lives.
+    /// Validity of an authority.
     pub authority_validity: Duration,
-    /// How long a leaf lives; at most half as long as an authority.
+    /// Validity of a leaf, at most half of that of the authority.
     pub leaf_validity: Duration,
-    /// How long a new authority is published before it signs; at most an eighth of its life.
-    pub lead: Duration,
-    /// How far the start of validity lies in the past, for clients whose clock is behind; at most a
-    /// quarter of the leaf's life.
+    /// Time from the publication of a new authority until it signs, at most an eighth of its
+    /// validity.
+    pub activation_delay: Duration,
+    /// Time by which the start of validity lies in the past, for clients whose clock is behind; at
+    /// most a quarter of the validity of a leaf.
     pub backdate: Duration,
-    /// Where to keep the authority, so that a restart does not invalidate the bundle that clients
-    /// have. `None` makes a new one for each process.
+    /// Files for the authority, so that a restart does not invalidate the bundle that clients have.
+    /// Without them each process generates a new one.
     pub files: Option<SelfSignedFiles>,
 }
 
-/// Where a self-made authority is kept: files of one process, not to be shared by several.
+/// The files of a self-signed authority. Processes must not share them.
 ///
-/// The leaf and its key are not kept: a new leaf of the same authority is as good, and a key that
-/// is on no disk needs no care.
+/// The leaf and its key are not stored: a new leaf of the same authority is as good, and a key that
+/// is not on disk needs no protection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SelfSignedFiles {
-    /// The authority's certificate and private key in one file, readable by the owner alone. One
-    /// file, so that it can be replaced in one step and never holds halves of two authorities.
+    /// The certificate and private key of the authority, readable by the owner alone. One file, so
+    /// that it can be replaced atomically.
     pub authority: PathBuf,
-    /// The authority's public half, for whoever needs to trust it.
+    /// The certificate of the authority, for clients.
     pub bundle: PathBuf,
 }
 
-struct State {
-    /// In the order in which they were made.
+struct Certificates {
+    /// Oldest first.
     authorities: Vec<Authority>,
     leaf: Leaf,
 }
 
 impl SelfSignedOptions {
-    /// Five years for the authority, 90 days for the leaf, a day of lead, an hour of backdating,
-    /// and no files.
+    /// Returns the defaults: five years for the authority, 90 days for the leaf, an activation
+    /// delay of a day, an hour of backdating, and no files.
     pub fn new(common_name: impl Into<String>, names: Vec<String>) -> Self {
         const DAY: Duration = Duration::from_hours(24);
         Self {
@@ -91,7 +92,7 @@ impl SelfSignedOptions {
             names,
             authority_validity: DAY * 1825,
             leaf_validity: DAY * 90,
-            lead: DAY,
+            activation_delay: DAY,
             backdate: Duration::from_hours(1),
             files: None,
         }
@@ -99,13 +100,13 @@ impl SelfSignedOptions {
 
     fn check(&self) -> Result<(), TlsError> {
         let reason = if self.leaf_validity < Duration::from_mins(1) {
-            "a leaf must live for a minute at least"
+            "a leaf must be valid for at least a minute"
         } else if self.leaf_validity > self.authority_validity / 2 {
-            "a leaf must not live longer than half its authority's life"
-        } else if self.lead > self.authority_validity / 8 {
-            "the lead must not exceed an eighth of the authority's life"
+            "the validity of a leaf must not exceed half of that of the authority"
+        } else if self.activation_delay > self.authority_validity / 8 {
+            "the activation delay must not exceed an eighth of the validity of the authority"
         } else if self.backdate > self.leaf_validity / 4 {
-            "the backdating must not exceed a quarter of the leaf's life"
+            "the backdating must not exceed a quarter of the validity of a leaf"
         } else {
             return subject_names(&self.names).map(drop);
         };
@@ -114,7 +115,7 @@ impl SelfSignedOptions {
 }
 
 impl SelfSignedFiles {
-    /// `<stem>-authority.pem` and `<stem>-ca.crt` in a directory.
+    /// Returns `<stem>-authority.pem` and `<stem>-ca.crt` in a directory.
     pub fn in_directory(directory: &Path, stem: &str) -> Self {
         Self {
             authority: directory.join(format!("{stem}-authority.pem")),
@@ -124,18 +125,18 @@ impl SelfSignedFiles {
 }
 
 impl SelfSigned {
-    /// Makes an authority, or takes up the one that is kept, and a leaf.
+    /// Loads or generates an authority, and signs a leaf.
     ///
-    /// This computes keys and may read and write files: a few milliseconds.
+    /// It generates keys and may read and write files, which takes a few milliseconds.
     pub fn start(options: SelfSignedOptions, now: SystemTime) -> Result<Arc<Self>, TlsError> {
         options.check()?;
-        let kept = match &options.files {
+        let stored = match &options.files {
             Some(files) => storage::read(&files.authority)?,
             None => Vec::new(),
         };
-        let (authorities, changed) = succession(kept, &options, now)?;
+        let (authorities, changed) = succession(stored, &options, now)?;
         let leaf = signer(&authorities, &options, now).sign_leaf(&options, now)?;
-        let bundle = bundle_of(&authorities);
+        let bundle = bundle_pem(&authorities);
         if let Some(files) = &options.files
             && (changed || !files.bundle.exists())
         {
@@ -144,29 +145,28 @@ impl SelfSigned {
         Ok(Arc::new(Self {
             serving: ArcSwap::from(Arc::clone(&leaf.certified)),
             bundle: ArcSwap::from_pointee(bundle),
-            status: ArcSwap::from_pointee(RefreshStatus::first(now, Some(leaf.life.not_after))),
-            state: Mutex::new(State { authorities, leaf }),
+            status: ArcSwap::from_pointee(RefreshStatus::first(now, Some(leaf.validity.not_after))),
+            current: Mutex::new(Certificates { authorities, leaf }),
             options,
         }))
     }
 
-    /// The public certificates of all authorities that clients should trust, as PEM: the content of
-    /// a `caBundle`. It changes when an authority is added or expires.
+    /// Returns the certificates of all authorities that clients should trust, as PEM for a
+    /// `caBundle`. It changes when an authority is added or expires.
     pub fn ca_bundle_pem(&self) -> Arc<String> {
         self.bundle.load_full()
     }
 
-    /// The leaf certificate that the next handshake presents.
+    /// Returns the leaf certificate that the next handshake presents.
     pub fn leaf(&self) -> Option<CertificateDer<'static>> {
         self.serving.load().cert.first().cloned()
     }
 
     fn renew(&self, now: SystemTime) -> Result<Refreshed, TlsError> {
-        // A panic while renewing leaves the state as it was: it is replaced at the very end.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (authorities, changed) = succession(state.authorities.clone(), &self.options, now)?;
+        let mut current = self.current.lock();
+        let (authorities, changed) = succession(current.authorities.clone(), &self.options, now)?;
         let signer = signer(&authorities, &self.options, now);
-        let leaf = if state.leaf.life.is_due(now) || !signer.signed(&state.leaf) {
+        let leaf = if current.leaf.validity.is_due(now) || !signer.signed(&current.leaf) {
             Some(signer.sign_leaf(&self.options, now)?)
         } else {
             None
@@ -175,19 +175,19 @@ impl SelfSigned {
             return Ok(Refreshed::Unchanged);
         }
         if changed {
-            let bundle = bundle_of(&authorities);
-            // A successor that is not on disk must not be published: a restart would lose it.
+            let bundle = bundle_pem(&authorities);
+            // A successor that is not stored must not be published: a restart would lose it.
             if let Some(files) = &self.options.files {
                 storage::write(files, &authorities, &bundle)?;
             }
             self.bundle.store(Arc::new(bundle));
-            state.authorities = authorities;
+            current.authorities = authorities;
         }
         if let Some(leaf) = leaf {
             self.serving.store(Arc::clone(&leaf.certified));
-            state.leaf = leaf;
+            current.leaf = leaf;
         }
-        let not_after = Some(state.leaf.life.not_after);
+        let not_after = Some(current.leaf.validity.not_after);
         self.status
             .rcu(|status| status.after_replacement(now, not_after));
         Ok(Refreshed::Replaced)
@@ -195,7 +195,7 @@ impl SelfSigned {
 }
 
 impl Refresh for SelfSigned {
-    fn what(&self) -> &'static str {
+    fn name(&self) -> &'static str {
         "self-signed certificate"
     }
 
@@ -232,57 +232,58 @@ impl fmt::Debug for SelfSigned {
     }
 }
 
-/// Drops authorities that have expired and adds one if none is valid or the newest is due.
+/// Removes expired authorities and adds one if none is valid or the newest is due. Returns whether
+/// there was a change.
 ///
-/// One that lies in the future stays: perhaps it is today's clock that is wrong, as on a machine
-/// that boots before it knows the time, and then clients rely on it again in a minute.
+/// One that lies in the future stays: the current clock may be wrong, as on a machine that boots
+/// before it has synchronized its clock.
 fn succession(
     mut authorities: Vec<Authority>,
     options: &SelfSignedOptions,
     now: SystemTime,
 ) -> Result<(Vec<Authority>, bool), TlsError> {
     let before = authorities.len();
-    authorities.retain(|authority| now <= authority.life.not_after);
+    authorities.retain(|authority| now <= authority.validity.not_after);
     keep_newest(&mut authorities);
     let mut changed = authorities.len() != before;
     let newest = authorities
         .iter()
-        .rfind(|authority| authority.life.contains(now));
-    if newest.is_none_or(|newest| newest.life.is_due(now)) {
-        authorities.push(Authority::make(options, now)?);
+        .rfind(|authority| authority.validity.contains(now));
+    if newest.is_none_or(|newest| newest.validity.is_due(now)) {
+        authorities.push(Authority::generate(options, now)?);
         keep_newest(&mut authorities);
         changed = true;
     }
     Ok((authorities, changed))
 }
 
-/// A clock that jumps to and fro must not grow the bundle without end.
+/// Bounds the bundle, which a clock that jumps back and forth would grow.
 fn keep_newest(authorities: &mut Vec<Authority>) {
-    const KEPT: usize = 3;
-    let surplus = authorities.len().saturating_sub(KEPT);
+    const MAX_AUTHORITIES: usize = 3;
+    let surplus = authorities.len().saturating_sub(MAX_AUTHORITIES);
     authorities.drain(..surplus);
 }
 
-/// The newest valid authority that clients have had time to learn of, or else the oldest.
+/// Returns the newest valid authority whose activation delay has passed, or else the oldest.
 fn signer<'a>(
     authorities: &'a [Authority],
     options: &SelfSignedOptions,
     now: SystemTime,
 ) -> &'a Authority {
-    let known = |authority: &&Authority| {
-        now.duration_since(authority.life.not_before)
-            .is_ok_and(|age| age >= options.lead.saturating_add(options.backdate))
+    let is_active = |authority: &&Authority| {
+        now.duration_since(authority.validity.not_before)
+            .is_ok_and(|age| age >= options.activation_delay.saturating_add(options.backdate))
     };
     let mut valid = authorities
         .iter()
-        .filter(|authority| authority.life.contains(now));
+        .filter(|authority| authority.validity.contains(now));
     valid
         .clone()
-        .rfind(known)
+        .rfind(is_active)
         .or_else(|| valid.next())
         .expect("`succession` leaves at least one valid authority")
 }
 
-fn bundle_of(authorities: &[Authority]) -> String {
+fn bundle_pem(authorities: &[Authority]) -> String {
     authorities.iter().map(Authority::certificate_pem).collect()
 }

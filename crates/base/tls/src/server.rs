@@ -1,4 +1,4 @@
-//! How to answer: which certificate to show, whom to ask for one, what to negotiate.
+//! Server configurations: certificate, client certificates, negotiation.
 
 use std::sync::Arc;
 
@@ -22,18 +22,18 @@ pub struct ServerOptions {
     /// Versions and cipher suites.
     pub policy: TlsPolicy,
     /// Application protocols to accept, most preferred first. A client that offers only others is
-    /// refused; one that offers none is accepted.
+    /// rejected; one that offers none is accepted.
     pub alpn: Vec<Alpn>,
-    /// Asks clients for a certificate and judges it; `None` does not ask.
+    /// Requests and verifies client certificates; `None` requests none.
     pub client_verifier: Option<Arc<dyn ClientCertVerifier>>,
-    /// Another clock than the system's, for tests.
+    /// A clock for tests instead of the system's.
     pub clock: Option<Arc<dyn TimeProvider>>,
 }
 
 impl ServerTls {
-    /// Answers with whatever `certificate` resolves to at the moment of each handshake: a
-    /// [`ReloadingKeyPair`](crate::ReloadingKeyPair), a [`SelfSigned`](crate::SelfSigned), or a
-    /// caller's own choice by server name.
+    /// Presents the certificate that `certificate` resolves to at the time of each handshake: a
+    /// [`ReloadingKeyPair`](crate::ReloadingKeyPair), a [`SelfSigned`](crate::SelfSigned), or
+    /// another resolver.
     pub fn new(
         certificate: Arc<dyn ResolvesServerCert>,
         options: &ServerOptions,
@@ -41,7 +41,7 @@ impl ServerTls {
         let verifier = options.client_verifier.as_ref().map(Arc::clone);
         let mut config = server_builder(&options.policy, verifier)?.with_cert_resolver(certificate);
         config.alpn_protocols = Alpn::wire(&options.alpn);
-        // A resumed session would keep the identity of a client whose authority has gone.
+        // A resumed session would keep the identity of a client whose authority was removed.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         if let Some(clock) = &options.clock {
@@ -52,7 +52,7 @@ impl ServerTls {
         })
     }
 
-    /// What an acceptor needs.
+    /// Returns the configuration for an acceptor.
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)
     }

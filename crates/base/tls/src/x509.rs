@@ -1,7 +1,7 @@
-//! What a certificate says about itself, for status pages and error messages.
+//! Fields of certificates for status pages and error messages.
 //!
-//! Trust is never decided from these facts: that is webpki's work. They may describe a hostile
-//! certificate, so all text is bounded and free of control characters.
+//! Trust is never decided by them: webpki does that. The certificate may be malicious, so all text
+//! is bounded and free of control characters.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,33 +11,30 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 use x509_parser::time::ASN1Time;
 
-/// The most names that are kept of one certificate.
+/// Maximum number of names of one certificate.
 const MAX_NAMES: usize = 16;
-/// The most characters that are kept of one name.
+/// Maximum number of characters of one name.
 const MAX_NAME_CHARS: usize = 100;
 
-/// Facts read from a certificate, bounded in size.
+/// Fields of a certificate, bounded in size.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CertificateFacts {
+pub struct CertificateInfo {
     /// The subject, as in `CN=system:node:worker-1, O=system:nodes`.
     pub subject: String,
     /// The authority that signed it, in the same form.
     pub issuer: String,
-    /// DNS names and addresses that it is for; the first of them if there are many.
+    /// The first DNS names and addresses that it is for.
     pub names: Vec<String>,
-    /// How many further names there are.
+    /// Number of further names.
     pub more_names: usize,
-    /// When it becomes valid.
     pub not_before: SystemTime,
-    /// The last moment at which it is valid.
     pub not_after: SystemTime,
-    /// Whether it is a certificate authority.
     pub is_authority: bool,
 }
 
-impl CertificateFacts {
-    /// Reads a DER certificate; `None` if it cannot be parsed.
-    pub fn read(der: &[u8]) -> Option<Self> {
+impl CertificateInfo {
+    /// Parses a DER certificate.
+    pub fn parse(der: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let mut names = Vec::new();
         let mut more_names = 0;
@@ -67,7 +64,7 @@ impl CertificateFacts {
     }
 }
 
-/// A time as RFC 3339 in UTC, to the second.
+/// Formats a time as RFC 3339 in UTC, to the second.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     let seconds = match time.duration_since(UNIX_EPOCH) {
         Ok(since) => i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
@@ -101,7 +98,7 @@ pub(crate) fn listing<'a>(names: impl IntoIterator<Item = &'a str>, more: usize)
     }
 }
 
-/// Text from a certificate, made safe for a log line.
+/// Shortens text from a certificate and replaces control characters.
 pub(crate) fn bounded(text: &str) -> String {
     let mut safe: String = text
         .chars()
@@ -165,13 +162,13 @@ mod tests {
                 let index = index.index(der.len());
                 der[index] = byte;
             }
-            let _ = CertificateFacts::read(&der);
-            let _ = CertificateFacts::read(&der[..length.index(der.len())]);
+            let _ = CertificateInfo::parse(&der);
+            let _ = CertificateInfo::parse(&der[..length.index(der.len())]);
         }
     }
 
     #[test]
-    fn times_print_as_rfc3339() {
+    fn times_are_formatted_as_rfc3339() {
         let at = |seconds| rfc3339(UNIX_EPOCH + Duration::from_secs(seconds));
         assert_eq!(at(0), "1970-01-01T00:00:00Z");
         assert_eq!(at(1_709_210_096), "2024-02-29T12:34:56Z");
@@ -197,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn rubbish_has_no_facts() {
-        assert_eq!(CertificateFacts::read(b"\x30\x03\x02\x01\x01"), None);
+    fn garbage_is_not_parsed() {
+        assert_eq!(CertificateInfo::parse(b"\x30\x03\x02\x01\x01"), None);
     }
 }

@@ -109,7 +109,7 @@ impl ApiContext {
             .unwrap_or_default();
         if self
             .users
-            .judge(chain, UnixTime::since_unix_epoch(now))
+            .verify(chain, UnixTime::since_unix_epoch(now))
             .is_err()
         {
             return Peer::Untrusted;

@@ -17,7 +17,7 @@ use hyper_util::server::conn::auto;
 use kubevitals_sim::api::{ADDRESS_ANNOTATION, SimApi, SimApiConfig, SimApiHandle};
 use kubevitals_sim::objects::Resource;
 use kubevitals_tls::{
-    Alpn, CertificateFacts, PemSource, ReloadingKeyPair, RequestClientCertificate, ServerOptions,
+    Alpn, CertificateInfo, PemSource, ReloadingKeyPair, RequestClientCertificate, ServerOptions,
     ServerTls,
 };
 use serde_json::{Value, json};
@@ -162,8 +162,8 @@ async fn backend(sim: &SimApiHandle, alpn: Alpn) -> (SocketAddr, tokio::task::Jo
                 .peer_certificates()
                 .and_then(|chain| chain.first());
             let peer = peer
-                .and_then(|der| CertificateFacts::read(der))
-                .map(|details| details.subject);
+                .and_then(|der| CertificateInfo::parse(der))
+                .map(|info| info.subject);
             tokio::spawn(async move {
                 let service = service_fn(move |request| {
                     let response = echo(&request, peer.as_deref());

@@ -1,27 +1,28 @@
-//! Fills a document from a body.
+//! Creation of a document from a body.
 
 use super::{Document, Family, StoredSeries};
 use crate::encode::Suffix;
 use crate::name::MetricName;
 use crate::parse::{Item, Sample, parse};
 
-/// How many errors a document keeps; [`Summary::errors`](crate::Summary::errors) counts them all.
+/// Maximum number of errors that a document keeps. [`Summary::errors`](crate::Summary::errors)
+/// counts them all.
 ///
-/// A body of nothing but bad lines would otherwise turn into a list many times its size.
+/// The errors of a body with only invalid lines would be many times its size.
 pub const MAX_KEPT_ERRORS: usize = 1024;
 
 impl<'a> Document<'a> {
-    /// Collects everything in `body`; bad lines become [`Document::errors`].
+    /// Parses a body. Invalid lines become [`Document::errors`].
     ///
     /// The first `HELP` and the first `TYPE` of a family count. A sample belongs to the family of
     /// its name or, with `_bucket`, `_sum` or `_count` after it, to the histogram or summary of
-    /// the name before that. A last line without a newline is taken too: see
+    /// the name before that. A last line without a newline is included: see
     /// [`Summary::terminated`](crate::Summary::terminated).
     pub fn parse(body: &'a [u8]) -> Self {
         let mut document = Self::new();
-        let mut place = None;
+        let mut location = None;
         let summary = parse(body, |item| match item {
-            Item::Sample(sample) => document.take(&mut place, &sample),
+            Item::Sample(sample) => document.take(&mut location, &sample),
             Item::Help(help) => {
                 let mut family = document.family(help.name);
                 if family.family.help.is_none() {
@@ -34,7 +35,7 @@ impl<'a> Document<'a> {
                     family.set_kind(kind.kind);
                 }
                 // A name ending in `_sum` may now belong to this family.
-                place = None;
+                location = None;
             }
             Item::Comment(_) => {}
             Item::Error(error) => {
@@ -48,12 +49,12 @@ impl<'a> Document<'a> {
         document
     }
 
-    fn take(&mut self, place: &mut Option<Place<'a>>, sample: &Sample<'a, '_>) {
-        let Place {
+    fn take(&mut self, location: &mut Option<Location<'a>>, sample: &Sample<'a, '_>) {
+        let Location {
             position, suffix, ..
-        } = match place {
-            Some(place) if place.name == sample.name => *place,
-            _ => *place.insert(self.place(sample.name)),
+        } = match location {
+            Some(location) if location.name == sample.name => *location,
+            _ => *location.insert(self.location(sample.name)),
         };
         let labels = sample
             .labels
@@ -61,28 +62,28 @@ impl<'a> Document<'a> {
             .map(|label| (label.name, label.value()));
         self.at(position)
             .push(suffix, labels, sample.value, sample.timestamp_ms)
-            .expect("the parser refuses what a document refuses");
+            .expect("the parser has validated the labels");
     }
 
-    /// Where samples of this name belong.
-    fn place(&mut self, name: MetricName<'a>) -> Place<'a> {
+    /// Returns the family of samples of this name.
+    fn location(&mut self, name: MetricName<'a>) -> Location<'a> {
         if !self.index.contains_key(name.as_str())
             && let Some((position, suffix)) = self.owner(name)
         {
-            return Place {
+            return Location {
                 name,
                 position,
                 suffix,
             };
         }
-        Place {
+        Location {
             name,
             position: self.position(name),
             suffix: Suffix::None,
         }
     }
 
-    /// The histogram or summary whose samples may have this name, and the suffix that they have.
+    /// Returns the histogram or summary whose samples have this name, and their suffix.
     fn owner(&self, name: MetricName<'a>) -> Option<(usize, Suffix)> {
         [Suffix::Bucket, Suffix::Sum, Suffix::Count]
             .into_iter()
@@ -97,9 +98,9 @@ impl<'a> Document<'a> {
             })
     }
 
-    /// Gives samples that came before the type of their family to it.
+    /// Moves samples that precede the type of their family to it.
     ///
-    /// Once written, the type comes before them: they would change families when read again.
+    /// Once written, the type precedes them: they would change families when parsed again.
     fn adopt_early_samples(&mut self) {
         let mut adopted = false;
         for position in 0..self.families.len() {
@@ -143,9 +144,9 @@ impl Family<'_> {
     }
 }
 
-/// Where the samples of one name go, so that a run of them is looked up once.
+/// The family of the samples of one name, so that a run of them is looked up once.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct Location<'a> {
     name: MetricName<'a>,
     position: usize,
     suffix: Suffix,

@@ -30,7 +30,7 @@ fn histograms_and_summaries_keep_their_order_while_families_are_sorted() {
 
 #[test]
 fn a_suffix_belongs_to_a_family_only_if_its_type_has_it() {
-    // No type, a gauge, a summary's buckets: families of their own.
+    // No type, a gauge, buckets of a summary: separate families.
     for body in [
         "a 1\na_sum 2\n",
         "# TYPE a gauge\na 1\na_count 2\n",
@@ -55,7 +55,7 @@ fn samples_before_the_type_of_their_family_belong_to_it() {
         .add([(A, "")], 2.0, None)
         .unwrap();
     assert_eq!(encoded(&mut document), format!("{sorted}b{{a=\"\"}} 2\n"));
-    // One with metadata of its own stays a family of its own.
+    // One with its own metadata stays separate.
     let body = "# TYPE a histogram\na_count 4\n# TYPE a_sum gauge\na_sum 2\n";
     assert_eq!(reencoded(body), body);
 }
@@ -85,7 +85,7 @@ fn equal_label_sets_sort_by_timestamp_with_none_last() {
 }
 
 #[test]
-fn labels_that_cannot_be_written_are_refused_and_leave_no_trace() {
+fn invalid_labels_are_rejected_and_change_nothing() {
     let mut document = Document::new();
     let mut family = document.family(M);
     family.add([(A, "1")], 1.0, None).unwrap();
@@ -108,21 +108,21 @@ fn labels_that_cannot_be_written_are_refused_and_leave_no_trace() {
 }
 
 #[test]
-fn the_first_metadata_counts_and_families_without_series_are_left_out() {
+fn the_first_metadata_counts_and_families_without_series_are_omitted() {
     let body =
         "# HELP m one\n# HELP m two\n# TYPE m gauge\n# TYPE m counter\nm 1\n# HELP empty x\n";
     assert_eq!(reencoded(body), "# HELP m one\n# TYPE m gauge\nm 1\n");
 }
 
 #[test]
-fn a_family_in_two_places_becomes_one() {
+fn a_family_that_occurs_twice_is_merged() {
     assert_eq!(
         reencoded("b 1\na 1\nb{x=\"y\"} 2\n"),
         "a 1\nb 1\nb{x=\"y\"} 2\n"
     );
     let mut document = Document::parse(b"b 1\na 1\n");
     assert_eq!(encoded(&mut document), "a 1\nb 1\n");
-    // After sorting, names still lead to their families.
+    // The index is valid after sorting.
     document
         .family(MetricName::from_static("a"))
         .add([(A, "x")], 3.0, None)
@@ -131,7 +131,7 @@ fn a_family_in_two_places_becomes_one() {
 }
 
 #[test]
-fn errors_are_kept_up_to_a_bound_and_counted_beyond() {
+fn errors_are_kept_up_to_a_limit_and_all_counted() {
     let document = Document::parse(b"a 1\nbad\n");
     let error = ParseError {
         line: 2,

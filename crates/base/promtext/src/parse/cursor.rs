@@ -1,8 +1,8 @@
 //! The grammar of one line.
 //!
 //! The cursor runs over the whole text, not over one line, so that numbers and label values can
-//! be read eight bytes at a time up to the very end of a line. It never passes a newline except
-//! in [`Cursor::finish_line`]: a newline belongs to no token, so every step stops there.
+//! be read eight bytes at a time up to the end of a line. It passes a newline only in
+//! [`Cursor::finish_line`]: a newline belongs to no token, so every step stops there.
 
 use memchr::memchr;
 
@@ -12,7 +12,7 @@ use crate::error::Reason;
 use crate::name::{LabelName, MetricType, is_reserved};
 use crate::{class, swar};
 
-/// A place in a text, and the start of the line that it is in.
+/// An offset in a text, and the start of its line.
 pub(super) struct Cursor<'a> {
     text: &'a str,
     bytes: &'a [u8],
@@ -26,7 +26,7 @@ pub(super) enum Remark<'a> {
     Help(&'a str, &'a str),
     /// The family and its type.
     Type(&'a str, MetricType),
-    /// What follows the `#`.
+    /// The text after the `#`.
     Other(&'a str),
 }
 
@@ -50,7 +50,7 @@ impl<'a> Cursor<'a> {
         self.line_start = self.at;
     }
 
-    /// Goes to the next line, wherever in this one it is.
+    /// Moves to the next line.
     #[inline]
     pub(super) fn finish_line(&mut self) {
         if !self.at_newline() {
@@ -59,7 +59,7 @@ impl<'a> Cursor<'a> {
         self.at += 1;
     }
 
-    /// Where in the line it is, the first byte being 1.
+    /// Returns the offset in the line, the first byte being 1.
     pub(super) fn column(&self) -> usize {
         self.at - self.line_start + 1
     }
@@ -74,13 +74,13 @@ impl<'a> Cursor<'a> {
         self.peek() == Some(b'\n')
     }
 
-    /// Whether the line, at whose end it is, ends with a newline.
+    /// Returns whether the line ends with a newline. The cursor must be at its end.
     #[inline]
     pub(super) fn is_terminated(&self) -> bool {
         self.at_newline() || self.bytes.get(self.at + 1) == Some(&b'\n')
     }
 
-    /// Whether the line ends here: with LF, CRLF, or the text itself.
+    /// Returns whether the line ends here: with LF, CRLF, or the end of the text.
     #[inline]
     pub(super) fn at_line_end(&self) -> bool {
         match self.peek() {
@@ -95,7 +95,7 @@ impl<'a> Cursor<'a> {
         self.skip(class::BLANK);
     }
 
-    /// Takes the metric name `name` if the line has it here, followed by labels or a blank.
+    /// Consumes the metric name `name` if it is next, followed by labels or a blank.
     #[inline]
     pub(super) fn take_same_name(&mut self, name: &str) -> bool {
         let end = self.at + name.len();
@@ -110,7 +110,7 @@ impl<'a> Cursor<'a> {
         same
     }
 
-    /// Takes a metric name that labels, a blank or the end of the line must follow.
+    /// Consumes a metric name, which labels, a blank or the end of the line must follow.
     pub(super) fn metric_name(&mut self) -> Result<&'a str, Reason> {
         let name = match self.peek() {
             Some(b'"') => return Err(Reason::QuotedName),
@@ -125,7 +125,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Why a line that starts with `{` is wrong.
+    /// Returns the reason why a line that starts with `{` is invalid.
     #[cold]
     pub(super) fn nameless_series(&mut self) -> Reason {
         let brace = self.at;
@@ -139,11 +139,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes the labels, if there are any, and returns their number.
+    /// Consumes the labels, if there are any, and returns their number.
     ///
     /// `labels` holds those of an earlier line, of which the first `known` have valid names, no two
     /// the same. Series of one family have the same names in the same order: comparing them is
-    /// quicker than checking them again.
+    /// faster than validating them again.
     #[inline]
     pub(super) fn labels(
         &mut self,
@@ -165,7 +165,7 @@ impl<'a> Cursor<'a> {
                 Some(name) if self.take_same_label(name.as_str()) => name,
                 _ => {
                     if known > 0 {
-                        // From here on names are looked at one by one.
+                        // From here on names are validated one by one.
                         known = 0;
                         seen.add(labels, count);
                     }
@@ -201,7 +201,7 @@ impl<'a> Cursor<'a> {
         Ok(count)
     }
 
-    /// Takes the label name `name` if it stands here, with the equals sign and the quote that must
+    /// Consumes the label name `name` if it is next, with the equals sign and the quote that must
     /// follow.
     #[inline]
     fn take_same_label(&mut self, name: &str) -> bool {
@@ -214,7 +214,7 @@ impl<'a> Cursor<'a> {
         same
     }
 
-    /// Takes a label name.
+    /// Consumes a label name.
     #[inline]
     fn label_name(&mut self) -> Result<&'a str, Reason> {
         let name = match self.peek() {
@@ -229,7 +229,7 @@ impl<'a> Cursor<'a> {
         Ok(name)
     }
 
-    /// Takes the value.
+    /// Consumes the value.
     #[inline]
     pub(super) fn value(&mut self) -> Result<f64, Reason> {
         self.skip_blanks();
@@ -242,7 +242,7 @@ impl<'a> Cursor<'a> {
         self.unusual_value()
     }
 
-    /// Takes the timestamp, if there is one, and whatever blanks end the line.
+    /// Consumes the timestamp, if there is one, and blanks at the end of the line.
     #[inline]
     pub(super) fn timestamp(&mut self) -> Result<Option<i64>, Reason> {
         self.skip_blanks();
@@ -250,7 +250,7 @@ impl<'a> Cursor<'a> {
             return Ok(None);
         }
         let timestamp = match digits(self.bytes, self.at, 0, 0) {
-            // Eighteen digits fit whatever they are.
+            // Any eighteen digits fit.
             Some(read) if read.count > 0 && read.count <= 18 && self.ends_token(read.end) => {
                 self.at = read.end;
                 i64::try_from(read.number).map_err(|_| Reason::InvalidTimestamp)?
@@ -270,14 +270,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes a comment.
+    /// Consumes a comment.
     pub(super) fn comment(&mut self) -> Result<Remark<'a>, Reason> {
         self.at += 1;
         let start = self.at;
         self.skip_blanks();
         let keyword = self.token();
         self.skip_blanks();
-        // `# HELP` and `# TYPE` with nothing after them say nothing, as any other comment.
+        // `# HELP` and `# TYPE` alone are ordinary comments.
         if !matches!(keyword, "HELP" | "TYPE") || self.at_line_end() {
             self.at = start;
             return Ok(Remark::Other(self.rest_of_line()));
@@ -295,13 +295,14 @@ impl<'a> Cursor<'a> {
                 .ok_or_else(|| self.back(self.at - at, Reason::UnknownType));
         }
         if !self.at_line_end() {
-            // One blank separates; more belong to the text, which the encoder writes unchanged.
+            // One blank is the separator; more belong to the text, which the encoder writes
+            // unchanged.
             self.at += 1;
         }
         let text_start = self.at;
-        // A carriage return that the encoder would put at the end of a line would not read back.
+        // A carriage return at the end of a line could not be read back.
         let raw = self.rest_of_line().trim_end_matches('\r');
-        match bad_escape(raw) {
+        match invalid_escape(raw) {
             None => Ok(Remark::Help(name, raw)),
             Some(offset) => {
                 self.at = text_start + offset;
@@ -310,7 +311,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes a label value and its closing quote; says whether it holds escapes.
+    /// Consumes a label value and its closing quote. Returns whether it contains escapes.
     #[inline]
     fn label_value(&mut self) -> Result<(&'a str, bool), Reason> {
         let start = self.at;
@@ -319,8 +320,8 @@ impl<'a> Cursor<'a> {
             let rest = self.bytes.get(self.at..).unwrap_or_default();
             for chunk in rest.as_chunks::<8>().0 {
                 let chunk = u64::from_le_bytes(*chunk);
-                // Of what is not larger than a quote, names have nothing: newline and quote are
-                // found in one step.
+                // Names contain no byte up to the quote, so that newline and quote are found in one
+                // step.
                 let marks = swar::mark_below(chunk, b'"' + 1) | swar::mark(chunk, b'\\');
                 self.at += swar::first_marked(marks);
                 if marks != 0 {
@@ -341,17 +342,17 @@ impl<'a> Cursor<'a> {
                     self.at += 2;
                 }
                 None | Some(b'\n') => {
-                    // The opening quote tells more than the end of the line.
+                    // The column of the opening quote is more helpful than the end of the line.
                     self.at = start - 1;
                     return Err(Reason::UnterminatedLabelValue);
                 }
-                // A blank or a control character; or within eight bytes of the end of the text.
+                // A blank or a control character, or the last eight bytes of the text.
                 Some(_) => self.at += 1,
             }
         }
     }
 
-    /// Takes a value that is not plain digits: rare, or wrong.
+    /// Consumes a value that is not plain digits: rare, or invalid.
     #[cold]
     fn unusual_value(&mut self) -> Result<f64, Reason> {
         if self.at_line_end() {
@@ -399,7 +400,7 @@ impl<'a> Cursor<'a> {
         self.peek().is_some_and(|byte| class::is(byte, mask))
     }
 
-    /// Takes `byte`, and blanks before it.
+    /// Consumes `byte` and blanks before it.
     #[inline]
     fn take(&mut self, byte: u8, otherwise: Reason) -> Result<(), Reason> {
         if self.peek() != Some(byte) {
@@ -412,14 +413,14 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Goes back to the start of what is wrong, for the column of the error.
+    /// Moves back to the start of the invalid token, for the column of the error.
     #[cold]
     fn back(&mut self, length: usize, reason: Reason) -> Reason {
         self.at -= length;
         reason
     }
 
-    /// Whether a token may end before `at`: at a blank or the end of the line.
+    /// Returns whether a token ends before `at`: at a blank or the end of the line.
     #[inline]
     fn ends_token(&self, at: usize) -> bool {
         match self.bytes.get(at) {
@@ -429,7 +430,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The place of the next newline, or the end of the text.
+    /// Returns the offset of the next newline, or the end of the text.
     #[inline]
     fn newline(&self) -> usize {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
@@ -444,12 +445,12 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// A filter over the label names of one line: most lines never compare two names.
+/// A filter over the label names of one line, so that most lines never compare two names.
 #[derive(Default)]
 struct SeenNames(u64);
 
 impl SeenNames {
-    /// Adds names that are known to differ.
+    /// Adds names that differ.
     #[cold]
     fn add(&mut self, labels: &[Label<'_>; MAX_LABELS], count: usize) {
         for label in labels.iter().take(count) {
@@ -457,7 +458,7 @@ impl SeenNames {
         }
     }
 
-    /// Adds a name; false if it was surely not there.
+    /// Adds a name. Returns false if it was certainly not present.
     #[inline]
     fn maybe(&mut self, name: &str) -> bool {
         let first = name.as_bytes().first().copied().unwrap_or_default();
@@ -476,8 +477,8 @@ fn seen_before(labels: &[Label<'_>; MAX_LABELS], count: usize, name: &str) -> bo
         .any(|label| label.name.as_str() == name)
 }
 
-/// Where a `HELP` text has a backslash that starts no escape.
-fn bad_escape(raw: &str) -> Option<usize> {
+/// Returns the offset of a backslash that starts no valid escape.
+fn invalid_escape(raw: &str) -> Option<usize> {
     let mut at = 0;
     loop {
         at += memchr(b'\\', raw.as_bytes().get(at..)?)?;

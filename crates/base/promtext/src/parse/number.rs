@@ -5,17 +5,17 @@ use crate::swar;
 
 /// A run of digits.
 pub(super) struct Digits {
-    /// The number that they write, together with the digits before them.
+    /// Their value, together with the digits before them.
     pub(super) number: u64,
-    /// How many there are, together with those before them.
+    /// Their number, together with the digits before them.
     pub(super) count: usize,
-    /// Where they end.
+    /// The offset of their end.
     pub(super) end: usize,
 }
 
-/// As many digits as surely fit a `u64`.
+/// Number of digits that always fit a `u64`.
 const MAX_DIGITS: usize = 19;
-/// Whole numbers up to here are exact in an `f64`.
+/// Whole numbers up to this one are exact in an `f64`.
 const MAX_EXACT: u64 = 1 << 53;
 
 static POWERS: [u64; 9] = [
@@ -36,7 +36,7 @@ static EXACT_POWERS: [f64; 23] = [
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
 
-/// Reads digits that continue a number of `count` digits; nothing if they become too many.
+/// Reads digits that continue a number of `count` digits. Returns `None` if there are too many.
 #[inline]
 pub(super) fn digits(bytes: &[u8], at: usize, mut number: u64, mut count: usize) -> Option<Digits> {
     let mut end = at;
@@ -63,11 +63,11 @@ pub(super) fn digits(bytes: &[u8], at: usize, mut number: u64, mut count: usize)
     Some(Digits { number, count, end })
 }
 
-/// Reads a number of the form `-12.34e+56` whose value one multiplication or division gives.
+/// Reads a number of the form `-12.34e+56` that needs one multiplication or division.
 ///
 /// If the digits make a whole number that is exact in an `f64`, and the power of ten is exact too,
-/// then IEEE 754 rounds their product or quotient once, and correctly (Clinger, 1990). Nothing
-/// for every other form: [`any_float`] reads those.
+/// then IEEE 754 rounds their product or quotient once, and correctly (Clinger, 1990). Returns
+/// `None` for every other form: [`any_float`] reads those.
 #[inline]
 pub(super) fn plain_float(bytes: &[u8], at: usize) -> Option<(f64, usize)> {
     let negative = bytes.get(at) == Some(&b'-');
@@ -109,10 +109,10 @@ pub(super) fn plain_float(bytes: &[u8], at: usize) -> Option<(f64, usize)> {
     Some((if negative { -size } else { size }, end))
 }
 
-/// Reads any number that Go's `strconv.ParseFloat` and Prometheus both take.
+/// Parses any number that Go's `strconv.ParseFloat` and Prometheus both accept.
 ///
-/// Rust's own parser takes the same forms, except that it lets `NaN` carry a sign and turns what
-/// is too large into infinity.
+/// Rust's parser accepts the same forms, except that it allows a sign before `NaN` and turns
+/// numbers that are too large into infinity.
 pub(super) fn any_float(token: &str) -> Result<f64, Reason> {
     let value: f64 = token.parse().map_err(|_| Reason::InvalidValue)?;
     let signed = token.starts_with(['+', '-']);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_numbers_take_the_short_way() {
+    fn plain_numbers_take_the_fast_path() {
         for text in [
             "0",
             "-0",
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_left_to_the_long_way() {
+    fn other_numbers_take_the_slow_path() {
         for text in [
             "",
             ".",
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_those_of_go() {
+    fn nan_and_infinity_are_spelled_as_in_go() {
         assert!(any_float("NaN").unwrap().is_nan());
         assert!(any_float("nAn").unwrap().is_nan());
         for infinite in ["Inf", "+Inf", "inf", "+INFINITY", "infinity"] {
@@ -213,7 +213,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
         #[test]
-        fn the_short_way_agrees_with_the_long_one(
+        fn the_fast_path_agrees_with_the_slow_one(
             text in "-?[0-9]{0,12}(\\.[0-9]{0,12})?([eE][+-]?[0-9]{1,2})?", tail in "[ \n].{0,9}"
         ) {
             let body = format!("{text}{tail}");

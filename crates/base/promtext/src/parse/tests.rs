@@ -77,7 +77,7 @@ fn every_reason_has_a_line_and_a_column() {
 }
 
 #[test]
-fn messages_say_where_and_what() {
+fn messages_have_line_column_and_reason() {
     let messages: Vec<String> = errors(b"a 1\n{\"a.b\"} 1\n")
         .iter()
         .map(ToString::to_string)
@@ -94,7 +94,7 @@ fn messages_say_where_and_what() {
 }
 
 #[test]
-fn as_many_labels_as_fit_are_taken() {
+fn the_number_of_labels_is_limited() {
     let body = with_labels(MAX_LABELS);
     let mut counts = Vec::new();
     parse(body.as_bytes(), |item| {
@@ -108,9 +108,9 @@ fn as_many_labels_as_fit_are_taken() {
     assert_eq!(counts, [(MAX_LABELS, Some("63"))]);
 }
 
-/// Names that stand where they stood on the line before are not checked again; others are.
+/// Names at the same position as on the previous line are not validated again; others are.
 #[test]
-fn a_duplicate_is_found_whatever_the_lines_before_had() {
+fn duplicates_are_found_whatever_the_previous_lines_had() {
     let body = br#"a{b="1",c="2"} 1
 a{b="1",c="2",b="3"} 1
 a{b="1",c="2"} 1
@@ -139,7 +139,7 @@ a{c="1" ,b = "2", c="3"} 1
 }
 
 #[test]
-fn labels_of_one_line_are_not_those_of_the_next() {
+fn labels_do_not_carry_over_to_the_next_line() {
     let body = b"a{b=\"1\",c=\"2 !\"} 1\na{b=\"3\"} 1\na{b=\"4\",cc=\"\\n\"} 1\na 1\na{c=\"5\",b=\"6\",} 1\n";
     let mut seen = Vec::new();
     parse(body, |item| {
@@ -154,7 +154,7 @@ fn labels_of_one_line_are_not_those_of_the_next() {
 }
 
 #[test]
-fn invalid_text_costs_its_own_line_only() {
+fn invalid_utf8_affects_only_its_line() {
     let body = b"a 1\n\xffb 2\nc 3\n\xc3\x28\n\xf0\x9f\nd{e=\"\xc3\xbc\"} 4\n\xff";
     let mut lines = Vec::new();
     let summary = parse(body, |item| {
@@ -183,7 +183,7 @@ fn invalid_text_costs_its_own_line_only() {
 }
 
 #[test]
-fn a_name_that_starts_as_the_last_one_did_is_another_name() {
+fn a_name_with_the_previous_one_as_prefix_is_another_name() {
     let mut names = Vec::new();
     parse(
         b"a 1\nab 2\na{} 3\na\t4\na_total 5\n a 6\na{x=\"\"}7\n",
@@ -210,7 +210,7 @@ fn a_name_that_starts_as_the_last_one_did_is_another_name() {
 }
 
 #[test]
-fn a_visitor_is_asked_once_for_each_run_of_a_name() {
+fn wants_is_called_once_for_each_run_of_a_name() {
     #[derive(Default)]
     struct OnlyB<'a> {
         asked: Vec<&'a str>,
@@ -231,7 +231,7 @@ fn a_visitor_is_asked_once_for_each_run_of_a_name() {
         }
     }
     let mut visitor = OnlyB::default();
-    // The third line is bad, but nobody wants it.
+    // The third line is invalid, but not wanted.
     let body = b"# TYPE a gauge\na 1\na{ 2\nb 3\nb{x=\"y\"} 4\na 5\nb 6";
     let summary = parse_with(body, &mut visitor);
     assert_eq!(visitor.asked, ["a", "b", "a", "b"]);

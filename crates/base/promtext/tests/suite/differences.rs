@@ -1,6 +1,6 @@
-//! Where a body is read otherwise than by one of Prometheus' parsers, on purpose.
+//! Intended differences from the parsers of Prometheus.
 
-/// One of Prometheus' parsers of the text format.
+/// A parser of Prometheus for the text format.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Go {
     /// `TextParser` of `github.com/prometheus/common/expfmt`.
@@ -10,7 +10,7 @@ pub(crate) enum Go {
 }
 use Go::{Expfmt, Textparse};
 
-/// Why something is read otherwise, by whom, and the bodies that show it, as Go quotes
+/// The reason of a difference, the parser it concerns, and bodies that show it, as Go quotes
 /// them.
 pub(crate) struct Difference {
     pub(crate) why: &'static str,

@@ -1,4 +1,4 @@
-//! What a real kubelet served.
+//! Bodies of a real kubelet.
 
 use kubevitals_promtext::{Document, Item, MetricType, parse};
 
@@ -22,7 +22,7 @@ fn a_kubelet_body_is_read_without_errors_and_written_back_unchanged() {
 fn a_kubelet_body_in_reverse_is_sorted_back() {
     for body in BODIES {
         let text = str::from_utf8(body).unwrap();
-        // Metadata first: a sample line must not come before the type of its family.
+        // Metadata first: a sample line must not precede the type of its family.
         let mut lines: Vec<_> = text.lines().rev().collect();
         lines.sort_by_key(|line| !line.starts_with('#'));
         let reversed = lines.join("\n");
@@ -33,7 +33,7 @@ fn a_kubelet_body_in_reverse_is_sorted_back() {
 }
 
 #[test]
-fn a_kubelet_body_has_the_values_that_it_shows() {
+fn a_kubelet_body_has_the_expected_values() {
     let mut samples = 0;
     let mut types = 0;
     let summary = parse(BODIES[0], |item| match item {

@@ -1,4 +1,4 @@
-//! The public face of the crate: what it reads and writes, against real bodies and real Go.
+//! Tests of the public API with bodies of a real kubelet and vectors from Go.
 #![expect(clippy::unwrap_used, reason = "test helpers fail by panicking")]
 
 mod differences;

@@ -1,4 +1,4 @@
-//! Random documents, documents with faults, and plain noise, against the reference parser.
+//! Random documents, invalid documents and noise, compared with the reference parser.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use proptest::test_runner::RngSeed;
 
 use crate::reference::{What, expected, observed};
 
-/// The same cases every time: looking for new ones is the fuzzer's work.
+/// The same cases every time: the fuzzer looks for new ones.
 fn cases(cases: u32) -> ProptestConfig {
     ProptestConfig {
         cases,
@@ -54,7 +54,7 @@ fn text() -> impl Strategy<Value = String> {
 fn number() -> impl Strategy<Value = f64> {
     prop_oneof![
         any::<u64>().prop_map(f64::from_bits),
-        // Seconds counted in nanoseconds.
+        // Seconds from nanoseconds.
         (any::<u32>(), any::<u32>())
             .prop_map(|(whole, nanos)| f64::from(whole) + f64::from(nanos % 1_000_000_000) / 1e9),
         (0_u32..2_000_000_000).prop_map(f64::from),
@@ -121,7 +121,7 @@ fn encoded(mut document: Document<'_>) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// Tokens of the format, in and out of place.
+/// Tokens of the format.
 fn token() -> impl Strategy<Value = Vec<u8>> {
     let tokens: Vec<&[u8]> = vec![
         b"a",
@@ -191,7 +191,7 @@ fn noise() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// A good document with a few bytes cut out and tokens put in.
+/// A valid document with some bytes removed and tokens inserted.
 fn faulty() -> impl Strategy<Value = Vec<u8>> {
     let fault = (any::<Index>(), 0_usize..12, proptest::option::of(token()));
     (generated(), vec(fault, 0..6)).prop_map(|(generated, faults)| {
@@ -250,7 +250,7 @@ proptest! {
     }
 
     #[test]
-    fn a_bad_line_costs_only_itself_and_is_named(generated in generated(), places in vec(any::<Index>(), 1..4)) {
+    fn an_invalid_line_is_reported_and_affects_no_other(generated in generated(), places in vec(any::<Index>(), 1..4)) {
         let good = encoded(generated.document()).into_bytes();
         let mut lines: Vec<&[u8]> = good.split_inclusive(|byte| *byte == b'\n').collect();
         let places: BTreeSet<usize> = places.iter().map(|place| place.index(lines.len() + 1)).collect();
@@ -277,7 +277,7 @@ proptest! {
         });
         prop_assert_eq!(summary.terminated, cut.is_empty() || cut.ends_with(b"\n"));
         prop_assert!(unterminated <= usize::from(!summary.terminated));
-        // Every sample that claims a whole line is one of the whole body.
+        // Every sample of a terminated line is also in the whole body.
         for found in observed(cut) {
             if matches!(found.what, What::Sample { terminated: true, .. }) {
                 prop_assert!(whole_lines.contains(&found));
@@ -300,7 +300,7 @@ proptest! {
     }
 }
 
-/// Wants the families that [`kept`] says.
+/// Wants the families that [`kept`] selects.
 struct Some {
     keep: u8,
     seen: Vec<(usize, u64)>,
@@ -323,7 +323,7 @@ fn kept(name: &str, keep: u8) -> bool {
 }
 
 #[test]
-fn samples_of_a_cut_body_may_look_whole() {
+fn samples_of_a_truncated_body_may_look_complete() {
     let mut seen = Vec::new();
     let summary = parse(b"a 123456\na 12", |item| {
         if let Item::Sample(sample) = item {
@@ -335,7 +335,7 @@ fn samples_of_a_cut_body_may_look_whole() {
 }
 
 #[test]
-fn label_values_borrow_unless_they_hold_escapes() {
+fn label_values_borrow_unless_they_contain_escapes() {
     parse(b"a{b=\"plain\",c=\"es\\ncaped\"} 1\n", |item| {
         let Item::Sample(sample) = item else {
             panic!("{item:?}")

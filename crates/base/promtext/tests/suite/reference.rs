@@ -1,18 +1,18 @@
-//! A second parser of the format, written to be plainly right: a character at a time, everything
-//! owned, no care for speed. The crate's parser must agree with it about every body.
+//! A second parser of the format, written for simplicity: a character at a time, everything
+//! owned, regardless of speed. The parser of the crate must agree with it on every body.
 
 use std::collections::VecDeque;
 
 use kubevitals_promtext::{Item, MAX_LABELS, MetricType, Reason, parse};
 
-/// What was found in one line.
+/// The item of one line.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Found {
     pub(crate) line: usize,
     pub(crate) what: What,
 }
 
-/// What a line can be.
+/// The kind of a line.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum What {
     Sample {
@@ -34,7 +34,7 @@ pub(crate) enum What {
     Error(Reason),
 }
 
-/// What the crate's parser finds.
+/// Returns the items of the parser of the crate.
 pub(crate) fn observed(body: &[u8]) -> Vec<Found> {
     let mut all = Vec::new();
     parse(body, |item| {
@@ -80,7 +80,7 @@ pub(crate) fn observed(body: &[u8]) -> Vec<Found> {
     all
 }
 
-/// What is to be found.
+/// Returns the expected items.
 pub(crate) fn expected(body: &[u8]) -> Vec<Found> {
     let mut lines: Vec<&[u8]> = body.split(|byte| *byte == b'\n').collect();
     let unterminated = lines.pop().filter(|last| !last.is_empty());
@@ -106,7 +106,7 @@ pub(crate) fn expected(body: &[u8]) -> Vec<Found> {
     all
 }
 
-/// The characters of a line that are not read yet.
+/// The unread characters of a line.
 struct Line(VecDeque<char>);
 
 impl Line {
@@ -326,7 +326,7 @@ fn float(token: &str) -> Result<f64, Reason> {
     }
 }
 
-/// The bits of a number, one and the same for every NaN.
+/// Returns the bits of a number, the same for every NaN.
 fn bits(value: f64) -> u64 {
     if value.is_nan() {
         f64::NAN.to_bits()

@@ -1,4 +1,4 @@
-//! What Go makes of the same input: see the README in `tests/vectors`.
+//! Vectors from Go: see the README in `tests/vectors`.
 
 use crate::differences::{DIFFERENCES, Go};
 use kubevitals_promtext::{
@@ -12,14 +12,14 @@ fn numbers_are_written_as_go_does() {
         let value = f64::from_bits(u64::from_str_radix(bits, 16).unwrap());
         let mut out = Vec::new();
         write_go_float(&mut out, value);
-        // `expfmt` has a case of its own for zero, which negative zero meets too.
+        // `expfmt` writes negative zero like zero.
         let expected = if value == 0.0 { "0" } else { text };
         assert_eq!(str::from_utf8(&out), Ok(expected), "{bits}");
     }
 }
 
 #[test]
-fn awkward_bodies_are_read_as_prometheus_does_or_differ_for_a_reason() {
+fn bodies_are_read_as_in_prometheus_except_for_listed_differences() {
     let mut wrong = Vec::new();
     let mut met = Vec::new();
     for line in include_str!("../vectors/lines.txt").lines() {
@@ -148,7 +148,7 @@ fn add_histogram_and_summary(document: &mut Document<'_>) {
     }
 }
 
-/// What this crate makes of a body, in the notation of the vectors.
+/// Returns the result of this crate in the notation of the vectors.
 fn outcome(body: &[u8]) -> String {
     let mut samples = Vec::new();
     let summary = parse(body, |item| {

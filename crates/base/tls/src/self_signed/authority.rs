@@ -1,4 +1,4 @@
-//! Making and signing certificates.
+//! Generation and signing of certificates.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,32 +15,32 @@ use super::SelfSignedOptions;
 use crate::TlsError;
 use crate::provider::shared_provider;
 
-/// From when until when a certificate is valid.
+/// The validity period of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Life {
+pub(super) struct Validity {
     pub(super) not_before: SystemTime,
     pub(super) not_after: SystemTime,
 }
 
-/// A certificate authority: cheap to clone, and without `Debug`, as it holds a private key.
+/// A certificate authority. It is cheap to clone, and has no `Debug` since it holds a private key.
 #[derive(Clone)]
 pub(super) struct Authority {
-    pub(super) life: Life,
-    /// The public half, which tells authorities apart: serial numbers and keys are random.
+    pub(super) validity: Validity,
+    /// The certificate. It identifies the authority: serial numbers and keys are random.
     certificate_pem: Arc<str>,
     issuer: Arc<Issuer<'static, KeyPair>>,
 }
 
 /// A server certificate and its key.
 pub(super) struct Leaf {
-    pub(super) life: Life,
+    pub(super) validity: Validity,
     pub(super) certified: Arc<CertifiedKey>,
     authority_pem: Arc<str>,
 }
 
-impl Life {
+impl Validity {
     fn starting(now: SystemTime, validity: Duration, backdate: Duration) -> Result<Self, TlsError> {
-        /// The widest form that a certificate has for a date ends with the year 9999.
+        /// Dates in certificates end with the year 9999.
         const LAST_SECOND: Duration = Duration::from_secs(253_402_300_799);
         let not_after = now
             .checked_add(validity)
@@ -49,7 +49,7 @@ impl Life {
                     .is_ok_and(|since| since <= LAST_SECOND)
             })
             .ok_or(TlsError::Validity {
-                reason: "the end lies beyond the calendar",
+                reason: "the end lies after the year 9999",
             })?;
         let not_before = now.checked_sub(backdate).unwrap_or(UNIX_EPOCH);
         Ok(Self {
@@ -58,13 +58,12 @@ impl Life {
         })
     }
 
-    /// Whether a certificate is valid at a time.
     pub(super) fn contains(&self, now: SystemTime) -> bool {
         self.not_before <= now && now <= self.not_after
     }
 
-    /// Whether a successor should be made: at three quarters of the life, which leaves a quarter to
-    /// notice that it could not; or at once if the clock was wrong when this one was made.
+    /// Returns whether a renewal is due: at three quarters of the validity, which leaves a quarter
+    /// to notice failures; or at once if the clock was wrong when this one was generated.
     pub(super) fn is_due(&self, now: SystemTime) -> bool {
         let whole = self
             .not_after
@@ -76,13 +75,13 @@ impl Life {
 }
 
 impl Authority {
-    pub(super) fn make(options: &SelfSignedOptions, now: SystemTime) -> Result<Self, TlsError> {
-        let life = Life::starting(now, options.authority_validity, options.backdate)?;
+    pub(super) fn generate(options: &SelfSignedOptions, now: SystemTime) -> Result<Self, TlsError> {
+        let validity = Validity::starting(now, options.authority_validity, options.backdate)?;
         let key = KeyPair::generate().map_err(TlsError::Generate)?;
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut params = authority_params(&format!("{}-ca@{since}", options.common_name));
-        params.not_before = life.not_before.into();
-        params.not_after = life.not_after.into();
+        params.not_before = validity.not_before.into();
+        params.not_after = validity.not_after.into();
         params.serial_number = Some(random_serial()?);
         let certificate_pem = params
             .self_signed(&key)
@@ -90,17 +89,17 @@ impl Authority {
             .pem()
             .into();
         Ok(Self {
-            life,
+            validity,
             certificate_pem,
             issuer: Arc::new(Issuer::new(params, key)),
         })
     }
 
-    /// Takes up an authority that was made earlier; `subject` must be its common name.
-    pub(super) fn restore(life: Life, pem: String, subject: &str, key: KeyPair) -> Self {
+    /// Restores a stored authority; `subject` must be its common name.
+    pub(super) fn restore(validity: Validity, pem: String, subject: &str, key: KeyPair) -> Self {
         let issuer = Arc::new(Issuer::new(authority_params(subject), key));
         Self {
-            life,
+            validity,
             certificate_pem: pem.into(),
             issuer,
         }
@@ -111,15 +110,15 @@ impl Authority {
         options: &SelfSignedOptions,
         now: SystemTime,
     ) -> Result<Leaf, TlsError> {
-        let mut life = Life::starting(now, options.leaf_validity, options.backdate)?;
-        // A chain is no more valid than its shortest part.
-        life.not_after = life.not_after.min(self.life.not_after);
-        life.not_before = life.not_before.max(self.life.not_before);
+        let mut validity = Validity::starting(now, options.leaf_validity, options.backdate)?;
+        // A leaf must not outlive its authority.
+        validity.not_after = validity.not_after.min(self.validity.not_after);
+        validity.not_before = validity.not_before.max(self.validity.not_before);
         let mut params = CertificateParams::default();
         params.distinguished_name = subject(&options.common_name);
         params.subject_alt_names = subject_names(&options.names)?;
-        params.not_before = life.not_before.into();
-        params.not_after = life.not_after.into();
+        params.not_before = validity.not_before.into();
+        params.not_after = validity.not_after.into();
         params.serial_number = Some(random_serial()?);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -132,7 +131,7 @@ impl Authority {
         let certified = CertifiedKey::from_der(vec![leaf.der().clone()], key, shared_provider())
             .map_err(TlsError::Configuration)?;
         Ok(Leaf {
-            life,
+            validity,
             certified: Arc::new(certified),
             authority_pem: Arc::clone(&self.certificate_pem),
         })
@@ -151,7 +150,7 @@ impl Authority {
     }
 }
 
-/// The names as they go into a certificate.
+/// Parses the names of a certificate.
 pub(super) fn subject_names(names: &[String]) -> Result<Vec<SanType>, TlsError> {
     if names.is_empty() {
         return Err(TlsError::NoSubjectNames);
@@ -176,7 +175,7 @@ pub(super) fn subject_names(names: &[String]) -> Result<Vec<SanType>, TlsError> 
 fn authority_params(common_name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = subject(common_name);
-    // It signs leaves and no further authorities.
+    // It must not sign further authorities.
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params
@@ -188,7 +187,7 @@ fn subject(common_name: &str) -> DistinguishedName {
     name
 }
 
-/// 127 random bits: positive, of fixed length, and never zero.
+/// Returns a random serial number of 127 bits: positive, of fixed length, and never zero.
 fn random_serial() -> Result<SerialNumber, TlsError> {
     let mut bytes = [0_u8; 16];
     shared_provider()
@@ -200,7 +199,7 @@ fn random_serial() -> Result<SerialNumber, TlsError> {
     Ok(SerialNumber::from_slice(&bytes))
 }
 
-/// Certificates know no fractions; the life that is remembered must be the one that is written.
+/// Truncates to seconds, since certificates have no fractions.
 fn whole_second(time: SystemTime) -> SystemTime {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     UNIX_EPOCH + Duration::from_secs(since.as_secs())

@@ -1,4 +1,4 @@
-//! Keeping an authority on disk.
+//! Storage of an authority on disk.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -12,12 +12,12 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
 use super::SelfSignedFiles;
-use super::authority::{Authority, Life};
+use super::authority::{Authority, Validity};
 use crate::TlsError;
 use crate::pem::PemSource;
-use crate::x509::CertificateFacts;
+use crate::x509::CertificateInfo;
 
-/// The authorities in a file, oldest first; none if there is no file.
+/// Reads the authorities in a file, oldest first. Returns none if there is no file.
 pub(super) fn read(path: &Path) -> Result<Vec<Authority>, TlsError> {
     let text = match PemSource::File(path.to_owned()).read() {
         Err(TlsError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -25,26 +25,26 @@ pub(super) fn read(path: &Path) -> Result<Vec<Authority>, TlsError> {
         }
         text => text?,
     };
-    let broken = |reason| TlsError::StoredAuthority {
+    let invalid = |reason| TlsError::StoredAuthority {
         path: path.to_owned(),
         reason,
     };
-    let text = String::from_utf8(text).map_err(|_| broken("it is not text"))?;
+    let text = String::from_utf8(text).map_err(|_| invalid("not UTF-8"))?;
     let certificates: Vec<_> = certificate_blocks(&text).collect();
     let keys = PrivateKeyDer::pem_slice_iter(text.as_bytes())
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|_| broken("the private keys cannot be read"))?;
+        .map_err(|_| invalid("invalid private keys"))?;
     if certificates.is_empty() || certificates.len() != keys.len() {
-        return Err(broken("there must be one private key for each certificate"));
+        return Err(invalid("not one private key for each certificate"));
     }
     certificates
         .into_iter()
         .zip(keys)
-        .map(|(pem, key)| restore(pem, &key).map_err(broken))
+        .map(|(pem, key)| restore(pem, &key).map_err(invalid))
         .collect()
 }
 
-/// Writes both files, each in one step.
+/// Writes both files, each atomically.
 pub(super) fn write(
     files: &SelfSignedFiles,
     authorities: &[Authority],
@@ -66,7 +66,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The certificates as they stand in the text, armour and all.
+/// Returns the certificates as PEM blocks.
 fn certificate_blocks(text: &str) -> impl Iterator<Item = String> {
     const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
     const END: &str = "-----END CERTIFICATE-----";
@@ -77,36 +77,36 @@ fn certificate_blocks(text: &str) -> impl Iterator<Item = String> {
 }
 
 fn restore(pem: String, key: &PrivateKeyDer<'_>) -> Result<Authority, &'static str> {
-    const UNREADABLE: &str = "a certificate cannot be read";
-    let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|_| UNREADABLE)?;
-    let facts = CertificateFacts::read(&certificate).ok_or(UNREADABLE)?;
-    if !facts.is_authority {
-        return Err("a certificate is not that of an authority");
+    const INVALID: &str = "invalid certificate";
+    let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|_| INVALID)?;
+    let info = CertificateInfo::parse(&certificate).ok_or(INVALID)?;
+    if !info.is_authority {
+        return Err("not a CA certificate");
     }
-    let (_, parsed) = X509Certificate::from_der(&certificate).map_err(|_| UNREADABLE)?;
+    let (_, parsed) = X509Certificate::from_der(&certificate).map_err(|_| INVALID)?;
     let mut names = parsed.subject().iter_common_name();
     let subject = names.next().and_then(|name| name.as_str().ok());
     let (Some(subject), None) = (subject, names.next()) else {
-        return Err("an authority has another kind of subject");
+        return Err("unexpected subject");
     };
-    let key = KeyPair::try_from(key).map_err(|_| "a private key cannot be used")?;
+    let key = KeyPair::try_from(key).map_err(|_| "unusable private key")?;
     if parsed.public_key().raw != key.subject_public_key_info() {
-        return Err("a private key does not belong to its certificate");
+        return Err("private key of another certificate");
     }
-    let life = Life {
-        not_before: facts.not_before,
-        not_after: facts.not_after,
+    let validity = Validity {
+        not_before: info.not_before,
+        not_after: info.not_after,
     };
-    Ok(Authority::restore(life, pem, subject, key))
+    Ok(Authority::restore(validity, pem, subject, key))
 }
 
-/// Writes beside the file, then renames: a reader sees the old contents or the new.
+/// Writes a temporary file and renames it: readers see the old contents or the new.
 fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     let temporary = temporary_path(path)?;
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
-    // Left behind by a process that was killed; it may have other permissions.
+    // A process that was killed may have left it, with other permissions.
     match fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -122,7 +122,7 @@ fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
         })
         .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
-        // The first error is the one to report.
+        // The first error is reported.
         let _gone = fs::remove_file(&temporary);
     }
     written

@@ -1,4 +1,4 @@
-//! Files that are missing, empty, too large or something else, and secrets that must not show.
+//! Missing, empty, large and invalid files, and secrets that must not be printed.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::support::{Files, TestCa, now};
 fn load_error(files: &Files) -> String {
     let source = |name| PemSource::File(files.path(name));
     let error = ReloadingKeyPair::load("serving", source("tls.crt"), source("tls.key"), now());
-    // Paths of temporary folders differ from run to run.
+    // Paths of temporary directories differ from run to run.
     error
         .unwrap_err()
         .chain()
@@ -26,7 +26,7 @@ fn bundle_error(files: &Files) -> String {
 }
 
 #[test]
-fn errors_name_the_file_and_the_fault() {
+fn errors_name_the_file_and_the_problem() {
     let (ca, files) = (TestCa::new("cluster"), Files::new());
     let pair = ca.pair(&["server"]);
     let mut messages = Vec::new();
@@ -91,7 +91,7 @@ fn the_largest_allowed_file_is_read() {
 }
 
 #[test]
-fn an_unreadable_certificate_beside_good_ones_is_passed_over() {
+fn an_invalid_certificate_beside_valid_ones_is_ignored() {
     let (ca, files) = (TestCa::new("cluster"), Files::new());
     let odd = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let sources = vec![files.write("ca.crt", odd.to_owned() + &ca.pem()).into()];
@@ -111,13 +111,13 @@ fn an_unreadable_certificate_beside_good_ones_is_passed_over() {
 }
 
 #[test]
-fn no_bundle_at_all_is_refused() {
+fn no_bundle_is_an_error() {
     let error = TrustRoots::load("kubelet", Vec::new(), now()).unwrap_err();
     assert!(matches!(error, TlsError::NoTrustSources), "{error}");
 }
 
 #[test]
-fn windows_line_ends_and_comments_are_fine() {
+fn windows_line_ends_and_comments_are_accepted() {
     let ca = TestCa::new("cluster");
     let text = format!("# CN=cluster\r\n{}", ca.pem().replace('\n', "\r\n"));
     assert_eq!(
@@ -129,7 +129,7 @@ fn windows_line_ends_and_comments_are_fine() {
 }
 
 #[test]
-fn no_key_shows_in_debug_output() {
+fn debug_output_contains_no_key() {
     let ca = TestCa::new("cluster");
     let pair = ca.pair(&["server"]);
     let key = pair.load();
@@ -139,17 +139,20 @@ fn no_key_shows_in_debug_output() {
         ..ClientOptions::default()
     };
     let client = ClientTls::trusting(ca.roots(), &options).unwrap();
-    let shown = format!("{key:?} {server:?} {client:?} {options:?}");
+    let printed = format!("{key:?} {server:?} {client:?} {options:?}");
     for line in pair.key.lines() {
-        assert!(!shown.contains(line), "{line}");
+        assert!(!printed.contains(line), "{line}");
     }
     let der = kubevitals_tls::parse_private_key(pair.key.as_bytes()).unwrap();
-    // Bytes would show as a list of numbers.
+    // Bytes are printed as a list of numbers.
     let bytes = der
         .secret_der()
         .windows(4)
         .map(|window| format!("{window:?}"));
     for window in bytes {
-        assert!(!shown.contains(window.trim_matches(['[', ']'])), "{window}");
+        assert!(
+            !printed.contains(window.trim_matches(['[', ']'])),
+            "{window}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Whom a client accepts, and what it says of those it does not.
+//! Verification of server certificates.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn names(names: &[&str]) -> PeerNames {
 }
 
 #[tokio::test]
-async fn any_name_or_address_of_the_set_will_do() {
+async fn any_name_or_address_of_the_set_is_accepted() {
     let ca = TestCa::new("cluster");
     let client = trusting(ca.roots());
     let set = names(&["worker-1", "worker-1.example.net", "10.0.0.7", "fd00::7"]);
@@ -28,13 +28,13 @@ async fn any_name_or_address_of_the_set_will_do() {
         let server = ca
             .pair(&["unrelated.example.org", certificate_name])
             .serve();
-        // The address dialled is not even in the certificate.
+        // The dialled address is not in the certificate.
         connect(&server, &client.for_peer(set.clone()), "192.0.2.1").await;
     }
 }
 
 #[tokio::test]
-async fn without_a_set_the_name_dialled_counts() {
+async fn without_a_set_the_dialled_name_counts() {
     let ca = TestCa::new("cluster");
     let client = trusting(ca.roots());
     let server = ca.pair(&["worker-1", "10.0.0.7"]).serve();
@@ -47,7 +47,7 @@ async fn without_a_set_the_name_dialled_counts() {
 }
 
 #[tokio::test]
-async fn a_certificate_for_others_is_refused_with_both_lists() {
+async fn a_name_mismatch_reports_both_lists() {
     let ca = TestCa::new("cluster");
     let client = trusting(ca.roots()).for_peer(names(&["worker-1", "10.0.0.7"]));
     let server = ca.pair(&["worker-2", "*.example.net", "10.0.0.8"]).serve();
@@ -85,7 +85,7 @@ async fn an_address_in_a_dns_name_is_no_address() {
 }
 
 #[tokio::test]
-async fn long_lists_are_cut() {
+async fn long_lists_are_shortened() {
     let ca = TestCa::new("cluster");
     let many: Vec<String> = (0..300)
         .map(|n| format!("{}{n}.example", "x".repeat(50)))
@@ -99,7 +99,7 @@ async fn long_lists_are_cut() {
 }
 
 #[tokio::test]
-async fn a_certificate_with_a_common_name_only_says_so() {
+async fn a_certificate_without_alternative_names_is_reported() {
     let ca = TestCa::new("cluster");
     let mut params = params(&[], now() - DAY, now() + DAY);
     params
@@ -109,13 +109,13 @@ async fn a_certificate_with_a_common_name_only_says_so() {
     let client = trusting(ca.roots()).for_peer(names(&["worker-1"]));
     assert_eq!(
         failure(&server, &client, "10.0.0.7").await.to_string(),
-        "the certificate is valid for no name at all (it has no subject alternative names, \
+        "the certificate is valid for no name (it has no subject alternative names, \
          only the subject CN=worker-1), not for any of worker-1"
     );
 }
 
 #[tokio::test]
-async fn an_unknown_authority_is_named() {
+async fn an_unknown_issuer_is_reported() {
     let server = TestCa::new("node-ca@17").pair(&["worker-1"]).serve();
     let client = trusting(TestCa::new("cluster").roots()).for_peer(names(&["worker-1"]));
     let failure = failure(&server, &client, "10.0.0.7").await;
@@ -129,7 +129,7 @@ async fn an_unknown_authority_is_named() {
 }
 
 #[tokio::test]
-async fn a_namesake_of_the_authority_is_an_unknown_authority() {
+async fn an_issuer_with_the_name_of_a_known_authority_is_unknown() {
     let server = TestCa::new("kubernetes").pair(&["worker-1"]).serve();
     let client = trusting(TestCa::new("kubernetes").roots());
     let failure = failure(&server, &client, "worker-1").await;
@@ -137,12 +137,12 @@ async fn a_namesake_of_the_authority_is_an_unknown_authority() {
     assert_eq!(
         failure.to_string(),
         "the certificate is signed by an authority that is not in the CA bundle: \
-         CN=kubernetes (one of that name is, with another key)"
+         CN=kubernetes (the bundle has one of that name, with another key)"
     );
 }
 
 #[tokio::test]
-async fn time_decides_at_each_handshake() {
+async fn validity_is_checked_at_each_handshake() {
     let ca = TestCa::new("cluster");
     let server = ca.issue(&params(&["worker-1"], now(), now() + DAY)).serve();
     let clock = Clock::at(now());
@@ -179,7 +179,7 @@ async fn time_decides_at_each_handshake() {
 }
 
 #[tokio::test]
-async fn a_client_certificate_does_not_make_a_server() {
+async fn a_client_certificate_is_rejected_for_a_server() {
     let ca = TestCa::new("cluster");
     let mut params = params(&["worker-1"], now() - DAY, now() + DAY);
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -189,7 +189,7 @@ async fn a_client_certificate_does_not_make_a_server() {
 }
 
 #[tokio::test]
-async fn an_authority_as_server_is_explained() {
+async fn a_ca_certificate_as_server_certificate_is_reported() {
     let ca = TestCa::new("cluster");
     let mut params = params(&["worker-1"], now() - DAY, now() + DAY);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -206,7 +206,7 @@ async fn an_authority_as_server_is_explained() {
 }
 
 #[tokio::test]
-async fn without_verification_anyone_is_accepted_and_the_caller_can_tell() {
+async fn without_verification_any_server_is_accepted() {
     let server = TestCa::new("anyone").pair(&["elsewhere"]).serve();
     let client = ClientTls::dangerous_without_verification(&client_options()).unwrap();
     connect(&server, &client.for_peer(names(&["worker-1"])), "10.0.0.7").await;
@@ -219,7 +219,7 @@ async fn without_verification_anyone_is_accepted_and_the_caller_can_tell() {
 }
 
 #[tokio::test]
-async fn a_peer_that_speaks_no_tls_is_a_protocol_failure() {
+async fn a_peer_without_tls_is_a_protocol_error() {
     use tokio::io::AsyncWriteExt;
 
     let (near, mut far) = tokio::io::duplex(1024);
@@ -237,7 +237,7 @@ async fn a_peer_that_speaks_no_tls_is_a_protocol_failure() {
 }
 
 #[tokio::test]
-async fn an_intermediate_in_the_chain_is_followed() {
+async fn an_intermediate_certificate_is_followed() {
     let root = TestCa::new("root");
     let middle_key = rcgen::KeyPair::generate().unwrap();
     let mut middle = params(&[], now() - DAY, now() + DAY);

@@ -1,4 +1,4 @@
-//! Peers that no authority vouches for, held to the key that they showed first.
+//! Pinned keys of peers with certificates of unknown authorities.
 
 use kubevitals_tls::{ClientTls, PeerNames, PinnedKey};
 use rcgen::{BasicConstraints, IsCa, KeyPair};
@@ -10,23 +10,23 @@ fn pinned(client: &ClientTls, pin: &PinnedKey) -> ClientTls {
 }
 
 #[tokio::test]
-async fn the_first_key_is_believed_and_another_is_not() {
+async fn the_first_key_is_trusted_and_another_is_rejected() {
     let client = trusting(TestCa::new("cluster").roots());
     let (pin, own) = (PinnedKey::new(), TestCa::new("worker-1-ca@17"));
-    let server = own.pair(&["whoever"]).serve();
+    let server = own.pair(&["other"]).serve();
     connect(&server, &pinned(&client, &pin), "10.0.0.7").await;
     assert!(pin.is_set());
     connect(&server, &pinned(&client, &pin), "10.0.0.7").await;
 
-    let other = own.pair(&["whoever"]).serve();
-    let refused = failure(&other, &pinned(&client, &pin), "10.0.0.7").await;
-    assert_eq!(refused.reason(), "tls-pin");
+    let other = own.pair(&["other"]).serve();
+    let rejected = failure(&other, &pinned(&client, &pin), "10.0.0.7").await;
+    assert_eq!(rejected.reason(), "tls-pin");
     // A node with another UID has a pin of its own.
     connect(&other, &pinned(&client, &PinnedKey::new()), "10.0.0.7").await;
 }
 
 #[tokio::test]
-async fn a_renewed_certificate_for_the_same_key_is_the_same_peer() {
+async fn a_renewed_certificate_with_the_same_key_is_accepted() {
     let client = trusting(TestCa::new("cluster").roots());
     let (pin, own) = (PinnedKey::new(), TestCa::new("own"));
     let key = KeyPair::generate().unwrap();
@@ -42,7 +42,7 @@ async fn a_renewed_certificate_for_the_same_key_is_the_same_peer() {
 }
 
 #[tokio::test]
-async fn an_authority_that_vouches_for_itself_can_be_pinned() {
+async fn a_self_signed_ca_certificate_can_be_pinned() {
     let client = trusting(TestCa::new("cluster").roots());
     let pin = PinnedKey::new();
     let mut params = params(&["worker-1"], now() - DAY, now() + DAY);
@@ -53,17 +53,17 @@ async fn an_authority_that_vouches_for_itself_can_be_pinned() {
 }
 
 #[tokio::test]
-async fn certificates_of_a_trusted_authority_are_judged_as_ever_and_never_pinned() {
+async fn certificates_of_a_trusted_authority_are_verified_and_never_pinned() {
     let cluster = TestCa::new("cluster");
     let client = trusting(cluster.roots());
     let pin = PinnedKey::new();
     let stolen = cluster.pair(&["worker-2"]).serve();
-    let refused = failure(&stolen, &pinned(&client, &pin), "10.0.0.7").await;
-    assert_eq!(refused.reason(), "tls-san");
+    let rejected = failure(&stolen, &pinned(&client, &pin), "10.0.0.7").await;
+    assert_eq!(rejected.reason(), "tls-san");
     let expired = cluster.issue(&params(&["worker-1"], now() - 2 * DAY, now() - DAY));
-    let refused = failure(&expired.serve(), &pinned(&client, &pin), "10.0.0.7").await;
-    assert_eq!(refused.reason(), "tls-expired");
-    // Keys of a trusted authority may change from day to day.
+    let rejected = failure(&expired.serve(), &pinned(&client, &pin), "10.0.0.7").await;
+    assert_eq!(rejected.reason(), "tls-expired");
+    // Keys signed by a trusted authority may change.
     for _ in 0..2 {
         let server = cluster.pair(&["worker-1"]).serve();
         connect(&server, &pinned(&client, &pin), "10.0.0.7").await;

@@ -1,4 +1,4 @@
-//! The loop that looks after files, driven step by step.
+//! The refresh loop, driven step by step.
 
 use std::slice::from_ref;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl Ticks for Script<'_> {
 }
 
 #[tokio::test]
-async fn each_tick_is_done_before_the_next_is_asked_for() {
+async fn each_tick_completes_before_the_next() {
     let (ca, files) = (TestCa::new("cluster"), Files::new());
     let (first, second) = (ca.pair(&["server"]), ca.pair(&["server"]));
     files.write_pair(&first);
@@ -54,11 +54,11 @@ async fn each_tick_is_done_before_the_next_is_asked_for() {
     assert_eq!(certificate.status().replaced, 1);
 }
 
-/// Counts how often it is asked.
+/// Counts refreshes.
 struct Counted(AtomicU64);
 
 impl Refresh for Counted {
-    fn what(&self) -> &'static str {
+    fn name(&self) -> &'static str {
         "counted"
     }
 
@@ -80,7 +80,7 @@ impl Refresh for Counted {
 }
 
 #[tokio::test(start_paused = true)]
-async fn periodic_ticks_come_on_time_until_stopped() {
+async fn periodic_ticks_are_on_time_until_shutdown() {
     let counted = Arc::new(Counted(0.into()));
     let stop = tokio::time::sleep(Duration::from_secs(35));
     let started = tokio::time::Instant::now();

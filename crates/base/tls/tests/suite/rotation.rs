@@ -1,4 +1,4 @@
-//! Certificates, keys and bundles that change while connections live.
+//! Certificates, keys and bundles that change while connections are open.
 
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ fn load(files: &Files) -> Arc<ReloadingKeyPair> {
     ReloadingKeyPair::load("serving", source("tls.crt"), source("tls.key"), now()).unwrap()
 }
 
-/// A server that asks for client certificates of one authority.
-fn asking_server(ca: &TestCa, pair: &TestPair) -> ServerTls {
+/// Returns a server that requires client certificates of one authority.
+fn requiring_server(ca: &TestCa, pair: &TestPair) -> ServerTls {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(ca.roots().current(), provider);
     let client_verifier = Some(verifier.build().unwrap() as _);
@@ -33,7 +33,7 @@ fn asking_server(ca: &TestCa, pair: &TestPair) -> ServerTls {
 }
 
 #[tokio::test]
-async fn a_new_certificate_is_shown_to_the_next_connection() {
+async fn a_new_certificate_is_presented_to_the_next_connection() {
     let (ca, files) = (TestCa::new("cluster"), Files::new());
     let (first, second) = (ca.pair(&["server"]), ca.pair(&["server"]));
     files.write_pair(&first);
@@ -64,7 +64,7 @@ async fn a_new_certificate_is_shown_to_the_next_connection() {
 }
 
 #[tokio::test]
-async fn a_secret_volume_that_swaps_its_folder_is_noticed() {
+async fn a_secret_volume_that_swaps_its_directory_is_reloaded() {
     let (ca, files) = (TestCa::new("cluster"), Files::new());
     let (first, second) = (ca.pair(&["server"]), ca.pair(&["server"]));
     for (folder, pair) in [("..v1", &first), ("..v2", &second)] {
@@ -84,7 +84,7 @@ async fn a_secret_volume_that_swaps_its_folder_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_broken_file_keeps_the_old_certificate_serving() {
+async fn an_invalid_file_keeps_the_old_certificate() {
     let (ca, files) = (TestCa::new("cluster"), Files::new());
     let (first, second) = (ca.pair(&["server"]), ca.pair(&["server"]));
     files.write_pair(&first);
@@ -96,20 +96,20 @@ async fn a_broken_file_keeps_the_old_certificate_serving() {
     let error = certificate.refresh(now() + DAY).unwrap_err();
     let text = error.to_string();
     assert!(
-        text.ends_with("tls.crt holds a PEM block that is cut short"),
+        text.ends_with("tls.crt contains a truncated PEM block"),
         "{text}"
     );
-    let shown = connect(&server, &trusting(ca.roots()), "server")
+    let presented = connect(&server, &trusting(ca.roots()), "server")
         .await
         .server_certificate();
-    assert_eq!(shown, first.der);
+    assert_eq!(presented, first.der);
     let status = certificate.status();
     assert_eq!(status.last_error.as_deref(), Some(text.as_str()));
     assert_eq!(status.failing_since, Some(now() + DAY));
     assert_eq!((status.replaced, status.failed), (0, 1));
     assert_eq!(status.loaded_at, now());
 
-    // The old contents again: nothing to do, and nothing to complain about.
+    // The old contents again: unchanged, and no error.
     files.write_pair(&first);
     assert_eq!(
         certificate.refresh(now() + 2 * DAY).unwrap(),
@@ -125,7 +125,7 @@ async fn a_broken_file_keeps_the_old_certificate_serving() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_certificate_is_refused() {
+async fn a_key_of_another_certificate_is_rejected() {
     let (ca, files) = (TestCa::new("cluster"), Files::new());
     let (first, second) = (ca.pair(&["server"]), ca.pair(&["server"]));
     files.write_pair(&first);
@@ -163,13 +163,13 @@ async fn a_key_of_another_certificate_is_refused() {
 }
 
 #[tokio::test]
-async fn roots_are_judged_as_they_are_at_the_handshake() {
+async fn each_handshake_uses_the_current_roots() {
     let (old, new, files) = (TestCa::new("old"), TestCa::new("new"), Files::new());
     let bundle = files.write("ca.crt", old.pem());
     let roots = TrustRoots::load("kubelet", vec![bundle.into()], now()).unwrap();
     let client = trusting(Arc::clone(&roots));
     let (old_server, new_server) = (old.pair(&["n"]).serve(), new.pair(&["n"]).serve());
-    let mut living = connect(&old_server, &client, "n").await;
+    let mut open = connect(&old_server, &client, "n").await;
     assert_eq!(failure(&new_server, &client, "n").await.reason(), "tls-ca");
 
     files.write("ca.crt", old.pem() + &new.pem());
@@ -181,7 +181,7 @@ async fn roots_are_judged_as_they_are_at_the_handshake() {
     assert_eq!(roots.refresh(now()).unwrap(), Refreshed::Replaced);
     assert_eq!(failure(&old_server, &client, "n").await.reason(), "tls-ca");
     connect(&new_server, &client, "n").await;
-    living.exchange().await;
+    open.exchange().await;
 
     files.write("ca.crt", "");
     assert!(roots.refresh(now()).is_err());
@@ -189,12 +189,12 @@ async fn roots_are_judged_as_they_are_at_the_handshake() {
 }
 
 #[tokio::test]
-async fn sessions_of_an_earlier_connection_do_not_outlive_their_authority() {
+async fn sessions_are_not_resumed_after_their_authority_is_removed() {
     let (old, new, files) = (TestCa::new("old"), TestCa::new("new"), Files::new());
     let bundle = files.write("ca.crt", old.pem());
     let roots = TrustRoots::load("kubelet", vec![bundle.into()], now()).unwrap();
     let client = trusting(Arc::clone(&roots));
-    // As Go's servers do, and ours do not.
+    // Go servers send tickets, ours do not.
     let mut config = rustls::ServerConfig::clone(&old.pair(&["n"]).serve().config());
     config.session_storage = rustls::server::ServerSessionMemoryCache::new(32);
     config.send_tls13_tickets = 2;
@@ -204,7 +204,7 @@ async fn sessions_of_an_earlier_connection_do_not_outlive_their_authority() {
         client: stream.unwrap(),
         server: peer.unwrap(),
     };
-    // Tickets arrive with the first answer.
+    // Tickets arrive with the first response.
     connection.exchange().await;
 
     files.write("ca.crt", new.pem());
@@ -215,7 +215,7 @@ async fn sessions_of_an_earlier_connection_do_not_outlive_their_authority() {
 }
 
 #[tokio::test]
-async fn several_bundles_count_together() {
+async fn several_bundles_are_merged() {
     let (one, two, files) = (TestCa::new("one"), TestCa::new("two"), Files::new());
     let sources = vec![
         files.write("one.crt", one.pem()).into(),
@@ -237,7 +237,7 @@ async fn a_client_certificate_is_reloaded_too() {
         ..client_options()
     };
     let client = ClientTls::trusting(ca.roots(), &options).unwrap();
-    let server = asking_server(&ca, &ca.pair(&["server"]));
+    let server = requiring_server(&ca, &ca.pair(&["server"]));
     let mut old = connect(&server, &client, "server").await;
     assert_eq!(old.client_certificate(), Some(first.der));
 
@@ -249,15 +249,15 @@ async fn a_client_certificate_is_reloaded_too() {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_a_certificate_and_gets_none_says_so() {
+async fn a_missing_client_certificate_is_reported() {
     let ca = TestCa::new("cluster");
-    let server = asking_server(&ca, &ca.pair(&["server"]));
-    let (client, refused) = handshake(&server, &trusting(ca.roots()), "server").await;
-    assert!(refused.is_err());
-    // In TLS 1.3 the client learns of it with the first byte that it wants to read.
+    let server = requiring_server(&ca, &ca.pair(&["server"]));
+    let (client, rejected) = handshake(&server, &trusting(ca.roots()), "server").await;
+    assert!(rejected.is_err());
+    // With TLS 1.3 the client receives the alert at the first read.
     let error = client.unwrap().read_u8().await.unwrap_err();
     assert_eq!(
         HandshakeFailure::from_io(&error).unwrap().to_string(),
-        "the peer refused the connection with the TLS alert certificate_required"
+        "the peer rejected the handshake with the alert certificate_required"
     );
 }

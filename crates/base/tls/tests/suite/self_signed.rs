@@ -1,11 +1,11 @@
-//! The self-made authority through its years.
+//! The self-signed authority over years.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kubevitals_tls::{
-    CertificateFacts, ClientOptions, ClientTls, Refresh, Refreshed, SelfSigned, SelfSignedFiles,
+    CertificateInfo, ClientOptions, ClientTls, Refresh, Refreshed, SelfSigned, SelfSignedFiles,
     SelfSignedOptions, ServerTls, TlsError, parse_certificates,
 };
 
@@ -27,19 +27,19 @@ fn start(options: SelfSignedOptions) -> Arc<SelfSigned> {
     SelfSigned::start(options, now()).unwrap()
 }
 
-fn leaf(signed: &SelfSigned) -> CertificateFacts {
-    CertificateFacts::read(&signed.leaf().unwrap()).unwrap()
+fn leaf(signed: &SelfSigned) -> CertificateInfo {
+    CertificateInfo::parse(&signed.leaf().unwrap()).unwrap()
 }
 
-fn authorities(bundle: &str) -> Vec<CertificateFacts> {
+fn authorities(bundle: &str) -> Vec<CertificateInfo> {
     let certificates = parse_certificates(bundle.as_bytes()).unwrap();
     certificates
         .iter()
-        .map(|der| CertificateFacts::read(der).unwrap())
+        .map(|der| CertificateInfo::parse(der).unwrap())
         .collect()
 }
 
-/// A client that trusts a bundle at a time.
+/// Returns a client that trusts a bundle at a time.
 fn client(bundle: &str, time: SystemTime) -> ClientTls {
     let options = ClientOptions {
         clock: Some(Clock::at(time)),
@@ -49,7 +49,7 @@ fn client(bundle: &str, time: SystemTime) -> ClientTls {
 }
 
 #[tokio::test]
-async fn clients_that_have_the_bundle_are_satisfied() {
+async fn clients_with_the_bundle_can_connect() {
     let signed = start(options());
     let server = ServerTls::new(Arc::clone(&signed) as _, &server_options()).unwrap();
     let bundle = signed.ca_bundle_pem();
@@ -71,7 +71,7 @@ async fn clients_that_have_the_bundle_are_satisfied() {
 }
 
 #[test]
-fn the_certificates_are_what_they_should_be() {
+fn certificates_have_the_expected_fields() {
     let signed = start(options());
     let leaf = leaf(&signed);
     assert!(!leaf.is_authority);
@@ -102,7 +102,7 @@ fn the_certificates_are_what_they_should_be() {
 }
 
 #[test]
-fn the_leaf_is_renewed_at_three_quarters_of_its_life() {
+fn the_leaf_is_renewed_at_three_quarters_of_its_validity() {
     let signed = start(options());
     let (first, bundle) = (signed.leaf(), signed.ca_bundle_pem());
     let due = now() - HOUR + (90 * DAY + HOUR) * 3 / 4;
@@ -124,7 +124,7 @@ async fn a_new_authority_is_published_before_it_signs() {
     let signed = start(options());
     let server = ServerTls::new(Arc::clone(&signed) as _, &server_options()).unwrap();
     let old_bundle = signed.ca_bundle_pem();
-    // A leaf that is still fresh when the authority falls due.
+    // A leaf that is not due yet when the authority is.
     let due = now() - HOUR + (1825 * DAY + HOUR) * 3 / 4;
     signed.refresh(due - DAY).unwrap();
     assert_eq!(signed.ca_bundle_pem(), old_bundle);
@@ -159,13 +159,13 @@ async fn a_new_authority_is_published_before_it_signs() {
     assert_eq!(
         authorities(&rest).len(),
         1,
-        "and leaves when it has expired"
+        "and is removed when it has expired"
     );
     connect(&server, &client(&rest, now() + 1826 * DAY), "localhost").await;
 }
 
 #[tokio::test]
-async fn after_a_sleep_of_years_all_is_made_anew() {
+async fn all_certificates_are_replaced_after_years_without_refresh() {
     let signed = start(options());
     let server = ServerTls::new(Arc::clone(&signed) as _, &server_options()).unwrap();
     let late = now() + 10_000 * DAY;
@@ -176,7 +176,7 @@ async fn after_a_sleep_of_years_all_is_made_anew() {
 }
 
 #[tokio::test]
-async fn certificates_from_the_future_are_replaced_when_the_clock_is_set_right() {
+async fn certificates_from_the_future_are_replaced_when_the_clock_is_corrected() {
     let signed = start(options());
     let server = ServerTls::new(Arc::clone(&signed) as _, &server_options()).unwrap();
     let real = now() - 300 * DAY;
@@ -222,25 +222,25 @@ fn serial_numbers_are_random() {
 }
 
 #[tokio::test]
-async fn a_restart_takes_up_the_authority_that_was_kept() {
+async fn a_restart_restores_the_stored_authority() {
     let files = Files::new();
-    let kept = SelfSignedFiles::in_directory(&files.path("certs"), "apiserver");
+    let stored = SelfSignedFiles::in_directory(&files.path("certs"), "apiserver");
     let options = SelfSignedOptions {
-        files: Some(kept.clone()),
+        files: Some(stored.clone()),
         ..options()
     };
     let bundle = start(options.clone()).ca_bundle_pem();
     let mode = |path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&kept.authority), 0o600);
-    assert_eq!(mode(&kept.bundle), 0o644);
-    assert_eq!(std::fs::read_to_string(&kept.bundle).unwrap(), *bundle);
+    assert_eq!(mode(&stored.authority), 0o600);
+    assert_eq!(mode(&stored.bundle), 0o644);
+    assert_eq!(std::fs::read_to_string(&stored.bundle).unwrap(), *bundle);
 
     let again = SelfSigned::start(options.clone(), now() + DAY).unwrap();
     assert_eq!(again.ca_bundle_pem(), bundle);
     let server = ServerTls::new(Arc::clone(&again) as _, &server_options()).unwrap();
     connect(&server, &client(&bundle, now() + DAY), "localhost").await;
 
-    // In the middle of an overlap, too.
+    // Also while two authorities overlap.
     let due = now() + 1400 * DAY;
     again.refresh(due).unwrap();
     let both = again.ca_bundle_pem();
@@ -257,11 +257,11 @@ async fn a_restart_takes_up_the_authority_that_was_kept() {
 }
 
 #[tokio::test]
-async fn a_boot_before_the_time_is_known_does_not_lose_the_authority() {
+async fn a_start_with_a_wrong_clock_keeps_the_authority() {
     let files = Files::new();
-    let kept = SelfSignedFiles::in_directory(files.folder(), "apiserver");
+    let stored = SelfSignedFiles::in_directory(files.folder(), "apiserver");
     let options = SelfSignedOptions {
-        files: Some(kept),
+        files: Some(stored),
         ..options()
     };
     let bundle = start(options.clone()).ca_bundle_pem();
@@ -277,15 +277,15 @@ async fn a_boot_before_the_time_is_known_does_not_lose_the_authority() {
 }
 
 #[test]
-fn a_file_that_is_not_ours_is_neither_used_nor_overwritten() {
+fn a_foreign_file_is_neither_used_nor_overwritten() {
     let files = Files::new();
-    let kept = SelfSignedFiles::in_directory(files.folder(), "apiserver");
+    let stored = SelfSignedFiles::in_directory(files.folder(), "apiserver");
     let options = SelfSignedOptions {
-        files: Some(kept.clone()),
+        files: Some(stored.clone()),
         ..options()
     };
     start(options.clone());
-    let own = std::fs::read_to_string(&kept.authority).unwrap();
+    let own = std::fs::read_to_string(&stored.authority).unwrap();
     let certificate_only = own.split("-----BEGIN PRIVATE").next().unwrap().to_owned();
     let foreign_key = rcgen::KeyPair::generate().unwrap().serialize_pem();
     for wrong in [
@@ -294,19 +294,19 @@ fn a_file_that_is_not_ours_is_neither_used_nor_overwritten() {
         &certificate_only,
         &(certificate_only.clone() + &foreign_key),
     ] {
-        std::fs::write(&kept.authority, wrong).unwrap();
+        std::fs::write(&stored.authority, wrong).unwrap();
         let error = SelfSigned::start(options.clone(), now()).unwrap_err();
         assert!(matches!(error, TlsError::StoredAuthority { .. }), "{error}");
-        assert_eq!(std::fs::read_to_string(&kept.authority).unwrap(), wrong);
+        assert_eq!(std::fs::read_to_string(&stored.authority).unwrap(), wrong);
     }
 }
 
 #[test]
-fn a_file_with_too_many_authorities_is_cut_to_the_newest() {
+fn only_the_newest_authorities_are_kept() {
     let files = Files::new();
-    let kept = SelfSignedFiles::in_directory(files.folder(), "apiserver");
+    let stored = SelfSignedFiles::in_directory(files.folder(), "apiserver");
     let options = SelfSignedOptions {
-        files: Some(kept.clone()),
+        files: Some(stored.clone()),
         ..options()
     };
     let mut all = String::new();
@@ -317,21 +317,21 @@ fn a_file_with_too_many_authorities_is_cut_to_the_newest() {
         now() + 2000 * DAY,
     ] {
         SelfSigned::start(options.clone(), start).unwrap();
-        all.push_str(&std::fs::read_to_string(&kept.authority).unwrap());
-        std::fs::remove_file(&kept.authority).unwrap();
+        all.push_str(&std::fs::read_to_string(&stored.authority).unwrap());
+        std::fs::remove_file(&stored.authority).unwrap();
     }
-    std::fs::write(&kept.authority, all).unwrap();
+    std::fs::write(&stored.authority, all).unwrap();
     let signed = SelfSigned::start(options, now()).unwrap();
     assert_eq!(authorities(&signed.ca_bundle_pem()).len(), 3);
     assert_eq!(leaf(&signed).not_after, now() + 90 * DAY);
 }
 
 #[test]
-fn an_authority_that_cannot_be_kept_is_not_published() {
+fn an_authority_that_cannot_be_stored_is_not_published() {
     let files = Files::new();
-    let kept = SelfSignedFiles::in_directory(&files.path("certs"), "apiserver");
+    let stored = SelfSignedFiles::in_directory(&files.path("certs"), "apiserver");
     let signed = start(SelfSignedOptions {
-        files: Some(kept),
+        files: Some(stored),
         ..options()
     });
     let bundle = signed.ca_bundle_pem();
@@ -344,61 +344,61 @@ fn an_authority_that_cannot_be_kept_is_not_published() {
 }
 
 #[test]
-fn senseless_options_are_refused() {
-    let refused = |options| SelfSigned::start(options, now()).unwrap_err().to_string();
+fn invalid_options_are_rejected() {
+    let rejected = |options| SelfSigned::start(options, now()).unwrap_err().to_string();
     let base = options();
     let mut messages = vec![
-        refused(SelfSignedOptions {
+        rejected(SelfSignedOptions {
             names: vec![],
             ..base.clone()
         }),
-        refused(SelfSignedOptions {
+        rejected(SelfSignedOptions {
             names: vec!["a b".to_owned()],
             ..base.clone()
         }),
-        refused(SelfSignedOptions {
+        rejected(SelfSignedOptions {
             leaf_validity: 1000 * DAY,
             ..base.clone()
         }),
-        refused(SelfSignedOptions {
+        rejected(SelfSignedOptions {
             leaf_validity: Duration::ZERO,
             ..base.clone()
         }),
-        refused(SelfSignedOptions {
-            lead: 300 * DAY,
+        rejected(SelfSignedOptions {
+            activation_delay: 300 * DAY,
             ..base.clone()
         }),
     ];
-    messages.push(refused(SelfSignedOptions {
+    messages.push(rejected(SelfSignedOptions {
         backdate: 30 * DAY,
         ..base.clone()
     }));
-    messages.push(refused(SelfSignedOptions {
+    messages.push(rejected(SelfSignedOptions {
         authority_validity: Duration::MAX,
         ..base
     }));
     insta::assert_snapshot!(messages.join("\n"), @r#"
     a self-signed certificate needs at least one DNS name or IP address
     "a b" is not a valid DNS name or IP address for a certificate
-    validity periods do not fit together: a leaf must not live longer than half its authority's life
-    validity periods do not fit together: a leaf must live for a minute at least
-    validity periods do not fit together: the lead must not exceed an eighth of the authority's life
-    validity periods do not fit together: the backdating must not exceed a quarter of the leaf's life
-    validity periods do not fit together: the end lies beyond the calendar
+    validity periods do not fit together: the validity of a leaf must not exceed half of that of the authority
+    validity periods do not fit together: a leaf must be valid for at least a minute
+    validity periods do not fit together: the activation delay must not exceed an eighth of the validity of the authority
+    validity periods do not fit together: the backdating must not exceed a quarter of the validity of a leaf
+    validity periods do not fit together: the end lies after the year 9999
     "#);
 }
 
 #[test]
-fn no_key_shows_in_debug_output() {
+fn debug_output_contains_no_key() {
     let files = Files::new();
-    let kept = SelfSignedFiles::in_directory(files.folder(), "apiserver");
+    let stored = SelfSignedFiles::in_directory(files.folder(), "apiserver");
     let signed = start(SelfSignedOptions {
-        files: Some(kept.clone()),
+        files: Some(stored.clone()),
         ..options()
     });
-    let shown = format!("{signed:?}");
-    for line in std::fs::read_to_string(kept.authority).unwrap().lines() {
-        assert!(!shown.contains(line), "{line}");
+    let printed = format!("{signed:?}");
+    for line in std::fs::read_to_string(stored.authority).unwrap().lines() {
+        assert!(!printed.contains(line), "{line}");
     }
-    assert!(shown.contains("localhost"));
+    assert!(printed.contains("localhost"));
 }

@@ -23,12 +23,12 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 pub(crate) const DAY: Duration = Duration::from_hours(24);
 
-/// The moment at which the tests take place.
+/// The time of the tests.
 pub(crate) fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_hours(500_000)
 }
 
-/// A clock that stands still until it is set.
+/// A clock that moves only when it is set.
 #[derive(Debug)]
 pub(crate) struct Clock(AtomicU64);
 
@@ -52,7 +52,6 @@ impl TimeProvider for Clock {
     }
 }
 
-/// A certificate authority of a test.
 pub(crate) struct TestCa(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, as PEM.
@@ -157,7 +156,7 @@ pub(crate) fn trusting(roots: Arc<TrustRoots>) -> ClientTls {
     ClientTls::trusting(roots, &client_options()).unwrap()
 }
 
-/// Files of a test, in a folder that goes away with it.
+/// Files of a test, in a temporary directory.
 pub(crate) struct Files(TempDir);
 
 impl Files {
@@ -192,12 +191,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// The certificate that the server showed.
+    /// Returns the certificate that the server presented.
     pub(crate) fn server_certificate(&self) -> CertificateDer<'static> {
         self.client.get_ref().1.peer_certificates().unwrap()[0].clone()
     }
 
-    /// The certificate that the client showed.
+    /// Returns the certificate that the client presented.
     pub(crate) fn client_certificate(&self) -> Option<CertificateDer<'static>> {
         self.server
             .get_ref()
@@ -206,7 +205,7 @@ impl Connection {
             .map(|chain| chain[0].clone())
     }
 
-    /// Sends something each way.
+    /// Sends data in both directions.
     pub(crate) async fn exchange(&mut self) {
         let mut received = [0; 4];
         self.client.write_all(b"ping").await.unwrap();
@@ -219,7 +218,7 @@ impl Connection {
     }
 }
 
-/// Shakes hands over an in-memory stream and returns what each side thinks of it.
+/// Performs a handshake over an in-memory stream and returns the result of each side.
 pub(crate) async fn handshake(
     server: &ServerTls,
     client: &ClientTls,
@@ -231,7 +230,7 @@ pub(crate) async fn handshake(
     handshake_with(server.config(), client, dial).await
 }
 
-/// The same with a server that this crate would not make.
+/// Performs a handshake with any server configuration.
 pub(crate) async fn handshake_with(
     server: Arc<ServerConfig>,
     client: &ClientTls,
@@ -256,7 +255,7 @@ pub(crate) async fn connect(server: &ServerTls, client: &ClientTls, dial: &str) 
     }
 }
 
-/// Why the client does not like the server.
+/// Returns the reason why the client rejects the server.
 pub(crate) async fn failure(
     server: &ServerTls,
     client: &ClientTls,

@@ -1,4 +1,4 @@
-//! What is negotiated: versions, suites, application protocols.
+//! Negotiation of versions, suites and application protocols.
 
 use std::io;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ async fn the_newest_version_is_preferred() {
     assert_eq!(negotiated, Some(ProtocolVersion::TLSv1_3));
 }
 
-/// A client that has never heard of TLS 1.3.
+/// Returns a client without TLS 1.3.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the crate makes no such client, and its servers must cope with one"
+    reason = "the crate makes no such client, and its servers must support one"
 )]
 fn old_client(ca: &TestCa) -> TlsConnector {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -61,7 +61,7 @@ async fn old_handshake(
 }
 
 #[tokio::test]
-async fn a_list_of_suites_governs_tls12() {
+async fn a_list_of_suites_restricts_tls12() {
     let ca = TestCa::new("cluster");
     let policy = policy(
         "VersionTLS12",
@@ -81,7 +81,7 @@ async fn a_list_of_suites_governs_tls12() {
 }
 
 #[tokio::test]
-async fn a_minimum_of_13_leaves_older_clients_out() {
+async fn a_minimum_of_tls13_rejects_older_clients() {
     let ca = TestCa::new("cluster");
     let only_newest = [
         policy("VersionTLS13", None),
@@ -95,7 +95,7 @@ async fn a_minimum_of_13_leaves_older_clients_out() {
         let error = old_handshake(&ca, policy).await.unwrap_err();
         assert_eq!(
             HandshakeFailure::from_io(&error).unwrap().to_string(),
-            "the peer refused the connection with the TLS alert protocol_version"
+            "the peer rejected the handshake with the alert protocol_version"
         );
     }
 }
@@ -129,10 +129,10 @@ async fn application_protocols_are_negotiated() {
     let connection = connect(&both, &dial(vec![Alpn::Http11, Alpn::H2]), "n").await;
     assert_eq!(agreed(&connection).as_deref(), Some(Alpn::H2.as_bytes()));
     assert_eq!(agreed(&connect(&both, &dial(vec![]), "n").await), None);
-    let refused = failure(&serve(vec![Alpn::Http11]), &dial(vec![Alpn::H2]), "n").await;
+    let rejected = failure(&serve(vec![Alpn::Http11]), &dial(vec![Alpn::H2]), "n").await;
     assert_eq!(
-        refused.to_string(),
-        "the peer refused the connection with the TLS alert no_application_protocol"
+        rejected.to_string(),
+        "the peer rejected the handshake with the alert no_application_protocol"
     );
 }
 

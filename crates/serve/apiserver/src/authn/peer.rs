@@ -67,14 +67,14 @@ impl Peer {
         let mut identity = PeerIdentity::default();
         let name = self.subject.as_ref().map_or("", |user| user.name.as_str());
         if let Some(proxy) = trust.front_proxy() {
-            let signed = proxy.authority.judge(&self.chain, now);
+            let signed = proxy.authority.verify(&self.chain, now);
             let allowed =
                 proxy.allowed_names.is_empty() || proxy.allowed_names.iter().any(|one| one == name);
             identity.is_front_proxy = signed.is_ok() && allowed;
             identity.was_rejected |= !identity.is_front_proxy;
         }
         if let Some(authority) = trust.client_authority() {
-            match authority.judge(&self.chain, now) {
+            match authority.verify(&self.chain, now) {
                 Ok(()) => {
                     identity.user = self.subject.clone().filter(|user| !user.name.is_empty());
                 }
