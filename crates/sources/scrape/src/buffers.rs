@@ -14,7 +14,7 @@ use crate::http1::{Http1Error, ResponseReader};
 
 /// Maximum number of idle buffers. Where bodies arrive in one piece no more are in use at once than
 /// there are threads; the first responses after a start arrive all at once, and their buffers would
-/// otherwise stay for good.
+/// otherwise be kept forever.
 const MAX_IDLE: usize = 8;
 /// The body of a usual node fits, so that one read receives it.
 const RECEIVE_BUFFER: usize = 64 << 10;
