@@ -36,7 +36,7 @@ impl Schedule {
         Self {
             resolution,
             offset: whole_millis(resolution.mul_f64(position)),
-            settling_wait: whole_millis(MAX_SETTLING_WAIT - spread).min(resolution),
+            settling_wait: whole_millis(MAX_SETTLING_WAIT.saturating_sub(spread)).min(resolution),
             newest: None,
             needs_second_sample: true,
         }
@@ -77,10 +77,11 @@ impl Schedule {
     /// by at most a quarter of the resolution at a time: no wait is longer than the resolution, and
     /// the burst of a start is spread within four scrapes.
     fn slot(&self, since_start: Duration) -> Duration {
-        let since_slot = since_start + self.resolution - self.offset;
+        let since_slot = (since_start + self.resolution).saturating_sub(self.offset);
         let late = since_slot.as_nanos() % self.resolution.as_nanos();
         let late = Duration::from_nanos(u64::try_from(late).unwrap_or(0));
-        self.resolution - late.min(self.resolution / 4)
+        self.resolution
+            .saturating_sub(late.min(self.resolution / 4))
     }
 }
 
