@@ -1,10 +1,11 @@
-//! The one error type of this crate.
+//! The error type of this crate.
 
-use std::{fmt, io, net::SocketAddr};
+use std::net::SocketAddr;
+use std::{fmt, io};
 
 use thiserror::Error;
 
-/// What can go wrong while telemetry is set up or asked.
+/// An error in the setup or use of telemetry.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TelemetryError {
@@ -16,75 +17,58 @@ pub enum TelemetryError {
 
     /// The filter is longer than [`LogFilter::MAX_LENGTH`](crate::LogFilter::MAX_LENGTH).
     #[error("log filter has {length} bytes, at most {limit} are allowed")]
-    LongLogFilter {
-        /// Bytes given.
-        length: usize,
-        /// Bytes allowed.
-        limit: usize,
-    },
+    LongLogFilter { length: usize, limit: usize },
 
     /// One directive does not have the form `level` or `target=level`.
     #[error(
         "log filter directive `{directive}` is neither a level (off, error, warn, info, debug, trace) \
          nor of the form target=level"
     )]
-    BadLogDirective {
-        /// The directive as it was given.
-        directive: String,
-    },
+    BadLogDirective { directive: String },
 
-    /// The directives look right one by one, yet the filter does not take them.
+    /// Each directive looks valid, but the filter does not parse.
     #[error("log filter `{filter}` is not valid")]
     BadLogFilter {
-        /// The whole filter.
         filter: String,
-        /// What the filter said.
         #[source]
         source: tracing_subscriber::filter::ParseError,
     },
 
     /// A log format that is neither `text` nor `json`.
-    #[error("log format `{0}` is not known; use `text` or `json`")]
+    #[error("unknown log format `{0}`; use `text` or `json`")]
     BadLogFormat(String),
 
     /// Another log dispatcher was installed before.
-    #[error("a log dispatcher is installed already; initialise logging once, first thing in main")]
+    #[error("a log dispatcher is already installed; initialise logging once, at the start of main")]
     LogsInstalled(#[source] tracing::dispatcher::SetGlobalDefaultError),
 
     /// The subscriber behind a [`LogHandle`](crate::LogHandle) no longer exists.
-    #[error("log filter cannot be changed because its subscriber is gone")]
+    #[error("failed to change the log filter: its subscriber no longer exists")]
     LogsGone(#[source] tracing_subscriber::reload::Error),
 
     /// A health check name with a character or length that is not allowed.
     #[error(
         "health check name `{0}` is not valid; use 1 to 64 of a-z, 0-9, `-`, `_`, `.` and `/`, \
-         beginning and ending with a letter or digit"
+         starting and ending with a letter or digit"
     )]
     BadCheckName(String),
 
-    /// A health check name that is taken.
-    #[error("health check `{0}` is registered already")]
+    /// A health check name that is already registered.
+    #[error("health check `{0}` is already registered")]
     DuplicateCheck(String),
 
     /// More checks than [`Health::MAX_CHECKS`](crate::Health::MAX_CHECKS).
-    #[error("health check `{name}` is one too many, at most {limit} can be registered")]
-    TooManyChecks {
-        /// The check that was refused.
-        name: String,
-        /// The bound.
-        limit: usize,
-    },
+    #[error("cannot register health check `{name}`: at most {limit} are allowed")]
+    TooManyChecks { name: String, limit: usize },
 
     /// A metric could not be written.
-    #[error("metrics could not be encoded")]
+    #[error("failed to encode metrics")]
     Encode(#[source] fmt::Error),
 
     /// The admin server could not listen.
     #[error("admin server cannot listen on {address}")]
     Bind {
-        /// The address asked for.
         address: SocketAddr,
-        /// What the system said.
         #[source]
         source: io::Error,
     },

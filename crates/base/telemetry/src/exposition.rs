@@ -1,28 +1,37 @@
-//! The forms in which metrics leave the process, and how a scraper chooses.
+//! The formats in which metrics leave the process, and how a client chooses one.
 //!
-//! The registry itself writes OpenMetrics. [`Format::OpenMetrics`] hands that out with its families
-//! sorted and those of one name joined; [`Format::Prometheus`] is converted from it into the very
-//! bytes that Go's client library would send for the same metrics, so that a program compared
-//! against Go expositions sees no difference. [`Format::Protobuf`] is converted from that again,
-//! and the only form with native histograms.
+//! `prometheus_client` writes its registry as OpenMetrics text and offers no other way to walk it.
+//! The text is split into families once. [`Format::OpenMetrics`] sorts them and joins those of one
+//! name; the other formats are written from the series that a [`MetricFamily`] visits, which is
+//! also how a [`HistogramFamily`](crate::HistogramFamily) is read:
 //!
-//! Histograms of [`HistogramFamily`](crate::HistogramFamily) are written here in each form, among
-//! the families of the registry.
+//! ```text
+//! registry ──► OpenMetrics text ──split──► TextFamily ──────────────► OpenMetrics
+//!                                              └─parse─┐      ┌─────► (histograms only)
+//! HistogramFamily ─────────────────────────────────────┴► MetricFamily ──► Prometheus text
+//!                                                             └──────────► protobuf
+//! ```
+//!
+//! [`Format::Prometheus`] is byte for byte what Go's client library would send for the same metrics,
+//! so that a comparison with a Go program shows no difference. [`Format::Protobuf`] is the only one
+//! with native histograms.
 
 mod accept;
-mod family;
-mod histogram;
-mod prometheus;
+mod model;
+mod open_metrics;
 mod protobuf;
+mod text;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::{HeaderMap, header};
 
-use self::family::index;
+pub(crate) use self::model::{Descriptor, Label, Metric, MetricFamily, Value, compare_labels};
+use self::open_metrics::{TextFamily, split};
 use crate::histogram::HistogramSource;
 
-/// A form of metrics.
+/// An exposition format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// OpenMetrics 1.0.
@@ -33,12 +42,17 @@ pub enum Format {
     Protobuf,
 }
 
+enum Family<'f> {
+    Text(&'f TextFamily<'f>),
+    Histogram(&'f dyn HistogramSource),
+}
+
 impl Format {
-    /// Chooses a text form by the `Accept` headers of a request.
+    /// Chooses a text format by the `Accept` headers of a request.
     ///
-    /// OpenMetrics is for those who name it, with at least the weight of `text/plain`, or rank it
-    /// higher through a wildcard. All others get the Prometheus form, as from Go: a client that
-    /// accepts neither can still read plain text.
+    /// Returns OpenMetrics if the headers name it with at least the weight of `text/plain`, or rank
+    /// it higher through a wildcard. All other clients get the Prometheus format, as from Go: a
+    /// client that accepts neither can still read plain text.
     pub fn negotiate(headers: &HeaderMap) -> Self {
         if preference(headers).prefers_open_metrics() {
             Self::OpenMetrics
@@ -47,7 +61,7 @@ impl Format {
         }
     }
 
-    /// Chooses among all forms. Protobuf is for those who name it with at least the weight of any
+    /// Chooses among all formats: protobuf if the headers name it with at least the weight of any
     /// text.
     pub fn negotiate_with_protobuf(headers: &HeaderMap) -> Self {
         if preference(headers).prefers_protobuf() {
@@ -68,89 +82,70 @@ impl Format {
         }
     }
 
-    /// Brings OpenMetrics text as `prometheus_client` writes it into this form.
+    /// Converts OpenMetrics text as `prometheus_client` writes it to this format.
     ///
-    /// A line that is not OpenMetrics is left out of the other forms; nothing makes this fail.
+    /// A line that is not OpenMetrics is left out of the other formats; nothing makes this fail.
     pub fn render(self, open_metrics: &str) -> Vec<u8> {
         render(self, open_metrics, &[])
     }
 }
 
-/// Writes OpenMetrics text and histograms that are not in it in one form.
+/// Writes OpenMetrics text, and histograms that are not in it, in one format.
 pub(crate) fn render(
     format: Format,
     open_metrics: &str,
     histograms: &[Arc<dyn HistogramSource>],
 ) -> Vec<u8> {
-    let mut out = Vec::with_capacity(open_metrics.len());
-    let mut histograms: Vec<&dyn HistogramSource> = histograms
+    let text = split(open_metrics);
+    let histograms = histograms.iter().filter(|source| !source.is_empty());
+    let mut families: Vec<(Cow<'_, str>, Family<'_>)> = text
         .iter()
-        .map(|source| &**source)
-        .filter(|source| !source.is_empty())
-        .collect();
-    histograms.sort_by_key(|source| source.spec().name);
-    let families = index(open_metrics);
-    match format {
-        Format::OpenMetrics => {
-            let mut named: Vec<_> = families
-                .iter()
-                .map(|family| (family.name, family))
-                .collect();
-            named.sort_by_key(|(name, _)| *name);
-            merge(
-                named,
-                histograms,
-                &mut out,
-                |(_, family), out| family.write_open_metrics(out),
-                histogram::write_open_metrics,
-            );
-            out.extend_from_slice(b"# EOF\n");
-        }
-        Format::Prometheus => merge(
-            prometheus::named(&families),
-            histograms,
-            &mut out,
-            prometheus::write,
-            histogram::write_prometheus,
-        ),
-        Format::Protobuf => {
-            let mut text = Vec::with_capacity(open_metrics.len());
-            for (name, family) in prometheus::named(&families) {
-                prometheus::write((name, family), &mut text);
+        .map(|family| match format {
+            Format::OpenMetrics => (Cow::Borrowed(family.name), Family::Text(family)),
+            Format::Prometheus | Format::Protobuf => {
+                (family.prometheus_name().0, Family::Text(family))
             }
-            protobuf::write(&text, histograms, &mut out);
+        })
+        .chain(histograms.map(|source| {
+            let name = Cow::Borrowed(source.spec().name);
+            (name, Family::Histogram(&**source))
+        }))
+        .collect();
+    families.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut out = Vec::with_capacity(open_metrics.len());
+    for (_, family) in families {
+        match (format, family) {
+            (Format::OpenMetrics, Family::Text(family)) => family.write(&mut out),
+            (_, Family::Text(family)) => {
+                if let Some(parsed) = family.parse() {
+                    format.write(&parsed, &mut out);
+                }
+            }
+            (_, Family::Histogram(source)) => format.write(source, &mut out),
         }
+    }
+    if format == Format::OpenMetrics {
+        out.extend_from_slice(b"# EOF\n");
     }
     out
 }
 
-/// Lists `type name` of every family in OpenMetrics text, named as in the Prometheus form.
+/// Lists `type name` of every family in OpenMetrics text, named as in the Prometheus format.
 pub(crate) fn family_names(open_metrics: &str) -> Vec<String> {
-    let mut names: Vec<String> = index(open_metrics)
-        .iter()
-        .map(|family| format!("{} {}{}", family.kind.word, family.name, family.kind.suffix))
-        .collect();
-    names.sort_by(|a, b| a.split(' ').next_back().cmp(&b.split(' ').next_back()));
-    names
+    let names = split(open_metrics);
+    let mut names: Vec<_> = names.iter().map(TextFamily::prometheus_name).collect();
+    names.sort_by(|a, b| a.0.cmp(&b.0));
+    let lines = names.iter().map(|(name, kind)| format!("{kind} {name}"));
+    lines.collect()
 }
 
-/// Writes two lists that are sorted by name as one that is.
-fn merge<N: AsRef<str>, T>(
-    left: Vec<(N, T)>,
-    right: Vec<&dyn HistogramSource>,
-    out: &mut Vec<u8>,
-    write_left: impl Fn((N, T), &mut Vec<u8>),
-    write_right: impl Fn(&dyn HistogramSource, &mut Vec<u8>),
-) {
-    let mut right = right.into_iter().peekable();
-    for (name, one) in left {
-        while let Some(source) = right.next_if(|source| source.spec().name < name.as_ref()) {
-            write_right(source, out);
+impl Format {
+    fn write(self, family: &dyn MetricFamily, out: &mut Vec<u8>) {
+        match self {
+            Self::OpenMetrics => text::OPEN_METRICS.write(family, out),
+            Self::Prometheus => text::PROMETHEUS.write(family, out),
+            Self::Protobuf => protobuf::write(family, out),
         }
-        write_left((name, one), out);
-    }
-    for source in right {
-        write_right(source, out);
     }
 }
 

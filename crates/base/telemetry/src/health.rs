@@ -1,23 +1,21 @@
-//! Named health checks with reasons, liveness and readiness kept apart.
+//! Named health checks for liveness and readiness, with reasons.
 //!
-//! A [`Health`] is handed to every part of the process that can be unwell. The part registers
-//! either a [`HealthCell`], which it sets when its state changes, or a closure that is cheap to
-//! call. The answers have the form of the Kubernetes API server's `/livez`, `/readyz` and
-//! `/healthz`, with one difference: a failing check gives its reason instead of `reason withheld`.
+//! A [`Health`] is passed to every component that can fail. The component registers either a
+//! [`HealthCell`], which it sets when its state changes, or a closure that is cheap to call.
+//! Responses have the format of the Kubernetes API server's `/livez`, `/readyz` and `/healthz`, with
+//! one difference: a failing check shows its reason instead of `reason withheld`.
 //!
-//! Two checks are always there, named as in Kubernetes: `ping` passes as long as the process
-//! answers at all, and `shutdown` ends every readiness report and fails once the process drains.
+//! Two checks always exist, named as in Kubernetes: `ping` always passes, and `shutdown` comes last
+//! in every readiness report and fails once the process drains.
 
 mod report;
 
-use std::{
-    borrow::Cow,
-    fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
 
 pub use self::report::{CheckOutcome, Report, Verdict};
 use crate::TelemetryError;
@@ -25,12 +23,12 @@ use crate::TelemetryError;
 const PING: &str = "ping";
 const SHUTDOWN: &str = "shutdown";
 
-/// A question that is asked about the process.
+/// A health endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Probe {
-    /// Must the process be restarted?
+    /// Liveness: whether the process must be restarted.
     Livez,
-    /// May the process be sent requests?
+    /// Readiness: whether the process may receive requests.
     Readyz,
     /// The older form of [`Probe::Livez`], still found in manifests.
     Healthz,
@@ -39,13 +37,12 @@ pub enum Probe {
 /// The state of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// All is well.
     Ok,
-    /// Not yet in service, and what is missing: "waiting for the first scrape".
+    /// Not ready yet, with the reason, such as "waiting for the first scrape".
     ///
-    /// Fails readiness and passes liveness: a restart would only begin the wait again.
+    /// Fails readiness and passes liveness: a restart would only start the wait again.
     WarmingUp(Cow<'static, str>),
-    /// Something is wrong, and what.
+    /// Failing, with the reason.
     Failing(Cow<'static, str>),
 }
 
@@ -55,7 +52,7 @@ pub struct Health {
     inner: Arc<Inner>,
 }
 
-/// The state of one check, set by the part that the check is about. Clones share it.
+/// The state of one check, set by the component that it is about. Clones share it.
 #[derive(Clone, Debug)]
 pub struct HealthCell {
     status: Arc<Mutex<Status>>,
@@ -64,7 +61,7 @@ pub struct HealthCell {
 struct Inner {
     checks: Mutex<Vec<Arc<Check>>>,
     shutting_down: AtomicBool,
-    /// The failing checks that the last readiness line in the log told of.
+    /// The failing checks in the last log message about readiness.
     logged: Mutex<Option<Vec<String>>>,
 }
 
@@ -75,14 +72,14 @@ struct Check {
 }
 
 impl Probe {
-    /// For checks whose failure only a restart mends.
+    /// For checks whose failure requires a restart.
     pub const LIVENESS: &'static [Self] = &[Self::Livez, Self::Healthz];
-    /// For checks whose failure means that requests must go elsewhere for now.
+    /// For checks whose failure only means that the process must not receive requests.
     pub const READINESS: &'static [Self] = &[Self::Readyz];
-    /// For checks that matter to both.
+    /// For checks of both.
     pub const ALL: &'static [Self] = &[Self::Livez, Self::Readyz, Self::Healthz];
 
-    /// The name in paths and answers.
+    /// Returns the name in paths and responses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Livez => "livez",
@@ -93,12 +90,12 @@ impl Probe {
 }
 
 impl Health {
-    /// The most checks one process can have.
+    /// The maximum number of checks.
     pub const MAX_CHECKS: usize = 64;
-    /// The longest name of a check, in bytes.
+    /// The maximum length of a check's name in bytes.
     pub const MAX_NAME: usize = 64;
 
-    /// Health with the checks `ping` and `shutdown` alone.
+    /// Creates the checks `ping` and `shutdown`.
     pub fn new() -> Self {
         let ping = Check {
             name: PING.to_owned(),
@@ -114,7 +111,7 @@ impl Health {
         }
     }
 
-    /// Registers a check that is set from outside and begins as `initial`.
+    /// Registers a check that is set through the returned cell and starts as `initial`.
     pub fn cell(
         &self,
         name: &str,
@@ -129,7 +126,7 @@ impl Health {
         Ok(cell)
     }
 
-    /// Registers a check that is evaluated at every probe, so it must neither block nor be slow.
+    /// Registers a check that is evaluated for every probe, so it must neither block nor be slow.
     pub fn check(
         &self,
         name: &str,
@@ -139,7 +136,7 @@ impl Health {
         if !is_check_name(name) {
             return Err(TelemetryError::BadCheckName(name.to_owned()));
         }
-        let mut checks = lock(&self.inner.checks);
+        let mut checks = self.inner.checks.lock();
         if name == SHUTDOWN || checks.iter().any(|check| check.name == name) {
             return Err(TelemetryError::DuplicateCheck(name.to_owned()));
         }
@@ -157,7 +154,7 @@ impl Health {
         Ok(())
     }
 
-    /// Makes readiness fail for good, so that traffic goes elsewhere before the process ends.
+    /// Makes readiness fail from now on, so that traffic goes elsewhere before the process ends.
     pub fn start_shutdown(&self) {
         if !self.inner.shutting_down.swap(true, Ordering::SeqCst) {
             self.report(Probe::Readyz, &[]);
@@ -166,8 +163,8 @@ impl Health {
 
     /// Evaluates all checks of a probe but those `excluded` by name, in the order of registration.
     ///
-    /// The log gets one line whenever a full readiness report differs in its failing checks from
-    /// the one before, not one per probe.
+    /// Logs one message whenever the failing checks of a full readiness report change, not one per
+    /// probe.
     pub fn report(&self, probe: Probe, excluded: &[String]) -> Report {
         let mut outcomes: Vec<CheckOutcome> = self
             .checks_of(probe)
@@ -211,7 +208,7 @@ impl Health {
 
     /// Copies the list, so that a check may itself register another.
     fn checks_of(&self, probe: Probe) -> Vec<Arc<Check>> {
-        let checks = lock(&self.inner.checks);
+        let checks = self.inner.checks.lock();
         checks
             .iter()
             .filter(|check| check.probes.contains(&probe))
@@ -229,7 +226,7 @@ impl Health {
 
     fn log_change(&self, report: &Report) {
         let failing: Vec<String> = report.failing().map(|check| check.name.clone()).collect();
-        let mut logged = lock(&self.inner.logged);
+        let mut logged = self.inner.logged.lock();
         if logged.as_ref() == Some(&failing) {
             return;
         }
@@ -237,7 +234,7 @@ impl Health {
             tracing::info!("ready");
         } else {
             let reasons = report.reasons();
-            // Neither a start nor an end is a reason to look.
+            // A start or a shutdown needs no attention.
             if report
                 .failing()
                 .all(|check| check.verdict.is_warming_up() || check.name == SHUTDOWN)
@@ -259,7 +256,7 @@ impl Default for Health {
 
 impl fmt::Debug for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let checks = lock(&self.inner.checks);
+        let checks = self.inner.checks.lock();
         f.debug_list()
             .entries(checks.iter().map(|check| &check.name))
             .finish()
@@ -267,28 +264,27 @@ impl fmt::Debug for Health {
 }
 
 impl HealthCell {
-    /// All is well.
     pub fn set_ok(&self) {
         self.set(Status::Ok);
     }
 
-    /// Not yet in service; `waits_for` says what is missing.
-    pub fn set_warming_up(&self, waits_for: impl Into<Cow<'static, str>>) {
-        self.set(Status::WarmingUp(waits_for.into()));
+    /// Sets [`Status::WarmingUp`].
+    pub fn set_warming_up(&self, waiting_for: impl Into<Cow<'static, str>>) {
+        self.set(Status::WarmingUp(waiting_for.into()));
     }
 
-    /// Something is wrong; `reason` says what.
+    /// Sets [`Status::Failing`].
     pub fn set_failing(&self, reason: impl Into<Cow<'static, str>>) {
         self.set(Status::Failing(reason.into()));
     }
 
-    /// The state last set.
+    /// Returns the current status.
     pub fn status(&self) -> Status {
-        lock(&self.status).clone()
+        self.status.lock().clone()
     }
 
     fn set(&self, status: Status) {
-        *lock(&self.status) = status;
+        *self.status.lock() = status;
     }
 }
 
@@ -299,14 +295,9 @@ impl Status {
     }
 
     /// Shorthand for [`Status::WarmingUp`].
-    pub fn warming_up(waits_for: impl Into<Cow<'static, str>>) -> Self {
-        Self::WarmingUp(waits_for.into())
+    pub fn warming_up(waiting_for: impl Into<Cow<'static, str>>) -> Self {
+        Self::WarmingUp(waiting_for.into())
     }
-}
-
-/// A poisoned lock is taken as it is: what it guards is replaced whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn is_check_name(name: &str) -> bool {

@@ -1,124 +1,108 @@
-//! Histograms of durations, classic and, where asked for, native too.
+//! Histograms of durations with classic and, optionally, native buckets.
 //!
-//! `prometheus_client` can count into native buckets but hands them out only through a protobuf
-//! library that would have to be generated at build time. A [`HistogramFamily`] is written by the
-//! exposition itself, in all of its forms, from one reading of each series: what the classic
-//! buckets, the native ones, the count and the sum say is always the same.
+//! `prometheus_client` has native buckets but exposes them only through protobuf messages that a
+//! protobuf compiler must generate at build time. A [`HistogramFamily`] is written by our own
+//! [exposition](crate::exposition) in every format, from one snapshot of each series: classic
+//! buckets, native buckets, count and sum are always consistent.
 
 mod native;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
+
+use kubevitals_promtext::MetricType;
+use parking_lot::{Mutex, RwLock};
 
 pub use self::native::{NativeBuckets, NativeOptions, Span};
 use crate::Metrics;
+use crate::exposition::{Descriptor, Label, Metric, MetricFamily, Value, compare_labels};
 
 /// The labels of one series of a [`HistogramFamily`].
 pub trait LabelSet: Clone + Eq + Hash + Debug + Send + Sync + 'static {
-    /// Gives each label, in any order, under a name that Prometheus accepts. Equal sets give the
+    /// Visits each label, in any order, with a name that Prometheus accepts. Equal sets have the
     /// same labels.
     fn visit(&self, visit: &mut dyn FnMut(&str, &str));
 }
 
-/// What a family of histograms is.
+/// The descriptor of a family of histograms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HistogramSpec {
-    /// Its whole name, ending in `_seconds`.
+    /// The whole name, ending in `_seconds`.
     pub name: &'static str,
-    /// What it tells, without a full stop.
+    /// The help text, without a full stop.
     pub help: &'static str,
-    /// The upper bounds of its classic buckets in seconds, rising; `+Inf` is understood.
+    /// The upper bounds of the classic buckets in seconds, ascending, without `+Inf`.
     pub bounds: &'static [f64],
-    /// Its native buckets.
     pub native: Option<NativeOptions>,
 }
 
-/// Histograms of durations, told apart by their labels. Clones share them.
+/// Histograms of durations with labels. Clones share them.
 #[derive(Debug)]
 pub struct HistogramFamily<L> {
-    shared: Arc<Shared<L>>,
+    inner: Arc<FamilyInner<L>>,
 }
 
 #[derive(Debug)]
-struct Shared<L> {
+struct FamilyInner<L> {
     spec: HistogramSpec,
-    /// Read to find a series, written only for a new one: a scrape holds it as long as it takes to
-    /// copy pointers.
+    /// Write-locked only for a new series; a scrape holds the read lock just to copy pointers.
     series: RwLock<HashMap<L, Arc<Mutex<Counts>>>>,
 }
 
-/// What one series has counted.
+/// The state of one series.
 #[derive(Debug, Clone)]
 struct Counts {
-    /// For each bound those above the bound before, and one more for the rest.
+    /// Not cumulative: one for each bound, and one for `+Inf`.
     buckets: Box<[u64]>,
     count: u64,
     sum: f64,
     native: Option<NativeBuckets>,
 }
 
-/// Labels with their values, by name.
-type Pairs = Vec<(String, String)>;
-
-/// One series at one moment.
-#[derive(Debug)]
-pub(crate) struct Reading<'r> {
-    /// Sorted by name.
-    pub(crate) labels: &'r [(String, String)],
-    /// Upper bounds with how many were not above them, without `+Inf`.
-    pub(crate) buckets: &'r [(f64, u64)],
-    pub(crate) count: u64,
-    pub(crate) sum: f64,
-    pub(crate) native: Option<&'r NativeBuckets>,
-}
-
-/// A family as the exposition reads it, whatever its labels are.
-pub(crate) trait HistogramSource: Debug + Send + Sync {
+/// A [`HistogramFamily`] with any labels.
+pub(crate) trait HistogramSource: MetricFamily + Debug + Send + Sync {
     fn spec(&self) -> &HistogramSpec;
 
     fn is_empty(&self) -> bool;
-
-    /// Gives each series, in the order of its label values as a Go registry has it.
-    fn read(&self, visit: &mut dyn FnMut(&Reading<'_>));
 }
 
 impl<L: LabelSet> HistogramFamily<L> {
     /// Registers a family under its own name.
     pub fn register(metrics: &mut Metrics, spec: HistogramSpec) -> Self {
-        let shared = Arc::new(Shared {
+        let inner = Arc::new(FamilyInner {
             spec,
             series: RwLock::default(),
         });
-        let source: Arc<dyn HistogramSource> = Arc::<Shared<L>>::clone(&shared);
+        let source: Arc<dyn HistogramSource> = Arc::<FamilyInner<L>>::clone(&inner);
         metrics.add_histograms(source);
-        Self { shared }
+        Self { inner }
     }
 
-    /// Takes in a duration.
+    /// Records a duration.
     pub fn observe(&self, labels: &L, duration: Duration) {
         self.observe_times(labels, duration, 1);
     }
 
-    /// Takes in the same duration several times.
+    /// Records the same duration several times.
     pub fn observe_times(&self, labels: &L, duration: Duration, times: u64) {
         if times == 0 {
             return;
         }
-        let counts = self.shared.counts(labels);
-        let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.add(self.shared.spec.bounds, duration.as_secs_f64(), times);
+        let counts = self.inner.counts(labels);
+        let seconds = duration.as_secs_f64();
+        counts.lock().add(self.inner.spec.bounds, seconds, times);
     }
 
-    /// How many series there are.
+    /// Returns the number of series.
     pub fn len(&self) -> usize {
-        let series = self.shared.series.read();
-        series.unwrap_or_else(PoisonError::into_inner).len()
+        self.inner.series.read().len()
     }
 
-    /// Whether nothing was taken in yet.
+    /// Returns whether there is no series yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -127,70 +111,69 @@ impl<L: LabelSet> HistogramFamily<L> {
 impl<L> Clone for HistogramFamily<L> {
     fn clone(&self) -> Self {
         Self {
-            shared: Arc::clone(&self.shared),
+            inner: Arc::clone(&self.inner),
         }
     }
 }
 
-impl<L: LabelSet> Shared<L> {
+impl<L: LabelSet> FamilyInner<L> {
     fn counts(&self, labels: &L) -> Arc<Mutex<Counts>> {
-        let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = series.get(labels) {
-            return Arc::clone(found);
+        if let Some(counts) = self.series.read().get(labels) {
+            return Arc::clone(counts);
         }
-        drop(series);
-        let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        let mut series = self.series.write();
         let new = || Arc::new(Mutex::new(Counts::new(&self.spec)));
         Arc::clone(series.entry(labels.clone()).or_insert_with(new))
     }
 }
 
-impl<L: LabelSet> HistogramSource for Shared<L> {
+impl<L: LabelSet> HistogramSource for FamilyInner<L> {
     fn spec(&self) -> &HistogramSpec {
         &self.spec
     }
 
     fn is_empty(&self) -> bool {
-        let series = self.series.read();
-        series.unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.series.read().is_empty()
+    }
+}
+
+impl<L: LabelSet> MetricFamily for FamilyInner<L> {
+    fn descriptor(&self) -> Descriptor<'_> {
+        Descriptor {
+            name: Cow::Borrowed(self.spec.name),
+            // With a full stop, as the library writes help texts.
+            help: Some(Cow::Owned(format!("{}.", self.spec.help))),
+            kind: MetricType::Histogram,
+        }
     }
 
-    fn read(&self, visit: &mut dyn FnMut(&Reading<'_>)) {
-        let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<(Pairs, Arc<Mutex<Counts>>)> = series
+    fn visit(&self, visit: &mut dyn FnMut(&Metric<'_>)) {
+        let mut series: Vec<(Vec<Label<'_>>, Arc<Mutex<Counts>>)> = self
+            .series
+            .read()
             .iter()
             .map(|(labels, counts)| (sorted(labels), Arc::clone(counts)))
             .collect();
-        drop(series);
-        all.sort_by(|(one, _), (two, _)| {
-            let values_of_two = two.iter().map(|pair| &pair.1);
-            let by_value = || one.iter().map(|pair| &pair.1).cmp(values_of_two);
-            one.len().cmp(&two.len()).then_with(by_value)
-        });
+        series.sort_by(|a, b| compare_labels(&a.0, &b.0));
         let mut buckets = Vec::with_capacity(self.spec.bounds.len());
-        for (labels, counts) in all {
-            let counts = counts
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone();
+        for (labels, counts) in series {
+            let counts = counts.lock().clone();
             let mut below = 0;
             buckets.clear();
-            buckets.extend(
-                self.spec
-                    .bounds
-                    .iter()
-                    .zip(&counts.buckets)
-                    .map(|(bound, count)| {
-                        below += count;
-                        (*bound, below)
-                    }),
-            );
-            visit(&Reading {
+            let bounds = self.spec.bounds.iter().zip(&counts.buckets);
+            buckets.extend(bounds.map(|(bound, count)| {
+                below += count;
+                (*bound, below)
+            }));
+            visit(&Metric {
                 labels: &labels,
-                buckets: &buckets,
-                count: counts.count,
-                sum: counts.sum,
-                native: counts.native.as_ref(),
+                value: Value::Histogram {
+                    count: counts.count,
+                    sum: counts.sum,
+                    buckets: &buckets,
+                    native: counts.native.as_ref(),
+                },
+                timestamp_ms: None,
             });
         }
     }
@@ -212,10 +195,7 @@ impl Counts {
             *bucket = bucket.saturating_add(times);
         }
         self.count = self.count.saturating_add(times);
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "a sum of so many seconds has lost them anyway"
-        )]
+        #[expect(clippy::cast_precision_loss, reason = "the sum is a float anyway")]
         let times_seconds = seconds * times as f64;
         self.sum += times_seconds;
         if let Some(native) = &mut self.native {
@@ -224,9 +204,11 @@ impl Counts {
     }
 }
 
-fn sorted(labels: &impl LabelSet) -> Pairs {
+fn sorted(labels: &impl LabelSet) -> Vec<Label<'static>> {
     let mut pairs = Vec::new();
-    labels.visit(&mut |name, value| pairs.push((name.to_owned(), value.to_owned())));
+    labels.visit(&mut |name, value| {
+        pairs.push((Cow::Owned(name.to_owned()), Cow::Owned(value.to_owned())));
+    });
     pairs.sort();
     pairs
 }

@@ -1,7 +1,7 @@
-//! What every role of kubevitals tells about itself: logs, metrics, health and the admin server.
+//! Telemetry of every role: logs, metrics, health checks and the admin server.
 //!
-//! Nothing here is global but the log dispatcher, which [`logs::init`] installs once. Everything
-//! else is constructed by the binary and handed down:
+//! Only the log dispatcher is global; [`logs::init`] installs it once. The binary constructs
+//! everything else and passes it down:
 //!
 //! ```text
 //! LogOptions ──init──► LogHandle ───────────────┐
@@ -11,10 +11,10 @@
 //!    └──────────────────────────────────────────┘
 //! ```
 //!
-//! # How a crate declares its metrics
+//! # Metrics of a crate
 //!
-//! Each crate has one `metrics.rs` with one struct, one `register` function that takes the
-//! sub-registry it was given, and label values from closed enums:
+//! Each crate has one `metrics.rs` with one struct, one `register` function that takes a
+//! sub-registry, and label values from closed enums:
 //!
 //! ```
 //! use kubevitals_telemetry::registry::{Metrics, Registry, RegistryExt};
@@ -40,9 +40,9 @@
 //! # Ok::<(), kubevitals_telemetry::TelemetryError>(())
 //! ```
 //!
-//! Two traps of `prometheus_client`: it appends `_total` to every counter, `_info` to every info
-//! and the unit to every name registered with one, so none of them belongs into the registered
-//! name; and a family without any series yet is left out of the exposition altogether.
+//! Two pitfalls of `prometheus_client`: it appends `_total` to every counter, `_info` to every info
+//! and the unit to every name registered with one, so none of them belongs in the registered name;
+//! and a family without series is left out of the exposition.
 
 pub mod admin;
 mod error;

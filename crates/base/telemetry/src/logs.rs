@@ -1,20 +1,19 @@
 //! Structured logs on standard error, as text or JSON, with a filter that changes at run time.
 //!
-//! One event is one line, whatever bytes its fields hold: text lines get their inner line breaks
-//! escaped, so that a node's answer quoted in a warning cannot forge a second line. Timestamps are
-//! RFC 3339 in UTC. In JSON the fields of an event stand beside `timestamp`, `level`, `target` and
-//! `message`, so fields do not take these names.
+//! Each event is one line, whatever bytes its fields hold: line breaks inside text lines are escaped,
+//! so that a node's response quoted in a warning cannot forge a second line. Timestamps are RFC 3339
+//! in UTC. In JSON the fields of an event are siblings of `timestamp`, `level`, `target` and
+//! `message`, so fields must not have these names.
 
 mod filter;
 mod line;
 
-use std::{
-    ffi::OsStr,
-    fmt, io,
-    str::FromStr,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::ffi::OsStr;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::{fmt, io};
 
+use parking_lot::Mutex;
 use tracing::Dispatch;
 use tracing_subscriber::{
     EnvFilter, Layer, Registry,
@@ -27,7 +26,7 @@ pub use self::filter::LogFilter;
 use self::line::OneLine;
 use crate::TelemetryError;
 
-/// How a line looks.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people: `2026-11-15T21:29:00.123456Z  INFO target: message field=value`.
@@ -37,25 +36,24 @@ pub enum LogFormat {
     Json,
 }
 
-/// What [`init`] needs to know, fully parsed.
+/// The parsed options of [`init`].
 #[derive(Clone, Debug, Default)]
 pub struct LogOptions {
-    /// How a line looks.
     pub format: LogFormat,
-    /// Which events are written at the start.
+    /// The initial filter.
     pub filter: LogFilter,
     /// Whether text may be coloured; see [`ansi_allowed`]. JSON never is.
     pub ansi: bool,
 }
 
-/// Reads and changes the filter of running logs. Clones share it.
+/// Reads and changes the filter at run time. Clones share it.
 #[derive(Clone)]
 pub struct LogHandle {
     reload: reload::Handle<EnvFilter, Registry>,
     current: Arc<Mutex<LogFilter>>,
 }
 
-/// Says whether logs may be coloured: only on a terminal, and only without `NO_COLOR`.
+/// Returns whether logs may be coloured: only on a terminal, and only without `NO_COLOR`.
 ///
 /// `no_color` is the value of that environment variable; by its convention an empty one counts as
 /// absent.
@@ -65,8 +63,8 @@ pub fn ansi_allowed(no_color: Option<&OsStr>, is_terminal: bool) -> bool {
 
 /// Installs logs on standard error for the whole process.
 ///
-/// Fails if a dispatcher is installed already. Tests do not call this: they take [`build`] and
-/// `tracing::dispatcher::with_default`.
+/// Fails if a dispatcher is installed already. Tests use [`build`] and
+/// `tracing::dispatcher::with_default` instead.
 ///
 /// ```standalone_crate
 /// use kubevitals_telemetry::{LogOptions, logs};
@@ -90,8 +88,8 @@ where
 {
     let (filter, reload) = reload::Layer::new(options.filter.compile()?);
     let writer = BoxMakeWriter::new(writer);
-    // A failed write must not be reported: that goes to standard error by a macro which panics
-    // when standard error is what is broken.
+    // A failed write must not be reported: the macro that would report it on standard error panics
+    // if standard error is broken.
     let layer = match options.format {
         LogFormat::Text => tracing_subscriber::fmt::layer()
             .with_writer(OneLine(writer))
@@ -113,18 +111,15 @@ where
 }
 
 impl LogHandle {
-    /// The filter in force.
+    /// Returns the current filter.
     pub fn filter(&self) -> LogFilter {
-        self.current
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.current.lock().clone()
     }
 
-    /// Puts another filter in force at once. On an error the old one stays.
+    /// Replaces the filter at once. On an error the old one is kept.
     pub fn set(&self, filter: &LogFilter) -> Result<(), TelemetryError> {
         let compiled = filter.compile()?;
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         self.reload
             .reload(compiled)
             .map_err(TelemetryError::LogsGone)?;

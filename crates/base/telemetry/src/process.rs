@@ -1,7 +1,7 @@
-//! The `process_*` metrics that Prometheus users expect, read from `/proc` at each scrape.
+//! The standard `process_*` metrics, read from `/proc` at each scrape.
 //!
-//! A fact that cannot be read is left out; it is never shown as zero. Systems other than Linux
-//! have no such metrics.
+//! A value that cannot be read is left out rather than shown as zero. Systems other than Linux have
+//! none of these metrics.
 
 #[cfg(any(target_os = "linux", test))]
 mod procfs;
@@ -20,9 +20,8 @@ pub struct ProcessCollector {
     _private: (),
 }
 
-/// What is known about a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct ProcessFacts {
+struct ProcessStats {
     cpu_seconds: Option<f64>,
     start_time_seconds: Option<f64>,
     resident_memory_bytes: Option<u64>,
@@ -32,7 +31,6 @@ struct ProcessFacts {
 }
 
 impl ProcessCollector {
-    /// A collector for this process.
     pub fn new() -> Self {
         Self::default()
     }
@@ -40,11 +38,11 @@ impl ProcessCollector {
 
 impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        ProcessFacts::read().encode(&mut encoder)
+        ProcessStats::read().encode(&mut encoder)
     }
 }
 
-impl ProcessFacts {
+impl ProcessStats {
     #[cfg(target_os = "linux")]
     fn read() -> Self {
         procfs::read(std::path::Path::new("/proc"))
@@ -112,25 +110,25 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Known(ProcessFacts);
+    struct Fixed(ProcessStats);
 
-    impl Collector for Known {
+    impl Collector for Fixed {
         fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
             self.0.encode(&mut encoder)
         }
     }
 
-    fn encode(facts: ProcessFacts) -> String {
+    fn encode(stats: ProcessStats) -> String {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Known(facts)));
+        registry.register_collector(Box::new(Fixed(stats)));
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         text
     }
 
     #[test]
-    fn names_are_those_of_other_clients() {
-        insta::assert_snapshot!(encode(ProcessFacts {
+    fn names_are_those_of_other_client_libraries() {
+        insta::assert_snapshot!(encode(ProcessStats {
             cpu_seconds: Some(1.25),
             start_time_seconds: Some(1_700_000_000.5),
             resident_memory_bytes: Some(4096),
@@ -141,14 +139,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_left_out() {
-        assert_eq!(encode(ProcessFacts::default()), "# EOF\n");
-        let facts = ProcessFacts {
+    fn unreadable_values_are_left_out() {
+        assert_eq!(encode(ProcessStats::default()), "# EOF\n");
+        let stats = ProcessStats {
             open_fds: Some(0),
-            ..ProcessFacts::default()
+            ..ProcessStats::default()
         };
         assert_eq!(
-            encode(facts)
+            encode(stats)
                 .lines()
                 .filter(|line| !line.starts_with('#'))
                 .count(),
@@ -158,17 +156,17 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn this_process_knows_itself() {
-        let facts = ProcessFacts::read();
-        assert!(facts.cpu_seconds.is_some());
-        assert!(facts.resident_memory_bytes.unwrap() > 100 * 1024);
-        assert!(facts.virtual_memory_bytes >= facts.resident_memory_bytes);
-        assert!(facts.open_fds.unwrap() >= 3);
+    fn this_process_has_all_metrics() {
+        let stats = ProcessStats::read();
+        assert!(stats.cpu_seconds.is_some());
+        assert!(stats.resident_memory_bytes.unwrap() > 100 * 1024);
+        assert!(stats.virtual_memory_bytes >= stats.resident_memory_bytes);
+        assert!(stats.open_fds.unwrap() >= 3);
         let now = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .unwrap()
             .as_secs_f64();
-        let age = now - facts.start_time_seconds.unwrap();
+        let age = now - stats.start_time_seconds.unwrap();
         assert!((-2.0..3600.0).contains(&age), "{age}");
     }
 }

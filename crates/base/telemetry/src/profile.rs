@@ -1,15 +1,13 @@
 //! CPU profiles of this process, one at a time.
 //!
-//! The sampler runs in a signal handler and unwinds whatever was running. It skips samples inside
-//! the C library, the unwinder and the vDSO, where unwinding can deadlock. It keeps its samples in
-//! a temporary file, so it needs a directory for these that can be written to.
+//! The sampler runs in a signal handler and unwinds the interrupted thread. It skips samples inside
+//! the C library, the unwinder and the vDSO, where unwinding can deadlock. It stores its samples in a
+//! temporary file, so it needs a writable temporary directory.
 
 mod proto;
 
-use std::{
-    collections::HashMap,
-    time::{Duration, SystemTime},
-};
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
 
 use pprof::{Frames, ProfilerGuardBuilder, Report, Symbol};
 use thiserror::Error;
@@ -17,35 +15,31 @@ use tokio::sync::Semaphore;
 
 use self::proto::{CpuProfile, Line, Stack};
 
-/// Odd, so that it does not beat with timers of a round period.
+/// Samples per second; odd, so that sampling does not align with periodic timers.
 const FREQUENCY: i32 = 99;
 const DEFAULT_SECONDS: u64 = 30;
 const MAX_SECONDS: u64 = 120;
 
-/// Takes profiles. The signal that it lives on is one per process.
+/// Takes CPU profiles, one at a time: the signal of the sampler is shared by the process.
 #[derive(Debug)]
 pub struct Profiler {
-    turn: Semaphore,
+    permit: Semaphore,
 }
 
-/// Why there is no profile.
+/// An error of [`Profiler::cpu`] or [`parse_seconds`].
 #[derive(Debug, Error)]
 pub enum ProfileError {
-    /// The duration is not one that is taken.
-    #[error("`seconds` is not a whole number from 1 to {MAX_SECONDS}")]
+    #[error("`seconds` must be a whole number from 1 to {MAX_SECONDS}")]
     BadSeconds,
-    /// One profile at a time.
-    #[error("another profile is being taken; try again when it is done")]
+    #[error("another profile is in progress; try again later")]
     Busy,
-    /// The sampler does not start or end.
-    #[error("the profiler failed ({0}); it needs a temporary directory that can be written to")]
+    #[error("the profiler failed ({0}); it needs a writable temporary directory")]
     Sampler(#[source] pprof::Error),
-    /// The samples could not be written.
-    #[error("the profile could not be written: {0}")]
+    #[error("failed to encode the profile: {0}")]
     Encoder(#[source] tokio::task::JoinError),
 }
 
-/// Reads the parameter `seconds` of a request.
+/// Parses the query parameter `seconds`.
 pub fn parse_seconds(text: Option<&str>) -> Result<Duration, ProfileError> {
     let seconds = match text {
         None => DEFAULT_SECONDS,
@@ -65,24 +59,23 @@ impl Default for Profiler {
 }
 
 impl Profiler {
-    /// A profiler that takes one profile at a time.
     pub const fn new() -> Self {
         Self {
-            turn: Semaphore::const_new(1),
+            permit: Semaphore::const_new(1),
         }
     }
 
-    /// Samples for `duration` and gives the profile as `go tool pprof` reads it.
+    /// Samples for `duration` and returns the profile in the format of `go tool pprof`.
     ///
-    /// Dropping the future ends the sampling.
+    /// Dropping the future stops the sampling.
     pub async fn cpu(&self, duration: Duration) -> Result<Vec<u8>, ProfileError> {
-        let _turn = self.turn.try_acquire().map_err(|_| ProfileError::Busy)?;
+        let _permit = self.permit.try_acquire().map_err(|_| ProfileError::Busy)?;
         let builder = ProfilerGuardBuilder::default().frequency(FREQUENCY);
         #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         let builder = builder.blocklist(&["libc", "libgcc", "pthread", "vdso"]);
         let guard = builder.build().map_err(ProfileError::Sampler)?;
         tokio::time::sleep(duration).await;
-        // Finding the names of all functions takes a while.
+        // Symbolization takes a while.
         tokio::task::spawn_blocking(move || {
             let report = guard.report().build().map_err(ProfileError::Sampler)?;
             drop(guard);
@@ -143,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_are_bounded() {
+    fn seconds_are_limited() {
         assert_eq!(parse_seconds(None).unwrap(), Duration::from_secs(30));
         assert_eq!(parse_seconds(Some("1")).unwrap(), Duration::from_secs(1));
         for bad in ["", "0", "-1", "1.5", "121", "99999999999999999999"] {

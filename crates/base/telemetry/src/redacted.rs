@@ -4,23 +4,21 @@ use std::fmt;
 
 /// Wraps a secret so that `{}` and `{:?}`, and with them every log field, print `[redacted]`.
 ///
-/// It guards against an accidental print, not against code that means to read the secret: that
-/// calls [`Redacted::expose`], which is easy to search for in review.
+/// It protects against accidental printing, not against code that needs the secret: that calls
+/// [`Redacted::expose`], which is easy to find in review.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Redacted<T>(T);
 
 impl<T> Redacted<T> {
-    /// Takes the secret.
     pub const fn new(secret: T) -> Self {
         Self(secret)
     }
 
-    /// Gives the secret to code that needs it.
+    /// Returns the secret to code that needs it.
     pub const fn expose(&self) -> &T {
         &self.0
     }
 
-    /// Gives the secret up.
     pub fn into_inner(self) -> T {
         self.0
     }

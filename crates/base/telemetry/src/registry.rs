@@ -1,8 +1,8 @@
-//! The metric registry, passed down while the process is built and then only read.
+//! The metric registry, which is filled at startup and then only read.
 //!
-//! The binary makes one [`Metrics`], gives each crate a sub-registry with the crate's prefix, and
-//! freezes it before the admin server starts. There is no global registry, so tests run side by
-//! side and a crate's metrics exist only where the crate is used.
+//! The binary creates one [`Metrics`], passes each crate a sub-registry with the crate's prefix, and
+//! freezes it before the admin server starts. There is no global registry, so tests are independent
+//! of each other and a crate's metrics exist only where the crate is used.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -25,14 +25,14 @@ use crate::{
     process::ProcessCollector,
 };
 
-/// The registry while it is filled.
+/// The registry during registration.
 #[derive(Debug, Default)]
 pub struct Metrics {
     root: Registry,
     histograms: Vec<Arc<dyn HistogramSource>>,
 }
 
-/// The registry once it is full. Clones share it.
+/// The registry after registration. Clones share it.
 #[derive(Clone, Debug)]
 pub struct SharedRegistry {
     root: Arc<Registry>,
@@ -101,22 +101,21 @@ impl MetricConstructor<Histogram> for Buckets {
 }
 
 impl Metrics {
-    /// An empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The registry without a prefix, for families whose whole name is agreed elsewhere.
+    /// Returns the registry without a prefix, for families whose whole name is given elsewhere.
     pub fn root(&mut self) -> &mut Registry {
         &mut self.root
     }
 
-    /// A sub-registry for one crate; `prefix` and an underscore go before every name in it.
+    /// Creates a sub-registry for one crate, whose names start with `prefix` and an underscore.
     pub fn sub(&mut self, prefix: &str) -> &mut Registry {
         self.root.sub_registry_with_prefix(prefix)
     }
 
-    /// Adds `process_*` and `kubevitals_build_info`, which every process has.
+    /// Registers `process_*` and `kubevitals_build_info`.
     #[must_use]
     pub fn with_process(mut self, build: &BuildInfo) -> Self {
         self.root
@@ -125,7 +124,7 @@ impl Metrics {
         self
     }
 
-    /// Adds histograms that are not in the registry of the library.
+    /// Registers histograms that are not in the registry of `prometheus_client`.
     pub(crate) fn add_histograms(&mut self, source: Arc<dyn HistogramSource>) {
         self.histograms.push(source);
     }
@@ -140,15 +139,15 @@ impl Metrics {
 }
 
 impl SharedRegistry {
-    /// Reads all metrics now and writes them in the given form.
+    /// Encodes the current values of all metrics in this format.
     pub fn encode(&self, format: Format) -> Result<Vec<u8>, TelemetryError> {
         Ok(render(format, &self.open_metrics()?, &self.histograms))
     }
 
-    /// Chooses a form by the `Accept` headers of a request.
+    /// Chooses a format by the `Accept` headers of a request.
     ///
-    /// Protobuf is for those who ask for it and would miss native histograms in any other form;
-    /// everyone else gets text, which people can read.
+    /// Returns protobuf only to a client that accepts it, and only if there are native histograms,
+    /// which the other formats lack. All other responses are text, which people can read.
     pub fn negotiate(&self, headers: &HeaderMap) -> Format {
         let has_native = |source: &Arc<dyn HistogramSource>| source.spec().native.is_some();
         if self.histograms.iter().any(has_native) {
@@ -158,9 +157,8 @@ impl SharedRegistry {
         }
     }
 
-    /// Lists `type name` of all families that have a series, named as in the Prometheus form.
-    ///
-    /// For the test of each crate that keeps its metric names in a snapshot.
+    /// Lists `type name` of all families that have a series, named as in the Prometheus format, for
+    /// tests that keep the metric names of a crate in a snapshot.
     pub fn families(&self) -> Result<Vec<String>, TelemetryError> {
         let mut names = family_names(&self.open_metrics()?);
         let own = self.histograms.iter().filter(|source| !source.is_empty());
@@ -169,7 +167,7 @@ impl SharedRegistry {
         Ok(names)
     }
 
-    /// Whether it has families that grow with a cluster, rather than with the program.
+    /// Returns whether there are families that grow with the size of the cluster.
     pub(crate) fn may_be_large(&self) -> bool {
         !self.histograms.is_empty()
     }

@@ -50,7 +50,7 @@ wait{quantile="0.5"} 1.5
 "#;
 
 #[test]
-fn every_kind_in_the_older_form() {
+fn every_kind_in_the_prometheus_format() {
     insta::assert_snapshot!(prometheus(EVERY_KIND));
 }
 
@@ -142,7 +142,7 @@ fn generated() -> impl Strategy<Value = Vec<Generated>> {
     proptest::collection::vec(one, 0..5)
 }
 
-/// Registers the families and tells what a scrape must find.
+/// Registers the families and returns the samples of a scrape.
 fn build(families: &[Generated]) -> (Metrics, Samples) {
     let mut metrics = Metrics::new();
     let mut want = Samples::new();

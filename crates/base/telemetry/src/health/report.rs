@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use super::{Probe, Status};
 
-/// The longest reason shown, in bytes. Reasons quote other programs, which may be talkative.
+/// The maximum length of a reason in bytes. Reasons may quote long messages of other programs.
 const MAX_REASON: usize = 1024;
 
-/// What one probe found.
+/// The result of one probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     probe: Probe,
@@ -15,25 +15,22 @@ pub struct Report {
     unknown_excludes: Vec<String>,
 }
 
-/// What one check of a probe found.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckOutcome {
-    /// The name of the check.
     pub name: String,
-    /// What it found.
     pub verdict: Verdict,
 }
 
-/// What a check means for the probe that asked.
+/// The meaning of a check's status for a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The check passes.
     Passed,
-    /// The caller asked to leave the check out.
+    /// Excluded by the client.
     Excluded,
-    /// The check fails because its part has only begun, with what it waits for.
+    /// Failed because the component has just started, with the reason.
     WarmingUp(String),
-    /// The check fails, with the reason.
+    /// Failed, with the reason.
     Failed(String),
 }
 
@@ -53,24 +50,24 @@ impl Report {
         }
     }
 
-    /// Whether every check passes.
+    /// Returns whether every check passes.
     pub fn passed(&self) -> bool {
         self.failing().next().is_none()
     }
 
-    /// All checks, in the order of registration.
+    /// Returns all checks, in the order of registration.
     pub fn outcomes(&self) -> &[CheckOutcome] {
         &self.outcomes
     }
 
-    /// The checks that fail.
+    /// Returns the failing checks.
     pub fn failing(&self) -> impl Iterator<Item = &CheckOutcome> {
         self.outcomes
             .iter()
             .filter(|outcome| outcome.verdict.reason().is_some())
     }
 
-    /// The failing checks with their reasons on one line, for a log.
+    /// Returns the failing checks with their reasons on one line, for a log.
     pub fn reasons(&self) -> String {
         let mut text = String::new();
         for outcome in self.failing() {
@@ -81,8 +78,8 @@ impl Report {
         text
     }
 
-    /// The body of the answer: `ok` if all is well and nobody asked for more, else a line per
-    /// check.
+    /// Returns the response body: `ok` if every check passes and `verbose` is not set, else a line
+    /// per check.
     pub fn body(&self, verbose: bool) -> String {
         if self.passed() && !verbose {
             return String::from("ok");
@@ -122,14 +119,14 @@ impl Verdict {
         match status {
             Status::Ok => Self::Passed,
             Status::WarmingUp(_) if probe != Probe::Readyz => Self::Passed,
-            Status::WarmingUp(waits_for) => {
-                Self::WarmingUp(one_line(&format!("warming up: {waits_for}")))
+            Status::WarmingUp(waiting_for) => {
+                Self::WarmingUp(one_line(&format!("warming up: {waiting_for}")))
             }
             Status::Failing(reason) => Self::Failed(one_line(&reason)),
         }
     }
 
-    /// Why the check fails; `None` if it does not.
+    /// Returns the reason of a failing check.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Passed | Self::Excluded => None,
@@ -142,7 +139,7 @@ impl Verdict {
     }
 }
 
-/// Bounds a reason and keeps it on its line.
+/// Truncates a reason and keeps it on one line.
 fn one_line(reason: &str) -> String {
     let end = reason.floor_char_boundary(MAX_REASON);
     let shown = reason.get(..end).unwrap_or_default();
@@ -161,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_are_bounded_and_stay_on_their_line() {
+    fn reasons_are_truncated_and_stay_on_one_line() {
         assert_eq!(one_line("a\nb\tc\u{1b}[31m"), "a b c [31m");
         let long = one_line(&"é".repeat(2000));
         assert_eq!(long.chars().count(), MAX_REASON / 2 + 1);

@@ -24,7 +24,7 @@ fn sample() -> (Health, HealthCell, HealthCell) {
 }
 
 #[test]
-fn reports_read_as_those_of_kubernetes() {
+fn reports_have_the_format_of_kubernetes() {
     let (health, storage, watch) = sample();
     let warming = health.report(Probe::Readyz, &[]).body(false);
     let live = health.report(Probe::Livez, &[]).body(true);
@@ -39,7 +39,7 @@ fn reports_read_as_those_of_kubernetes() {
 }
 
 #[test]
-fn warming_up_keeps_from_traffic_but_not_from_life() {
+fn warming_up_fails_readiness_but_not_liveness() {
     let (health, _storage, watch) = sample();
     watch.set_warming_up("waiting for the node list");
     assert!(health.report(Probe::Livez, &[]).passed());
@@ -135,10 +135,7 @@ struct LineCount(Arc<AtomicUsize>, Arc<Mutex<String>>);
 impl Write for LineCount {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.fetch_add(1, Ordering::SeqCst);
-        self.1
-            .lock()
-            .unwrap()
-            .push_str(std::str::from_utf8(bytes).unwrap());
+        self.1.lock().push_str(std::str::from_utf8(bytes).unwrap());
         Ok(bytes.len())
     }
 
@@ -148,7 +145,7 @@ impl Write for LineCount {
 }
 
 #[test]
-fn the_log_tells_changes_not_probes() {
+fn changes_are_logged_and_not_each_probe() {
     let lines = LineCount::default();
     let writer = lines.clone();
     let (dispatch, _handle) = logs::build(&LogOptions::default(), move || writer.clone()).unwrap();
@@ -173,7 +170,7 @@ fn the_log_tells_changes_not_probes() {
         health.start_shutdown();
         probe_thrice();
     });
-    let log = lines.1.lock().unwrap().clone();
+    let log = lines.1.lock().clone();
     let told: Vec<&str> = log
         .lines()
         .map(|line| line.split_once(' ').unwrap().1.trim_start())

@@ -14,7 +14,7 @@ impl LabelSet for Route {
 fn spec(native: Option<NativeOptions>) -> HistogramSpec {
     HistogramSpec {
         name: "wait_duration_seconds",
-        help: "How long \"it\" waited",
+        help: "Time \"it\" waited",
         bounds: &[0.25, 1.0, 10.0],
         native,
     }
@@ -66,10 +66,12 @@ fn a_family_without_series_is_left_out() {
 }
 
 #[test]
-fn protobuf_is_for_those_who_would_miss_native_buckets() {
-    let asks = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
-    let headers =
-        http::HeaderMap::from_iter([(http::header::ACCEPT, http::HeaderValue::from_static(asks))]);
+fn protobuf_is_negotiated_only_if_there_are_native_buckets() {
+    let accept = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+    let headers = http::HeaderMap::from_iter([(
+        http::header::ACCEPT,
+        http::HeaderValue::from_static(accept),
+    )]);
     let (classic, _family) = family(None);
     assert_eq!(classic.freeze().negotiate(&headers), Format::OpenMetrics);
     let (native, _family) = family(Some(NativeOptions::default()));
@@ -82,8 +84,8 @@ fn protobuf_is_for_those_who_would_miss_native_buckets() {
 }
 
 #[test]
-fn every_reading_is_of_one_moment() {
-    // Buckets of both kinds, count and sum, while others observe.
+fn each_series_is_read_consistently() {
+    // Classic and native buckets, count and sum, during concurrent observations.
     let (metrics, family) = family(Some(NativeOptions::default()));
     let registry = metrics.freeze();
     let writers: Vec<_> = (0..2)
@@ -98,16 +100,22 @@ fn every_reading_is_of_one_moment() {
         .collect();
     for _ in 0..20 {
         for source in registry.histograms() {
-            source.read(&mut |reading| {
-                let native: u64 = reading
-                    .native
-                    .map(|native| native.positive().iter().map(|(_, count)| count).sum())
-                    .unwrap();
-                assert_eq!(native, reading.count);
-                assert_eq!(reading.buckets[2].1, reading.count);
+            source.visit(&mut |metric| {
+                let Value::Histogram {
+                    count,
+                    sum,
+                    buckets,
+                    native,
+                } = metric.value
+                else {
+                    panic!("{metric:?}");
+                };
+                let native = native.unwrap().positive().iter();
+                assert_eq!(native.map(|(_, count)| count).sum::<u64>(), count);
+                assert_eq!(buckets[2].1, count);
                 #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
-                let seconds = reading.count as f64;
-                assert!((reading.sum - seconds).abs() < f64::EPSILON);
+                let seconds = count as f64;
+                assert!((sum - seconds).abs() < f64::EPSILON);
             });
         }
     }

@@ -1,6 +1,7 @@
-//! The text form of a log filter, checked more strictly than the filter itself does.
+//! Parses log filters, more strictly than `tracing` does.
 
-use std::{fmt, str::FromStr};
+use std::fmt;
+use std::str::FromStr;
 
 use tracing_subscriber::EnvFilter;
 
@@ -8,22 +9,22 @@ use crate::TelemetryError;
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// Which events are written: `level` and `target=level` directives, separated by commas.
+/// A log filter: `level` and `target=level` directives, separated by commas.
 ///
 /// `target` may name a span and its fields too: `kubevitals_scrape[scrape{node=n17}]=debug` shows
 /// the debug lines of one node only. It may name one field; a comma always ends the directive. A
 /// bare number is a Kubernetes verbosity, see [`LogFilter::from_verbosity`].
 ///
-/// A bare word that is not a level is refused. Taken as a target, which is what `tracing` would do,
-/// a mistyped `debgu` silences every log.
+/// A bare word that is not a level is rejected. As a target, which is how `tracing` would parse it, a
+/// mistyped `debgu` would silence every log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter(String);
 
 impl LogFilter {
-    /// The longest filter taken, in bytes: it may come over the network.
+    /// The maximum length in bytes: a filter may come over the network.
     pub const MAX_LENGTH: usize = 1024;
 
-    /// Maps `-v N` of Kubernetes components to a filter.
+    /// Converts `-v N` of Kubernetes components to a filter.
     ///
     /// Dependencies stay at `info` up to 7: their traces are long and may quote requests.
     pub fn from_verbosity(verbosity: u32) -> Self {
@@ -35,13 +36,13 @@ impl LogFilter {
         }))
     }
 
-    /// The filter as text, in the form it was given, without blanks.
+    /// Returns the filter as it was given, without blanks.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     pub(super) fn compile(&self) -> Result<EnvFilter, TelemetryError> {
-        // Field values are compared as they are: a pattern from the network could be made slow.
+        // Field values are compared literally: a regex from the network could be made slow.
         EnvFilter::builder()
             .with_regex(false)
             .parse(&self.0)
@@ -114,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_levels_targets_spans_and_verbosities() {
+    fn levels_targets_spans_and_verbosities_parse() {
         for (text, want) in [
             ("info", "info"),
             ("WARN", "WARN"),
@@ -154,7 +155,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn any_text_is_taken_or_refused(text in "[a-z0-9=,\\[\\]{}\":/\u{e9} -]{0,40}|\\PC{0,40}") {
+        fn a_parsed_filter_parses_as_itself(text in "[a-z0-9=,\\[\\]{}\":/\u{e9} -]{0,40}|\\PC{0,40}") {
             if let Ok(filter) = text.parse::<LogFilter>() {
                 prop_assert_eq!(filter.as_str().parse::<LogFilter>().unwrap(), filter);
             }

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use tracing::Metadata;
 use tracing_subscriber::fmt::{MakeWriter, writer::BoxMakeWriter};
 
-/// Makes writers that escape every line break but the last of what is written at once.
+/// Creates writers that escape every line break of a write but the last.
 ///
-/// The formatter hands over each event in a single `write_all`, line break included.
+/// The formatter passes each event in a single `write_all`, line break included.
 #[derive(Debug)]
 pub(super) struct OneLine(pub(super) BoxMakeWriter);
 

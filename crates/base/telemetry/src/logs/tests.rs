@@ -10,13 +10,13 @@ struct Captured(Arc<Mutex<Vec<u8>>>);
 
 impl Captured {
     fn take(&self) -> String {
-        String::from_utf8(std::mem::take(&mut self.0.lock().unwrap())).unwrap()
+        String::from_utf8(std::mem::take(&mut self.0.lock())).unwrap()
     }
 }
 
 impl Write for Captured {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
+        self.0.lock().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -116,7 +116,7 @@ fn a_filter_set_at_run_time_takes_effect_at_once() {
 }
 
 #[test]
-fn a_handle_outlives_its_logs_and_says_so() {
+fn a_handle_without_its_subscriber_returns_an_error() {
     let (_captured, dispatch, handle) = logs(LogFormat::Text, "info");
     drop(dispatch);
     let error = handle.set(&"debug".parse().unwrap()).unwrap_err();
@@ -125,7 +125,7 @@ fn a_handle_outlives_its_logs_and_says_so() {
 }
 
 #[test]
-fn colour_needs_a_terminal_and_no_objection() {
+fn colour_needs_a_terminal_and_no_no_color() {
     assert!(ansi_allowed(None, true));
     assert!(ansi_allowed(Some(OsStr::new("")), true));
     assert!(!ansi_allowed(Some(OsStr::new("1")), true));
@@ -133,12 +133,12 @@ fn colour_needs_a_terminal_and_no_objection() {
 }
 
 #[test]
-fn formats_have_names() {
+fn formats_parse_and_print() {
     for format in [LogFormat::Text, LogFormat::Json] {
         assert_eq!(format.to_string().parse::<LogFormat>().unwrap(), format);
     }
     assert_eq!(
         "yaml".parse::<LogFormat>().unwrap_err().to_string(),
-        "log format `yaml` is not known; use `text` or `json`"
+        "unknown log format `yaml`; use `text` or `json`"
     );
 }

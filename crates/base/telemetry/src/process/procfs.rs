@@ -1,4 +1,4 @@
-//! Reads the few files of `/proc` that describe this process.
+//! Reads the files of `/proc` about this process.
 
 use std::{
     fs::{self, File},
@@ -6,12 +6,12 @@ use std::{
     path::Path,
 };
 
-use super::ProcessFacts;
+use super::ProcessStats;
 
-/// No file read here is longer, except on machines with thousands of cores (`/proc/stat`).
-const MAX_FILE: u64 = 1024 * 1024;
+/// Longer than any of these files, except `/proc/stat` on machines with thousands of cores.
+const MAX_FILE_SIZE: u64 = 1024 * 1024;
 
-/// The fields of `/proc/self/stat` that are used, still in the kernel's units.
+/// Fields of `/proc/self/stat`, in the kernel's units.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     cpu_ticks: u64,
@@ -20,13 +20,13 @@ struct Stat {
     resident_pages: u64,
 }
 
-/// Reads what can be read below `proc`, which is `/proc` outside tests.
-pub(super) fn read(proc: &Path) -> ProcessFacts {
+/// Reads the files below `proc`, which is `/proc` outside tests.
+pub(super) fn read(proc: &Path) -> ProcessStats {
     let stat = read_file(&proc.join("self/stat")).and_then(|text| Stat::parse(&text));
     let ticks_per_second = ticks_per_second();
     let seconds = |ticks: u64| Some(as_f64(ticks) / ticks_per_second?);
     let boot_time = read_file(&proc.join("stat")).and_then(|text| parse_boot_time(&text));
-    ProcessFacts {
+    ProcessStats {
         cpu_seconds: stat.as_ref().and_then(|stat| seconds(stat.cpu_ticks)),
         start_time_seconds: stat
             .as_ref()
@@ -42,7 +42,7 @@ pub(super) fn read(proc: &Path) -> ProcessFacts {
 
 impl Stat {
     fn parse(text: &str) -> Option<Self> {
-        // The command name comes second, in parentheses, and may itself hold blanks and
+        // The command name comes second, in parentheses, and may itself contain blanks and
         // parentheses.
         let (_, after_name) = text.rsplit_once(')')?;
         // The first field after the name is the third of proc(5).
@@ -83,7 +83,7 @@ fn read_file(path: &Path) -> Option<String> {
     let mut text = String::new();
     File::open(path)
         .ok()?
-        .take(MAX_FILE)
+        .take(MAX_FILE_SIZE)
         .read_to_string(&mut text)
         .ok()?;
     Some(text)
@@ -127,7 +127,7 @@ mod tests {
                         21000192 2560 18446744073709551615 1 1 0 0 0 0 0 4096 0 0 0 0 17 1 0 0 0 0 0\n";
 
     #[test]
-    fn stat_fields_survive_a_hostile_name() {
+    fn a_command_name_with_parentheses_does_not_shift_the_fields() {
         assert_eq!(
             Stat::parse(STAT).unwrap(),
             Stat {
@@ -156,15 +156,15 @@ mod tests {
     }
 
     #[test]
-    fn nothing_readable_is_nothing_known() {
-        assert_eq!(read(Path::new("/nonexistent")), ProcessFacts::default());
+    fn without_proc_there_are_no_values() {
+        assert_eq!(read(Path::new("/nonexistent")), ProcessStats::default());
     }
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn any_text_is_parsed_or_refused(text in "[()0-9 a-zS\n-]{0,200}") {
+        fn no_text_panics(text in "[()0-9 a-zS\n-]{0,200}") {
             let _ = Stat::parse(&text);
             let _ = parse_max_fds(&text);
             let _ = parse_boot_time(&text);

@@ -1,31 +1,30 @@
-//! Writes `profile.proto`, the format that `go tool pprof` and profile collectors read.
+//! Encodes `profile.proto`, the format of `go tool pprof` and profile collectors.
 //!
-//! The few messages are written by hand: a protobuf library would cost more than it saves here.
+//! By hand: the codecs of `pprof` need a protobuf compiler at build time (ADR 0008).
 
-use std::{collections::HashMap, hash::Hash, time::Duration};
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::Duration;
 
 use kubevitals_protobuf::{put_bytes, put_uint, put_varint};
 
-/// A CPU profile.
 pub(super) struct CpuProfile {
-    /// Stacks with the number of times each was seen.
+    /// Stacks with their number of samples.
     pub(super) samples: Vec<(Stack, u64)>,
     /// Since 1970.
     pub(super) start: Duration,
     pub(super) duration: Duration,
-    /// The CPU time that one sample stands for.
+    /// The CPU time of one sample.
     pub(super) period: Duration,
 }
 
-/// One call stack.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Stack {
-    /// From the innermost call outwards; each with the calls inlined into it, innermost first.
+    /// From the innermost call outwards, each with the calls inlined into it, innermost first.
     pub(super) locations: Vec<Vec<Line>>,
     pub(super) thread: String,
 }
 
-/// A line of code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Line {
     pub(super) function: String,
@@ -33,7 +32,7 @@ pub(super) struct Line {
     pub(super) number: u32,
 }
 
-/// Gives each distinct value an id, counted from `first`, in the order of appearance.
+/// Assigns ids to distinct values, starting with `first`, in the order of appearance.
 struct Ids<T> {
     first: u64,
     ids: HashMap<T, u64>,
@@ -79,7 +78,7 @@ impl CpuProfile {
             out.message(2, &sample);
         }
 
-        // One mapping that claims to have all symbols keeps readers from looking for more.
+        // One mapping with all symbols, so that readers do not look for a binary.
         let mut mapping = Message::default();
         mapping.number(1, 1);
         mapping.number(5, strings.id("kubevitals"));
@@ -215,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Reads fields of a message as `(number, value or bytes)`.
+    /// Returns the fields of a message as number, value and bytes.
     fn fields(message: &[u8]) -> Vec<(u32, u64, Vec<u8>)> {
         let fields = kubevitals_protobuf::fields(message).unwrap();
         let each = fields.iter().map(|field| {

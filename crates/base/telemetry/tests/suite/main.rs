@@ -6,8 +6,8 @@
 )]
 
 mod client;
+mod endpoints;
 mod server;
-mod telling;
 mod vectors;
 
 use kubevitals_telemetry::{

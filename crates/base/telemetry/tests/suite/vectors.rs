@@ -1,4 +1,4 @@
-//! The protobuf exposition, as Prometheus itself reads it (`e2e/vectors/telemetry`).
+//! The protobuf exposition, as Prometheus itself decodes it (`e2e/vectors/telemetry`).
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn registry() -> SharedRegistry {
         native,
     };
     let coarse = NativeOptions {
-        most_buckets: 4,
+        max_buckets: 4,
         ..NativeOptions::default()
     };
     let families = [
@@ -68,23 +68,23 @@ fn registry() -> SharedRegistry {
 }
 
 #[test]
-fn what_prometheus_reads_is_what_is_written() {
+fn prometheus_decodes_the_protobuf_exposition() {
     let ours = registry().encode(Format::Protobuf).unwrap();
     if std::env::var_os("KUBEVITALS_WRITE_VECTORS").is_some() {
         std::fs::write("tests/vectors/exposition.pb", &ours).unwrap();
     }
-    let shown = include_bytes!("../vectors/exposition.pb");
+    let decoded = include_bytes!("../vectors/exposition.pb");
     assert!(
-        ours == shown,
-        "no longer what Prometheus was shown: see tests/vectors/README.md"
+        ours == decoded,
+        "differs from what Prometheus decoded: see tests/vectors/README.md"
     );
     let read = include_str!("../vectors/exposition.txt");
     let (server, library) = read.split_once("# expfmt").unwrap();
     let (_, text) = library.split_once('\n').unwrap();
-    // Go's library makes the very text of it that we write.
+    // Go's library converts it to the same text as ours.
     let ours = registry().encode(Format::Prometheus).unwrap();
     assert_eq!(text, String::from_utf8(ours).unwrap());
-    // The server also finds the native buckets, and found them valid.
+    // The server also decodes the native buckets, and found them valid.
     let native: Vec<&str> = server
         .lines()
         .filter(|line| line.contains(" schema "))

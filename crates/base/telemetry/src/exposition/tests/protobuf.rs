@@ -1,4 +1,4 @@
-//! Reads the protobuf form back, by the schema alone, and compares with the text.
+//! Decodes the protobuf format by its schema and compares it with the text.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ struct DecodedSeries {
 struct Compound {
     count: u64,
     sum: f64,
-    /// Bounds or quantiles, with what stands with them.
+    /// Bounds or quantiles, with their values.
     parts: Vec<(f64, f64)>,
     schema: Option<i64>,
     zero_threshold: Option<f64>,
@@ -127,7 +127,7 @@ fn decode_compound(message: &[u8], is_histogram: bool) -> Compound {
 }
 
 impl Decoded {
-    /// As the lines of the text form.
+    /// The samples of the text format.
     pub(super) fn samples(&self) -> Samples {
         let mut samples = Samples::new();
         for family in &self.0 {
@@ -217,16 +217,16 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn native_and_classic_buckets_tell_of_the_same(
+    fn native_and_classic_buckets_agree(
         observed in proptest::collection::vec(("[ab\\\\\"\n{}é]{0,3}", prop_oneof![Just(0_u64), 0..5_000_000_u64, any::<u32>().prop_map(u64::from)]), 0..60),
-        most_buckets in 4_usize..40,
+        max_buckets in 4_usize..40,
     ) {
         let mut metrics = Metrics::new();
         let family = HistogramFamily::register(&mut metrics, HistogramSpec {
             name: "wait_duration_seconds",
             help: "Waits",
             bounds: &[0.25, 1.0, 10.0],
-            native: Some(NativeOptions { most_buckets, ..NativeOptions::default() }),
+            native: Some(NativeOptions { max_buckets, ..NativeOptions::default() }),
         });
         for (name, micros) in &observed {
             family.observe(&Named(name.clone()), Duration::from_micros(*micros));
@@ -249,7 +249,7 @@ proptest! {
                 count += bucket;
             }
             prop_assert_eq!(u64::try_from(count).unwrap(), compound.count);
-            prop_assert!(in_use <= most_buckets);
+            prop_assert!(in_use <= max_buckets);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What `/readyz?verbose` and `/metrics` say, in full.
+//! The complete responses of `/readyz?verbose` and `/metrics`.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ struct ScrapeLabels {
     node: &'static str,
 }
 
-/// One metric of each kind, with values that the two forms write differently.
+/// One metric of each kind, with values that the two text formats write differently.
 fn one_of_each() -> Metrics {
     let mut metrics = Metrics::new();
     let build = BuildInfo {
@@ -85,26 +85,26 @@ async fn readyz_verbose() {
             Status::failing("12 of 14 nodes answer 401")
         })
         .unwrap();
-    let answer = running.get("/readyz?verbose").await;
-    assert_eq!(answer.status, 500);
-    insta::assert_snapshot!(answer.body);
+    let response = running.get("/readyz?verbose").await;
+    assert_eq!(response.status, 500);
+    insta::assert_snapshot!(response.body);
 }
 
 #[tokio::test]
 async fn metrics_for_prometheus() {
     let running = Running::with_metrics(one_of_each(), Limits::default()).await;
     let accept = [("Accept", FROM_PROMETHEUS)];
-    let answer = running
+    let response = running
         .connect()
         .await
         .send("GET", "/metrics", &accept, "")
         .await;
     assert_eq!(
-        answer.header("content-type"),
+        response.header("content-type"),
         Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
     );
-    // The library keeps series in a hash map; the order of these two lines is not fixed.
-    let mut lines: Vec<&str> = answer.body.lines().collect();
+    // The library keeps series in a hash map: the order of these two lines is not defined.
+    let mut lines: Vec<&str> = response.body.lines().collect();
     let first = lines
         .iter()
         .position(|line| line.starts_with("kubevitals_scrape_requests_"))
@@ -114,19 +114,19 @@ async fn metrics_for_prometheus() {
 }
 
 #[tokio::test]
-async fn metrics_for_everyone_else() {
+async fn metrics_for_other_clients() {
     let running = Running::with_metrics(one_of_each(), Limits::default()).await;
     let accept = [("Accept", "*/*")];
-    let answer = running
+    let response = running
         .connect()
         .await
         .send("GET", "/metrics", &accept, "")
         .await;
     assert_eq!(
-        answer.header("content-type"),
+        response.header("content-type"),
         Some("text/plain; version=0.0.4; charset=utf-8")
     );
-    insta::assert_snapshot!(answer.body);
+    insta::assert_snapshot!(response.body);
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -137,7 +137,7 @@ impl LabelSet for NoLabels {
 }
 
 #[tokio::test]
-async fn metrics_for_a_prometheus_that_takes_native_histograms() {
+async fn metrics_for_a_prometheus_with_native_histograms() {
     let mut metrics = one_of_each();
     let spec = HistogramSpec {
         name: "wait_duration_seconds",
@@ -149,11 +149,11 @@ async fn metrics_for_a_prometheus_that_takes_native_histograms() {
     waits.observe(&NoLabels, Duration::from_millis(500));
     let running = Running::with_metrics(metrics, Limits::default()).await;
     let mut client = running.connect().await;
-    let asks = format!(
+    let accept = format!(
         "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,{FROM_PROMETHEUS}"
     );
     let protobuf = client
-        .send("GET", "/metrics", &[("Accept", &asks)], "")
+        .send("GET", "/metrics", &[("Accept", &accept)], "")
         .await;
     assert_eq!(protobuf.status, 200);
     assert_eq!(
@@ -169,7 +169,7 @@ async fn metrics_for_a_prometheus_that_takes_native_histograms() {
 }
 
 #[test]
-fn every_process_tells_what_it_is() {
+fn every_process_has_process_and_build_metrics() {
     let build = BuildInfo {
         version: "1.2.3",
         revision: None,
