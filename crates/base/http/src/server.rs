@@ -235,3 +235,6 @@ async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

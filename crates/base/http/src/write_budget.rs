@@ -165,7 +165,7 @@ mod tests {
         let queue = queue();
         let (gone, other) = (budget(&queue), budget(&queue));
         assert_eq!((poll(&gone), poll(&other)), (FREE_BYTES, FREE_BYTES));
-        // It was granted a permit, and only answers a ping.
+        // It was granted a permit, and only acknowledges a ping.
         gone.reset();
         let mut context = Context::from_waker(Waker::noop());
         assert!(gone.poll_acquire(STEP * 3, &mut context).is_pending());

@@ -1,0 +1,163 @@
+//! The accept loop on real sockets.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::connection::{Accepted, Connection, Plain};
+
+/// Responds to `/wait` once it is notified, and to other paths at once.
+#[derive(Default)]
+struct Paths {
+    waiting: Notify,
+    release: Notify,
+}
+
+impl Handler<IpAddr> for Paths {
+    type Body = Full<Bytes>;
+
+    async fn handle(
+        &self,
+        _: &Arc<Connection<IpAddr>>,
+        request: Request<Incoming>,
+    ) -> Response<Full<Bytes>> {
+        if request.uri().path() == "/wait" {
+            self.waiting.notify_one();
+            self.release.notified().await;
+        }
+        Response::new(Full::from("x"))
+    }
+}
+
+/// Never completes a handshake.
+struct Stuck;
+
+impl Transport for Stuck {
+    type Io = TcpStream;
+    type Peer = IpAddr;
+
+    async fn handshake(&self, _: TcpStream, _: IpAddr) -> io::Result<Accepted<TcpStream, IpAddr>> {
+        std::future::pending().await
+    }
+}
+
+struct Harness {
+    address: SocketAddr,
+    handler: Arc<Paths>,
+    metrics: ServerMetrics,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Harness {
+    async fn start<T: Transport<Peer = IpAddr>>(transport: T, limits: Limits) -> Self {
+        let metrics = ServerMetrics::default();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let server = Server::bind("test", address, limits, metrics.clone())
+            .await
+            .unwrap();
+        let (address, handler) = (server.local_addr(), Arc::<Paths>::default());
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async {
+            let _dropped = stopped.await;
+        };
+        let task = tokio::spawn(server.serve(transport, Arc::clone(&handler), shutdown));
+        Self {
+            address,
+            handler,
+            metrics,
+            stop,
+            task,
+        }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+}
+
+async fn send(stream: &mut TcpStream, path: &str) {
+    let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+}
+
+async fn receive(stream: &mut TcpStream) {
+    let mut response = Vec::new();
+    while !response.ends_with(b"\r\n\r\nx") {
+        response.push(stream.read_u8().await.unwrap());
+    }
+}
+
+async fn is_closed(stream: &mut TcpStream) -> bool {
+    matches!(stream.read(&mut [0; 1]).await, Ok(0) | Err(_))
+}
+
+#[tokio::test]
+async fn idle_connections_are_evicted_and_active_ones_are_not() {
+    let limits = Limits {
+        connections: 3,
+        ..Limits::default()
+    };
+    let harness = Harness::start(Plain, limits).await;
+    let (mut active, mut idle) = (harness.connect().await, harness.connect().await);
+    send(&mut active, "/wait").await;
+    harness.handler.waiting.notified().await;
+    send(&mut idle, "/").await;
+    receive(&mut idle).await;
+    let mut third = harness.connect().await;
+    assert!(is_closed(&mut idle).await);
+    send(&mut third, "/").await;
+    receive(&mut third).await;
+    harness.handler.release.notify_one();
+    receive(&mut active).await;
+    assert_eq!(harness.metrics.connections.get(), 2);
+}
+
+#[tokio::test]
+async fn a_drain_waits_for_active_connections() {
+    let harness = Harness::start(Plain, Limits::default()).await;
+    let mut active = harness.connect().await;
+    send(&mut active, "/wait").await;
+    harness.handler.waiting.notified().await;
+    drop(harness.stop);
+    // The port is closed as soon as the drain begins.
+    while TcpStream::connect(harness.address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!harness.task.is_finished());
+    harness.handler.release.notify_one();
+    receive(&mut active).await;
+    harness.task.await.unwrap();
+    assert_eq!(harness.metrics.connections.get(), 0);
+}
+
+#[tokio::test]
+async fn handshakes_time_out() {
+    let limits = Limits {
+        handshake_timeout: Duration::from_millis(20),
+        ..Limits::default()
+    };
+    for fair_queue in [true, false] {
+        let harness = Harness::start(
+            Stuck,
+            Limits {
+                fair_queue,
+                ..limits
+            },
+        )
+        .await;
+        let mut client = harness.connect().await;
+        client.write_all(b"x").await.unwrap();
+        assert!(is_closed(&mut client).await);
+        assert_eq!(harness.metrics.handshake_timeouts.get(), 1);
+        drop(harness.stop);
+        harness.task.await.unwrap();
+    }
+}
