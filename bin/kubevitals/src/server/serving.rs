@@ -61,6 +61,8 @@ pub(super) async fn configure(
         config.limits.streams_per_connection = streams.get();
     }
     config.limits.request_timeout = serving.request_timeout;
+    // For the measurement of ADR 0021: one program with and without the queue.
+    config.limits.fair_queue = std::env::var_os("ABLATE_FAIR_QUEUE").is_none();
     Ok(Serving { config, bundle })
 }
 
