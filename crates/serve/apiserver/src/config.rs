@@ -69,13 +69,13 @@ pub struct AuthenticationConfig {
     /// The front proxy (`--requestheader-*`). If `None`, [`AuthenticationConfig::lookup`] finds
     /// out.
     pub front_proxy: Option<FrontProxyConfig>,
-    /// Where to look for what is not given above (`--authentication-skip-lookup` is `None`).
+    /// Reads what is not set above from the cluster (`--authentication-skip-lookup` is `None`).
     pub lookup: Option<Lookup>,
     /// Whether requests without credentials are `system:anonymous`; otherwise they are rejected.
     pub anonymous: bool,
 }
 
-/// Who may speak for others, and in which headers.
+/// The authority and the headers of a front proxy.
 #[derive(Debug, Clone)]
 pub struct FrontProxyConfig {
     /// The authority of its certificate.

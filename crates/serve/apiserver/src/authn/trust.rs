@@ -370,7 +370,7 @@ mod tests {
         };
         assert_eq!(reason, "cannot get configmap: connection refused");
         set(Ok(None)).await;
-        assert!(status.is_loading(), "there is no such ConfigMap");
+        assert!(status.is_loading(), "the ConfigMap does not exist");
         set(Ok(Some(data(&[("client-ca-file", "rubbish")])))).await;
         assert!(status.is_loading());
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::reviewer::{BearerToken, ReviewError, ReviewFuture, TokenReviewResult};
 
-/// Allows what is on its list, and counts what it is reviews.
+/// Allows the users of a list, and counts reviews.
 #[derive(Default)]
 struct Rules {
     allowed: Mutex<Vec<String>>,

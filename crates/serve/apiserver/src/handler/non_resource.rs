@@ -270,7 +270,7 @@ fn shown(json: &Bytes, media: MediaType, pretty: bool) -> Result<Response<Body>,
     Ok(response)
 }
 
-/// Returns a document with its ETag; 304 if the client has it.
+/// Returns a document with its `ETag`; 304 if the client has it.
 fn cached(headers: &HeaderMap, document: &Document, kind: Option<&'static str>) -> Response<Body> {
     let tag = format!("\"{}\"", document.hash);
     let known = headers

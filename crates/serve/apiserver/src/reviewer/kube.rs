@@ -1,4 +1,4 @@
-//! ReviewCache by the cluster's own API server.
+//! Reviews by the cluster's own API server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
