@@ -8,7 +8,6 @@ mod objects;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderValue};
 use http::request::Parts;
@@ -68,12 +67,54 @@ pub(crate) struct ApiResponse {
 impl kubevitals_http::Handler<Peer> for ApiHandler {
     type Body = Body;
 
+    /// A panic or a timeout becomes a response too.
     async fn handle(
         &self,
         connection: &Arc<Connection>,
         request: Request<Incoming>,
     ) -> Response<Body> {
-        self.respond(Arc::clone(connection), request).await
+        let (head, body) = request.into_parts();
+        let accept = accept_of(&head.headers);
+        let pretty = wants_pretty(&head.headers, Query::new(head.uri.query()));
+        let recorder = Recorder::new(
+            Arc::clone(&self.metrics),
+            RequestKind::of_method(&head.method),
+        );
+        let deadline = tokio::time::Instant::now() + self.limits.request_timeout;
+        let mut context = RequestContext {
+            recorder,
+            slot: None,
+            close: false,
+            is_head: head.method == http::Method::HEAD,
+        };
+        let handled = AssertUnwindSafe(self.handle_request(
+            connection,
+            head,
+            body,
+            &accept,
+            pretty,
+            &mut context,
+        ));
+        let handled = tokio::time::timeout_at(deadline, handled.catch_unwind()).await;
+        let error = |status: ApiStatus| {
+            ApiResponse::plain(status.into_response(media_of_error(&accept), pretty))
+        };
+        let response = match handled {
+            Ok(Ok(Ok(response))) => response,
+            Ok(Ok(Err(status))) => error(status),
+            Ok(Err(_panic)) => {
+                self.metrics.panics.inc();
+                tracing::error!("request handler panicked");
+                error(ApiStatus::internal(
+                    "this request caused the server to fail",
+                ))
+            }
+            Err(_elapsed) => error(ApiStatus::timeout()),
+        };
+        if context.close {
+            connection.state.close();
+        }
+        self.finish(Arc::clone(connection), response, context, deadline)
     }
 }
 
@@ -110,69 +151,15 @@ impl ApiHandler {
         })
     }
 
-    /// Responds to one request. A panic or a timeout becomes a response too.
-    async fn respond<B>(&self, connection: Arc<Connection>, request: Request<B>) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes> + Send,
-        B::Error: std::error::Error + Send + Sync + 'static,
-    {
-        let (head, body) = request.into_parts();
-        let accept = accept_of(&head.headers);
-        let pretty = wants_pretty(&head.headers, Query::new(head.uri.query()));
-        let recorder = Recorder::new(
-            Arc::clone(&self.metrics),
-            RequestKind::of_method(&head.method),
-        );
-        let deadline = tokio::time::Instant::now() + self.limits.request_timeout;
-        let mut context = RequestContext {
-            recorder,
-            slot: None,
-            close: false,
-            is_head: head.method == http::Method::HEAD,
-        };
-        let handled = AssertUnwindSafe(self.handle_request(
-            &connection,
-            head,
-            body,
-            &accept,
-            pretty,
-            &mut context,
-        ));
-        let handled = tokio::time::timeout_at(deadline, handled.catch_unwind()).await;
-        let error = |status: ApiStatus| {
-            ApiResponse::plain(status.into_response(media_of_error(&accept), pretty))
-        };
-        let response = match handled {
-            Ok(Ok(Ok(response))) => response,
-            Ok(Ok(Err(status))) => error(status),
-            Ok(Err(_panic)) => {
-                self.metrics.panics.inc();
-                tracing::error!("request handler panicked");
-                error(ApiStatus::internal(
-                    "this request caused the server to fail",
-                ))
-            }
-            Err(_elapsed) => error(ApiStatus::timeout()),
-        };
-        if context.close {
-            connection.state.close();
-        }
-        self.finish(connection, response, context, deadline)
-    }
-
-    async fn handle_request<B>(
+    async fn handle_request(
         &self,
         connection: &Connection,
         mut head: Parts,
-        body: B,
+        body: Incoming,
         accept: &str,
         pretty: bool,
         context: &mut RequestContext,
-    ) -> Result<ApiResponse, ApiStatus>
-    where
-        B: http_body::Body<Data = Bytes> + Send,
-        B::Error: std::error::Error + Send + Sync + 'static,
-    {
+    ) -> Result<ApiResponse, ApiStatus> {
         let info = RequestInfo::parse(&head.method, &head.uri)
             .map_err(|error| ApiStatus::bad_request(error.to_string()))?;
         context.recorder.kind = self.kind_of(&head, &info);

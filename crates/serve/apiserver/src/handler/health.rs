@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, Method, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
 use kubevitals_http::query::Query;
 use kubevitals_telemetry::exposition::Format;
 use kubevitals_telemetry::{LogFilter, Probe};
@@ -61,15 +62,11 @@ impl ApiHandler {
     }
 
     /// Sets the verbosity as in Kubernetes, by `PUT` of a number. A whole filter is accepted too.
-    pub(super) async fn log_level<B>(
+    pub(super) async fn log_level(
         &self,
         method: &Method,
-        body: B,
-    ) -> Result<Response<Body>, ApiStatus>
-    where
-        B: http_body::Body<Data = Bytes> + Send,
-        B::Error: std::error::Error + Send + Sync + 'static,
-    {
+        body: Incoming,
+    ) -> Result<Response<Body>, ApiStatus> {
         let Some(logs) = &self.logs else {
             return Err(ApiStatus::no_such_path());
         };

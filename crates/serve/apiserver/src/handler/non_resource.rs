@@ -6,6 +6,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
+use hyper::body::Incoming;
 use kubevitals_http::query::Query;
 use kubevitals_telemetry::Probe;
 use serde_json::json;
@@ -54,18 +55,14 @@ pub(super) fn route_label(path: &str) -> &'static str {
 }
 
 impl ApiHandler {
-    pub(super) async fn path<B>(
+    pub(super) async fn path(
         &self,
         head: &Parts,
         path: &str,
-        body: B,
+        body: Incoming,
         accept: &str,
         pretty: bool,
-    ) -> Result<Response<Body>, ApiStatus>
-    where
-        B: http_body::Body<Data = Bytes> + Send,
-        B::Error: std::error::Error + Send + Sync + 'static,
-    {
+    ) -> Result<Response<Body>, ApiStatus> {
         for probe in [Probe::Livez, Probe::Readyz, Probe::Healthz] {
             if let Some(rest) = path
                 .strip_prefix('/')
