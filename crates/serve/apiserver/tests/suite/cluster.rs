@@ -168,7 +168,7 @@ async fn get(client: &kube::Client, path: &str) -> Result<Value, kube::Error> {
 #[tokio::test]
 async fn the_aggregation_layer_passes_requests_on() {
     let cluster = cluster().await;
-    // Whoever signed the bundle did not sign this server.
+    // The bundle is of another authority.
     cluster.wait_for("v1.example.dev", "False").await;
     let names = texts(&["v1.example.dev", "v1beta1.example.dev"]);
     let writer = CaBundleWriter::new(cluster.client.clone(), cluster.certificate.clone(), names);
@@ -182,7 +182,7 @@ async fn the_aggregation_layer_passes_requests_on() {
         .as_str()
         .unwrap()
         .to_owned();
-    // Ours first; another replica's may follow.
+    // Our own authority comes first; those of other replicas may follow.
     let written = STANDARD.decode(written).unwrap();
     assert!(written.starts_with(cluster.certificate.ca_bundle().unwrap().as_bytes()));
     let running = tokio::spawn(writer.run());
@@ -212,7 +212,7 @@ async fn the_aggregation_layer_passes_requests_on() {
     cluster.end().await;
 }
 
-/// Asks the server itself, without the aggregation layer.
+/// Requests to the server itself, without the aggregation layer.
 #[tokio::test]
 async fn direct_requests_are_reviewed_by_the_cluster() {
     let cluster = cluster().await;

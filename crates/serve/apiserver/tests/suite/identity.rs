@@ -92,7 +92,7 @@ async fn identity_headers_of_other_clients_are_ignored() {
     // A token does not make the headers valid.
     let token = claim(Client::of(&server).bearer("token-of-eve"));
     assert_eq!(user_of(&token).await, "eve");
-    // Look-alikes.
+    // Similar header names.
     let proxy = Client::of(&server).showing(server.proxies.client("front-proxy", &[]));
     assert_eq!(
         proxy
@@ -136,7 +136,7 @@ async fn token_reviews_are_cached() {
     assert_eq!(
         server.reviewer.tokens_asked.load(Ordering::SeqCst),
         2,
-        "good and bad ones"
+        "valid and invalid tokens"
     );
     assert_eq!(server.reviewer.access_asked.load(Ordering::SeqCst), 1);
     server.stop().await;

@@ -39,7 +39,7 @@ async fn requests_beyond_the_limit_get_retry_after() {
     assert_eq!(
         Client::of(&server).get("/livez").await.code,
         200,
-        "so do probes"
+        "so are probes"
     );
     drop(held);
     let freed = async {
@@ -145,7 +145,7 @@ async fn slow_heads_and_idle_connections_are_closed() {
         "no response: {:?}",
         String::from_utf8_lossy(&rest)
     );
-    // A whole request, and then nothing.
+    // A complete request, and then nothing.
     let mut stream = client.tls().await;
     stream
         .write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n")

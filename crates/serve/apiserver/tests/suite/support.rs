@@ -240,12 +240,12 @@ impl Running {
         }
     }
 
-    /// Begins to stop.
+    /// Starts the shutdown.
     pub(crate) fn begin_stop(&mut self) {
         drop(self.stop.take());
     }
 
-    /// Stops, and waits for it.
+    /// Shuts down and waits for the end.
     pub(crate) async fn stop(mut self) {
         self.begin_stop();
         tokio::time::timeout(DEADLINE, self.task)
