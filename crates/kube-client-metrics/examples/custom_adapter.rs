@@ -1,29 +1,30 @@
-//! Hooks of one's own: closures for two of them, a type for a third.
+//! Custom hooks: closures for two of them, a type for a third.
 //!
-//! `cargo run --example custom_adapter` asks the cluster of your kubeconfig.
+//! `cargo run --example custom_adapter` uses the cluster of your kubeconfig.
 
-#![expect(clippy::print_stdout, reason = "it is what the example is for")]
+#![expect(clippy::print_stdout, reason = "the example prints its report")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use kube_client_metrics::hooks::{RequestEnd, RequestReport};
 use kube_client_metrics::{Call, Code, Hooks};
+use parking_lot::Mutex;
 
-/// How many requests of each kind there were, and how long they took together.
+/// The number and total duration of requests by verb and URL template.
 #[derive(Clone, Default)]
-struct Ledger(Arc<Mutex<BTreeMap<String, (u64, Duration)>>>);
+struct Totals(Arc<Mutex<BTreeMap<String, (u64, Duration)>>>);
 
-impl RequestEnd for Ledger {
+impl RequestEnd for Totals {
     fn observe(&self, call: &Call, report: &RequestReport) {
-        // The template is bounded: it holds no name, no namespace and no query.
+        // The template has no name, no namespace and no query, so there are few of them.
         let kind = format!("{} {}", call.verb, call.endpoint.template());
-        let mut ledger = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (count, total) = ledger.entry(kind).or_default();
+        let mut totals = self.0.lock();
+        let (count, total) = totals.entry(kind).or_default();
         *count += 1;
         *total += report.duration;
     }
@@ -36,20 +37,20 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Lists pods, looks for one that is not there, and says what was told.
+/// Lists pods, gets one that does not exist, and returns a summary.
 pub(crate) async fn run(config: kube::Config) -> Result<String, Box<dyn std::error::Error>> {
-    let ledger = Ledger::default();
-    let (refused, counted) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(0)));
-    let (refusals, bytes) = (Arc::clone(&refused), Arc::clone(&counted));
+    let totals = Totals::default();
+    let (failed, received) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(0)));
+    let (failures, bytes) = (Arc::clone(&failed), Arc::clone(&received));
     let hooks = Hooks::default()
-        .with_request_end(ledger.clone())
+        .with_request_end(totals.clone())
         .with_request_result(move |_: &Call, code: Code| {
             if !matches!(code, Code::Status(status) if status.is_success()) {
-                *refusals.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+                *failures.lock() += 1;
             }
         })
         .with_response_size(move |_: &Call, size: u64| {
-            *bytes.lock().unwrap_or_else(PoisonError::into_inner) += size;
+            *bytes.lock() += size;
         });
     let client = kube_client_metrics::client(config, hooks)?;
 
@@ -59,14 +60,11 @@ pub(crate) async fn run(config: kube::Config) -> Result<String, Box<dyn std::err
     pods.get_opt("there-is-no-such-pod").await?;
 
     let mut report = String::new();
-    for (kind, (count, total)) in &*ledger.0.lock().unwrap_or_else(PoisonError::into_inner) {
-        writeln!(report, "{count} × {kind}, {total:?} together")?;
+    for (kind, (count, total)) in &*totals.0.lock() {
+        writeln!(report, "{count} × {kind}, {total:?} in total")?;
     }
-    let refused = *refused.lock().unwrap_or_else(PoisonError::into_inner);
-    let received: u64 = *counted.lock().unwrap_or_else(PoisonError::into_inner);
-    writeln!(
-        report,
-        "{refused} not answered with success, {received} bytes received"
-    )?;
+    let failed = *failed.lock();
+    let received: u64 = *received.lock();
+    writeln!(report, "{failed} failed, {received} bytes received")?;
     Ok(report)
 }

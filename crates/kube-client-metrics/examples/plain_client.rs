@@ -1,8 +1,8 @@
-//! A program with a client of its own, and what Prometheus would see of it.
+//! A client with Prometheus metrics.
 //!
-//! `cargo run --example plain_client` asks the cluster of your kubeconfig.
+//! `cargo run --example plain_client` uses the cluster of your kubeconfig.
 
-#![expect(clippy::print_stdout, reason = "it is what the example is for")]
+#![expect(clippy::print_stdout, reason = "the example prints its metrics")]
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
@@ -14,10 +14,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Lists pods, looks for one that is not there, and says what was counted.
+/// Lists pods, gets one that does not exist, and returns the metrics.
 pub(crate) async fn run(config: kube::Config) -> Result<String, Box<dyn std::error::Error>> {
     let registry = kube_client_metrics::Registry::new();
-    // The one line.
     let client = kube_client_metrics::client(config, &registry)?;
 
     let pods: Api<Pod> = Api::all(client.clone());
@@ -25,7 +24,7 @@ pub(crate) async fn run(config: kube::Config) -> Result<String, Box<dyn std::err
     let pods: Api<Pod> = Api::default_namespaced(client);
     pods.get_opt("there-is-no-such-pod").await?;
 
-    // A program with a registry of its own adds this one:
+    // A program with its own registry adds this one as a collector:
     // `register_collector(Box::new(registry.clone()))`.
     Ok(registry.encode())
 }

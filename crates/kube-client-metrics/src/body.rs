@@ -1,4 +1,4 @@
-//! The body of an answer: the request that it belongs to ends when it does.
+//! The body of a response: its request ends when the body ends.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,7 +10,7 @@ use pin_project_lite::pin_project;
 use crate::recording::{BodyEnd, Recording};
 
 pin_project! {
-    /// A body whose end is reported. It changes nothing of what passes.
+    /// A response body that reports its end and passes all frames unchanged.
     #[derive(Debug)]
     pub struct MeasuredBody<B> {
         #[pin]
@@ -21,7 +21,7 @@ pin_project! {
 
 impl<B: Body> MeasuredBody<B> {
     pub(crate) fn new(inner: B, mut recording: Recording) -> Self {
-        // Nobody need ask for a body that is known to be empty.
+        // An empty body may never be polled.
         if inner.is_end_stream() {
             recording.ended(BodyEnd::Complete);
         }
@@ -44,7 +44,7 @@ impl<B: Body<Data = Bytes>> Body for MeasuredBody<B> {
                 if let Some(data) = frame.data_ref() {
                     this.recording.received(data);
                 }
-                // Who knows the length need not ask for the end.
+                // A reader that knows the length may not poll for the end.
                 if this.inner.is_end_stream() {
                     this.recording.ended(BodyEnd::Complete);
                 }

@@ -1,11 +1,11 @@
-//! Where the buckets of histograms end: client-go's where it has the family.
+//! Bucket bounds of histograms: client-go's where it has the family.
 
-/// Seconds of requests.
+/// Request durations in seconds.
 pub(crate) const LATENCY: [f64; 12] = [
     0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
 ];
 
-/// Seconds of names: as of requests, without the last.
+/// Name resolution in seconds: as for requests, without the last.
 pub(crate) const RESOLVER: [f64; 11] =
     [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0];
 
@@ -39,7 +39,7 @@ pub(crate) const CERTIFICATE_AGE: [f64; 11] = [
     124_416_000.0,
 ];
 
-/// A second to a day; API servers end watches after five to ten minutes, or as asked.
+/// A second to a day; API servers end watches after five to ten minutes, or as requested.
 pub(crate) const STREAM: [f64; 11] = [
     1.0, 5.0, 15.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14_400.0, 86_400.0,
 ];
@@ -54,8 +54,8 @@ pub(crate) fn items() -> Vec<f64> {
     decades(1.0, 6)
 }
 
-/// Each ten times the one before, multiplied step by step as Go does: a power would differ in the
-/// last digit, and so would the label.
+/// Powers of ten, multiplied step by step as in Go: a power function would differ in the last digit,
+/// and so would the label.
 fn decades(first: f64, count: usize) -> Vec<f64> {
     std::iter::successors(Some(first), |bound| Some(bound * 10.0))
         .take(count)

@@ -1,4 +1,4 @@
-//! What the hooks are told about a request.
+//! The description of a request that hooks receive.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use http::{Method, StatusCode};
 
 use crate::endpoint::Endpoint;
 
-/// One request, as far as it may become a label: nothing in it names an object, a namespace or a
-/// raw path.
+/// One request, as far as it is safe for labels: without the names of objects or namespaces and
+/// without raw paths.
 ///
-/// A clone costs two reference counts and no allocation.
+/// Cloning increments two reference counts and does not allocate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Call {
     /// The HTTP method, which client-go calls the verb.
     pub method: HttpMethod,
-    /// The server's host, with the port if its URL has one.
+    /// The host of the server, with the port if its URL has one.
     pub host: Arc<str>,
     /// The Kubernetes verb, by the API server's rules.
     pub verb: Verb,
-    /// What is asked for.
+    /// The requested resource or path.
     pub endpoint: Arc<Endpoint>,
 }
 
-/// HTTP methods, a closed set: the others that HTTP allows share [`HttpMethod::Other`].
+/// HTTP methods, a closed set: all others are [`HttpMethod::Other`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "they are named like the methods")]
 pub enum HttpMethod {
@@ -37,7 +37,7 @@ pub enum HttpMethod {
     Other,
 }
 
-/// Kubernetes verbs of resources; requests for anything else have their method in lower case.
+/// Kubernetes verbs; for requests of other paths than resources, the method in lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "they are named like the verbs")]
 pub enum Verb {
@@ -49,30 +49,30 @@ pub enum Verb {
     Patch,
     Delete,
     DeleteCollection,
-    /// `exec`, `attach`, `portforward` and `proxy`, whatever the method.
+    /// `exec`, `attach`, `portforward` and `proxy` with any method.
     Connect,
-    /// No resource, `POST`.
+    /// `POST` of another path than a resource.
     Post,
-    /// No resource, `PUT`.
+    /// `PUT` of another path than a resource.
     Put,
-    /// No resource, `HEAD`.
+    /// `HEAD` of another path than a resource.
     Head,
-    /// No resource, `OPTIONS`.
+    /// `OPTIONS` of another path than a resource.
     Options,
     Other,
 }
 
-/// How an attempt was answered.
+/// The status of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// The server's status.
+    /// The status of the response.
     Status(StatusCode),
-    /// There was no answer: client-go's `<error>`.
+    /// There was no response: client-go's `<error>`.
     Error,
 }
 
 impl HttpMethod {
-    /// The label value.
+    /// Returns the label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -103,7 +103,7 @@ impl From<&Method> for HttpMethod {
 }
 
 impl Verb {
-    /// The label value.
+    /// Returns the label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -125,7 +125,7 @@ impl Verb {
 }
 
 impl Code {
-    /// The label value: three digits, or `<error>`.
+    /// Returns the label value: three digits, or `<error>`.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Status(status) => status.as_str(),

@@ -1,4 +1,4 @@
-//! From a request to the [`Call`] that hooks are told.
+//! Converts requests to [`Call`]s.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::endpoint::Endpoints;
 use crate::request_info::{RequestInfo, SUBRESOURCES, Target};
 use crate::{Call, HttpMethod};
 
-/// Tells what requests to one server ask for. Clones share what they have seen.
+/// Classifies the requests to one server. Clones share their table of endpoints.
 #[derive(Clone, Debug)]
 pub struct Classifier {
     host: Arc<str>,
@@ -17,11 +17,11 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// How many endpoints are told apart unless [another limit](Self::with_limit) is set.
+    /// The default [limit](Self::with_limit) on endpoints.
     pub const DEFAULT_LIMIT: usize = 1024;
 
-    /// For requests to this host, which is the value of the label: with the port if the server's
-    /// URL has one.
+    /// Creates a classifier for requests to this host, which is the value of the label `host`: with
+    /// the port if the server's URL has one.
     pub fn new(host: impl Into<Arc<str>>) -> Self {
         Self {
             host: host.into(),
@@ -30,8 +30,8 @@ impl Classifier {
         }
     }
 
-    /// Tells at most this many endpoints apart; a resource takes one for each form of path that it
-    /// is asked with, so mostly two or three. The rest is `other`.
+    /// Sets the limit on endpoints; the rest is `other`. A resource has one endpoint for each form of
+    /// its path, usually two or three.
     #[must_use]
     pub fn with_limit(self, limit: usize) -> Self {
         Self {
@@ -40,10 +40,9 @@ impl Classifier {
         }
     }
 
-    /// Knows these subresources besides those that Kubernetes has; the rest is `other`.
+    /// Adds subresources to those of Kubernetes; all others are `other`.
     ///
-    /// A closed set, because the place of a subresource is also that of a name in many a misspelt
-    /// path.
+    /// The set is closed because a misspelt path may have a name where the subresource should be.
     #[must_use]
     pub fn with_subresources<S: Into<Box<str>>>(
         self,
@@ -55,8 +54,8 @@ impl Classifier {
         }
     }
 
-    /// What a request with this method and URL asks for. The path is as the client wrote it,
-    /// without the path of the server's own URL.
+    /// Classifies a request with this method and URL. The path is that of the API, without the path
+    /// of the server's URL.
     pub fn call(&self, method: &Method, uri: &Uri) -> Call {
         let RequestInfo { verb, mut target } = RequestInfo::of(method, uri.path(), uri.query());
         if let Target::Resource(path) = &mut target

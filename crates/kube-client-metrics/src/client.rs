@@ -1,4 +1,4 @@
-//! From a configuration to a client that is measured.
+//! Creates an instrumented client from a configuration.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,11 +14,10 @@ use tower::{BoxError, Service};
 use crate::credentials;
 use crate::{Classifier, Error, Hooks, MeasuredBody, MetricsLayer};
 
-/// A client as [`Client::try_from`] makes it, that tells these hooks what it does.
+/// Creates a client like [`Client::try_from`] that reports to these hooks.
 ///
-/// It takes the configuration because nothing else knows the server's host. Requests are tried
-/// again as kube does, or not at all if `config.default_retry` is off; either way each attempt is
-/// counted.
+/// It takes the configuration because only that has the host of the server. Requests are retried as
+/// by kube, or not at all if `config.default_retry` is off; each attempt is counted.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,7 +35,7 @@ pub fn client(config: Config, hooks: impl Into<Hooks>) -> Result<Client, Error> 
     Ok(client)
 }
 
-/// What [`client`] builds, for who puts layers of their own around it.
+/// Returns the builder of [`client`], to add further layers.
 #[expect(
     clippy::type_complexity,
     reason = "an opaque type cannot be given a name"
@@ -59,11 +58,11 @@ pub fn builder(
     let host = host_of(&config.cluster_url)?;
     let layer = MetricsLayer::new(hooks.clone(), Classifier::new(host.as_str()));
     let retry = Retry(config.default_retry.then(RetryPolicy::server_retry));
-    // Inside, no layer could tell an attempt from another.
+    // Disabled inside, where no layer could count attempts.
     config.default_retry = false;
     let has_plugin = config.auth_info.exec.is_some();
     let stack = ClientBuilder::try_from(config);
-    credentials::tell_built(has_plugin, &stack, hooks);
+    credentials::report_built(has_plugin, &stack, hooks);
     let stack = stack.map_err(|source| Error::Client {
         host,
         source: Box::new(source),
@@ -73,16 +72,15 @@ pub fn builder(
         .with_layer(&layer.with_retry(retry)))
 }
 
-/// kube's policy, or none.
+/// kube's retry policy, or none.
 #[derive(Clone)]
 struct Retry(Option<RetryPolicy>);
 
-/// kube's stack, for the attempts of all requests.
+/// kube's stack, shared by the attempts of all requests.
 ///
-/// A service that is called again needs a handle of its own on what it calls, and kube's boxed
-/// stack cannot be cloned. `tower::buffer` would do with a task and a message for each request. A
-/// lock does here, because no service of kube's stack ever makes a caller wait in `poll_ready`, so
-/// no caller's waker is lost to another's.
+/// Each request needs its own handle on the service to retry, and kube's boxed stack cannot be
+/// cloned. `tower::buffer` would need a task and a message for each request. A lock is enough here,
+/// because no service of kube's stack ever returns pending from `poll_ready`, so no waker is lost.
 struct Shared<S>(Arc<Mutex<S>>);
 
 impl<S> Shared<S> {
@@ -132,7 +130,7 @@ impl<R> Policy<Request<Body>, Response<R>, BoxError> for Retry {
     }
 }
 
-/// The host as client-go labels it: with the port if the URL has one, and never with a password.
+/// Returns the host as in client-go's label: with the port if the URL has one, without a password.
 fn host_of(url: &Uri) -> Result<String, Error> {
     let authority = url
         .authority()
@@ -160,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_without_a_host_is_named() {
+    fn a_url_without_a_host_is_an_error() {
         let error = host_of(&"/only/a/path".parse().unwrap()).unwrap_err();
         assert_eq!(error.to_string(), "cluster_url /only/a/path has no host");
     }

@@ -1,15 +1,14 @@
-//! How long names and connections take, for who builds a client's stack by hand (feature
-//! `connect`).
+//! Timed name resolution and connections, for stacks that are built by hand (feature `connect`).
 //!
-//! kube makes its connector inside and lets nobody in. A program that puts the stack together
-//! itself, as kube documents for custom clients, puts these two around its parts:
+//! kube creates its connector internally. A program that builds the stack itself, as kube documents
+//! for custom clients, wraps its parts in these two:
 //!
 //! ```text
 //! Connector( TLS( HttpConnector::new_with_resolver( Resolver( GaiResolver ) ) ) )
 //! ```
 //!
-//! A host that is an address is not resolved, and so not told. A connection that is taken from the
-//! pool is not made.
+//! A host that is an IP address is not resolved and not reported, and neither is a connection from
+//! the pool.
 
 use std::fmt;
 use std::pin::Pin;
@@ -24,15 +23,14 @@ use tower::Service;
 
 use crate::hooks::{ConnectLatency, ConnectOutcome, Hooks, ResolverLatency};
 
-/// A resolver whose answers are timed. client-go: `ResolverLatency`.
+/// A timed resolver. client-go: `ResolverLatency`.
 #[derive(Clone)]
 pub struct Resolver<R = GaiResolver> {
     inner: R,
     hook: Arc<dyn ResolverLatency>,
 }
 
-/// A connector whose connections are timed: from the wish for one to its last handshake, the name
-/// included.
+/// A timed connector: from the call to the end of the TLS handshake, including name resolution.
 #[derive(Clone)]
 pub struct Connector<C> {
     inner: C,
@@ -40,7 +38,7 @@ pub struct Connector<C> {
 }
 
 pin_project! {
-    /// The addresses of a name, to come.
+    /// The future of a [`Resolver`].
     pub struct Resolving<F> {
         #[pin]
         inner: F,
@@ -51,8 +49,8 @@ pin_project! {
 }
 
 pin_project! {
-    /// A connection, to come. One that is dropped before is not told: it was another that was
-    /// needed.
+    /// The future of a [`Connector`]. One that is dropped is not reported: another connection was
+    /// used.
     pub struct Connecting<F> {
         #[pin]
         inner: F,
@@ -63,14 +61,14 @@ pin_project! {
 }
 
 impl Resolver {
-    /// The system's resolver, timed.
+    /// Times the system's resolver.
     pub fn system(hooks: &Hooks) -> Self {
         Self::new(GaiResolver::new(), hooks)
     }
 }
 
 impl<R> Resolver<R> {
-    /// A resolver, timed.
+    /// Times a resolver.
     pub fn new(inner: R, hooks: &Hooks) -> Self {
         let hook = Arc::clone(&hooks.resolver_latency);
         Self { inner, hook }
@@ -78,7 +76,7 @@ impl<R> Resolver<R> {
 }
 
 impl<C> Connector<C> {
-    /// A connector, timed.
+    /// Times a connector.
     pub fn new(inner: C, hooks: &Hooks) -> Self {
         let hook = Arc::clone(&hooks.connect_latency);
         Self { inner, hook }
@@ -115,7 +113,7 @@ impl<C: Service<Uri>> Service<Uri> for Connector<C> {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let authority = uri.authority().map_or("", |authority| authority.as_str());
-        // Never with a password.
+        // Without a password.
         let host = authority
             .rsplit_once('@')
             .map_or(authority, |(_, host)| host);
@@ -134,7 +132,7 @@ impl<F: Future> Future for Resolving<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let resolved = ready!(this.inner.poll(context));
-        // Failures too, as in client-go: a resolver that times out is what one looks for.
+        // Failures too, as in client-go: timeouts of the resolver matter most.
         this.hook.observe(this.name.as_str(), this.begun.elapsed());
         Poll::Ready(resolved)
     }

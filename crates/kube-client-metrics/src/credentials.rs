@@ -1,10 +1,10 @@
-//! Exec plugins and the client certificates that they give.
+//! Exec plugins and their client certificates.
 //!
-//! kube runs exec plugins inside: while a client is built, once for each part of it that needs
-//! credentials, and again when a token has expired. What can be seen from outside is told:
-//! [`client`](crate::client()) tells how the building went, as one call, and when the certificate
-//! expires ([`kube::Client::valid_until`]). Renewals of tokens that succeed cannot be seen; one
-//! that fails is the error of the request that needed it, and [`call_of`] says which call it was.
+//! kube runs exec plugins internally: while a client is built, once for each part of it that needs
+//! credentials, and again when a token has expired. [`client`](crate::client()) reports what can be
+//! observed from outside: the result of building the client, as one call, and the expiry of the
+//! certificate ([`kube::Client::valid_until`]). Successful token renewals cannot be observed; a failed
+//! one is the error of the request that needed it, and [`call_of`] extracts the call.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -17,19 +17,19 @@ use parking_lot::Mutex;
 
 use crate::hooks::{ExecCallStatus, Hooks};
 
-/// What is told of a call that did not come to an exit code, as in client-go.
+/// The exit code of a call without one, as in client-go.
 const FAILED: i32 = 1;
 
-/// The client certificates of a process: which expires first, and how old each was when it was
-/// replaced.
+/// The client certificates of a process: reports the earliest expiry, and the age of each when it is
+/// rotated.
 ///
-/// Clones share them. client-go keeps the same list of all its exec plugins.
+/// Clones share them. client-go keeps the same list for all its exec plugins.
 #[derive(Clone)]
 pub struct Certificates {
     shared: Arc<Shared>,
 }
 
-/// One certificate and those that replace it. Dropped, it is no longer looked at.
+/// One certificate and its replacements. Dropping it removes it from the list.
 pub struct Certificate {
     shared: Arc<Shared>,
     id: u64,
@@ -53,7 +53,7 @@ struct Validity {
 }
 
 impl Certificates {
-    /// None yet.
+    /// Creates an empty list.
     pub fn new(hooks: &Hooks) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -63,7 +63,7 @@ impl Certificates {
         }
     }
 
-    /// A certificate of this validity is in use.
+    /// Adds a certificate with this validity.
     #[must_use = "a certificate that is dropped is no longer looked at"]
     pub fn add(&self, not_before: SystemTime, not_after: SystemTime) -> Certificate {
         let id = self.shared.change(|known| {
@@ -84,7 +84,7 @@ impl Certificates {
 }
 
 impl Certificate {
-    /// One of this validity takes its place, now.
+    /// Replaces the certificate by one with this validity.
     pub fn replace(&self, not_before: SystemTime, not_after: SystemTime, now: SystemTime) {
         let validity = Validity {
             from: not_before,
@@ -94,7 +94,7 @@ impl Certificate {
             .shared
             .change(|known| known.validity.insert(self.id, validity));
         if let Some(before) = before {
-            // A clock that was set back makes no age.
+            // The clock may have been set back.
             let age = now.duration_since(before.from).unwrap_or_default();
             self.shared.hooks.client_cert_rotation_age.observe(age);
         }
@@ -108,21 +108,20 @@ impl Drop for Certificate {
 }
 
 impl Shared {
-    /// Changes what is known, and tells which certificate now expires first.
+    /// Changes the list and reports the earliest expiry.
     fn change<T>(&self, change: impl FnOnce(&mut Known) -> T) -> T {
         let mut known = self.known.lock();
         let changed = change(&mut known);
         let first = known.validity.values().map(|validity| validity.until).min();
-        // Under the lock: what is told last must be what is so.
+        // Under the lock, so that the last report is the current state.
         self.hooks.client_cert_expiry.set(first);
         changed
     }
 }
 
-/// Which call of an exec plugin an error comes from, if it comes from one: its exit code and what
-/// happened.
+/// Returns the exit code and status of the exec plugin call that caused an error, if there is one.
 ///
-/// Takes the error of a client's request, or of its building, with all its causes.
+/// Takes the error of a request, or of building a client, and searches its sources.
 pub fn call_of(error: &(dyn Error + 'static)) -> Option<(i32, ExecCallStatus)> {
     let mut causes = std::iter::successors(Some(error), |&error| error.source());
     match causes.find_map(auth_error)? {
@@ -130,7 +129,7 @@ pub fn call_of(error: &(dyn Error + 'static)) -> Option<(i32, ExecCallStatus)> {
             out.status.code().unwrap_or(FAILED),
             ExecCallStatus::PluginExecutionError,
         )),
-        // For client-go, what cannot be started is not there.
+        // client-go treats a plugin that cannot be started as not found.
         AuthError::AuthExecStart(_) => Some((FAILED, ExecCallStatus::PluginNotFoundError)),
         AuthError::AuthExecParse(_)
         | AuthError::AuthExecSerialize(_)
@@ -148,8 +147,8 @@ fn auth_error<'e>(cause: &'e (dyn Error + 'static)) -> Option<&'e AuthError> {
     cause.downcast_ref()
 }
 
-/// Tells how the building of a client with an exec plugin went.
-pub(crate) fn tell_built<T>(has_plugin: bool, result: &Result<T, kube::Error>, hooks: &Hooks) {
+/// Reports the result of building a client with an exec plugin.
+pub(crate) fn report_built<T>(has_plugin: bool, result: &Result<T, kube::Error>, hooks: &Hooks) {
     if !has_plugin {
         return;
     }
@@ -189,9 +188,9 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3_600);
 
     #[test]
-    fn the_certificate_that_expires_first_counts_and_a_replaced_one_has_an_age() {
-        let told = Arc::new(Mutex::new((None, Vec::new())));
-        let (expiry, ages) = (Arc::clone(&told), Arc::clone(&told));
+    fn the_earliest_expiry_and_the_age_of_rotated_certificates_are_reported() {
+        let reported = Arc::new(Mutex::new((None, Vec::new())));
+        let (expiry, ages) = (Arc::clone(&reported), Arc::clone(&reported));
         let hooks = Hooks::default()
             .with_client_cert_expiry(move |at: Option<SystemTime>| expiry.lock().0 = at)
             .with_client_cert_rotation_age(move |age| ages.lock().1.push(age));
@@ -199,20 +198,20 @@ mod tests {
         let start = SystemTime::UNIX_EPOCH;
         let first = certificates.add(start, start + 2 * HOUR);
         let second = certificates.add(start, start + HOUR);
-        assert_eq!(told.lock().0, Some(start + HOUR));
+        assert_eq!(reported.lock().0, Some(start + HOUR));
         second.replace(start + HOUR, start + 9 * HOUR, start + HOUR);
-        assert_eq!(told.lock().0, Some(start + 2 * HOUR));
+        assert_eq!(reported.lock().0, Some(start + 2 * HOUR));
         // The clock was set back.
         second.replace(start + HOUR, start + 9 * HOUR, start);
-        assert_eq!(told.lock().1, [HOUR, Duration::ZERO]);
+        assert_eq!(reported.lock().1, [HOUR, Duration::ZERO]);
         drop(first);
-        assert_eq!(told.lock().0, Some(start + 9 * HOUR));
+        assert_eq!(reported.lock().0, Some(start + 9 * HOUR));
         drop(second);
-        assert_eq!(told.lock().0, None);
+        assert_eq!(reported.lock().0, None);
     }
 
     #[test]
-    fn errors_say_which_call_they_come_from() {
+    fn the_plugin_call_behind_an_error_is_found() {
         let call = |error: AuthError| call_of(&kube::Error::Auth(error));
         for kind in [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied] {
             assert_eq!(

@@ -1,4 +1,4 @@
-//! What is asked for, interned: a request after the first for an endpoint allocates nothing.
+//! Interned endpoints: only the first request of an endpoint allocates.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -10,9 +10,8 @@ use crate::request_info::{KnownPath, LegacyVerb, PathForm, ResourcePath, Target}
 
 /// A resource or another path of the API server, with its URL template.
 ///
-/// All texts come from a bounded set, and none is a name, a namespace or a raw path: what does not
-/// look like a group, a version or a resource, and what comes after the bound was reached, is
-/// `other`.
+/// All values come from a bounded set, and none is a name, a namespace or a raw path: what does not
+/// look like a group, a version or a resource, and every new endpoint beyond the limit, is `other`.
 #[derive(Debug)]
 pub struct Endpoint {
     pub(crate) group: Arc<str>,
@@ -20,11 +19,11 @@ pub struct Endpoint {
     pub(crate) resource: Arc<str>,
     pub(crate) subresource: Arc<str>,
     template: Box<str>,
-    /// Of all texts but the template.
+    /// The hash of all values but the template.
     resource_hash: u64,
 }
 
-/// The endpoints that were seen, up to a limit.
+/// The known endpoints, up to a limit.
 #[derive(Debug)]
 pub(crate) struct Endpoints {
     limit: usize,
@@ -34,7 +33,7 @@ pub(crate) struct Endpoints {
     seen: RwLock<HashMap<Key, Arc<Endpoint>>>,
 }
 
-/// A [`ResourcePath`] that owns its texts.
+/// An owned [`ResourcePath`].
 #[derive(Debug, PartialEq, Eq)]
 struct Key {
     endpoint: Arc<Endpoint>,
@@ -42,31 +41,31 @@ struct Key {
 }
 
 impl Endpoint {
-    /// The API group; empty for the core group and for what is no resource.
+    /// Returns the API group; empty for the core group and for other paths than resources.
     pub fn group(&self) -> &str {
         &self.group
     }
 
-    /// The version; empty for what is no resource.
+    /// Returns the version; empty for other paths than resources.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// The resource in plural; empty for what is no resource.
+    /// Returns the plural name of the resource; empty for other paths.
     pub fn resource(&self) -> &str {
         &self.resource
     }
 
-    /// The subresource, or empty.
+    /// Returns the subresource, or an empty string.
     pub fn subresource(&self) -> &str {
         &self.subresource
     }
 
-    /// The path with `{namespace}` and `{name}` in place of names, and without the query.
+    /// Returns the path with `{namespace}` and `{name}` in place of names, without the query.
     ///
-    /// client-go's `finalURLTemplate` goes by the number of parts and so takes the name of a node
-    /// for a namespace (`/api/v1/nodes/{namespace}/proxy`), and leaves what follows `proxy` as it
-    /// is. This one knows better.
+    /// client-go's `finalURLTemplate` counts path segments and so takes the name of a node for a
+    /// namespace (`/api/v1/nodes/{namespace}/proxy`), and keeps the path after `proxy`. This one does
+    /// neither.
     pub fn template(&self) -> &str {
         &self.template
     }
@@ -76,7 +75,7 @@ impl Endpoint {
         self.resource_hash
     }
 
-    /// Whether the two differ in their template at most.
+    /// Returns whether the two are equal except for their template.
     pub(crate) fn same_resource(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
             || (self.resource_hash == other.resource_hash
@@ -88,8 +87,7 @@ impl Endpoint {
 
     fn new(texts: [&str; 4], template: &str) -> Self {
         let [group, version, resource, subresource] = texts;
-        // Not seeded: endpoints of two clients that count in one place are equal if their texts
-        // are.
+        // Not seeded: equal endpoints of two clients that share a registry must have equal hashes.
         let mut hasher = DefaultHasher::new();
         texts.hash(&mut hasher);
         Self {
@@ -133,7 +131,7 @@ impl Endpoints {
         }
     }
 
-    /// The endpoint of a target. Allocates only when it is new.
+    /// Returns the endpoint of a target. Allocates only if it is new.
     pub(crate) fn get(&self, target: &Target<'_>) -> Arc<Endpoint> {
         match target {
             Target::Resource(path) => self.get_resource(path),
@@ -153,7 +151,7 @@ impl Endpoints {
             }
         }
         let mut seen = self.seen.write();
-        // Another may have been faster.
+        // Another thread may have been faster.
         if let Some(endpoint) = seen.get(path) {
             return Arc::clone(endpoint);
         }

@@ -1,27 +1,24 @@
-//! What can go wrong while a client is built. Measuring itself never fails.
+//! Errors of building a client. Measuring never fails.
 
-/// Why hooks were not registered or a client was not built.
+/// An error of registering hooks or building a client.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Hooks are registered once per process, before the first client is built.
-    #[error(
-        "hooks are registered already: a process has one set, pass others to the client that they are for"
-    )]
+    #[error("hooks are already registered: a process has one set, pass others to a client")]
     AlreadyRegistered,
-    /// The configuration names a server without a host, so that no request could be told from
-    /// another's.
+    /// The URL of the server has no host, which is a label of the metrics.
     #[error("cluster_url {url} has no host")]
     NoHost {
         /// The URL as configured.
         url: http::Uri,
     },
-    /// kube could not build its part of the client.
-    #[error("cannot build a client for {host}")]
+    /// kube failed to build its part of the client.
+    #[error("failed to build a client for {host}")]
     Client {
-        /// The server.
+        /// The host of the server.
         host: String,
-        /// What kube said.
+        /// The error of kube.
         #[source]
         source: Box<kube::Error>,
     },

@@ -1,8 +1,7 @@
-//! The hooks: small traits that are told what happens, and the bundle in which they reach a client.
+//! The hooks: small traits that receive measurements, and the bundle that a client takes.
 //!
-//! Nothing is measured for nobody: each hook of [`Hooks::default`] does nothing. A bundle is given
-//! to a client, or [registered](register) once for the process. A closure is a hook wherever a hook
-//! has one method:
+//! Each hook of [`Hooks::default`] does nothing. A bundle is passed to a client, or
+//! [registered](register) once for the process. A closure implements any hook with one method:
 //!
 //! ```
 //! use std::time::Duration;
@@ -13,7 +12,7 @@
 //! });
 //! ```
 //!
-//! Hooks are called on the path of a request: they must be quick and must not block.
+//! Hooks are called while a request is processed: they must be fast and must not block.
 
 mod bundle;
 mod plugin;
@@ -39,12 +38,12 @@ pub use transport::{
     TransportCreate, TransportCreateCalls,
 };
 
-/// Lets a closure stand for a hook that has one method, and makes a hook that does nothing.
+/// Declares a hook with one method, and implements it for closures and [`bundle::Noop`].
 macro_rules! hook {
     ($(#[$doc:meta])* $name:ident :: $method:ident ( $($argument:ident : $type:ty),* )) => {
         $(#[$doc])*
         pub trait $name: Send + Sync + 'static {
-            /// Told each time.
+            /// Called for each of them.
             fn $method(&self, $($argument: $type),*);
         }
 
@@ -54,7 +53,7 @@ macro_rules! hook {
             }
         }
 
-        impl $name for $crate::hooks::bundle::Nobody {
+        impl $name for $crate::hooks::bundle::Noop {
             fn $method(&self, $(_: $type),*) {}
         }
     };

@@ -1,4 +1,4 @@
-//! The layers: one that measures, and one that measures and tries again.
+//! The layers: one that measures, and one that measures and retries.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,12 +19,11 @@ mod retry;
 
 pub use retry::{MeasuredRetry, RetryFuture, RetryMetricsLayer};
 
-/// Measures the requests that pass, for who builds a client's stack by hand.
+/// Measures requests, for stacks that are built by hand.
 ///
-/// Its place is outside of kube's `base_uri_layer`, where paths are still those of the API, and of
-/// the decompression. Each request that passes is one request of one attempt: what is tried again
-/// further inside looks like one long attempt. To tell attempts apart, let this layer [try
-/// again](Self::with_retry) instead.
+/// It belongs outside kube's `base_uri_layer`, where paths are still those of the API, and outside
+/// the decompression. Each request counts as one attempt: retries further inside look like one long
+/// attempt. To count attempts, let this layer [retry](Self::with_retry) instead.
 ///
 /// ```
 /// # fn example(config: kube::Config) -> Result<(), Box<dyn std::error::Error>> {
@@ -50,18 +49,18 @@ pub struct Measured<S> {
 }
 
 pin_project! {
-    /// The answer of a [`Measured`] service. To drop it early is to cancel the request.
+    /// The future of a [`Measured`] service. Dropping it cancels the request.
     #[derive(Debug)]
     pub struct MeasuredFuture<F> {
         #[pin]
         inner: F,
-        // Taken when the answer goes out.
+        // Taken when the response is returned.
         recording: Option<Recording>,
     }
 }
 
 impl MetricsLayer {
-    /// Tells these hooks about requests to the classifier's host.
+    /// Creates a layer that reports to these hooks.
     pub fn new(hooks: impl Into<Hooks>, classifier: Classifier) -> Self {
         Self {
             meter: Arc::new(Meter {
@@ -71,11 +70,10 @@ impl MetricsLayer {
         }
     }
 
-    /// The same, and it tries again as the policy says, so that attempts and requests are told
-    /// apart.
+    /// Returns a layer that also retries by this policy, so that attempts are counted.
     ///
-    /// The service that it goes around should not try again itself; for kube's own stack that is
-    /// `config.default_retry = false`.
+    /// The inner service should not retry itself; for kube's own stack that is `config.default_retry =
+    /// false`.
     pub fn with_retry<P>(self, policy: P) -> RetryMetricsLayer<P> {
         RetryMetricsLayer::new(self.meter, policy)
     }
@@ -130,7 +128,7 @@ where
             .recording
             .take()
             .expect("a future is not polled after it was ready");
-        recording.answered(code_of(&result));
+        recording.attempt_ended(code_of(&result));
         Poll::Ready(deliver(result, recording))
     }
 }
@@ -141,8 +139,8 @@ fn code_of<R, E>(result: &Result<Response<R>, E>) -> Code {
         .map_or(Code::Error, |response| Code::Status(response.status()))
 }
 
-/// Hands an answer out with its recording in the body. All else of it stays as it is, extensions
-/// above all: an upgraded connection is taken from there.
+/// Moves the recording into the response body. Everything else is unchanged, in particular the
+/// extensions, which hold an upgraded connection.
 fn deliver<R: Body, E>(
     result: Result<Response<R>, E>,
     mut recording: Recording,

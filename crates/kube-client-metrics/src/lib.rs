@@ -1,4 +1,4 @@
-//! What client-go tells about its requests, for every program that is built on kube.
+//! client-go's metrics for programs built on kube.
 //!
 //! ```no_run
 //! # #[cfg(feature = "prometheus")]
@@ -15,57 +15,58 @@
 //!             Classifier      Hooks ──► Registry (Prometheus), OpenTelemetry, closures
 //! ```
 //!
-//! - [`client()`] and [`builder`] make a client that is measured; [`MetricsLayer`] is for who
-//!   builds the stack by hand.
-//! - [`hooks`]: small traits that are told what happens; [`Hooks`] is one of each,
-//!   [registered](register) once for the process or given to a client.
-//! - [`Call`]: what they are told about a request. Nothing in it names an object, a namespace or a
-//!   raw path; [`Classifier`] makes it, by the API server's rules.
+//! - [`client()`] and [`builder`] create an instrumented client; [`MetricsLayer`] is for stacks that
+//!   are built by hand.
+//! - [`hooks`]: small traits that receive measurements; [`Hooks`] holds one of each,
+//!   [registered](register) once for the process or passed to a client.
+//! - [`Call`]: the description of a request that hooks receive, without the names of objects or
+//!   namespaces and without raw paths. [`Classifier`] creates it by the API server's rules.
 //! - `prometheus`, `opentelemetry`: the adapters (features of the same name).
-//! - `queue`: work queues of kube-runtime's controllers (feature `runtime`).
-//! - [`reflector`]: lists and watches. [`lease`]: leader election. [`credentials`]: exec plugins
-//!   and client certificates.
-//! - `connect`: names and connections (feature `connect`).
+//! - [`reflector`]: lists and watches. [`LeaderStatus`]: leader election. [`credentials`]: exec
+//!   plugins and client certificates.
+//! - `connect`: name resolution and connections (feature `connect`).
 //!
-//! # client-go's hooks and ours
+//! The crates `kube-workqueue` and `kube-lease` report the work queues of controllers and leader
+//! election through the hooks of this one.
 //!
-//! | client-go | here | who calls it |
+//! # client-go's hooks
+//!
+//! | client-go | here | called by |
 //! |---|---|---|
-//! | `metrics.RequestLatency` | [`RequestLatency`](hooks::RequestLatency) | the layer, once per request that is no stream |
+//! | `metrics.RequestLatency` | [`RequestLatency`](hooks::RequestLatency) | the layer, once per request that is not a stream |
 //! | `metrics.RequestResult` | [`RequestResult`](hooks::RequestResult) | the layer, per attempt |
 //! | `metrics.RequestRetry` | [`RequestRetry`](hooks::RequestRetry) | the layer, per attempt but the first |
-//! | `metrics.RequestSize` | [`RequestSize`](hooks::RequestSize) | the layer, per attempt whose size is known |
+//! | `metrics.RequestSize` | [`RequestSize`](hooks::RequestSize) | the layer, per attempt with a known size |
 //! | `metrics.ResponseSize` | [`ResponseSize`](hooks::ResponseSize) | the layer, per body that was read to its end |
-//! | `metrics.RateLimiterLatency` | [`RateLimiterLatency`](hooks::RateLimiterLatency) | a limiter of yours: kube has none |
+//! | `metrics.RateLimiterLatency` | [`RateLimiterLatency`](hooks::RateLimiterLatency) | the program: kube has no rate limiter |
 //! | `metrics.ResolverLatency` | [`ResolverLatency`](hooks::ResolverLatency) | `connect::Resolver` |
-//! | `metrics.ExecPluginCalls` | [`ExecPluginCalls`](hooks::ExecPluginCalls) | [`client()`], and who asks [`credentials::call_of`] |
-//! | `metrics.ExecPluginPolicyCalls` | [`ExecPluginPolicyCalls`](hooks::ExecPluginPolicyCalls) | a policy of yours: kube has none |
+//! | `metrics.ExecPluginCalls` | [`ExecPluginCalls`](hooks::ExecPluginCalls) | [`client()`], and programs that use [`credentials::call_of`] |
+//! | `metrics.ExecPluginPolicyCalls` | [`ExecPluginPolicyCalls`](hooks::ExecPluginPolicyCalls) | the program: kube has no plugin policy |
 //! | `metrics.ClientCertExpiry` | [`ClientCertExpiry`](hooks::ClientCertExpiry) | [`client()`], [`credentials::Certificates`] |
 //! | `metrics.ClientCertRotationAge` | [`ClientCertRotationAge`](hooks::ClientCertRotationAge) | [`credentials::Certificate`] |
-//! | `metrics.TransportCacheEntries` | [`TransportCacheEntries`](hooks::TransportCacheEntries) | who keeps clients for reuse |
-//! | `metrics.TransportCreateCalls` | [`TransportCreateCalls`](hooks::TransportCreateCalls) | who keeps clients for reuse |
-//! | `metrics.TransportCAReloads` | [`TransportCaReloads`](hooks::TransportCaReloads) | who reloads bundles |
-//! | `metrics.TransportCertRotationGCCalls` | [`TransportCertRotationGcCalls`](hooks::TransportCertRotationGcCalls) | who keeps clients for reuse |
-//! | `metrics.TransportCacheGCCalls` | [`TransportCacheGcCalls`](hooks::TransportCacheGcCalls) | who keeps clients for reuse |
+//! | `metrics.TransportCacheEntries` | [`TransportCacheEntries`](hooks::TransportCacheEntries) | programs that cache clients |
+//! | `metrics.TransportCreateCalls` | [`TransportCreateCalls`](hooks::TransportCreateCalls) | programs that cache clients |
+//! | `metrics.TransportCAReloads` | [`TransportCaReloads`](hooks::TransportCaReloads) | programs that reload CA bundles |
+//! | `metrics.TransportCertRotationGCCalls` | [`TransportCertRotationGcCalls`](hooks::TransportCertRotationGcCalls) | programs that cache clients |
+//! | `metrics.TransportCacheGCCalls` | [`TransportCacheGcCalls`](hooks::TransportCacheGcCalls) | programs that cache clients |
 //! | `cache.MetricsProvider` | [`ReflectorProvider`](hooks::ReflectorProvider) | [`reflector::Reflector`] |
-//! | `cache.InformerMetricsProvider` | – | nobody: kube-runtime has no queue of deltas between a watch and its store |
-//! | `workqueue.MetricsProvider` | [`WorkqueueProvider`](hooks::WorkqueueProvider) | `queue::Controller`, `queue::Workqueue` |
-//! | `leaderelection.LeaderMetric` | [`LeaderElection`](hooks::LeaderElection) | [`lease::Standing`], `lease::Elector` |
+//! | `cache.InformerMetricsProvider` | – | kube-runtime has no delta queue between a watch and its store |
+//! | `workqueue.MetricsProvider` | [`WorkqueueProvider`](hooks::WorkqueueProvider) | the crate `kube-workqueue` |
+//! | `leaderelection.LeaderMetric` | [`LeaderElection`](hooks::LeaderElection) | [`LeaderStatus`], the crate `kube-lease` |
 //! | – | [`RequestEnd`](hooks::RequestEnd) | the layer, once per request, with its outcome |
 //! | – | [`Streams`](hooks::Streams) | the layer, for watches, followed logs and upgrades |
 //! | – | [`ConnectLatency`](hooks::ConnectLatency) | `connect::Connector` |
 //!
 //! # Limits
 //!
-//! - A client that [`client()`] makes times neither names nor connections: kube makes its connector
-//!   inside.
-//! - Events are counted by lines, so a watch in another form than JSON has bytes but no true number
-//!   of events.
-//! - An upgraded connection leaves the client's sight; that it was opened is counted, that it ended
-//!   is not.
-//! - Versions are read as `v1`, `v1beta1`: custom resources with other versions are `other`.
-//! - A layer inside of kube's `base_uri_layer` sees the path of the server's own URL too and takes
-//!   it for no resource.
+//! - A client of [`client()`] does not time name resolution and connections: kube creates its
+//!   connector internally.
+//! - Events are counted by lines, so a watch in another encoding than JSON has bytes but no accurate
+//!   number of events.
+//! - The opening of an upgraded connection is counted, its end is not: it leaves the client.
+//! - Versions have the form `v1` or `v1beta1`: custom resources with other versions are `other`.
+//! - A layer inside kube's `base_uri_layer` also sees the path of the server's URL, which does not
+//!   parse as a resource.
 
 #![warn(missing_docs)]
 

@@ -1,11 +1,10 @@
 //! The adapter for OpenTelemetry's metrics API.
 //!
-//! The instruments are named so that a Prometheus exporter at the far end, which appends units and
-//! `_total`, ends up with the names of the Prometheus adapter: `rest_client_request_duration` with
-//! the unit `s` becomes `rest_client_request_duration_seconds`. Attributes are named like the
-//! labels there.
+//! The instruments are named so that a Prometheus exporter, which appends units and `_total`, results
+//! in the names of the Prometheus adapter: `rest_client_request_duration` with the unit `s` becomes
+//! `rest_client_request_duration_seconds`. Attributes have the names of the labels there.
 //!
-//! What a measurement costs is the SDK's matter. The adapter itself clones references for most
+//! The cost of a measurement depends on the SDK. The adapter itself clones references for most
 //! attributes and allocates for status codes.
 
 mod requests;
@@ -42,7 +41,7 @@ struct Instruments {
 }
 
 impl OpenTelemetry {
-    /// Makes the instruments.
+    /// Creates the instruments.
     pub fn new(meter: &Meter) -> Self {
         Self {
             instruments: Arc::new(Instruments {
@@ -53,14 +52,14 @@ impl OpenTelemetry {
         }
     }
 
-    /// Hooks that measure with these instruments.
+    /// Returns hooks that report to these instruments.
     pub fn hooks(&self) -> Hooks {
         Hooks::from(self)
     }
 }
 
 impl From<&OpenTelemetry> for Hooks {
-    /// Every hook measures with these instruments.
+    /// Every hook reports to these instruments.
     fn from(adapter: &OpenTelemetry) -> Self {
         Self::all(adapter)
     }

@@ -1,5 +1,5 @@
-//! The adapter for Prometheus: client-go's families, with the names, labels and buckets that
-//! dashboards know.
+//! The Prometheus adapter: client-go's families, with the names, labels and buckets that dashboards
+//! expect.
 //!
 //! | family | type | labels |
 //! |---|---|---|
@@ -22,8 +22,8 @@
 //! | `leader_election_master_status` | gauge | `name` |
 //! | `leader_election_slowpath_total` | counter | `name` |
 //!
-//! Ours, for what client-go cannot tell: by Kubernetes verb (`list`, `watch`, …) and resource.
-//! Their labels are bounded, see [`Endpoint`](crate::Endpoint).
+//! Our own, by Kubernetes verb (`list`, `watch`, …) and resource, which client-go lacks. Their labels
+//! are bounded, see [`Endpoint`](crate::Endpoint).
 //!
 //! | family | type | labels |
 //! |---|---|---|
@@ -36,8 +36,8 @@
 //! | `kube_client_exec_plugin_policy_calls_total` | counter | `verdict` |
 //! | `kube_client_reflector_*` | | `name` |
 //!
-//! A series appears when it is first needed. `rest_client_exec_plugin_policy_call_total` is not
-//! here under client-go's name: there its labels do not fit its values, and it is never registered.
+//! A series appears with its first value. `rest_client_exec_plugin_policy_call_total` does not have
+//! client-go's name here: there its labels do not match its values, and it is never registered.
 
 mod buckets;
 mod family;
@@ -55,7 +55,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 
 use crate::Hooks;
 
-/// All families, shared by all clones. Any number of clients may count in one registry.
+/// All families, shared by all clones. Any number of clients may report to one registry.
 ///
 /// It is a [`Collector`]: add a clone to the registry that your program exposes.
 ///
@@ -65,7 +65,7 @@ use crate::Hooks;
 /// exposed.register_collector(Box::new(registry.clone()));
 /// ```
 ///
-/// A program without a registry of its own asks for the text: [`Registry::encode`].
+/// A program without a registry of its own calls [`Registry::encode`].
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     families: Arc<Families>,
@@ -91,17 +91,17 @@ impl Default for Families {
 }
 
 impl Registry {
-    /// Families without a series.
+    /// Creates families without series.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Hooks that count here.
+    /// Returns hooks that report to this registry.
     pub fn hooks(&self) -> Hooks {
         Hooks::from(self)
     }
 
-    /// All series now, in the `OpenMetrics` text format.
+    /// Encodes all series in the `OpenMetrics` text format.
     #[expect(
         clippy::missing_panics_doc,
         reason = "memory takes all that is written to it"
@@ -133,7 +133,7 @@ impl Registry {
 }
 
 impl From<&Registry> for Hooks {
-    /// Every hook counts in the registry.
+    /// Every hook reports to the registry.
     fn from(registry: &Registry) -> Self {
         Self::all(registry)
     }

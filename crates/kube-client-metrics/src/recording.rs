@@ -1,4 +1,4 @@
-//! One logical request from the call to the end of its body, whoever drops what in between.
+//! One logical request from the call to the end of its body, or until it is dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::hooks::{Outcome, RequestReport, StreamEnd, StreamKind, StreamReport};
 use crate::request_info::is_set;
 use crate::{Call, Classifier, Code, Hooks, Verb};
 
-/// What a layer measures with, shared by its requests.
+/// The hooks and the classifier of a layer, shared by its requests.
 #[derive(Debug)]
 pub(crate) struct Meter {
     pub(crate) hooks: Hooks,
     pub(crate) classifier: Classifier,
 }
 
-/// A request while it lasts. Reports once: when it ends, or when it is dropped.
+/// A request in progress. Reports once: when it ends, or when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Recording {
     meter: Arc<Meter>,
@@ -35,7 +35,7 @@ pub(crate) struct Recording {
 enum Phase {
     /// Between attempts, or before the first.
     Idle(Code),
-    /// Waiting for the head of an answer.
+    /// Waiting for the response head.
     Waiting {
         sent: Option<u64>,
     },
@@ -49,7 +49,7 @@ enum Phase {
     Over,
 }
 
-/// How a body came to its end.
+/// How a body ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyEnd {
     Complete,
@@ -72,14 +72,14 @@ impl Recording {
         }
     }
 
-    /// An attempt goes out with a body of this size, where it is known.
+    /// Records the start of an attempt with a body of this size, if it is known.
     pub(crate) fn sent(&mut self, size: Option<u64>) {
         self.attempts = self.attempts.saturating_add(1);
         self.phase = Phase::Waiting { sent: size };
     }
 
-    /// An attempt was answered, or will not be.
-    pub(crate) fn answered(&mut self, code: Code) {
+    /// Records the status of an attempt.
+    pub(crate) fn attempt_ended(&mut self, code: Code) {
         let Phase::Waiting { sent } = self.phase else {
             return;
         };
@@ -94,7 +94,7 @@ impl Recording {
         self.phase = Phase::Idle(code);
     }
 
-    /// No attempt follows: the caller gets this answer, and reads its body.
+    /// Records that the response of the last attempt is returned to the caller.
     pub(crate) fn head(&mut self, status: StatusCode) {
         let stream = match self.expects {
             Some(StreamKind::Upgrade) => status == StatusCode::SWITCHING_PROTOCOLS,
@@ -105,8 +105,7 @@ impl Recording {
             Some(kind) if stream => {
                 self.meter.hooks.streams.opened(&self.call, kind);
                 self.phase = match kind {
-                    // The connection belongs to another protocol now, and leaves through the
-                    // response's extensions.
+                    // The connection is passed to the caller in the extensions of the response.
                     StreamKind::Upgrade => Phase::Over,
                     StreamKind::Watch | StreamKind::Log => Phase::Stream {
                         kind,
@@ -118,12 +117,12 @@ impl Recording {
         }
     }
 
-    /// No attempt follows, and there is no answer.
+    /// Records that the last attempt had no response.
     pub(crate) fn failed(&mut self) {
         self.end_request(Code::Error, Outcome::Failed);
     }
 
-    /// A piece of the body.
+    /// Records a chunk of the body.
     pub(crate) fn received(&mut self, piece: &[u8]) {
         let bytes = piece.len() as u64;
         self.bytes = self.bytes.saturating_add(bytes);
@@ -135,7 +134,7 @@ impl Recording {
         }
     }
 
-    /// The body came to its end. Later calls change nothing.
+    /// Records the end of the body. Later calls have no effect.
     pub(crate) fn ended(&mut self, how: BodyEnd) {
         match self.phase {
             Phase::Body(status) => self.end_body(status, how),
@@ -145,7 +144,7 @@ impl Recording {
     }
 
     fn end_body(&mut self, status: StatusCode, how: BodyEnd) {
-        // As client-go: an empty body is a size only where success was meant to be empty.
+        // As in client-go: an empty body is reported only for a successful response.
         if how == BodyEnd::Complete
             && self.expects.is_none()
             && (status.is_success() || self.bytes > 0)
@@ -164,8 +163,7 @@ impl Recording {
     fn end_request(&mut self, code: Code, outcome: Outcome) {
         let duration = self.started.elapsed();
         let hooks = &self.meter.hooks;
-        // client-go times neither watches nor streams nor upgrades with its requests, refused ones
-        // included.
+        // client-go times neither watches nor streams nor upgrades, not even rejected ones.
         if self.expects.is_none() {
             hooks.request_latency.observe(&self.call, duration);
         }
@@ -198,10 +196,10 @@ impl Recording {
 }
 
 impl Drop for Recording {
-    /// What was not told to have ended was cancelled.
+    /// A request that has not ended yet is cancelled.
     fn drop(&mut self) {
         if let Phase::Waiting { .. } = self.phase {
-            self.answered(Code::Error);
+            self.attempt_ended(Code::Error);
         }
         match self.phase {
             Phase::Idle(code) => self.end_request(code, Outcome::Cancelled),
@@ -211,7 +209,7 @@ impl Drop for Recording {
     }
 }
 
-/// What the answer will be if it is not refused.
+/// The kind of stream that a successful response will be.
 fn expected_stream<B>(call: &Call, request: &Request<B>) -> Option<StreamKind> {
     if request.headers().contains_key(UPGRADE) {
         return Some(StreamKind::Upgrade);
@@ -219,7 +217,7 @@ fn expected_stream<B>(call: &Call, request: &Request<B>) -> Option<StreamKind> {
     if call.verb == Verb::Watch {
         return Some(StreamKind::Watch);
     }
-    // kube notes which of its methods made a request; one of them streams logs without following
+    // kube marks requests with the method that made them; one of them streams logs without following
     // them.
     let streamed = || {
         is_set(request.uri().query(), "follow")

@@ -1,15 +1,14 @@
-//! The facts of lists and watches.
+//! Metrics of lists and watches.
 //!
-//! client-go declares them (`cache.MetricsProvider`) and nothing in it calls them any more;
-//! component-base has no family for them. So the families have names of our own,
-//! `kube_client_reflector_*`, with the name of the reflector as their one label.
+//! client-go declares them (`cache.MetricsProvider`) but no longer calls them, and component-base has
+//! no families for them. So the families have names of our own, `kube_client_reflector_*`, with the
+//! name of the reflector as their only label.
 //!
-//! A list+watch that is written by hand says [`Reflector::list`] and [`Reflector::watch`] where it
-//! begins one.
+//! A hand-written list+watch calls [`Reflector::list`] and [`Reflector::watch`] when it starts one.
 #![cfg_attr(
     feature = "runtime",
-    doc = "kube-runtime's `watcher` opens a new watch whenever one ends and says nothing of it, so it is seen from two sides: \
-           [`Reflector::observe`] sees the lists in its stream, [`Reflector::client`] the watches in its requests."
+    doc = "kube-runtime's `watcher` does not expose when it opens a new watch, so it is observed from two sides: \
+           [`Reflector::observe`] recognizes lists in its stream, [`Reflector::client`] watches in its requests."
 )]
 
 #[cfg(feature = "runtime")]
@@ -24,60 +23,59 @@ pub use stream::Observed;
 
 use crate::hooks::{Hooks, ReflectorMetrics};
 
-/// A watch that ended sooner and brought nothing is a short one, as in client-go.
-const SHORT: Duration = Duration::from_secs(1);
+/// A watch that ended sooner without events is a short one, as in client-go.
+const SHORT_WATCH: Duration = Duration::from_secs(1);
 
-/// Tells the lists and watches of one kind of objects. Clones tell of the same.
+/// Reports the lists and watches of one kind of object. Clones share the metrics.
 #[derive(Clone)]
 pub struct Reflector {
     metrics: Arc<dyn ReflectorMetrics>,
 }
 
-/// A list that has begun. Dropped before it is [complete](Listing::complete), it failed.
-#[must_use = "a list that is dropped has failed"]
+/// A list in progress. Dropping it before it is [complete](Listing::complete) means that it failed.
+#[must_use = "dropping a list means that it failed"]
 pub struct Listing {
     metrics: Arc<dyn ReflectorMetrics>,
-    begun: Instant,
+    started: Instant,
 }
 
-/// A watch that is open; it ends when this is dropped.
-#[must_use = "a watch that is dropped has ended"]
+/// An open watch, which ends when this is dropped.
+#[must_use = "dropping a watch means that it ended"]
 pub struct Watching {
     metrics: Arc<dyn ReflectorMetrics>,
-    begun: Instant,
+    started: Instant,
     events: u64,
 }
 
 impl Reflector {
-    /// A reflector of this name, which is the value of the label `name`: one of a few that the
-    /// program knows.
+    /// Creates a reflector. `name` is the value of the label `name` and must come from the program,
+    /// not from the cluster.
     pub fn new(name: &str, hooks: &Hooks) -> Self {
         Self {
             metrics: hooks.reflectors.reflector(name),
         }
     }
 
-    /// A list begins.
+    /// Reports the start of a list.
     pub fn list(&self) -> Listing {
         self.metrics.list_started();
         Listing {
             metrics: Arc::clone(&self.metrics),
-            begun: Instant::now(),
+            started: Instant::now(),
         }
     }
 
-    /// A watch was answered.
+    /// Reports the start of a watch, when its response arrives.
     pub fn watch(&self) -> Watching {
         self.metrics.watch_started();
         Watching {
             metrics: Arc::clone(&self.metrics),
-            begun: Instant::now(),
+            started: Instant::now(),
             events: 0,
         }
     }
 
-    /// Up to where everything has been seen. A version that is no number is not told: nothing could
-    /// be compared with it.
+    /// Reports the last observed resource version. A version that is not a number is ignored.
     pub fn seen(&self, resource_version: &str) {
         if let Ok(version) = resource_version.parse() {
             self.metrics.last_resource_version(version);
@@ -86,14 +84,14 @@ impl Reflector {
 }
 
 impl Listing {
-    /// The list is complete, with so many objects.
+    /// Reports the end of the list with its number of objects.
     pub fn complete(self, items: u64) {
-        self.metrics.list_finished(self.begun.elapsed(), items);
+        self.metrics.list_finished(self.started.elapsed(), items);
     }
 }
 
 impl Watching {
-    /// So many further events came.
+    /// Adds events.
     pub fn received(&mut self, events: u64) {
         self.events = self.events.saturating_add(events);
     }
@@ -101,12 +99,12 @@ impl Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        tell_watch(&*self.metrics, self.begun.elapsed(), self.events);
+        report_watch(&*self.metrics, self.started.elapsed(), self.events);
     }
 }
 
-fn tell_watch(metrics: &dyn ReflectorMetrics, lasted: Duration, events: u64) {
-    metrics.watch_finished(lasted, events, lasted < SHORT && events == 0);
+fn report_watch(metrics: &dyn ReflectorMetrics, duration: Duration, events: u64) {
+    metrics.watch_finished(duration, events, duration < SHORT_WATCH && events == 0);
 }
 
 impl fmt::Debug for Reflector {
@@ -117,9 +115,9 @@ impl fmt::Debug for Reflector {
 
 impl fmt::Debug for Listing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let begun = &self.begun;
+        let started = &self.started;
         f.debug_struct("Listing")
-            .field("begun", begun)
+            .field("started", started)
             .finish_non_exhaustive()
     }
 }
@@ -127,7 +125,7 @@ impl fmt::Debug for Listing {
 impl fmt::Debug for Watching {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watching")
-            .field("begun", &self.begun)
+            .field("started", &self.started)
             .field("events", &self.events)
             .finish_non_exhaustive()
     }

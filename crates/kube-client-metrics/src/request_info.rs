@@ -1,31 +1,30 @@
-//! What a request asks for, told from its method and URL by the rules that the API server itself
-//! follows.
+//! Parses the resource and the verb of a request from its method and URL, by the rules of the API
+//! server.
 //!
-//! The server's rules go by position, and so does what they make of a path that no server has: a
-//! name in the place of a resource would become a label. Therefore each text must look like what it
-//! stands for, or it is not told at all.
+//! The server's rules are positional, so in an invalid path a name could be taken for a resource and
+//! become a label. Therefore each segment must also look like what it stands for.
 
 use http::Method;
 
 use crate::Verb;
 
-/// A request as the API server sees it. Borrows from the URL; names and namespaces are not in it.
+/// A request as the API server sees it, without names and namespaces. Borrows from the URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestInfo<'a> {
     pub(crate) verb: Verb,
     pub(crate) target: Target<'a>,
 }
 
-/// What is asked for.
+/// The target of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target<'a> {
     Resource(ResourcePath<'a>),
     Path(KnownPath),
-    /// A path of the API that is not well-formed.
+    /// A malformed path of the API.
     Malformed,
 }
 
-/// A resource and which parts its path has.
+/// A resource and the form of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ResourcePath<'a> {
     pub(crate) group: &'a str,
@@ -35,7 +34,7 @@ pub(crate) struct ResourcePath<'a> {
     pub(crate) form: PathForm,
 }
 
-/// The parts of a resource's path that are names.
+/// The names in a resource's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PathForm {
     pub(crate) prefix: Option<LegacyVerb>,
@@ -43,14 +42,14 @@ pub(crate) struct PathForm {
     pub(crate) named: bool,
 }
 
-/// Verbs that old clients put into the path.
+/// Verbs that old clients have in the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LegacyVerb {
     Watch,
     Proxy,
 }
 
-/// Paths of an API server that are no resources.
+/// Other paths of an API server than resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KnownPath {
     Root,
@@ -66,11 +65,11 @@ pub(crate) enum KnownPath {
     Metrics,
     OpenApi,
     WellKnown,
-    /// All others; client-go's word for them.
+    /// All others, named as in client-go.
     Prefix,
 }
 
-/// Subresources that Kubernetes has. Others come from the program that asks, see
+/// The subresources of Kubernetes. Programs can add others, see
 /// [`Classifier::with_subresources`](crate::Classifier::with_subresources).
 pub(crate) const SUBRESOURCES: [&str; 15] = [
     "approval",
@@ -142,7 +141,7 @@ impl KnownPath {
 }
 
 impl<'a> RequestInfo<'a> {
-    /// Reads a path and a query as they stand in a URL, without the path of the server's own URL.
+    /// Parses the path and query of a URL, without the path of the server's URL.
     pub(crate) fn of(method: &Method, path: &'a str, query: Option<&str>) -> Self {
         let path = path.trim_matches('/');
         let mut parts = Parts(path);
@@ -166,7 +165,7 @@ impl<'a> RequestInfo<'a> {
             },
             Some(root) => return plain(Target::Path(KnownPath::of(root))),
         };
-        // Go by a path with an empty part and everything after it is in another's place.
+        // An empty segment would shift all segments after it.
         if path.contains("//") {
             return plain(Target::Malformed);
         }
@@ -193,8 +192,8 @@ impl<'a> RequestInfo<'a> {
             let mut beyond = parts;
             beyond.next();
             let namespace = beyond.next();
-            // A third part is a resource in the namespace, unless it is one of the namespace's own
-            // subresources.
+            // A third segment is a resource in the namespace, unless it is a subresource of the
+            // namespace itself.
             let own = matches!(beyond.peek(), None | Some("status" | "finalize"));
             if namespace.is_some() && !own {
                 namespaced = true;
@@ -231,7 +230,7 @@ impl<'a> RequestInfo<'a> {
     }
 }
 
-/// The parts of a path between its slashes. Without an end: `None` again and again.
+/// The segments of a path. Returns `None` repeatedly at the end.
 #[derive(Clone, Copy)]
 struct Parts<'a>(&'a str);
 
@@ -254,8 +253,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Whether the query has this parameter, and its first value is not one of the API server's words
-/// for no.
+/// Returns whether the query has this parameter and its first value is not false for the API
+/// server.
 pub(crate) fn is_set(query: Option<&str>, name: &str) -> bool {
     query
         .into_iter()
@@ -309,8 +308,8 @@ fn verb_of_resource(
     }
 }
 
-/// `v1`, `v2beta3`: how Kubernetes orders versions. It takes others for custom resources; nobody
-/// writes them.
+/// Returns whether this is a version like `v1` or `v2beta3`. Kubernetes allows others for custom
+/// resources, which are rare.
 fn is_version(text: &str) -> bool {
     let Some(rest) = text.strip_prefix('v') else {
         return false;
@@ -326,7 +325,7 @@ fn is_version(text: &str) -> bool {
         })
 }
 
-/// A DNS label, as all resources are.
+/// Returns whether this is a DNS label, as all resources are.
 fn is_label(text: &str) -> bool {
     text.len() <= 63
         && text.as_bytes().first().is_some_and(u8::is_ascii_lowercase)
@@ -336,7 +335,7 @@ fn is_label(text: &str) -> bool {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
-/// A DNS name, as all groups are.
+/// Returns whether this is a DNS name, as all groups are.
 fn is_group(text: &str) -> bool {
     text.len() <= 253
         && text.split('.').all(|label| {

@@ -14,9 +14,9 @@ use tokio::net::TcpListener;
 use super::*;
 
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<String>>>);
+struct Recorder(Arc<Mutex<Vec<String>>>);
 
-impl Told {
+impl Recorder {
     fn hooks(&self) -> Hooks {
         let (names, connections) = (self.clone(), self.clone());
         Hooks::default()
@@ -31,7 +31,7 @@ impl Told {
 }
 
 #[tokio::test]
-async fn names_and_connections_are_told_once_and_addresses_are_not_resolved() {
+async fn names_and_connections_are_reported_once_and_addresses_are_not_resolved() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = tokio::spawn(async move {
@@ -40,14 +40,14 @@ async fn names_and_connections_are_told_once_and_addresses_are_not_resolved() {
             tokio::spawn(async move {
                 let mut request = [0; 1024];
                 while socket.read(&mut request).await.is_ok_and(|read| read > 0) {
-                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-                    socket.write_all(answer).await.unwrap();
+                    let response = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                    socket.write_all(response).await.unwrap();
                 }
             });
         }
     });
-    let told = Told::default();
-    let hooks = told.hooks();
+    let calls = Recorder::default();
+    let hooks = calls.hooks();
     let connector = HttpConnector::new_with_resolver(Resolver::system(&hooks));
     let connector = Connector::new(connector, &hooks);
     let client: Client<_, Body> = Client::builder(TokioExecutor::new()).build(connector);
@@ -56,13 +56,13 @@ async fn names_and_connections_are_told_once_and_addresses_are_not_resolved() {
         get(format!("http://{host}:{port}/")).await.unwrap();
     }
     assert_eq!(
-        told.0.lock().unwrap()[0],
+        calls.0.lock().unwrap()[0],
         format!("connected 127.0.0.1:{port}")
     );
-    told.0.lock().unwrap().clear();
+    calls.0.lock().unwrap().clear();
     get(format!("http://localhost:{port}/")).await.unwrap();
     assert_eq!(
-        *told.0.lock().unwrap(),
+        *calls.0.lock().unwrap(),
         [
             "name localhost".to_owned(),
             format!("connected localhost:{port}")
@@ -73,13 +73,13 @@ async fn names_and_connections_are_told_once_and_addresses_are_not_resolved() {
 }
 
 #[tokio::test]
-async fn a_connection_that_fails_is_told_as_such() {
+async fn a_failed_connection_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let told = Told::default();
-    let mut connector = Connector::new(HttpConnector::new(), &told.hooks());
+    let calls = Recorder::default();
+    let mut connector = Connector::new(HttpConnector::new(), &calls.hooks());
     let uri: Uri = format!("http://{address}/").parse().unwrap();
     assert!(connector.call(uri).await.is_err());
-    assert_eq!(*told.0.lock().unwrap(), [format!("failed {address}")]);
+    assert_eq!(*calls.0.lock().unwrap(), [format!("failed {address}")]);
 }

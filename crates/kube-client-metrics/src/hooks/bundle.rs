@@ -1,4 +1,4 @@
-//! One set of hooks, and the one that the process has.
+//! A set of hooks, and the set of the process.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -12,11 +12,11 @@ use super::{
 };
 use crate::Error;
 
-/// Implements every hook by doing nothing.
+/// Implements every hook and does nothing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Nobody;
+pub(crate) struct Noop;
 
-/// Declares the bundle once: a field, a default that does nothing and a setter for each hook.
+/// Declares the bundle: a field, a default that does nothing and a setter for each hook.
 macro_rules! bundle {
     ($($field:ident, $with:ident: $hook:ident;)*) => {
         /// One hook of each kind. Clones share them.
@@ -32,13 +32,12 @@ macro_rules! bundle {
         impl Default for Hooks {
             /// Hooks that do nothing.
             fn default() -> Self {
-                Self { $($field: Arc::new(Nobody),)* }
+                Self { $($field: Arc::new(Noop),)* }
             }
         }
 
         impl Hooks {
-            /// One adapter in the place of every hook; each clone of it must count in the same
-            /// place.
+            /// One adapter as every hook. Clones of it must share their state.
             pub fn all<A>(adapter: &A) -> Self
             where
                 A: Clone $(+ $hook)*,
@@ -47,7 +46,7 @@ macro_rules! bundle {
             }
 
             $(
-                #[doc = concat!("With this [`", stringify!($hook), "`] in place of the former.")]
+                #[doc = concat!("Replaces the [`", stringify!($hook), "`].")]
                 #[must_use]
                 pub fn $with(mut self, hook: impl $hook) -> Self {
                     self.$field = Arc::new(hook);
@@ -91,16 +90,15 @@ impl fmt::Debug for Hooks {
 
 static REGISTERED: OnceLock<Hooks> = OnceLock::new();
 
-/// Makes these the hooks of the process, for everything that is not given its own.
+/// Sets the hooks of the process, which [`global`] returns.
 ///
-/// A second call is refused: client-go ignores it, and a program then waits for metrics that never
-/// come.
+/// A second call fails. client-go ignores it, and the second set of hooks is silently never called.
 pub fn register(hooks: Hooks) -> Result<(), Error> {
     REGISTERED.set(hooks).map_err(|_| Error::AlreadyRegistered)
 }
 
-/// The hooks of the process: those that were [registered](register), or hooks that do nothing until
-/// then.
+/// Returns the hooks of the process: those that were [registered](register), or hooks that do
+/// nothing until then.
 pub fn global() -> Hooks {
     REGISTERED.get().cloned().unwrap_or_default()
 }

@@ -5,40 +5,40 @@ use std::time::{Duration, SystemTime};
 use super::hook;
 
 hook! {
-    /// Each run of an exec plugin. client-go: `ExecPluginCalls`.
+    /// Calls of an exec plugin. client-go: `ExecPluginCalls`.
     ExecPluginCalls::increment(exit_code: i32, status: ExecCallStatus)
 }
 
 hook! {
-    /// Each check of an exec plugin against the policy. client-go: `ExecPluginPolicyCalls`.
+    /// Checks of an exec plugin against the policy. client-go: `ExecPluginPolicyCalls`.
     ExecPluginPolicyCalls::increment(verdict: PolicyVerdict)
 }
 
 hook! {
-    /// When the first of the client certificates expires; `None` while there is none. client-go:
+    /// The earliest expiry of the client certificates; `None` while there is none. client-go:
     /// `ClientCertExpiry`.
     ClientCertExpiry::set(expiry: Option<SystemTime>)
 }
 
 hook! {
-    /// How old a client certificate was when it was replaced. client-go: `ClientCertRotationAge`.
+    /// The age of a client certificate when it was rotated. client-go: `ClientCertRotationAge`.
     ClientCertRotationAge::observe(age: Duration)
 }
 
-/// How a run of an exec plugin went.
+/// The result of a call of an exec plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExecCallStatus {
-    /// It gave credentials.
+    /// The plugin returned credentials.
     NoError,
-    /// It ran and failed.
+    /// The plugin failed.
     PluginExecutionError,
-    /// There is no such program.
+    /// The plugin was not found.
     PluginNotFoundError,
-    /// The client could not run it or not read its answer.
+    /// The client could not run the plugin or parse its output.
     ClientInternalError,
 }
 
-/// Whether the policy permits a plugin.
+/// The decision of the plugin policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "they are named like what they mean")]
 pub enum PolicyVerdict {
@@ -47,7 +47,7 @@ pub enum PolicyVerdict {
 }
 
 impl ExecCallStatus {
-    /// The label value.
+    /// Returns the label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NoError => "no_error",
@@ -59,7 +59,7 @@ impl ExecCallStatus {
 }
 
 impl PolicyVerdict {
-    /// The label value.
+    /// Returns the label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",

@@ -2,134 +2,135 @@
 
 use std::time::Duration;
 
-use super::{bundle::Nobody, hook};
+use super::{bundle::Noop, hook};
 use crate::{Call, Code};
 
 hook! {
-    /// Once per logical request that is no stream: from the call to the end of the body, with all
-    /// attempts and waits.
+    /// The duration of a logical request that is not a stream: from the call to the end of the body,
+    /// with all attempts and waits.
     ///
     /// client-go: `RequestLatency`.
     RequestLatency::observe(call: &Call, latency: Duration)
 }
 
 hook! {
-    /// Each wait for a client-side rate limiter. client-go: `RateLimiterLatency`.
+    /// The time spent waiting for a client-side rate limiter. client-go: `RateLimiterLatency`.
     RateLimiterLatency::observe(call: &Call, waited: Duration)
 }
 
 hook! {
-    /// The size in bytes of each attempt's request body, where it is known. client-go:
+    /// The size in bytes of each attempt's request body, if it is known. client-go:
     /// `RequestSize`.
     RequestSize::observe(call: &Call, bytes: u64)
 }
 
 hook! {
-    /// The size in bytes of the body of an answer that is no stream, decompressed. client-go:
+    /// The decompressed size in bytes of the body of a response that is not a stream. client-go:
     /// `ResponseSize`.
     ResponseSize::observe(call: &Call, bytes: u64)
 }
 
 hook! {
-    /// Each attempt, streams and upgrades too. client-go: `RequestResult`.
+    /// The result of each attempt, including streams and upgrades. client-go: `RequestResult`.
     RequestResult::increment(call: &Call, code: Code)
 }
 
 hook! {
-    /// Each attempt after the first of a logical request. client-go: `RequestRetry`.
+    /// Attempts after the first of a logical request. client-go: `RequestRetry`.
     RequestRetry::increment(call: &Call, code: Code)
 }
 
 hook! {
-    /// Once per logical request that is no stream, however it ends. client-go has no such hook.
+    /// The end of a logical request that is not a stream. client-go has no such hook.
     RequestEnd::observe(call: &Call, report: &RequestReport)
 }
 
 /// Watches, followed logs and upgraded connections. client-go has no such hook.
 pub trait Streams: Send + Sync + 'static {
-    /// A stream was answered with its head.
+    /// The response head of a stream arrived.
     fn opened(&self, call: &Call, kind: StreamKind);
 
-    /// A piece of the body arrived, which ended this many lines: events of a watch, lines of a log.
+    /// A chunk of the body arrived, which completed this many lines: events of a watch, lines of a
+    /// log.
     fn received(&self, call: &Call, kind: StreamKind, events: u64, bytes: u64);
 
-    /// A stream ended. Not told of upgraded connections, which leave the client's sight.
+    /// A stream ended. Not called for upgraded connections, which leave the client.
     fn ended(&self, call: &Call, report: &StreamReport);
 }
 
-impl Streams for Nobody {
+impl Streams for Noop {
     fn opened(&self, _: &Call, _: StreamKind) {}
     fn received(&self, _: &Call, _: StreamKind, _: u64, _: u64) {}
     fn ended(&self, _: &Call, _: &StreamReport) {}
 }
 
-/// How a logical request went.
+/// The result of a logical request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestReport {
-    /// The answer of the last attempt.
+    /// The status of the last attempt.
     pub code: Code,
-    /// Why it ended.
+    /// How it ended.
     pub outcome: Outcome,
-    /// How often it was sent; none if it was dropped before.
+    /// The number of attempts; zero if it was dropped before the first.
     pub attempts: u32,
     /// From the call to the end of the body.
     pub duration: Duration,
-    /// Bytes of the answer's body, decompressed.
+    /// The decompressed size of the response body in bytes.
     pub bytes: u64,
 }
 
-/// Why a request ended.
+/// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// The body was read to its end. What the server said is in the code.
+    /// The body was read to its end. The code has the server's status.
     Completed,
-    /// No answer came, or its body broke off.
+    /// There was no response, or its body failed.
     Failed,
-    /// The caller dropped the future or the body first.
+    /// The caller dropped the future or the body.
     Cancelled,
 }
 
-/// How a stream went.
+/// The result of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamReport {
-    /// What was streamed.
+    /// The kind of the stream.
     pub kind: StreamKind,
-    /// Why it ended.
+    /// How it ended.
     pub end: StreamEnd,
-    /// From the head of the answer to the end.
+    /// From the response head to the end.
     pub duration: Duration,
-    /// Lines that were received whole: events of a watch, lines of a log.
+    /// The number of complete lines: events of a watch, lines of a log.
     pub events: u64,
-    /// Bytes of the body, decompressed.
+    /// The decompressed size of the body in bytes.
     pub bytes: u64,
 }
 
-/// What is streamed.
+/// The kind of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamKind {
     /// Events of a watch.
     Watch,
-    /// Lines of a log that is followed.
+    /// Lines of a followed log.
     Log,
     /// Another protocol after `101 Switching Protocols`.
     Upgrade,
 }
 
-/// Why a stream ended.
+/// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamEnd {
     /// The server ended it.
     Server,
-    /// It broke off.
+    /// The connection failed.
     Error,
     /// The caller dropped it.
     Client,
 }
 
 impl Outcome {
-    /// The label value.
+    /// Returns the label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Completed => "completed",
@@ -140,7 +141,7 @@ impl Outcome {
 }
 
 impl StreamKind {
-    /// The label value.
+    /// Returns the label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Watch => "watch",
@@ -151,7 +152,7 @@ impl StreamKind {
 }
 
 impl StreamEnd {
-    /// The label value.
+    /// Returns the label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Server => "server",

@@ -1,82 +1,82 @@
-//! Hooks of what stands on a client: reflectors, work queues and leader election.
+//! Hooks of reflectors, work queues and leader election.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bundle::Nobody;
+use super::bundle::Noop;
 
-/// Gives each reflector its metrics. client-go: `cache.MetricsProvider`.
+/// Creates the metrics of reflectors. client-go: `cache.MetricsProvider`.
 pub trait ReflectorProvider: Send + Sync + 'static {
-    /// The metrics of the reflector with this name. Names come from the program, not from the
+    /// Returns the metrics of the reflector with this name. Names come from the program, not from the
     /// cluster.
     fn reflector(&self, name: &str) -> Arc<dyn ReflectorMetrics>;
 }
 
-/// The facts of one reflector's lists and watches. client-go declares them and no longer calls
-/// them.
+/// The metrics of one reflector. client-go declares them but no longer calls them.
 pub trait ReflectorMetrics: Send + Sync + 'static {
-    /// A list began.
+    /// A list started.
     fn list_started(&self);
 
-    /// A list is complete.
+    /// A list completed.
     fn list_finished(&self, duration: Duration, items: u64);
 
-    /// A watch began.
+    /// A watch started.
     fn watch_started(&self);
 
-    /// A watch ended; `short` if it ended in under a second and brought nothing.
+    /// A watch ended; `short` if it lasted less than a second and had no events.
     fn watch_finished(&self, duration: Duration, items: u64, short: bool);
 
-    /// The last resource version that was seen.
+    /// The last observed resource version.
     fn last_resource_version(&self, version: u64);
 }
 
-/// Gives each work queue its metrics. client-go: `workqueue.MetricsProvider`.
+/// Creates the metrics of work queues. client-go: `workqueue.MetricsProvider`.
 pub trait WorkqueueProvider: Send + Sync + 'static {
-    /// The metrics of the queue with this name. Names come from the program, not from the cluster.
+    /// Returns the metrics of the queue with this name. Names come from the program, not from the
+    /// cluster.
     fn queue(&self, name: &str) -> Arc<dyn WorkqueueMetrics>;
 }
 
-/// The facts of one work queue, with client-go's meaning of each.
+/// The metrics of one work queue, with the semantics of client-go.
 pub trait WorkqueueMetrics: Send + Sync + 'static {
-    /// An item that was not waiting yet was added: one deeper.
+    /// An item that was not queued yet was added; increments the depth.
     fn added(&self);
 
-    /// An item was taken out after it had waited this long: one less deep.
+    /// An item was taken from the queue after this time; decrements the depth.
     fn taken(&self, waited: Duration);
 
-    /// Work on an item is done.
+    /// The processing of an item ended.
     fn done(&self, worked: Duration);
 
-    /// An item will come back later or after a failure.
+    /// An item was requeued with a delay or after a failure.
     fn retried(&self);
 
-    /// So many items that waited are dropped because their queue has ended: so much less deep.
+    /// The queue was closed with this many items; reduces the depth by them.
     fn abandoned(&self, items: u64);
 
-    /// How long all items that are worked on have been worked on together, and the longest of them.
+    /// The total processing time of all items in progress, and that of the longest.
     fn in_progress(&self, unfinished: Duration, longest: Duration);
 }
 
-/// Which leases this process holds. client-go: `leaderelection.LeaderMetric`.
+/// The leases that this process holds. client-go: `leaderelection.LeaderMetric`.
 pub trait LeaderElection: Send + Sync + 'static {
     /// This process leads.
     fn on(&self, name: &str);
 
-    /// Another process leads, or none.
+    /// This process does not lead.
     fn off(&self, name: &str);
 
-    /// A lease could not be renewed from what was remembered of it and was read again first.
+    /// A lease could not be renewed from the cached copy and was read first.
     fn slowpath_exercised(&self, name: &str);
 }
 
-impl ReflectorProvider for Nobody {
+impl ReflectorProvider for Noop {
     fn reflector(&self, _: &str) -> Arc<dyn ReflectorMetrics> {
         Arc::new(Self)
     }
 }
 
-impl ReflectorMetrics for Nobody {
+impl ReflectorMetrics for Noop {
     fn list_started(&self) {}
     fn list_finished(&self, _: Duration, _: u64) {}
     fn watch_started(&self) {}
@@ -84,13 +84,13 @@ impl ReflectorMetrics for Nobody {
     fn last_resource_version(&self, _: u64) {}
 }
 
-impl WorkqueueProvider for Nobody {
+impl WorkqueueProvider for Noop {
     fn queue(&self, _: &str) -> Arc<dyn WorkqueueMetrics> {
         Arc::new(Self)
     }
 }
 
-impl WorkqueueMetrics for Nobody {
+impl WorkqueueMetrics for Noop {
     fn added(&self) {}
     fn taken(&self, _: Duration) {}
     fn done(&self, _: Duration) {}
@@ -99,7 +99,7 @@ impl WorkqueueMetrics for Nobody {
     fn in_progress(&self, _: Duration, _: Duration) {}
 }
 
-impl LeaderElection for Nobody {
+impl LeaderElection for Noop {
     fn on(&self, _: &str) {}
     fn off(&self, _: &str) {}
     fn slowpath_exercised(&self, _: &str) {}

@@ -1,48 +1,48 @@
-//! Hooks of connections and of what makes them.
+//! Hooks of connections and transports.
 
 use std::time::Duration;
 
 use super::hook;
 
 hook! {
-    /// Each name that was resolved for a connection. client-go: `ResolverLatency`.
+    /// The duration of a name resolution. client-go: `ResolverLatency`.
     ResolverLatency::observe(host: &str, latency: Duration)
 }
 
 hook! {
-    /// Each connection that was dialled, the name and the TLS handshake included. client-go has no
-    /// such hook.
+    /// The duration of a connection attempt, including name resolution and the TLS handshake.
+    /// client-go has no such hook.
     ConnectLatency::observe(host: &str, outcome: ConnectOutcome, latency: Duration)
 }
 
 hook! {
-    /// How many transports are kept for reuse. client-go: `TransportCacheEntries`.
+    /// The number of cached transports. client-go: `TransportCacheEntries`.
     TransportCacheEntries::observe(entries: u64)
 }
 
 hook! {
-    /// Each transport that was asked for. client-go: `TransportCreateCalls`.
+    /// Requests for a transport. client-go: `TransportCreateCalls`.
     TransportCreateCalls::increment(result: TransportCreate)
 }
 
 hook! {
-    /// Each look at a CA file for a change. client-go: `TransportCAReloads`.
+    /// Checks of a CA file for changes. client-go: `TransportCAReloads`.
     TransportCaReloads::increment(reload: CaReload)
 }
 
 hook! {
-    /// Each transport that was dropped together with its certificate rotation. client-go:
+    /// Transports that were dropped together with their certificate rotation. client-go:
     /// `TransportCertRotationGCCalls`.
     TransportCertRotationGcCalls::increment()
 }
 
 hook! {
-    /// Each entry that a clean-up of the transport cache looked at. client-go:
+    /// Entries that were checked by garbage collection of the transport cache. client-go:
     /// `TransportCacheGCCalls`.
     TransportCacheGcCalls::increment(result: TransportCacheGc)
 }
 
-/// How a connection attempt went.
+/// The result of a connection attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "they are named like what they mean")]
 pub enum ConnectOutcome {
@@ -50,23 +50,23 @@ pub enum ConnectOutcome {
     Failed,
 }
 
-/// Where a transport came from.
+/// The origin of a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TransportCreate {
-    /// It was in the cache.
+    /// Found in the cache.
     Hit,
-    /// It was made and kept.
+    /// Created and cached.
     Miss,
-    /// It was made again after the cache had dropped it.
+    /// Created again after garbage collection.
     MissGc,
-    /// It was made and cannot be kept.
+    /// Created and not cacheable.
     Uncacheable,
 }
 
-/// What came of a look at a CA file: client-go's `result` and `reason`.
+/// The result of a check of a CA file: client-go's `result` and `reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CaReload {
-    /// Success: as before.
+    /// Success: unchanged.
     Unchanged,
     /// Success: a new bundle is in use.
     Updated,
@@ -74,11 +74,11 @@ pub enum CaReload {
     ReadError,
     /// Failure: the file is empty.
     Empty,
-    /// Failure: the file holds no certificates.
+    /// Failure: the file has no certificates.
     ParseError,
 }
 
-/// What came of a clean-up.
+/// The result of garbage collection for an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "they are named like what they mean")]
 pub enum TransportCacheGc {
@@ -87,7 +87,7 @@ pub enum TransportCacheGc {
 }
 
 impl ConnectOutcome {
-    /// The label value.
+    /// Returns the label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Connected => "connected",
@@ -97,7 +97,7 @@ impl ConnectOutcome {
 }
 
 impl TransportCreate {
-    /// The label value.
+    /// Returns the label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Hit => "hit",
@@ -109,7 +109,7 @@ impl TransportCreate {
 }
 
 impl CaReload {
-    /// The value of the label `result`.
+    /// Returns the value of the label `result`.
     pub const fn result(self) -> &'static str {
         match self {
             Self::Unchanged | Self::Updated => "success",
@@ -117,7 +117,7 @@ impl CaReload {
         }
     }
 
-    /// The value of the label `reason`.
+    /// Returns the value of the label `reason`.
     pub const fn reason(self) -> &'static str {
         match self {
             Self::Unchanged => "unchanged",
@@ -130,7 +130,7 @@ impl CaReload {
 }
 
 impl TransportCacheGc {
-    /// The label value.
+    /// Returns the label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Deleted => "deleted",

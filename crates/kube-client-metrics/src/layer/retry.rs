@@ -1,8 +1,8 @@
-//! Trying again where attempts can be counted.
+//! Retries with counted attempts.
 //!
-//! `tower::retry` does the same but tells nobody, and kube puts it so far inside that no layer gets
-//! below it. A layer of ours on either side of it would need a note in the request to know a second
-//! attempt from a first, which costs an allocation; the loop itself knows.
+//! `tower::retry` reports nothing, and kube places it so deep in the stack that no layer gets below
+//! it. Layers on both sides of it would have to mark the request to recognize a second attempt, which
+//! costs an allocation; the retry loop itself needs none.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use super::{code_of, deliver};
 use crate::body::MeasuredBody;
 use crate::recording::{Meter, Recording};
 
-/// Measures requests and tries again. See
+/// Measures and retries requests. See
 /// [`MetricsLayer::with_retry`](super::MetricsLayer::with_retry).
 #[derive(Clone, Debug)]
 pub struct RetryMetricsLayer<P> {
@@ -37,15 +37,15 @@ pub struct MeasuredRetry<S, P> {
 }
 
 pin_project! {
-    /// The answer of a [`MeasuredRetry`] service. To drop it early is to cancel the request.
+    /// The future of a [`MeasuredRetry`] service. Dropping it cancels the request.
     pub struct RetryFuture<S, P, B, F, W> {
-        // What the next attempt sends; `None` if the request cannot be sent twice.
+        // The request of the next attempt; `None` if it cannot be cloned.
         spare: Option<Request<B>>,
         service: S,
         policy: P,
         #[pin]
         state: State<F, W>,
-        // Taken when the answer goes out.
+        // Taken when the response is returned.
         recording: Option<Recording>,
     }
 }
@@ -53,7 +53,7 @@ pin_project! {
 pin_project! {
     #[project = StateProjection]
     enum State<F, W> {
-        Called { #[pin] answer: F },
+        Called { #[pin] response: F },
         Waiting { #[pin] wait: W },
         Ready,
     }
@@ -100,7 +100,7 @@ where
         RetryFuture {
             spare,
             state: State::Called {
-                answer: self.inner.call(request),
+                response: self.inner.call(request),
             },
             service: self.inner.clone(),
             policy,
@@ -122,10 +122,10 @@ where
         let mut this = self.project();
         loop {
             match this.state.as_mut().project() {
-                StateProjection::Called { answer } => {
-                    let mut result = ready!(answer.poll(context));
+                StateProjection::Called { response } => {
+                    let mut result = ready!(response.poll(context));
                     if let Some(recording) = this.recording {
-                        recording.answered(code_of(&result));
+                        recording.attempt_ended(code_of(&result));
                     }
                     let wait = this
                         .spare
@@ -153,7 +153,7 @@ where
                         recording.sent(request.body().size_hint().exact());
                     }
                     this.state.set(State::Called {
-                        answer: this.service.call(request),
+                        response: this.service.call(request),
                     });
                 }
             }

@@ -29,7 +29,7 @@ pub(super) struct Transport {
     exec_policy_calls: Counter<u64>,
     rotation_age: Histogram<f64>,
     expiry: Arc<Mutex<Option<SystemTime>>>,
-    /// Kept so that it goes on being asked.
+    /// Kept alive so that its callback is called.
     _ttl: ObservableGauge<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Histograms, by what they measure.
+//! Histograms of each kind of measurement.
 
 use prometheus_client::metrics::histogram::Histogram;
 

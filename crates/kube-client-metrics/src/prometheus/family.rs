@@ -1,8 +1,7 @@
-//! A family of series that are found without an allocation.
+//! A family of series with lookups that do not allocate.
 //!
-//! `prometheus-client` has families too. These differ in what the path of a request needs: a series
-//! is found by borrowed label values, with a fast hash, and a family is shared without being
-//! registered first.
+//! Unlike in families of `prometheus-client`, a series is found by borrowed label values, with a fast
+//! hash, and a family is shared without registration.
 
 use std::fmt;
 use std::hash::Hash;
@@ -12,7 +11,7 @@ use parking_lot::RwLock;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::TypedMetric;
 
-/// What a family is called, and its labels in the order of their values.
+/// The name, help and label names of a family.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptor {
     pub(crate) name: &'static str,
@@ -22,7 +21,7 @@ pub(crate) struct Descriptor {
 
 /// The label values of one series.
 pub(crate) trait Labels: Eq + Hash + fmt::Debug + Send + Sync + 'static {
-    /// The values, in the order of the family's labels.
+    /// Returns the values, in the order of the family's labels.
     fn values(&self) -> Vec<&str>;
 }
 
@@ -42,7 +41,7 @@ impl<K: Labels, M> Family<K, M> {
         }
     }
 
-    /// Does something with the series of these labels, which is made if there is none yet.
+    /// Calls a function with the series of these labels, which is created if there is none yet.
     pub(crate) fn with<'k, Q>(&self, labels: &'k Q, use_it: impl FnOnce(&M))
     where
         Q: Hash + Equivalent<K>,
@@ -60,7 +59,7 @@ impl<K: Labels, M> Family<K, M> {
 }
 
 impl<K: Labels, M: Clone> Family<K, M> {
-    /// The series of these labels, for who keeps it.
+    /// Returns the series of these labels, to be kept by the caller.
     pub(crate) fn get<'k, Q>(&self, labels: &'k Q) -> M
     where
         Q: Hash + Equivalent<K>,
@@ -73,7 +72,7 @@ impl<K: Labels, M: Clone> Family<K, M> {
 }
 
 impl<K: Labels, M: EncodeMetric + TypedMetric> Family<K, M> {
-    /// Writes all series in the order of their labels; nothing while there is none.
+    /// Encodes all series in the order of their labels; nothing if there is none.
     pub(crate) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let series = self.series.read();
         if series.is_empty() {

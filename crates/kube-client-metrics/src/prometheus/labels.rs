@@ -1,7 +1,7 @@
-//! Label values, owned in a family and borrowed when a series is looked for.
+//! Label values, owned in a family and borrowed in lookups.
 //!
-//! Each type stands for both: with `Arc`s it is the key, with references it asks for one. Both hash
-//! alike.
+//! Each type is generic over both: with `Arc`s it is a key, with references a query. Both have the
+//! same hash.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct ByCode<H> {
     pub(crate) host: H,
 }
 
-/// What is asked for, without its template: series that differ in nothing but their path are one.
+/// An endpoint without its template: endpoints that differ only in their path share a series.
 #[derive(Debug)]
 pub(crate) struct Resource<E>(pub(crate) E);
 
@@ -62,16 +62,15 @@ pub(crate) struct ByEnd<E: AsEndpoint> {
     pub(crate) end: StreamEnd,
 }
 
-/// One value that the program chose: a host, the name of a queue or of a lease.
+/// One value from the program: a host, the name of a queue or of a lease.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Name<N>(pub(crate) N);
 
-/// Values from closed sets, in the order of the family's labels; no labels at all if there are
-/// none.
+/// Values from closed sets, in the order of the family's labels; may be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Fixed<const N: usize>(pub(crate) [&'static str; N]);
 
-/// One value that the program chose, and one of a closed set.
+/// One value from the program, and one from a closed set.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct NameAnd<N>(pub(crate) N, pub(crate) &'static str);
 
@@ -143,7 +142,7 @@ impl<E: AsEndpoint> PartialEq for Resource<E> {
 
 impl<E: AsEndpoint> Eq for Resource<E> {}
 
-/// The owned form of borrowed labels: how the two compare, and how one becomes the other.
+/// Implements comparison of borrowed with owned labels, and the conversion to owned ones.
 macro_rules! borrowed {
     ($labels:ident, $owned:ty, $borrowed:ty, |$key:ident| $make:expr, |$left:ident, $right:ident| $same:expr) => {
         impl Equivalent<$labels<$owned>> for $labels<$borrowed> {

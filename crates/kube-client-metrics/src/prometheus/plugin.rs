@@ -28,11 +28,11 @@ pub(crate) struct Plugin {
     policy_calls: Family<Fixed<1>, Counter>,
 }
 
-/// What was told last about certificates.
+/// The last reported expiry of certificates.
 #[derive(Clone, Copy, Debug)]
 enum Expiry {
     Untold,
-    /// There is none.
+    /// There is no certificate.
     Never,
     At(SystemTime),
 }

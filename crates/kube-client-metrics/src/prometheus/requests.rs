@@ -56,7 +56,7 @@ const BY_OUTCOME: &[&str] = &[
 ];
 
 impl Requests {
-    #[rustfmt::skip] // One family a line reads best.
+    #[rustfmt::skip] // One family per line is easier to read.
     pub(crate) fn new() -> Self {
         Self {
             latency: family("rest_client_request_duration_seconds",
@@ -74,20 +74,20 @@ impl Requests {
                 "Number of request retries, partitioned by status code, verb, and host",
                 &["code", "verb", "host"], Counter::default),
             ended: family("kube_client_requests",
-                "Logical requests that ended, with the code of the last attempt", BY_OUTCOME, Counter::default),
+                "Number of logical requests, partitioned by verb, resource, status code of the last attempt, and outcome", BY_OUTCOME, Counter::default),
             durations: family("kube_client_request_duration_seconds",
-                "Logical requests from the call to the end of the body, all attempts included",
+                "Duration of logical requests in seconds, from the call to the end of the body with all attempts",
                 BY_RESOURCE, buckets::latency),
             streams: family("kube_client_streams",
-                "Watches, followed logs and upgraded connections that were opened", BY_STREAM, Counter::default),
+                "Number of watches, followed logs and upgraded connections opened", BY_STREAM, Counter::default),
             streams_open: family("kube_client_streams_open",
-                "Watches and followed logs that are open", BY_STREAM, Gauge::default),
+                "Number of open watches and followed logs", BY_STREAM, Gauge::default),
             stream_events: family("kube_client_stream_events",
-                "Events of watches and lines of followed logs that arrived", BY_STREAM, Counter::default),
+                "Number of events of watches and lines of followed logs received", BY_STREAM, Counter::default),
             stream_bytes: family("kube_client_stream_received_bytes",
-                "Bytes of watches and followed logs that arrived, decompressed", BY_STREAM, Counter::default),
+                "Number of decompressed bytes of watches and followed logs received", BY_STREAM, Counter::default),
             stream_durations: family("kube_client_stream_duration_seconds",
-                "How long watches and followed logs lasted, by who ended them", BY_END, buckets::stream),
+                "Duration of watches and followed logs in seconds, by how they ended", BY_END, buckets::stream),
         }
     }
 
@@ -232,7 +232,7 @@ fn family<K: Labels, M>(
 
 #[expect(
     clippy::cast_precision_loss,
-    reason = "a body of more than 2^53 bytes is counted a little wrong"
+    reason = "sizes above 2^53 bytes may be rounded"
 )]
 fn float(bytes: u64) -> f64 {
     bytes as f64

@@ -21,8 +21,7 @@ use crate::hooks::{
 type Named<M> = Family<Name<Arc<str>>, M>;
 type Seconds = Gauge<f64, AtomicU64>;
 
-/// client-go's families of work queues and leader election; ours of reflectors, for which client-go
-/// has none today.
+/// client-go's families of work queues and leader election, and our own of reflectors.
 #[derive(Debug)]
 pub(crate) struct Runtime {
     queue_depth: Named<Gauge<i64, AtomicI64>>,
@@ -44,7 +43,7 @@ pub(crate) struct Runtime {
     resource_version: Named<Gauge<u64, AtomicU64>>,
 }
 
-/// The series of one queue, found once.
+/// The series of one queue.
 #[derive(Debug)]
 struct Queue {
     depth: Gauge<i64, AtomicI64>,
@@ -56,7 +55,7 @@ struct Queue {
     retries: Counter,
 }
 
-/// The series of one reflector; each appears when it is first needed.
+/// The series of one reflector, each created with its first value.
 #[derive(Debug)]
 struct Reflector {
     registry: Registry,
@@ -75,7 +74,7 @@ fn named<M>(name: &'static str, help: &'static str, make: fn() -> M) -> Named<M>
 }
 
 impl Runtime {
-    #[rustfmt::skip] // One family a line reads best.
+    #[rustfmt::skip] // One family per line is easier to read.
     pub(crate) fn new() -> Self {
         Self {
             queue_depth: named("workqueue_depth", "Current depth of workqueue", Gauge::default),
@@ -96,18 +95,18 @@ impl Runtime {
             leader_slowpath: named("leader_election_slowpath",
                 "Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify \
                  the lease", Counter::default),
-            lists: named("kube_client_reflector_lists", "Lists that began", Counter::default),
+            lists: named("kube_client_reflector_lists", "Number of lists started", Counter::default),
             list_duration: named("kube_client_reflector_list_duration_seconds",
-                "How long lists took until they were complete", buckets::latency),
-            list_items: named("kube_client_reflector_list_items", "Objects in a list", buckets::items),
-            watches: named("kube_client_reflector_watches", "Watches that began", Counter::default),
+                "Duration of completed lists in seconds", buckets::latency),
+            list_items: named("kube_client_reflector_list_items", "Number of objects in a list", buckets::items),
+            watches: named("kube_client_reflector_watches", "Number of watches started", Counter::default),
             short_watches: named("kube_client_reflector_short_watches",
-                "Watches that ended in under a second and brought nothing", Counter::default),
+                "Number of watches that ended within a second without events", Counter::default),
             watch_duration: named("kube_client_reflector_watch_duration_seconds",
-                "How long watches lasted", buckets::stream),
-            watch_items: named("kube_client_reflector_watch_items", "Events in a watch", buckets::items),
+                "Duration of watches in seconds", buckets::stream),
+            watch_items: named("kube_client_reflector_watch_items", "Number of events in a watch", buckets::items),
             resource_version: named("kube_client_reflector_last_resource_version",
-                "The last resource version that was seen", Gauge::default),
+                "Last observed resource version", Gauge::default),
         }
     }
 
@@ -133,7 +132,7 @@ impl Runtime {
 }
 
 impl WorkqueueProvider for Registry {
-    /// All series of the queue exist from here on, as those of a named queue do in client-go.
+    /// Creates all series of the queue, as client-go does for a named queue.
     fn queue(&self, name: &str) -> Arc<dyn WorkqueueMetrics> {
         let runtime = self.runtime();
         Arc::new(Queue {
@@ -255,7 +254,7 @@ impl ReflectorMetrics for Reflector {
 
 #[expect(
     clippy::cast_precision_loss,
-    reason = "more than 2^53 objects are counted a little wrong"
+    reason = "counts above 2^53 may be rounded"
 )]
 fn float(items: u64) -> f64 {
     items as f64

@@ -1,4 +1,4 @@
-//! Connections, and what makes and keeps them.
+//! Connections and transports.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::hooks::{
     TransportCreate, TransportCreateCalls,
 };
 
-/// client-go's families of names and transports, and ours of connections.
+/// client-go's families of name resolution and transports, and our own of connections.
 #[derive(Debug)]
 pub(crate) struct Transport {
     resolver: Family<Name<Arc<str>>, Histogram>,
@@ -46,7 +46,7 @@ impl Transport {
             connect: Family::new(
                 Descriptor {
                     name: "kube_client_connect_duration_seconds",
-                    help: "Connections that were dialled, the TLS handshake included",
+                    help: "Duration of connection attempts in seconds, including the TLS handshake",
                     labels: &["host", "outcome"],
                 },
                 buckets::latency,
@@ -79,7 +79,7 @@ impl Transport {
             cert_rotation_gc_calls: Family::new(
                 Descriptor {
                     name: "rest_client_transport_cert_rotation_gc_calls",
-                    help: "Number of transports that were dropped together with their certificate rotation",
+                    help: "Number of transports dropped together with their certificate rotation",
                     labels: &[],
                 },
                 Counter::default,
@@ -87,7 +87,7 @@ impl Transport {
             cache_gc_calls: Family::new(
                 Descriptor {
                     name: "rest_client_transport_cache_gc_calls",
-                    help: "Number of transport cache entries that a clean-up looked at, partitioned by the result: \
+                    help: "Number of transport cache entries checked by garbage collection, partitioned by the result: \
                            deleted, skipped",
                     labels: &["result"],
                 },

@@ -1,4 +1,4 @@
-//! kube-runtime's `watcher`, from its stream and from its requests.
+//! Observes kube-runtime's `watcher` through its stream and its requests.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Client, Resource};
 use pin_project_lite::pin_project;
 
-use super::{Listing, Reflector, tell_watch};
+use super::{Listing, Reflector, report_watch};
 use crate::hooks::{Hooks, ReflectorMetrics, StreamKind, StreamReport, Streams};
 use crate::{Call, Classifier, MetricsLayer};
 
 pin_project! {
-    /// A watcher's stream, unchanged. See [`Reflector::observe`].
+    /// The unchanged stream of a watcher. See [`Reflector::observe`].
     #[must_use = "streams do nothing unless polled"]
     pub struct Observed<S> {
         #[pin]
@@ -26,15 +26,15 @@ pin_project! {
     }
 }
 
-/// Takes note of the watches among the streams of a client.
+/// Reports the watches among the streams of a client.
 struct Watches(Arc<dyn ReflectorMetrics>);
 
 impl Reflector {
-    /// The stream of a [`watcher`](kube::runtime::watcher()), with its lists and the versions of
-    /// its objects told.
+    /// Wraps the stream of a [`watcher`](kube::runtime::watcher()) and reports its lists and the
+    /// versions of its objects.
     ///
-    /// A list goes from `Init` to `InitDone`. With streaming lists `Init` comes only when the
-    /// server has answered, so the time until then is missing.
+    /// A list lasts from `Init` to `InitDone`. With streaming lists `Init` comes only with the
+    /// response, so the time until then is missing.
     pub fn observe<S, K>(&self, stream: S) -> Observed<S>
     where
         S: Stream<Item = watcher::Result<Event<K>>>,
@@ -47,11 +47,10 @@ impl Reflector {
         }
     }
 
-    /// A client like this one whose watches are told as those of this reflector: make the `Api` of
-    /// the watcher with it.
+    /// Wraps a client and reports its watches as those of this reflector: create the `Api` of the
+    /// watcher with it.
     ///
-    /// It sends through `client`, so whatever that one measures it measures too. Events are counted
-    /// with bookmarks.
+    /// Requests pass through `client`, so its own metrics include them. Events include bookmarks.
     pub fn client(&self, client: &Client) -> Client {
         let hooks = Hooks::default().with_streams(Watches(Arc::clone(&self.metrics)));
         let namespace = client.default_namespace().to_owned();
@@ -61,7 +60,7 @@ impl Reflector {
             let client = client.clone();
             async move { client.send(request).await }
         });
-        // Of a call nothing is told here, so its host does not matter.
+        // The calls are not reported here, so the host does not matter.
         let layer = MetricsLayer::new(hooks, Classifier::new(""));
         ClientBuilder::new(service, namespace)
             .with_layer(&layer)
@@ -77,12 +76,12 @@ impl Streams for Watches {
         }
     }
 
-    /// Told in sum when it ends.
+    /// Reported as a sum at the end.
     fn received(&self, _: &Call, _: StreamKind, _: u64, _: u64) {}
 
     fn ended(&self, _: &Call, report: &StreamReport) {
         if report.kind == StreamKind::Watch {
-            tell_watch(&*self.0, report.duration, report.events);
+            report_watch(&*self.0, report.duration, report.events);
         }
     }
 }
@@ -114,7 +113,7 @@ where
                     this.reflector.seen(&version);
                 }
             }
-            // What was listed so far is listed again, unless it was only a watch that broke.
+            // A failed list starts again; after a failed watch it continues.
             Some(Err(watcher::Error::InitialListFailed(_))) | None => *this.listing = None,
             Some(Err(_)) => {}
         }

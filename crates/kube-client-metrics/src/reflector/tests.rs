@@ -2,7 +2,7 @@ use std::sync::Mutex;
 
 use super::*;
 
-/// What was told, in words.
+/// The calls of the hook, as text.
 #[derive(Default)]
 struct Recorder(Mutex<Vec<String>>);
 
@@ -41,8 +41,8 @@ fn reflector() -> (Reflector, Arc<Recorder>) {
 }
 
 #[test]
-fn lists_and_watches_are_told_from_beginning_to_end() {
-    let (reflector, told) = reflector();
+fn lists_and_watches_are_reported_from_start_to_end() {
+    let (reflector, calls) = reflector();
     drop(reflector.list());
     reflector.list().complete(3);
     reflector.seen("17");
@@ -52,9 +52,9 @@ fn lists_and_watches_are_told_from_beginning_to_end() {
     watch.received(2);
     watch.received(5);
     drop(watch);
-    let told = told.0.lock().unwrap();
+    let calls = calls.0.lock().unwrap();
     assert_eq!(
-        *told,
+        *calls,
         [
             "list",
             "list",
@@ -69,13 +69,13 @@ fn lists_and_watches_are_told_from_beginning_to_end() {
 }
 
 #[test]
-fn a_watch_is_short_only_if_it_brought_nothing_in_its_second() {
-    let (reflector, told) = reflector();
+fn a_watch_is_short_only_without_events_and_under_a_second() {
+    let (reflector, calls) = reflector();
     for (lasted, events) in [(999, 0), (1_000, 0), (999, 1)] {
-        tell_watch(&*reflector.metrics, Duration::from_millis(lasted), events);
+        report_watch(&*reflector.metrics, Duration::from_millis(lasted), events);
     }
-    let told = told.0.lock().unwrap();
-    let short: Vec<bool> = told.iter().map(|line| line.ends_with("true")).collect();
+    let calls = calls.0.lock().unwrap();
+    let short: Vec<bool> = calls.iter().map(|line| line.ends_with("true")).collect();
     assert_eq!(short, [true, false, false]);
 }
 
@@ -91,11 +91,11 @@ async fn a_watchers_stream_passes_unchanged() {
         object.metadata.resource_version = Some(version.to_owned());
         object
     };
-    let (reflector, told) = reflector();
+    let (reflector, calls) = reflector();
     let events = [
         Ok(Event::Init),
         Ok(Event::InitApply(at("1"))),
-        // Listed again from the beginning.
+        // The list starts again.
         Ok(Event::Init),
         Ok(Event::InitApply(at("1"))),
         Ok(Event::InitApply(at("2"))),
@@ -106,6 +106,6 @@ async fn a_watchers_stream_passes_unchanged() {
     ];
     let passed: Vec<_> = reflector.observe(stream::iter(events)).collect().await;
     assert_eq!(passed.len(), 9);
-    let told = told.0.lock().unwrap();
-    assert_eq!(*told, ["list", "list", "listed 2", "at 7", "at 8"]);
+    let calls = calls.0.lock().unwrap();
+    assert_eq!(*calls, ["list", "list", "listed 2", "at 7", "at 8"]);
 }

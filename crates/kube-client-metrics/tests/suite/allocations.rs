@@ -1,8 +1,7 @@
-//! A request of a known series allocates nothing.
+//! A request of an existing series does not allocate.
 //!
-//! The allocator counts every thread, and other tests run meanwhile. What they allocate can only be
-//! added to a count: one round without any proves that ours allocate nothing, and if they did, no
-//! round would be without.
+//! The allocator counts all threads, and other tests run at the same time. Their allocations can only
+//! increase a count, so one round without any proves that ours do not allocate.
 
 use std::alloc::System;
 use std::convert::Infallible;
@@ -31,7 +30,7 @@ const PATHS: [&str; 4] = [
     "/healthz",
 ];
 
-/// Never tries again, and keeps no spare.
+/// Never retries and never clones the request.
 #[derive(Clone)]
 struct Never;
 
@@ -63,16 +62,16 @@ where
     while let Poll::Ready(Some(_)) = body.as_mut().poll_frame(&mut context) {}
 }
 
-fn answer(_: Request<Full<Bytes>>) -> Ready<Result<Response<Full<Bytes>>, Infallible>> {
+fn respond(_: Request<Full<Bytes>>) -> Ready<Result<Response<Full<Bytes>>, Infallible>> {
     ready(Ok(Response::new(Full::new(Bytes::from_static(b"{}\n")))))
 }
 
 #[test]
-fn a_request_of_a_known_series_allocates_nothing() {
+fn a_request_of_an_existing_series_does_not_allocate() {
     let registry = Registry::new();
     let layer = MetricsLayer::new(&registry, Classifier::new("cluster.example:6443"));
-    let mut once = layer.layer(tower::service_fn(answer));
-    let mut again = layer.with_retry(Never).layer(tower::service_fn(answer));
+    let mut once = layer.layer(tower::service_fn(respond));
+    let mut again = layer.with_retry(Never).layer(tower::service_fn(respond));
     let uris: Vec<Uri> = PATHS.iter().map(|path| Uri::from_static(path)).collect();
     let mut all = || {
         for uri in &uris {

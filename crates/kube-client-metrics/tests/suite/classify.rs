@@ -1,4 +1,4 @@
-//! What requests ask for: as the API server and client-go see it, and never by name.
+//! Classification of requests: as in the API server and client-go, and without names.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use http::{Method, Uri};
 use kube_client_metrics::{Call, Classifier};
 use proptest::prelude::*;
 
-/// What Go's code says, see `e2e/vectors/kube-client-metrics`.
+/// The results of Go's code, see `e2e/vectors/kube-client-metrics`.
 const VECTORS: &str = include_str!("../vectors/request_info.tsv");
 
 fn call(method: &str, uri: &str) -> Call {
@@ -37,7 +37,7 @@ fn resources_and_verbs_are_those_of_the_api_server() {
             fields[4..8],
             "{line}"
         );
-        // Go has no verb for methods that no resource takes.
+        // Go has no verb for methods that no resource supports.
         let verb = match fields[3] {
             "" => "other",
             verb => verb,
@@ -48,9 +48,9 @@ fn resources_and_verbs_are_those_of_the_api_server() {
     assert!(compared > 300, "{compared}");
 }
 
-/// client-go goes by the number of parts and keeps what it does not know.
+/// client-go counts segments and keeps unknown ones.
 #[test]
-fn templates_are_those_of_client_go_unless_it_errs() {
+fn templates_are_those_of_client_go_except_for_its_errors() {
     let mut differ = BTreeSet::new();
     for line in VECTORS.lines() {
         let fields: Vec<&str> = line.split('\t').collect();
@@ -63,7 +63,7 @@ fn templates_are_those_of_client_go_unless_it_errs() {
 }
 
 #[test]
-fn connections_have_a_verb_of_their_own() {
+fn connections_have_their_own_verb() {
     for (uri, template) in [
         (
             "/api/v1/namespaces/space/pods/object/exec?command=sh",
@@ -125,7 +125,7 @@ fn what_does_not_look_like_a_resource_is_other() {
 }
 
 #[test]
-fn a_subresource_that_nobody_named_is_other() {
+fn an_unknown_subresource_is_other() {
     let uri = "/apis/subresources.kubevirt.io/v1/namespaces/space/virtualmachines/object/restart";
     let other = call("PUT", uri);
     assert_eq!(other.endpoint.subresource(), "other");
@@ -135,7 +135,7 @@ fn a_subresource_that_nobody_named_is_other() {
 }
 
 #[test]
-fn endpoints_beyond_the_limit_are_other_and_those_before_it_stay() {
+fn endpoints_beyond_the_limit_are_other_and_known_ones_stay() {
     let classifier = Classifier::new("cluster").with_limit(2);
     let resource = |path: &str| {
         let call = classifier.call(&Method::GET, &path.parse().unwrap());
@@ -154,7 +154,7 @@ fn endpoints_beyond_the_limit_are_other_and_those_before_it_stay() {
     );
 }
 
-/// Names, namespaces and tails that can be told from all else, with what names may hold.
+/// Recognizable names, namespaces and tails, with all characters that names may have.
 fn name() -> impl Strategy<Value = String> {
     "[a-z0-9]{0,3}[-.:]?zz(status|pods|v1|watch|log)?[a-z0-9]{0,2}"
         .prop_filter("not a resource", |name| name.contains("zz"))
@@ -177,7 +177,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_text_holds_a_name_a_namespace_or_a_tail(
+    fn no_value_contains_a_name_a_namespace_or_a_tail(
         method in "GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|LINK",
         prefix in prefix(),
         namespace in proptest::option::of(name()),
@@ -199,7 +199,7 @@ proptest! {
             if let Some(subresource) = subresource {
                 path = format!("{path}/{subresource}/{}", tail.join("/"));
             } else if resource != "namespaces" {
-                // After the name of a namespace follows a resource, whatever it looks like.
+                // The segment after the name of a namespace is a resource in any case.
                 path = format!("{path}/{}", tail.join("/"));
             }
         }

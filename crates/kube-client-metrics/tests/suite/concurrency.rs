@@ -1,5 +1,4 @@
-//! Many requests at once, some of them dropped at every stage: each is counted once, whatever
-//! happens to it.
+//! Concurrent requests, dropped at every stage: each is counted exactly once.
 
 use std::future::Future;
 use std::pin::pin;
@@ -9,51 +8,51 @@ use http::{Request, Response};
 use kube_client_metrics::{Classifier, MetricsLayer, Registry};
 use tower::{Layer, Service};
 
-use crate::bed::{Broken, Script, Step, answer, frame, request};
 use crate::families::sum;
+use crate::harness::{Broken, Script, Step, frame, request, respond};
 
 const TASKS: usize = 32;
 const ROUNDS: usize = 100;
 
-/// What is done to a request.
-const FATES: usize = 6;
+/// The number of scenarios of [`run_scenario`].
+const SCENARIOS: usize = 6;
 
-async fn respond(request: Request<String>) -> Result<Response<Script>, Broken> {
+async fn serve(request: Request<String>) -> Result<Response<Script>, Broken> {
     for _ in 0..request.uri().path().len() % 3 {
         tokio::task::yield_now().await;
     }
     match request.uri().query() {
         Some("fail") => Err(Broken),
         Some("never") => std::future::pending().await,
-        _ => Ok(answer(
+        _ => Ok(respond(
             200,
             Script::new([Step::Data("{}\n"), Step::Data("{}\n")]),
         )),
     }
 }
 
-async fn suffer<S, B>(service: &mut S, fate: usize, number: usize)
+async fn run_scenario<S, B>(service: &mut S, scenario: usize, number: usize)
 where
     S: Service<Request<String>, Response = Response<B>>,
     B: http_body::Body + Unpin,
 {
     let path = format!("/api/v1/namespaces/space-{number}/pods");
-    let uri = match fate {
+    let uri = match scenario {
         0 => format!("{path}?fail"),
         1 => format!("{path}?never"),
         2 | 3 => format!("{path}?watch=1"),
         _ => path,
     };
     let future = service.call(request("GET", &uri));
-    if fate == 1 {
-        // Looked at once and dropped.
+    if scenario == 1 {
+        // Polled once and dropped.
         let mut context = Context::from_waker(Waker::noop());
         assert!(pin!(future).poll(&mut context).is_pending());
         return;
     }
     let Ok(response) = future.await else { return };
     let mut body = response.into_body();
-    let frames = if fate.is_multiple_of(2) { 1 } else { 5 };
+    let frames = if scenario.is_multiple_of(2) { 1 } else { 5 };
     for _ in 0..frames {
         if frame(&mut body).await.is_none() {
             break;
@@ -63,16 +62,16 @@ where
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn every_request_is_counted_once_whoever_drops_what() {
+async fn every_request_is_counted_once_wherever_it_is_dropped() {
     let registry = Registry::new();
     let layer = MetricsLayer::new(&registry, Classifier::new("cluster"));
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {
-            let mut service = layer.layer(tower::service_fn(respond));
+            let mut service = layer.layer(tower::service_fn(serve));
             tokio::spawn(async move {
                 for round in 0..ROUNDS {
                     let number = task * ROUNDS + round;
-                    suffer(&mut service, number % FATES, number).await;
+                    run_scenario(&mut service, number % SCENARIOS, number).await;
                 }
             })
         })
@@ -81,9 +80,9 @@ async fn every_request_is_counted_once_whoever_drops_what() {
         task.await.unwrap();
     }
     let text = registry.encode();
-    let mut of = [0; FATES];
+    let mut of = [0; SCENARIOS];
     for number in 0..TASKS * ROUNDS {
-        of[number % FATES] += 1;
+        of[number % SCENARIOS] += 1;
     }
     let all = TASKS * ROUNDS;
     let ended = |outcome: &str| sum(&text, "kube_client_requests_total", &[("outcome", outcome)]);

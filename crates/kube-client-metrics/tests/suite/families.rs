@@ -11,9 +11,9 @@ use kube_client_metrics::hooks::{
 use kube_client_metrics::{Classifier, Code, Hooks, MetricsLayer, Registry};
 use tower::Layer;
 
-use crate::bed::{Broken, Script, answer, exchange, request};
+use crate::harness::{Broken, Script, exchange, request, respond};
 
-/// The sum of all series of a name that have these labels.
+/// Returns the sum of all series of a name with these labels.
 pub(crate) fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> usize {
     let wanted: Vec<String> = labels.iter().map(|(k, v)| format!("{k}=\"{v}\"")).collect();
     text.lines()
@@ -23,7 +23,7 @@ pub(crate) fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> usize {
         .sum()
 }
 
-pub(crate) async fn tell_everything(hooks: &Hooks) {
+pub(crate) async fn call_every_hook(hooks: &Hooks) {
     let call = Classifier::new("cluster:6443").call(
         &Method::GET,
         &"/apis/apps/v1/namespaces/space/deployments/object/scale"
@@ -74,30 +74,30 @@ pub(crate) async fn tell_everything(hooks: &Hooks) {
     reflector.watch_started();
     reflector.watch_finished(Duration::ZERO, 0, true);
     reflector.last_resource_version(77);
-    // What ends is told by the layer alone.
+    // Ends are reported by the layer only.
     let layer = MetricsLayer::new(hooks.clone(), Classifier::new("cluster:6443"));
     for uri in ["/api/v1/pods", "/api/v1/pods?watch=true"] {
         let service = layer.layer(tower::service_fn(async |_| {
-            Ok::<_, Broken>(answer(200, Script::text("{}\n")))
+            Ok::<_, Broken>(respond(200, Script::text("{}\n")))
         }));
         exchange(service, request("GET", uri)).await;
     }
 }
 
-/// To be read beside `k8s.io/component-base/metrics/prometheus`.
+/// For comparison with `k8s.io/component-base/metrics/prometheus`.
 #[tokio::test(start_paused = true)]
 async fn names_types_labels_and_buckets() {
     let registry = Registry::new();
-    tell_everything(&registry.hooks()).await;
+    call_every_hook(&registry.hooks()).await;
     insta::assert_snapshot!(registry.encode());
 }
 
 #[test]
-fn nothing_is_shown_before_something_happened() {
+fn an_unused_registry_is_empty() {
     assert_eq!(Registry::new().encode(), "# EOF\n");
 }
 
-/// Two clients intern their endpoints apart; a series must be one all the same.
+/// Clients intern endpoints separately, but equal labels must be one series.
 #[test]
 fn clients_that_share_a_registry_share_its_series() {
     let registry = Registry::new();
@@ -119,7 +119,7 @@ fn clients_that_share_a_registry_share_its_series() {
 }
 
 #[test]
-fn a_registry_is_a_collector_of_another() {
+fn a_registry_can_be_a_collector_of_another() {
     let registry = Registry::new();
     let mut exposed = prometheus_client::registry::Registry::with_prefix("app");
     exposed.register_collector(Box::new(registry.clone()));

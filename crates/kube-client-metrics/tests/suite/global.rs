@@ -1,4 +1,4 @@
-//! The hooks of the process. This is the only test that registers any.
+//! The hooks of the process. No other test registers any.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use kube_client_metrics::{Error, Hooks, global, register};
 
 #[test]
-fn hooks_are_registered_once_and_a_second_time_is_refused() {
+fn a_second_registration_of_hooks_fails() {
     global()
         .resolver_latency
-        .observe("nobody listens yet", Duration::ZERO);
+        .observe("no hook is registered yet", Duration::ZERO);
     let count = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&count);
     let hooks = Hooks::default().with_resolver_latency(move |_: &str, _: Duration| {

@@ -1,5 +1,5 @@
-//! The public face of the crate: over services in memory, under stepped time, and over real sockets
-//! against the simulated cluster.
+//! The public API: on in-memory services with paused time, and over real sockets on the simulated
+//! cluster.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,11 +8,11 @@
 )]
 
 mod allocations;
-mod bed;
 mod classify;
 mod concurrency;
 mod families;
 mod global;
+mod harness;
 #[cfg(feature = "opentelemetry")]
 mod otel;
 mod requests;

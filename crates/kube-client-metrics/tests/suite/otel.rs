@@ -1,4 +1,4 @@
-//! The instruments of OpenTelemetry: what an SDK is given, as lines.
+//! The instruments of OpenTelemetry, as an SDK receives them.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -11,9 +11,9 @@ use opentelemetry::metrics::{
     SyncInstrument, UpDownCounter,
 };
 
-use crate::families::tell_everything;
+use crate::families::call_every_hook;
 
-/// An SDK that writes down what it is given.
+/// An SDK that records all instruments and measurements.
 #[derive(Clone, Default)]
 struct Sdk(Arc<Mutex<Vec<String>>>);
 
@@ -83,7 +83,7 @@ impl InstrumentProvider for Sdk {
 async fn instruments_units_and_attributes() {
     let sdk = Sdk::default();
     let adapter = OpenTelemetry::new(&Meter::new(Arc::new(sdk.clone())));
-    tell_everything(&adapter.hooks()).await;
+    call_every_hook(&adapter.hooks()).await;
     let lines = sdk.0.lock().unwrap().join("\n");
     insta::assert_snapshot!(lines);
 }

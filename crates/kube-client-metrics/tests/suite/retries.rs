@@ -1,4 +1,4 @@
-//! Attempts and requests, told apart.
+//! Attempts of requests.
 
 use std::future::{Ready, ready};
 use std::pin::pin;
@@ -13,12 +13,12 @@ use kube_client_metrics::{Classifier, MetricsLayer};
 use tower::retry::Policy;
 use tower::{BoxError, Layer, Service, ServiceExt};
 
-use crate::bed::{Broken, Script, Told, answer, exchange, frame, request};
+use crate::harness::{Broken, Recorder, Script, exchange, frame, request, respond};
 
-/// A service that answers with these codes in turn and then with 200, behind the layer with kube's
+/// A service that responds with these codes in order and then with 200, behind the layer with kube's
 /// policy.
 fn service(
-    told: &Told,
+    calls: &Recorder,
     codes: &'static [u16],
 ) -> impl Service<
     Request<Body>,
@@ -32,13 +32,13 @@ fn service(
         codes.len().try_into().unwrap(),
         true,
     );
-    MetricsLayer::new(told.hooks(), Classifier::new("cluster"))
+    MetricsLayer::new(calls.hooks(), Classifier::new("cluster"))
         .with_retry(policy.unwrap())
         .layer(tower::service_fn(move |_: Request<Body>| {
             let turn = tries.fetch_add(1, Ordering::Relaxed);
             async move {
                 let code = codes.get(turn).copied().unwrap_or(200);
-                let mut response = answer(code, Script::text("body"));
+                let mut response = respond(code, Script::text("body"));
                 if code == 429 {
                     let after = response.headers_mut();
                     after.insert("retry-after", "7".parse().unwrap());
@@ -55,15 +55,15 @@ fn post(body: Body) -> Request<Body> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn attempts_are_counted_each_and_the_request_is_timed_once() {
-    let told = Told::default();
-    let service = service(&told, &[429, 503]);
+async fn each_attempt_is_counted_and_the_request_is_timed_once() {
+    let calls = Recorder::default();
+    let service = service(&calls, &[429, 503]);
     let response = service.oneshot(post(Body::from(vec![0; 5]))).await.unwrap();
     let mut body = response.into_body();
     while frame(&mut body).await.is_some() {}
-    let told = told.take();
+    let calls = calls.take();
     assert_eq!(
-        told[..9],
+        calls[..9],
         [
             "request_size POST cluster 5",
             "result POST cluster 429",
@@ -76,23 +76,23 @@ async fn attempts_are_counted_each_and_the_request_is_timed_once() {
             "response_size POST cluster 4",
         ]
     );
-    assert!(told[9].starts_with("latency POST cluster 7"), "{told:?}");
+    assert!(calls[9].starts_with("latency POST cluster 7"), "{calls:?}");
     let end = "end create /api/v1/namespaces/{namespace}/pods 200 completed after 3 and 7";
-    assert!(told[10].starts_with(end), "{told:?}");
-    assert_eq!(told.len(), 11);
+    assert!(calls[10].starts_with(end), "{calls:?}");
+    assert_eq!(calls.len(), 11);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_dropped_while_it_waits_to_be_sent_again_has_the_last_answer() {
-    let told = Told::default();
-    let service = service(&told, &[429]);
+async fn a_request_dropped_between_attempts_has_the_last_status() {
+    let calls = Recorder::default();
+    let service = service(&calls, &[429]);
     {
         let future = pin!(service.oneshot(post(Body::empty())));
         let waited = tokio::time::timeout(Duration::from_secs(1), future).await;
         assert!(waited.is_err());
     }
     assert_eq!(
-        told.take(),
+        calls.take(),
         [
             "request_size POST cluster 0",
             "result POST cluster 429",
@@ -102,7 +102,7 @@ async fn a_request_that_is_dropped_while_it_waits_to_be_sent_again_has_the_last_
     );
 }
 
-/// Would always try again, but can send nothing twice.
+/// Always retries, but cannot clone requests.
 #[derive(Clone)]
 struct NoSpare;
 
@@ -119,16 +119,16 @@ impl<Q, R, E> Policy<Q, R, E> for NoSpare {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_cannot_be_sent_twice_is_sent_once() {
-    let told = Told::default();
-    let service = MetricsLayer::new(told.hooks(), Classifier::new("cluster"))
+async fn a_request_that_cannot_be_cloned_is_sent_once() {
+    let calls = Recorder::default();
+    let service = MetricsLayer::new(calls.hooks(), Classifier::new("cluster"))
         .with_retry(NoSpare)
         .layer(tower::service_fn(async |_| {
-            Ok::<_, Broken>(answer(503, Script::empty()))
+            Ok::<_, Broken>(respond(503, Script::empty()))
         }));
     let response = exchange(service, request("GET", "/api/v1/pods")).await;
     assert_eq!(response.unwrap().status(), 503);
-    let lines = told.take();
+    let lines = calls.take();
     assert_eq!(lines[1], "result GET cluster 503");
     assert!(lines[3].contains(" after 1 and "), "{lines:?}");
     assert_eq!(lines.len(), 4);

@@ -126,7 +126,7 @@ async fn retries_inside_kube_are_counted() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_retry_does_not_retry() {
+async fn retries_can_be_disabled() {
     let (api, mut config) = start().await;
     config.default_retry = false;
     let registry = Registry::new();
@@ -179,7 +179,7 @@ async fn a_watch_of_a_real_client_is_a_stream() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_is_an_error() {
+async fn an_unreachable_server_is_an_error() {
     let (api, config) = start().await;
     api.shutdown().await;
     let registry = Registry::new();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::header::UPGRADE;
 use tower::{Service, ServiceExt};
 
-use crate::bed::{Broken, Script, Step, Told, answer, exchange, frame, measured, request};
+use crate::harness::{Broken, Recorder, Script, Step, exchange, frame, measured, request, respond};
 
 const WATCH: &str = "/api/v1/pods?watch=true&allowWatchBookmarks=true";
 const LOG: &str = "/api/v1/namespaces/space/pods/object/log";
@@ -21,15 +21,15 @@ fn events(end: &[Step]) -> Script {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_is_no_request_but_a_stream_with_events() {
-    let told = Told::default();
-    let service = measured(&told, async |_| {
+async fn a_watch_is_a_stream_with_events_and_not_timed_as_a_request() {
+    let calls = Recorder::default();
+    let service = measured(&calls, async |_| {
         tokio::time::sleep(Duration::from_secs(3)).await;
-        Ok(answer(200, events(&[])))
+        Ok(respond(200, events(&[])))
     });
     exchange(service, request("GET", WATCH)).await;
     assert_eq!(
-        told.take(),
+        calls.take(),
         [
             "request_size GET cluster:6443 0",
             "result GET cluster:6443 200",
@@ -42,29 +42,29 @@ async fn a_watch_is_no_request_but_a_stream_with_events() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_says_who_ended_it() {
-    let told = Told::default();
-    let service = measured(&told, async |_| Ok(answer(200, events(&[Step::Break]))));
+async fn the_end_of_a_watch_has_its_cause() {
+    let calls = Recorder::default();
+    let service = measured(&calls, async |_| Ok(respond(200, events(&[Step::Break]))));
     exchange(service, request("GET", WATCH)).await;
-    let last = told.take().pop().unwrap();
+    let last = calls.take().pop().unwrap();
     assert!(last.starts_with("watch ended by error after"), "{last}");
 
-    let mut service = measured(&told, async |_| Ok(answer(200, events(&[Step::Hang]))));
+    let mut service = measured(&calls, async |_| Ok(respond(200, events(&[Step::Hang]))));
     let response = service.call(request("GET", WATCH)).await.unwrap();
     let mut body = response.into_body();
     frame(&mut body).await.unwrap().unwrap();
     drop(body);
-    let last = told.take().pop().unwrap();
+    let last = calls.take().pop().unwrap();
     assert_eq!(last, "watch ended by client after 0ms, 1 events, 25 bytes");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_watch_is_an_ended_request_that_is_not_timed_with_the_others() {
-    let told = Told::default();
-    let service = measured(&told, async |_| Ok(answer(410, Script::text("gone"))));
+async fn a_rejected_watch_ends_as_a_request_but_is_not_timed() {
+    let calls = Recorder::default();
+    let service = measured(&calls, async |_| Ok(respond(410, Script::text("gone"))));
     exchange(service, request("GET", WATCH)).await;
     assert_eq!(
-        told.take()[1..],
+        calls.take()[1..],
         [
             "result GET cluster:6443 410",
             "end watch /api/v1/pods 410 completed after 1 and 0ms, 4 bytes",
@@ -73,8 +73,8 @@ async fn a_refused_watch_is_an_ended_request_that_is_not_timed_with_the_others()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_followed_log_is_a_stream_and_a_read_one_is_a_request() {
-    let told = Told::default();
+async fn a_followed_log_is_a_stream_and_another_is_a_request() {
+    let calls = Recorder::default();
     for (uri, hint, first) in [
         (format!("{LOG}?follow=true"), None, "opened log of pods"),
         (LOG.to_owned(), Some("log_stream"), "opened log of pods"),
@@ -84,14 +84,16 @@ async fn a_followed_log_is_a_stream_and_a_read_one_is_a_request() {
             "response_size GET cluster:6443 8",
         ),
     ] {
-        let service = measured(&told, async |_| Ok(answer(200, Script::text("one\ntwo\n"))));
+        let service = measured(&calls, async |_| {
+            Ok(respond(200, Script::text("one\ntwo\n")))
+        });
         let mut request = request("GET", &uri);
         if let Some(hint) = hint {
-            // As kube notes it.
+            // As kube marks it.
             request.extensions_mut().insert::<&'static str>(hint);
         }
         exchange(service, request).await;
-        assert_eq!(told.take()[2], first, "{uri} {hint:?}");
+        assert_eq!(calls.take()[2], first, "{uri} {hint:?}");
     }
 }
 
@@ -100,9 +102,9 @@ async fn an_upgrade_passes_untouched() {
     #[derive(Clone, Debug, PartialEq)]
     struct Connection(u32);
 
-    let told = Told::default();
-    let service = measured(&told, async |_| {
-        let mut response = answer(101, Script::empty());
+    let calls = Recorder::default();
+    let service = measured(&calls, async |_| {
+        let mut response = respond(101, Script::empty());
         response.extensions_mut().insert(Connection(7));
         response
             .headers_mut()
@@ -121,7 +123,7 @@ async fn an_upgrade_passes_untouched() {
     assert_eq!(response.headers()[UPGRADE], "websocket");
     drop(response);
     assert_eq!(
-        told.take(),
+        calls.take(),
         [
             "request_size GET cluster:6443 0",
             "result GET cluster:6443 101",

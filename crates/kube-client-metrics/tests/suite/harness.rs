@@ -1,5 +1,4 @@
-//! A client's inside in memory: a service that answers as told, and hooks that write down what they
-//! are told.
+//! In-memory services with scripted responses, and hooks that record their calls.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -16,22 +15,22 @@ use kube_client_metrics::hooks::{RequestReport, StreamKind, StreamReport, Stream
 use kube_client_metrics::{Call, Classifier, Code, Hooks, Measured, MetricsLayer};
 use tower::{Layer, Service, ServiceExt};
 
-/// What the hooks were told, a line for each.
+/// The calls of hooks, as text.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Recorder(Arc<Mutex<Vec<String>>>);
 
-/// What a body does, frame by frame.
+/// A step of a scripted body.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Data(&'static str),
-    /// Takes so long.
+    /// Waits.
     Wait(Duration),
     Break,
-    /// Never ends.
+    /// Waits forever.
     Hang,
 }
 
-/// A body that goes by a script.
+/// A scripted body.
 #[derive(Debug)]
 pub(crate) struct Script {
     steps: VecDeque<Step>,
@@ -39,28 +38,28 @@ pub(crate) struct Script {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("broken off")]
+#[error("connection reset")]
 pub(crate) struct Broken;
 
-impl Told {
+impl Recorder {
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
-    fn note(&self, line: String) {
+    fn record(&self, line: String) {
         self.0.lock().unwrap().push(line);
     }
 
     pub(crate) fn hooks(&self) -> Hooks {
         let note = |what: &'static str| {
-            let told = self.clone();
+            let calls = self.clone();
             move |call: &Call, value: String| {
-                told.note(format!("{what} {} {}{value}", call.method, call.host));
+                calls.record(format!("{what} {} {}{value}", call.method, call.host));
             }
         };
         let (latency, sent, received) =
             (note("latency"), note("request_size"), note("response_size"));
-        let (result, retry, told) = (note("result"), note("retry"), self.clone());
+        let (result, retry, calls) = (note("result"), note("retry"), self.clone());
         Hooks::default()
             .with_request_latency(move |call: &Call, time: Duration| {
                 latency(call, format!(" {}ms", time.as_millis()));
@@ -70,7 +69,7 @@ impl Told {
             .with_request_result(move |call: &Call, code: Code| result(call, format!(" {code}")))
             .with_request_retry(move |call: &Call, code: Code| retry(call, format!(" {code}")))
             .with_request_end(move |call: &Call, report: &RequestReport| {
-                told.note(format!(
+                calls.record(format!(
                     "end {} {} {} {} after {} and {}ms, {} bytes",
                     call.verb,
                     call.endpoint.template(),
@@ -85,18 +84,18 @@ impl Told {
     }
 }
 
-impl Streams for Told {
+impl Streams for Recorder {
     fn opened(&self, call: &Call, kind: StreamKind) {
         let resource = call.endpoint.resource();
-        self.note(format!("opened {} of {resource}", kind.as_str()));
+        self.record(format!("opened {} of {resource}", kind.as_str()));
     }
 
     fn received(&self, _: &Call, kind: StreamKind, events: u64, bytes: u64) {
-        self.note(format!("{} +{events} +{bytes}", kind.as_str()));
+        self.record(format!("{} +{events} +{bytes}", kind.as_str()));
     }
 
     fn ended(&self, _: &Call, report: &StreamReport) {
-        self.note(format!(
+        self.record(format!(
             "{} ended by {} after {}ms, {} events, {} bytes",
             report.kind.as_str(),
             report.end.as_str(),
@@ -155,17 +154,17 @@ impl Body for Script {
     }
 }
 
-/// A measured service in front of a function.
+/// An instrumented service that calls a function.
 pub(crate) fn measured<F, A>(
-    told: &Told,
-    answer: F,
+    calls: &Recorder,
+    respond: F,
 ) -> Measured<impl Service<Request<String>, Response = Response<Script>, Error = Broken>>
 where
     F: FnMut(Request<String>) -> A,
     A: Future<Output = Result<Response<Script>, Broken>>,
 {
-    let layer = MetricsLayer::new(told.hooks(), Classifier::new("cluster:6443"));
-    layer.layer(tower::service_fn(answer))
+    let layer = MetricsLayer::new(calls.hooks(), Classifier::new("cluster:6443"));
+    layer.layer(tower::service_fn(respond))
 }
 
 pub(crate) fn request(method: &str, uri: &str) -> Request<String> {
@@ -174,13 +173,13 @@ pub(crate) fn request(method: &str, uri: &str) -> Request<String> {
     builder.body(body.to_owned()).unwrap()
 }
 
-pub(crate) fn answer(status: u16, body: Script) -> Response<Script> {
+pub(crate) fn respond(status: u16, body: Script) -> Response<Script> {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(status).unwrap();
     response
 }
 
-/// Sends a request and reads its answer to the end, whatever it is.
+/// Sends a request and reads its response to the end.
 pub(crate) async fn exchange<S, R>(service: S, request: Request<String>) -> Option<Response<()>>
 where
     S: Service<Request<String>, Response = Response<R>>,
@@ -193,12 +192,12 @@ where
     Some(Response::from_parts(head, ()))
 }
 
-/// The next frame of a body.
+/// Returns the next frame of a body.
 pub(crate) async fn frame<R: Body + Unpin>(
     body: &mut R,
 ) -> Option<Result<Frame<R::Data>, R::Error>> {
     std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await
 }
 
-/// What cannot fail.
+/// Unwraps an infallible result.
 pub(crate) type Sure<T> = Result<T, Infallible>;
