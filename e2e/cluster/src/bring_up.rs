@@ -1,4 +1,4 @@
-//! Bringing a cluster up, step by step, with a reason for every failure.
+//! Bringing a cluster up, step by step.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -15,57 +15,57 @@ use crate::layout::{Addresses, Layout};
 use crate::pki::Pki;
 use crate::process::Process;
 use crate::programs::{PATH, Programs};
-use crate::ready::Asker;
-use crate::state::{Description, State};
+use crate::ready::Probe;
+use crate::state::{ClusterState, Description};
 use crate::{cgroups, config, images, interrupt, network, take_down};
 
 /// A cluster on its way up.
 pub(crate) struct BringUp<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) programs: &'a Programs,
-    pub(crate) clock: Clock,
+    pub(crate) stopwatch: Stopwatch,
 }
 
-/// Tells what was done, and when.
+/// Prints what was done, with the time since the start.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Clock {
+pub(crate) struct Stopwatch {
     started: Instant,
 }
 
-/// What a finished bring-up leaves in the hands of its caller.
+/// A cluster that is up.
 pub(crate) struct Up {
-    pub(crate) state: State,
+    pub(crate) state: ClusterState,
     pub(crate) description: Description,
-    /// While it is open the cluster stays; it is also closed when this process dies.
+    /// Keeps the cluster up while it is open; the kernel closes it when this process dies.
     pub(crate) leash: Leash,
 }
 
-/// The holder's hold on this process.
+/// The write end of the holder's standard input.
 #[derive(Debug)]
 pub(crate) struct Leash {
     _input: ChildStdin,
 }
 
-/// The control plane on a busy machine of two cores.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// Enough for a control plane on a busy machine of two cores.
+const READY_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Lines of a log that tell why its program ended.
-const TAIL: usize = 25;
+/// Lines of a log that are shown when its program has ended.
+const MAX_TAIL_LINES: usize = 25;
 
-impl Clock {
+impl Stopwatch {
     pub(crate) fn start() -> Self {
         Self {
             started: Instant::now(),
         }
     }
 
-    pub(crate) fn tell(self, what: &str) {
-        println!("{:>7.1} s  {what}", self.started.elapsed().as_secs_f64());
+    pub(crate) fn log(self, message: &str) {
+        println!("{:>7.1} s  {message}", self.started.elapsed().as_secs_f64());
     }
 }
 
 impl BringUp<'_> {
-    /// From nothing to a ready Node. After a failure the caller removes what there is.
+    /// Returns when the Node is ready. After a failure the caller removes the cluster.
     pub(crate) fn run(&self) -> Result<Up> {
         for folder in ["logs", "tmp"] {
             let folder = self.layout.path(folder);
@@ -74,10 +74,10 @@ impl BringUp<'_> {
         let (holder, leash) = self.start_holder()?;
         let addresses =
             network::connect(self.layout, holder).context("connecting the node with the host")?;
-        let state = State::new(holder, addresses)?;
+        let state = ClusterState::new(holder, addresses)?;
         state.save(self.layout)?;
         cgroups::make(&self.layout.cgroup())?;
-        self.clock.tell(&format!(
+        self.stopwatch.log(&format!(
             "namespaces, {} with {}",
             addresses.interface(),
             addresses.link()
@@ -87,25 +87,25 @@ impl BringUp<'_> {
         pki.make(self.layout, addresses)
             .context("making certificates")?;
         config::write(self.layout, addresses, &pki, &self.programs.cni_plugins)?;
-        self.clock.tell("certificates and configuration");
+        self.stopwatch.log("certificates and configuration");
 
         for component in [Component::Etcd, Component::Containerd, Component::ApiServer] {
             self.start(component, addresses)?;
         }
-        let asker = Asker {
+        let probe = Probe {
             layout: self.layout,
             addresses,
             kubectl: &self.programs.kubectl,
             holder: holder.pid,
         };
-        self.wait_ready(&asker, Component::Containerd)?;
+        self.wait_ready(&probe, Component::Containerd)?;
         let mounts = PathBuf::from(format!("/proc/{}/ns/mnt", holder.pid));
         for image in images::standard(&self.programs.busybox)? {
             images::import(&mounts, &image)?;
         }
-        self.clock.tell("images");
-        self.wait_ready(&asker, Component::Etcd)?;
-        self.wait_ready(&asker, Component::ApiServer)?;
+        self.stopwatch.log("images");
+        self.wait_ready(&probe, Component::Etcd)?;
+        self.wait_ready(&probe, Component::ApiServer)?;
         let others = [
             Component::ControllerManager,
             Component::Scheduler,
@@ -116,7 +116,7 @@ impl BringUp<'_> {
             self.start(component, addresses)?;
         }
         for component in others {
-            self.wait_ready(&asker, component)?;
+            self.wait_ready(&probe, component)?;
         }
         let description = Description::new(self.layout, &state, self.programs);
         description.save(self.layout)?;
@@ -143,7 +143,7 @@ impl BringUp<'_> {
             .arg(program)
             .args(["cluster", HOLD])
             .arg(&self.layout.folder)
-            // Ctrl-C is for us alone: we take the cluster down in order.
+            // Ctrl-C must not reach it: we take the cluster down in order.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(log.try_clone()?)
@@ -156,19 +156,20 @@ impl BringUp<'_> {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             let ended = unshare.try_wait()?;
-            if ended.is_none() && control::ask(&self.layout.folder, &Request::List).is_ok() {
+            if ended.is_none() && control::send_request(&self.layout.folder, &Request::List).is_ok()
+            {
                 break;
             }
             if ended.is_some() || Instant::now() > deadline {
                 bail!(
-                    "the holder does not run:\n{}",
+                    "the holder is not running:\n{}",
                     tail(&self.layout.path("logs/holder.log"))
                 );
             }
             interrupt::pause(Duration::from_millis(20))?;
         }
         let waiting = unshare.id();
-        // Collects it when it ends, should this process live longer than the cluster.
+        // Reaps it, in case this process outlives the cluster.
         std::thread::spawn(move || unshare.wait());
         let holder = take_down::holders(self.layout)?
             .into_iter()
@@ -178,18 +179,18 @@ impl BringUp<'_> {
 
     fn start(&self, component: Component, addresses: Addresses) -> Result<()> {
         let launch = component.launch(self.layout, addresses, self.programs.of(component), PATH);
-        control::ask(&self.layout.folder, &Request::Start(launch)).map(drop)
+        control::send_request(&self.layout.folder, &Request::Start(launch)).map(drop)
     }
 
-    fn wait_ready(&self, asker: &Asker<'_>, component: Component) -> Result<()> {
-        wait_ready(asker, component)?;
-        self.clock.tell(component.name());
+    fn wait_ready(&self, probe: &Probe<'_>, component: Component) -> Result<()> {
+        wait_ready(probe, component)?;
+        self.stopwatch.log(component.name());
         Ok(())
     }
 }
 
-/// While programs were fetched ours may have been built anew: the kernel then marks the path of the
-/// old one.
+/// Returns the path of this program. If it was rebuilt while it ran, the kernel marks the path of
+/// the old file as deleted.
 fn this_program() -> Result<PathBuf> {
     let path = std::env::current_exe().context("finding this program")?;
     let text = path.to_string_lossy();
@@ -198,30 +199,29 @@ fn this_program() -> Result<PathBuf> {
         .map_or_else(|| path.clone(), PathBuf::from))
 }
 
-/// Asks until it is ready. Fails at once when any component has ended, and after a while in any
-/// case.
-pub(crate) fn wait_ready(asker: &Asker<'_>, component: Component) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+/// Waits until the component is ready. Fails at once when any component has ended.
+pub(crate) fn wait_ready(probe: &Probe<'_>, component: Component) -> Result<()> {
+    let deadline = Instant::now() + READY_TIMEOUT;
     loop {
-        all_run(asker.layout)?;
-        let Err(reason) = asker.check(component) else {
+        check_running(probe.layout)?;
+        let Err(reason) = probe.check(component) else {
             return Ok(());
         };
         if Instant::now() > deadline {
             bail!(
                 "{} is not ready after {} s: {reason:#}\n{}",
                 component.name(),
-                PATIENCE.as_secs(),
-                tail(&component.log(asker.layout))
+                READY_TIMEOUT.as_secs(),
+                tail(&component.log(probe.layout))
             );
         }
         interrupt::pause(Duration::from_millis(100))?;
     }
 }
 
-/// Fails with the last words of a component that has ended.
-pub(crate) fn all_run(layout: &Layout) -> Result<()> {
-    let reply = control::ask(&layout.folder, &Request::List)?;
+/// Fails with the last log lines of a component that has ended.
+pub(crate) fn check_running(layout: &Layout) -> Result<()> {
+    let reply = control::send_request(&layout.folder, &Request::List)?;
     match reply
         .components
         .iter()
@@ -239,15 +239,17 @@ pub(crate) fn all_run(layout: &Layout) -> Result<()> {
 
 fn tail(log: &Path) -> String {
     /// Some programs log their whole configuration in one line.
-    const LONGEST: usize = 400;
+    const MAX_LINE: usize = 400;
     let text = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
-    let last = lines.iter().skip(lines.len().saturating_sub(TAIL));
+    let last = lines
+        .iter()
+        .skip(lines.len().saturating_sub(MAX_TAIL_LINES));
     let mut shown = format!("  last lines of {}:", log.display());
     for line in last {
         shown.push_str("\n    ");
-        shown.extend(line.chars().take(LONGEST));
+        shown.extend(line.chars().take(MAX_LINE));
     }
     shown
 }
@@ -257,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_lines_of_a_log_are_shown() {
+    fn a_tail_is_limited_in_lines_and_in_their_length() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("a.log");
         let lines: Vec<String> = (1..=100).map(|line| format!("line {line}")).collect();

@@ -10,17 +10,17 @@ use anyhow::{Context, Result, bail};
 use crate::interrupt;
 use crate::process::Process;
 
-/// The cluster's share of the CPU in cgroups of version 1 and 2: 64 times that of an ordinary
+/// CPU weight of the cluster in cgroups of version 1 and 2: 64 times that of an ordinary
 /// process.
 const CPU_WEIGHT: [(&str, &str); 2] = [("cpu.shares", "65536"), ("cpu.weight", "6400")];
 
-/// Makes the cgroup everywhere.
+/// Creates the cgroup in every hierarchy.
 pub(crate) fn make(name: &str) -> Result<()> {
     for hierarchy in hierarchies()? {
         let folder = hierarchy.join(name);
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-        // However busy the machine is with other things, a pod gets the CPU that its limit allows:
-        // what is measured is then the limit, not the luck of the day.
+        // A pod gets the CPU that its limit allows however busy the machine is, so that tests
+        // measure the limit.
         for (file, weight) in CPU_WEIGHT {
             let here = folder.join(file);
             if here.exists() {
@@ -40,15 +40,15 @@ pub(crate) fn make(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes it everywhere, with all below it. Processes that are still in it are of the cluster, and
-/// are ended.
+/// Removes it from every hierarchy, with all below it. Processes that are still in it belong to the
+/// cluster and are killed.
 pub(crate) fn remove(name: &str) -> Result<()> {
-    let patience = Duration::from_secs(15);
+    let timeout = Duration::from_secs(15);
     let started = Instant::now();
     for hierarchy in hierarchies()? {
         let folder = hierarchy.join(name);
         while let Err(error) = remove_tree(&folder) {
-            if started.elapsed() > patience {
+            if started.elapsed() > timeout {
                 return Err(error);
             }
             interrupt::settle(Duration::from_millis(20));
@@ -57,7 +57,7 @@ pub(crate) fn remove(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Those that exist, for whoever wants to see that there are none.
+/// Returns the hierarchies' folders of this cgroup that exist.
 pub(crate) fn existing(name: &str) -> Result<Vec<PathBuf>> {
     let mut folders: Vec<PathBuf> = hierarchies()?
         .into_iter()
@@ -67,7 +67,7 @@ pub(crate) fn existing(name: &str) -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// Deepest first: a cgroup with children cannot be removed. Its files go with it.
+/// Removes a cgroup, children first: one with children cannot be removed. Its files go with it.
 fn remove_tree(folder: &Path) -> Result<()> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -105,7 +105,7 @@ fn hierarchies() -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Each hierarchy once: bind mounts of a part of one are not where cgroups are made.
+/// Returns the mount point of each hierarchy, without bind mounts of a part of one.
 fn cgroup_mounts(mountinfo: &str) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = mountinfo
         .lines()
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hierarchies_are_whole_mounts_of_either_version() {
+    fn hierarchies_are_full_mounts_of_either_version() {
         let mountinfo = "\
 31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
 35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:7 - cgroup cgroup rw,memory
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_needs_no_removal() {
+    fn removing_a_missing_cgroup_succeeds() {
         remove_tree(Path::new("/sys/fs/cgroup/kubevitals-never-made")).unwrap();
     }
 }

@@ -1,9 +1,9 @@
 //! `cargo xtask cluster`: a real control plane and one real node, in namespaces of their own.
 //!
-//! All processes of a cluster live below one holder, the first process of a PID namespace that has
-//! its own mounts and network. When the holder goes, the kernel takes the processes, the mounts and
-//! the interfaces with it: what a crash could leave behind is a folder and empty cgroups, and the
-//! next `up` or `down` removes both.
+//! All processes of a cluster descend from one holder, the first process of a PID namespace that
+//! has its own mounts and network. When the holder goes, the kernel takes the processes, the mounts
+//! and the interfaces with it: a crash can leave behind a folder and empty cgroups, and the next
+//! `up` or `down` removes both.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
@@ -16,17 +16,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::bring_up::{BringUp, Clock, Leash};
+use crate::bring_up::{BringUp, Leash, Stopwatch};
 use crate::components::Component;
 use crate::control::Request;
 use crate::layout::Layout;
 use crate::programs::Programs;
-use crate::ready::Asker;
-use crate::state::{Description, State};
+use crate::ready::Probe;
+use crate::state::{ClusterState, Description};
 use crate::status::Status;
 use crate::{bring_up, config, control, holder, images, interrupt, take_down};
 
-/// What to do with which cluster
+/// A cluster and an action on it
 #[derive(Debug, Args)]
 pub(crate) struct ClusterFlags {
     #[command(subcommand)]
@@ -35,9 +35,9 @@ pub(crate) struct ClusterFlags {
 
 #[derive(Debug, Subcommand)]
 enum ClusterCommand {
-    /// Bring it up; says so if it is up, and starts afresh if it is broken
+    /// Bring it up; a healthy cluster is kept, a broken one is replaced
     Up(Name),
-    /// Remove everything of it
+    /// Remove all of it
     Down {
         #[command(flatten)]
         name: Name,
@@ -45,11 +45,11 @@ enum ClusterCommand {
         #[arg(long, conflicts_with = "name")]
         all: bool,
     },
-    /// Its components, its node, and what is wrong with it
+    /// Show its components, its node and its problems
     Status {
         #[command(flatten)]
         name: Name,
-        /// How to print it
+        /// Output format
         #[arg(short, long, default_value = "text")]
         output: Output,
     },
@@ -57,7 +57,7 @@ enum ClusterCommand {
     Kubeconfig {
         #[command(flatten)]
         name: Name,
-        /// Print where it is instead
+        /// Print its path instead
         #[arg(long)]
         path: bool,
     },
@@ -68,7 +68,7 @@ enum ClusterCommand {
         component: String,
         #[command(flatten)]
         name: Name,
-        /// Kill it instead of asking it to end
+        /// Send SIGKILL instead of SIGTERM
         #[arg(long)]
         kill: bool,
     },
@@ -89,7 +89,7 @@ enum ClusterCommand {
 
 #[derive(Debug, Args)]
 struct Name {
-    /// Clusters of different names stand side by side
+    /// Name of the cluster; clusters of different names run side by side
     #[arg(long, default_value = "dev")]
     name: String,
 }
@@ -100,39 +100,44 @@ enum Output {
     Json,
 }
 
-/// Which cluster, and how it is kept.
+/// Options of [`up`].
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     /// Lowercase letters, digits and dashes: part of file and node names.
     pub(crate) name: String,
-    /// The cluster ends with this process, however it ends, unless it was up before.
+    /// Removes the cluster when this process ends, for any reason, unless it was up before.
     pub(crate) tied: bool,
 }
 
 /// A cluster that was ready when [`up`] returned.
 #[derive(Debug)]
 pub(crate) struct Running {
-    /// Of a user in `system:masters`; works on the host and inside.
+    /// The kubeconfig of a user in `system:masters`; works on the host and inside.
     pub(crate) kubeconfig: PathBuf,
-    /// Everything that the cluster keeps: certificates, logs, state.
+    /// All files of the cluster: certificates, logs, state.
     pub(crate) folder: PathBuf,
-    /// Paths, names and addresses as JSON, for programs that are told `KUBEVITALS_E2E_CLUSTER`.
+    /// Paths, names and addresses as JSON, for programs that read `KUBEVITALS_E2E_CLUSTER`.
     pub(crate) description: PathBuf,
     /// The one Node.
     pub(crate) node_name: String,
     /// Reachable from the host, from pods and from inside.
     pub(crate) node_address: Ipv4Addr,
-    /// The cluster's own version of it.
+    /// The kubectl of the cluster's version.
     pub(crate) kubectl: PathBuf,
     holder: u32,
     _leash: Option<Leash>,
 }
 
-/// The hidden subcommand that a holder is, and by which it is found.
+/// The hidden subcommand of a holder, by which it is found among all processes.
 pub(crate) const HOLD: &str = "hold";
 
 impl Running {
-    fn new(layout: &Layout, state: &State, description: Description, leash: Option<Leash>) -> Self {
+    fn new(
+        layout: &Layout,
+        state: &ClusterState,
+        description: Description,
+        leash: Option<Leash>,
+    ) -> Self {
         Self {
             kubeconfig: description.kubeconfig,
             folder: layout.folder.clone(),
@@ -149,8 +154,8 @@ impl Running {
         }
     }
 
-    /// `program` in the cluster's network, where pods and Services can be reached; files and
-    /// processes stay the host's. It is ended with the cluster.
+    /// Returns a command that runs `program` in the cluster's network, where it reaches pods and
+    /// Services; files and processes are the host's. It ends with the cluster.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("nsenter");
         command
@@ -163,7 +168,7 @@ impl Running {
         command
     }
 
-    /// Builds our program as it is in the work tree and gives its image to the cluster.
+    /// Builds our program from the work tree and imports its image into the cluster.
     pub(crate) fn import_kubevitals(&self) -> Result<()> {
         let archive = images::kubevitals()?;
         images::import(
@@ -213,20 +218,20 @@ pub(crate) fn run(flags: &ClusterFlags) -> Result<()> {
     }
 }
 
-/// Brings the cluster up: at once if it is healthy, from nothing if it is absent or broken.
+/// Brings the cluster up, or attaches to it if it is healthy. A broken one is removed first.
 pub(crate) fn up(options: &Options) -> Result<Running> {
     let layout = Layout::of(&options.name)?;
     require_root()?;
     interrupt::listen()?;
-    let clock = Clock::start();
+    let stopwatch = Stopwatch::start();
     let _lock = lock(&layout)?;
-    if take_down::is_there(&layout)? {
+    if take_down::exists(&layout)? {
         let status = Status::of(&layout);
         if status.is_healthy() {
-            clock.tell(&format!("cluster {} is up", layout.name));
+            stopwatch.log(&format!("cluster {} is up", layout.name));
             return attach_to(&layout);
         }
-        clock.tell(&format!(
+        stopwatch.log(&format!(
             "cluster {} is broken ({}): removing it",
             layout.name,
             status.problems().join("; ")
@@ -234,17 +239,17 @@ pub(crate) fn up(options: &Options) -> Result<Running> {
         take_down::remove(&layout)?;
     }
     let programs = Programs::fetch()?;
-    let clock = Clock::start();
+    let stopwatch = Stopwatch::start();
     let bring_up = BringUp {
         layout: &layout,
         programs: &programs,
-        clock,
+        stopwatch,
     };
     let up = match bring_up.run() {
         Err(error) if !is_interrupt(&error) => {
             println!("error: {error:#}");
             clean_after(&error, &layout)?;
-            clock.tell("once more, from the start");
+            stopwatch.log("retrying from the start");
             bring_up.run()
         }
         first => first,
@@ -256,17 +261,17 @@ pub(crate) fn up(options: &Options) -> Result<Running> {
             return Err(error);
         }
     };
-    clock.tell(&format!("cluster {} is up", layout.name));
+    stopwatch.log(&format!("cluster {} is up", layout.name));
     let leash = if options.tied {
         Some(up.leash)
     } else {
-        control::ask(&layout.folder, &Request::Release)?;
+        control::send_request(&layout.folder, &Request::Release)?;
         None
     };
     Ok(Running::new(&layout, &up.state, up.description, leash))
 }
 
-/// Removes whatever there is of the cluster.
+/// Removes all that is left of the cluster.
 pub(crate) fn down(name: &str) -> Result<()> {
     remove(&Layout::of(name)?)
 }
@@ -280,21 +285,21 @@ fn down_all() -> Result<()> {
 
 fn remove(layout: &Layout) -> Result<()> {
     require_root()?;
-    let clock = Clock::start();
+    let stopwatch = Stopwatch::start();
     let _lock = lock(layout)?;
-    let was_there = take_down::is_there(layout)?;
+    let was_there = take_down::exists(layout)?;
     take_down::remove(layout).with_context(|| format!("removing cluster {}", layout.name))?;
     let _ = fs::remove_dir_all(layout.failed_logs());
     let done = if was_there {
         "is removed"
     } else {
-        "is not there"
+        "does not exist"
     };
-    clock.tell(&format!("cluster {} {done}", layout.name));
+    stopwatch.log(&format!("cluster {} {done}", layout.name));
     Ok(())
 }
 
-/// Stops a component, waits until it is gone, starts it again and waits until it answers.
+/// Restarts a component and waits until it is ready.
 fn restart(name: &str, component: &str, kill: bool) -> Result<()> {
     /// An API server finishes open requests first, watches among them.
     const GRACE: Duration = Duration::from_secs(90);
@@ -305,45 +310,51 @@ fn restart(name: &str, component: &str, kill: bool) -> Result<()> {
     };
     require_root()?;
     interrupt::listen()?;
-    let clock = Clock::start();
+    let stopwatch = Stopwatch::start();
     let _lock = lock(&layout)?;
-    let state = State::load(&layout).with_context(|| no_cluster(name))?;
-    let stop = |at_once| Request::Stop {
+    let state = ClusterState::load(&layout).with_context(|| no_cluster(name))?;
+    let stop = |kill| Request::Stop {
         name: component.name().to_owned(),
-        at_once,
+        kill,
     };
-    control::ask(&layout.folder, &stop(kill))?;
-    let asked = Instant::now();
+    control::send_request(&layout.folder, &stop(kill))?;
+    let requested_at = Instant::now();
     let mut killed = kill;
-    while runs(&layout, component)? {
-        if !killed && asked.elapsed() > GRACE {
-            clock.tell(&format!("{} does not end: killing it", component.name()));
-            control::ask(&layout.folder, &stop(true))?;
+    while is_running(&layout, component)? {
+        if !killed && requested_at.elapsed() > GRACE {
+            stopwatch.log(&format!(
+                "{} did not stop in time: killing it",
+                component.name()
+            ));
+            control::send_request(&layout.folder, &stop(true))?;
             killed = true;
         }
         interrupt::pause(Duration::from_millis(50))?;
     }
-    clock.tell(&format!("{} is stopped", component.name()));
-    control::ask(&layout.folder, &Request::Again(component.name().to_owned()))?;
+    stopwatch.log(&format!("{} is stopped", component.name()));
+    control::send_request(
+        &layout.folder,
+        &Request::Restart(component.name().to_owned()),
+    )?;
     let description = Description::load(&layout)?;
     let kubectl = description
         .programs
         .get("kubectl")
         .context("cluster.json names no kubectl")?;
-    let asker = Asker {
+    let probe = Probe {
         layout: &layout,
         addresses: state.addresses(),
         kubectl,
         holder: state.holder.pid,
     };
-    bring_up::wait_ready(&asker, component)?;
-    clock.tell(&format!("{} is ready", component.name()));
+    bring_up::wait_ready(&probe, component)?;
+    stopwatch.log(&format!("{} is ready", component.name()));
     Ok(())
 }
 
-/// Becomes that program. Returns only if it cannot.
+/// Replaces this process by that program. Returns only on failure.
 fn exec(running: &Running, words: &[OsString]) -> Result<()> {
-    let (program, arguments) = words.split_first().context("no program was named")?;
+    let (program, arguments) = words.split_first().context("no program given")?;
     let mut command = running.command(program);
     let own = running.kubectl.parent().map(Path::to_path_buf);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -354,13 +365,13 @@ fn exec(running: &Running, words: &[OsString]) -> Result<()> {
     Err(command.exec()).context("cannot start nsenter")
 }
 
-/// A cluster that is up already.
+/// Attaches to a cluster that is up.
 pub(crate) fn attach(name: &str) -> Result<Running> {
     attach_to(&Layout::of(name)?)
 }
 
 fn attach_to(layout: &Layout) -> Result<Running> {
-    let state = State::load(layout).filter(|state| state.holder.is_alive());
+    let state = ClusterState::load(layout).filter(|state| state.holder.is_alive());
     let state = state.with_context(|| no_cluster(&layout.name))?;
     Ok(Running::new(
         layout,
@@ -381,51 +392,46 @@ fn status(name: &str, output: Output) -> Result<()> {
         Output::Json => println!("{}", serde_json::to_string_pretty(&status)?),
     }
     if !status.is_healthy() {
-        bail!(
-            "cluster {name} is not healthy: `cargo xtask cluster up --name {name}` starts it afresh"
-        );
+        bail!("cluster {name} is not healthy: `cargo xtask cluster up --name {name}` replaces it");
     }
     Ok(())
 }
 
-fn runs(layout: &Layout, component: Component) -> Result<bool> {
-    let reply = control::ask(&layout.folder, &Request::List)?;
+fn is_running(layout: &Layout, component: Component) -> Result<bool> {
+    let reply = control::send_request(&layout.folder, &Request::List)?;
     Ok(reply
         .components
         .iter()
         .any(|one| one.name == component.name() && one.ended.is_none()))
 }
 
-/// The logs stay, beside the folder, until the next failure or a `down`.
+/// Removes a failed cluster. Its logs stay beside its folder until the next failure or `down`.
 fn clean_after(failure: &anyhow::Error, layout: &Layout) -> Result<()> {
     let kept = layout.failed_logs();
     let _ = fs::remove_dir_all(&kept);
     if !is_interrupt(failure) && fs::rename(layout.path("logs"), &kept).is_ok() {
-        println!("the logs are kept in {}", kept.display());
+        println!("logs are kept in {}", kept.display());
     }
-    take_down::remove(layout).context("removing what had been started")
+    take_down::remove(layout).context("removing the failed cluster")
 }
 
-/// Held until it is dropped, or this process ends.
+/// Locks the cluster until the file is dropped or this process ends.
 fn lock(layout: &Layout) -> Result<File> {
     let path = layout.lock_file();
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     }
     let file = File::create(&path).with_context(|| format!("opening {}", path.display()))?;
-    let mut told = false;
+    let mut reported = false;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::Error(error)) => return Err(error).context("locking"),
             Err(TryLockError::WouldBlock) => {}
         }
-        if !told {
-            println!(
-                "another command is at work on cluster {}: waiting for it",
-                layout.name
-            );
-            told = true;
+        if !reported {
+            println!("waiting for another command on cluster {}", layout.name);
+            reported = true;
         }
         interrupt::pause(Duration::from_millis(100))?;
     }
@@ -433,7 +439,7 @@ fn lock(layout: &Layout) -> Result<File> {
 
 fn require_root() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
-        bail!("a real cluster needs root: namespaces, mounts and cgroups are made");
+        bail!("a real cluster needs root for its namespaces, mounts and cgroups");
     }
     Ok(())
 }

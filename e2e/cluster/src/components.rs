@@ -28,7 +28,7 @@ pub(crate) enum Component {
 }
 
 impl Component {
-    /// In the order in which they are started.
+    /// All components, in the order in which they are started.
     pub(crate) const ALL: [Self; 7] = [
         Self::Etcd,
         Self::Containerd,
@@ -62,7 +62,7 @@ impl Component {
         layout.path("logs").join(format!("{}.log", self.name()))
     }
 
-    /// How the holder is to start it.
+    /// Returns the command with which the holder starts it.
     pub(crate) fn launch(
         self,
         layout: &Layout,
@@ -123,7 +123,7 @@ fn etcd(layout: &Layout) -> Vec<String> {
             "listen-metrics-urls",
             format_args!("http://0.0.0.0:{ETCD_HEALTH_PORT}"),
         ),
-        // Nothing here is to outlive a power failure.
+        // Nothing here must survive a power failure.
         "--unsafe-no-fsync".to_owned(),
     ]
 }
@@ -133,7 +133,7 @@ fn api_server(layout: &Layout, addresses: Addresses, pki: &Pki) -> Vec<String> {
     let key = |name, file| flag(name, pki.key(file).display());
     vec![
         flag("etcd-servers", "http://127.0.0.1:2379"),
-        // Without it open watches hold up a stop for the whole request timeout.
+        // Closes open watches at shutdown, which would otherwise delay it by a minute.
         flag("shutdown-watch-termination-grace-period", "1s"),
         flag("bind-address", "0.0.0.0"),
         flag("secure-port", API_PORT),
@@ -160,8 +160,6 @@ fn api_server(layout: &Layout, addresses: Addresses, pki: &Pki) -> Vec<String> {
         key("kubelet-client-key", "apiserver-kubelet-client"),
         flag("kubelet-preferred-address-types", "InternalIP"),
         flag("enable-aggregator-routing", true),
-        // At its end it closes watches, and does not wait a minute for those who hold them to go.
-        flag("shutdown-watch-termination-grace-period", "1s"),
         certificate("requestheader-client-ca-file", "front-proxy-ca"),
         flag("requestheader-allowed-names", FRONT_PROXY_CLIENT),
         flag("requestheader-username-headers", "X-Remote-User"),
@@ -187,16 +185,16 @@ fn controller_manager(layout: &Layout, addresses: Addresses, pki: &Pki) -> Vec<S
         flag("cluster-cidr", addresses.pods()),
         flag("service-cluster-ip-range", addresses.services()),
         flag("horizontal-pod-autoscaler-sync-period", "5s"),
-        // A service account is asked for by each controller at the start: at the usual rate that
-        // takes five seconds.
+        // At start each controller requests a service account: at the default rate that takes five
+        // seconds.
         flag("kube-api-qps", 200),
         flag("kube-api-burst", 400),
     ]);
     flags
 }
 
-/// What controller manager and scheduler have in common: they ask the API server who calls them,
-/// and are alone.
+/// Returns the flags that controller manager and scheduler share: delegated authentication, and no
+/// leader election.
 fn behind_delegated_authentication(layout: &Layout, client: &str) -> Vec<String> {
     let config = kubeconfig(layout, client);
     let mut flags: Vec<String> = [
@@ -220,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_component_is_started_with_these_flags() {
+    fn flags_of_every_component() {
         let layout = Layout {
             name: "dev".to_owned(),
             folder: PathBuf::from("/cache/clusters/dev"),

@@ -1,8 +1,7 @@
 //! The configuration files of a cluster's components.
 //!
-//! Inside its mount namespace a cluster has the usual places (`/run/containerd`,
-//! `/var/lib/kubelet`, `/var/log/pods`) for itself, so that what is written here reads like any
-//! other node's.
+//! A cluster has the usual folders (`/run/containerd`, `/var/lib/kubelet`, `/var/log/pods`) for
+//! itself, in its mount namespace, so its configuration reads like that of any other node.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,16 +15,15 @@ use crate::pki::{CLIENTS, Pki};
 /// The API server's port on the node's address.
 pub(crate) const API_PORT: u16 = 6443;
 
-/// The image of the container that holds a pod's network; without a registry it must be there
-/// before the first pod.
+/// The image of pod sandboxes; without a registry it must be imported before the first pod.
 pub(crate) const PAUSE_IMAGE: &str = "kubevitals.test/pause:1";
 
-/// Where a client's kubeconfig is.
+/// Returns the path of a client's kubeconfig.
 pub(crate) fn kubeconfig(layout: &Layout, client: &str) -> PathBuf {
     layout.path(&format!("{client}.kubeconfig"))
 }
 
-/// Writes all of them.
+/// Writes all configuration files.
 pub(crate) fn write(
     layout: &Layout,
     addresses: Addresses,
@@ -57,7 +55,7 @@ pub(crate) fn write(
     )
 }
 
-/// Paths, not copies of keys: only this machine can use it, and only its owner may read them.
+/// Returns a kubeconfig with paths of keys, not copies: only their owner can use it.
 fn client_config(cluster: &str, server: &str, pki: &Pki, client: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -100,7 +98,7 @@ fn kubelet(layout: &Layout, addresses: Addresses, pki: &Pki) -> Value {
         "clusterDNS": [addresses.dns_service()],
         "resolvConf": "",
         "nodeStatusUpdateFrequency": "5s",
-        // A disk that others have filled is no reason to evict a test's pods or to remove images
+        // A disk that others have filled must not evict a test's pods, nor remove images
         // that no registry has.
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
         "imageGCHighThresholdPercent": 100,
@@ -209,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kubeconfig_says_whom_to_trust_and_who_one_is() {
+    fn a_kubeconfig_names_the_authority_and_the_user() {
         let config = client_config(
             "dev",
             "https://10.213.7.2:6443",
@@ -220,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_node_is_configured_like_this() {
+    fn configuration_of_the_node() {
         let (layout, addresses) = (layout(), Addresses::new(7));
         let texts = [
             pretty(&kubelet(&layout, addresses, &Pki::new(&layout))),

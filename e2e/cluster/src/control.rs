@@ -1,4 +1,4 @@
-//! How a cluster's holder is spoken to: one line of JSON each way over a socket in the cluster's
+//! The protocol of a cluster's holder: one line of JSON each way over a socket in the cluster's
 //! folder.
 
 use std::fs::File;
@@ -12,18 +12,18 @@ use anyhow::{Context, Result, bail};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// What the holder is asked to do.
+/// A request to the holder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// Only the answer is wanted.
+    /// Lists the components.
     List,
-    /// Start a component that does not run.
+    /// Starts a component that is not running.
     Start(Launch),
-    /// Start one that has ended, as it was started before.
-    Again(String),
-    /// Ask it to end; gently, or at once.
-    Stop { name: String, at_once: bool },
-    /// Stay when the one who started the cluster goes.
+    /// Starts a component that has ended, with the command of its last start.
+    Restart(String),
+    /// Stops a component, by SIGTERM or by SIGKILL.
+    Stop { name: String, kill: bool },
+    /// Keeps the cluster when the process that started it ends.
     Release,
 }
 
@@ -33,21 +33,21 @@ pub(crate) struct Launch {
     pub(crate) name: String,
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
-    /// All of it: nothing is taken over from whoever called.
+    /// The whole environment: nothing is inherited.
     pub(crate) environment: Vec<(String, String)>,
-    /// Where its output is appended.
+    /// The file that its output is appended to.
     pub(crate) log: PathBuf,
 }
 
-/// The answer to every request: how things stand after it.
+/// The response to every request: the components after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reply {
-    /// Why the request was not carried out.
+    /// The reason why the request failed.
     pub(crate) error: Option<String>,
     pub(crate) components: Vec<ComponentState>,
 }
 
-/// A component as the holder sees it.
+/// The state of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ComponentState {
     pub(crate) name: String,
@@ -58,49 +58,49 @@ pub(crate) struct ComponentState {
     pub(crate) log: PathBuf,
 }
 
-/// More than any message needs.
+/// Limit of a message in bytes, larger than any needs.
 const MAX_LINE: u64 = 1 << 20;
 
-/// A holder that does not answer within this is broken.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A holder that does not respond within this is broken.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 const SOCKET: &str = "control.sock";
 
-/// Sends one request. An answer with an error is an error.
-pub(crate) fn ask(folder: &Path, request: &Request) -> Result<Reply> {
+/// Sends one request. A response with an error is an error.
+pub(crate) fn send_request(folder: &Path, request: &Request) -> Result<Reply> {
     let (_folder, path) = socket(folder)?;
     let mut stream = UnixStream::connect(path)
-        .with_context(|| format!("no holder answers in {}", folder.display()))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+        .with_context(|| format!("no holder listens in {}", folder.display()))?;
+    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+    stream.set_write_timeout(Some(RESPONSE_TIMEOUT))?;
     send(&mut stream, request)?;
-    let reply: Reply = receive(&mut stream).context("reading the holder's answer")?;
+    let reply: Reply = receive(&mut stream).context("reading the holder's response")?;
     match reply.error {
         Some(error) => bail!(error),
         None => Ok(reply),
     }
 }
 
-/// Where the holder listens.
+/// Listens for requests.
 pub(crate) fn listen(folder: &Path) -> Result<UnixListener> {
     let (_folder, path) = socket(folder)?;
     UnixListener::bind(path).context("listening for requests")
 }
 
-/// Takes one request from a caller and answers it. A caller that says nothing must not hold up the
-/// holder for long.
-pub(crate) fn serve(mut stream: UnixStream, answer: impl FnOnce(Request) -> Reply) -> Result<()> {
-    let patience = Duration::from_secs(2);
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))?;
+/// Handles one request. A client that sends nothing must not block the holder for long.
+pub(crate) fn serve(mut stream: UnixStream, handle: impl FnOnce(Request) -> Reply) -> Result<()> {
+    let timeout = Duration::from_secs(2);
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
     let request = receive(&mut stream)?;
-    send(&mut stream, &answer(request))
+    send(&mut stream, &handle(request))
 }
 
-/// A socket's path may have 107 bytes, a folder's more: the socket is reached through the open
-/// folder.
+/// Opens the folder and returns the socket's path through it: a socket's path is limited to 107
+/// bytes, which the folder's may exceed.
 fn socket(folder: &Path) -> Result<(File, PathBuf)> {
-    let open = File::open(folder).with_context(|| format!("there is no {}", folder.display()))?;
+    let open =
+        File::open(folder).with_context(|| format!("{} does not exist", folder.display()))?;
     let path = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", open.as_raw_fd()));
     Ok((open, path))
 }
@@ -123,42 +123,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_answered_from_a_folder_with_a_very_long_name() {
+    fn a_folder_with_a_very_long_name_has_a_socket() {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("a".repeat(200));
         std::fs::create_dir(&folder).unwrap();
         let listener = listen(&folder).unwrap();
-        let asked = Request::Stop {
+        let request = Request::Stop {
             name: "etcd".to_owned(),
-            at_once: true,
+            kill: true,
         };
-        let expected = asked.clone();
+        let expected = request.clone();
         let holder = std::thread::spawn(move || {
             let (stream, _) = listener.accept().unwrap();
-            serve(stream, |request| {
-                assert_eq!(request, expected);
+            serve(stream, |received| {
+                assert_eq!(received, expected);
                 Reply {
-                    error: Some("etcd does not run".to_owned()),
+                    error: Some("etcd is not running".to_owned()),
                     components: Vec::new(),
                 }
             })
             .unwrap();
         });
         assert_eq!(
-            ask(&folder, &asked).unwrap_err().to_string(),
-            "etcd does not run"
+            send_request(&folder, &request).unwrap_err().to_string(),
+            "etcd is not running"
         );
         holder.join().unwrap();
     }
 
     #[test]
-    fn a_folder_without_a_holder_says_so() {
+    fn a_folder_without_a_holder_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         assert!(
-            ask(folder.path(), &Request::List)
+            send_request(folder.path(), &Request::List)
                 .unwrap_err()
                 .to_string()
-                .contains("no holder answers")
+                .contains("no holder listens")
         );
     }
 }

@@ -1,8 +1,7 @@
-//! `cargo xtask fetch`: the real programs that ours is tested and measured with.
+//! `cargo xtask fetch`: the programs that ours is tested with and compared to.
 //!
-//! They are built from the Go modules in `e2e/kube`, whose `go.mod` and `go.sum` say which
-//! versions; what was built is kept in the cache under a name that changes with everything that
-//! went into it, and is used again by all clones.
+//! They are built from the Go modules in `e2e/kube`, whose `go.mod` and `go.sum` pin the versions,
+//! into a cache that all clones share, under a name that depends on all inputs of the build.
 
 mod build;
 mod debian;
@@ -22,16 +21,16 @@ pub(crate) use self::table::Program;
 use xtask::cache;
 use xtask::step;
 
-/// What to build
+/// Programs to build
 #[derive(Debug, Args)]
 pub(crate) struct FetchFlags {
     /// Programs to build; default: those that the end-to-end tests need
     #[arg(value_name = "NAME")]
     names: Vec<Program>,
-    /// Show what is built and where, and build nothing
+    /// List programs and their paths, and build nothing
     #[arg(long)]
     list: bool,
-    /// Also install what a node takes from Debian's packages (as root)
+    /// Also install the Debian packages of a node (as root)
     #[arg(long, conflicts_with = "list")]
     debian: bool,
 }
@@ -52,7 +51,7 @@ pub(crate) fn run(flags: &FetchFlags) -> Result<()> {
     list(&wanted)
 }
 
-/// Where this program is; it is built first if it is missing.
+/// Returns the path of this program, built first if it is missing.
 pub(crate) fn program(program: Program) -> Result<PathBuf> {
     let entry = entry(program)?;
     build::ensure(&entry, &mut |entry, folder| {
@@ -60,7 +59,7 @@ pub(crate) fn program(program: Program) -> Result<PathBuf> {
     })
 }
 
-/// Where these programs are, in the order asked for; those that are missing are built first.
+/// Returns the paths of these programs, built first if they are missing.
 pub(crate) fn programs(wanted: &[Program]) -> Result<Vec<PathBuf>> {
     wanted.iter().copied().map(program).collect()
 }
@@ -73,9 +72,9 @@ fn list(names: &[Program]) -> Result<()> {
     };
     for program in names {
         let entry = entry(program)?;
-        let place = entry.program();
-        let state = if place.is_file() {
-            place.display().to_string()
+        let path = entry.program();
+        let state = if path.is_file() {
+            path.display().to_string()
         } else {
             "not built".to_owned()
         };
@@ -84,7 +83,7 @@ fn list(names: &[Program]) -> Result<()> {
     Ok(())
 }
 
-/// The place in the cache that belongs to this program as it stands in the source tree.
+/// Returns the cache entry of this program for the current source tree.
 fn entry(program: Program) -> Result<Entry> {
     let recipe = program.recipe();
     let module = Module::read(&modules().join(recipe.folder))?;
@@ -106,15 +105,14 @@ fn modules() -> PathBuf {
 fn programs_folder() -> Result<PathBuf> {
     let folder = cache::folder()?.join("programs");
     make(&folder)?;
-    // The cache may be given relative to where we stand; whoever runs a program may stand
-    // elsewhere.
+    // The cache may be a relative path; callers may run a program in another folder.
     folder
         .canonicalize()
         .with_context(|| format!("cannot find {}", folder.display()))
 }
 
 fn make(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
 }
 
 #[cfg(test)]
@@ -122,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_program_has_a_pinned_version_and_a_key_of_its_own() {
+    fn every_program_has_a_pinned_version_and_a_unique_key() {
         let mut folders = Vec::new();
         for program in Program::ALL {
             let recipe = program.recipe();

@@ -1,9 +1,8 @@
 //! The first process of a cluster's PID namespace.
 //!
 //! Every process of the cluster descends from it, so that the kernel ends them all when it ends. It
-//! prepares the mounts, starts components when it is asked to, and collects what has ended. Until
-//! it is released it holds on to whoever started it: a bring-up that is killed leaves nothing
-//! running.
+//! prepares the mounts, starts components on request, and reaps processes. Until it is released it
+//! ends with the process that started it: a bring-up that is killed leaves nothing running.
 
 use std::fs;
 use std::io::{Read, Stdin};
@@ -24,8 +23,8 @@ use crate::cgroups;
 use crate::control::{self, ComponentState, Launch, Reply, Request};
 use crate::layout::Layout;
 
-/// Places that programs insist on, and that a cluster has for itself. They are made on the host,
-/// empty, where missing.
+/// Fixed paths of the components, of which every cluster has its own. Missing ones are created on
+/// the host, empty.
 const PRIVATE_FOLDERS: [&str; 4] = [
     "/var/log",
     "/var/lib/containerd",
@@ -33,8 +32,8 @@ const PRIVATE_FOLDERS: [&str; 4] = [
     "/var/lib/cni",
 ];
 
-/// Settings of the whole machine that a kubelet writes at its start. It is given copies: they are
-/// not a test's to change.
+/// Settings of the machine that a kubelet writes at its start. It writes copies of them: a test
+/// must not change the machine.
 const MACHINE_SETTINGS: [&str; 6] = [
     "vm/overcommit_memory",
     "vm/panic_on_oom",
@@ -45,19 +44,19 @@ const MACHINE_SETTINGS: [&str; 6] = [
 ];
 
 struct Holder {
-    components: Vec<Held>,
-    /// Readable when whoever started us is gone. Absent once we were released.
+    components: Vec<Child>,
+    /// Readable when the process that started us has ended. None once we were released.
     leash: Option<Stdin>,
 }
 
-struct Held {
+struct Child {
     launch: Launch,
     pid: Pid,
     ended: Option<String>,
 }
 
-/// Holds the cluster until its starter goes before it has released us. Otherwise only a kill ends
-/// it.
+/// Runs the cluster until the process that started it ends without having released us. After a
+/// release only a kill ends it.
 pub(crate) fn hold(layout: &Layout) -> Result<()> {
     if std::process::id() != 1 {
         bail!("`cluster hold` is started by `cluster up`, in namespaces of its own");
@@ -75,9 +74,9 @@ pub(crate) fn hold(layout: &Layout) -> Result<()> {
 }
 
 impl Holder {
-    /// Until the leash is torn.
+    /// Handles requests until the leash is closed.
     fn run(&mut self, listener: &UnixListener) -> Result<()> {
-        // Also how long an orphan may stay uncollected.
+        // Also the interval at which orphans are reaped.
         let tick = Timespec {
             tv_sec: 0,
             tv_nsec: 200_000_000,
@@ -91,39 +90,39 @@ impl Holder {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error).context("waiting for requests"),
             }
-            let torn = sources
+            let readable = sources
                 .get(1)
                 .is_some_and(|leash| !leash.revents().is_empty());
             drop(sources);
-            if torn && self.leash_is_torn() {
+            if readable && self.leash_is_closed() {
                 return Ok(());
             }
-            self.collect();
+            self.reap();
             if let Ok((stream, _)) = listener.accept() {
-                // A caller that goes away before it has its answer is not our failure.
-                let _ = control::serve(stream, |request| self.answer(request));
+                // A client that disconnects before its response is not our failure.
+                let _ = control::serve(stream, |request| self.handle(request));
             }
         }
     }
 
-    fn leash_is_torn(&mut self) -> bool {
+    fn leash_is_closed(&mut self) -> bool {
         let mut byte = [0];
         self.leash
             .as_mut()
             .is_some_and(|leash| !matches!(leash.read(&mut byte), Ok(1)))
     }
 
-    fn answer(&mut self, request: Request) -> Reply {
-        self.collect();
+    fn handle(&mut self, request: Request) -> Reply {
+        self.reap();
         let result = match request {
             Request::List => Ok(()),
             Request::Start(launch) => self.start(launch),
-            Request::Again(name) => self
+            Request::Restart(name) => self
                 .find(&name)
-                .map(|held| held.launch.clone())
-                .and_then(|it| self.start(it)),
-            Request::Stop { name, at_once } => {
-                self.stop(&name, if at_once { Signal::KILL } else { Signal::TERM })
+                .map(|child| child.launch.clone())
+                .and_then(|launch| self.start(launch)),
+            Request::Stop { name, kill } => {
+                self.stop(&name, if kill { Signal::KILL } else { Signal::TERM })
             }
             Request::Release => {
                 self.leash = None;
@@ -132,27 +131,30 @@ impl Holder {
         };
         Reply {
             error: result.err().map(|error| format!("{error:#}")),
-            components: self.components.iter().map(Held::state).collect(),
+            components: self.components.iter().map(Child::state).collect(),
         }
     }
 
-    fn find(&self, name: &str) -> Result<&Held> {
-        let held = self.components.iter().find(|held| held.launch.name == name);
-        held.with_context(|| format!("{name} was never started"))
+    fn find(&self, name: &str) -> Result<&Child> {
+        let child = self
+            .components
+            .iter()
+            .find(|child| child.launch.name == name);
+        child.with_context(|| format!("{name} was never started"))
     }
 
     fn start(&mut self, launch: Launch) -> Result<()> {
         if self
             .find(&launch.name)
-            .is_ok_and(|held| held.ended.is_none())
+            .is_ok_and(|child| child.ended.is_none())
         {
-            bail!("{} runs already", launch.name);
+            bail!("{} is already running", launch.name);
         }
         let pid =
             spawn(&launch).with_context(|| format!("starting {}", launch.program.display()))?;
         self.components
-            .retain(|held| held.launch.name != launch.name);
-        self.components.push(Held {
+            .retain(|child| child.launch.name != launch.name);
+        self.components.push(Child {
             launch,
             pid,
             ended: None,
@@ -161,25 +163,25 @@ impl Holder {
     }
 
     fn stop(&self, name: &str, signal: Signal) -> Result<()> {
-        let held = self.find(name)?;
-        // Collected ones are never signalled: their number may be another's by now.
-        if held.ended.is_none() {
-            kill_process(held.pid, signal).with_context(|| format!("stopping {name}"))?;
+        let child = self.find(name)?;
+        // One that was reaped is never signalled: its PID may have been reused.
+        if child.ended.is_none() {
+            kill_process(child.pid, signal).with_context(|| format!("stopping {name}"))?;
         }
         Ok(())
     }
 
-    /// Takes note of components that have ended; orphans of theirs are only collected.
-    fn collect(&mut self) {
+    /// Reaps processes, and records which components have ended.
+    fn reap(&mut self) {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-            if let Some(held) = self.components.iter_mut().find(|held| held.pid == pid) {
-                held.ended = Some(ending(status));
+            if let Some(child) = self.components.iter_mut().find(|child| child.pid == pid) {
+                child.ended = Some(ending(status));
             }
         }
     }
 }
 
-impl Held {
+impl Child {
     fn state(&self) -> ComponentState {
         ComponentState {
             name: self.launch.name.clone(),
@@ -195,7 +197,7 @@ fn spawn(launch: &Launch) -> Result<Pid> {
         .create(true)
         .append(true)
         .open(&launch.log)?;
-    // Not waited for here but in `collect`, together with what it may leave behind.
+    // Waited for in `reap`, together with its orphans.
     let child = Command::new(&launch.program)
         .args(&launch.arguments)
         .env_clear()
@@ -207,7 +209,7 @@ fn spawn(launch: &Launch) -> Result<Pid> {
         .stderr(log)
         .spawn()?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    pid.context("the new process has no number")
+    pid.context("the new process has no PID")
 }
 
 fn ending(status: WaitStatus) -> String {
@@ -218,10 +220,9 @@ fn ending(status: WaitStatus) -> String {
     }
 }
 
-/// Ends all other processes of the namespace, and waits for them.
+/// Kills all other processes of the namespace and waits for them.
 fn end_all() -> Result<()> {
-    // Minus one, the negative of the first process's number, means every process that we may
-    // signal, except ourselves.
+    // Minus one, the negative of the PID of init, means every process except ourselves.
     match kill_process_group(Pid::INIT, Signal::KILL) {
         Ok(()) | Err(Errno::SRCH) => {}
         Err(error) => return Err(error).context("ending the cluster's processes"),
@@ -239,7 +240,7 @@ fn prepare_mounts(layout: &Layout) -> Result<()> {
     }
     for setting in MACHINE_SETTINGS {
         let original = Path::new("/proc/sys").join(setting);
-        // Kernels are built without one or another of them.
+        // Kernels are built without some of them.
         let Ok(value) = fs::read(&original) else {
             continue;
         };
@@ -260,9 +261,9 @@ fn prepare_mounts(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Where a cluster keeps what its processes see at one of the [`PRIVATE_FOLDERS`].
-pub(crate) fn node_folder(layout: &Layout, seen_at: &str) -> PathBuf {
+/// Returns the folder that is mounted on one of the [`PRIVATE_FOLDERS`].
+pub(crate) fn node_folder(layout: &Layout, mount_point: &str) -> PathBuf {
     layout
         .path("node")
-        .join(seen_at.trim_start_matches('/').replace('/', "-"))
+        .join(mount_point.trim_start_matches('/').replace('/', "-"))
 }

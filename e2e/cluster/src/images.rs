@@ -1,4 +1,4 @@
-//! The images that a cluster has from the start, and that of our own program. There is no registry:
+//! The images that a cluster starts with, and that of our own program. There is no registry:
 //! pods say `imagePullPolicy: Never`.
 
 use std::io::Write;
@@ -17,14 +17,14 @@ pub(crate) const BUSYBOX_IMAGE: &str = "kubevitals.test/busybox:1";
 /// Burns all the CPU that its limit allows, and holds `HOLD_BYTES` of memory; see
 /// `e2e/manifests/burner.yaml`.
 pub(crate) const BURNER_IMAGE: &str = "kubevitals.test/burner:1";
-/// Our own program, as it is in the work tree.
+/// Our own program, built from the work tree.
 pub(crate) const KUBEVITALS_IMAGE: &str = "kubevitals.test/kubevitals:dev";
 
-/// Sleeps until it is told to end. busybox's `sleep` knows no `infinity`.
+/// Sleeps until it is signalled. The `sleep` of busybox has no `infinity`.
 const PAUSE: &str = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait; done";
 
-/// `tail` keeps what may be the last line until its input ends, which it does not: the bytes stay
-/// in its memory.
+/// `tail` buffers a possible last line until its input ends, which it never does: the bytes stay in
+/// its memory.
 const BURNER: &str = r#"#!/bin/sh
 trap 'exit 0' TERM INT
 if [ "${HOLD_BYTES:-0}" -gt 0 ]; then
@@ -36,7 +36,7 @@ fi
 while :; do sleep 3600 & wait $!; done
 "#;
 
-/// The images of every cluster, as archives to be imported.
+/// Returns the images of every cluster, as archives.
 pub(crate) fn standard(busybox: &Path) -> Result<Vec<Vec<u8>>> {
     let layer = busybox_layer(busybox)?;
     [
@@ -56,8 +56,7 @@ pub(crate) fn standard(busybox: &Path) -> Result<Vec<Vec<u8>>> {
     .collect()
 }
 
-/// Builds our program without shared libraries, in a target folder of its own, and makes an image
-/// of it.
+/// Builds our program statically, in a target folder of its own, and returns its image.
 pub(crate) fn kubevitals() -> Result<Vec<u8>> {
     let program = static_build()?;
     let binary =
@@ -75,7 +74,7 @@ pub(crate) fn kubevitals() -> Result<Vec<u8>> {
     .archive()
 }
 
-/// Gives an image to the cluster's containerd; one of the same name is replaced.
+/// Imports an image into the cluster's containerd; one of the same name is replaced.
 pub(crate) fn import(mount_namespace: &Path, archive: &[u8]) -> Result<()> {
     let mut mounts = std::ffi::OsString::from("--mount=");
     mounts.push(mount_namespace);
@@ -88,7 +87,7 @@ pub(crate) fn import(mount_namespace: &Path, archive: &[u8]) -> Result<()> {
         .spawn()
         .context("cannot start nsenter")?;
     let mut input = ctr.stdin.take().context("ctr has an input")?;
-    // A failure to write means that it has ended; why, it says itself.
+    // A failed write means that ctr has ended: its own error is reported first.
     let written = input.write_all(archive);
     drop(input);
     let done = ctr.wait_with_output()?;
@@ -98,7 +97,7 @@ pub(crate) fn import(mount_namespace: &Path, archive: &[u8]) -> Result<()> {
             String::from_utf8_lossy(&done.stderr).trim()
         );
     }
-    written.context("handing an image to ctr")
+    written.context("writing an image to ctr")
 }
 
 fn busybox_layer(busybox: &Path) -> Result<Vec<u8>> {
@@ -123,11 +122,11 @@ fn busybox_layer(busybox: &Path) -> Result<Vec<u8>> {
     tar.finish()
 }
 
-/// The C library is linked in: the image holds nothing but the program.
+/// Builds our program with the C library linked in: the image contains nothing but the program.
 fn static_build() -> Result<PathBuf> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let folder = cache::folder()?.join("static-target");
-    // Naming the target keeps the flag away from build scripts and macros, which must stay dynamic.
+    // With `--target` the flag does not apply to build scripts and macros, which must stay dynamic.
     step::run(
         step::cargo()
             .args([
@@ -151,8 +150,7 @@ fn static_build() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Whether an ELF file of 64 bits names no program that must load its libraries. False for anything
-/// else.
+/// Returns whether this is a 64-bit ELF file without a program interpreter.
 fn is_static(elf: &[u8]) -> bool {
     const INTERPRETER: usize = 3;
     let number = |at: usize, size: usize| {
@@ -193,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_needs_libraries_is_told_from_one_that_does_not() {
+    fn only_a_program_without_interpreter_is_static() {
         assert!(is_static(&elf(1)));
         assert!(!is_static(&elf(3)));
         let whole = elf(1);
@@ -204,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_burner_is_a_script_that_a_shell_accepts() {
+    fn the_burner_is_a_valid_shell_script() {
         let checked = Command::new("sh").args(["-n", "-c", BURNER]).status();
         assert!(checked.unwrap().success());
     }

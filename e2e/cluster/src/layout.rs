@@ -1,4 +1,4 @@
-//! What a cluster's name decides: its folder, and the names and addresses of what lies outside it.
+//! Paths, names and addresses of a cluster, all derived from its name and its folder.
 
 use std::fmt::{self, Display};
 use std::net::Ipv4Addr;
@@ -8,10 +8,10 @@ use anyhow::{Result, bail};
 
 use xtask::cache;
 
-/// The longest name: `kubevitals-NAME-0123abcd` stays a comfortable file and cgroup name.
-const MAX_NAME: usize = 30;
+/// Length limit of a name: `kubevitals-NAME-0123abcd` is a file name and a cgroup name.
+const MAX_NAME_LENGTH: usize = 30;
 
-/// The names of one cluster, derived from where it is kept: two caches may each have a `dev`.
+/// The names of one cluster, derived from its folder: two caches may each have a `dev`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// As the user gave it.
@@ -39,30 +39,31 @@ impl Layout {
         Self::within(&cache::folder()?, name)
     }
 
-    /// The cluster that is kept in that folder.
+    /// The cluster of that folder.
     pub(crate) fn at(folder: &Path) -> Result<Self> {
         match (
             folder.file_name().and_then(|name| name.to_str()),
             folder.parent().and_then(Path::parent),
         ) {
             (Some(name), Some(cache)) => Self::within(cache, name),
-            _ => bail!("{} is no cluster's folder", folder.display()),
+            _ => bail!("{} is not the folder of a cluster", folder.display()),
         }
     }
 
     fn within(cache: &Path, name: &str) -> Result<Self> {
         let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let edges = [name.chars().next(), name.chars().last()];
-        if name.len() > MAX_NAME
+        if name.len() > MAX_NAME_LENGTH
             || !name.chars().all(allowed)
             || edges.iter().any(|edge| matches!(edge, None | Some('-')))
         {
             bail!(
-                "`{name}` cannot name a cluster: up to {MAX_NAME} lowercase letters, digits and inner dashes"
+                "invalid cluster name `{name}`: use up to {MAX_NAME_LENGTH} lowercase letters, digits and inner dashes"
             );
         }
         let cache = std::path::absolute(cache)?;
-        // The cluster's processes have a `/run` and a `/var/log` of their own, which would hide it.
+        // The cluster's processes have a `/run` and a `/var/log` of their own, which hide the
+        // host's.
         for hidden in ["/run", "/var/run", "/var/log", "/proc", "/sys"] {
             if cache.starts_with(hidden) {
                 bail!(
@@ -76,7 +77,7 @@ impl Layout {
         })
     }
 
-    /// Every cluster of which there is anything in the user's cache.
+    /// Returns every cluster that has a folder in the user's cache.
     pub(crate) fn all() -> Result<Vec<Self>> {
         let clusters = cache::folder()?.join("clusters");
         let mut found = Vec::new();
@@ -101,12 +102,12 @@ impl Layout {
         self.folder.join(inside)
     }
 
-    /// Held while the cluster is changed. Beside the folder, which comes and goes.
+    /// Locked while the cluster is changed. Beside the folder, which is removed with the cluster.
     pub(crate) fn lock_file(&self) -> PathBuf {
         self.folder.with_extension("lock")
     }
 
-    /// What the logs of a failed start are kept in, after its folder is gone.
+    /// The logs of a failed start, after its folder was removed.
     pub(crate) fn failed_logs(&self) -> PathBuf {
         self.folder.with_extension("failed-logs")
     }
@@ -121,18 +122,14 @@ impl Layout {
         format!("{}-node", self.name)
     }
 
-    /// Marks an interface as this cluster's, for whoever looks and for the removal.
+    /// The alias that marks an interface as this cluster's.
     pub(crate) fn interface_alias(&self) -> String {
         format!("kubevitals cluster {}", self.folder.display())
     }
 
-    /// The index to try first: the same name gets the same addresses when it can.
+    /// The index to try first: the same name gets the same addresses if they are free.
     pub(crate) fn preferred_index(&self) -> u8 {
-        self.folder_hash().to_le_bytes()[0]
-    }
-
-    fn folder_hash(&self) -> u32 {
-        fingerprint(&self.folder)
+        fingerprint(&self.folder).to_le_bytes()[0]
     }
 }
 
@@ -145,12 +142,12 @@ impl Addresses {
         self.index
     }
 
-    /// The host's end of the pair; its index is what makes the subnets of clusters differ.
+    /// The host's end of the pair, named after the index.
     pub(crate) fn interface(self) -> String {
         format!("kubevitals{}", self.index)
     }
 
-    /// Between host and node.
+    /// The subnet between host and node.
     pub(crate) fn link(self) -> Subnet {
         Subnet::new(213, self.index, 30)
     }
@@ -178,7 +175,7 @@ impl Addresses {
         self.services().address(1)
     }
 
-    /// Where a DNS server is expected by convention; there is none unless a test starts one.
+    /// The conventional address of a DNS server; there is none unless a test starts one.
     pub(crate) fn dns_service(self) -> Ipv4Addr {
         self.services().address(10)
     }
@@ -192,20 +189,21 @@ impl Subnet {
         }
     }
 
-    /// The address at that place.
-    pub(crate) fn address(self, place: u8) -> Ipv4Addr {
+    /// Returns the address at that offset.
+    pub(crate) fn address(self, offset: u8) -> Ipv4Addr {
         let [first, second, third, fourth] = self.first.octets();
-        Ipv4Addr::new(first, second, third, fourth.saturating_add(place))
+        Ipv4Addr::new(first, second, third, fourth.saturating_add(offset))
     }
 
-    /// Whether a destination as `ip` prints it (`10.0.0.0/8`, `10.1.2.3`) shares an address with
-    /// this one.
+    /// Returns whether a destination as `ip` prints it (`10.0.0.0/8`, `10.1.2.3`) overlaps this
+    /// subnet.
     pub(crate) fn overlaps(self, destination: &str) -> bool {
         let (address, prefix) = destination.split_once('/').unwrap_or((destination, "32"));
         let (Ok(address), Ok(prefix)) = (address.parse::<Ipv4Addr>(), prefix.parse::<u32>()) else {
             return false;
         };
-        // A route to nearly all private addresses, as VPNs set it, says nothing of what is used.
+        // A route to nearly all private addresses, as VPNs add it, does not mean that they are
+        // used.
         if prefix < 12 {
             return false;
         }
@@ -214,7 +212,7 @@ impl Subnet {
         (u32::from(address) ^ u32::from(self.first)) & mask == 0
     }
 
-    /// An address with the length of this subnet's prefix.
+    /// Returns an address with the prefix length of this subnet.
     pub(crate) fn with_prefix(self, address: Ipv4Addr) -> String {
         format!("{address}/{}", self.prefix)
     }
@@ -226,7 +224,7 @@ impl Display for Subnet {
     }
 }
 
-/// FNV-1a: the same in every build, which the standard library does not promise of its hashers.
+/// FNV-1a: stable across builds, unlike the hashers of the standard library.
 fn fingerprint(path: &Path) -> u32 {
     path.as_os_str()
         .as_encoded_bytes()
@@ -245,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn names_outside_the_folder_tell_clusters_and_caches_apart() {
+    fn clusters_and_caches_have_distinct_names() {
         let dev = layout("dev");
         assert_eq!(
             dev.folder,
@@ -261,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_could_leave_the_folder_is_refused() {
+    fn a_name_that_could_leave_the_folder_is_rejected() {
         for name in [
             "",
             "..",
@@ -281,13 +279,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_that_the_cluster_could_not_see_is_refused() {
+    fn a_cache_that_the_cluster_could_not_see_is_rejected() {
         assert!(Layout::within(Path::new("/run/user/0/cache"), "dev").is_err());
         assert!(Layout::within(Path::new("/runner/cache"), "dev").is_ok());
     }
 
     #[test]
-    fn every_index_has_subnets_and_an_interface_of_its_own() {
+    fn every_index_has_its_own_subnets_and_interface() {
         let addresses = Addresses::new(7);
         assert_eq!(addresses.link().to_string(), "10.213.7.0/30");
         assert_eq!(addresses.host().to_string(), "10.213.7.1");
@@ -299,7 +297,7 @@ mod tests {
             addresses.link().with_prefix(addresses.node()),
             "10.213.7.2/30"
         );
-        // The kernel cuts off no name, it refuses those over 15 bytes.
+        // The kernel rejects names over 15 bytes.
         assert!(Addresses::new(u8::MAX).interface().len() <= 15);
     }
 }

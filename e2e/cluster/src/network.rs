@@ -1,8 +1,8 @@
 //! The pair of interfaces between host and node.
 //!
-//! The host's end carries the cluster's index in its name: the kernel makes no second one, and so
-//! two clusters never get the same subnets, whatever caches they are kept in. Both ends vanish with
-//! the cluster's network namespace.
+//! The host's end has the cluster's index in its name, which the kernel keeps unique, so two
+//! clusters never get the same subnets, even from different caches. Both ends are removed with the
+//! cluster's network namespace.
 
 use std::process::{Command, Stdio};
 
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::layout::{Addresses, Layout};
 use crate::process::Process;
 
-/// One line of `ip -json`.
+/// An interface as `ip -json` prints it.
 #[derive(Debug, Deserialize)]
 struct Link {
     ifname: String,
@@ -62,14 +62,13 @@ pub(crate) fn connect(layout: &Layout, holder: Process) -> Result<Addresses> {
     bail!("all 256 subnets for clusters are taken: `cargo xtask cluster down --all`")
 }
 
-/// Removes the pair at once, rather than when the kernel comes to it. Interfaces of others are left
-/// alone.
+/// Removes the pair now, not when the kernel gets to it. Other interfaces are not touched.
 pub(crate) fn disconnect(layout: &Layout) -> Result<()> {
     let alias = layout.interface_alias();
     let listed = output(Command::new("ip").args(["-json", "link", "show"]))?;
     for link in links(&listed)? {
         if link.ifalias.as_deref() == Some(alias.as_str()) {
-            // Gone in the meantime is fine.
+            // It may be gone by now.
             let _ = Command::new("ip")
                 .args(["link", "delete", &link.ifname])
                 .stderr(Stdio::null())
@@ -79,7 +78,7 @@ pub(crate) fn disconnect(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// False if another cluster has that index.
+/// Adds the pair; returns false if another cluster has that index.
 fn add_pair(addresses: Addresses, holder: Process) -> Result<bool> {
     let interface = addresses.interface();
     let pid = holder.pid.to_string();
@@ -119,7 +118,7 @@ fn configure_node(addresses: Addresses, holder: Process) -> Result<()> {
         "via",
         &addresses.host().to_string(),
     ])?;
-    // Which network's setting this is depends on who writes, not on where `/proc` was mounted.
+    // The setting is that of the writer's namespace, not of the namespace that mounted `/proc`.
     let mut forward = Command::new("nsenter");
     forward
         .arg(format!("--net=/proc/{}/ns/net", holder.pid))
@@ -127,7 +126,7 @@ fn configure_node(addresses: Addresses, holder: Process) -> Result<()> {
     output(forward.arg("echo 1 > /proc/sys/net/ipv4/ip_forward")).map(drop)
 }
 
-/// Destinations that the host has routes to already, apart from its default.
+/// Returns the destinations of the host's routes.
 fn host_routes() -> Result<Vec<String>> {
     let listed = output(Command::new("ip").args(["-json", "-4", "route", "show", "table", "all"]))?;
     let routes: Vec<Route> = parse(&listed)?;
@@ -148,7 +147,7 @@ fn links(listed: &[u8]) -> Result<Vec<Link>> {
     parse(listed)
 }
 
-/// `ip -json` prints nothing at all for an empty list, in some versions.
+/// Parses a list; some versions of `ip -json` print nothing for an empty one.
 fn parse<T: for<'de> Deserialize<'de>>(listed: &[u8]) -> Result<Vec<T>> {
     if listed.trim_ascii().is_empty() {
         return Ok(Vec::new());
@@ -160,15 +159,15 @@ fn ip(arguments: &[&str]) -> Result<()> {
     output(Command::new("ip").args(arguments)).map(drop)
 }
 
-/// What a command prints; its complaint, if it fails.
+/// Returns what a command prints; fails with its standard error.
 pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>> {
-    let shown = xtask::step::command_line(command);
+    let line = xtask::step::command_line(command);
     let done = command
         .stdin(Stdio::null())
         .output()
-        .with_context(|| format!("cannot start {shown}"))?;
+        .with_context(|| format!("cannot start {line}"))?;
     if !done.status.success() {
-        bail!("{shown}: {}", String::from_utf8_lossy(&done.stderr).trim());
+        bail!("{line}: {}", String::from_utf8_lossy(&done.stderr).trim());
     }
     Ok(done.stdout)
 }
@@ -178,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_interface_with_our_alias_is_ours() {
+    fn an_interface_is_identified_by_its_alias() {
         let listed = br#"[{"ifname":"lo"},{"ifname":"kubevitals7","ifalias":"kubevitals cluster /c/clusters/dev"}]"#;
         let links = links(listed).unwrap();
         assert_eq!(links[0].ifalias, None);
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subnet_that_the_host_uses_is_not_taken() {
+    fn a_subnet_with_a_route_on_the_host_is_skipped() {
         let routed = |list: &[&str]| list.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
         let addresses = Addresses::new(7);
         assert!(!overlaps(

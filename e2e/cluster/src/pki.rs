@@ -1,4 +1,4 @@
-//! The certificates of a cluster, as a careful installer would make them: two authorities, a client
+//! The certificates of a cluster, like those of a careful installer: two authorities, a client
 //! certificate for each component, serving certificates that clients can verify.
 
 use std::fs;
@@ -20,13 +20,13 @@ pub(crate) struct Pki {
     folder: PathBuf,
 }
 
-/// A certificate to be signed.
+/// The subject and the names of a certificate to sign.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Wanted {
+struct CertificateRequest {
     file: &'static str,
     common_name: String,
     organisation: Option<&'static str>,
-    /// Empty: a client's certificate.
+    /// DNS names; empty for a client certificate.
     names: Vec<String>,
     addresses: Vec<Ipv4Addr>,
 }
@@ -55,25 +55,25 @@ impl Pki {
         self.folder.join(format!("{name}.key"))
     }
 
-    /// The public half of the service accounts' key.
+    /// The public key of service account tokens.
     pub(crate) fn service_account_public(&self) -> PathBuf {
         self.folder.join("service-account.pub")
     }
 
-    /// Makes everything anew.
+    /// Creates all keys and certificates.
     pub(crate) fn make(&self, layout: &Layout, addresses: Addresses) -> Result<()> {
         fs::create_dir_all(&self.folder)
             .with_context(|| format!("making {}", self.folder.display()))?;
         let authority = self.authority("ca", "kubernetes")?;
-        for wanted in signed_by_the_cluster(&layout.node_name(), addresses) {
-            self.sign(&authority, &wanted)?;
+        for request in cluster_certificates(&layout.node_name(), addresses) {
+            self.sign(&authority, &request)?;
         }
-        // An authority of its own: whoever holds a certificate of it may speak for any user.
+        // An authority of its own: its certificates may impersonate any user.
         let front = self.authority("front-proxy-ca", "front-proxy")?;
-        let client = Wanted {
+        let client = CertificateRequest {
             file: "front-proxy-client",
             common_name: FRONT_PROXY_CLIENT.to_owned(),
-            ..Wanted::default()
+            ..CertificateRequest::default()
         };
         self.sign(&front, &client)?;
         let accounts = KeyPair::generate()?;
@@ -83,7 +83,7 @@ impl Pki {
     }
 
     fn authority(&self, file: &str, common_name: &str) -> Result<Issuer<'static, KeyPair>> {
-        let mut params = lasting();
+        let mut params = long_lived();
         params.distinguished_name = subject(common_name, None);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![
@@ -96,10 +96,14 @@ impl Pki {
         Ok(Issuer::new(params, key))
     }
 
-    fn sign(&self, authority: &Issuer<'static, KeyPair>, wanted: &Wanted) -> Result<()> {
+    fn sign(
+        &self,
+        authority: &Issuer<'static, KeyPair>,
+        request: &CertificateRequest,
+    ) -> Result<()> {
         let key = KeyPair::generate()?;
-        let certificate = wanted.params()?.signed_by(&key, authority)?;
-        self.write(wanted.file, &certificate.pem(), &key)
+        let certificate = request.params()?.signed_by(&key, authority)?;
+        self.write(request.file, &certificate.pem(), &key)
     }
 
     fn write(&self, file: &str, certificate: &str, key: &KeyPair) -> Result<()> {
@@ -108,12 +112,12 @@ impl Pki {
     }
 }
 
-/// The one common name that the API server's aggregator has.
+/// The common name of the API server's aggregator.
 pub(crate) const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
 
-impl Wanted {
+impl CertificateRequest {
     fn params(&self) -> Result<CertificateParams> {
-        let mut params = lasting();
+        let mut params = long_lived();
         params.distinguished_name = subject(&self.common_name, self.organisation);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.use_authority_key_identifier_extension = true;
@@ -136,21 +140,21 @@ impl Wanted {
     }
 }
 
-fn signed_by_the_cluster(node: &str, addresses: Addresses) -> Vec<Wanted> {
+fn cluster_certificates(node: &str, addresses: Addresses) -> Vec<CertificateRequest> {
     let owned = |names: &[&str]| {
         names
             .iter()
             .map(|name| (*name).to_owned())
             .collect::<Vec<_>>()
     };
-    let client = |file, common_name: &str, organisation| Wanted {
+    let client = |file, common_name: &str, organisation| CertificateRequest {
         file,
         common_name: common_name.to_owned(),
         organisation,
-        ..Wanted::default()
+        ..CertificateRequest::default()
     };
     vec![
-        Wanted {
+        CertificateRequest {
             file: "apiserver",
             common_name: "kube-apiserver".to_owned(),
             names: owned(&[
@@ -166,9 +170,9 @@ fn signed_by_the_cluster(node: &str, addresses: Addresses) -> Vec<Wanted> {
                 addresses.api_service(),
                 Ipv4Addr::LOCALHOST,
             ],
-            ..Wanted::default()
+            ..CertificateRequest::default()
         },
-        Wanted {
+        CertificateRequest {
             file: "kubelet-serving",
             common_name: format!("system:node:{node}"),
             organisation: Some("system:nodes"),
@@ -192,8 +196,8 @@ fn signed_by_the_cluster(node: &str, addresses: Addresses) -> Vec<Wanted> {
     ]
 }
 
-/// Valid for longer than any clock in a test is wrong: nothing here outlives its cluster.
-fn lasting() -> CertificateParams {
+/// Returns parameters with a validity that no clock skew of a test leaves.
+fn long_lived() -> CertificateParams {
     let mut params = CertificateParams::default();
     params.not_before = date_time_ymd(2020, 1, 1);
     params.not_after = date_time_ymd(2099, 1, 1);
@@ -226,29 +230,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_client_has_a_certificate_and_servers_name_what_is_dialled() {
+    fn clients_have_certificates_and_servers_name_their_addresses() {
         let addresses = Addresses::new(9);
-        let all = signed_by_the_cluster("dev-node", addresses);
+        let all = cluster_certificates("dev-node", addresses);
         for client in CLIENTS {
-            let found = all.iter().find(|wanted| wanted.file == client).unwrap();
+            let found = all.iter().find(|request| request.file == client).unwrap();
             assert!(
                 found.names.is_empty() && found.addresses.is_empty(),
                 "{client} serves nothing"
             );
         }
         for server in ["apiserver", "kubelet-serving"] {
-            let found = all.iter().find(|wanted| wanted.file == server).unwrap();
+            let found = all.iter().find(|request| request.file == server).unwrap();
             assert!(found.addresses.contains(&addresses.node()), "{server}");
             assert!(found.names.contains(&"dev-node".to_owned()), "{server}");
         }
-        // The node authorizer and NodeRestriction know a node by exactly these.
-        let kubelet = all.iter().find(|wanted| wanted.file == "kubelet").unwrap();
+        // The node authorizer and NodeRestriction identify a node by exactly these.
+        let kubelet = all
+            .iter()
+            .find(|request| request.file == "kubelet")
+            .unwrap();
         assert_eq!(kubelet.common_name, "system:node:dev-node");
         assert_eq!(kubelet.organisation, Some("system:nodes"));
     }
 
     #[test]
-    fn keys_are_for_their_owner_alone() {
+    fn keys_are_readable_by_their_owner_only() {
         use std::os::unix::fs::PermissionsExt;
 
         let folder = tempfile::tempdir().unwrap();

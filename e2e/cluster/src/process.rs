@@ -1,4 +1,4 @@
-//! Processes of the host, told apart from later ones that were given the same number.
+//! Processes of the host, distinguished from later ones with the same PID.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,29 +12,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::interrupt;
 
-/// One process, for as long as it lives: its number, and when it was started.
+/// The identity of a process: its PID and its start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Process {
-    /// As the host counts.
+    /// In the host's PID namespace.
     pub(crate) pid: u32,
-    /// In ticks since the machine was started.
+    /// In clock ticks since boot.
     pub(crate) started: u64,
 }
 
 impl Process {
-    /// The process that has this number now.
+    /// The process that has this PID now.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         let started = stat(pid)?.started;
         Some(Self { pid, started })
     }
 
-    /// Whether it runs still. What has ended and was not yet collected by its parent does not.
+    /// Returns whether it is running. A zombie is not.
     pub(crate) fn is_alive(self) -> bool {
         stat(self.pid).is_some_and(|stat| stat.started == self.started && !stat.ended)
     }
 
-    /// Ends it at once, and nothing else: the handle stays with the process, whoever gets its
-    /// number.
+    /// Kills it, through a pidfd: the PID may be reused at any time.
     pub(crate) fn kill(self) -> Result<()> {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
             return Ok(());
@@ -52,37 +51,37 @@ impl Process {
     }
 }
 
-/// Longer than the kernel takes to write back what a killed process has mapped.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Longer than the kernel takes to write back the dirty pages of a killed process.
+const KILL_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Ends them all and waits until they are gone.
-pub(crate) fn end(processes: &[Process]) -> Result<()> {
+/// Kills all of them and waits until they have ended.
+pub(crate) fn kill_all(processes: &[Process]) -> Result<()> {
     for process in processes {
         process.kill()?;
     }
-    match await_end(processes, PATIENCE) {
+    match await_end(processes, KILL_TIMEOUT) {
         Some(left) => bail!(
-            "process {} is still there {} s after it was killed",
+            "process {} is still running {} s after it was killed",
             left.pid,
-            PATIENCE.as_secs()
+            KILL_TIMEOUT.as_secs()
         ),
         None => Ok(()),
     }
 }
 
-/// Waits until all of them have ended; one that has not in that time.
-pub(crate) fn await_end(processes: &[Process], patience: Duration) -> Option<Process> {
+/// Waits until all of them have ended; returns one that has not ended in time.
+pub(crate) fn await_end(processes: &[Process], timeout: Duration) -> Option<Process> {
     let started = Instant::now();
     loop {
         let left = processes.iter().find(|process| process.is_alive());
-        if left.is_none() || started.elapsed() > patience {
+        if left.is_none() || started.elapsed() > timeout {
             return left.copied();
         }
         interrupt::settle(Duration::from_millis(20));
     }
 }
 
-/// Every process of which `matches` says yes, given its number.
+/// Returns every process whose PID `matches` accepts.
 pub(crate) fn find(matches: impl Fn(u32) -> bool) -> Result<Vec<Process>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").context("listing processes")? {
@@ -97,29 +96,29 @@ pub(crate) fn find(matches: impl Fn(u32) -> bool) -> Result<Vec<Process>> {
     Ok(found)
 }
 
-/// The arguments with which it was started.
+/// Returns the arguments of a process.
 pub(crate) fn arguments(pid: u32) -> Vec<Vec<u8>> {
     zero_separated(&format!("/proc/{pid}/cmdline"))
 }
 
-/// The environment with which it was started, as `NAME=value`.
+/// Returns the initial environment of a process, as `NAME=value`.
 pub(crate) fn environment(pid: u32) -> Vec<Vec<u8>> {
     zero_separated(&format!("/proc/{pid}/environ"))
 }
 
-/// The identity of one of its namespaces.
+/// Returns the identity of one of its namespaces.
 pub(crate) fn namespace(pid: impl std::fmt::Display, kind: &str) -> Option<std::path::PathBuf> {
     fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok()
 }
 
-/// What the kernel calls this boot: process numbers of another mean nothing.
+/// Returns the kernel's ID of this boot: PIDs of another mean nothing.
 pub(crate) fn boot() -> Result<String> {
     let text =
         fs::read_to_string("/proc/sys/kernel/random/boot_id").context("reading the boot id")?;
     Ok(text.trim().to_owned())
 }
 
-/// A path as it stands in an argument.
+/// Returns a path as the bytes of an argument.
 pub(crate) fn bytes(path: &Path) -> &[u8] {
     OsStr::as_bytes(path.as_os_str())
 }
@@ -133,8 +132,8 @@ fn stat(pid: u32) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The name of the program stands in parentheses and may itself hold parentheses and spaces: fields
-/// count from the last one.
+/// Parses `/proc/PID/stat`. The name of the program is in parentheses and may contain parentheses
+/// and spaces: fields count from the last one.
 fn parse_stat(text: &str) -> Option<Stat> {
     let (_, fields) = text.rsplit_once(") ")?;
     let mut fields = fields.split(' ');
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_with_the_same_number_is_left_alone() {
+    fn another_process_with_the_same_pid_is_not_killed() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let this = Process::of(child.id()).unwrap();
         let other = Process {
@@ -181,13 +180,13 @@ mod tests {
             ..this
         };
         assert!(!other.is_alive());
-        end(&[other]).unwrap();
+        kill_all(&[other]).unwrap();
         assert!(
             child.try_wait().unwrap().is_none(),
             "it was killed in place of another"
         );
-        end(&[this]).unwrap();
-        // It has ended, and is only waiting for us to collect it.
+        kill_all(&[this]).unwrap();
+        // It is a zombie until we wait for it.
         assert!(!this.is_alive());
         assert!(!child.wait().unwrap().success());
     }

@@ -1,4 +1,4 @@
-//! Where the programs of a cluster are.
+//! The paths of a cluster's programs.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use crate::components::Component;
 use crate::fetch::{self, Package, Program};
 
-/// The paths of everything that a cluster runs.
+/// The paths of all programs that a cluster runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Programs {
     components: Vec<(Component, PathBuf)>,
@@ -16,12 +16,12 @@ pub(crate) struct Programs {
     pub(crate) cni_plugins: PathBuf,
 }
 
-/// Where administrators' programs are, whatever the caller's `PATH` says: containerd looks for
-/// runc, kubelet and proxy for iptables.
+/// The `PATH` of components, in place of the caller's: containerd looks for runc, kubelet and proxy
+/// for iptables.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 impl Programs {
-    /// Installs and builds what is missing.
+    /// Installs and builds missing programs.
     pub(crate) fn fetch() -> Result<Self> {
         fetch::debian(&Package::ALL)?;
         let components = Component::ALL

@@ -1,4 +1,4 @@
-//! Whether the parts of a cluster work, asked of the parts themselves.
+//! Readiness checks of a cluster's components.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -16,17 +16,17 @@ use crate::components::{
 use crate::config::kubeconfig;
 use crate::layout::{Addresses, Layout};
 
-/// Asks the parts of one cluster.
+/// Checks the components of one cluster.
 #[derive(Debug, Clone)]
-pub(crate) struct Asker<'a> {
+pub(crate) struct Probe<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) addresses: Addresses,
     pub(crate) kubectl: &'a Path,
-    /// The holder's, as the host counts.
+    /// The PID of the holder on the host.
     pub(crate) holder: u32,
 }
 
-/// What is read of a Node.
+/// The fields of a Node that are checked.
 #[derive(Debug, Deserialize)]
 struct Node {
     status: NodeStatus,
@@ -57,11 +57,11 @@ pub(crate) struct NodeInfo {
     pub(crate) kernel: String,
 }
 
-/// One question must not use up the patience of whoever repeats it.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Timeout of one check; callers repeat it.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
-impl Asker<'_> {
-    /// Fails with the reason while it is not ready.
+impl Probe<'_> {
+    /// Fails with the reason if the component is not ready.
     pub(crate) fn check(&self, component: Component) -> Result<()> {
         let node = self.addresses.node();
         match component {
@@ -70,7 +70,7 @@ impl Asker<'_> {
             Component::ApiServer => self.api("/readyz").map(drop),
             Component::ControllerManager => {
                 listens(node, CONTROLLER_MANAGER_PORT).map(drop)?;
-                // Without it no pod can be made: the controller that makes it comes late.
+                // No pod can be created without it, and its controller starts late.
                 self.api("/api/v1/namespaces/default/serviceaccounts/default")
                     .map(drop)
             }
@@ -78,7 +78,7 @@ impl Asker<'_> {
             Component::Proxy => http_ok(node, PROXY_HEALTH_PORT, "/healthz"),
             Component::Kubelet => {
                 self.node()?;
-                // A Node stays Ready for a while after its kubelet is gone.
+                // A Node stays Ready for a while after its kubelet has ended.
                 self.api(&format!(
                     "/api/v1/nodes/{}/proxy/healthz",
                     self.layout.node_name()
@@ -88,7 +88,7 @@ impl Asker<'_> {
         }
     }
 
-    /// The Node's versions, if it is Ready.
+    /// Returns the Node's versions, if it is Ready.
     pub(crate) fn node(&self) -> Result<NodeInfo> {
         let name = self.layout.node_name();
         let text = self.api(&format!("/api/v1/nodes/{name}"))?;
@@ -104,12 +104,12 @@ impl Asker<'_> {
         }
     }
 
-    /// The version of the API server.
+    /// Returns the version of the API server.
     pub(crate) fn version(&self) -> Result<String> {
         let version: Value = serde_json::from_slice(&self.api("/version")?)?;
         let version = version.get("gitVersion").and_then(Value::as_str);
         Ok(version
-            .context("the API server tells no version")?
+            .context("the API server reports no version")?
             .to_owned())
     }
 
@@ -118,7 +118,7 @@ impl Asker<'_> {
         kubectl
             .arg("--kubeconfig")
             .arg(kubeconfig(self.layout, "admin"))
-            .arg(format!("--request-timeout={}s", PATIENCE.as_secs()))
+            .arg(format!("--request-timeout={}s", PROBE_TIMEOUT.as_secs()))
             .args(["get", &format!("--raw={path}")]);
         let done = kubectl
             .stdin(Stdio::null())
@@ -136,7 +136,7 @@ impl Asker<'_> {
             .args([
                 "--",
                 "ctr",
-                &format!("--timeout={}s", PATIENCE.as_secs()),
+                &format!("--timeout={}s", PROBE_TIMEOUT.as_secs()),
                 "version",
             ]);
         crate::network::output(&mut ctr).map(drop)
@@ -144,20 +144,20 @@ impl Asker<'_> {
 }
 
 fn listens(address: Ipv4Addr, port: u16) -> Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&SocketAddr::from((address, port)), PATIENCE)
+    let stream = TcpStream::connect_timeout(&SocketAddr::from((address, port)), PROBE_TIMEOUT)
         .with_context(|| format!("nothing listens on {address}:{port}"))?;
     Ok(stream)
 }
 
 fn http_ok(address: Ipv4Addr, port: u16, path: &str) -> Result<()> {
     let mut stream = listens(address, port)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(PROBE_TIMEOUT))?;
+    stream.set_write_timeout(Some(PROBE_TIMEOUT))?;
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
     let mut head = String::new();
-    // The status line is all that counts.
+    // Only the status line is needed.
     stream.take(64).read_to_string(&mut head).ok();
-    let status = head.split(' ').nth(1).unwrap_or("no answer");
+    let status = head.split(' ').nth(1).unwrap_or("no response");
     if status != "200" {
         bail!("http://{address}:{port}{path}: {status}");
     }

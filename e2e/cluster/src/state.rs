@@ -1,4 +1,4 @@
-//! What is remembered of a cluster, and what is told of it to the programs that use it.
+//! The state file of a cluster, and its description for the programs that use it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,14 +15,14 @@ use crate::pki::Pki;
 use crate::process::{self, Process};
 use crate::programs::Programs;
 
-/// What is needed to find the cluster again: written as soon as there is anything to find.
+/// The state that finds a running cluster again: written as soon as its holder runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct State {
-    /// Processes of an earlier boot are not looked for.
+pub(crate) struct ClusterState {
+    /// PIDs of an earlier boot mean nothing.
     pub(crate) boot: String,
     /// The first process of the cluster's PID namespace.
     pub(crate) holder: Process,
-    /// Chooses the interface and the subnets.
+    /// Determines the interface and the subnets.
     pub(crate) index: u8,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Description {
     pub(crate) front_proxy_authority: PathBuf,
     pub(crate) pod_subnet: String,
     pub(crate) service_subnet: String,
-    /// What `nsenter --net=` takes.
+    /// A path for `nsenter --net=`.
     pub(crate) network_namespace: PathBuf,
     /// A folder with a log for each component.
     pub(crate) logs: PathBuf,
@@ -52,7 +52,7 @@ pub(crate) struct Description {
     pub(crate) programs: BTreeMap<String, PathBuf>,
 }
 
-impl State {
+impl ClusterState {
     pub(crate) fn new(holder: Process, addresses: Addresses) -> Result<Self> {
         Ok(Self {
             boot: process::boot()?,
@@ -65,8 +65,8 @@ impl State {
         Addresses::new(self.index)
     }
 
-    /// None if there is none that can be understood: what it would have told is then found by other
-    /// means.
+    /// Returns None if the file is missing, unreadable or of an earlier boot: the cluster is then
+    /// found by its processes.
     pub(crate) fn load(layout: &Layout) -> Option<Self> {
         let state: Self = read(&layout.path("state.json")).ok()?;
         (process::boot().ok()? == state.boot).then_some(state)
@@ -78,7 +78,7 @@ impl State {
 }
 
 impl Description {
-    pub(crate) fn new(layout: &Layout, state: &State, programs: &Programs) -> Self {
+    pub(crate) fn new(layout: &Layout, state: &ClusterState, programs: &Programs) -> Self {
         let addresses = state.addresses();
         let pki = Pki::new(layout);
         let mut paths = BTreeMap::from([("kubectl".to_owned(), programs.kubectl.clone())]);
@@ -125,13 +125,13 @@ fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T> {
     serde_json::from_slice(&text).with_context(|| format!("reading {}", path.display()))
 }
 
-/// Under another name first: whoever reads sees the old one or the new one, never half of it.
+/// Replaces the file atomically.
 fn write(path: &Path, value: &impl Serialize) -> Result<()> {
-    let unfinished = path.with_extension("json.new");
+    let temporary = path.with_extension("json.new");
     let mut text = serde_json::to_vec_pretty(value)?;
     text.push(b'\n');
-    fs::write(&unfinished, text)
-        .and_then(|()| fs::rename(&unfinished, path))
+    fs::write(&temporary, text)
+        .and_then(|()| fs::rename(&temporary, path))
         .with_context(|| format!("writing {}", path.display()))
 }
 
@@ -147,31 +147,31 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_found_again_but_not_after_a_reboot() {
+    fn a_state_is_ignored_after_a_reboot() {
         let folder = tempfile::tempdir().unwrap();
         let layout = layout(folder.path());
-        assert_eq!(State::load(&layout), None);
+        assert_eq!(ClusterState::load(&layout), None);
         let holder = Process {
             pid: 42,
             started: 4711,
         };
-        let state = State::new(holder, Addresses::new(7)).unwrap();
+        let state = ClusterState::new(holder, Addresses::new(7)).unwrap();
         state.save(&layout).unwrap();
-        assert_eq!(State::load(&layout), Some(state.clone()));
-        State {
+        assert_eq!(ClusterState::load(&layout), Some(state.clone()));
+        ClusterState {
             boot: "another".to_owned(),
             ..state
         }
         .save(&layout)
         .unwrap();
-        assert_eq!(State::load(&layout), None);
+        assert_eq!(ClusterState::load(&layout), None);
     }
 
     #[test]
-    fn a_torn_state_is_no_state() {
+    fn a_truncated_state_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let layout = layout(folder.path());
         fs::write(layout.path("state.json"), "{\"boot\":").unwrap();
-        assert_eq!(State::load(&layout), None);
+        assert_eq!(ClusterState::load(&layout), None);
     }
 }

@@ -1,4 +1,4 @@
-//! How a cluster stands.
+//! The health of a cluster.
 
 use std::fmt::Write;
 use std::fs;
@@ -10,8 +10,8 @@ use crate::components::Component;
 use crate::control::{self, ComponentState, Request};
 use crate::layout::Layout;
 use crate::process;
-use crate::ready::Asker;
-use crate::state::{Description, State};
+use crate::ready::Probe;
+use crate::state::{ClusterState, Description};
 
 /// A cluster as `status` shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -19,7 +19,7 @@ use crate::state::{Description, State};
 pub(crate) struct Status {
     name: String,
     folder: String,
-    /// Everything below says so.
+    /// True if there are no problems.
     healthy: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     api_server: Option<String>,
@@ -28,7 +28,6 @@ pub(crate) struct Status {
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<NodeLine>,
     components: Vec<ComponentLine>,
-    /// What is wrong, if anything is.
     problems: Vec<String>,
 }
 
@@ -52,9 +51,9 @@ struct NodeLine {
 #[serde(rename_all = "camelCase")]
 struct ComponentLine {
     name: String,
-    /// `up`, or how it ended.
+    /// `up`, or the reason why it ended.
     state: String,
-    /// As the host counts.
+    /// In the host's PID namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +61,7 @@ struct ComponentLine {
 }
 
 impl Status {
-    /// Looks at every part once.
+    /// Checks every component once.
     pub(crate) fn of(layout: &Layout) -> Self {
         let mut status = Self {
             name: layout.name.clone(),
@@ -74,7 +73,7 @@ impl Status {
             components: Vec::new(),
             problems: Vec::new(),
         };
-        if let Err(problem) = status.look(layout) {
+        if let Err(problem) = status.check(layout) {
             status.problems.push(format!("{problem:#}"));
         }
         status.healthy = status.problems.is_empty();
@@ -89,11 +88,11 @@ impl Status {
         &self.problems
     }
 
-    fn look(&mut self, layout: &Layout) -> Result<()> {
-        let Some(state) = State::load(layout).filter(|state| state.holder.is_alive()) else {
-            anyhow::bail!("it does not run");
+    fn check(&mut self, layout: &Layout) -> Result<()> {
+        let Some(state) = ClusterState::load(layout).filter(|state| state.holder.is_alive()) else {
+            anyhow::bail!("it is not running");
         };
-        let reply = control::ask(&layout.folder, &Request::List)?;
+        let reply = control::send_request(&layout.folder, &Request::List)?;
         for component in Component::ALL {
             let found = reply
                 .components
@@ -111,7 +110,7 @@ impl Status {
                     .push(format!("{} was not started", component.name())),
             }
         }
-        // With a part missing the others can only be slow to complain.
+        // Without one component the checks of the others would only time out.
         if !self.problems.is_empty() {
             return Ok(());
         }
@@ -121,14 +120,14 @@ impl Status {
         let Some(kubectl) = description.programs.get("kubectl") else {
             anyhow::bail!("cluster.json names no kubectl");
         };
-        let asker = Asker {
+        let probe = Probe {
             layout,
             addresses: state.addresses(),
             kubectl,
             holder: state.holder.pid,
         };
-        let version = asker.version();
-        let node = asker.node();
+        let version = probe.version();
+        let node = probe.node();
         for problem in [version.as_ref().err(), node.as_ref().err()]
             .into_iter()
             .flatten()
@@ -145,9 +144,9 @@ impl Status {
             runtime: info.as_ref().map(|info| info.container_runtime.clone()),
             kernel: info.map(|info| info.kernel),
         });
-        // A Node stays Ready for a while after its kubelet or its runtime is gone: ask them too.
+        // A Node stays Ready for a while after its kubelet or its runtime has ended.
         for component in [Component::Kubelet, Component::Containerd] {
-            if let Err(problem) = asker.check(component) {
+            if let Err(problem) = probe.check(component) {
                 self.problems
                     .push(format!("{}: {problem:#}", component.name()));
             }
@@ -155,7 +154,7 @@ impl Status {
         Ok(())
     }
 
-    /// For a person.
+    /// Returns the status as text.
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
             "cluster {}: {}\n",
@@ -204,7 +203,7 @@ impl Status {
 }
 
 impl ComponentLine {
-    fn of(component: Component, found: Option<&ComponentState>, state: &State) -> Self {
+    fn of(component: Component, found: Option<&ComponentState>, state: &ClusterState) -> Self {
         let running = found.filter(|found| found.ended.is_none());
         let pid = running.and_then(|found| host_pid(found.pid, state.holder.pid));
         Self {
@@ -220,7 +219,7 @@ impl ComponentLine {
     }
 }
 
-/// The host's number of a process that the cluster knows by another.
+/// Returns the PID on the host of a process of the cluster.
 fn host_pid(inside: u32, holder: u32) -> Option<u32> {
     let namespace = process::namespace(holder, "pid")?;
     let found = process::find(|pid| {
@@ -253,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_person_sees_what_is_wrong_last() {
+    fn problems_come_last_in_the_text() {
         let status = Status {
             name: "dev".to_owned(),
             folder: "/cache/clusters/dev".to_owned(),
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_memory_is_known() {
+    fn resident_memory_of_this_process_is_read() {
         assert!(resident_bytes(std::process::id()).unwrap() > 1 << 20);
     }
 }

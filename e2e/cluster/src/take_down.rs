@@ -1,7 +1,7 @@
-//! Removing a cluster, or whatever is left of one.
+//! Removing a cluster, or the remains of one.
 //!
-//! Nothing here relies on the state file alone: a bring-up may have been killed before it could
-//! write anything.
+//! Nothing here relies on the state file alone: a bring-up may have been killed before it was
+//! written.
 
 use std::fs;
 use std::path::Path;
@@ -12,35 +12,33 @@ use anyhow::{Context, Result, bail};
 use crate::cluster::HOLD;
 use crate::layout::Layout;
 use crate::process::{self, Process};
-use crate::state::State;
+use crate::state::ClusterState;
 use crate::{cgroups, network};
 
-/// Set for every program that is started in a cluster's network, so that it can be found and ended
-/// with the cluster.
+/// Set for every program that is started in a cluster's network, to find and kill it with the
+/// cluster.
 pub(crate) const GUEST_VARIABLE: &str = "KUBEVITALS_CLUSTER_FOLDER";
 
-/// Removes everything of this cluster and nothing else. Done again, it finds nothing to do. The
-/// lock must be held.
+/// Removes all of this cluster and nothing else. It is idempotent. The lock must be held.
 pub(crate) fn remove(layout: &Layout) -> Result<()> {
     let mut holders = holders(layout)?;
-    if let Some(state) = State::load(layout)
+    if let Some(state) = ClusterState::load(layout)
         && !holders.contains(&state.holder)
     {
         holders.push(state.holder);
     }
-    // The holder first: the `unshare` that waits for it then collects it and ends by itself, or
-    // nearly.
+    // The holder first: the `unshare` that waits for it then ends by itself.
     let host = process::namespace("self", "pid");
     let (outside, inside): (Vec<_>, Vec<_>) = holders
         .into_iter()
         .partition(|process| process::namespace(process.pid, "pid") == host);
-    process::end(&inside)?;
+    process::kill_all(&inside)?;
     process::await_end(&outside, Duration::from_secs(1));
-    process::end(&outside)?;
-    process::end(&guests(layout)?)?;
+    process::kill_all(&outside)?;
+    process::kill_all(&guests(layout)?)?;
     network::disconnect(layout)?;
     cgroups::remove(&layout.cgroup())?;
-    refuse_mounts_below(&layout.folder)?;
+    reject_mounts_below(&layout.folder)?;
     match fs::remove_dir_all(&layout.folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("removing {}", layout.folder.display()))
@@ -49,14 +47,14 @@ pub(crate) fn remove(layout: &Layout) -> Result<()> {
     }
 }
 
-/// Whether there is anything that [`remove`] would remove.
-pub(crate) fn is_there(layout: &Layout) -> Result<bool> {
+/// Returns whether there is anything to remove.
+pub(crate) fn exists(layout: &Layout) -> Result<bool> {
     Ok(layout.folder.exists()
         || !holders(layout)?.is_empty()
         || !cgroups::existing(&layout.cgroup())?.is_empty())
 }
 
-/// The holder and the `unshare` that waits for it, known by their arguments.
+/// Returns the holder and the `unshare` that waits for it, found by their arguments.
 pub(crate) fn holders(layout: &Layout) -> Result<Vec<Process>> {
     let folder = process::bytes(&layout.folder);
     process::find(|pid| is_hold_command(&process::arguments(pid), folder))
@@ -66,7 +64,7 @@ fn is_hold_command(arguments: &[Vec<u8>], folder: &[u8]) -> bool {
     matches!(arguments, [.., cluster, hold, at] if cluster == b"cluster" && hold == HOLD.as_bytes() && at == folder)
 }
 
-/// Programs that were started in the cluster's network from outside; they would keep it alive.
+/// Returns the programs that were started in the cluster's network from outside.
 fn guests(layout: &Layout) -> Result<Vec<Process>> {
     let mut mark = format!("{GUEST_VARIABLE}=").into_bytes();
     mark.extend_from_slice(process::bytes(&layout.folder));
@@ -77,8 +75,8 @@ fn guests(layout: &Layout) -> Result<Vec<Process>> {
     })
 }
 
-/// We mount nothing on the host. Should somebody else have, its content is not ours to delete.
-fn refuse_mounts_below(folder: &Path) -> Result<()> {
+/// Fails if something is mounted below the folder: we mount nothing there, so it is not ours.
+fn reject_mounts_below(folder: &Path) -> Result<()> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").context("reading the mounts")?;
     let point = mounts
         .lines()
@@ -95,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_holder_is_known_by_its_folder_and_nothing_less() {
+    fn a_holder_is_identified_by_its_whole_folder() {
         let words = |line: &str| {
             line.split(' ')
                 .map(|word| word.as_bytes().to_vec())

@@ -1,5 +1,5 @@
-//! Building a program once: two runs never build the same at once, and half a program is never
-//! seen.
+//! Building a program once: concurrent runs wait for each other, and a program in the cache is
+//! complete.
 
 use std::collections::VecDeque;
 use std::fs::{File, TryLockError};
@@ -14,25 +14,24 @@ use anyhow::{Context, Result, bail};
 use super::make;
 use super::progress::Progress;
 
-/// Where a program belongs in the cache, and how it is built.
+/// A program in the cache, and the arguments of its build.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// The folder that holds the program once it is built; its name changes with all that goes into
-    /// the build.
+    /// The folder of the built program; its name depends on all inputs of the build.
     pub(crate) folder: PathBuf,
     pub(crate) arguments: Vec<String>,
 }
 
-/// How much of a failed build's output is shown.
-const TAIL: usize = 40;
+/// Lines that are shown of a failed build's output.
+const MAX_TAIL_LINES: usize = 40;
 
-/// How often the progress is looked at while nothing else happens.
-const TICK: Duration = Duration::from_millis(500);
+/// Interval of progress updates without new output.
+const TICK_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Entry {
-    /// The program's file.
+    /// Returns the path of the program.
     pub(crate) fn program(&self) -> PathBuf {
         self.folder.join(&self.name)
     }
@@ -49,7 +48,7 @@ impl Entry {
             .into_owned()
     }
 
-    /// The folder that is built into: of this process alone, next to the place that it is moved to.
+    /// Returns the folder that this process builds into, beside the final one.
     fn part(&self) -> PathBuf {
         let process = std::process::id();
         self.folder
@@ -57,9 +56,9 @@ impl Entry {
     }
 }
 
-/// The program, built by `build` into a folder that it is given unless it is there already.
+/// Returns the path of the program, built by `build` into the given folder if it is missing.
 ///
-/// A program that is there is complete: its folder is moved into place as the last step.
+/// An existing program is complete: its folder is renamed as the last step.
 pub(crate) fn ensure(
     entry: &Entry,
     build: &mut dyn FnMut(&Entry, &Path) -> Result<()>,
@@ -69,7 +68,7 @@ pub(crate) fn ensure(
         return Ok(program);
     }
     let _lock = lock(entry)?;
-    // Whoever had the lock before us has built it, perhaps.
+    // The previous holder of the lock may have built it.
     if program.is_file() {
         return Ok(program);
     }
@@ -78,21 +77,21 @@ pub(crate) fn ensure(
     make(&part)?;
     let built = build(entry, &part).and_then(|()| {
         if !part.join(&entry.name).is_file() {
-            bail!("the build of {} left no program", entry.title());
+            bail!("the build of {} produced no program", entry.title());
         }
-        // A folder without its program is nothing that `ensure` made; it must not stand in the way.
+        // A folder without its program was not made here; it would block the rename.
         remove(&entry.folder)?;
         std::fs::rename(&part, &entry.folder)
-            .with_context(|| format!("cannot make {}", entry.folder.display()))
+            .with_context(|| format!("cannot create {}", entry.folder.display()))
     });
     if built.is_err() {
-        // The reason is the build's; a folder that stays is removed by the next run.
+        // The error is the build's; the next run removes the folder if this fails.
         let _ = remove(&part);
     }
     built.map(|()| program)
 }
 
-/// Builds with Go, from the module in `module`.
+/// Builds with Go from the module in `module`.
 pub(crate) fn with_go(entry: &Entry, folder: &Path, module: &Path) -> Result<()> {
     let started = Instant::now();
     let mut progress = Progress::new(entry.title());
@@ -104,14 +103,13 @@ pub(crate) fn with_go(entry: &Entry, folder: &Path, module: &Path) -> Result<()>
     }
     println!("building {} into the cache", entry.title());
     let mut failed = None;
-    // A proxy that is slow for a moment is no finding: fetching may be tried twice, compiling
-    // never.
+    // A proxy may be slow for a moment: fetching is retried once, compiling never.
     for _ in 0..2 {
         let mut list = go(module);
         list.args(["list", "-deps"]).args(&entry.arguments);
         list.stdout(Stdio::null());
-        failed = watched(&mut list, &mut |lines| {
-            progress.tick(started.elapsed(), &doing("fetching modules", lines));
+        failed = run_with_progress(&mut list, &mut |lines| {
+            progress.tick(started.elapsed(), &activity("fetching modules", lines));
         })?;
         if failed.is_none() {
             break;
@@ -123,8 +121,8 @@ pub(crate) fn with_go(entry: &Entry, folder: &Path, module: &Path) -> Result<()>
             .args(["build", "-v", "-o"])
             .arg(folder.join(&entry.name));
         build.args(&entry.arguments).stdout(Stdio::null());
-        failed = watched(&mut build, &mut |lines| {
-            progress.tick(started.elapsed(), &doing("compiling", lines));
+        failed = run_with_progress(&mut build, &mut |lines| {
+            progress.tick(started.elapsed(), &activity("compiling", lines));
         })?;
     }
     if let Some(output) = failed {
@@ -144,8 +142,8 @@ fn installed() -> bool {
     version.is_ok_and(|status| status.success())
 }
 
-/// Go with the user's own caches and proxy, and with nothing else of theirs that would change what
-/// is built.
+/// Returns Go with the user's caches and proxy, and without other settings that would change the
+/// build.
 fn go(module: &Path) -> Command {
     let mut go = Command::new("go");
     go.current_dir(module)
@@ -158,23 +156,25 @@ fn go(module: &Path) -> Command {
     go
 }
 
-/// Runs a command to its end, telling `tick` every so often how many lines it has said and which
-/// was the last.
+/// Runs a command, calling `tick` regularly with the state of its standard error.
 ///
-/// Gives the end of its output if it failed.
-fn watched(command: &mut Command, tick: &mut dyn FnMut(Said<'_>)) -> Result<Option<String>> {
+/// Returns the end of its output if it failed.
+fn run_with_progress(
+    command: &mut Command,
+    tick: &mut dyn FnMut(Output<'_>),
+) -> Result<Option<String>> {
     let mut child = command
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot start {}", command.get_program().display()))?;
     let lines = lines_of(&mut child);
-    let mut tail = VecDeque::with_capacity(TAIL);
+    let mut tail = VecDeque::with_capacity(MAX_TAIL_LINES);
     let mut count = 0;
     loop {
-        match lines.recv_timeout(TICK) {
+        match lines.recv_timeout(TICK_INTERVAL) {
             Ok(line) => {
                 count += 1;
-                if tail.len() == TAIL {
+                if tail.len() == MAX_TAIL_LINES {
                     tail.pop_front();
                 }
                 tail.push_back(line);
@@ -182,8 +182,8 @@ fn watched(command: &mut Command, tick: &mut dyn FnMut(Said<'_>)) -> Result<Opti
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        tick(Said {
-            count,
+        tick(Output {
+            lines: count,
             last: tail.back().map_or("", String::as_str),
         });
     }
@@ -195,26 +195,26 @@ fn watched(command: &mut Command, tick: &mut dyn FnMut(Said<'_>)) -> Result<Opti
     Ok(Some(tail.into_iter().collect::<Vec<_>>().join("\n")))
 }
 
-/// What a command has said so far.
+/// The output of a command so far.
 #[derive(Debug, Clone, Copy)]
-struct Said<'a> {
-    count: usize,
+struct Output<'a> {
+    lines: usize,
     last: &'a str,
 }
 
-fn doing(what: &str, said: Said<'_>) -> String {
-    if said.count == 0 {
-        return what.to_owned();
+fn activity(name: &str, output: Output<'_>) -> String {
+    if output.lines == 0 {
+        return name.to_owned();
     }
-    format!("{what}, {}: {}", said.count, said.last)
+    format!("{name}, {}: {}", output.lines, output.last)
 }
 
-/// The lines of the child's standard error, read by a thread that ends with them.
+/// Returns the lines of the child's standard error, read by a thread that ends with them.
 fn lines_of(child: &mut Child) -> Receiver<String> {
     let (sender, receiver) = mpsc::sync_channel(64);
     if let Some(output) = child.stderr.take() {
         std::thread::spawn(move || {
-            // A line without end is cut: whatever it is, its beginning says enough.
+            // Lines are limited in length.
             let mut output = BufReader::new(output);
             let mut line = Vec::new();
             while (&mut output)
@@ -233,7 +233,7 @@ fn lines_of(child: &mut Child) -> Receiver<String> {
     receiver
 }
 
-/// Held while this entry is built. The system lets go of it when the process ends, however it ends.
+/// Locks this entry until the file is dropped or the process ends.
 fn lock(entry: &Entry) -> Result<File> {
     let folder = entry.folder.with_file_name(".locks");
     make(&folder)?;
@@ -248,7 +248,7 @@ fn lock(entry: &Entry) -> Result<File> {
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            println!("waiting for another run that builds {}", entry.title());
+            println!("waiting for another build of {}", entry.title());
             file.lock().with_context(cannot)?;
         }
         Err(TryLockError::Error(error)) => return Err(error).with_context(cannot),
@@ -256,14 +256,11 @@ fn lock(entry: &Entry) -> Result<File> {
     Ok(file)
 }
 
-/// What runs that were killed left behind. Called under the lock: nobody else builds this entry
-/// now.
+/// Removes the folders of runs that were killed. Called under the lock: nobody else builds this
+/// entry now.
 fn remove_parts(entry: &Entry) -> Result<()> {
     let prefix = format!(".part-{}-", entry.folder_name());
-    let parent = entry
-        .folder
-        .parent()
-        .context("a program without a folder")?;
+    let parent = entry.folder.parent().context("the program has no folder")?;
     for found in std::fs::read_dir(parent).context("reading the cache")? {
         let path = found?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -1,4 +1,4 @@
-//! What a node takes from Debian's packages: the container runtime and the tools around it.
+//! The Debian packages of a node: the container runtime and its tools.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,7 +20,7 @@ pub(crate) enum Package {
     UtilLinux,
 }
 
-/// Where programs are, also when `PATH` is that of an ordinary user.
+/// Folders of programs that are searched besides `PATH`, which an ordinary user's lacks.
 const FOLDERS: [&str; 6] = [
     "/usr/local/sbin",
     "/usr/local/bin",
@@ -55,7 +55,7 @@ impl Package {
         }
     }
 
-    /// The programs that are wanted from it: a name to be looked for, or a whole path.
+    /// The programs that are needed from it: a name to search for, or an absolute path.
     fn programs(self) -> &'static [&'static str] {
         match self {
             Self::Containerd => &["containerd", "containerd-shim-runc-v2", "ctr"],
@@ -74,7 +74,7 @@ impl Package {
         }
     }
 
-    fn is_there(self, folders: &[PathBuf]) -> bool {
+    fn is_installed(self, folders: &[PathBuf]) -> bool {
         self.programs().iter().all(|program| {
             find(program, folders)
                 .is_some_and(|path| self != Self::BusyboxStatic || is_static(&path))
@@ -82,7 +82,7 @@ impl Package {
     }
 }
 
-/// Makes sure that the programs of these packages are there, whoever installed them.
+/// Installs the packages whose programs are missing.
 pub(crate) fn debian(packages: &[Package]) -> Result<()> {
     let missing = missing(packages, &folders());
     if missing.is_empty() {
@@ -94,7 +94,7 @@ pub(crate) fn debian(packages: &[Package]) -> Result<()> {
         .collect::<Vec<_>>()
         .join(" ");
     if find("apt-get", &folders()).is_none() {
-        bail!("{names}: missing, and there is no apt-get to install them with");
+        bail!("{names}: missing, and there is no apt-get to install them");
     }
     if !is_root()? {
         bail!("{names}: missing; run this as root, or `apt-get install {names}`");
@@ -126,11 +126,11 @@ fn missing(packages: &[Package], folders: &[PathBuf]) -> Vec<Package> {
     packages
         .iter()
         .copied()
-        .filter(|package| !package.is_there(folders))
+        .filter(|package| !package.is_installed(folders))
         .collect()
 }
 
-/// A mirror that is slow for a moment is no finding.
+/// Retries once: a mirror may be slow for a moment.
 fn twice(work: impl Fn() -> Result<()>) -> Result<()> {
     work().or_else(|_| work())
 }
@@ -141,7 +141,7 @@ fn apt_get() -> Command {
         // systemctl then ignores "start", as it does in a chroot: no service of containerd comes
         // up, and unlike with a policy-rc.d no file has to be put there and taken away.
         .env("SYSTEMD_OFFLINE", "1")
-        // Another installation may be going on; it ends.
+        // Waits for another installation.
         .args(["-o", "DPkg::Lock::Timeout=300"])
         .stdout(Stdio::null());
     apt
@@ -155,14 +155,14 @@ fn folders() -> Vec<PathBuf> {
 }
 
 fn find(program: &str, folders: &[PathBuf]) -> Option<PathBuf> {
-    // Joining a whole path gives that path.
+    // Joining an absolute path returns that path.
     folders
         .iter()
         .map(|folder| folder.join(program))
         .find(|path| path.is_file())
 }
 
-/// A program that names no dynamic loader runs in an image that holds nothing else.
+/// Returns whether a program names no dynamic loader: it runs in an image of its own.
 fn is_static(program: &Path) -> bool {
     let loader = b"/ld-linux";
     std::fs::read(program)
@@ -177,7 +177,7 @@ fn is_root() -> Result<bool> {
     Ok(id.stdout.trim_ascii() == b"0")
 }
 
-/// How many containerds run as Debian's service does, without arguments; ours always have some.
+/// Counts containerds that run without arguments, as Debian's service does; ours have some.
 fn containerd_services() -> usize {
     let Ok(processes) = std::fs::read_dir("/proc") else {
         return 0;
@@ -189,7 +189,7 @@ fn containerd_services() -> usize {
         .count()
 }
 
-/// `command` is as `/proc` has it: each word ends with a zero byte.
+/// `command` is the content of `/proc/PID/cmdline`: each word ends with a zero byte.
 fn is_containerd_service(command: &[u8]) -> bool {
     command
         .strip_suffix(b"\0")
@@ -205,13 +205,13 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_missing_is_installed() {
+    fn only_missing_packages_are_installed() {
         let folder = tempfile::tempdir().unwrap();
         let folders = [folder.path().to_owned()];
         put(folder.path(), "runc", b"");
         put(folder.path(), "containerd", b"");
         let wanted = [Package::Runc, Package::Containerd, Package::Iproute2];
-        // containerd without its shim and ctr is as good as none.
+        // containerd is useless without its shim and ctr.
         assert_eq!(
             missing(&wanted, &folders),
             [Package::Containerd, Package::Iproute2]
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_service_is_told_from_a_containerd_of_ours() {
+    fn the_service_is_distinguished_from_a_containerd_of_ours() {
         assert!(is_containerd_service(b"/usr/bin/containerd\0"));
         assert!(!is_containerd_service(
             b"/usr/bin/containerd\0--config\0/x/containerd.toml\0"
@@ -252,10 +252,10 @@ mod tests {
     }
 
     #[test]
-    fn every_package_is_told_by_a_program() {
+    fn every_package_has_a_program() {
         for package in Package::ALL {
             assert!(!package.programs().is_empty(), "{package:?}");
-            assert!(!package.is_there(&[]), "{package:?}");
+            assert!(!package.is_installed(&[]), "{package:?}");
         }
     }
 }

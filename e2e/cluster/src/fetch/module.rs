@@ -1,19 +1,17 @@
-//! A Go module of ours as it stands in the source tree: which versions it asks for, and a key that
-//! changes with it.
+//! A Go module in the source tree: the versions that it requires, and a key of its content.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// The files of a module's folder that a build depends on, in order of their names.
+/// The source files of a module, in order of their names.
 #[derive(Debug)]
 pub(crate) struct Module {
     folder: PathBuf,
     files: Vec<(String, Vec<u8>)>,
 }
 
-/// FNV-1a: the key tells honest changes apart, on every platform and with every compiler alike; it
-/// guards against nobody.
+/// FNV-1a: stable across platforms and compilers; it detects changes, not attacks.
 #[derive(Debug)]
 struct Fnv(u64);
 
@@ -44,7 +42,7 @@ impl Module {
         })
     }
 
-    /// The version of a module that `go.mod` requires.
+    /// Returns the version of a module that `go.mod` requires.
     pub(crate) fn version_of(&self, module: &str) -> Result<String> {
         let text = self
             .files
@@ -57,7 +55,7 @@ impl Module {
             .with_context(|| format!("{}/go.mod requires no {module}", self.folder.display()))
     }
 
-    /// Changes when a file of the module or an argument of the build does.
+    /// Returns a hash of the module's files and the arguments of the build.
     pub(crate) fn key(&self, arguments: &[String]) -> u64 {
         let mut hash = Fnv::new();
         for (name, bytes) in &self.files {
@@ -76,7 +74,7 @@ impl Fnv {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    /// With its length first: what is cut differently differs.
+    /// Hashes the length first, so that fields cannot run into each other.
     fn field(&mut self, bytes: &[u8]) {
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         for byte in length.to_le_bytes().iter().chain(bytes) {
@@ -92,7 +90,7 @@ fn is_source(name: &str) -> bool {
     name == "go.mod" || name == "go.sum" || (is_go && !name.ends_with("_test.go"))
 }
 
-/// The version in the `require` lines of a `go.mod`; lines of `replace` and others are passed over.
+/// Returns the version in the `require` lines of a `go.mod`; other directives are ignored.
 fn required<'a>(text: &'a str, module: &str) -> Option<&'a str> {
     let mut block = "";
     for line in text.lines() {
@@ -164,14 +162,14 @@ replace (
     }
 
     #[test]
-    fn a_replacement_is_no_requirement() {
+    fn a_replacement_is_not_a_requirement() {
         assert_eq!(required(GO_MOD, "k8s.io/api"), Some("v0.37.0"));
         assert_eq!(required(GO_MOD, "k8s.io/only-replaced"), None);
         assert_eq!(required(GO_MOD, "k8s.io"), None);
     }
 
     #[test]
-    fn a_missing_requirement_names_the_module_and_the_file() {
+    fn the_error_of_a_missing_requirement_names_the_module_and_the_file() {
         let error = module(&[("go.mod", GO_MOD)])
             .version_of("example.com/other")
             .unwrap_err();
@@ -182,7 +180,7 @@ replace (
     }
 
     #[test]
-    fn the_key_changes_with_everything_that_goes_into_a_build() {
+    fn the_key_depends_on_all_inputs_of_a_build() {
         let flags = arguments(&["-trimpath", "."]);
         let key = module(&[("go.mod", "a"), ("go.sum", "b"), ("main.go", "c")]).key(&flags);
         for (why, other) in
@@ -219,8 +217,8 @@ replace (
     }
 
     #[test]
-    fn the_key_is_the_same_tomorrow() {
-        // Written down: a key that moved by itself would build everything again on every machine.
+    fn the_key_is_stable() {
+        // A constant: a different key would rebuild all programs on every machine.
         assert_eq!(
             module(&[("go.mod", "a")]).key(&arguments(&["."])),
             0x2c87_fe5d_c1fe_9332

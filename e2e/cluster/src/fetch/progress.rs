@@ -1,18 +1,18 @@
-//! Saying what a long build is doing: a line that is written over on a terminal, a line now and
-//! then in a log.
+//! The progress of a long build: one line that is overwritten on a terminal, a line from time to
+//! time in a log.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-/// How often something is seen to happen.
-const ON_A_TERMINAL: Duration = Duration::from_secs(1);
-/// Seldom enough to keep a log short, often enough to show that nothing hangs.
-const IN_A_LOG: Duration = Duration::from_secs(30);
+/// Interval of updates on a terminal.
+const TERMINAL_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval of lines in a log: keeps it short, and shows that nothing hangs.
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Widest status line on a terminal: longer ones would wrap, and could not be written over.
-const WIDTH: usize = 78;
+/// Width limit of the line on a terminal: one that wraps cannot be overwritten.
+const MAX_WIDTH: usize = 78;
 
-/// The status of one build.
+/// Prints the progress of one build.
 #[derive(Debug)]
 pub(crate) struct Progress {
     name: String,
@@ -33,38 +33,38 @@ impl Progress {
         }
     }
 
-    /// Called often; speaks when it is time.
-    pub(crate) fn tick(&mut self, elapsed: Duration, doing: &str) {
-        if let Some(line) = self.line(elapsed, doing) {
+    /// Prints the activity if the interval has passed.
+    pub(crate) fn tick(&mut self, elapsed: Duration, activity: &str) {
+        if let Some(line) = self.line(elapsed, activity) {
             print!("{line}");
-            // A terminal that has gone away is no reason to stop building.
+            // A closed terminal must not stop the build.
             let _ = std::io::stdout().flush();
         }
     }
 
-    /// The last word about this build.
-    pub(crate) fn end(&self, elapsed: Duration, what: &str) {
+    /// Prints the result of the build.
+    pub(crate) fn end(&self, elapsed: Duration, result: &str) {
         let clear = if self.terminal { "\r\x1b[K" } else { "" };
         println!(
-            "{clear}{:>6.1} s  {}: {what}",
+            "{clear}{:>6.1} s  {}: {result}",
             elapsed.as_secs_f64(),
             self.name
         );
     }
 
-    fn line(&mut self, elapsed: Duration, doing: &str) -> Option<String> {
-        let every = if self.terminal {
-            ON_A_TERMINAL
+    fn line(&mut self, elapsed: Duration, activity: &str) -> Option<String> {
+        let interval = if self.terminal {
+            TERMINAL_INTERVAL
         } else {
-            IN_A_LOG
+            LOG_INTERVAL
         };
-        if elapsed.saturating_sub(self.last) < every {
+        if elapsed.saturating_sub(self.last) < interval {
             return None;
         }
         self.last = elapsed;
-        let line = format!("{:>6} s  {}: {doing}", elapsed.as_secs(), self.name);
+        let line = format!("{:>6} s  {}: {activity}", elapsed.as_secs(), self.name);
         Some(if self.terminal {
-            let line: String = line.chars().take(WIDTH).collect();
+            let line: String = line.chars().take(MAX_WIDTH).collect();
             format!("\r\x1b[K{line}")
         } else {
             format!("{line}\n")
@@ -76,7 +76,7 @@ impl Progress {
 mod tests {
     use super::*;
 
-    fn spoken(terminal: bool, seconds: u64) -> Vec<String> {
+    fn printed(terminal: bool, seconds: u64) -> Vec<String> {
         let mut progress = Progress::to("kubelet v1.37.1".to_owned(), terminal);
         (0..seconds * 4)
             .filter_map(|tick| progress.line(Duration::from_millis(250 * tick), "compiling"))
@@ -84,8 +84,8 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_sees_something_every_second_on_one_line() {
-        let lines = spoken(true, 10);
+    fn a_terminal_gets_one_line_that_is_updated_every_second() {
+        let lines = printed(true, 10);
         assert_eq!(lines.len(), 9);
         assert_eq!(
             lines.first().unwrap(),
@@ -95,8 +95,8 @@ mod tests {
     }
 
     #[test]
-    fn a_log_gets_a_plain_line_now_and_then() {
-        let lines = spoken(false, 65);
+    fn a_log_gets_a_plain_line_every_half_minute() {
+        let lines = printed(false, 65);
         assert_eq!(
             lines,
             [
@@ -107,11 +107,11 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_so_that_it_can_be_written_over() {
+    fn a_long_line_is_cut_so_that_it_does_not_wrap() {
         let mut progress = Progress::to("kubelet".to_owned(), true);
         let line = progress
             .line(Duration::from_secs(2), &"é".repeat(200))
             .unwrap();
-        assert_eq!(line.chars().count(), WIDTH + "\r\x1b[K".len());
+        assert_eq!(line.chars().count(), MAX_WIDTH + "\r\x1b[K".len());
     }
 }

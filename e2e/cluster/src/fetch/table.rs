@@ -1,4 +1,4 @@
-//! Which programs there are, and how each one is built.
+//! The programs that can be built, and the recipe of each.
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -32,15 +32,15 @@ pub(crate) struct Recipe {
     stamp: Stamp,
 }
 
-/// How a program is told its version: the linker sets a variable.
+/// The linker variables that hold a program's version.
 #[derive(Debug, Clone, Copy)]
 enum Stamp {
-    /// The version is a constant of the source.
+    /// The version is a constant in the source.
     None,
     /// The variables that all of Kubernetes shares; without them programs call themselves
     /// `v0.0.0-master`.
     Kubernetes,
-    /// One variable, set to the version as it is.
+    /// One variable, set to the version.
     Variable(&'static str),
     /// Release 3.15.0 of Prometheus is version v0.315.0 of its module.
     Prometheus,
@@ -64,7 +64,7 @@ impl Program {
         Self::Prometheus,
     ];
 
-    /// What the end-to-end tests need: a cluster, and the metrics-server that we replace.
+    /// The programs of the end-to-end tests: a cluster, and the metrics-server that we replace.
     pub(crate) fn for_e2e() -> Vec<Self> {
         Self::ALL
             .into_iter()
@@ -144,8 +144,8 @@ impl Program {
 }
 
 impl Recipe {
-    /// The arguments of `go build` and of `go list`, the package last; where the result goes is not
-    /// among them.
+    /// Returns the arguments of `go build` and of `go list`, the package last, without the output
+    /// path.
     pub(crate) fn build_arguments(&self, version: &str) -> Result<Vec<String>> {
         let mut linker = vec!["-s -w".to_owned()];
         for (variable, value) in self.stamp.variables(version)? {
@@ -171,8 +171,8 @@ impl Stamp {
             Self::Variable(name) => vec![(name.to_owned(), version.to_owned())],
             Self::Kubernetes => {
                 let (major, minor, _) = numbers(version)?;
-                // The first is what a program says of itself, the second what its client tells the
-                // API server.
+                // The first is the version that a program prints, the second that of its user
+                // agent.
                 [
                     "k8s.io/component-base/version",
                     "k8s.io/client-go/pkg/version",
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn kubernetes_is_told_its_version() {
+    fn kubernetes_programs_have_their_version() {
         let flags = linker_flags(Program::Kubectl, "v1.37.1");
         for wanted in [
             "-X k8s.io/component-base/version.gitVersion=v1.37.1",
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn prometheus_is_told_its_release_not_its_modules_version() {
+    fn prometheus_has_the_version_of_its_release_not_of_its_module() {
         assert_eq!(
             linker_flags(Program::Prometheus, "v0.315.0"),
             "-ldflags=-s -w -X github.com/prometheus/common/version.Version=3.15.0"
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_is_none_is_named() {
+    fn an_invalid_version_is_named_in_the_error() {
         for wrong in ["", "1.37.1", "v1.37", "v1.37.1.2", "v1.37.x"] {
             let error = Program::Kubelet
                 .recipe()

@@ -32,7 +32,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_was_built_is_used_again() {
+fn an_existing_program_is_not_built_again() {
     let cache = tempfile::tempdir().unwrap();
     let entry = entry(cache.path(), "1");
     let first = ensure(&entry, &mut writing("program")).unwrap();
@@ -42,7 +42,7 @@ fn what_was_built_is_used_again() {
 }
 
 #[test]
-fn another_key_is_another_program_and_the_old_one_stays() {
+fn another_key_is_another_program_and_the_old_one_is_kept() {
     let cache = tempfile::tempdir().unwrap();
     let old = ensure(&entry(cache.path(), "1"), &mut writing("old")).unwrap();
     let new = ensure(&entry(cache.path(), "2"), &mut writing("new")).unwrap();
@@ -51,7 +51,7 @@ fn another_key_is_another_program_and_the_old_one_stays() {
 }
 
 #[test]
-fn a_failed_build_leaves_nothing_and_says_why() {
+fn a_failed_build_leaves_nothing_and_returns_the_reason() {
     let cache = tempfile::tempdir().unwrap();
     let entry = entry(cache.path(), "1");
     let error = ensure(&entry, &mut |entry, folder| {
@@ -65,18 +65,18 @@ fn a_failed_build_leaves_nothing_and_says_why() {
 }
 
 #[test]
-fn a_build_without_a_result_is_no_success() {
+fn a_build_without_a_program_is_an_error() {
     let cache = tempfile::tempdir().unwrap();
     let error = ensure(&entry(cache.path(), "1"), &mut |_, _| Ok(())).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the build of kubelet v1.37.1 left no program"
+        "the build of kubelet v1.37.1 produced no program"
     );
     assert!(names(cache.path()).is_empty());
 }
 
 #[test]
-fn the_remains_of_a_killed_run_are_removed_and_others_are_left_alone() {
+fn the_remains_of_a_killed_run_are_removed_and_no_others() {
     let cache = tempfile::tempdir().unwrap();
     for part in [".part-kubelet-v1.37.1-1-99", ".part-kubelet-v1.37.1-2-99"] {
         make(&cache.path().join(part)).unwrap();
@@ -90,7 +90,7 @@ fn the_remains_of_a_killed_run_are_removed_and_others_are_left_alone() {
 }
 
 #[test]
-fn a_folder_without_its_program_is_made_anew() {
+fn a_folder_without_its_program_is_replaced() {
     let cache = tempfile::tempdir().unwrap();
     let entry = entry(cache.path(), "1");
     make(&entry.folder).unwrap();
@@ -121,27 +121,29 @@ fn of_two_runs_at_once_one_builds() {
 }
 
 #[test]
-fn a_command_that_fails_shows_the_end_of_what_it_said() {
+fn a_failed_command_returns_the_end_of_its_output() {
     let mut command = Command::new("sh");
     command.args([
         "-c",
         "i=0; while [ $i -lt 100 ]; do echo line $i >&2; i=$((i+1)); done; exit 3",
     ]);
-    let mut most = 0;
-    let output = watched(&mut command, &mut |said| most = most.max(said.count));
+    let mut lines = 0;
+    let output = run_with_progress(&mut command, &mut |output| lines = output.lines);
     let output = output.unwrap().unwrap();
-    assert_eq!(most, 100);
+    assert_eq!(lines, 100);
     assert!(!output.contains("line 59\n"), "{output}");
     assert!(output.starts_with("line 60\n"), "{output}");
     assert!(output.ends_with("line 99\n(exit status: 3)"), "{output}");
 }
 
 #[test]
-fn a_command_that_succeeds_has_no_complaint() {
+fn a_successful_command_returns_no_output() {
     let mut command = Command::new("sh");
     command.args(["-c", "echo k8s.io/api >&2"]);
     let mut last = String::new();
-    let output = watched(&mut command, &mut |said| last = doing("compiling", said));
+    let output = run_with_progress(&mut command, &mut |output| {
+        last = activity("compiling", output);
+    });
     assert_eq!(output.unwrap(), None);
     assert_eq!(last, "compiling, 1: k8s.io/api");
 }
