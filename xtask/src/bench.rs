@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: builds a benchmark as released, and becomes it.
+//! `cargo xtask bench`: builds a benchmark as images are built, and runs it.
 
 use std::os::unix::process::CommandExt;
 
@@ -8,10 +8,10 @@ use xtask::step::{self, cargo, command_line};
 
 use crate::cluster_tool;
 
-/// Which benchmark to run, and how
+/// A benchmark and its flags
 #[derive(Debug, Args)]
 pub(crate) struct BenchFlags {
-    /// The benchmark; without one, all are listed
+    /// The benchmark; lists all of them if it is missing
     name: Option<String>,
     /// The benchmark's own flags, such as --quick; --help shows them
     #[arg(
@@ -22,10 +22,10 @@ pub(crate) struct BenchFlags {
     flags: Vec<String>,
 }
 
-/// Where the benchmark finds metrics-server.
+/// Names the path of metrics-server for the benchmarks.
 const METRICS_SERVER_VARIABLE: &str = "KUBEVITALS_METRICS_SERVER";
 
-/// Where it finds the programs of a real control plane, and which they are.
+/// Names the paths of the programs of a real control plane.
 const REAL_PROGRAMS: [(&str, &str); 2] = [
     ("KUBEVITALS_ETCD", "etcd"),
     ("KUBEVITALS_KUBE_APISERVER", "kube-apiserver"),
@@ -36,18 +36,17 @@ const REAL_PROGRAMS: [(&str, &str); 2] = [
 struct Bench {
     name: &'static str,
     about: &'static str,
-    /// Whether it starts our own program, as what is measured or for the simulated cluster.
+    /// Whether it starts our own program, to measure it or for the simulated cluster.
     needs_program: bool,
     /// Whether it measures metrics-server.
     needs_peer: bool,
-    /// How it is built: as released, or so with line numbers for who reads profiles.
     profile: &'static str,
 }
 
-/// As users get it.
-const RELEASE: &str = "release";
+/// The profile of images.
+const DIST: &str = "dist";
 
-/// The same code with line numbers.
+/// The same with line numbers.
 const PROFILING: &str = "profiling";
 
 const BENCHES: [Bench; 12] = [
@@ -56,35 +55,35 @@ const BENCHES: [Bench; 12] = [
         about: "the text format: kubelet bodies parsed and encoded, next to prometheus-parse and Go",
         needs_program: false,
         needs_peer: false,
-        profile: RELEASE,
+        profile: DIST,
     },
     Bench {
         name: "watch",
         about: "watched pods decoded, next to kube with k8s-openapi and Go's client-go",
         needs_program: false,
         needs_peer: false,
-        profile: RELEASE,
+        profile: DIST,
     },
     Bench {
         name: "watch-heap",
-        about: "what watched pods keep on the heap, next to the same",
+        about: "heap memory of watched pods, next to the same",
         needs_program: false,
         needs_peer: false,
-        profile: RELEASE,
+        profile: DIST,
     },
     Bench {
         name: "usage",
         about: "the store of samples: time and heap of a container",
         needs_program: false,
         needs_peer: false,
-        profile: RELEASE,
+        profile: DIST,
     },
     Bench {
         name: "metrics-api",
-        about: "lists and publications without a network, and what they keep on the heap",
+        about: "lists and publications without a network, and their heap memory",
         needs_program: false,
         needs_peer: false,
-        profile: RELEASE,
+        profile: DIST,
     },
     Bench {
         name: "instructions",
@@ -95,45 +94,45 @@ const BENCHES: [Bench; 12] = [
     },
     Bench {
         name: "client-metrics",
-        about: "what measuring a request costs: the same requests with and without the layer",
+        about: "the cost of measuring a request: the same requests with and without the layer",
         needs_program: false,
         needs_peer: false,
-        profile: RELEASE,
+        profile: DIST,
     },
     Bench {
         name: "server",
         about: "metrics.k8s.io on a simulated cluster under load: ours and metrics-server",
         needs_program: true,
         needs_peer: true,
-        profile: RELEASE,
+        profile: DIST,
     },
     Bench {
         name: "growth",
-        about: "what grows with the cluster, from 10 to 5,000 nodes: a picture, and what a node and a pod cost",
+        about: "growth with the cluster, from 10 to 5,000 nodes: a plot, and the cost of a node and a pod",
         needs_program: true,
         needs_peer: true,
-        profile: RELEASE,
+        profile: DIST,
     },
     Bench {
         name: "load",
-        about: "the server while 200 ask for everything at once and half of them read slowly",
+        about: "the server while 200 clients list everything at once and half of them read slowly",
         needs_program: true,
         needs_peer: true,
-        profile: RELEASE,
+        profile: DIST,
     },
     Bench {
         name: "soak",
-        about: "the server while pods come and go and every node is replaced: does its memory stay flat?",
+        about: "memory of the server while pods are replaced and every node is replaced",
         needs_program: true,
         needs_peer: true,
-        profile: RELEASE,
+        profile: DIST,
     },
     Bench {
         name: "transitions",
-        about: "changes of pods followed on one core, next to a client-go informer; --sim: in a busy cluster",
+        about: "changes of pods tracked on one core, next to a client-go informer; --sim: in a busy cluster",
         needs_program: true,
         needs_peer: false,
-        profile: RELEASE,
+        profile: DIST,
     },
 ];
 
@@ -147,15 +146,19 @@ pub(crate) fn run(flags: &BenchFlags) -> Result<()> {
         bail!("no benchmark `{name}`; there are: {}", known.join(", "));
     };
     if bench.needs_program {
-        step::run(cargo().args(["build", "--release", "--locked", "--package=kubevitals"]))?;
+        step::run(
+            cargo()
+                .args(["build", "--locked", "--package=kubevitals"])
+                .arg(format!("--profile={DIST}")),
+        )?;
     }
     let mut command = cargo();
-    // Whoever names another one is not made to wait for this one.
+    // Not built if the caller names another one.
     if bench.needs_peer && std::env::var_os(METRICS_SERVER_VARIABLE).is_none() {
         let peer = cluster_tool::program("metrics-server")?;
         command.env(METRICS_SERVER_VARIABLE, peer);
     }
-    if wants_real_bed(&flags.flags) {
+    if needs_control_plane(&flags.flags) {
         for (variable, program) in REAL_PROGRAMS {
             if std::env::var_os(variable).is_none() {
                 command.env(variable, cluster_tool::program(program)?);
@@ -173,8 +176,8 @@ pub(crate) fn run(flags: &BenchFlags) -> Result<()> {
     Err(error).with_context(|| format!("cannot start {}", command_line(&command)))
 }
 
-/// Whether a benchmark is asked to put servers before a real API server.
-fn wants_real_bed(flags: &[String]) -> bool {
+/// Returns whether the flags select a real API server in front of the servers.
+fn needs_control_plane(flags: &[String]) -> bool {
     let pairs = flags.windows(2);
     flags.iter().any(|flag| flag == "--bed=real")
         || pairs.into_iter().any(|pair| pair == ["--bed", "real"])
@@ -192,17 +195,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_real_bed_is_asked_for_in_one_word_or_two() {
+    fn a_flag_and_its_value_may_be_one_word_or_two() {
         let wants = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(ToString::to_string).collect();
-            wants_real_bed(&words)
+            needs_control_plane(&words)
         };
         assert!(wants(&["--bed=real"]) && wants(&["--quick", "--bed", "real"]));
         assert!(!wants(&["--bed=sim"]) && !wants(&["--bed"]) && !wants(&["real"]));
     }
 
     #[test]
-    fn the_list_is_that_of_the_package() {
+    fn every_benchmark_of_the_package_is_listed() {
         let manifest = std::fs::read_to_string(step::root().join("bench/Cargo.toml")).unwrap();
         let mut programs: Vec<&str> = manifest
             .lines()

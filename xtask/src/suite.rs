@@ -37,17 +37,6 @@ fn all(flags: &TestFlags, steps: &mut Steps) -> Result<Totals> {
         step::run(cargo().args(["fmt", "--all", "--check"]))
     })?;
     steps.step("lints", || lints(flags).iter_mut().try_for_each(step::run))?;
-    if flags.package.is_empty() {
-        // Everything above and below is built with all features: the program must also build
-        // without any.
-        steps.step("no features", || {
-            step::run(
-                cargo()
-                    .args(["check", "--locked", "--package=kubevitals"])
-                    .args(["--no-default-features", "--config=build.warnings='deny'"]),
-            )
-        })?;
-    }
     let totals = steps.step("tests", || tests(flags))?;
     steps.step("docs", || {
         let mut doc = cargo();

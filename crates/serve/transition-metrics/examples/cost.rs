@@ -1,8 +1,8 @@
 //! What telling and scraping cost with many label sets, and something to scrape.
 //!
-//! `cargo run --release -p kubevitals-transition-metrics --example cost -- 2000 [127.0.0.1:9100]`
-//! tells of starts and lives in so many namespaces, prints how long it took and how large each form
-//! is, and then serves them if an address is given.
+//! `cargo run --profile dist -p kubevitals-transition-metrics --example cost -- 2000
+//! [127.0.0.1:9100]` tells of starts and lives in so many namespaces, prints how long it took and
+//! how large each form is, and then serves them if an address is given.
 #![expect(
     clippy::print_stdout,
     clippy::indexing_slicing,

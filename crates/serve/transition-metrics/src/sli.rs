@@ -1,8 +1,9 @@
 //! The official service level indicator of pod starts, by the rule of the kubelet that publishes
 //! it.
 //!
-//! > Startup latency of schedulable stateless pods, excluding time to pull images and run init containers, measured from pod
-//! > creation timestamp to when all its containers are reported as started and observed via watch.
+//! > Startup latency of schedulable stateless pods, excluding time to pull images and run init
+//! > containers, measured from pod creation timestamp to when all its containers are reported as
+//! > started and observed via watch.
 //!
 //! As in the kubelet (1.37) only pods count that are seen from their beginning, that mount no
 //! storage, that were never said to be unschedulable, and whose containers were all seen to run.
