@@ -153,7 +153,7 @@ impl Server {
         let refreshed = kubelets.refreshed.clone();
         let scraping = ScrapingThread::start().map_err(RunError::runtime)?;
         let start = || {
-            Scraper::start_after(
+            Scraper::start(
                 first_pod_list(streams),
                 scrape_config(&settings, kubelets, clock.clone()),
                 &streams.nodes,

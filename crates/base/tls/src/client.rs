@@ -35,14 +35,6 @@ pub struct ClientOptions {
     pub clock: Option<Arc<dyn TimeProvider>>,
 }
 
-/// Whether the peers of a configuration are verified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verification {
-    Verified(Verified),
-    /// The peer may be anyone: send no secrets.
-    Unverified,
-}
-
 /// The proof that peers are verified. Only a configuration that verifies returns it, so that a
 /// function which sends a bearer token can require one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +51,7 @@ impl ClientTls {
     }
 
     /// Trusts any peer, for `--kubelet-insecure-tls`: an attacker can read requests and forge
-    /// responses. [`verification`](Self::verification) then returns `Unverified`.
+    /// responses. [`verified`](Self::verified) then returns `None`.
     pub fn dangerous_without_verification(options: &ClientOptions) -> Result<Self, TlsError> {
         let algorithms = shared_provider().signature_verification_algorithms;
         let verifier = Arc::new(NoVerification::new(algorithms));
@@ -108,20 +100,9 @@ impl ClientTls {
         Arc::clone(&self.config)
     }
 
-    /// Returns whether peers are verified.
-    pub fn verification(&self) -> Verification {
-        match self.roots {
-            Some(_) => Verification::Verified(Verified(())),
-            None => Verification::Unverified,
-        }
-    }
-
     /// Returns the proof that peers are verified, if they are.
     pub fn verified(&self) -> Option<Verified> {
-        match self.verification() {
-            Verification::Verified(proof) => Some(proof),
-            Verification::Unverified => None,
-        }
+        self.roots.as_ref().map(|_| Verified(()))
     }
 }
 
@@ -159,7 +140,7 @@ mod tests {
     #[test]
     fn an_unverified_configuration_returns_no_proof() {
         let client = ClientTls::dangerous_without_verification(&ClientOptions::default()).unwrap();
-        assert_eq!(client.verification(), Verification::Unverified);
+        assert_eq!(client.verified(), None);
         let named = client.for_peer(PeerNames::new(["worker-1"]).unwrap());
         assert_eq!(named.verified(), None);
     }

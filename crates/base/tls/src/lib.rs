@@ -54,7 +54,7 @@ mod server;
 mod unbuffered;
 mod x509;
 
-pub use client::{ClientOptions, ClientTls, Verification, Verified};
+pub use client::{ClientOptions, ClientTls, Verified};
 pub use client_auth::{ClientAuthority, RequestClientCertificate};
 pub use error::{PemProblem, TlsError};
 pub use handshake::HandshakeFailure;

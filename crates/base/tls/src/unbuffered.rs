@@ -134,7 +134,7 @@ impl UnbufferedClient {
     /// Processes all complete records in the buffer. Decrypted data goes to `on_data`; bytes that
     /// must be sent next are appended to `output`, also if this fails: the alert for the peer.
     ///
-    /// What is left in the buffer belongs to this connection. A call without it fails, and so do
+    /// The rest of the buffer belongs to this connection. A call without it fails, and so do
     /// all calls after a failure.
     pub fn process(
         &mut self,

@@ -172,8 +172,8 @@ mod tests {
 
     #[test]
     fn invalid_settings_are_rejected() {
-        let good = ScrapeConfig::new(Transport::InsecureHttp, Credentials::None);
-        assert!(good.validate().is_ok());
+        let valid = ScrapeConfig::new(Transport::InsecureHttp, Credentials::None);
+        assert!(valid.validate().is_ok());
         let invalid: [fn(&mut ScrapeConfig); 6] = [
             |c| c.resolution = Duration::from_millis(900),
             |c| c.timeout = Duration::ZERO,
@@ -183,7 +183,7 @@ mod tests {
             |c| c.max_body_bytes = 0,
         ];
         for change in invalid {
-            let mut config = good.clone();
+            let mut config = valid.clone();
             change(&mut config);
             assert!(config.validate().is_err(), "{config:?}");
         }

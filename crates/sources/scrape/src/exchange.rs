@@ -31,7 +31,7 @@ pub(crate) struct Response {
     pub(crate) is_reusable: bool,
 }
 
-/// How much of a body was received.
+/// Whether a body was received completely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Body {
     Complete,

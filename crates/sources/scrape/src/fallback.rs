@@ -15,7 +15,7 @@ const RETRY_AFTER: Duration = Duration::from_mins(10);
 /// scraper was too busy.
 const MAX_WARM_STARTS: u8 = 3;
 
-/// Which of `/metrics/resource` and `/stats/summary` a node is scraped by.
+/// The state of the fallback from `/metrics/resource` to `/stats/summary`.
 pub(crate) struct Fallback {
     /// `/stats/summary` replaces the metrics endpoint, which the node lacks, until then.
     summary_until: Option<Instant>,

@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use kubevitals_model::{NodeName, Timestamp};
-use kubevitals_telemetry::Metrics;
+use kubevitals_telemetry::{Buckets, Metrics, RegistryExt};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Unit;
@@ -21,11 +21,14 @@ use crate::scraper::NodeCounts;
 const DEFAULT_BUCKETS: [f64; 11] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
+const SAMPLE_AGE_BUCKETS: [f64; 12] = [
+    0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0, 30.0, 60.0,
+];
 
 /// Metrics of all scrapes, shared by clones.
 #[derive(Debug, Clone)]
 pub struct ScrapeMetrics {
-    durations: Family<NodeLabel, Histogram, DefaultBuckets>,
+    durations: Family<NodeLabel, Histogram, Buckets>,
     last_requests: Family<NodeLabel, Gauge<f64, AtomicU64>>,
     requests: Family<SuccessLabel, Counter>,
     ticks: Histogram,
@@ -83,15 +86,6 @@ struct StateLabel {
     state: &'static str,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct DefaultBuckets;
-
-impl MetricConstructor<Histogram> for DefaultBuckets {
-    fn new_metric(&self) -> Histogram {
-        Histogram::new(DEFAULT_BUCKETS)
-    }
-}
-
 impl prometheus_client::encoding::EncodeLabelValue for Name {
     fn encode(
         &self,
@@ -104,91 +98,58 @@ impl prometheus_client::encoding::EncodeLabelValue for Name {
 impl ScrapeMetrics {
     /// Registers `metrics_server_*` as metrics-server names them, and `kubevitals_scrape_*`.
     pub fn register(metrics: &mut Metrics, resolution: Duration) -> Self {
-        let own = Self {
-            durations: Family::new_with_constructor(DefaultBuckets),
-            last_requests: Family::default(),
-            requests: Family::default(),
-            ticks: Histogram::new(tick_buckets(resolution)),
-            failures: Family::default(),
-            rejected: Family::default(),
-            nodes: Family::default(),
-            unchanged: Counter::default(),
-            bytes: Counter::default(),
-            connections: Counter::default(),
-            in_flight: Gauge::default(),
-            sample_age: Histogram::new([
-                0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0, 30.0, 60.0,
-            ]),
-        };
-        own.create_series();
-        own.register_peer(metrics);
+        let root = metrics.root();
+        let durations = root.histogram_family(
+            "metrics_server_kubelet_request_duration_seconds",
+            "Duration of requests to Kubelet API in seconds",
+            &DEFAULT_BUCKETS,
+        );
+        let requests = root.family(
+            "metrics_server_kubelet_request",
+            "Number of requests sent to Kubelet API",
+        );
+        let last_requests = root.family(
+            "metrics_server_kubelet_last_request_time_seconds",
+            "Time of last request performed to Kubelet API since unix epoch in seconds",
+        );
+        let ticks = root.histogram(
+            "metrics_server_manager_tick_duration_seconds",
+            "The total time spent collecting and storing metrics of one node in seconds",
+            &tick_buckets(resolution),
+        );
         let registry = metrics.sub("kubevitals_scrape");
-        registry.register(
-            "failures",
-            "Total number of failed scrapes, by reason",
-            own.failures.clone(),
-        );
-        registry.register(
-            "rejected_values",
-            "Total number of values in responses that were ignored, by reason",
-            own.rejected.clone(),
-        );
-        registry.register(
-            "nodes",
-            "Number of scraped nodes, by state",
-            own.nodes.clone(),
-        );
-        registry.register(
-            "unchanged",
-            "Total number of responses without a newer sample than the previous response",
-            own.unchanged.clone(),
-        );
-        registry.register(
-            "received_bytes",
-            "Total number of bytes of response bodies",
-            own.bytes.clone(),
-        );
-        registry.register(
-            "connections",
-            "Total number of connections opened to kubelets",
-            own.connections.clone(),
-        );
-        registry.register(
-            "in_flight",
-            "Number of in-flight scrapes",
-            own.in_flight.clone(),
-        );
+        let sample_age = Histogram::new(SAMPLE_AGE_BUCKETS);
         registry.register_with_unit(
             "sample_age",
             "Age of the newest sample of a response at the time of its request, by the node's clock",
             Unit::Seconds,
-            own.sample_age.clone(),
+            sample_age.clone(),
         );
+        let own = Self {
+            durations,
+            last_requests,
+            requests,
+            ticks,
+            failures: registry.family("failures", "Total number of failed scrapes, by reason"),
+            rejected: registry.family(
+                "rejected_values",
+                "Total number of values in responses that were ignored, by reason",
+            ),
+            nodes: registry.family("nodes", "Number of scraped nodes, by state"),
+            unchanged: registry.counter(
+                "unchanged",
+                "Total number of responses without a newer sample than the previous response",
+            ),
+            bytes: registry.counter("received_bytes", "Total number of bytes of response bodies"),
+            connections: registry.counter(
+                "connections",
+                "Total number of connections opened to kubelets",
+            ),
+            in_flight: registry.gauge("in_flight", "Number of in-flight scrapes"),
+            sample_age,
+        };
+        own.create_series();
         own
-    }
-
-    fn register_peer(&self, metrics: &mut Metrics) {
-        let registry = metrics.root();
-        registry.register(
-            "metrics_server_kubelet_request_duration_seconds",
-            "Duration of requests to Kubelet API in seconds",
-            self.durations.clone(),
-        );
-        registry.register(
-            "metrics_server_kubelet_request",
-            "Number of requests sent to Kubelet API",
-            self.requests.clone(),
-        );
-        registry.register(
-            "metrics_server_kubelet_last_request_time_seconds",
-            "Time of last request performed to Kubelet API since unix epoch in seconds",
-            self.last_requests.clone(),
-        );
-        registry.register(
-            "metrics_server_manager_tick_duration_seconds",
-            "The total time spent collecting and storing metrics of one node in seconds",
-            self.ticks.clone(),
-        );
     }
 
     /// Creates all series with a value of zero: alerts need them to exist.

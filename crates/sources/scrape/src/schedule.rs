@@ -1,4 +1,4 @@
-//! When a node is scraped: once in a resolution, at an offset of its own.
+//! The schedule of scrapes: each node once in a resolution, at an offset of its own.
 //!
 //! cAdvisor samples each container by a timer of its own, after a wait that it draws anew each time,
 //! between once and twice its interval. At every moment some samples are new and some are old, so

@@ -1,7 +1,6 @@
 //! The set of scraped nodes, with a loop for each.
 
 use std::fmt;
-use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,20 +46,9 @@ struct RunningLoop {
 
 impl Scraper {
     /// Starts to scrape the nodes of a watch, which keeps
-    /// [`RESOURCE_METRICS_PATH`](crate::RESOURCE_METRICS_PATH) among the annotations. Must be called
-    /// within a runtime.
+    /// [`RESOURCE_METRICS_PATH`](crate::RESOURCE_METRICS_PATH) among the annotations, once `ready`
+    /// completes: the sink may not be able to use samples before. Must be called within a runtime.
     pub fn start(
-        config: ScrapeConfig,
-        nodes: &Stream<Node>,
-        sink: Arc<dyn ScrapeSink>,
-        metrics: ScrapeMetrics,
-    ) -> Result<Self, ConfigError> {
-        Self::start_after(ready(()), config, nodes, sink, metrics)
-    }
-
-    /// Like [`Scraper::start`], but scrapes only once `ready` completes: the sink may not be able to
-    /// use samples before.
-    pub fn start_after(
         ready: impl Future<Output = ()> + Send + 'static,
         config: ScrapeConfig,
         nodes: &Stream<Node>,

@@ -223,7 +223,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_encoded_reads_back_and_encodes_to_the_same(generated in generated()) {
+    fn encoded_documents_parse_and_encode_to_the_same(generated in generated()) {
         let body = encoded(generated.document());
         let document = Document::parse(body.as_bytes());
         prop_assert_eq!(document.errors(), []);
@@ -267,7 +267,7 @@ proptest! {
     }
 
     #[test]
-    fn a_body_cut_anywhere_is_marked(generated in generated(), place in any::<Index>()) {
+    fn a_truncated_body_is_marked(generated in generated(), place in any::<Index>()) {
         let body = encoded(generated.document()).into_bytes();
         let cut = body.get(..place.index(body.len() + 1)).unwrap();
         let whole_lines = observed(&body);
@@ -286,7 +286,7 @@ proptest! {
     }
 
     #[test]
-    fn skipping_changes_nothing_but_what_is_skipped(body in faulty(), keep in any::<u8>()) {
+    fn skipped_families_do_not_affect_others(body in faulty(), keep in any::<u8>()) {
         let mut wanted = Some { keep, seen: Vec::new() };
         let summary = parse_with(&body, &mut wanted);
         let mut all = Vec::new();

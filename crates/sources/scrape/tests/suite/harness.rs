@@ -241,7 +241,7 @@ impl Harness {
         let own = ScrapeMetrics::register(&mut metrics, config.resolution);
         let sink = Arc::new(events.clone());
         Running {
-            scraper: Scraper::start_after(ready, config, &self.nodes, sink, own).unwrap(),
+            scraper: Scraper::start(ready, config, &self.nodes, sink, own).unwrap(),
             events,
             registry: metrics.freeze(),
         }
