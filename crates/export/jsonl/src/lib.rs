@@ -1,21 +1,21 @@
 //! Records as lines of JSON.
 //!
 //! ```text
-//!  Output of a tracker ──► TransitionLines: lines ──► JsonLines: a bounded queue ──thread──► standard output
+//!  Output of a tracker ──► TransitionLines: lines ──► JsonLines: a sink ──thread──► standard output
 //! ```
 //!
 //! **The schema.** [`TransitionLines`] writes the records of kube-transition-metrics (`pod`,
-//! `container`, `image_pull`) in its closed schema, and our own `lifecycle` where asked for.
-//! [`SCHEMA`] describes them all; every line that the tests see is checked against it.
+//! `container`, `image_pull`) in its closed schema, and our own `lifecycle` on request. [`SCHEMA`]
+//! describes them all; every line that the tests see is checked against it.
 //!
-//! **Whole or not at all.** [`JsonLines`] never waits for whoever reads: what does not fit its
-//! queue is dropped and counted, and what was begun is finished before anything else is written.
+//! **Whole or not at all.** [`JsonLines`] never waits for the reader: lines that do not fit its
+//! queue are dropped and counted, and a line that was begun is finished before any other.
 
 mod lifecycle;
 mod lines;
 mod transitions;
 
-pub use lines::{JsonLines, LineCounts};
+pub use lines::JsonLines;
 pub use transitions::{LifecycleLines, TransitionLines};
 
 /// The JSON Schema (2020-12) of the lines of [`TransitionLines`].

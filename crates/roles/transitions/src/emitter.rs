@@ -1,7 +1,8 @@
 //! Emits records: as lines for standard output, and to the metrics.
 
-use kubevitals_jsonl::{JsonLines, LineCounts, TransitionLines};
+use kubevitals_jsonl::{JsonLines, TransitionLines};
 use kubevitals_model::Timestamp;
+use kubevitals_sink::SinkCounts;
 use kubevitals_transitions::Output;
 
 /// Receives every record on the task of the event loop, so it must be quick.
@@ -41,7 +42,7 @@ impl Emitter {
         }
     }
 
-    pub(crate) fn line_counts(&self) -> LineCounts {
+    pub(crate) fn line_counts(&self) -> SinkCounts {
         self.lines
             .as_ref()
             .map(JsonLines::counts)

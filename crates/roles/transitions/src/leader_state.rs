@@ -15,8 +15,8 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube_lease::{Election, Elector};
 use kubevitals_cli::{RunError, Shutdown};
-use kubevitals_jsonl::LineCounts;
 use kubevitals_model::Clock;
+use kubevitals_sink::SinkCounts;
 use kubevitals_transitions::Checkpoint;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -104,10 +104,10 @@ impl LeaderState {
 
     /// Advances the checkpoint of this replica. It reaches the Lease once all lines queued so far
     /// are written or dropped.
-    pub(crate) fn advance(&mut self, checkpoint: Option<Checkpoint>, lines: LineCounts) {
-        let done = lines.written + lines.dropped;
+    pub(crate) fn advance(&mut self, checkpoint: Option<Checkpoint>, lines: SinkCounts) {
+        let done = lines.exported + lines.dropped;
         if self.pending.is_none() {
-            self.pending = checkpoint.map(|checkpoint| (checkpoint, done + lines.waiting));
+            self.pending = checkpoint.map(|checkpoint| (checkpoint, done + lines.queued));
         }
         if let Some((checkpoint, _)) = self.pending.take_if(|(_, lines)| done >= *lines) {
             *self.own.lock() = Some(checkpoint);

@@ -1,13 +1,12 @@
 //! The role's own metrics: those of kube-transition-metrics, by name and meaning, and ours.
 //!
-//! The event loop owns its counts and publishes a snapshot at every tick; watches and lines are
+//! The event loop owns its counts and publishes a snapshot at every tick; watches are
 //! read at scrape time. A pod change takes no lock but those of the four histograms.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_jsonl::{JsonLines, LineCounts};
 use kubevitals_telemetry::Metrics;
 use kubevitals_transitions::Counts;
 use kubevitals_watch::{Restart, StreamState};
@@ -79,7 +78,6 @@ pub(crate) type Observer = Box<dyn Fn() -> Option<StreamState> + Send + Sync>;
 #[derive(Default)]
 struct ScrapeInputs {
     snapshot: LoopSnapshot,
-    lines: Option<JsonLines>,
     pods: Option<Observer>,
     events: Option<Observer>,
 }
@@ -119,16 +117,10 @@ impl RoleMetrics {
     }
 
     /// Sets what is read at scrape time.
-    pub(crate) fn observe(
-        &self,
-        pods: Observer,
-        events: Option<Observer>,
-        lines: Option<JsonLines>,
-    ) {
+    pub(crate) fn observe(&self, pods: Observer, events: Option<Observer>) {
         let mut inputs = self.inputs.lock();
         inputs.pods = Some(pods);
         inputs.events = events;
-        inputs.lines = lines;
     }
 
     pub(crate) fn publish(&self, snapshot: LoopSnapshot) {
@@ -149,10 +141,9 @@ impl Collector for RoleMetrics {
         let snapshot = inputs.snapshot;
         let pods = inputs.pods.as_ref().and_then(|observe| observe());
         let events = inputs.events.as_ref().and_then(|observe| observe());
-        let lines = inputs.lines.as_ref().map(JsonLines::counts);
         drop(inputs);
         encode_peers(&mut encoder, &snapshot, pods.as_ref(), events.as_ref())?;
-        encode_own(&mut encoder, &snapshot, lines.unwrap_or_default())
+        encode_own(&mut encoder, &snapshot)
     }
 }
 
@@ -208,11 +199,7 @@ fn encode_peers(
 }
 
 /// Encodes our own families.
-fn encode_own(
-    encoder: &mut DescriptorEncoder<'_>,
-    snapshot: &LoopSnapshot,
-    lines: LineCounts,
-) -> fmt::Result {
+fn encode_own(encoder: &mut DescriptorEncoder<'_>, snapshot: &LoopSnapshot) -> fmt::Result {
     let LoopSnapshot {
         tracker,
         records,
@@ -268,15 +255,11 @@ fn encode_own(
         help,
         &series,
     )?;
-    encode_plain(encoder, snapshot, lines)
+    encode_plain(encoder, snapshot)
 }
 
 /// Encodes our own families without labels.
-fn encode_plain(
-    encoder: &mut DescriptorEncoder<'_>,
-    snapshot: &LoopSnapshot,
-    lines: LineCounts,
-) -> fmt::Result {
+fn encode_plain(encoder: &mut DescriptorEncoder<'_>, snapshot: &LoopSnapshot) -> fmt::Result {
     let counts = snapshot.tracker;
     for (name, help, value) in [
         (
@@ -294,26 +277,11 @@ fn encode_plain(
             "Total number of records dropped from the full queue of a standby",
             counts.withheld_dropped,
         ),
-        (
-            "lines_written",
-            "Total number of lines written to standard output",
-            lines.written,
-        ),
-        (
-            "lines_dropped",
-            "Total number of lines dropped: the queue was full, or they could not be written",
-            lines.dropped,
-        ),
     ] {
         let name = format!("kubevitals_transitions_{name}");
         counter(encoder, &name, help, &[(None, number(value))])?;
     }
     for (name, help, value) in [
-        (
-            "lines_queued",
-            "Number of lines queued for standard output",
-            lines.waiting,
-        ),
         (
             "early_pods",
             "Number of pods known only from events",

@@ -5,8 +5,9 @@ use std::io::Write;
 use std::time::Duration;
 
 use kubevitals_cli::{RunError, Shutdown};
-use kubevitals_jsonl::{JsonLines, LineCounts, TransitionLines};
+use kubevitals_jsonl::{JsonLines, TransitionLines};
 use kubevitals_model::{Clock, Node, Timestamp};
+use kubevitals_sink::SinkMetrics;
 use kubevitals_telemetry::{Health, Metrics};
 use kubevitals_transition_metrics::{FamilyConfig, TransitionMetrics};
 use kubevitals_transitions::{Checkpoint, Existing, Output, Shard, Tracker, TrackerConfig};
@@ -55,6 +56,7 @@ pub struct Deps {
 pub struct Registered {
     metrics: RoleMetrics,
     families: TransitionMetrics,
+    lines: SinkMetrics,
     heartbeat: Heartbeat,
 }
 
@@ -64,6 +66,7 @@ impl Registered {
         Self {
             metrics: RoleMetrics::register(metrics),
             families: TransitionMetrics::register(metrics, families),
+            lines: SinkMetrics::register(metrics.sub("kubevitals_transitions_lines")),
             heartbeat: Heartbeat::new(),
         }
     }
@@ -104,15 +107,14 @@ pub async fn run(
     }
     let lines = match (config.buffer, out) {
         (Some(buffer), Some(out)) => {
-            Some(JsonLines::begin(out, buffer).map_err(RunError::runtime)?)
+            let lines = JsonLines::start(out, buffer, registered.lines);
+            Some(lines.map_err(RunError::runtime)?)
         }
         _ => None,
     };
-    registered.metrics.observe(
-        streams.observe_pods(),
-        streams.observe_events(),
-        lines.clone(),
-    );
+    registered
+        .metrics
+        .observe(streams.observe_pods(), streams.observe_events());
     let mut tracker = Tracker::new(config.tracker);
     if leader.is_some() {
         tracker.stand_by();
@@ -149,7 +151,7 @@ pub async fn run(
     let dropped = event_loop.emitter.line_counts().dropped;
     event_loop.drain();
     if let Some(lines) = lines {
-        flush(lines, config.grace.saturating_sub(SHUTDOWN_RESERVE)).await;
+        flush(&lines, config.grace.saturating_sub(SHUTDOWN_RESERVE)).await;
     }
     event_loop.publish();
     if let Some(leader) = event_loop.leader.take() {
@@ -185,16 +187,14 @@ fn metrics_hook(families: TransitionMetrics, nodes: Option<Stream<Node>>) -> Rec
     })
 }
 
-/// Waits for queued lines to be written, on a thread that may block.
-async fn flush(lines: JsonLines, grace: Duration) -> LineCounts {
-    let written = tokio::task::spawn_blocking(move || lines.finish(grace)).await;
-    let counts = written.unwrap_or_default();
+/// Waits for queued lines to be written.
+async fn flush(lines: &JsonLines, grace: Duration) {
+    let counts = lines.shutdown(grace).await;
     if counts.dropped > 0 {
         tracing::warn!(
             dropped = counts.dropped,
-            written = counts.written,
+            written = counts.exported,
             "dropped lines"
         );
     }
-    counts
 }

@@ -140,9 +140,10 @@ async fn an_output_that_is_closed_stops_nothing_and_what_is_lost_is_counted() {
         cluster.make_ready(&name);
     }
     follower
-        .until_metric("kubevitals_transitions_lines_dropped_total", |count| {
-            count == 20
-        })
+        .until_metric(
+            "kubevitals_transitions_lines_dropped_total{reason=\"rejected\"}",
+            |count| count == 20,
+        )
         .await;
     let startups = "kubevitals_transitions_records_total{record=\"startup\"}";
     follower.until_metric(startups, |count| count == 10).await;

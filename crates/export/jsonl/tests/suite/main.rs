@@ -1,4 +1,4 @@
-//! Lines, whoever reads them.
+//! Lines, and readers that are slow, stuck or gone.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -10,41 +10,41 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kubevitals_jsonl::{JsonLines, LineCounts, SCHEMA};
+use kubevitals_jsonl::{JsonLines, SCHEMA};
+use kubevitals_sink::{SinkCounts, SinkMetrics};
 use proptest::prelude::*;
 
 const LONG: Duration = Duration::from_mins(1);
 
-/// Where lines go in a test.
-type Sink = Arc<Mutex<Vec<u8>>>;
+type Written = Arc<Mutex<Vec<u8>>>;
 
-/// Takes each write as the next of its answers says, and everything once there are no more.
-struct Fickle {
-    sink: Sink,
-    answers: Vec<Answer>,
+/// Handles each write as its script says, and accepts everything after its end.
+struct ScriptedOutput {
+    written: Written,
+    script: Vec<Step>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Answer {
-    Take(usize),
+enum Step {
+    Accept(usize),
     Fail(ErrorKind),
 }
 
-/// Takes a write when it is allowed to, and then all at once.
-struct Stuck {
-    sink: Sink,
+/// Blocks each write until it is allowed to go on.
+struct StuckOutput {
+    written: Written,
     began: Sender<()>,
     go: Receiver<()>,
 }
 
-impl Write for Fickle {
+impl Write for ScriptedOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let length = match self.answers.pop() {
-            Some(Answer::Take(length)) => length.clamp(1, bytes.len()),
-            Some(Answer::Fail(kind)) => return Err(kind.into()),
+        let length = match self.script.pop() {
+            Some(Step::Accept(length)) => length.clamp(1, bytes.len()),
+            Some(Step::Fail(kind)) => return Err(kind.into()),
             None => bytes.len(),
         };
-        self.sink
+        self.written
             .lock()
             .unwrap()
             .extend_from_slice(&bytes[..length]);
@@ -56,11 +56,11 @@ impl Write for Fickle {
     }
 }
 
-impl Write for Stuck {
+impl Write for StuckOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let _ = self.began.send(());
         let _ = self.go.recv();
-        self.sink.lock().unwrap().extend_from_slice(bytes);
+        self.written.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -69,67 +69,71 @@ impl Write for Stuck {
     }
 }
 
-fn counts(written: u64, dropped: u64, waiting: u64) -> LineCounts {
-    LineCounts {
-        written,
+fn counts(exported: u64, dropped: u64, queued: u64) -> SinkCounts {
+    SinkCounts {
+        exported,
         dropped,
-        waiting,
+        queued,
     }
 }
 
-#[test]
-fn a_slow_reader_costs_lines_that_are_counted_and_no_time() {
-    let sink = Sink::default();
+fn start(out: impl Write + Send + 'static, capacity: usize) -> JsonLines {
+    JsonLines::start(out, capacity, SinkMetrics::unregistered()).unwrap()
+}
+
+#[tokio::test]
+async fn a_slow_reader_costs_lines_that_are_counted_and_no_time() {
+    let written = Written::default();
     let (began, has_begun) = channel();
     let (go, allowed) = channel();
-    let stuck = Stuck {
-        sink: Arc::clone(&sink),
+    let stuck = StuckOutput {
+        written: Arc::clone(&written),
         began,
         go: allowed,
     };
-    let lines = JsonLines::begin(stuck, 12).unwrap();
+    let lines = start(stuck, 12);
     assert!(lines.push(b"one\n".to_vec()));
     has_begun.recv().unwrap();
-    // The first is being written and still counts; two more fit.
+    // The first is in flight and still counts; two more fit.
     assert!(lines.push(b"two\n".to_vec()));
     assert!(!lines.push(b"aa\nbb\ncc\n".to_vec()));
     assert!(lines.push(b"six\n".to_vec()));
     assert_eq!(lines.counts(), counts(0, 3, 3));
     drop(go);
-    assert_eq!(lines.finish(LONG), counts(3, 3, 0));
-    assert_eq!(&*sink.lock().unwrap(), b"one\ntwo\nsix\n");
+    assert_eq!(lines.shutdown(LONG).await, counts(3, 3, 0));
+    assert_eq!(&*written.lock().unwrap(), b"one\ntwo\nsix\n");
     assert!(!lines.push(b"late\n".to_vec()));
     assert_eq!(lines.counts(), counts(3, 4, 0));
 }
 
-#[test]
-fn a_reader_that_is_stuck_at_the_end_holds_nobody_up() {
+#[tokio::test]
+async fn a_stuck_reader_does_not_delay_shutdown() {
     let (began, has_begun) = channel();
     let (go, allowed) = channel();
-    let stuck = Stuck {
-        sink: Sink::default(),
+    let stuck = StuckOutput {
+        written: Written::default(),
         began,
         go: allowed,
     };
-    let lines = JsonLines::begin(stuck, 100).unwrap();
+    let lines = start(stuck, 100);
     assert!(lines.push(b"one\n".to_vec()) && lines.push(b"two\n".to_vec()));
     has_begun.recv().unwrap();
-    assert_eq!(lines.finish(Duration::ZERO), counts(0, 2, 0));
+    assert_eq!(lines.shutdown(Duration::ZERO).await, counts(0, 2, 0));
     drop(go);
 }
 
-#[test]
-fn a_reader_that_goes_away_leaves_everything_counted() {
-    let sink = Sink::default();
-    let out = Fickle {
-        sink: Arc::clone(&sink),
-        answers: vec![Answer::Fail(ErrorKind::BrokenPipe), Answer::Take(6)],
+#[tokio::test]
+async fn lines_that_a_closed_reader_missed_are_counted() {
+    let written = Written::default();
+    let out = ScriptedOutput {
+        written: Arc::clone(&written),
+        script: vec![Step::Fail(ErrorKind::BrokenPipe), Step::Accept(6)],
     };
-    let lines = JsonLines::begin(out, 100).unwrap();
+    let lines = start(out, 100);
     assert!(lines.push(b"one\ntwo\nsix\n".to_vec()));
-    assert_eq!(lines.finish(LONG), counts(1, 2, 0));
-    // What was begun cannot be taken back, and nothing follows it.
-    assert_eq!(&*sink.lock().unwrap(), b"one\ntw");
+    assert_eq!(lines.shutdown(LONG).await, counts(1, 2, 0));
+    // What was written cannot be taken back, and nothing follows it.
+    assert_eq!(&*written.lock().unwrap(), b"one\ntw");
     assert!(!lines.push(b"ten\n".to_vec()));
     assert_eq!(lines.counts(), counts(1, 3, 0));
 }
@@ -153,26 +157,28 @@ fn the_schema_is_json_and_closed() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 64, ..ProptestConfig::default() })]
 
-    /// However little is taken at once, and however often it must be tried again, lines are whole
-    /// and in order.
+    /// However little one write accepts, and however often it fails, lines are whole and in order.
     #[test]
     fn lines_are_whole(
         texts in prop::collection::vec("[a-z]{0,9}", 1..30),
-        answers in prop::collection::vec(prop_oneof![
-            8 => (1_usize..6).prop_map(Answer::Take),
-            1 => Just(Answer::Fail(ErrorKind::Interrupted)),
-        ], 0..60),
+        script in prop::collection::vec(prop_oneof![
+            8 => (1_usize..6).prop_map(Step::Accept),
+            1 => Just(Step::Fail(ErrorKind::Interrupted)),
+            1 => Just(Step::Fail(ErrorKind::StorageFull)),
+        ], 0..40),
     ) {
-        let sink = Sink::default();
-        let out = Fickle { sink: Arc::clone(&sink), answers };
-        let lines = JsonLines::begin(out, 1 << 20).unwrap();
+        let written = Written::default();
+        let out = ScriptedOutput { written: Arc::clone(&written), script };
+        let lines = start(out, 1 << 20);
         let mut expected = Vec::new();
         for text in &texts {
             let line = format!("{text}\n");
             expected.extend_from_slice(line.as_bytes());
             prop_assert!(lines.push(line.into_bytes()));
         }
-        prop_assert_eq!(lines.finish(LONG), counts(texts.len() as u64, 0, 0));
-        prop_assert_eq!(&*sink.lock().unwrap(), &expected);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let ended = runtime.unwrap().block_on(lines.shutdown(LONG));
+        prop_assert_eq!(ended, counts(texts.len() as u64, 0, 0));
+        prop_assert_eq!(&*written.lock().unwrap(), &expected);
     }
 }
