@@ -162,7 +162,10 @@ fn write_lines(pods: &[ExplainedPod], now: Timestamp, out: &mut impl Write) -> i
     };
     for pod in pods {
         let record = Arc::new(pod.record.clone());
-        for output in [Output::Startup(Arc::clone(&record)), Output::Life(record)] {
+        for output in [
+            Output::Startup(Arc::clone(&record)),
+            Output::Lifecycle(record),
+        ] {
             out.write_all(&lines.render(&output, now))?;
         }
     }

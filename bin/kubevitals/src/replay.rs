@@ -88,8 +88,8 @@ pub fn run(flags: &ReplayFlags, out: &mut (dyn Write + Send)) -> Result<(), RunE
         linger: None,
         existing: Existing::All,
         progress: flags.emit_partial && is_json,
-        most_ended: MAX_WAITING,
-        most_early: MAX_WAITING,
+        max_ended: MAX_WAITING,
+        max_early: MAX_WAITING,
         ..TrackerConfig::default()
     });
     let no_color = std::env::var_os("NO_COLOR");
@@ -130,7 +130,7 @@ pub fn run(flags: &ReplayFlags, out: &mut (dyn Write + Send)) -> Result<(), RunE
             "no pod was found; record with `kubectl get pods --watch --output-watch-events -o json`",
         ));
     }
-    let refused = tracker.counts().refused;
+    let refused = tracker.counts().rejected;
     if refused > 0 {
         warn(&format!(
             "{refused} states of pods beyond the first million were left out"
@@ -191,7 +191,7 @@ impl<W: Write> Printer<W> {
         let done = match &mut self.form {
             Form::Json(lines) => self.out.write_all(&lines.render(output, told_at(output))),
             Form::Waterfall(waterfall) => match output {
-                Output::Life(record) => waterfall.draw(record, None, &mut self.out),
+                Output::Lifecycle(record) => waterfall.draw(record, None, &mut self.out),
                 Output::Startup(_) | Output::Progress(_) => Ok(()),
             },
         };
@@ -238,7 +238,7 @@ impl Bad {
 
 /// A recording is told of in its own time, so that the same recording always gives the same lines.
 fn told_at(output: &Output) -> Timestamp {
-    let (Output::Startup(record) | Output::Life(record) | Output::Progress(record)) = output;
+    let (Output::Startup(record) | Output::Lifecycle(record) | Output::Progress(record)) = output;
     record
         .latest
         .or(record.milestones.created.best())

@@ -97,12 +97,12 @@ fn lives(bytes: &[u8]) {
     });
     let mut told = HashSet::new();
     let mut out = |output: Output| {
-        let Output::Life(record) = output else {
+        let Output::Lifecycle(record) = output else {
             return;
         };
         let is_new = told.insert(record.pod.summary.identity.uid.clone());
         assert!(is_new, "each pod is told of once");
-        assert_eq!(record.is_complete(), record.hindrance.is_none());
+        assert_eq!(record.is_complete(), record.blocker.is_none());
         let way = record.critical_path();
         let sum: Duration = way.iter().map(Segment::took).sum();
         if record.milestones.created.best().is_some() {

@@ -218,7 +218,7 @@ async fn a_pod_that_waits_is_told_so_far() {
         "{told}"
     );
     assert!(
-        told.contains("not ready yet: no node can take it, for 3 h 5 min"),
+        told.contains("not ready yet: no node fits, for 3 h 5 min"),
         "{told}"
     );
     assert!(told.contains("3 Insufficient cpu"), "{told}");

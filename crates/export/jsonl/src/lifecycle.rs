@@ -1,7 +1,7 @@
-//! Our own record: everything that is known of a pod's life.
+//! Our own record: the whole lifecycle of a pod.
 
 use kubevitals_transitions::{
-    ContainerRecord, End, Milestones, Moment, PodRecord, Pull, Segment, Trouble,
+    ContainerRecord, End, Failures, Milestones, Moment, PodRecord, Pull, Segment,
 };
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use crate::transitions::printed;
 #[derive(Serialize)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "fields of a record, each of which says one thing to whoever searches for it"
+    reason = "independent fields of a record, for searching"
 )]
 pub(crate) struct Lifecycle {
     r#final: bool,
@@ -187,7 +187,7 @@ impl Lifecycle {
             phase: record.phase().as_str(),
             end: record.end.as_str(),
             total_seconds: record.total().map(|total| total.as_secs_f64()),
-            incomplete: record.hindrance.as_ref().map(|found| Incomplete {
+            incomplete: record.blocker.as_ref().map(|found| Incomplete {
                 kind: found.kind.as_str(),
                 container: owned(found.container.as_deref()),
                 reason: owned(found.reason.as_deref()),
@@ -278,7 +278,7 @@ impl Container {
     fn of(record: &PodRecord, container: &ContainerRecord) -> Self {
         let facts = record.facts_of(container);
         let failures =
-            |trouble: Option<&Trouble>| trouble.map(Trouble::times).filter(|&times| times > 0);
+            |trouble: Option<&Failures>| trouble.map(Failures::times).filter(|&times| times > 0);
         Self {
             name: container.name.to_string(),
             role: container.role.as_str(),

@@ -1,5 +1,5 @@
 //! The lines of kube-transition-metrics: its names, its closed schema, and its two wrong durations
-//! only where asked for.
+//! only on request.
 
 use std::time::Duration;
 
@@ -11,30 +11,29 @@ use serde::Serialize;
 
 use crate::lifecycle::Lifecycle;
 
-/// Makes lines of what a tracker tells.
+/// Renders the outputs of a tracker as lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TransitionLines {
     /// Writes two durations and a name as kube-transition-metrics does: `started_to_ready_seconds`
     /// from when the container ran, `initialized_to_running_seconds` from when the pod was
     /// scheduled, and `kube_stateful_set`.
     pub compat: bool,
-    /// Which records of our own are written besides.
+    /// When records of our own are added.
     pub lifecycle: LifecycleLines,
 }
 
 /// When `lifecycle` records are written. They are not in the schema of kube-transition-metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LifecycleLines {
-    /// Never.
     #[default]
     Never,
-    /// Once for each pod, when its life is over.
+    /// Once for each pod, when its lifecycle has ended.
     AtEnd,
-    /// When it has started, and again when its life is over.
+    /// When it has started, and again when its lifecycle has ended.
     AtStartAndEnd,
 }
 
-/// The schema knows no others.
+/// The schema has no others.
 const QOS_CLASSES: [&str; 3] = ["Guaranteed", "Burstable", "BestEffort"];
 
 #[derive(Serialize)]
@@ -161,19 +160,19 @@ struct ImagePullPart {
 }
 
 impl TransitionLines {
-    /// The lines for what is told, each with its line break; `time` is when it is told.
+    /// Renders an output as lines, each with its line break; `time` is that of the record.
     pub fn render(self, output: &Output, time: Timestamp) -> Vec<u8> {
         let mut lines = Vec::new();
         match output {
             Output::Progress(record) => self.push_start(record, time, &mut lines),
             Output::Startup(record) => {
                 self.push_start(record, time, &mut lines);
-                // Of one that is gone, the record of its life follows.
+                // For a pod that has ended, the lifecycle record follows.
                 if self.lifecycle == LifecycleLines::AtStartAndEnd && record.end == End::Open {
                     self.push_life(record, time, &mut lines);
                 }
             }
-            Output::Life(record) => {
+            Output::Lifecycle(record) => {
                 if self.lifecycle != LifecycleLines::Never {
                     self.push_life(record, time, &mut lines);
                 }
@@ -184,7 +183,7 @@ impl TransitionLines {
 
     fn push_start(self, record: &PodRecord, time: Timestamp, lines: &mut Vec<u8>) {
         let common = || self.common(record);
-        // A pod that was never created cannot be told of in this schema, and does not exist.
+        // The schema requires a time of creation, which every pod has.
         if let Some(pod) = PodPart::of(record) {
             let metrics = Metrics {
                 r#type: "pod",

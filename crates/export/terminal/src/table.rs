@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use kubevitals_model::Timestamp;
-use kubevitals_transitions::{PodRecord, Spelled};
+use kubevitals_transitions::{HumanDuration, PodRecord};
 
 use crate::printable;
 use crate::waterfall::label;
@@ -66,14 +66,14 @@ fn row(rank: usize, pod: &TableRow<'_>, wide_at: Option<Timestamp>) -> Vec<Strin
     let record = pod.record;
     let longest = record.longest().map_or_else(
         || "-".to_owned(),
-        |segment| format!("{}, {}", label(&segment), Spelled(segment.took())),
+        |segment| format!("{}, {}", label(&segment), HumanDuration(segment.took())),
     );
     let mut row = vec![
         rank.to_string(),
         printable(&record.pod.summary.identity.to_string()),
         record
             .total()
-            .map_or_else(|| "-".to_owned(), |total| Spelled(total).to_string()),
+            .map_or_else(|| "-".to_owned(), |total| HumanDuration(total).to_string()),
         state(record).to_owned(),
         longest,
     ];
@@ -87,7 +87,7 @@ fn row(rank: usize, pod: &TableRow<'_>, wide_at: Option<Timestamp>) -> Vec<Strin
     let age = created.and_then(|created| now.since(created));
     row.push(known(record.pod.summary.node.as_deref()));
     row.push(known(pod.pool));
-    row.push(age.map_or_else(|| "-".to_owned(), |age| Spelled(age).to_string()));
+    row.push(age.map_or_else(|| "-".to_owned(), |age| HumanDuration(age).to_string()));
     row.push(cause);
     row
 }

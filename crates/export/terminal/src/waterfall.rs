@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use kubevitals_model::Timestamp;
-use kubevitals_transitions::{End, Moment, Phase, PodRecord, Segment, Spelled};
+use kubevitals_transitions::{End, HumanDuration, Moment, Phase, PodRecord, Segment};
 
 use crate::printable;
 
@@ -57,14 +57,14 @@ impl Waterfall {
         writeln!(out, "{}", self.headline(record, pool))?;
         let total = record.total().unwrap_or_default();
         for segment in record.critical_path() {
-            let took = Spelled(segment.took()).to_string();
+            let took = HumanDuration(segment.took()).to_string();
             let label = truncated(&label(&segment));
             let bar = self.bar(&segment, record, total);
             writeln!(out, "  {label:LABEL_WIDTH$} {took:>10}  {bar}")?;
         }
         writeln!(out, "  → {}", printable(&record.cause_in(pool)))?;
-        let relapse = self.read_at.and_then(|now| record.relapse(now));
-        for line in later_events(record).into_iter().chain(relapse) {
+        let readiness_lost = self.read_at.and_then(|now| record.readiness_lost(now));
+        for line in later_events(record).into_iter().chain(readiness_lost) {
             writeln!(out, "  {}", printable(&line))?;
         }
         writeln!(out)
@@ -75,7 +75,11 @@ impl Waterfall {
         let (pods, ready) = (self.pods, self.ready);
         write!(out, "{pods} pods, {ready} of them ready")?;
         if let Some((took, name)) = &self.slowest {
-            write!(out, "; the slowest was {name} after {}", Spelled(*took))?;
+            write!(
+                out,
+                "; the slowest was {name} after {}",
+                HumanDuration(*took)
+            )?;
         }
         writeln!(out)
     }
@@ -97,13 +101,19 @@ impl Waterfall {
         let total = record.total().unwrap_or_default();
         let name = printable(&record.pod.summary.identity.to_string());
         let (code, outcome) = if record.is_complete() {
-            ("32", format!("ready after {}", Spelled(total)))
+            ("32", format!("ready after {}", HumanDuration(total)))
         } else if record.is_unseen() {
-            ("33", format!("last seen starting after {}", Spelled(total)))
+            (
+                "33",
+                format!("last seen starting after {}", HumanDuration(total)),
+            )
         } else if record.is_over() || record.milestones.deletion.is_some() {
-            ("31", format!("not ready after {}", Spelled(total)))
+            ("31", format!("not ready after {}", HumanDuration(total)))
         } else {
-            ("33", format!("still starting after {}", Spelled(total)))
+            (
+                "33",
+                format!("still starting after {}", HumanDuration(total)),
+            )
         };
         let mut text = format!(
             "{}  {}",
@@ -197,7 +207,7 @@ fn later_events(record: &PodRecord) -> Vec<String> {
         };
         let mut line = format!("container {} was restarted {times}", container.name);
         if container.downs > 0 {
-            let _ = write!(line, ", down for {}", Spelled(container.down));
+            let _ = write!(line, ", down for {}", HumanDuration(container.down));
         }
         if let Some(exit) = &container.last_exit {
             let _ = write!(line, ", last exit {}", exit.code);
@@ -211,15 +221,17 @@ fn later_events(record: &PodRecord) -> Vec<String> {
     let took = |to: Option<Moment>, from: Option<Moment>| to?.since(from?);
     if let Some(deletion) = reached.deletion {
         let lived = deletion.since(reached.created);
-        let lived = lived.map_or(String::new(), |lived| format!(" after {}", Spelled(lived)));
+        let lived = lived.map_or(String::new(), |lived| {
+            format!(" after {}", HumanDuration(lived))
+        });
         let mut line = format!("deletion requested{lived}");
         if let Some(stop) = took(reached.stopped, reached.deletion) {
-            let _ = write!(line, ", containers took {} to stop", Spelled(stop));
+            let _ = write!(line, ", containers took {} to stop", HumanDuration(stop));
         }
         match record.end {
             End::Deleted => {
                 if let Some(gone) = took(reached.gone, reached.deletion) {
-                    let _ = write!(line, ", deleted after {}", Spelled(gone));
+                    let _ = write!(line, ", deleted after {}", HumanDuration(gone));
                 }
             }
             End::Vanished => line.push_str(", found missing after a gap in the watch"),

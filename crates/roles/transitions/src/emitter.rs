@@ -28,7 +28,7 @@ impl Emitter {
     pub(crate) fn emit(&mut self, output: &Output, now: Timestamp) {
         let count = match output {
             Output::Startup(_) => &mut self.counts.startups,
-            Output::Life(_) => &mut self.counts.lifecycles,
+            Output::Lifecycle(_) => &mut self.counts.lifecycles,
             Output::Progress(_) => &mut self.counts.progress,
         };
         *count += 1;

@@ -133,10 +133,10 @@ impl EventLoop {
         if tracker.is_standby()
             && let Some(checkpoint) = leader.lease_checkpoint()
         {
-            tracker.told_elsewhere(checkpoint);
+            tracker.apply_checkpoint(checkpoint);
         }
         if is_leader && tracker.is_standby() {
-            let queued = tracker.waiting();
+            let queued = tracker.queued();
             let now = clock.now();
             tracker.lead(&mut |output| emitter.emit(&output, now));
             tracing::info!(queued, "acquired leadership, emitting records");
@@ -156,7 +156,7 @@ impl EventLoop {
             tracked: self.tracker.len(),
             starting: self.tracker.starting(),
             early: self.tracker.early(),
-            waiting: self.tracker.waiting(),
+            queued: self.tracker.queued(),
             is_leader: !self.tracker.is_standby(),
         });
     }

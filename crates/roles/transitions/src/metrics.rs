@@ -57,7 +57,7 @@ pub(crate) struct LoopSnapshot {
     pub(crate) tracked: usize,
     pub(crate) starting: usize,
     pub(crate) early: usize,
-    pub(crate) waiting: usize,
+    pub(crate) queued: usize,
     pub(crate) is_leader: bool,
 }
 
@@ -218,14 +218,14 @@ fn encode_own(encoder: &mut DescriptorEncoder<'_>, snapshot: &LoopSnapshot) -> f
     let series = [
         (label("new"), number(tracker.states)),
         (label("repeated"), number(tracker.repeated)),
-        (label("rejected"), number(tracker.refused)),
+        (label("rejected"), number(tracker.rejected)),
         (label("other_shard"), number(inputs.other_shards)),
     ];
     let help = "Total number of pod states by result";
     counter(encoder, "kubevitals_transitions_pod_states", help, &series)?;
     let series = [
         (label("accepted"), number(tracker.events)),
-        (label("ignored"), number(tracker.events_unused)),
+        (label("ignored"), number(tracker.events_ignored)),
         (label("late"), number(tracker.events_late)),
         (label("stale"), number(tracker.events_stale)),
         (label("early_dropped"), number(tracker.early_dropped)),
@@ -246,7 +246,7 @@ fn encode_own(encoder: &mut DescriptorEncoder<'_>, snapshot: &LoopSnapshot) -> f
     )?;
     let series = [(
         Some(("reason", "leader_emitted")),
-        number(tracker.told_elsewhere),
+        number(tracker.leader_emitted),
     )];
     let help = "Total number of records not emitted by this replica, by reason";
     counter(
@@ -275,7 +275,7 @@ fn encode_plain(encoder: &mut DescriptorEncoder<'_>, snapshot: &LoopSnapshot) ->
         (
             "standby_queue_dropped",
             "Total number of records dropped from the full queue of a standby",
-            counts.withheld_dropped,
+            counts.standby_dropped,
         ),
     ] {
         let name = format!("kubevitals_transitions_{name}");
@@ -290,7 +290,7 @@ fn encode_plain(encoder: &mut DescriptorEncoder<'_>, snapshot: &LoopSnapshot) ->
         (
             "records_queued",
             "Number of records waiting for late events, or for the leader's checkpoint",
-            snapshot.waiting as u64,
+            snapshot.queued as u64,
         ),
         (
             "leader",

@@ -176,14 +176,15 @@ fn recent(checkpoint: Checkpoint, now: Timestamp) -> Checkpoint {
 /// Records every output in the metrics, with the topology of its node if nodes are watched.
 fn metrics_hook(families: TransitionMetrics, nodes: Option<Stream<Node>>) -> RecordHook {
     Box::new(move |output| {
-        let (Output::Startup(record) | Output::Life(record) | Output::Progress(record)) = output;
+        let (Output::Startup(record) | Output::Lifecycle(record) | Output::Progress(record)) =
+            output;
         let name = record.pod.summary.node.as_deref();
         let node = nodes
             .as_ref()
             .zip(name)
             .and_then(|(nodes, name)| nodes.get("", name));
-        let place = node.as_ref().map(|node| families.place_of(&node.labels));
-        families.tell(output, place.unwrap_or_default());
+        let place = node.as_ref().map(|node| families.topology_of(&node.labels));
+        families.record(output, place.unwrap_or_default());
     })
 }
 

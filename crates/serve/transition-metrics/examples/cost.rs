@@ -19,7 +19,7 @@ use kubevitals_telemetry::exposition::Format;
 use kubevitals_telemetry::{
     Admin, AdminMetrics, AdminServer, Health, Limits, Metrics, Profiling, SharedRegistry,
 };
-use kubevitals_transition_metrics::{FamilyConfig, Place, TransitionMetrics};
+use kubevitals_transition_metrics::{FamilyConfig, Topology, TransitionMetrics};
 use kubevitals_transitions::{Arrival, Existing, Output, PodRecord, Tracker, TrackerConfig};
 use kubevitals_watch::{Decoder, TypedKind, decode_object};
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ async fn main() {
 fn tell(families: &TransitionMetrics, sets: usize) {
     let (start, life) = outputs();
     let begun = Instant::now();
-    let mut told = 0_u32;
+    let mut outputs = 0_u32;
     for set in 0..sets {
         let elsewhere = |output: &Output| match output {
             Output::Startup(record) => {
@@ -66,25 +66,25 @@ fn tell(families: &TransitionMetrics, sets: usize) {
                 pod.summary.identity.namespace = format!("namespace-{set}").into();
                 Output::Startup(Arc::new(record))
             }
-            Output::Life(record) => {
+            Output::Lifecycle(record) => {
                 let mut record = PodRecord::clone(record);
                 let pod = Arc::make_mut(&mut record.pod);
                 pod.summary.identity.namespace = format!("namespace-{set}").into();
-                Output::Life(Arc::new(record))
+                Output::Lifecycle(Arc::new(record))
             }
             Output::Progress(record) => Output::Progress(Arc::clone(record)),
         };
         let (start, life) = (elsewhere(&start), elsewhere(&life));
         for _ in 0..PODS {
-            families.tell(&start, Place::default());
-            families.tell(&life, Place::default());
-            told += 1;
+            families.record(&start, Topology::default());
+            families.record(&life, Topology::default());
+            outputs += 1;
         }
     }
     let took = begun.elapsed();
     println!(
-        "{told} pods told in {took:?}: {:?} each",
-        took / told.max(1)
+        "{outputs} pods outputs in {took:?}: {:?} each",
+        took / outputs.max(1)
     );
 }
 
@@ -97,7 +97,7 @@ fn outputs() -> (Output, Output) {
         ..TrackerConfig::default()
     });
     let pod = |object: String| Arc::new(read::<Pod>(&object));
-    let mut told = Vec::new();
+    let mut outputs = Vec::new();
     let message = "Successfully pulled image \"i\" in 900ms (1.1s including waiting). Image size: 20000000 bytes.";
     let pulled = json!({
         "metadata": {"name": "e", "namespace": "default", "uid": "1", "resourceVersion": "1"},
@@ -111,7 +111,7 @@ fn outputs() -> (Output, Output) {
                        condition("ContainersReady", 6), condition("Ready", 6)],
         "containerStatuses": [{"name": "main", "ready": true, "started": true, "restartCount": 0,
                                "state": {"running": {"startedAt": stamp(4)}}}]});
-    let out = &mut |output| told.push(output);
+    let out = &mut |output| outputs.push(output);
     tracker.pod(
         &pod(state(1, &json!({}), &json!({}))),
         Arrival::Live,
@@ -125,8 +125,8 @@ fn outputs() -> (Output, Output) {
     let gone = json!({"deletionTimestamp": stamp(40), "deletionGracePeriodSeconds": 0});
     tracker.deleted(&pod(state(4, &gone, &ready)), Arrival::Live, None, out);
     tracker.finish(out);
-    let mut told = told.into_iter();
-    (told.next().unwrap(), told.next().unwrap())
+    let mut outputs = outputs.into_iter();
+    (outputs.next().unwrap(), outputs.next().unwrap())
 }
 
 fn state(version: u32, meta: &Value, status: &Value) -> String {

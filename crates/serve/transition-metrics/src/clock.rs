@@ -1,15 +1,15 @@
-//! Durations between what a record notes.
+//! Durations between the moments of a record.
 
 use std::time::Duration;
 
 use kubevitals_model::Timestamp;
 use kubevitals_transitions::{Moment, PodRecord};
 
-/// Makes durations of one record.
+/// Computes durations of one record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
-    /// Of a pod that began before it was watched all that happened before was observed at one time:
-    /// only the API's count.
+    /// Everything before a pod was first observed has the same time of observation: only the API's
+    /// times count.
     by_api_alone: bool,
 }
 
@@ -20,7 +20,7 @@ impl Clock {
         }
     }
 
-    /// The time from one to the other, if one clock knows both.
+    /// Returns the time from one moment to the other, if one clock has both.
     pub(crate) fn between(self, from: Option<Moment>, to: Option<Moment>) -> Option<Duration> {
         self.seen(to?).since(self.seen(from?))
     }
@@ -33,8 +33,8 @@ impl Clock {
     }
 }
 
-/// The last of several, by each clock that knows all of them; none if one is missing or there is
-/// none.
+/// Returns the last of several moments, by each clock that has all of them; `None` if one is
+/// missing or there are none.
 pub(crate) fn last(moments: impl IntoIterator<Item = Option<Moment>>) -> Option<Moment> {
     let later = |one: Option<Timestamp>, two: Option<Timestamp>| Some(one?.max(two?));
     moments
@@ -54,7 +54,7 @@ mod tests {
 
     #[expect(
         clippy::unnecessary_wraps,
-        reason = "what a record notes may be missing"
+        reason = "moments of a record may be missing"
     )]
     fn at(api: Option<i64>, observed: Option<i64>) -> Option<Moment> {
         Some(Moment {
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_is_known_by_clocks_that_know_all() {
+    fn the_last_moment_needs_a_clock_that_has_all() {
         let two = [at(Some(2_000), Some(5)), at(Some(1_000), Some(9))];
         assert_eq!(last(two), at(Some(2_000), Some(9)));
         let one_clock = [at(Some(2_000), Some(5)), at(None, Some(3))];
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_at_once_took_no_known_time() {
+    fn a_reconstructed_record_has_no_observed_durations() {
         let (from, to) = (at(None, Some(10)), at(None, Some(10)));
         let live = Clock {
             by_api_alone: false,

@@ -1,4 +1,4 @@
-//! Which labels families have, and how many series they may grow to.
+//! Labels of the families, and the limit of their series.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,55 +8,45 @@ pub use kubevitals_transitions::POOL_LABELS;
 
 use crate::error::TransitionMetricsError;
 
-/// Where the zone of a node is told. Newer API servers copy it to each pod that is bound.
+/// The zone of a node. Newer API servers copy it to each pod when it is bound.
 pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The name of [`ZONE`] before Kubernetes 1.17, which old nodes still have alone.
 const OLD_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 
-/// More labels than this are not looked for on each node.
+/// Maximum number of pool labels.
 const MAX_POOL_LABELS: usize = 32;
 
-/// How families are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FamilyConfig {
-    /// Which labels families have besides their own.
+    /// Labels in addition to those of each family.
     pub labels: LabelChoice,
-    /// How many sets of these labels are told apart; all others are counted together.
+    /// Maximum number of label sets with series of their own; all others are counted together.
     pub series_limit: usize,
-    /// Whether histograms are native too, for those who ask for protobuf.
+    /// Whether protobuf responses also have native histograms.
     pub native_histograms: bool,
-    /// The labels in which the pool of a node is looked for, the first 32 of them.
+    /// Labels for the pool of a node, of which the first 32 are used.
     pub pool_labels: Vec<String>,
 }
 
-/// Which labels families have besides their own: any of `namespace`, `workload`, `node_pool` and
+/// Labels in addition to those of each family: any of `namespace`, `workload`, `node_pool` and
 /// `zone`.
 ///
-/// It is read from words with commas between them. `workload` stands for two labels,
-/// `workload_kind` and `workload`.
+/// It is parsed from a comma-separated list. `workload` stands for two labels, `workload_kind` and
+/// `workload`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "four labels, each of which is there or is not"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "four independent labels")]
 pub struct LabelChoice {
-    /// The pod's namespace.
     pub namespace: bool,
-    /// What the pod belongs to.
     pub workload: bool,
-    /// The pool of the pod's node.
     pub node_pool: bool,
-    /// The zone of the pod's node.
     pub zone: bool,
 }
 
-/// Where the node of a pod is.
+/// The topology of a pod's node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Place<'n> {
-    /// The pool that the node belongs to.
+pub struct Topology<'n> {
     pub pool: Option<&'n str>,
-    /// The zone that it is in.
     pub zone: Option<&'n str>,
 }
 
@@ -72,15 +62,15 @@ impl Default for FamilyConfig {
 }
 
 impl FamilyConfig {
-    /// Where a node is, by its labels.
-    pub fn place_of<'n>(&self, node: &'n Labels) -> Place<'n> {
+    /// The topology of a node with these labels.
+    pub fn topology_of<'n>(&self, node: &'n Labels) -> Topology<'n> {
         let pool_labels = self.pool_labels.iter().map(String::as_str);
-        Place::find(node, pool_labels.take(MAX_POOL_LABELS))
+        Topology::find(node, pool_labels.take(MAX_POOL_LABELS))
     }
 }
 
-impl<'n> Place<'n> {
-    /// Where a node is, by its labels and the usual ones for pools ([`POOL_LABELS`]).
+impl<'n> Topology<'n> {
+    /// The topology of a node, by the default labels for pools ([`POOL_LABELS`]).
     pub fn of_node(node: &'n Labels) -> Self {
         Self::find(node, POOL_LABELS)
     }
@@ -107,7 +97,7 @@ impl LabelChoice {
         zone: false,
     };
 
-    /// Every label there is.
+    /// All labels.
     pub const ALL: Self = Self {
         namespace: true,
         workload: true,
@@ -115,7 +105,7 @@ impl LabelChoice {
         zone: true,
     };
 
-    /// Each word, and whether it is chosen.
+    /// Each name, and whether it is chosen.
     const fn words(self) -> [(&'static str, bool); 4] {
         [
             ("namespace", self.namespace),
@@ -184,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_read_as_they_are_written() {
+    fn choices_survive_a_round_trip() {
         for text in ["", "namespace", "namespace,workload,node_pool,zone", "zone"] {
             assert_eq!(text.parse::<LabelChoice>().unwrap().to_string(), text);
         }
@@ -198,13 +188,13 @@ mod tests {
     fn nodes_of_every_provider_have_a_pool() {
         for key in POOL_LABELS {
             let node = labels(&[(key, "b"), (ZONE, "z1"), ("kubernetes.io/hostname", "n")]);
-            let place = Place::of_node(&node);
-            assert_eq!((place.pool, place.zone), (Some("b"), Some("z1")));
+            let topology = Topology::of_node(&node);
+            assert_eq!((topology.pool, topology.zone), (Some("b"), Some("z1")));
         }
         let node = labels(&[("eks.amazonaws.com/nodegroup", ""), (OLD_ZONE, "z2")]);
         assert_eq!(
-            Place::of_node(&node),
-            Place {
+            Topology::of_node(&node),
+            Topology {
                 pool: None,
                 zone: Some("z2")
             }
@@ -214,7 +204,7 @@ mod tests {
             ..FamilyConfig::default()
         };
         let node = labels(&[("team/pool", "a"), ("agentpool", "b")]);
-        assert_eq!(config.place_of(&node).pool, Some("a"));
-        assert_eq!(Place::of_node(&node).pool, Some("b"));
+        assert_eq!(config.topology_of(&node).pool, Some("a"));
+        assert_eq!(Topology::of_node(&node).pool, Some("b"));
     }
 }

@@ -1,17 +1,13 @@
-//! What can be wrong with the settings of families.
+//! Errors of the settings of families.
 
 use thiserror::Error;
 
-/// What is wrong with the settings of families.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TransitionMetricsError {
-    /// A label that is not known.
+    /// An unknown label.
     #[error(
         "unknown label {found:?} of metrics; choose among namespace, workload, node_pool and zone"
     )]
-    UnknownLabel {
-        /// The word that was given.
-        found: String,
-    },
+    UnknownLabel { found: String },
 }

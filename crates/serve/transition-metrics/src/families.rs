@@ -1,32 +1,26 @@
-//! What each family is: its name, type, labels and meaning. The table in the documents is compared
-//! with this one.
+//! Name, type, labels and help of each family. A test compares the table in the documents with
+//! these.
 
 use kubevitals_telemetry::{HistogramSpec, NativeOptions};
 
-/// What a family is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FamilyInfo {
-    /// Its whole name.
     pub name: &'static str,
-    /// What kind of values it has.
     pub kind: FamilyKind,
-    /// Whether its series are told apart by the labels of pods
+    /// Whether its series have the labels of pods
     /// ([`LabelChoice`](crate::LabelChoice)).
     pub by_pod: bool,
-    /// The label of its own, if it has one.
+    /// Its own label, if it has one.
     pub label: Option<&'static str>,
-    /// What it tells, without a full stop.
+    /// The help text, without a full stop.
     pub help: &'static str,
 }
 
-/// What kind of values a family has.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FamilyKind {
-    /// A count that only rises.
     Counter,
-    /// A number that rises and falls.
     Gauge,
-    /// Durations in seconds, with the bounds of the classic buckets.
+    /// In seconds, with the bounds of the classic buckets.
     Histogram(&'static [f64]),
 }
 
@@ -62,7 +56,7 @@ pub(crate) const STARTUPS: FamilyInfo = FamilyInfo {
     kind: FamilyKind::Counter,
     by_pod: true,
     label: Some("result"),
-    help: "Pods that became ready (result ready) or never will, by what was in the way",
+    help: "Total number of pods that became ready (result ready) or never will, by blocker",
 };
 
 pub(crate) const STARTUP: FamilyInfo = FamilyInfo {
@@ -70,7 +64,7 @@ pub(crate) const STARTUP: FamilyInfo = FamilyInfo {
     kind: FamilyKind::Histogram(START_BOUNDS),
     by_pod: true,
     label: None,
-    help: "From the creation of a pod to its being ready",
+    help: "Time from the creation of a pod until it is ready in seconds",
 };
 
 pub(crate) const PHASE: FamilyInfo = FamilyInfo {
@@ -78,7 +72,7 @@ pub(crate) const PHASE: FamilyInfo = FamilyInfo {
     kind: FamilyKind::Histogram(PHASE_BOUNDS),
     by_pod: true,
     label: Some("phase"),
-    help: "How long each phase of a pod's start took, if it came to its end",
+    help: "Duration of each completed phase of a pod start in seconds",
 };
 
 pub(crate) const UNMEASURED: FamilyInfo = FamilyInfo {
@@ -86,7 +80,7 @@ pub(crate) const UNMEASURED: FamilyInfo = FamilyInfo {
     kind: FamilyKind::Counter,
     by_pod: false,
     label: Some("reason"),
-    help: "Pods that became ready and are not in the histograms of starts, because their times are not known",
+    help: "Total number of pods that became ready without being in the startup histograms, because their times are unknown",
 };
 
 pub(crate) const SLI: FamilyInfo = FamilyInfo {
@@ -94,7 +88,7 @@ pub(crate) const SLI: FamilyInfo = FamilyInfo {
     kind: FamilyKind::Histogram(START_BOUNDS),
     by_pod: true,
     label: None,
-    help: "From the creation of a stateless pod that can be scheduled at once to all its containers running, without image pulls and init containers",
+    help: "Time from the creation of a schedulable stateless pod until all its containers run, excluding image pulls and init containers, in seconds",
 };
 
 pub(crate) const SLI_EXCLUDED: FamilyInfo = FamilyInfo {
@@ -102,7 +96,7 @@ pub(crate) const SLI_EXCLUDED: FamilyInfo = FamilyInfo {
     kind: FamilyKind::Counter,
     by_pod: false,
     label: Some("reason"),
-    help: "Pods whose start does not count for the service level indicator, by the first reason",
+    help: "Total number of pods whose start does not count for the service level indicator, by the first reason",
 };
 
 pub(crate) const PULLS: FamilyInfo = FamilyInfo {
@@ -110,7 +104,7 @@ pub(crate) const PULLS: FamilyInfo = FamilyInfo {
     kind: FamilyKind::Counter,
     by_pod: true,
     label: Some("result"),
-    help: "Containers whose image was pulled, was there already, or had not come when the start of the pod was decided",
+    help: "Total number of containers whose image was pulled, was already present, or failed to be pulled by the time the start of the pod was decided",
 };
 
 pub(crate) const PULL: FamilyInfo = FamilyInfo {
@@ -118,7 +112,7 @@ pub(crate) const PULL: FamilyInfo = FamilyInfo {
     kind: FamilyKind::Histogram(PULL_BOUNDS),
     by_pod: true,
     label: Some("image_size_in_bytes"),
-    help: "How long image pulls took with their wait for other pulls of the node, by the kubelet's classes of sizes",
+    help: "Duration of image pulls including the wait for other pulls of the node, by the kubelet's size classes, in seconds",
 };
 
 pub(crate) const PULL_WAIT: FamilyInfo = FamilyInfo {
@@ -126,7 +120,7 @@ pub(crate) const PULL_WAIT: FamilyInfo = FamilyInfo {
     kind: FamilyKind::Histogram(PHASE_BOUNDS),
     by_pod: true,
     label: None,
-    help: "How long image pulls waited for other pulls of the node",
+    help: "Time image pulls waited for other pulls of the node in seconds",
 };
 
 pub(crate) const PULL_BYTES: FamilyInfo = FamilyInfo {
@@ -134,7 +128,7 @@ pub(crate) const PULL_BYTES: FamilyInfo = FamilyInfo {
     kind: FamilyKind::Counter,
     by_pod: true,
     label: None,
-    help: "Sizes of the images that were pulled",
+    help: "Total size of pulled images in bytes",
 };
 
 pub(crate) const PULL_FAILURES: FamilyInfo = FamilyInfo {
@@ -142,7 +136,7 @@ pub(crate) const PULL_FAILURES: FamilyInfo = FamilyInfo {
     kind: FamilyKind::Counter,
     by_pod: true,
     label: Some("reason"),
-    help: "Attempts to pull an image that failed until the start of the pod was decided, by the last message",
+    help: "Total number of failed attempts to pull an image until the start of the pod was decided, by reason of the last",
 };
 
 pub(crate) const PULL_BACK_OFFS: FamilyInfo = FamilyInfo {
@@ -150,15 +144,15 @@ pub(crate) const PULL_BACK_OFFS: FamilyInfo = FamilyInfo {
     kind: FamilyKind::Counter,
     by_pod: true,
     label: None,
-    help: "How often a kubelet put off another attempt to pull an image",
+    help: "Total number of back-offs before another attempt to pull an image",
 };
 
-pub(crate) const LIVES: FamilyInfo = FamilyInfo {
-    name: "kubevitals_pod_lives_total",
+pub(crate) const LIFECYCLES: FamilyInfo = FamilyInfo {
+    name: "kubevitals_pod_lifecycles_total",
     kind: FamilyKind::Counter,
     by_pod: true,
     label: Some("end"),
-    help: "Pods that are gone, by whether that was seen",
+    help: "Total number of pods whose lifecycle ended, by end",
 };
 
 pub(crate) const TERMINATION: FamilyInfo = FamilyInfo {
@@ -166,7 +160,7 @@ pub(crate) const TERMINATION: FamilyInfo = FamilyInfo {
     kind: FamilyKind::Histogram(TERMINATION_BOUNDS),
     by_pod: true,
     label: None,
-    help: "From when the deletion of a pod was asked for to its being gone",
+    help: "Time from the request to delete a pod until it is removed in seconds",
 };
 
 pub(crate) const RESTARTS: FamilyInfo = FamilyInfo {
@@ -174,7 +168,7 @@ pub(crate) const RESTARTS: FamilyInfo = FamilyInfo {
     kind: FamilyKind::Counter,
     by_pod: true,
     label: Some("reason"),
-    help: "Restarts of containers in the whole life of pods that are gone, by why the run before ended",
+    help: "Total number of container restarts of deleted pods, by reason of the previous exit",
 };
 
 pub(crate) const DOWN: FamilyInfo = FamilyInfo {
@@ -182,7 +176,7 @@ pub(crate) const DOWN: FamilyInfo = FamilyInfo {
     kind: FamilyKind::Histogram(DOWN_BOUNDS),
     by_pod: true,
     label: None,
-    help: "From the end of a container to its next run, the kubelet's back-off included, in the life of pods that are gone",
+    help: "Time from the exit of a container to its next start, including the back-off of the kubelet, of deleted pods, in seconds",
 };
 
 pub(crate) const LABEL_SETS: FamilyInfo = FamilyInfo {
@@ -190,7 +184,7 @@ pub(crate) const LABEL_SETS: FamilyInfo = FamilyInfo {
     kind: FamilyKind::Gauge,
     by_pod: false,
     label: None,
-    help: "Sets of pod labels that are told apart",
+    help: "Number of sets of pod labels with series of their own",
 };
 
 pub(crate) const LABEL_SETS_LIMIT: FamilyInfo = FamilyInfo {
@@ -198,7 +192,7 @@ pub(crate) const LABEL_SETS_LIMIT: FamilyInfo = FamilyInfo {
     kind: FamilyKind::Gauge,
     by_pod: false,
     label: None,
-    help: "How many sets of pod labels may be told apart",
+    help: "Maximum number of sets of pod labels with series of their own",
 };
 
 pub(crate) const OVERFLOWS: FamilyInfo = FamilyInfo {
@@ -206,10 +200,10 @@ pub(crate) const OVERFLOWS: FamilyInfo = FamilyInfo {
     kind: FamilyKind::Counter,
     by_pod: false,
     label: None,
-    help: "Starts and ends of pods that were counted under _other because too many sets of labels are in use",
+    help: "Total number of starts and ends of pods counted under _other because the limit of label sets is reached",
 };
 
-/// Every family.
+/// All families.
 pub const FAMILIES: [FamilyInfo; 19] = [
     STARTUPS,
     STARTUP,
@@ -223,7 +217,7 @@ pub const FAMILIES: [FamilyInfo; 19] = [
     PULL_BYTES,
     PULL_FAILURES,
     PULL_BACK_OFFS,
-    LIVES,
+    LIFECYCLES,
     TERMINATION,
     RESTARTS,
     DOWN,
@@ -233,7 +227,7 @@ pub const FAMILIES: [FamilyInfo; 19] = [
 ];
 
 impl FamilyInfo {
-    /// The name that it is registered under: the library adds what a counter ends in.
+    /// The name for registration: the library appends the suffix of counters.
     pub(crate) fn registered_name(&self) -> &'static str {
         match self.kind {
             FamilyKind::Counter => self.name.strip_suffix("_total").unwrap_or(self.name),
@@ -256,7 +250,7 @@ impl FamilyInfo {
 }
 
 impl FamilyKind {
-    /// As Prometheus calls it.
+    /// The type as in Prometheus.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",

@@ -1,4 +1,4 @@
-//! Which pods are counted together, and how many such groups there may be.
+//! Groups of pods that share series, and their limit.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -9,17 +9,16 @@ use kubevitals_telemetry::LabelSet;
 use kubevitals_transitions::{PodRecord, Workload};
 use prometheus_client::encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder};
 
-use crate::config::{LabelChoice, Place, ZONE};
+use crate::config::{LabelChoice, Topology, ZONE};
 
-/// What stands in every label of those that are not told apart. No object of Kubernetes has a name
-/// that begins so.
+/// The value of every label of pods beyond the limit. No name in Kubernetes begins with an
+/// underscore.
 pub const OVERFLOW: &str = "_other";
 
-/// The kind of a workload that is nothing but its pod. Its name is left out: there is another for
-/// each pod.
+/// The workload kind of a pod without owner. Its name is left out: every pod has another.
 const BARE_POD: &str = "Pod";
 
-/// No name in Kubernetes is longer.
+/// Maximum length of a name in Kubernetes.
 const MAX_VALUE: usize = 253;
 
 const NAMES: [&str; 5] = [
@@ -30,10 +29,10 @@ const NAMES: [&str; 5] = [
     "zone",
 ];
 
-/// The values of all labels; of those that are not chosen, nothing.
+/// The values of all labels, empty for those not chosen.
 type Values<T> = [T; NAMES.len()];
 
-/// The label sets in use. Which of them came first are told apart, in every family alike, so that
+/// The label sets in use. The first ones have series of their own, in every family alike, so that
 /// families can be divided by one another.
 #[derive(Debug)]
 pub(crate) struct Groups {
@@ -43,10 +42,10 @@ pub(crate) struct Groups {
     overflow: Arc<Group>,
 }
 
-/// The pods that are counted together.
+/// Pods that share series.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// Tells it apart from all others, in less time than its values.
+    /// Identifies the group faster than its values.
     id: usize,
     labels: Box<[(&'static str, Box<str>)]>,
 }
@@ -58,7 +57,7 @@ pub(crate) struct SeriesLabels {
     pub(crate) own: Option<(&'static str, &'static str)>,
 }
 
-/// Values that are looked for.
+/// A key for lookups.
 #[derive(Hash)]
 struct Wanted<'w>(Values<&'w str>);
 
@@ -74,7 +73,7 @@ impl Groups {
     }
 
     /// The group of a pod.
-    pub(crate) fn of(&self, record: &PodRecord, place: Place<'_>) -> Arc<Group> {
+    pub(crate) fn of(&self, record: &PodRecord, topology: Topology<'_>) -> Arc<Group> {
         let pod = &*record.pod;
         let workload = Workload::of(pod).unwrap_or(Workload {
             kind: BARE_POD,
@@ -85,18 +84,18 @@ impl Groups {
             &*pod.summary.identity.namespace,
             workload.kind,
             workload.name,
-            place.pool.unwrap_or_default(),
-            place.zone.or_else(zone).unwrap_or_default(),
+            topology.pool.unwrap_or_default(),
+            topology.zone.or_else(zone).unwrap_or_default(),
         ];
         self.find(values)
     }
 
-    /// Whether this group is that of all who are not told apart.
+    /// Whether this is the group of all pods beyond the limit.
     pub(crate) fn is_overflow(&self, group: &Arc<Group>) -> bool {
         Arc::ptr_eq(group, &self.overflow)
     }
 
-    /// How many are told apart.
+    /// The number of groups with series of their own.
     pub(crate) fn len(&self) -> usize {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.len()
@@ -206,7 +205,7 @@ impl Equivalent<Values<Box<str>>> for Wanted<'_> {
     }
 }
 
-/// The API server lets no longer names pass, so that none is cut that it let pass.
+/// Truncates a value. The API server accepts no longer names, so no valid one is cut.
 fn bounded(value: &str) -> &str {
     let end = value.floor_char_boundary(MAX_VALUE);
     value.get(..end).unwrap_or_default()
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn only_chosen_labels_tell_groups_apart() {
+    fn only_chosen_labels_distinguish_groups() {
         let groups = Groups::new(LabelChoice::default(), 10);
         let one = groups.find(["a", "Deployment", "web", "p", "z1"]);
         let two = groups.find(["a", "Deployment", "web", "q", "z2"]);
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_cut_where_no_name_ends() {
+    fn values_longer_than_any_name_are_truncated() {
         let groups = Groups::new("namespace".parse().unwrap(), 10);
         let long = "é".repeat(200);
         let group = groups.find([&long, "", "", "", ""]);
@@ -257,7 +256,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn the_bound_holds_and_whoever_came_in_stays(
+        fn the_limit_holds_and_admitted_groups_stay(
             namespaces in proptest::collection::vec("[a-d]{1,2}", 0..100),
             limit in 0_usize..10,
         ) {

@@ -1,30 +1,29 @@
-//! Lives of pods in, Prometheus families out.
+//! Prometheus families of pod records.
 //!
 //! ```text
-//!  Output of a tracker ──tell──► TransitionMetrics ──► /metrics: histograms of starts, phases, pulls, terminations, back-offs
-//!                                 groups of pods: labels that are chosen, as many sets as are allowed
+//!  Output of a tracker ──► TransitionMetrics ──► /metrics: histograms of starts, phases, pulls, terminations, back-offs
+//!                          groups of pods: the chosen labels, up to a limit of label sets
 //! ```
 //!
-//! **Aggregated.** Each pod is counted once when its start is decided and once when it is gone, so
-//! that pods which live shorter than a scrape interval are there too, and nothing vanishes with a
-//! pod.
+//! **Aggregated.** Each pod is counted once when its start is decided and once when it is deleted,
+//! so that pods that exist for less than a scrape interval are included, and no series disappears
+//! with a pod.
 //!
-//! **Bounded.** Pods are grouped by the labels that [`LabelChoice`] names. The first
-//! [`FamilyConfig::series_limit`] groups are told apart, in every family alike; all others are
-//! counted together under [`OVERFLOW`], and how often is a metric. Series are never removed: a
-//! counter that comes back smaller lies, and the bound holds without. Every other label has values
-//! from a closed set.
+//! **Bounded.** Pods are grouped by the labels of [`LabelChoice`]. The first
+//! [`FamilyConfig::series_limit`] groups have series of their own, in every family alike; all others
+//! are counted under [`OVERFLOW`], and their number is a metric. Series are never removed: a counter
+//! that reappears with a smaller value would be wrong, and the limit holds without. Every other
+//! label has a closed set of values.
 //!
-//! **Honest.** A duration is made of one clock or left out, and how many were left out is counted.
-//! A pod that began before it was watched is measured only if its state still tells the times of
-//! its first start.
+//! **Honest.** A duration is measured by one clock or left out, and the number left out is counted.
+//! A pod that was created before it was observed is measured only if its state still has the times
+//! of its first start.
 //!
 //! # Limits
 //!
-//! - A pod that neither becomes ready nor is deleted is counted when it is: what hangs now is no
-//!   matter of counters.
-//! - Restarts and back-offs of containers are told when their pod is gone.
-//! - The API's times are whole seconds, so that durations made of them are off by up to one.
+//! - A pod that neither becomes ready nor is deleted is not counted yet.
+//! - Restarts and back-offs of containers are counted when their pod is deleted.
+//! - The API's times are whole seconds, so durations between them are off by up to one.
 
 mod clock;
 mod config;
@@ -36,7 +35,7 @@ mod phases;
 mod pulls;
 mod sli;
 
-pub use config::{FamilyConfig, LabelChoice, POOL_LABELS, Place};
+pub use config::{FamilyConfig, LabelChoice, POOL_LABELS, Topology};
 pub use error::TransitionMetricsError;
 pub use families::{FAMILIES, FamilyInfo, FamilyKind};
 pub use labels::OVERFLOW;

@@ -1,63 +1,63 @@
-//! The families, and what is counted in them.
+//! Records pods in the families.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use kubevitals_model::Labels;
 use kubevitals_telemetry::{HistogramFamily, Metrics};
-use kubevitals_transitions::{ContainerRecord, End, HindranceKind, Output, PodRecord, Pull};
+use kubevitals_transitions::{BlockerKind, ContainerRecord, End, Output, PodRecord, Pull};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use crate::clock::Clock;
-use crate::config::{FamilyConfig, Place};
+use crate::config::{FamilyConfig, Topology};
 use crate::families::{self, FamilyInfo};
 use crate::labels::{Group, Groups, SeriesLabels};
 use crate::phases::{is_measured, phases, startup};
 use crate::pulls::{failure_class, size_class};
 use crate::sli;
 
-/// The families of pods' lives. Clones are cheap and share them.
+/// The families of pod records. Clones are cheap and share them.
 #[derive(Debug, Clone)]
 pub struct TransitionMetrics {
-    shared: Arc<Shared>,
+    families: Arc<Families>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct Families {
     config: FamilyConfig,
     groups: Groups,
-    startups: Counted,
-    startup: Measured,
-    phase: Measured,
-    unmeasured: Counted,
-    sli: Measured,
-    sli_excluded: Counted,
-    pulls: Counted,
-    pull: Measured,
-    pull_wait: Measured,
-    pull_bytes: Counted,
-    pull_failures: Counted,
-    pull_back_offs: Counted,
-    lives: Counted,
-    termination: Measured,
-    restarts: Counted,
-    down: Measured,
+    startups: CounterSet,
+    startup: HistogramSet,
+    phase: HistogramSet,
+    unmeasured: CounterSet,
+    sli: HistogramSet,
+    sli_excluded: CounterSet,
+    pulls: CounterSet,
+    pull: HistogramSet,
+    pull_wait: HistogramSet,
+    pull_bytes: CounterSet,
+    pull_failures: CounterSet,
+    pull_back_offs: CounterSet,
+    lifecycles: CounterSet,
+    termination: HistogramSet,
+    restarts: CounterSet,
+    down: HistogramSet,
     label_sets: Gauge,
     overflows: Counter,
 }
 
 /// A family of counters.
 #[derive(Debug)]
-struct Counted {
+struct CounterSet {
     info: &'static FamilyInfo,
     family: Family<SeriesLabels, Counter>,
 }
 
 /// A family of histograms.
 #[derive(Debug)]
-struct Measured {
+struct HistogramSet {
     info: &'static FamilyInfo,
     family: HistogramFamily<SeriesLabels>,
 }
@@ -66,11 +66,12 @@ impl TransitionMetrics {
     /// Registers the families.
     pub fn register(metrics: &mut Metrics, config: FamilyConfig) -> Self {
         let is_native = config.native_histograms;
-        let counted = Counted::register;
-        let measured = |info, metrics: &mut Metrics| Measured::register(info, metrics, is_native);
+        let counted = CounterSet::register;
+        let measured =
+            |info, metrics: &mut Metrics| HistogramSet::register(info, metrics, is_native);
         let limit = i64::try_from(config.series_limit).unwrap_or(i64::MAX);
         let groups = Groups::new(config.labels, config.series_limit);
-        let shared = Shared {
+        let families = Families {
             groups,
             startups: counted(&families::STARTUPS, metrics),
             startup: measured(&families::STARTUP, metrics),
@@ -84,7 +85,7 @@ impl TransitionMetrics {
             pull_bytes: counted(&families::PULL_BYTES, metrics),
             pull_failures: counted(&families::PULL_FAILURES, metrics),
             pull_back_offs: counted(&families::PULL_BACK_OFFS, metrics),
-            lives: counted(&families::LIVES, metrics),
+            lifecycles: counted(&families::LIFECYCLES, metrics),
             termination: measured(&families::TERMINATION, metrics),
             restarts: counted(&families::RESTARTS, metrics),
             down: measured(&families::DOWN, metrics),
@@ -94,31 +95,34 @@ impl TransitionMetrics {
         };
         gauge(&families::LABEL_SETS_LIMIT, metrics).set(limit);
         Self {
-            shared: Arc::new(shared),
+            families: Arc::new(families),
         }
     }
 
-    /// Where a node is, by its labels.
-    pub fn place_of<'n>(&self, node: &'n Labels) -> Place<'n> {
-        self.shared.config.place_of(node)
+    /// The topology of a node with these labels.
+    pub fn topology_of<'n>(&self, node: &'n Labels) -> Topology<'n> {
+        self.families.config.topology_of(node)
     }
 
-    /// Counts and measures what is told of a pod, whose node is at `place`.
-    ///
-    /// A start and a life count once each; progress does not count.
-    pub fn tell(&self, output: &Output, place: Place<'_>) {
-        let shared = &*self.shared;
+    /// Records a pod, with the topology of its node. Starts and lifecycles count once each;
+    /// progress does not.
+    pub fn record(&self, output: &Output, topology: Topology<'_>) {
+        let families = &*self.families;
         match output {
-            Output::Startup(record) => shared.take_in_start(record, &shared.group(record, place)),
-            Output::Life(record) => shared.take_in_life(record, &shared.group(record, place)),
+            Output::Startup(record) => {
+                families.record_start(record, &families.group(record, topology))
+            }
+            Output::Lifecycle(record) => {
+                families.record_lifecycle(record, &families.group(record, topology))
+            }
             Output::Progress(_) => {}
         }
     }
 }
 
-impl Shared {
-    fn group(&self, record: &PodRecord, place: Place<'_>) -> Arc<Group> {
-        let group = self.groups.of(record, place);
+impl Families {
+    fn group(&self, record: &PodRecord, topology: Topology<'_>) -> Arc<Group> {
+        let group = self.groups.of(record, topology);
         if self.groups.is_overflow(&group) {
             self.overflows.inc();
         } else {
@@ -128,7 +132,7 @@ impl Shared {
         group
     }
 
-    fn take_in_start(&self, record: &PodRecord, group: &Arc<Group>) {
+    fn record_start(&self, record: &PodRecord, group: &Arc<Group>) {
         self.startups.add(Some(group), Some(result_of(record)), 1);
         if is_measured(record) {
             for (phase, took) in phases(record) {
@@ -138,21 +142,23 @@ impl Shared {
         if record.is_complete() {
             match startup(record).filter(|_| is_measured(record)) {
                 Some(took) => self.startup.observe(group, None, took),
-                None => self.unmeasured.add(None, Some(why_unmeasured(record)), 1),
+                None => self
+                    .unmeasured
+                    .add(None, Some(unmeasured_reason(record)), 1),
             }
         }
         match sli::measure(record) {
             Ok(took) => self.sli.observe(group, None, took),
-            Err(why) => self.sli_excluded.add(None, Some(why.as_str()), 1),
+            Err(reason) => self.sli_excluded.add(None, Some(reason.as_str()), 1),
         }
         for container in &record.containers {
             if let Some(facts) = record.facts_of(container) {
-                self.take_in_pull(&facts.pull, group);
+                self.record_pull(&facts.pull, group);
             }
         }
     }
 
-    fn take_in_pull(&self, pull: &Pull, group: &Arc<Group>) {
+    fn record_pull(&self, pull: &Pull, group: &Arc<Group>) {
         if !pull.is_known() {
             return;
         }
@@ -181,8 +187,9 @@ impl Shared {
             .add(Some(group), None, pull.backed_off.times().into());
     }
 
-    fn take_in_life(&self, record: &PodRecord, group: &Arc<Group>) {
-        self.lives.add(Some(group), Some(record.end.as_str()), 1);
+    fn record_lifecycle(&self, record: &PodRecord, group: &Arc<Group>) {
+        self.lifecycles
+            .add(Some(group), Some(record.end.as_str()), 1);
         let reached = &record.milestones;
         if record.end == End::Deleted
             && let Some(took) = Clock::of(record).between(reached.deletion, reached.gone)
@@ -197,12 +204,13 @@ impl Shared {
                 self.restarts
                     .add(Some(group), Some(kind.as_str()), (*times).into());
             }
-            self.take_in_downs(container, &log.first_downs, group);
+            self.record_downs(container, &log.first_downs, group);
         }
     }
 
-    /// The first one by one; the rest, which is only known together, by its mean.
-    fn take_in_downs(&self, container: &ContainerRecord, first: &[Duration], group: &Arc<Group>) {
+    /// Observes the first downtimes individually, and the rest, of which only the sum is known, by
+    /// its mean.
+    fn record_downs(&self, container: &ContainerRecord, first: &[Duration], group: &Arc<Group>) {
         for took in first {
             self.down.observe(group, None, *took);
         }
@@ -218,7 +226,7 @@ impl Shared {
     }
 }
 
-impl Counted {
+impl CounterSet {
     fn register(info: &'static FamilyInfo, metrics: &mut Metrics) -> Self {
         let family = Family::default();
         metrics
@@ -227,7 +235,7 @@ impl Counted {
         Self { info, family }
     }
 
-    /// What was counted zero times has no series.
+    /// Adds no series for zero.
     fn add(&self, group: Option<&Arc<Group>>, value: Option<&'static str>, times: u64) {
         if times > 0 {
             let labels = SeriesLabels {
@@ -239,7 +247,7 @@ impl Counted {
     }
 }
 
-impl Measured {
+impl HistogramSet {
     fn register(info: &'static FamilyInfo, metrics: &mut Metrics, is_native: bool) -> Self {
         Self {
             info,
@@ -275,16 +283,16 @@ fn gauge(info: &FamilyInfo, metrics: &mut Metrics) -> Gauge {
     gauge
 }
 
-/// That it became ready, or what was in the way.
+/// `ready`, or the kind of the blocker.
 fn result_of(record: &PodRecord) -> &'static str {
     if record.is_complete() {
         return "ready";
     }
-    let hindrance = record.hindrance.as_ref();
-    hindrance.map_or("unknown", |found| HindranceKind::as_str(found.kind))
+    let blocker = record.blocker.as_ref();
+    blocker.map_or("unknown", |found| BlockerKind::as_str(found.kind))
 }
 
-fn why_unmeasured(record: &PodRecord) -> &'static str {
+fn unmeasured_reason(record: &PodRecord) -> &'static str {
     if record.reconstructed {
         "reconstructed"
     } else {

@@ -1,6 +1,6 @@
-//! How long each phase of a start took, from one milestone to the next.
+//! Durations of the phases of a start, from one milestone to the next.
 //!
-//! The critical path of a pod cuts its way by whichever container was last, which is right for one
+//! The critical path of a pod follows whichever container was last, which is right for one
 //! pod and shifts between pods of one workload. A histogram needs a phase to mean the same thing
 //! every time: it is the time between two milestones of the whole pod, by one clock.
 
@@ -11,10 +11,10 @@ use kubevitals_transitions::{ContainerRecord, ContainerRole, Milestones, Phase, 
 use crate::clock::{Clock, last};
 use crate::pulls;
 
-/// Whether the times that a record has are those of the pod's first start.
+/// Whether the times of a record are those of the pod's first start.
 ///
-/// Of a pod that began before it was watched they need not be: once a container was restarted or
-/// the pod was ready before, its state tells of the last time.
+/// For a pod created before it was observed they may not be: once a container was restarted or the
+/// pod was ready before, its state has the last times.
 pub(crate) fn is_measured(record: &PodRecord) -> bool {
     let has_restarted = || record.containers.iter().any(|one| one.restarts > 0);
     !record.reconstructed || !(record.was_ready_before || has_restarted())
@@ -26,7 +26,7 @@ pub(crate) fn startup(record: &PodRecord) -> Option<Duration> {
     Clock::of(record).between(Some(reached.created), reached.ready)
 }
 
-/// The phases that came to their end.
+/// The completed phases.
 pub(crate) fn phases(record: &PodRecord) -> impl Iterator<Item = (Phase, Duration)> {
     let clock = Clock::of(record);
     let Milestones {
@@ -80,7 +80,7 @@ pub(crate) fn phases(record: &PodRecord) -> impl Iterator<Item = (Phase, Duratio
     .filter_map(|(phase, took)| Some((phase, took?)))
 }
 
-/// The containers that do the work.
+/// The main containers.
 pub(crate) fn main(record: &PodRecord) -> impl Iterator<Item = &ContainerRecord> {
     let containers = record.containers.iter();
     containers.filter(|one| one.role == ContainerRole::Main)

@@ -1,12 +1,11 @@
-//! What is measured of image pulls.
+//! Measurements of image pulls.
 
 use std::time::Duration;
 
 use kubevitals_model::Timestamp;
 use kubevitals_transitions::{PodRecord, Pull};
 
-/// The kubelet's own classes of image sizes: above how many bytes, and the name, from the largest
-/// down.
+/// The kubelet's classes of image sizes: the lower bound in bytes, and the name, largest first.
 const SIZE_CLASSES: [(u64, &str); 12] = [
     (100 * GIB, "GT100GB"),
     (60 * GIB, "60GB-100GB"),
@@ -22,14 +21,13 @@ const SIZE_CLASSES: [(u64, &str); 12] = [
     (0, "0-10MB"),
 ];
 
-/// What the kubelet calls a size that it does not know.
+/// The kubelet's class of unknown sizes.
 const UNKNOWN_SIZE: &str = "N/A";
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Why pulls fail, as words of the messages of runtimes and registries tell it. The first that is
-/// found counts.
+/// Failure reasons by fragments of the messages of runtimes and registries. The first match counts.
 const FAILURES: [(&str, &[&str]); 7] = [
     ("no_space", &["no space left on device"]),
     ("never_pull", &["pull policy of never"]),
@@ -76,14 +74,14 @@ const FAILURES: [(&str, &[&str]); 7] = [
     ),
 ];
 
-/// Which of the kubelet's classes an image of this size is in.
+/// The kubelet's class of an image of this size.
 pub(crate) fn size_class(bytes: Option<u64>) -> &'static str {
     let bytes = bytes.unwrap_or(0);
     let found = SIZE_CLASSES.iter().find(|(above, _)| bytes > *above);
     found.map_or(UNKNOWN_SIZE, |(_, name)| name)
 }
 
-/// Why a pull failed, in one of a few words.
+/// The reason of a failed pull, from a closed set.
 pub(crate) fn failure_class(message: Option<&str>) -> &'static str {
     let message = message.unwrap_or_default().to_ascii_lowercase();
     let found = FAILURES
@@ -92,7 +90,7 @@ pub(crate) fn failure_class(message: Option<&str>) -> &'static str {
     found.map_or("other", |(class, _)| class)
 }
 
-/// Whether it is known of every container how its image came to the node.
+/// Whether the pull of every container's image is known.
 pub(crate) fn are_known(record: &PodRecord) -> bool {
     record.containers.iter().all(|container| {
         let facts = record.facts_of(container);
@@ -100,7 +98,7 @@ pub(crate) fn are_known(record: &PodRecord) -> bool {
     })
 }
 
-/// For how long at least one image was being pulled. Pulls that ran side by side count once.
+/// The time during which at least one image was being pulled. Parallel pulls count once.
 pub(crate) fn time_of(record: &PodRecord) -> Option<Duration> {
     let pulls = record
         .containers
@@ -117,8 +115,7 @@ pub(crate) fn time_of(record: &PodRecord) -> Option<Duration> {
     covered.map(|(sum, _)| sum)
 }
 
-/// From when a pull began, its wait for others and attempts that failed included, to when the image
-/// was there.
+/// The interval from the start of a pull, with its wait for others and failed attempts, to its end.
 fn interval(pull: &Pull) -> Option<(Timestamp, Timestamp)> {
     let done = pull.done.as_ref()?;
     let from = if done.already_present {
@@ -135,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_classed_as_the_kubelet_does() {
+    fn sizes_are_classified_as_in_the_kubelet() {
         for (bytes, class) in [
             (None, "N/A"),
             (Some(0), "N/A"),
@@ -153,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_classed_by_what_runtimes_say() {
+    fn failures_are_classified_by_message() {
         for (message, class) in [
             (
                 r#"Failed to pull image "x": rpc error: code = NotFound desc = failed to pull and unpack image "docker.io/library/x:1": failed to resolve reference "docker.io/library/x:1": docker.io/library/x:1: not found"#,

@@ -1,20 +1,18 @@
-//! The official service level indicator of pod starts, by the rule of the kubelet that publishes
-//! it.
+//! The official service level indicator of pod starts, computed as the kubelet does.
 //!
 //! > Startup latency of schedulable stateless pods, excluding time to pull images and run init
 //! > containers, measured from pod creation timestamp to when all its containers are reported as
 //! > started and observed via watch.
 //!
-//! As in the kubelet (1.37) only pods count that are seen from their beginning, that mount no
-//! storage, that were never said to be unschedulable, and whose containers were all seen to run.
-//! Pulls that ran side by side count once; init containers count as long as they ran, not while
-//! they waited to be run again; sidecars are no init containers.
+//! As in the kubelet (1.37) only pods count that are observed from creation, that mount no
+//! storage, that were never unschedulable, and whose containers were all seen running. Parallel
+//! pulls count once; init containers count while they run, not while they wait for a restart;
+//! sidecars are not init containers.
 //!
 //! What differs: the kubelet measures from the creation timestamp, which has whole seconds and
-//! another host's clock, to when its own watch shows what it reported itself. Here both ends are
+//! another host's clock, to when its own watch shows what it reported. Here both ends are
 //! observed by one watch where both were, or else both are the API's times. And a kubelet sees a
-//! pod only when it is bound, when nothing says any longer that it had been unschedulable; here it
-//! is known.
+//! pod only when it is bound, when its state no longer shows that it was unschedulable.
 
 use std::time::Duration;
 
@@ -24,20 +22,20 @@ use crate::clock::last;
 use crate::phases::main;
 use crate::pulls;
 
-/// Why a pod's start does not count.
+/// The reason why a pod's start does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Excluded {
-    /// It began before it was watched.
+    /// It was created before it was observed.
     Reconstructed,
-    /// It was gated, or said to be unschedulable.
+    /// It was gated or unschedulable.
     Unschedulable,
     /// It mounts a volume that needs storage.
     Stateful,
-    /// Not all of its containers were seen to run.
+    /// Not all of its containers were seen running.
     NotStarted,
-    /// It is not known how long its images were pulled.
+    /// The duration of its image pulls is unknown.
     PullsUnknown,
-    /// No clock knows both ends.
+    /// No clock has both ends.
     TimeUnknown,
 }
 
@@ -54,7 +52,7 @@ impl Excluded {
     }
 }
 
-/// How long the start of a pod took by that rule.
+/// Measures the start of a pod.
 pub(crate) fn measure(record: &PodRecord) -> Result<Duration, Excluded> {
     let reached = &record.milestones;
     if record.reconstructed {
@@ -82,8 +80,8 @@ pub(crate) fn measure(record: &PodRecord) -> Result<Duration, Excluded> {
     Ok(whole.saturating_sub(pulling).saturating_sub(preparing))
 }
 
-/// By the observer's clock where it saw both: the definition is of what is seen, and it knows more
-/// than whole seconds.
+/// Prefers the observer's clock: the definition is of what is observed, and it is finer than whole
+/// seconds.
 fn observed(from: Moment, to: Moment) -> Option<Duration> {
     let seen = |moment: Moment| Moment {
         api: None,
@@ -92,7 +90,7 @@ fn observed(from: Moment, to: Moment) -> Option<Duration> {
     seen(to).since(seen(from)).or_else(|| to.since(from))
 }
 
-/// A container that had ended when it was first seen was never reported as running.
+/// A container that had finished when it was first seen was never reported as running.
 fn was_seen_to_run(container: &ContainerRecord) -> bool {
     let seen = |moment: Option<Moment>| moment.and_then(|moment| moment.observed);
     match (seen(container.running), seen(container.finished)) {
@@ -101,7 +99,7 @@ fn was_seen_to_run(container: &ContainerRecord) -> bool {
     }
 }
 
-/// How long an init container ran until it ended well, without the time between its runs.
+/// The time an init container ran until it succeeded, without the time between its runs.
 fn running_time(init: &ContainerRecord) -> Duration {
     let whole = init
         .ready

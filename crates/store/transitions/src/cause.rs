@@ -1,26 +1,26 @@
-//! Why a pod took as long as it did, in words.
+//! The cause of a slow start, in one sentence.
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use kubevitals_model::{Condition, Timestamp};
 
-use crate::facts::Trouble;
-use crate::hindrance::{Hindrance, HindranceKind};
-use crate::path::{Phase, Segment};
+use crate::blocker::{Blocker, BlockerKind};
+use crate::critical_path::{Phase, Segment};
+use crate::facts::Failures;
 use crate::record::PodRecord;
 
-/// How much of a message is told in one line.
+/// Characters of a message that are quoted.
 const MAX_QUOTE: usize = 160;
 
 impl PodRecord {
-    /// One sentence about what took longest: what, for how long of how long, and why if anything
-    /// says why.
+    /// Returns one sentence about what took longest: what, for how long of how long, and the reason
+    /// if one is known.
     pub fn cause(&self) -> String {
         self.cause_in(None)
     }
 
-    /// The same with the pool that its node belongs to, where that is known and matters.
+    /// Returns the same with the pool of its node, where that matters.
     pub fn cause_in(&self, pool: Option<&str>) -> String {
         let longest = self.longest();
         if self.is_complete() {
@@ -42,35 +42,39 @@ impl PodRecord {
         } else {
             "never seen ready"
         };
-        let Some(found) = &self.hindrance else {
+        let Some(found) = &self.blocker else {
             return format!("{never}{lasted}{besides}");
         };
-        let (why, trouble, said) = self.why_not(found);
+        let (reason, failures, message) = self.blocker_text(found);
         let text = if self.is_unseen() {
-            why
+            reason
         } else {
-            format!("{never}: {why}{lasted}")
+            format!("{never}: {reason}{lasted}")
         };
-        let text = match trouble {
-            Some(trouble) => with_trouble(text, trouble),
-            None => with_quote(text, said),
+        let text = match failures {
+            Some(failures) => with_failures(text, failures),
+            None => with_quote(text, message),
         };
         text + &besides
     }
 
-    /// How long a piece took, of how long.
-    fn share(&self, piece: &Segment) -> String {
+    /// The duration of a segment, of the whole.
+    fn share(&self, segment: &Segment) -> String {
         match self.total() {
-            Some(total) if total > piece.took() => {
-                format!("{} of {}", Spelled(piece.took()), Spelled(total))
+            Some(total) if total > segment.took() => {
+                format!(
+                    "{} of {}",
+                    HumanDuration(segment.took()),
+                    HumanDuration(total)
+                )
             }
-            _ => Spelled(piece.took()).to_string(),
+            _ => HumanDuration(segment.took()).to_string(),
         }
     }
 
-    /// What keeps a pod that was ready from being so now, since when and why; none if it is ready,
-    /// over or not wanted.
-    pub fn relapse(&self, now: Timestamp) -> Option<String> {
+    /// Returns why a pod that was ready is not any more, and since when; `None` if it is ready,
+    /// finished or being deleted.
+    pub fn readiness_lost(&self, now: Timestamp) -> Option<String> {
         let was_ready = self.is_complete() || self.was_ready_before;
         if !was_ready || self.is_over() || self.milestones.deletion.is_some() {
             return None;
@@ -78,13 +82,15 @@ impl PodRecord {
         let ready = Condition::find(&self.pod.conditions, "Ready");
         let ready = ready.filter(|condition| !condition.is_true())?;
         let lasts = ready.last_transition.and_then(|since| now.since(since));
-        let lasts = lasts.map_or(String::new(), |lasts| format!(" for {}", Spelled(lasts)));
-        let found = Hindrance::find(&self.pod, Some(now));
-        let (why, trouble, said) = self.why_not(&found);
-        let text = format!("it was ready once, and has not been{lasts}: {why}");
-        Some(match trouble {
-            Some(trouble) => with_trouble(text, trouble),
-            None => with_quote(text, said),
+        let lasts = lasts.map_or(String::new(), |lasts| {
+            format!(" for {}", HumanDuration(lasts))
+        });
+        let found = Blocker::find(&self.pod, Some(now));
+        let (reason, failures, message) = self.blocker_text(&found);
+        let text = format!("was ready before, not ready{lasts}: {reason}");
+        Some(match failures {
+            Some(failures) => with_failures(text, failures),
+            None => with_quote(text, message),
         })
     }
 
@@ -99,13 +105,13 @@ impl PodRecord {
             .unwrap_or("?");
         let facts = self.facts.of(container);
         match longest.phase {
-            Phase::Gated => format!("it was held back by scheduling gates for {of}"),
+            Phase::Gated => format!("scheduling gates held it for {of}"),
             Phase::Scheduling => {
-                let why = self.unschedulable.as_ref();
-                let why = why.and_then(|found| found.message.as_deref());
-                with_quote(format!("it waited for a node for {of}"), why)
+                let message = self.unschedulable.as_ref();
+                let message = message.and_then(|found| found.message.as_deref());
+                with_quote(format!("waited for a node for {of}"), message)
             }
-            Phase::Sandbox => with_trouble(
+            Phase::Sandbox => with_failures(
                 format!("sandbox, network and volumes took {of}"),
                 &self.facts.sandbox,
             ),
@@ -113,7 +119,7 @@ impl PodRecord {
                 let bytes = facts
                     .and_then(|facts| facts.pull.done.as_ref())
                     .and_then(|done| done.bytes);
-                let mut text = format!("image {image} was pulled for {of}");
+                let mut text = format!("pulling image {image} took {of}");
                 if let Some(bytes) = bytes {
                     let _ = write!(text, ", {}", Size(bytes));
                 }
@@ -126,33 +132,33 @@ impl PodRecord {
                 text
             }
             Phase::ContainerStart => {
-                format!("container {container} took {of} to be made and started")
+                format!("container {container} took {of} to be created and started")
             }
             Phase::Init => format!("init container {container} took {of}"),
             Phase::StartupProbe => {
                 let text = format!("container {container} took {of} to pass its startup probe");
                 facts.map_or(text.clone(), |facts| {
-                    with_trouble(text, &facts.startup_probe)
+                    with_failures(text, &facts.startup_probe)
                 })
             }
             Phase::Readiness if longest.container.is_some() => {
                 let text = format!("container {container} ran for {of} before it was ready");
                 facts.map_or(text.clone(), |facts| {
-                    with_trouble(text, &facts.readiness_probe)
+                    with_failures(text, &facts.readiness_probe)
                 })
             }
-            Phase::Readiness => format!("it took {of} until all was reported ready"),
-            Phase::ReadinessGates => format!("its readiness gates took {of}"),
-            Phase::CrashLoop => format!("container {container} ended again and again for {of}"),
-            Phase::Unknown => format!("{of} passed"),
+            Phase::Readiness => format!("reporting readiness took {of}"),
+            Phase::ReadinessGates => format!("readiness gates took {of}"),
+            Phase::CrashLoop => format!("container {container} crashed repeatedly for {of}"),
+            Phase::Unknown => format!("unknown for {of}"),
         }
     }
 
-    /// What was in the way, how it failed, or what was said of it.
-    fn why_not<'r>(
+    /// Describes a blocker, with its failures or its message.
+    fn blocker_text<'r>(
         &'r self,
-        found: &'r Hindrance,
-    ) -> (String, Option<&'r Trouble>, Option<&'r str>) {
+        found: &'r Blocker,
+    ) -> (String, Option<&'r Failures>, Option<&'r str>) {
         let container = found.container.as_deref().unwrap_or("?");
         let facts = self.facts.of(container);
         let reason = found.reason.as_deref();
@@ -161,56 +167,50 @@ impl PodRecord {
             None => text,
         };
         let named = reason.unwrap_or("?");
-        let trouble = match found.kind {
-            HindranceKind::Sandbox => Some(&self.facts.sandbox),
-            HindranceKind::StartupProbe => facts.map(|facts| &facts.startup_probe),
-            HindranceKind::ReadinessProbe => facts.map(|facts| &facts.readiness_probe),
+        let failures = match found.kind {
+            BlockerKind::Sandbox => Some(&self.facts.sandbox),
+            BlockerKind::StartupProbe => facts.map(|facts| &facts.startup_probe),
+            BlockerKind::ReadinessProbe => facts.map(|facts| &facts.readiness_probe),
             _ => None,
         };
         let text = match found.kind {
-            HindranceKind::Gated => format!("scheduling gate {named} is closed"),
-            HindranceKind::NotScheduled => "the scheduler had not looked at it".to_owned(),
-            HindranceKind::Unschedulable => "no node can take it".to_owned(),
-            HindranceKind::NotAccepted => "the kubelet of its node had not taken it on".to_owned(),
-            HindranceKind::Sandbox => "sandbox, network or volumes were not there".to_owned(),
-            HindranceKind::ImagePull => with_reason(format!(
+            BlockerKind::Gated => format!("scheduling gate {named} is not removed"),
+            BlockerKind::NotScheduled => "the scheduler has not considered it".to_owned(),
+            BlockerKind::Unschedulable => "no node fits".to_owned(),
+            BlockerKind::NotAccepted => "the kubelet has not accepted it".to_owned(),
+            BlockerKind::Sandbox => "sandbox, network or volumes are not ready".to_owned(),
+            BlockerKind::ImagePull => with_reason(format!(
                 "the image of container {container} cannot be pulled"
             )),
-            HindranceKind::ContainerCreation => {
+            BlockerKind::ContainerCreation => {
                 with_reason(format!("container {container} was not started"))
             }
-            HindranceKind::Init => format!("init container {container} had not ended"),
-            HindranceKind::InitFailed => with_reason(format!("init container {container} fails")),
-            HindranceKind::CrashLoop => {
-                with_reason(format!("container {container} does not stay up"))
-            }
-            HindranceKind::StartupProbe => format!("container {container} fails its startup probe"),
-            HindranceKind::ReadinessProbe => format!("container {container} is not ready"),
-            HindranceKind::ReadinessGate => format!("readiness gate {named} is closed"),
-            HindranceKind::Ended => with_reason("it ended first".to_owned()),
-            HindranceKind::Unseen => {
-                "when it was first ready is not known any more: that was before it was watched"
-                    .to_owned()
+            BlockerKind::Init => format!("init container {container} has not finished"),
+            BlockerKind::InitFailed => with_reason(format!("init container {container} fails")),
+            BlockerKind::CrashLoop => with_reason(format!("container {container} keeps crashing")),
+            BlockerKind::StartupProbe => format!("container {container} fails its startup probe"),
+            BlockerKind::ReadinessProbe => format!("container {container} is not ready"),
+            BlockerKind::ReadinessGate => format!("readiness gate {named} is not met"),
+            BlockerKind::Ended => with_reason("the pod finished first".to_owned()),
+            BlockerKind::Unseen => {
+                "it became ready before it was observed, at an unknown time".to_owned()
             }
         };
         (
             text,
-            trouble.filter(|trouble| trouble.times() > 0),
+            failures.filter(|failures| failures.times() > 0),
             found.message.as_deref(),
         )
     }
 }
 
-/// A duration for people.
-pub struct Spelled(
-    /// The duration.
-    pub Duration,
-);
+/// A duration as it is shown to users.
+pub struct HumanDuration(pub Duration);
 
-/// A number of bytes for people.
+/// A number of bytes as it is shown to users.
 struct Size(u64);
 
-impl std::fmt::Display for Spelled {
+impl std::fmt::Display for HumanDuration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let millis = self.0.as_millis();
         let (seconds, rest) = (millis / 1_000, millis % 1_000);
@@ -239,29 +239,28 @@ impl std::fmt::Display for Size {
     }
 }
 
-fn with_trouble(text: String, trouble: &Trouble) -> String {
-    match trouble.times() {
+fn with_failures(text: String, failures: &Failures) -> String {
+    match failures.times() {
         0 => text,
-        1 => with_quote(format!("{text} (failed once)"), trouble.message.as_deref()),
+        1 => with_quote(format!("{text} (failed once)"), failures.message.as_deref()),
         times => with_quote(
             format!("{text} (failed {times} times)"),
-            trouble.message.as_deref(),
+            failures.message.as_deref(),
         ),
     }
 }
 
-/// Whatever a registry or a probe said becomes one line without control characters: it is shown on
-/// terminals.
-fn with_quote(text: String, said: Option<&str>) -> String {
-    let Some(said) = said.filter(|said| !said.is_empty()) else {
+/// Appends a message as one line without control characters: it is shown on terminals.
+fn with_quote(text: String, message: Option<&str>) -> String {
+    let Some(message) = message.filter(|message| !message.is_empty()) else {
         return text;
     };
-    let mut quote: String = said
+    let mut quote: String = message
         .chars()
         .map(|char| if char.is_control() { ' ' } else { char })
         .take(MAX_QUOTE)
         .collect();
-    if said.chars().nth(MAX_QUOTE).is_some() {
+    if message.chars().nth(MAX_QUOTE).is_some() {
         quote.push('…');
     }
     format!("{text}: {quote}")

@@ -1,28 +1,26 @@
-//! What events say of a pod. Each fact is the same whatever the order in which events come, and
-//! however often.
+//! Facts from events. Each is the same whatever the order in which events arrive, and however
+//! often.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use kubevitals_model::{Event, Timestamp};
 
-use crate::message::{Probe, PulledMessage, container_of};
+use crate::kubelet_message::{Probe, PulledMessage, container_of};
 use crate::shard::fnv1a;
 
-/// More containers than this are not told apart by what events say; pods with so many are unheard
-/// of.
+/// Containers beyond this number have no facts.
 const MAX_CONTAINERS: usize = 64;
 
-/// Events of one kind that are counted apart; the kubelet itself writes no more than 25 of an
+/// Events of one kind that are counted separately; the kubelet itself writes no more than 25 of an
 /// object in a burst.
 const MAX_TALLIED: usize = 16;
 
-/// How much of a message is kept.
+/// Bytes of a message that are kept.
 const MAX_MESSAGE: usize = 512;
 
-/// Reasons of events that are frequent and say nothing that is used here. A selector cannot name
-/// the reasons that are wanted, only those that are not.
-const UNUSED: [&str; 10] = [
+/// Frequent reasons without relevant facts. A field selector can only exclude reasons.
+const IGNORED_REASONS: [&str; 10] = [
     "Created",
     "DNSConfigForming",
     "FailedScheduling",
@@ -35,74 +33,67 @@ const UNUSED: [&str; 10] = [
     "TriggeredScaleUp",
 ];
 
-/// What events say of a pod.
+/// The facts of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Facts {
     containers: Vec<(Arc<str>, ContainerFacts)>,
-    /// What was wrong with its sandbox, network or volumes.
-    pub sandbox: Trouble,
+    /// Failures of sandbox, network or volumes.
+    pub sandbox: Failures,
 }
 
-/// What events say of a container.
+/// The facts of a container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContainerFacts {
-    /// How its image came to the node.
     pub pull: Pull,
-    /// How its startup probe failed.
-    pub startup_probe: Trouble,
-    /// How its readiness probe failed.
-    pub readiness_probe: Trouble,
-    /// How its liveness probe failed.
-    pub liveness_probe: Trouble,
+    pub startup_probe: Failures,
+    pub readiness_probe: Failures,
+    pub liveness_probe: Failures,
 }
 
-/// How an image came to a node.
+/// The pull of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pull {
-    /// When a pull first began.
+    /// The start of the first attempt.
     pub began: Option<Timestamp>,
-    /// How the first that succeeded did.
+    /// The first success.
     pub done: Option<Pulled>,
-    /// How often it was begun.
     attempts: Tally,
-    /// How it failed.
-    pub failed: Trouble,
-    /// How the kubelet waited before it tried again.
-    pub backed_off: Trouble,
+    pub failed: Failures,
+    /// Back-offs of the kubelet.
+    pub backed_off: Failures,
 }
 
 /// A pull that succeeded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pulled {
-    /// When, in whole seconds.
+    /// The end, in whole seconds.
     pub at: Timestamp,
-    /// Whether there was nothing to pull.
+    /// Whether the image was on the node already.
     pub already_present: bool,
-    /// How long the pull itself took.
+    /// The duration of the pull itself.
     pub pull: Option<Duration>,
-    /// How long it took with the wait for other pulls of the node.
+    /// The duration with the wait for other pulls of the node.
     pub with_waiting: Option<Duration>,
-    /// How large the image is.
+    /// The size of the image.
     pub bytes: Option<u64>,
-    /// What the kubelet said.
     pub message: Option<Arc<str>>,
 }
 
-/// Something that went wrong, perhaps often.
+/// Failures of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Trouble {
+pub struct Failures {
     times: Tally,
     last: Option<Timestamp>,
-    /// What was last said of it.
+    /// The message of the last.
     pub message: Option<Arc<str>>,
 }
 
-/// How often something happened: the sum over events, each of which counts itself.
+/// A number of occurrences: the sum over events, each of which has a count.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Tally(Vec<(u64, u32)>);
 
 impl Facts {
-    /// What is known of a container.
+    /// The facts of a container.
     pub fn of(&self, container: &str) -> Option<&ContainerFacts> {
         let found = self
             .containers
@@ -111,8 +102,8 @@ impl Facts {
         found.map(|(_, facts)| facts)
     }
 
-    /// Whether an event says anything that is used here.
-    pub fn are_told_by(event: &Event) -> bool {
+    /// Whether an event has relevant facts.
+    pub fn is_relevant(event: &Event) -> bool {
         &*event.regarding.kind == "Pod"
             && matches!(
                 event.reason.as_deref(),
@@ -134,17 +125,17 @@ impl Facts {
             )
     }
 
-    /// What to ask an API server for, so that it sends little else than what is used here.
+    /// A field selector that excludes most other events.
     pub fn field_selector() -> String {
         let mut selector = "involvedObject.kind=Pod".to_owned();
-        for reason in UNUSED {
+        for reason in IGNORED_REASONS {
             selector.push_str(",reason!=");
             selector.push_str(reason);
         }
         selector
     }
 
-    /// Takes in what an event says.
+    /// Adds the facts of an event.
     pub(crate) fn learn(&mut self, event: &Event) {
         let message = event.message.as_deref().unwrap_or_default();
         let path = event.regarding.field_path.as_deref().unwrap_or_default();
@@ -209,7 +200,7 @@ impl Facts {
 }
 
 impl Pull {
-    /// How often a pull was begun.
+    /// The number of attempts.
     pub fn attempts(&self) -> u32 {
         self.attempts.sum()
     }
@@ -219,8 +210,7 @@ impl Pull {
         self.began.is_some() || self.done.is_some() || self.failed.times() > 0
     }
 
-    /// When the pull that succeeded began: as the kubelet said, or else so long before its end as
-    /// it took.
+    /// The start of the pull that succeeded: from its event, or else its end minus its duration.
     pub fn started(&self) -> Option<Timestamp> {
         match &self.done {
             Some(done) if done.already_present => Some(done.at),
@@ -231,7 +221,7 @@ impl Pull {
         }
     }
 
-    /// How long it took until the image was there, the wait and failed attempts included.
+    /// The time until the image was present, with the wait and failed attempts.
     pub fn took(&self) -> Option<Duration> {
         let done = self.done.as_ref()?;
         if done.already_present {
@@ -257,11 +247,11 @@ impl Pull {
             return;
         };
         let said = PulledMessage::read(message);
-        let is_news = self
+        let is_earlier = self
             .done
             .as_ref()
             .is_none_or(|known| (at, said.already_present) < (known.at, known.already_present));
-        if is_news {
+        if is_earlier {
             self.done = Some(Pulled {
                 at,
                 already_present: said.already_present,
@@ -274,8 +264,7 @@ impl Pull {
     }
 }
 
-impl Trouble {
-    /// How often it happened.
+impl Failures {
     pub fn times(&self) -> u32 {
         self.times.sum()
     }
@@ -284,8 +273,7 @@ impl Trouble {
         self.times.count(event);
         let at = event.happened();
         let message = kept(message);
-        // Of two at one time either may be the last: the greater, so that their order does not
-        // matter.
+        // Of two at the same time the greater is the last, so that their order does not matter.
         if (at, &message) >= (self.last, &self.message) {
             self.last = at;
             self.message = message;
@@ -312,7 +300,7 @@ impl Tally {
     }
 }
 
-/// When an event first happened: unlike when it last did, that stays as it is counted up.
+/// The first time of an event, which does not change as its count goes up.
 fn first_time(event: &Event) -> Option<Timestamp> {
     event.first.or(event.time).or(event.created)
 }

@@ -1,9 +1,9 @@
-//! Names of images, as container runtimes complete them.
+//! Names of images, normalized as container runtimes do.
 
 /// The parts of an image's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageName {
-    /// Registry and repository, completed: `docker.io/library/nginx` for `nginx`.
+    /// Registry and repository, normalized: `docker.io/library/nginx` for `nginx`.
     pub name: String,
     /// The last part of the repository: `nginx`.
     pub short: String,
@@ -12,7 +12,7 @@ pub struct ImageName {
 }
 
 impl ImageName {
-    /// Takes a reference apart; none if it cannot be one.
+    /// Parses a reference; `None` if it is not one.
     pub fn parse(reference: &str) -> Option<Self> {
         let (rest, digest) = match reference.split_once('@') {
             Some((rest, digest)) => (rest, Some(digest)),
@@ -44,7 +44,7 @@ impl ImageName {
     }
 }
 
-/// The path before the last part, with the registry that is meant where none is named.
+/// The path before the last part, with the default registry if none is named.
 fn completed(path: &str) -> String {
     let first = path.split('/').next().unwrap_or_default();
     let names_a_registry = first == "localhost" || first.contains(['.', ':']);
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_completed_as_runtimes_do() {
+    fn names_are_normalized_as_runtimes_do() {
         for (reference, name, short, tag) in [
             ("nginx", "docker.io/library/nginx", "nginx", "latest"),
             ("nginx:1.27", "docker.io/library/nginx", "nginx", "1.27"),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_name_is_none() {
+    fn invalid_names_are_rejected() {
         for reference in ["", ":", "a/", "/a", "a//b", "a:", "a@", "a b", "é", "a:b:c"] {
             assert_eq!(parts(reference), None, "{reference}");
         }

@@ -1,26 +1,25 @@
-//! How long every pod took, and why: states and events of pods in, lives out.
+//! How long every pod took to start, and why: states and events of pods in, records out.
 //!
 //! ```text
-//!  pods ───states──► Tracker: a Life for each UID ──┬─► Output::Startup  ready, or never will be, with the reason
-//!  events ──facts──► (no locks, one owner)          ├─► Output::Life     gone
-//!                                                   └─► Output::Progress every change, where asked for
+//!  pods ───states──► Tracker: a Lifecycle for each UID ─┬─► Output::Startup    ready, or never will be, with the reason
+//!  events ──facts──► (no locks, one owner)              ├─► Output::Lifecycle  deleted
+//!                                                       └─► Output::Progress   every change, if enabled
 //! ```
 //!
-//! **Once.** Each pod ends in exactly one [`Output::Startup`] and one [`Output::Life`], whatever
-//! happens to it: complete, or with the [`Hindrance`] that was in the way while the pod was wanted.
+//! **Once.** Each pod yields exactly one [`Output::Startup`] and one [`Output::Lifecycle`], whatever
+//! happens to it: complete, or with the [`Blocker`] that kept it from becoming ready.
 //!
-//! **In any order.** What states show is noted when first shown and stays; older states and
-//! repeated ones change nothing. What events say is kept in forms for which order and repetition do
-//! not matter, and from before the pod itself is seen. States and events may so be interleaved,
-//! repeated and listed again without a trace in the records.
+//! **In any order.** A milestone is recorded when a state first shows it and stays; older and
+//! repeated states change nothing. Facts from events do not depend on order or repetition, and are
+//! kept from before the pod itself is seen. States and events may be interleaved, repeated and
+//! listed again without a trace in the records.
 //!
-//! **Two clocks.** A [`Moment`] has the API's time and that of the observer, and durations are
-//! never made of one of each. None is negative: where hosts disagree on the time the duration is
-//! unknown.
+//! **Two clocks.** A [`Moment`] has the API's time and that of the observer, and a duration never
+//! mixes them. None is negative: where hosts disagree on the time the duration is unknown.
 //!
-//! **Bounds.** A life is as large as its pod has containers. How many are followed, wait for late
-//! events, or are only known from events, is bounded by [`TrackerConfig`]; what is left out is
-//! counted ([`Counts`]).
+//! **Bounds.** A lifecycle is as large as its pod has containers. The number of tracked pods, of
+//! deleted pods that wait for late events, and of pods known only from events is bounded by
+//! [`TrackerConfig`]; what is left out is counted ([`Counts`]).
 //!
 //! # Limits
 //!
@@ -33,34 +32,34 @@
 //! - How often something failed is the sum over events that the kubelet itself groups and
 //!   throttles.
 
+mod blocker;
 mod cause;
+mod critical_path;
 mod facts;
-mod hindrance;
 mod image;
-mod life;
-mod message;
+mod kubelet_message;
+mod lifecycle;
 mod moment;
-mod path;
-mod place;
 mod reconstruct;
 mod record;
 mod shard;
+mod topology;
 mod tracker;
 mod workload;
 
-pub use cause::Spelled;
-pub use facts::{ContainerFacts, Facts, Pull, Pulled, Trouble};
-pub use hindrance::{Hindrance, HindranceKind};
+pub use blocker::{Blocker, BlockerKind};
+pub use cause::HumanDuration;
+pub use critical_path::{Phase, Segment};
+pub use facts::{ContainerFacts, Facts, Failures, Pull, Pulled};
 pub use image::ImageName;
-pub use message::Probe;
+pub use kubelet_message::Probe;
 pub use moment::Moment;
-pub use path::{Phase, Segment};
-pub use place::{POOL_LABELS, node_pool};
 pub use record::{
     ContainerRecord, ContainerRole, Disruption, End, Exit, ExitKind, Milestones, PodRecord, Resize,
     RestartLog, Unschedulable,
 };
 pub use shard::{Shard, ShardError};
+pub use topology::{POOL_LABELS, node_pool};
 pub use tracker::{
     Arrival, Checkpoint, CheckpointError, Counts, Existing, Output, Tracker, TrackerConfig,
 };

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use kubevitals_model::{Event, Pod, Timestamp};
 
-use crate::hindrance::{Hindrance, HindranceKind};
+use crate::blocker::{Blocker, BlockerKind};
 use crate::moment::Moment;
 use crate::record::{ContainerRole, PodRecord};
 use crate::tracker::{Arrival, Existing, Output, Tracker, TrackerConfig};
 
 /// A kubelet reports a container without probes as ready in the second in which it sees it run.
-/// Under load that takes longer, but not so long.
-const MAX_REPORT: Duration = Duration::from_mins(1);
+/// Under load that takes longer, but not this long.
+const MAX_REPORT_DELAY: Duration = Duration::from_mins(1);
 
 impl PodRecord {
     /// Reconstructs the record of a pod from one state and its events.
@@ -31,7 +31,7 @@ impl PodRecord {
         });
         let mut lifecycle = None;
         let mut take = |output: Output| {
-            if let Output::Life(record) = output {
+            if let Output::Lifecycle(record) = output {
                 lifecycle = Some(record);
             }
         };
@@ -47,28 +47,28 @@ impl PodRecord {
     /// Corrects doubtful times, and extends a start that is not settled to `now`.
     #[must_use]
     pub fn as_of(mut self, now: Timestamp) -> Self {
-        self.doubt_readiness();
+        self.correct_readiness();
         if !self.is_settled() {
             self.latest = self.latest.max(Some(now));
         }
         self
     }
 
-    /// Takes the times of a pod that was not watched as it started for no more than they can be.
+    /// Corrects the readiness times of a pod that was not watched as it started.
     ///
-    /// - A node that was out of reach has the pod said to be not ready, but not its containers:
-    ///   those became ready before.
+    /// - An unreachable node makes the pod not ready, but not its containers: those became ready
+    ///   before.
     /// - A pod whose containers have no readiness probe was ready as soon as they ran.
-    /// - A pod of which a container was restarted may have been ready before that: when is not
-    ///   known any more ([`HindranceKind::Unseen`]).
+    /// - A pod with a restarted container may have been ready before, at an unknown time
+    ///   ([`BlockerKind::Unseen`]).
     ///
     /// A readiness probe that failed for a while without a restart leaves no trace, and the pod
-    /// seems to have started until then.
-    pub fn doubt_readiness(&mut self) {
+    /// seems to have been starting until then.
+    pub fn correct_readiness(&mut self) {
         let Some(ready) = self.milestones.ready else {
             return;
         };
-        // What somebody saw happen is as it was seen.
+        // An observed time is correct.
         if !self.reconstructed || ready.observed.is_some() {
             return;
         }
@@ -88,7 +88,7 @@ impl PodRecord {
         let mut stay = stay.filter(|container| container.role != ContainerRole::Init);
         stay.any(|container| match container.restarts {
             0 => false,
-            // Noticed before it was over: what the state says is of the first run.
+            // Readiness before the exit is that of the first run.
             1 => container
                 .finished
                 .and_then(Moment::best)
@@ -108,7 +108,7 @@ impl PodRecord {
             return;
         };
         let said = self.milestones.ready.and_then(|ready| ready.since(last));
-        if said.is_some_and(|later| later > MAX_REPORT) {
+        if said.is_some_and(|later| later > MAX_REPORT_DELAY) {
             self.milestones.containers_ready = Some(last);
             self.milestones.ready = Some(last);
         }
@@ -123,8 +123,8 @@ impl PodRecord {
             }
         }
         self.was_ready_before = true;
-        self.hindrance = Some(Hindrance {
-            kind: HindranceKind::Unseen,
+        self.blocker = Some(Blocker {
+            kind: BlockerKind::Unseen,
             container: None,
             reason: None,
             message: None,

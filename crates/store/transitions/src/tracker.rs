@@ -1,12 +1,12 @@
-//! All pods that are followed, and when what is to be told of them.
+//! Tracks pods and decides when their records are emitted.
 //!
-//! The tracker is owned by one task and has no locks. It is given states and events in whatever
-//! order the two streams come, and hands out records: for each pod one of its start, once it is
-//! ready or never will be, and one of its life, once it is gone. Both wait for a while
-//! ([`TrackerConfig::linger`]), since events arrive apart from states and later.
+//! The tracker is owned by one task and has no locks. It accepts states and events in any order and
+//! emits records: for each pod one of its start, once it is ready or never will be, and one of its
+//! lifecycle, once it is deleted. Both wait for a while ([`TrackerConfig::linger`]), since events
+//! arrive separately from states and later.
 //!
-//! Several processes may follow the same pods. One leads and tells; the others [stand
-//! by](Tracker::stand_by), keep back what comes due, and drop what a [`Checkpoint`] of the leader
+//! Several replicas may track the same pods. The leader emits; the standbys
+//! ([`Tracker::stand_by`]) queue due records, and drop those that a [`Checkpoint`] of the leader
 //! covers.
 
 use std::collections::VecDeque;
@@ -21,133 +21,130 @@ pub use self::checkpoint::{Checkpoint, CheckpointError};
 use self::config::settled_at;
 pub use self::config::{Counts, Existing, TrackerConfig};
 use self::due::Due;
-use self::told::Told;
+use self::finished::FinishedPods;
 use crate::facts::Facts;
-use crate::life::{Life, StartupReport};
+use crate::lifecycle::{Lifecycle, StartupReport};
 use crate::record::{End, PodRecord};
 
 mod checkpoint;
 mod config;
 mod due;
-mod told;
+mod finished;
 
-/// An event in a list that is older than this, of a pod that is not known, is of one that is gone.
-const STALE: Duration = Duration::from_mins(1);
+/// A listed event older than this, of an unknown pod, belongs to a deleted one.
+const STALE_EVENT_AGE: Duration = Duration::from_mins(1);
 
-/// How a state became known.
+/// How a state was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// In the first list: the pod existed before the start.
+    /// In the first list: the pod existed before the tracker.
     Listed,
     /// In a list after a gap: the pod may be new, and states may have been missed.
     Relisted,
-    /// As it happened.
+    /// From the watch.
     Live,
 }
 
-/// What is told of a pod.
+/// An emitted record.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
-    /// A pod is ready, or never will be. Once for each pod whose start is told of.
+    /// A pod is ready, or never will be. Once for each pod.
     Startup(Arc<PodRecord>),
-    /// A pod is gone, or nobody looks any longer. Once for each pod, after its start.
-    Life(Arc<PodRecord>),
-    /// Something is new about a pod that is still starting.
+    /// A pod is deleted, or tracking ends. Once for each pod, after its start.
+    Lifecycle(Arc<PodRecord>),
+    /// A pod that is still starting has changed.
     Progress(Arc<PodRecord>),
 }
 
-/// All pods that are followed.
+/// Tracks the lifecycles of pods.
 #[derive(Debug)]
 pub struct Tracker {
     config: TrackerConfig,
-    lives: HashMap<Uid, Box<Life>>,
+    lifecycles: HashMap<Uid, Box<Lifecycle>>,
     early: HashMap<Uid, Facts>,
     early_order: VecDeque<Uid>,
-    /// What is to be told, in the order in which it came due.
+    /// Due records, in the order in which they became due.
     due: VecDeque<Due>,
     ended: usize,
-    /// Lives whose start is to be told.
+    /// Pods whose start is not emitted yet.
     starting: usize,
-    told: Told,
-    /// The newest time that this process has shown.
+    finished: FinishedPods,
+    /// The newest time given to the tracker.
     now: Option<Timestamp>,
-    /// The newest version that was seen, and when.
+    /// The newest version seen, and when.
     newest: Option<Checkpoint>,
-    /// Which list of all pods was the last.
+    /// The number of the last list of all pods.
     generation: u32,
     is_standby: bool,
-    /// What another process has told.
-    told_until: Option<Checkpoint>,
+    /// The checkpoint of the leader.
+    leader_checkpoint: Option<Checkpoint>,
     counts: Counts,
 }
 
 impl Tracker {
-    /// Follows nothing yet.
     pub fn new(config: TrackerConfig) -> Self {
         Self {
             config,
-            lives: HashMap::new(),
+            lifecycles: HashMap::new(),
             early: HashMap::new(),
             early_order: VecDeque::new(),
             due: VecDeque::new(),
             ended: 0,
             starting: 0,
-            told: Told::default(),
+            finished: FinishedPods::default(),
             now: None,
             newest: None,
             generation: 0,
             is_standby: false,
-            told_until: None,
+            leader_checkpoint: None,
             counts: Counts::default(),
         }
     }
 
-    /// How many pods are followed.
+    /// The number of tracked pods.
     pub fn len(&self) -> usize {
-        self.lives.len()
+        self.lifecycles.len()
     }
 
-    /// Whether none is.
     pub fn is_empty(&self) -> bool {
-        self.lives.is_empty()
+        self.lifecycles.is_empty()
     }
 
-    /// How many of them are still starting, or have started and are to be told of.
+    /// The number of pods that are starting, or whose start is not emitted yet.
     pub fn starting(&self) -> usize {
         self.starting
     }
 
-    /// How many are only known from events so far.
+    /// The number of pods known only from events.
     pub fn early(&self) -> usize {
         self.early.len()
     }
 
-    /// What waits to be told: for late events, or for another process to tell it.
-    pub fn waiting(&self) -> usize {
+    /// The number of records that wait for late events, or for the leader's checkpoint.
+    pub fn queued(&self) -> usize {
         self.due.len()
     }
 
-    /// Whether another process tells.
+    /// Whether another replica leads.
     pub fn is_standby(&self) -> bool {
         self.is_standby
     }
 
-    /// What happened so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// What is known of a pod.
+    /// The record of a tracked pod.
     pub fn get(&self, uid: &Uid) -> Option<&PodRecord> {
-        self.lives.get(uid).map(|life| &life.record)
+        self.lifecycles.get(uid).map(|lifecycle| &lifecycle.record)
     }
 
-    /// All pods, in no order.
+    /// The records of all tracked pods, in no order.
     pub fn records(&self) -> impl Iterator<Item = &PodRecord> {
-        self.lives.values().map(|life| &life.record)
+        self.lifecycles.values().map(|lifecycle| &lifecycle.record)
     }
 
-    /// A pod was seen in a state.
+    /// Applies a state of a pod.
     pub fn pod(
         &mut self,
         pod: &Arc<Pod>,
@@ -158,54 +155,52 @@ impl Tracker {
         self.now = self.now.max(observed);
         let uid = &pod.summary.identity.uid;
         let version = pod.summary.identity.resource_version.as_number();
-        // What lists show comes in no order: that one version was seen says nothing of those before
-        // it.
+        // Lists are in no order: a version in a list says nothing about those before it.
         if arrival == Arrival::Live {
-            self.has_seen(version);
+            self.observe_version(version);
         }
-        let is_full = self.lives.len() >= self.config.most_pods;
-        let life = match self.lives.entry(uid.clone()) {
+        let is_full = self.lifecycles.len() >= self.config.max_pods;
+        let lifecycle = match self.lifecycles.entry(uid.clone()) {
             Entry::Occupied(known) => {
-                let life = known.into_mut();
-                life.generation = self.generation;
-                if !life.apply(pod, observed) {
+                let lifecycle = known.into_mut();
+                lifecycle.generation = self.generation;
+                if !lifecycle.apply(pod, observed) {
                     self.counts.repeated += 1;
                     return;
                 }
-                life
+                lifecycle
             }
-            // Only who is no longer followed can have been told of to the end.
-            Entry::Vacant(_) if self.told.has(uid) => {
+            Entry::Vacant(_) if self.finished.has(uid) => {
                 self.counts.repeated += 1;
                 return;
             }
             Entry::Vacant(_) if is_full => {
-                self.counts.refused += 1;
+                self.counts.rejected += 1;
                 return;
             }
             Entry::Vacant(place) => {
                 let facts = self.early.remove(uid).unwrap_or_default();
                 let startup = self.config.existing.startup(pod, arrival);
                 self.starting += usize::from(startup == StartupReport::Open);
-                let mut life = Life::begin(pod, facts, startup, observed);
-                life.generation = self.generation;
-                place.insert(Box::new(life))
+                let mut lifecycle = Lifecycle::begin(pod, facts, startup, observed);
+                lifecycle.generation = self.generation;
+                place.insert(Box::new(lifecycle))
             }
         };
         self.counts.states += 1;
-        if life.startup == StartupReport::Open {
-            if life.record.is_settled() {
-                life.startup = StartupReport::Due;
+        if lifecycle.startup == StartupReport::Open {
+            if lifecycle.record.is_settled() {
+                lifecycle.startup = StartupReport::Due;
                 let happened = settled_at(pod).filter(|_| arrival != Arrival::Live);
-                self.come_due(uid, false, version, happened);
+                self.enqueue(uid, false, version, happened);
             } else if self.config.progress && !self.is_standby {
-                out(Output::Progress(Arc::new(life.record.clone())));
+                out(Output::Progress(Arc::new(lifecycle.record.clone())));
             }
         }
-        self.tell_due(out);
+        self.emit_due(out);
     }
 
-    /// A pod was deleted, in this last state.
+    /// Applies the deletion of a pod, in its last state.
     pub fn deleted(
         &mut self,
         pod: &Arc<Pod>,
@@ -222,10 +217,10 @@ impl Tracker {
                 self.end(uid, End::Vanished, self.newest_version(), observed);
             }
         }
-        self.tell_due(out);
+        self.emit_due(out);
     }
 
-    /// These are all pods there are: takes in how they are, and ends those that are missing.
+    /// Applies a list of all pods, and ends the tracked ones that are missing.
     pub fn resync<'p>(
         &mut self,
         pods: impl IntoIterator<Item = &'p Arc<Pod>>,
@@ -239,11 +234,13 @@ impl Tracker {
             newest = newest.max(pod.summary.identity.resource_version.as_number());
             self.pod(pod, arrival, observed, out);
         }
-        self.has_seen(newest);
-        let lives = self.lives.values();
-        let mut missing: Vec<&PodRecord> = lives
-            .filter(|life| life.generation != self.generation && life.record.end == End::Open)
-            .map(|life| &life.record)
+        self.observe_version(newest);
+        let lifecycles = self.lifecycles.values();
+        let mut missing: Vec<&PodRecord> = lifecycles
+            .filter(|lifecycle| {
+                lifecycle.generation != self.generation && lifecycle.record.end == End::Open
+            })
+            .map(|lifecycle| &lifecycle.record)
             .collect();
         missing.sort_unstable_by(|one, two| order(one).cmp(&order(two)));
         let missing: Vec<Uid> = missing
@@ -253,24 +250,24 @@ impl Tracker {
         for uid in missing {
             self.end(&uid, End::Vanished, self.newest_version(), observed);
         }
-        self.tell_due(out);
+        self.emit_due(out);
     }
 
-    /// An event was seen.
+    /// Applies an event.
     pub fn event(&mut self, event: &Event, out: &mut impl FnMut(Output)) {
-        if !Facts::are_told_by(event) {
-            self.counts.events_unused += 1;
+        if !Facts::is_relevant(event) {
+            self.counts.events_ignored += 1;
             return;
         }
         let uid = &event.regarding.uid;
-        if let Some(life) = self.lives.get_mut(uid) {
+        if let Some(lifecycle) = self.lifecycles.get_mut(uid) {
             self.counts.events += 1;
-            life.record.facts.learn(event);
-            let is_told = self.config.progress && !self.is_standby;
-            if is_told && life.startup == StartupReport::Open {
-                out(Output::Progress(Arc::new(life.record.clone())));
+            lifecycle.record.facts.learn(event);
+            let emits = self.config.progress && !self.is_standby;
+            if emits && lifecycle.startup == StartupReport::Open {
+                out(Output::Progress(Arc::new(lifecycle.record.clone())));
             }
-        } else if self.told.has(uid) {
+        } else if self.finished.has(uid) {
             self.counts.events_late += 1;
         } else {
             self.counts.events += 1;
@@ -278,54 +275,57 @@ impl Tracker {
         }
     }
 
-    /// An event was found in a list, which holds those of pods that are long gone: of a pod that is
-    /// not known, an old one is left out, so that it does not take the place of what is yet to be
-    /// needed.
+    /// Applies an event of a list, which has events of deleted pods too: an old one of an unknown
+    /// pod is ignored, so that it does not displace events of pods that are yet to be seen.
     pub fn event_listed(&mut self, event: &Event, now: Timestamp, out: &mut impl FnMut(Output)) {
         let happened = event.happened();
-        let is_old = happened.is_none_or(|at| now.since(at).is_some_and(|age| age > STALE));
-        if is_old && !self.lives.contains_key(&event.regarding.uid) {
+        let is_old =
+            happened.is_none_or(|at| now.since(at).is_some_and(|age| age > STALE_EVENT_AGE));
+        if is_old && !self.lifecycles.contains_key(&event.regarding.uid) {
             self.counts.events_stale += 1;
             return;
         }
         self.event(event, out);
     }
 
-    /// Time has passed: tells what has waited for long enough.
+    /// Advances the clock and emits records that have waited long enough.
     pub fn advance(&mut self, now: Timestamp, out: &mut impl FnMut(Output)) {
         self.now = self.now.max(Some(now));
-        self.tell_due(out);
+        self.emit_due(out);
     }
 
-    /// The process ends, and another goes on: tells what is settled, and leaves what is open to the
-    /// other. One that stands by leaves all of it.
+    /// Emits due records at shutdown, and leaves open ones to the next leader. A standby emits
+    /// nothing.
     pub fn shut_down(&mut self, out: &mut impl FnMut(Output)) {
         if self.is_standby {
             return;
         }
         while let Some(due) = self.due.pop_front() {
-            self.tell(&due, out);
+            self.emit(&due, out);
         }
     }
 
-    /// Nothing more will come from anywhere: tells of every pod, in the order in which they were
-    /// created.
+    /// Emits records of every pod, in the order of creation: there is no further input.
     pub fn finish(&mut self, out: &mut impl FnMut(Output)) {
         self.due.clear();
         self.ended = 0;
         self.starting = 0;
-        let mut lives: Vec<Life> = self.lives.drain().map(|(_, life)| *life).collect();
-        lives.sort_unstable_by(|one, two| order(&one.record).cmp(&order(&two.record)));
-        for life in lives {
-            let record = Arc::new(life.record);
-            if matches!(life.startup, StartupReport::Open | StartupReport::Due) {
+        let mut lifecycles: Vec<Lifecycle> = self
+            .lifecycles
+            .drain()
+            .map(|(_, lifecycle)| *lifecycle)
+            .collect();
+        lifecycles.sort_unstable_by(|one, two| order(&one.record).cmp(&order(&two.record)));
+        for lifecycle in lifecycles {
+            let record = Arc::new(lifecycle.record);
+            if matches!(lifecycle.startup, StartupReport::Open | StartupReport::Due) {
                 out(Output::Startup(Arc::clone(&record)));
             }
-            out(Output::Life(record));
+            out(Output::Lifecycle(record));
         }
     }
 
-    fn has_seen(&mut self, version: Option<u64>) {
+    fn observe_version(&mut self, version: Option<u64>) {
         let Some((version, time)) = version.zip(self.now) else {
             return;
         };
@@ -338,37 +338,37 @@ impl Tracker {
     }
 
     fn end(&mut self, uid: &Uid, end: End, version: Option<u64>, observed: Option<Timestamp>) {
-        let Some(life) = self.lives.get_mut(uid) else {
+        let Some(lifecycle) = self.lifecycles.get_mut(uid) else {
             return;
         };
-        if !life.end(end, observed) {
+        if !lifecycle.end(end, observed) {
             return;
         }
-        if life.startup == StartupReport::Open {
-            life.startup = StartupReport::Due;
+        if lifecycle.startup == StartupReport::Open {
+            lifecycle.startup = StartupReport::Due;
         }
         self.ended += 1;
         self.counts.vanished += u64::from(end == End::Vanished);
-        self.come_due(uid, true, version, None);
+        self.enqueue(uid, true, version, None);
     }
 
-    fn come_due(
+    fn enqueue(
         &mut self,
         uid: &Uid,
-        is_life: bool,
+        is_lifecycle: bool,
         version: Option<u64>,
         happened: Option<Timestamp>,
     ) {
         let due = Due {
             since: self.now,
             uid: uid.clone(),
-            is_life,
+            is_lifecycle,
             version,
             happened,
         };
-        if self.is_told_elsewhere(version, happened) {
-            self.counts.told_elsewhere += 1;
-            self.forget(&due);
+        if self.is_emitted_by_leader(version, happened) {
+            self.counts.leader_emitted += 1;
+            self.discard(&due);
         } else {
             self.due.push_back(due);
         }
@@ -379,16 +379,16 @@ impl Tracker {
             facts.learn(event);
             return;
         }
-        while self.early.len() >= self.config.most_early.max(1) {
+        while self.early.len() >= self.config.max_early.max(1) {
             let Some(oldest) = self.early_order.pop_front() else {
                 break;
             };
-            // Those whose pod came are no longer there.
+            // Pods that were seen since are no longer there.
             if self.early.remove(&oldest).is_some() {
                 self.counts.early_dropped += 1;
             }
         }
-        if self.early_order.len() >= 2 * self.config.most_early.max(1) {
+        if self.early_order.len() >= 2 * self.config.max_early.max(1) {
             self.early_order.retain(|uid| self.early.contains_key(uid));
         }
         let mut facts = Facts::default();
@@ -398,7 +398,7 @@ impl Tracker {
     }
 }
 
-/// By age, and then by name.
+/// The order of creation, and then of names.
 fn order(record: &PodRecord) -> (Option<Timestamp>, &str, &str, &Uid) {
     let identity = &record.pod.summary.identity;
     let created = record.milestones.created.best();

@@ -1,31 +1,30 @@
-//! What a pod belongs to, in the words of whoever deployed it.
+//! The workload of a pod, as it was deployed.
 
 use kubevitals_model::{OwnerReference, Pod};
 
-/// The labels that controllers put on pods to tell the revisions of a template apart.
+/// The labels of controllers for the revision of a template.
 const TEMPLATE_HASH: &str = "pod-template-hash";
 const ROLLOUT_HASH: &str = "rollouts-pod-template-hash";
 
-/// A name that a `CronJob` gave ends in the minute of its schedule, which is at most so long before
-/// the pod was created.
+/// The name of a `CronJob`'s Job ends in the minute of its schedule, at most this long before the
+/// pod was created.
 const MAX_DELAY_MINUTES: i64 = 366 * 24 * 60;
 
-/// What a pod belongs to: what was deployed rather than the object between, so that it outlives a
-/// revision or a run.
+/// The object that was deployed, rather than the one in between, so that it outlives a revision or
+/// a run.
 ///
-/// It is told by the pod alone. A `Deployment` is known by the template's hash in the name of its
-/// `ReplicaSet`, a `CronJob` by the minute in the name of its Job, a static pod by the name of its
-/// node in its own.
+/// It is derived from the pod alone: a `Deployment` from the template's hash in the name of its
+/// `ReplicaSet`, a `CronJob` from the minute in the name of its Job, a static pod from the name of
+/// its node in its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workload<'p> {
-    /// Its kind, as the API spells it, or `StaticPod`.
+    /// The kind, as in the API, or `StaticPod`.
     pub kind: &'p str,
-    /// Its name.
     pub name: &'p str,
 }
 
 impl<'p> Workload<'p> {
-    /// The workload of a pod; none if nothing owns it.
+    /// Returns the workload of a pod; `None` if it has no owner.
     pub fn of(pod: &'p Pod) -> Option<Self> {
         let owner = owner(pod)?;
         let found = match &*owner.kind {
@@ -48,7 +47,7 @@ impl<'p> Workload<'p> {
     }
 }
 
-/// Who owns a pod: its controller, or else whoever is named first.
+/// The owner of a pod: its controller, or else the first owner.
 pub fn owner(pod: &Pod) -> Option<&OwnerReference> {
     pod.meta.controller().or(pod.meta.owners.first())
 }
@@ -68,8 +67,8 @@ fn hashed<'p>(
     (!name.is_empty()).then_some(Workload { kind, name })
 }
 
-/// A user's own Job may end in digits too, in a date for one: only a minute shortly before the pod
-/// was created counts.
+/// The name of a user's Job may end in digits too, such as a date: only a minute shortly before the
+/// pod was created counts.
 fn cron_job<'p>(pod: &'p Pod, owner: &'p OwnerReference) -> Option<Workload<'p>> {
     let (name, digits) = owner.name.rsplit_once('-')?;
     let minute: i64 = digits.parse().ok()?;
@@ -83,7 +82,7 @@ fn cron_job<'p>(pod: &'p Pod, owner: &'p OwnerReference) -> Option<Workload<'p>>
     })
 }
 
-/// Its kubelet adds the name of the node to that of the file.
+/// The kubelet appends the name of the node to that of the manifest.
 fn static_pod<'p>(pod: &'p Pod, owner: &'p OwnerReference) -> Option<Workload<'p>> {
     let name = pod.summary.identity.name.strip_suffix(&*owner.name)?;
     let name = name.strip_suffix('-').filter(|name| !name.is_empty())?;
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_deployed_is_told_rather_than_what_stands_between() {
+    fn the_deployed_object_is_the_workload() {
         let hash = r#""pod-template-hash": "7d4b""#;
         let deployed = pod("web-7d4b-x", hash, ("ReplicaSet", "web-7d4b"));
         check(&deployed, "Deployment", "web");
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_only_looks_made_is_left_as_it_is() {
+    fn a_name_that_only_looks_generated_is_kept() {
         let hash = r#""pod-template-hash": "7d4b""#;
         for (owner, labels) in [
             (("ReplicaSet", "web"), hash),

@@ -3,15 +3,15 @@
 use kubevitals_telemetry::exposition::Format;
 use kubevitals_transition_metrics::{FAMILIES, FamilyConfig, FamilyKind};
 
-use crate::support::{Told, recorded};
+use crate::support::{Harness, recorded};
 
 #[test]
 fn the_recordings_of_a_real_cluster() {
-    let told = Told::with(FamilyConfig::default());
-    told.tell(&recorded());
+    let harness = Harness::with(FamilyConfig::default());
+    harness.record(&recorded());
     // Empty buckets are left out here, to keep what is looked at.
     let mut before = String::new();
-    let text = told.text();
+    let text = harness.text();
     let lines: Vec<&str> = text
         .lines()
         .filter(|line| {
@@ -26,9 +26,9 @@ fn the_recordings_of_a_real_cluster() {
 
 #[test]
 fn all_that_is_registered_is_in_the_table() {
-    let told = Told::with(FamilyConfig::default());
-    told.tell(&recorded());
-    let found = told.registry.families().unwrap();
+    let harness = Harness::with(FamilyConfig::default());
+    harness.record(&recorded());
+    let found = harness.registry.families().unwrap();
     let known: Vec<String> = FAMILIES
         .iter()
         .map(|family| format!("{} {}", family.kind.as_str(), family.name))
@@ -60,13 +60,19 @@ fn names_and_texts_are_as_prometheus_asks_for() {
 
 #[test]
 fn forms_agree() {
-    let told = Told::with(FamilyConfig {
+    let harness = Harness::with(FamilyConfig {
         native_histograms: true,
         ..FamilyConfig::default()
     });
-    told.tell(&recorded());
-    let open_metrics = told.registry.encode(Format::OpenMetrics).unwrap();
+    harness.record(&recorded());
+    let open_metrics = harness.registry.encode(Format::OpenMetrics).unwrap();
     let converted = Format::Prometheus.render(str::from_utf8(&open_metrics).unwrap());
-    assert_eq!(String::from_utf8(converted).unwrap(), told.text());
-    assert!(!told.registry.encode(Format::Protobuf).unwrap().is_empty());
+    assert_eq!(String::from_utf8(converted).unwrap(), harness.text());
+    assert!(
+        !harness
+            .registry
+            .encode(Format::Protobuf)
+            .unwrap()
+            .is_empty()
+    );
 }

@@ -1,15 +1,15 @@
-//! What holds whatever is told.
+//! What holds whatever is harness.
 
 use std::sync::{Arc, LazyLock};
 
 use kubevitals_model::Labels;
 use kubevitals_transition_metrics::{
-    FAMILIES, FamilyConfig, FamilyKind, LabelChoice, OVERFLOW, Place,
+    FAMILIES, FamilyConfig, FamilyKind, LabelChoice, OVERFLOW, Topology,
 };
 use kubevitals_transitions::{Output, PodRecord};
 use proptest::prelude::*;
 
-use crate::support::{Told, recorded, samples};
+use crate::support::{Harness, recorded, samples};
 
 static RECORDED: LazyLock<Vec<Output>> = LazyLock::new(recorded);
 
@@ -43,12 +43,12 @@ impl Moved {
         };
         match &RECORDED[self.which] {
             Output::Startup(record) => Output::Startup(elsewhere(record)),
-            Output::Life(record) => Output::Life(elsewhere(record)),
+            Output::Lifecycle(record) => Output::Lifecycle(elsewhere(record)),
             Output::Progress(record) => Output::Progress(elsewhere(record)),
         }
     }
 
-    fn tell(&self, told: &Told) {
+    fn record(&self, harness: &Harness) {
         let node = Labels::from_sorted(
             [
                 ("agentpool".into(), format!("pool-{}", self.pool).into()),
@@ -59,7 +59,9 @@ impl Moved {
             ]
             .into(),
         );
-        told.metrics.tell(&self.output(), Place::of_node(&node));
+        harness
+            .metrics
+            .record(&self.output(), Topology::of_node(&node));
     }
 }
 
@@ -77,9 +79,9 @@ proptest! {
 
     #[test]
     fn every_pod_is_counted_once(stream in proptest::collection::vec(moved(), 0..40), labels in choice(), limit in 0_usize..12) {
-        let told = Told::with(FamilyConfig { labels, series_limit: limit, ..FamilyConfig::default() });
+        let harness = Harness::with(FamilyConfig { labels, series_limit: limit, ..FamilyConfig::default() });
         for one in &stream {
-            one.tell(&told);
+            one.record(&harness);
         }
         let count = |is: fn(&Output) -> bool| {
             let found = stream.iter().filter(|one| is(&RECORDED[one.which])).count();
@@ -87,8 +89,8 @@ proptest! {
         };
         let starts = count(|output| matches!(output, Output::Startup(_)));
         let ready = count(|output| matches!(output, Output::Startup(record) if record.is_complete()));
-        let lives = count(|output| matches!(output, Output::Life(_)));
-        let found = told.samples();
+        let lives = count(|output| matches!(output, Output::Lifecycle(_)));
+        let found = harness.samples();
         prop_assert_eq!(found.sum("startups_total"), starts);
         prop_assert_eq!(found.sum("lives_total"), lives);
         let measured = found.sum("startup_duration_seconds_count");
@@ -99,12 +101,12 @@ proptest! {
 
     #[test]
     fn the_bound_on_label_sets_holds_in_every_family(stream in proptest::collection::vec(moved(), 0..40), labels in choice(), limit in 0_usize..6) {
-        let told = Told::with(FamilyConfig { labels, series_limit: limit, ..FamilyConfig::default() });
+        let harness = Harness::with(FamilyConfig { labels, series_limit: limit, ..FamilyConfig::default() });
         for one in &stream {
-            one.tell(&told);
+            one.record(&harness);
         }
         let names: Vec<&str> = labels.names().collect();
-        let found = told.samples();
+        let found = harness.samples();
         for family in FAMILIES.iter().filter(|family| family.by_pod) {
             let mut sets: Vec<Vec<&str>> = found
                 .0
@@ -129,10 +131,10 @@ proptest! {
 
     #[test]
     fn native_histograms_change_nothing_in_text(stream in proptest::collection::vec(moved(), 0..20)) {
-        let (classic, native) = (Told::with(FamilyConfig::default()), Told::with(FamilyConfig { native_histograms: true, ..FamilyConfig::default() }));
+        let (classic, native) = (Harness::with(FamilyConfig::default()), Harness::with(FamilyConfig { native_histograms: true, ..FamilyConfig::default() }));
         for one in &stream {
-            one.tell(&classic);
-            one.tell(&native);
+            one.record(&classic);
+            one.record(&native);
         }
         let text = native.text();
         prop_assert_eq!(&text, &classic.text());

@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Made, Samples, Told, container, ended, running, stamp};
+use crate::support::{Harness, Made, Samples, container, ended, running, stamp};
 
 /// Tells of pods and gives what a scrape finds.
 fn found(pods: &mut [Made]) -> Samples {
-    let told = Told::bare();
+    let harness = Harness::bare();
     for pod in pods {
-        told.tell(&pod.finish());
+        harness.record(&pod.finish());
     }
-    told.samples()
+    harness.samples()
 }
 
 /// What the kubelet says of a pull.

@@ -1,4 +1,4 @@
-//! Lives to tell of, and what a scrape finds.
+//! Records, and the samples of a scrape.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use kubevitals_model::Timestamp;
 use kubevitals_promtext::{Item, parse};
 use kubevitals_telemetry::exposition::Format;
 use kubevitals_telemetry::{Metrics, SharedRegistry};
-use kubevitals_transition_metrics::{FamilyConfig, Place, TransitionMetrics};
+use kubevitals_transition_metrics::{FamilyConfig, Topology, TransitionMetrics};
 use kubevitals_transitions::{Arrival, Output, Tracker};
 use serde_json::{Value, json};
 
@@ -15,18 +15,18 @@ use crate::lifecycles::{event, patient, pod, replay};
 const PODS: &str = include_str!("../../../../sources/watch/tests/fixtures/pods.watch.jsonl");
 const EVENTS: &str = include_str!("../../../../sources/watch/tests/fixtures/events.watch.jsonl");
 
-/// Everything that is told of the recorded streams of a real cluster.
+/// Everything emitted for the recorded streams of a real cluster.
 pub(crate) fn recorded() -> Vec<Output> {
     replay(&[PODS, EVENTS])
 }
 
 /// The families of these settings.
-pub(crate) struct Told {
+pub(crate) struct Harness {
     pub(crate) metrics: TransitionMetrics,
     pub(crate) registry: SharedRegistry,
 }
 
-impl Told {
+impl Harness {
     pub(crate) fn with(config: FamilyConfig) -> Self {
         let mut metrics = Metrics::new();
         let families = TransitionMetrics::register(&mut metrics, config);
@@ -44,9 +44,9 @@ impl Told {
         })
     }
 
-    pub(crate) fn tell(&self, outputs: &[Output]) -> &Self {
+    pub(crate) fn record(&self, outputs: &[Output]) -> &Self {
         for output in outputs {
-            self.metrics.tell(output, Place::default());
+            self.metrics.record(output, Topology::default());
         }
         self
     }
@@ -117,7 +117,7 @@ pub(crate) fn stamp(second: i64) -> String {
 /// A pod that is made up, created at second 0, and what is observed of it.
 pub(crate) struct Made {
     tracker: Tracker,
-    told: Vec<Output>,
+    outputs: Vec<Output>,
     version: u64,
     pub(crate) meta: Value,
     pub(crate) spec: Value,
@@ -128,7 +128,7 @@ impl Made {
     pub(crate) fn new(spec: Value) -> Self {
         Self {
             tracker: patient(),
-            told: Vec::new(),
+            outputs: Vec::new(),
             version: 100,
             meta: json!({}),
             spec,
@@ -150,17 +150,18 @@ impl Made {
     /// It is seen as it is now.
     pub(crate) fn seen(&mut self, millis: Option<i64>) -> &mut Self {
         let pod = pod(&self.object());
-        let told = &mut |output| self.told.push(output);
-        self.tracker.pod(&pod, Arrival::Live, millis.map(at), told);
+        let outputs = &mut |output| self.outputs.push(output);
+        self.tracker
+            .pod(&pod, Arrival::Live, millis.map(at), outputs);
         self
     }
 
     /// It is seen to be gone.
     pub(crate) fn gone(&mut self, millis: Option<i64>) -> &mut Self {
         let pod = pod(&self.object());
-        let told = &mut |output| self.told.push(output);
+        let outputs = &mut |output| self.outputs.push(output);
         self.tracker
-            .deleted(&pod, Arrival::Live, millis.map(at), told);
+            .deleted(&pod, Arrival::Live, millis.map(at), outputs);
         self
     }
 
@@ -175,8 +176,8 @@ impl Made {
             "firstTimestamp": stamp(second), "lastTimestamp": stamp(second),
         });
         let event = event(&object.to_string());
-        let told = &mut |output| self.told.push(output);
-        self.tracker.event(&event, told);
+        let outputs = &mut |output| self.outputs.push(output);
+        self.tracker.event(&event, outputs);
     }
 
     /// The image was there already.
@@ -185,11 +186,11 @@ impl Made {
         self.event(container, "Pulled", message, 2);
     }
 
-    /// Everything that is told of it.
+    /// Everything emitted for it.
     pub(crate) fn finish(&mut self) -> Vec<Output> {
-        let told = &mut |output| self.told.push(output);
-        self.tracker.finish(told);
-        std::mem::take(&mut self.told)
+        let outputs = &mut |output| self.outputs.push(output);
+        self.tracker.finish(outputs);
+        std::mem::take(&mut self.outputs)
     }
 
     fn object(&mut self) -> String {

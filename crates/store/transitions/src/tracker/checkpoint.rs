@@ -1,9 +1,9 @@
-//! Up to where everything has been told, so that of several processes each tells what no other has.
+//! How far the leader has emitted, so that the next leader continues without gaps or duplicates.
 //!
-//! All processes see the states of pods in the same order, which is that of their versions. What is
-//! told of a pod becomes due with a state, so "all that came due up to this version is told" means
-//! the same to each of them, wherever they are. A process that saw a state only in a list may know
-//! it by a later version. Then the time decides, with a margin on the side of telling twice.
+//! All replicas see the states of pods in the same order, which is that of their versions. A record
+//! becomes due with a state, so "all records due up to this version are emitted" means the same to
+//! each of them. A replica that saw a state only in a list may know it by a later version. Then the
+//! time decides, with a margin on the side of emitting twice.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,34 +11,32 @@ use std::time::Duration;
 
 use kubevitals_model::Timestamp;
 
-/// Clocks of nodes may be so far apart, and the API's times are whole seconds.
-const MARGIN: Duration = Duration::from_secs(5);
+/// Tolerated clock skew between nodes; the API's times are whole seconds.
+const CLOCK_SKEW: Duration = Duration::from_secs(5);
 
-/// Everything that came due with a state of this version, or an earlier one, has been told. Written
-/// as `VERSION@TIME`.
+/// All records due with a state of this version or an earlier one are emitted. Written as
+/// `VERSION@TIME`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The version.
     pub version: u64,
-    /// When the process that told it had seen that version, by its own clock.
+    /// The time at which the leader saw that version, by its own clock.
     pub time: Timestamp,
 }
 
-/// What is no checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckpointError;
 
 impl Checkpoint {
-    /// Whether it has been told what came due with a state of this version. For one that was found
-    /// in a list, `happened` is when, at the latest, it came due by the API's time.
+    /// Whether records due with a state of this version are emitted. For a state of a list,
+    /// `happened` is the latest time at which they became due, by the API's time.
     pub(super) fn covers(self, version: Option<u64>, happened: Option<Timestamp>) -> bool {
         let is_older = happened
-            .and_then(|happened| happened.checked_add(MARGIN))
+            .and_then(|happened| happened.checked_add(CLOCK_SKEW))
             .is_some_and(|safely| safely < self.time);
         is_older || version.is_some_and(|version| version <= self.version)
     }
 
-    /// The one that covers more.
+    /// Returns the one that covers more.
     #[must_use]
     pub(super) fn further(self, other: Option<Self>) -> Self {
         other
@@ -78,13 +76,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_read_as_it_is_written() {
-        let told = Checkpoint {
+    fn a_checkpoint_survives_a_round_trip() {
+        let checkpoint = Checkpoint {
             version: 987_654,
             time: Timestamp::from_unix_millis(1_794_773_520_123),
         };
-        assert_eq!(told.to_string(), "987654@2026-11-15T20:12:00.123Z");
-        assert_eq!(told.to_string().parse(), Ok(told));
+        assert_eq!(checkpoint.to_string(), "987654@2026-11-15T20:12:00.123Z");
+        assert_eq!(checkpoint.to_string().parse(), Ok(checkpoint));
         for text in [
             "",
             "1",
@@ -99,23 +97,23 @@ mod tests {
     }
 
     #[test]
-    fn versions_decide_and_times_only_where_they_leave_no_doubt() {
+    fn versions_decide_and_times_only_beyond_the_clock_skew() {
         let at = Timestamp::from_unix_millis;
-        let told = Checkpoint {
+        let checkpoint = Checkpoint {
             version: 100,
             time: at(60_000),
         };
-        assert!(told.covers(Some(100), None));
-        assert!(!told.covers(Some(101), None));
-        assert!(!told.covers(None, None));
-        assert!(told.covers(Some(200), Some(at(54_999))));
-        assert!(!told.covers(Some(200), Some(at(55_000))));
-        assert_eq!(told.further(None), told);
+        assert!(checkpoint.covers(Some(100), None));
+        assert!(!checkpoint.covers(Some(101), None));
+        assert!(!checkpoint.covers(None, None));
+        assert!(checkpoint.covers(Some(200), Some(at(54_999))));
+        assert!(!checkpoint.covers(Some(200), Some(at(55_000))));
+        assert_eq!(checkpoint.further(None), checkpoint);
         let more = Checkpoint {
             version: 101,
             time: at(0),
         };
-        assert_eq!(told.further(Some(more)), more);
-        assert_eq!(more.further(Some(told)), more);
+        assert_eq!(checkpoint.further(Some(more)), more);
+        assert_eq!(more.further(Some(checkpoint)), more);
     }
 }

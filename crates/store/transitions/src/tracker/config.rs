@@ -1,4 +1,4 @@
-//! How a tracker works, and what it counts.
+//! Configuration and counters of a tracker.
 
 use std::time::Duration;
 
@@ -6,64 +6,61 @@ use kubevitals_model::{Condition, Pod, Timestamp};
 
 use super::Arrival;
 use super::checkpoint::Checkpoint;
-use crate::life::{StartupReport, was_ready};
+use crate::lifecycle::{StartupReport, was_ready};
 
-/// How a tracker works.
 #[derive(Debug, Clone)]
 pub struct TrackerConfig {
-    /// How long late events are waited for; without an end, until
+    /// How long due records wait for late events; `None` until
     /// [`Tracker::finish`](super::Tracker::finish).
     pub linger: Option<Duration>,
-    /// Which of the pods that existed before the start are told of.
+    /// The pods that existed before the tracker whose starts are emitted.
     pub existing: Existing,
-    /// Whether every change is told until a pod is ready.
+    /// Whether every change before a pod is ready is emitted.
     pub progress: bool,
-    /// Pods that are followed at most; those beyond are counted and left out.
-    pub most_pods: usize,
-    /// Pods that are gone and wait for late events at most; the oldest is told early.
-    pub most_ended: usize,
-    /// Pods of which events are kept before the pod itself is seen; the oldest is dropped.
-    pub most_early: usize,
+    /// Maximum number of tracked pods; those beyond are counted and ignored.
+    pub max_pods: usize,
+    /// Maximum number of deleted pods that wait for late events; the oldest is emitted early.
+    pub max_ended: usize,
+    /// Maximum number of pods known only from events; the oldest is dropped.
+    pub max_early: usize,
 }
 
-/// Which of the pods that existed before the start are told of.
+/// The pods that existed before the tracker whose starts are emitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// Those that are still starting, and those that have started since another process told of
-    /// all.
+    /// Those still starting, and those that started since the checkpoint of another replica.
     Unsettled {
-        /// Up to where it did; none if there was no other process.
+        /// `None` if there was no other replica.
         since: Option<Checkpoint>,
     },
-    /// All.
     All,
 }
 
-/// What happened to everything that was given in.
+/// The inputs of a tracker by result, and the records it did not emit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// States of pods that were news.
+    /// States that were new.
     pub states: u64,
-    /// States that were known already or older than those known.
+    /// States that were known or older than the known one.
     pub repeated: u64,
-    /// Events that were taken in.
+    /// Events that were applied, or kept for a pod that is yet to be seen.
     pub events: u64,
-    /// Events that say nothing that is used here.
-    pub events_unused: u64,
-    /// Events of pods that had been told of already.
+    /// Events without relevant facts.
+    pub events_ignored: u64,
+    /// Events of pods whose lifecycles were emitted.
     pub events_late: u64,
-    /// Events in lists that were old, of pods that are not known.
+    /// Old events in lists, of unknown pods.
     pub events_stale: u64,
-    /// Pods that did not come, or came too late, of which events were dropped.
+    /// Pods whose events were dropped because they were not seen in time.
     pub early_dropped: u64,
-    /// States of pods that were left out because too many are followed.
-    pub refused: u64,
-    /// Pods that were missing after a gap.
+    /// States of pods beyond [`TrackerConfig::max_pods`].
+    pub rejected: u64,
+    /// Pods found missing after a gap in the watch.
     pub vanished: u64,
-    /// What another process had told.
-    pub told_elsewhere: u64,
-    /// Lives that were kept back for another process to tell until there were too many.
-    pub withheld_dropped: u64,
+    /// Records that the leader emitted.
+    pub leader_emitted: u64,
+    /// Records dropped from the full queue of a standby.
+    pub standby_dropped: u64,
 }
 
 impl Default for TrackerConfig {
@@ -72,9 +69,9 @@ impl Default for TrackerConfig {
             linger: Some(Duration::from_secs(3)),
             existing: Existing::Unsettled { since: None },
             progress: false,
-            most_pods: 1_000_000,
-            most_ended: 50_000,
-            most_early: 10_000,
+            max_pods: 1_000_000,
+            max_ended: 50_000,
+            max_early: 10_000,
         }
     }
 }
@@ -99,7 +96,7 @@ impl Existing {
     }
 }
 
-/// Whether the start of a pod that nobody watched is decided.
+/// Whether the start of a pod that was not watched is decided.
 fn has_settled(pod: &Pod) -> bool {
     pod.summary.phase.is_final()
         || pod.meta.deleted.is_some()
@@ -107,11 +104,11 @@ fn has_settled(pod: &Pod) -> bool {
         || Condition::find(&pod.conditions, "Ready").is_some_and(Condition::is_true)
 }
 
-/// When the start of a pod was decided, by the API's time, at the latest.
+/// The latest time at which the start of a pod was decided, by the API's time.
 pub(super) fn settled_at(pod: &Pod) -> Option<Timestamp> {
     let ready = Condition::find(&pod.conditions, "Ready").and_then(|ready| ready.last_transition);
     if pod.summary.phase.is_final() || pod.meta.deleted.is_some() {
-        // It may have been ready before: whichever is later is the safer to go by.
+        // It may have been ready before: the later time is the safer.
         let grace = Duration::from_secs(pod.meta.deletion_grace.unwrap_or(0).into());
         let deleted = pod.meta.deleted.and_then(|at| at.checked_sub(grace));
         return [ready, deleted].into_iter().flatten().max();

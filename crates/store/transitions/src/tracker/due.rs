@@ -1,4 +1,4 @@
-//! What is to be told, by whom, and up to where that has been done.
+//! Due records: emitted by the leader, queued by standbys.
 
 use std::sync::Arc;
 
@@ -6,79 +6,79 @@ use kubevitals_model::{Timestamp, Uid};
 
 use super::checkpoint::Checkpoint;
 use super::{Output, Tracker};
-use crate::life::StartupReport;
+use crate::lifecycle::StartupReport;
 
-/// Something that is to be told once late events have had their time.
+/// A record that is emitted once late events have had time to arrive.
 #[derive(Debug)]
 pub(super) struct Due {
     pub(super) since: Option<Timestamp>,
     pub(super) uid: Uid,
-    /// Whether it is the life that is over, or only the start.
-    pub(super) is_life: bool,
-    /// The version of the state with which it came due.
+    /// Whether the lifecycle has ended, or only the start.
+    pub(super) is_lifecycle: bool,
+    /// The version of the state with which it became due.
     pub(super) version: Option<u64>,
-    /// If that state was found in a list: when, at the latest, it came due by the API's time.
+    /// For a state of a list, the latest time at which it became due, by the API's time.
     pub(super) happened: Option<Timestamp>,
 }
 
 impl Tracker {
-    /// Another process tells: what comes due is kept until that process is known to have told it,
-    /// or until [`Tracker::lead`].
+    /// Becomes a standby: due records are queued until a checkpoint of the leader covers them, or
+    /// until [`Tracker::lead`].
     pub fn stand_by(&mut self) {
         self.is_standby = true;
     }
 
-    /// This process tells from now on: first what was kept back and is not known to have been told.
+    /// Becomes the leader, and emits the queued records that no checkpoint covers.
     pub fn lead(&mut self, out: &mut impl FnMut(Output)) {
         self.is_standby = false;
-        self.tell_due(out);
+        self.emit_due(out);
     }
 
-    /// Another process has told everything up to there.
-    pub fn told_elsewhere(&mut self, until: Checkpoint) {
-        let until = until.further(self.told_until);
-        if self.told_until == Some(until) {
+    /// Applies a checkpoint of the leader: drops the queued records that it covers.
+    pub fn leader_emitted(&mut self, checkpoint: Checkpoint) {
+        let checkpoint = checkpoint.further(self.leader_checkpoint);
+        if self.leader_checkpoint == Some(checkpoint) {
             return;
         }
-        self.told_until = Some(until);
+        self.leader_checkpoint = Some(checkpoint);
         let due = std::mem::take(&mut self.due);
         for due in due {
-            if until.covers(due.version, due.happened) {
-                self.counts.told_elsewhere += 1;
-                self.forget(&due);
+            if checkpoint.covers(due.version, due.happened) {
+                self.counts.leader_emitted += 1;
+                self.discard(&due);
             } else {
                 self.due.push_back(due);
             }
         }
     }
 
-    /// Up to where everything has been told, by this process or another; `None` if nothing was seen
-    /// yet, or versions are no numbers.
+    /// Returns how far records are emitted, by this replica or the leader; `None` if nothing was
+    /// seen yet, or versions are not numbers.
     pub fn checkpoint(&self) -> Option<Checkpoint> {
         let mut own = self.newest?;
         for due in &self.due {
             own.version = own.version.min(due.version?.saturating_sub(1));
             own.time = own.time.min(due.since?);
         }
-        Some(own.further(self.told_until))
+        Some(own.further(self.leader_checkpoint))
     }
 
-    pub(super) fn is_told_elsewhere(
+    pub(super) fn is_emitted_by_leader(
         &self,
         version: Option<u64>,
         happened: Option<Timestamp>,
     ) -> bool {
-        self.told_until
-            .is_some_and(|until| until.covers(version, happened))
+        self.leader_checkpoint
+            .is_some_and(|checkpoint| checkpoint.covers(version, happened))
     }
 
-    pub(super) fn tell_due(&mut self, out: &mut impl FnMut(Output)) {
+    pub(super) fn emit_due(&mut self, out: &mut impl FnMut(Output)) {
         while let Some(first) = self.due.front() {
             let has_waited = self.config.linger.is_some_and(|linger| {
                 let until = first.since.and_then(|since| since.checked_add(linger));
                 until <= self.now
             });
-            let is_full = self.ended > self.config.most_ended;
+            let is_full = self.ended > self.config.max_ended;
             if !is_full && (self.is_standby || !has_waited) {
                 return;
             }
@@ -86,34 +86,34 @@ impl Tracker {
                 return;
             };
             if self.is_standby {
-                self.counts.withheld_dropped += 1;
-                self.forget(&due);
+                self.counts.standby_dropped += 1;
+                self.discard(&due);
             } else {
-                self.tell(&due, out);
+                self.emit(&due, out);
             }
         }
     }
 
-    pub(super) fn tell(&mut self, due: &Due, out: &mut impl FnMut(Output)) {
-        let Some(life) = self.lives.get_mut(&due.uid) else {
+    pub(super) fn emit(&mut self, due: &Due, out: &mut impl FnMut(Output)) {
+        let Some(lifecycle) = self.lifecycles.get_mut(&due.uid) else {
             return;
         };
-        if life.startup == StartupReport::Due {
-            life.startup = StartupReport::Told;
+        if lifecycle.startup == StartupReport::Due {
+            lifecycle.startup = StartupReport::Emitted;
             self.starting = self.starting.saturating_sub(1);
-            out(Output::Startup(Arc::new(life.record.clone())));
+            out(Output::Startup(Arc::new(lifecycle.record.clone())));
         }
-        if due.is_life
-            && let Some(life) = self.lives.remove(&due.uid)
+        if due.is_lifecycle
+            && let Some(lifecycle) = self.lifecycles.remove(&due.uid)
         {
             self.ended = self.ended.saturating_sub(1);
-            self.told.add(due.uid.clone());
-            out(Output::Life(Arc::new(life.record)));
+            self.finished.add(due.uid.clone());
+            out(Output::Lifecycle(Arc::new(lifecycle.record)));
         }
     }
 
-    /// The same without a word.
-    pub(super) fn forget(&mut self, due: &Due) {
-        self.tell(due, &mut drop);
+    /// Does the same without emitting.
+    pub(super) fn discard(&mut self, due: &Due) {
+        self.emit(due, &mut drop);
     }
 }

@@ -1,4 +1,4 @@
-//! Lives of pods, from recordings and from what can happen to streams.
+//! Lifecycles of pods, from recordings and from disturbed streams.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -6,7 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
-mod hindrances;
+mod blockers;
 mod properties;
 mod reconstruct;
 mod recordings;

@@ -1,4 +1,4 @@
-//! What can happen to a stream leaves no trace in the records.
+//! Disturbances of a stream leave no trace in the records.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -8,21 +8,21 @@ use kubevitals_transitions::Arrival;
 use kubevitals_watch::EventType;
 use proptest::prelude::*;
 
-use crate::support::{Told, feed, lives, patient, recorded};
+use crate::support::{StreamItem, feed, lifecycles, patient, recorded};
 
-static STREAMS: LazyLock<(Vec<Told>, Vec<Told>)> = LazyLock::new(recorded);
+static STREAMS: LazyLock<(Vec<StreamItem>, Vec<StreamItem>)> = LazyLock::new(recorded);
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 48, ..ProptestConfig::default() })]
 
-    /// Pods and events come over two streams of which nobody knows which is ahead; either may
-    /// repeat what it has told before, and be interrupted by a list of everything as it is now.
+    /// Pods and events come over two streams, either of which may be ahead, repeat objects, and be
+    /// interrupted by a list of everything.
     #[test]
     fn interleaving_repetition_and_lists_change_nothing(
         choices in prop::collection::vec((any::<bool>(), 0_u8..20, any::<prop::sample::Index>()), 350),
     ) {
         let (pods, events) = &*STREAMS;
-        let expected = lives(pods.iter().chain(events));
+        let expected = lifecycles(pods.iter().chain(events));
         let mut tracker = patient();
         let mut out = Vec::new();
         let (mut pods_at, mut events_at) = (0, 0);
@@ -32,7 +32,7 @@ proptest! {
             let has_event = events_at < events.len();
             if has_pod && (prefers_pods || !has_event) {
                 feed(&mut tracker, &pods[pods_at], &mut out);
-                if let Told::Pod(event, pod, _) = &pods[pods_at] {
+                if let StreamItem::Pod(event, pod, _) = &pods[pods_at] {
                     let uid = pod.summary.identity.uid.clone();
                     if *event == EventType::Deleted {
                         now.remove(&uid);
@@ -55,31 +55,31 @@ proptest! {
                 _ => {}
             }
         }
-        for told in pods[pods_at..].iter().chain(&events[events_at..]) {
-            feed(&mut tracker, told, &mut out);
+        for outputs in pods[pods_at..].iter().chain(&events[events_at..]) {
+            feed(&mut tracker, outputs, &mut out);
         }
         tracker.finish(&mut |output| out.push(output));
         prop_assert_eq!(out, expected);
     }
 
-    /// States that were never seen cost what only they showed, and nothing else: still one record
-    /// of each pod, no duration below zero, and pieces that add up.
+    /// A missed state costs only what it alone showed: still one record for each pod, no negative
+    /// duration, and segments that add up.
     #[test]
-    fn a_stream_with_holes_still_gives_one_sound_record_of_each_pod(
+    fn a_stream_with_gaps_yields_one_sound_record_for_each_pod(
         kept in prop::collection::vec(0_u8..4, 153),
         with_events in any::<bool>(),
     ) {
         let (pods, events) = &*STREAMS;
-        let some = pods.iter().zip(&kept).filter(|(told, kept)| {
-            **kept > 0 || matches!(told, Told::Pod(EventType::Deleted, ..))
+        let some = pods.iter().zip(&kept).filter(|(outputs, kept)| {
+            **kept > 0 || matches!(outputs, StreamItem::Pod(EventType::Deleted, ..))
         });
         let events = events.iter().filter(|_| with_events);
-        let told = lives(some.map(|(told, _)| told).chain(events));
+        let outputs = lifecycles(some.map(|(outputs, _)| outputs).chain(events));
         let mut uids: Vec<Uid> = Vec::new();
-        for output in &told {
-            if let kubevitals_transitions::Output::Life(record) = output {
+        for output in &outputs {
+            if let kubevitals_transitions::Output::Lifecycle(record) = output {
                 uids.push(record.pod.summary.identity.uid.clone());
-                prop_assert_eq!(record.is_complete(), record.hindrance.is_none());
+                prop_assert_eq!(record.is_complete(), record.blocker.is_none());
                 let pieces = record.critical_path();
                 let sum: std::time::Duration = pieces.iter().map(kubevitals_transitions::Segment::took).sum();
                 prop_assert_eq!(Some(sum), record.total());

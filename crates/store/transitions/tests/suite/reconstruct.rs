@@ -1,4 +1,4 @@
-//! What the last state of a pod says of a start that nobody watched.
+//! Starts reconstructed from the last state of a pod.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,29 +7,29 @@ use kubevitals_model::Pod;
 use kubevitals_transitions::{Arrival, Output, PodRecord};
 use serde_json::{Value, json};
 
-use crate::support::{Made, at, ended, patient, running, status, waiting};
+use crate::support::{PodBuilder, at, ended, patient, running, status, waiting};
 
-/// What is said of a pod that is looked at once.
-fn looked_at(pod: &Arc<Pod>) -> PodRecord {
+/// The record of a pod that is read once.
+fn reconstruct(pod: &Arc<Pod>) -> PodRecord {
     let mut tracker = patient();
     let mut found = None;
     tracker.pod(pod, Arrival::Listed, None, &mut |_| {});
     tracker.finish(&mut |output| {
-        if let Output::Life(record) = output {
+        if let Output::Lifecycle(record) = output {
             found = Some(record);
         }
     });
     let mut record = Arc::unwrap_or_clone(found.unwrap());
-    record.doubt_readiness();
+    record.correct_readiness();
     record
 }
 
-fn made(probe: Value) -> Made {
+fn made(probe: Value) -> PodBuilder {
     let mut container = json!({"name": "app", "image": "web:2"});
     if !probe.is_null() {
         container["readinessProbe"] = probe;
     }
-    Made::new(json!({"nodeName": "n1", "containers": [container]}))
+    PodBuilder::new(json!({"nodeName": "n1", "containers": [container]}))
 }
 
 fn restarted(times: i32, state: Value, last: Value) -> Value {
@@ -48,9 +48,9 @@ fn conditions(containers: u32, ready: u32) -> [String; 4] {
     ]
 }
 
-fn total(made: &mut Made, fields: Value, conditions: &[String]) -> Option<u64> {
+fn total(made: &mut PodBuilder, fields: Value, conditions: &[String]) -> Option<u64> {
     let conditions: Vec<&str> = conditions.iter().map(String::as_str).collect();
-    let record = looked_at(&made.status(fields, &conditions));
+    let record = reconstruct(&made.status(fields, &conditions));
     record
         .milestones
         .ready
@@ -59,14 +59,14 @@ fn total(made: &mut Made, fields: Value, conditions: &[String]) -> Option<u64> {
 }
 
 #[test]
-fn a_start_that_nothing_came_after_is_as_the_state_says() {
+fn a_start_without_later_changes_is_taken_from_the_state() {
     let fields = restarted(0, running(5), json!({}));
     let took = total(&mut made(json!({})), fields, &conditions(400, 400));
     assert_eq!(took, Some(400));
 }
 
 #[test]
-fn a_node_that_was_out_of_reach_did_not_make_the_start_longer() {
+fn an_unreachable_node_does_not_prolong_the_start() {
     let fields = restarted(0, running(5), json!({}));
     let took = total(&mut made(json!({})), fields, &conditions(9, 90_000));
     assert_eq!(took, Some(9));
@@ -80,7 +80,7 @@ fn a_node_that_was_out_of_reach_did_not_make_the_start_longer() {
 }
 
 #[test]
-fn a_pod_without_probes_was_ready_when_it_ran() {
+fn a_pod_without_probes_is_ready_when_it_runs() {
     let fields = restarted(0, running(5), json!({}));
     let late = conditions(90_000, 90_000);
     assert_eq!(
@@ -92,7 +92,7 @@ fn a_pod_without_probes_was_ready_when_it_ran() {
 }
 
 #[test]
-fn a_restart_hides_when_it_was_first_ready() {
+fn a_restart_hides_the_first_readiness() {
     let fields = restarted(1, running(5_000), ended(5, 4_990, 1));
     let took = total(&mut made(json!({})), fields, &conditions(5_010, 5_010));
     assert_eq!(took, None);
@@ -110,19 +110,19 @@ fn a_restart_hides_when_it_was_first_ready() {
             "Ready=True@5010",
         ],
     );
-    let record = looked_at(&pod);
+    let record = reconstruct(&pod);
     assert!(record.is_unseen() && !record.is_complete());
     assert_eq!(record.total(), Some(Duration::from_secs(3)));
     assert_eq!(
         record.cause(),
-        "when it was first ready is not known any more: that was before it was watched; \
+        "it became ready before it was observed, at an unknown time; \
          sandbox, network and volumes took 2 s of 3 s"
     );
-    assert_eq!(record.relapse(at(6_000)), None, "it is ready");
+    assert_eq!(record.readiness_lost(at(6_000)), None, "it is ready");
 }
 
 #[test]
-fn what_keeps_a_pod_from_being_ready_again_is_told() {
+fn lost_readiness_is_explained() {
     let mut made = made(json!({}));
     let mut fields = restarted(4, waiting("CrashLoopBackOff"), ended(4_000, 4_990, 137));
     fields["containerStatuses"][0]["ready"] = false.into();
@@ -134,11 +134,11 @@ fn what_keeps_a_pod_from_being_ready_again_is_told() {
             "Ready=False@4990",
         ],
     );
-    let record = looked_at(&pod);
+    let record = reconstruct(&pod);
     assert_eq!(
-        record.relapse(at(5_170)).as_deref(),
+        record.readiness_lost(at(5_170)).as_deref(),
         Some(
-            "it was ready once, and has not been for 3 min 0 s: container app does not stay up \
+            "was ready before, not ready for 3 min 0 s: container app keeps crashing \
              (CrashLoopBackOff): because of CrashLoopBackOff"
         )
     );

@@ -1,15 +1,15 @@
-//! What a real cluster sent, and the life of each of its pods as read from the recording by hand.
+//! The recording of a real cluster, and the lifecycle of each of its pods as read from it by hand.
 
 use std::time::Duration;
 
 use kubevitals_model::PodPhase;
 use kubevitals_transitions::{
-    ContainerRole, End, HindranceKind, Output, Phase, PodRecord, Spelled,
+    BlockerKind, ContainerRole, End, HumanDuration, Output, Phase, PodRecord,
 };
 
-use crate::support::{api, container, life, lives, observed, recorded};
+use crate::support::{api, container, lifecycle, lifecycles, observed, recorded};
 
-/// When a pod passed what pods pass through, by the API's clock.
+/// The milestones of a pod, by the API's clock.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct Passed<'t> {
     created: &'t str,
@@ -23,9 +23,9 @@ struct Passed<'t> {
     gone: &'t str,
 }
 
-fn told() -> Vec<Output> {
+fn outputs() -> Vec<Output> {
     let (pods, events) = recorded();
-    lives(pods.iter().chain(&events))
+    lifecycles(pods.iter().chain(&events))
 }
 
 fn check_passed(record: &PodRecord, expected: &Passed<'_>) {
@@ -113,8 +113,8 @@ fn check_ran(record: &PodRecord, expected: &[Ran<'_>]) {
     assert_eq!(found, expected, "{}", record.pod.summary.identity);
 }
 
-/// Phase, container and seconds of each piece of the way.
-fn way(record: &PodRecord) -> Vec<(Phase, String, u64)> {
+/// Phase, container and seconds of each segment.
+fn critical_path(record: &PodRecord) -> Vec<(Phase, String, u64)> {
     let pieces = record.critical_path();
     let total: Duration = pieces
         .iter()
@@ -147,35 +147,35 @@ fn is_present(record: &PodRecord) {
 }
 
 #[test]
-fn every_pod_is_told_of_once() {
-    let told = told();
-    let mut starts: Vec<_> = told
+fn every_pod_is_emitted_once() {
+    let outputs = outputs();
+    let mut starts: Vec<_> = outputs
         .iter()
         .filter_map(|output| match output {
             Output::Startup(record) => Some(record.pod.summary.identity.uid.clone()),
             _ => None,
         })
         .collect();
-    let mut lives: Vec<_> = told
+    let mut lifecycles: Vec<_> = outputs
         .iter()
         .filter_map(|output| match output {
-            Output::Life(record) => Some(record.pod.summary.identity.uid.clone()),
+            Output::Lifecycle(record) => Some(record.pod.summary.identity.uid.clone()),
             _ => None,
         })
         .collect();
     starts.sort();
-    lives.sort();
+    lifecycles.sort();
     assert_eq!(starts.len(), 15);
-    assert_eq!(starts, lives);
+    assert_eq!(starts, lifecycles);
     starts.dedup();
     assert_eq!(starts.len(), 15);
 }
 
 #[test]
-fn jobs_that_end_at_once_are_complete() {
-    let told = told();
+fn jobs_that_finish_at_once_are_complete() {
+    let outputs = outputs();
     for name in ["quick-97wrd", "quick-c75kb", "quick-x5mvg"] {
-        let record = life(&told, name);
+        let record = lifecycle(&outputs, name);
         check_passed(
             &record,
             &Passed {
@@ -201,7 +201,7 @@ fn jobs_that_end_at_once_are_complete() {
             (PodPhase::Succeeded, End::Deleted, false)
         );
         assert_eq!(
-            way(&record),
+            critical_path(&record),
             [
                 (Phase::Sandbox, String::new(), 1),
                 (Phase::ContainerStart, "j".to_owned(), 1)
@@ -212,13 +212,13 @@ fn jobs_that_end_at_once_are_complete() {
 
 #[test]
 fn a_deployment_with_an_init_container_and_a_sidecar() {
-    let told = told();
+    let outputs = outputs();
     for name in [
         "web-fbb586dc9-x888m",
         "web-fbb586dc9-jng2b",
         "web-fbb586dc9-sjvjp",
     ] {
-        let record = life(&told, name);
+        let record = lifecycle(&outputs, name);
         // The recording ends while it is being deleted.
         check_passed(
             &record,
@@ -274,9 +274,9 @@ fn a_deployment_with_an_init_container_and_a_sidecar() {
         assert_eq!(observed(proxy.ready).as_deref(), Some("20:12:13"));
         is_present(&record);
         assert_eq!((record.phase(), record.end), (PodPhase::Running, End::Open));
-        assert!(record.is_complete() && record.hindrance.is_none());
+        assert!(record.is_complete() && record.blocker.is_none());
         assert_eq!(
-            way(&record),
+            critical_path(&record),
             [
                 (Phase::Sandbox, String::new(), 1),
                 (Phase::ContainerStart, "fast-init".to_owned(), 1),
@@ -295,12 +295,12 @@ fn a_deployment_with_an_init_container_and_a_sidecar() {
 
 #[test]
 fn a_stateful_set() {
-    let told = told();
+    let outputs = outputs();
     for (name, before, after) in [
         ("db-0", "20:12:11", "20:12:12"),
         ("db-1", "20:12:12", "20:12:13"),
     ] {
-        let record = life(&told, name);
+        let record = lifecycle(&outputs, name);
         check_passed(
             &record,
             &Passed {
@@ -333,13 +333,13 @@ fn a_stateful_set() {
             (record.phase(), record.end),
             (PodPhase::Failed, End::Deleted)
         );
-        assert_eq!(way(&record), [(Phase::Sandbox, String::new(), 1)]);
+        assert_eq!(critical_path(&record), [(Phase::Sandbox, String::new(), 1)]);
     }
 }
 
 #[test]
 fn a_crash_loop_keeps_its_first_start_and_counts_its_restarts() {
-    let record = life(&told(), "crashy");
+    let record = lifecycle(&outputs(), "crashy");
     check_passed(
         &record,
         &Passed {
@@ -383,13 +383,13 @@ fn a_crash_loop_keeps_its_first_start_and_counts_its_restarts() {
     // From 13 to 14, from 15 to 29 and from 30 to 57.
     let bad = container(&record, "bad");
     assert_eq!((bad.down, bad.downs), (Duration::from_secs(1 + 14 + 27), 3));
-    assert_eq!(Spelled(bad.down).to_string(), "42 s");
+    assert_eq!(HumanDuration(bad.down).to_string(), "42 s");
     assert!(record.is_complete());
 }
 
 #[test]
-fn what_never_became_ready_says_why() {
-    let record = life(&told(), "never-ready");
+fn a_pod_that_never_became_ready_has_a_blocker() {
+    let record = lifecycle(&outputs(), "never-ready");
     check_passed(
         &record,
         &Passed {
@@ -417,13 +417,13 @@ fn what_never_became_ready_says_why() {
             Some(137),
         )],
     );
-    let hindrance = record.hindrance.as_ref().unwrap();
-    assert_eq!(hindrance.kind, HindranceKind::ReadinessProbe);
-    assert_eq!(hindrance.container.as_deref(), Some("m"));
+    let blocker = record.blocker.as_ref().unwrap();
+    assert_eq!(blocker.kind, BlockerKind::ReadinessProbe);
+    assert_eq!(blocker.container.as_deref(), Some("m"));
     let facts = record.facts.of("m").unwrap();
     assert_eq!(facts.readiness_probe.times(), 23);
     assert_eq!(
-        way(&record),
+        critical_path(&record),
         [
             (Phase::Sandbox, String::new(), 1),
             (Phase::ContainerStart, "m".to_owned(), 1),
@@ -438,7 +438,7 @@ fn what_never_became_ready_says_why() {
 
 #[test]
 fn an_image_that_cannot_be_pulled() {
-    let record = life(&told(), "no-image");
+    let record = lifecycle(&outputs(), "no-image");
     check_passed(
         &record,
         &Passed {
@@ -461,9 +461,9 @@ fn an_image_that_cannot_be_pulled() {
         observed(record.milestones.stopped).as_deref(),
         Some("20:13:27")
     );
-    let hindrance = record.hindrance.as_ref().unwrap();
-    assert_eq!(hindrance.kind, HindranceKind::ImagePull);
-    assert_eq!(hindrance.reason.as_deref(), Some("ImagePullBackOff"));
+    let blocker = record.blocker.as_ref().unwrap();
+    assert_eq!(blocker.kind, BlockerKind::ImagePull);
+    assert_eq!(blocker.reason.as_deref(), Some("ImagePullBackOff"));
     let pull = &record.facts.of("m").unwrap().pull;
     assert_eq!(
         (
@@ -479,7 +479,7 @@ fn an_image_that_cannot_be_pulled() {
         Some("20:12:11")
     );
     assert_eq!(
-        way(&record),
+        critical_path(&record),
         [
             (Phase::Scheduling, String::new(), 1),
             (Phase::ImagePull, "m".to_owned(), 75),
@@ -491,8 +491,8 @@ fn an_image_that_cannot_be_pulled() {
 }
 
 #[test]
-fn a_pod_that_no_node_can_take() {
-    let record = life(&told(), "unschedulable");
+fn an_unschedulable_pod() {
+    let record = lifecycle(&outputs(), "unschedulable");
     check_passed(
         &record,
         &Passed {
@@ -512,21 +512,24 @@ fn a_pod_that_no_node_can_take() {
             .starts_with("0/1 nodes are available")
     );
     assert_eq!(
-        record.hindrance.as_ref().unwrap().kind,
-        HindranceKind::Unschedulable
+        record.blocker.as_ref().unwrap().kind,
+        BlockerKind::Unschedulable
     );
-    assert_eq!(way(&record), [(Phase::Scheduling, String::new(), 75)]);
+    assert_eq!(
+        critical_path(&record),
+        [(Phase::Scheduling, String::new(), 75)]
+    );
 }
 
 #[test]
-fn pods_that_ended_as_the_recording_began_are_reconstructed() {
-    let told = told();
+fn pods_that_finished_before_the_recording_are_reconstructed() {
+    let outputs = outputs();
     for name in [
         "web-fbb586dc9-2phdx",
         "web-fbb586dc9-gmf2c",
         "web-fbb586dc9-x5pkq",
     ] {
-        let record = life(&told, name);
+        let record = lifecycle(&outputs, name);
         assert!(record.reconstructed && !record.is_complete());
         // Its conditions no longer say when it was ready, nor when its sandbox was.
         check_passed(
@@ -577,13 +580,10 @@ fn pods_that_ended_as_the_recording_began_are_reconstructed() {
                 ),
             ],
         );
-        assert_eq!(
-            record.hindrance.as_ref().unwrap().kind,
-            HindranceKind::Unseen
-        );
+        assert_eq!(record.blocker.as_ref().unwrap().kind, BlockerKind::Unseen);
         let start = |name: &str, took| (Phase::ContainerStart, name.to_owned(), took);
         assert_eq!(
-            way(&record),
+            critical_path(&record),
             [start("fast-init", 2), start("proxy", 1), start("app", 1)]
         );
         assert_eq!(

@@ -1,12 +1,12 @@
-//! Lives that the recording does not have.
+//! Lifecycles that the recording does not have.
 
 use std::time::Duration;
 
-use kubevitals_transitions::{Arrival, End, HindranceKind, Moment, Output, Phase, PodRecord};
+use kubevitals_transitions::{Arrival, BlockerKind, End, Moment, Output, Phase, PodRecord};
 use serde_json::json;
 
 use crate::support::{
-    Made, Watcher, api, at, container, ended, observed, patient, running, status, waiting,
+    Harness, PodBuilder, api, at, container, ended, observed, patient, running, status, waiting,
 };
 
 fn clock(second: u32) -> Option<String> {
@@ -25,30 +25,30 @@ fn phases(record: &PodRecord) -> Vec<(Phase, u64)> {
 }
 
 #[test]
-fn gates_hold_a_pod_back_before_it_is_scheduled_and_after_its_containers_are_ready() {
-    let mut made = Made::new(json!({
+fn gates_delay_scheduling_and_readiness() {
+    let mut made = PodBuilder::new(json!({
         "containers": [{"name": "app", "image": "web:2"}],
         "schedulingGates": [{"name": "example.com/quota"}],
         "readinessGates": [{"conditionType": "example.com/lb"}],
     }));
-    let mut watcher = Watcher::new();
-    watcher.sees(
+    let mut watcher = Harness::new();
+    watcher.observe(
         0,
         &made.status(json!({}), &["PodScheduled=False@0/SchedulingGated"]),
     );
     let waits = watcher.tracker.records().next().unwrap();
-    let hindrance = waits.hindrance.as_ref().unwrap();
-    assert_eq!(hindrance.kind, HindranceKind::Gated);
-    assert_eq!(hindrance.reason.as_deref(), Some("example.com/quota"));
+    let blocker = waits.blocker.as_ref().unwrap();
+    assert_eq!(blocker.kind, BlockerKind::Gated);
+    assert_eq!(blocker.reason.as_deref(), Some("example.com/quota"));
     assert!(waits.unschedulable.is_none());
 
     made.spec("schedulingGates", json!([]));
-    watcher.sees(
+    watcher.observe(
         4,
         &made.status(json!({}), &["PodScheduled=False@0/Unschedulable"]),
     );
     made.spec("nodeName", json!("n1"));
-    watcher.sees(6, &made.status(json!({}), &["PodScheduled=True@6"]));
+    watcher.observe(6, &made.status(json!({}), &["PodScheduled=True@6"]));
     let started = json!({
         "phase": "Running", "startTime": "2026-11-15T20:12:06Z",
         "containerStatuses": [status("app", running(8), true, true)],
@@ -59,7 +59,7 @@ fn gates_hold_a_pod_back_before_it_is_scheduled_and_after_its_containers_are_rea
         "Initialized=True@6",
     ];
     let with = |more: &[&'static str]| [&conditions[..], more].concat();
-    watcher.sees(
+    watcher.observe(
         8,
         &made.status(
             started,
@@ -71,10 +71,10 @@ fn gates_hold_a_pod_back_before_it_is_scheduled_and_after_its_containers_are_rea
     );
     let waits = watcher.tracker.records().next().unwrap();
     assert_eq!(
-        waits.hindrance.as_ref().unwrap().kind,
-        HindranceKind::ReadinessGate
+        waits.blocker.as_ref().unwrap().kind,
+        BlockerKind::ReadinessGate
     );
-    watcher.sees(
+    watcher.observe(
         20,
         &made.status(
             json!({}),
@@ -86,7 +86,7 @@ fn gates_hold_a_pod_back_before_it_is_scheduled_and_after_its_containers_are_rea
         ),
     );
 
-    let record = watcher.ends();
+    let record = watcher.finish();
     let reached = &record.milestones;
     assert_eq!((api(reached.gated), api(reached.ungated)), (clock(0), None));
     assert_eq!(observed(reached.ungated), clock(4));
@@ -106,20 +106,21 @@ fn gates_hold_a_pod_back_before_it_is_scheduled_and_after_its_containers_are_rea
             (Phase::ReadinessGates, 12)
         ]
     );
-    assert_eq!(record.cause(), "its readiness gates took 12 s of 20 s");
+    assert_eq!(record.cause(), "readiness gates took 12 s of 20 s");
 }
 
 #[test]
-fn a_pull_is_told_from_what_the_kubelet_says() {
-    let mut made =
-        Made::new(json!({"nodeName": "n1", "containers": [{"name": "app", "image": "web:2"}]}));
+fn a_pull_is_measured_from_the_kubelet_message() {
+    let mut made = PodBuilder::new(
+        json!({"nodeName": "n1", "containers": [{"name": "app", "image": "web:2"}]}),
+    );
     let path = "spec.containers{app}";
-    let mut watcher = Watcher::new();
+    let mut watcher = Harness::new();
     // Events may come before the pod itself.
-    watcher.hears(&made.event("b", "Pulled", path,
+    watcher.event(&made.event("b", "Pulled", path,
         "Successfully pulled image \"web:2\" in 40.5s (41.25s including waiting). Image size: 1234567890 bytes.", (46, 46), 1));
-    watcher.hears(&made.event("a", "Pulling", path, "Pulling image \"web:2\"", (5, 5), 1));
-    watcher.hears(&made.event(
+    watcher.event(&made.event("a", "Pulling", path, "Pulling image \"web:2\"", (5, 5), 1));
+    watcher.event(&made.event(
         "c",
         "Pulled",
         path,
@@ -127,10 +128,10 @@ fn a_pull_is_told_from_what_the_kubelet_says() {
         (90, 90),
         1,
     ));
-    watcher.sees(0, &made.status(json!({}), &[]));
+    watcher.observe(0, &made.status(json!({}), &[]));
     let statuses = json!({"phase": "Running", "startTime": "2026-11-15T20:12:01Z",
         "containerStatuses": [status("app", running(47), true, true)]});
-    watcher.sees(
+    watcher.observe(
         52,
         &made.status(
             statuses,
@@ -143,7 +144,7 @@ fn a_pull_is_told_from_what_the_kubelet_says() {
             ],
         ),
     );
-    let record = watcher.ends();
+    let record = watcher.finish();
     let pull = &record.facts.of("app").unwrap().pull;
     assert_eq!(pull.took(), Some(Duration::from_millis(41_250)));
     assert_eq!(pull.done.as_ref().unwrap().bytes, Some(1_234_567_890));
@@ -160,51 +161,52 @@ fn a_pull_is_told_from_what_the_kubelet_says() {
     );
     assert_eq!(
         record.cause(),
-        "image web:2 was pulled for 41 s of 52 s, 1.2 GB to node n1"
+        "pulling image web:2 took 41 s of 52 s, 1.2 GB to node n1"
     );
 }
 
 #[test]
-fn an_init_container_that_nobody_saw_running_has_its_times() {
-    let mut made = Made::new(json!({
+fn an_init_container_never_seen_running_has_its_times() {
+    let mut made = PodBuilder::new(json!({
         "nodeName": "n1",
         "initContainers": [{"name": "one", "image": "i"}, {"name": "two", "image": "i"}],
         "containers": [{"name": "app", "image": "i"}],
     }));
-    let mut watcher = Watcher::new();
-    watcher.sees(0, &made.status(json!({}), &[]));
+    let mut watcher = Harness::new();
+    watcher.observe(0, &made.status(json!({}), &[]));
     let statuses = json!({"startTime": "2026-11-15T20:12:00Z",
         "initContainerStatuses": [status("one", ended(1, 1, 0), true, false), status("two", running(2), false, true)],
         "containerStatuses": [status("app", waiting("PodInitializing"), false, false)]});
-    watcher.sees(
+    watcher.observe(
         3,
         &made.status(statuses, &["PodScheduled=True@0", "Initialized=False@0"]),
     );
-    let record = watcher.ends();
+    let record = watcher.finish();
     let one = container(&record, "one");
     assert_eq!(
         [one.running, one.started, one.ready].map(api),
         [clock(1), clock(1), clock(1)]
     );
-    let hindrance = record.hindrance.as_ref().unwrap();
+    let blocker = record.blocker.as_ref().unwrap();
     assert_eq!(
-        (hindrance.kind, hindrance.container.as_deref()),
-        (HindranceKind::Init, Some("two"))
+        (blocker.kind, blocker.container.as_deref()),
+        (BlockerKind::Init, Some("two"))
     );
 }
 
 #[test]
-fn a_first_run_is_known_as_long_as_the_status_speaks_of_it() {
+fn the_first_run_is_known_while_the_status_has_it() {
     let restarted = |count: u32, state: serde_json::Value, last: serde_json::Value| {
-        let mut made =
-            Made::new(json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]}));
+        let mut made = PodBuilder::new(
+            json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]}),
+        );
         let mut one = status("app", state, false, false);
         one["restartCount"] = count.into();
         one["lastState"] = last;
         let statuses = json!({"startTime": "2026-11-15T20:12:00Z", "containerStatuses": [one]});
-        let mut watcher = Watcher::new();
-        watcher.sees(60, &made.status(statuses, &[]));
-        watcher.ends()
+        let mut watcher = Harness::new();
+        watcher.observe(60, &made.status(statuses, &[]));
+        watcher.finish()
     };
     let none = json!({});
     for (record, expected) in [
@@ -228,27 +230,27 @@ fn a_first_run_is_known_as_long_as_the_status_speaks_of_it() {
 }
 
 #[test]
-fn resizes_and_disruptions_are_noted() {
+fn resizes_and_disruptions_are_recorded() {
     let mut made =
-        Made::new(json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]}));
-    let mut watcher = Watcher::new();
+        PodBuilder::new(json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]}));
+    let mut watcher = Harness::new();
     let ready = ["Ready=True@3", "ContainersReady=True@3"];
     let with = |more: &[&'static str]| [&ready[..], more].concat();
-    watcher.sees(3, &made.status(json!({}), &with(&[])));
-    watcher.sees(
+    watcher.observe(3, &made.status(json!({}), &with(&[])));
+    watcher.observe(
         10,
         &made.status(json!({}), &with(&["PodResizePending=True@10/Deferred"])),
     );
-    watcher.sees(
+    watcher.observe(
         20,
         &made.status(json!({}), &with(&["PodResizeInProgress=True@20"])),
     );
-    watcher.sees(21, &made.status(json!({}), &with(&[])));
-    watcher.sees(
+    watcher.observe(21, &made.status(json!({}), &with(&[])));
+    watcher.observe(
         30,
         &made.status(json!({}), &with(&["PodResizeInProgress=True@30"])),
     );
-    watcher.sees(
+    watcher.observe(
         31,
         &made.status(
             json!({}),
@@ -256,8 +258,8 @@ fn resizes_and_disruptions_are_noted() {
         ),
     );
     made.deleting(70, 30);
-    watcher.sees(40, &made.status(json!({}), &ready));
-    let record = watcher.ends();
+    watcher.observe(40, &made.status(json!({}), &ready));
+    let record = watcher.finish();
     let resize = record.resize.as_ref().unwrap();
     assert_eq!((resize.count, api(Some(resize.began))), (2, clock(30)));
     assert_eq!(observed(resize.over), clock(31));
@@ -267,25 +269,25 @@ fn resizes_and_disruptions_are_noted() {
 }
 
 #[test]
-fn clocks_that_disagree_are_told_and_make_nothing_negative() {
+fn skewed_clocks_are_reported_and_durations_stay_positive() {
     let mut made =
-        Made::new(json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]}));
-    let mut watcher = Watcher::new();
-    watcher.sees(10, &made.status(json!({}), &[]));
+        PodBuilder::new(json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]}));
+    let mut watcher = Harness::new();
+    watcher.observe(10, &made.status(json!({}), &[]));
     let statuses = json!({"phase": "Running", "startTime": "2026-11-15T20:11:50Z",
         "containerStatuses": [status("app", json!({"running": {"startedAt": "2026-11-15T20:11:52Z"}}), true, true)]});
     // The node's clock is behind that of the API server.
-    watcher.sees(20, &made.status(statuses, &["PodScheduled=True@9"]));
+    watcher.observe(20, &made.status(statuses, &["PodScheduled=True@9"]));
     let conditions = [
         "PodScheduled=True@9",
         "ContainersReady=True@5",
         "Ready=True@5",
     ];
-    watcher.sees(21, &made.status(json!({}), &conditions));
-    let record = watcher.ends();
+    watcher.observe(21, &made.status(json!({}), &conditions));
+    let record = watcher.finish();
     assert!(record.is_skewed());
     let reached = &record.milestones;
-    // By the observer's clock it can be told.
+    // By the observer's clock it can be outputs.
     assert_eq!(
         reached.ready.unwrap().since(reached.scheduled.unwrap()),
         Some(Duration::from_secs(1))
@@ -301,16 +303,16 @@ fn clocks_that_disagree_are_told_and_make_nothing_negative() {
 #[test]
 fn a_pod_that_is_missing_after_a_gap_has_vanished() {
     let mut made =
-        Made::new(json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]}));
+        PodBuilder::new(json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]}));
     let mut tracker = patient();
     let pod = made.status(json!({}), &["PodScheduled=True@0"]);
-    let mut told = Vec::new();
-    let mut out = |output| told.push(output);
+    let mut outputs = Vec::new();
+    let mut out = |output| outputs.push(output);
     tracker.pod(&pod, Arrival::Live, Some(at(0)), &mut out);
     tracker.deleted(&pod, Arrival::Relisted, Some(at(50)), &mut out);
     tracker.finish(&mut out);
-    let Some(Output::Life(record)) = told.last() else {
-        panic!("{told:?}");
+    let Some(Output::Lifecycle(record)) = outputs.last() else {
+        panic!("{outputs:?}");
     };
     assert_eq!(record.end, End::Vanished);
     assert_eq!(

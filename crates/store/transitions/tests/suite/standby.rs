@@ -1,4 +1,4 @@
-//! Several processes that follow the same pods: what each tells, and lists after gaps.
+//! Several replicas that track the same pods, and lists after gaps.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -11,11 +11,11 @@ use kubevitals_watch::EventType;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::support::{Made, Told, at, recorded};
+use crate::support::{PodBuilder, StreamItem, at, recorded};
 
 const READY: [&str; 2] = ["ContainersReady=True@2", "Ready=True@2"];
 
-static PODS: LazyLock<Vec<Told>> = LazyLock::new(|| recorded().0);
+static PODS: LazyLock<Vec<StreamItem>> = LazyLock::new(|| recorded().0);
 
 fn spec() -> serde_json::Value {
     json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]})
@@ -25,8 +25,9 @@ fn tracker() -> Tracker {
     Tracker::new(TrackerConfig::default())
 }
 
-fn startups(told: &[Output]) -> Vec<Uid> {
-    told.iter()
+fn startups(outputs: &[Output]) -> Vec<Uid> {
+    outputs
+        .iter()
         .filter_map(|output| match output {
             Output::Startup(record) => Some(record.pod.summary.identity.uid.clone()),
             _ => None,
@@ -35,14 +36,14 @@ fn startups(told: &[Output]) -> Vec<Uid> {
 }
 
 #[test]
-fn a_list_ends_those_that_are_missing_and_takes_in_the_others() {
+fn a_list_ends_missing_pods_and_applies_the_others() {
     let mut tracker = tracker();
-    let mut told = Vec::new();
-    let mut out = |output| told.push(output);
+    let mut outputs = Vec::new();
+    let mut out = |output| outputs.push(output);
     let (mut stays, mut goes, mut comes) = (
-        Made::new(spec()).named(1),
-        Made::new(spec()).named(2),
-        Made::new(spec()).named(3),
+        PodBuilder::new(spec()).named(1),
+        PodBuilder::new(spec()).named(2),
+        PodBuilder::new(spec()).named(3),
     );
     tracker.resync(
         [&stays.pod(), &goes.pod()],
@@ -61,11 +62,11 @@ fn a_list_ends_those_that_are_missing_and_takes_in_the_others() {
     assert_eq!(tracker.counts().vanished, 1);
     assert_eq!(tracker.len(), 3, "the missing one waits for late events");
     tracker.advance(at(20), &mut out);
-    let kinds: Vec<_> = told
+    let kinds: Vec<_> = outputs
         .iter()
         .map(|output| match output {
             Output::Startup(record) => ("startup", record),
-            Output::Life(record) => ("life", record),
+            Output::Lifecycle(record) => ("lifecycle", record),
             Output::Progress(record) => ("progress", record),
         })
         .map(|(kind, record)| {
@@ -78,7 +79,7 @@ fn a_list_ends_those_that_are_missing_and_takes_in_the_others() {
         [
             ("startup", true, End::Open),
             ("startup", false, End::Vanished),
-            ("life", false, End::Vanished)
+            ("lifecycle", false, End::Vanished)
         ]
     );
     assert_eq!(tracker.len(), 2);
@@ -92,12 +93,12 @@ fn a_list_ends_those_that_are_missing_and_takes_in_the_others() {
 }
 
 #[test]
-fn an_old_event_in_a_list_is_only_taken_for_a_pod_that_is_known() {
+fn an_old_listed_event_is_applied_to_known_pods_only() {
     let mut tracker = tracker();
-    let mut known = Made::new(spec()).named(1);
-    let stray = Made::new(spec()).named(2);
+    let mut known = PodBuilder::new(spec()).named(1);
+    let stray = PodBuilder::new(spec()).named(2);
     tracker.pod(&known.pod(), Arrival::Listed, Some(at(100)), &mut |_| {});
-    let pulling = |made: &Made, second| {
+    let pulling = |made: &PodBuilder, second| {
         let (path, message) = ("spec.containers{app}", "Pulling image \"i\"");
         made.event("a", "Pulling", path, message, (second, second), 1)
     };
@@ -119,26 +120,28 @@ fn an_old_event_in_a_list_is_only_taken_for_a_pod_that_is_known() {
 }
 
 #[test]
-fn the_server_is_asked_to_leave_out_nothing_that_is_used() {
+fn the_field_selector_excludes_no_relevant_reason() {
     let selector = Facts::field_selector();
     let mut terms = selector.split(',');
     assert_eq!(terms.next(), Some("involvedObject.kind=Pod"));
     for term in terms {
         let reason = term.strip_prefix("reason!=").unwrap();
-        let event = Made::new(spec()).event("a", reason, "spec.containers{app}", "", (1, 1), 1);
-        assert!(!Facts::are_told_by(&event), "{reason}");
+        let event =
+            PodBuilder::new(spec()).event("a", reason, "spec.containers{app}", "", (1, 1), 1);
+        assert!(!Facts::is_relevant(&event), "{reason}");
     }
-    let pulled = Made::new(spec()).event("a", "Pulled", "spec.containers{app}", "", (1, 1), 1);
-    assert!(Facts::are_told_by(&pulled));
+    let pulled =
+        PodBuilder::new(spec()).event("a", "Pulled", "spec.containers{app}", "", (1, 1), 1);
+    assert!(Facts::is_relevant(&pulled));
 }
 
 #[test]
-fn a_standby_tells_what_the_leader_did_not() {
+fn a_new_leader_emits_what_the_last_one_did_not() {
     let (mut leader, mut standby) = (tracker(), tracker());
     standby.stand_by();
     let (mut by_leader, mut by_standby) = (Vec::new(), Vec::new());
-    let mut pods: Vec<Made> = (0..10)
-        .map(|number| Made::new(spec()).named(number))
+    let mut pods: Vec<PodBuilder> = (0..10)
+        .map(|number| PodBuilder::new(spec()).named(number))
         .collect();
     for (number, made) in (0..).zip(&mut pods) {
         // Versions of different pods differ, as those of a server do.
@@ -166,8 +169,8 @@ fn a_standby_tells_what_the_leader_did_not() {
         }
     );
 
-    standby.told_elsewhere(until);
-    assert_eq!((standby.waiting(), standby.counts().told_elsewhere), (1, 9));
+    standby.apply_checkpoint(until);
+    assert_eq!((standby.waiting(), standby.counts().leader_emitted), (1, 9));
     standby.advance(at(200), &mut |output| by_standby.push(output));
     standby.shut_down(&mut |output| by_standby.push(output));
     assert!(by_standby.is_empty(), "the leader is to tell it");
@@ -181,41 +184,44 @@ fn a_standby_tells_what_the_leader_did_not() {
 }
 
 #[test]
-fn a_leader_that_is_behind_its_forerunner_repeats_nothing() {
+fn a_leader_behind_its_predecessor_repeats_nothing() {
     let mut successor = tracker();
-    let mut told = Vec::new();
-    successor.told_elsewhere(Checkpoint {
+    let mut outputs = Vec::new();
+    successor.apply_checkpoint(Checkpoint {
         version: 105,
         time: at(50),
     });
-    successor.lead(&mut |output| told.push(output));
-    let mut made = Made::new(spec());
+    successor.lead(&mut |output| outputs.push(output));
+    let mut made = PodBuilder::new(spec());
     for _ in 0..9 {
         let state = made.status(json!({}), &READY);
         successor.pod(&state, Arrival::Live, Some(at(40)), &mut |output| {
-            told.push(output);
+            outputs.push(output);
         });
     }
     made.deleting(60, 0);
     successor.deleted(&made.pod(), Arrival::Live, Some(at(60)), &mut |output| {
-        told.push(output);
+        outputs.push(output);
     });
-    successor.advance(at(90), &mut |output| told.push(output));
+    successor.advance(at(90), &mut |output| outputs.push(output));
     assert!(
-        startups(&told).is_empty(),
-        "version 101 was ready: {told:?}"
+        startups(&outputs).is_empty(),
+        "version 101 was ready: {outputs:?}"
     );
-    assert!(matches!(&told[..], [Output::Life(_)]), "{told:?}");
+    assert!(
+        matches!(&outputs[..], [Output::Lifecycle(_)]),
+        "{outputs:?}"
+    );
     assert_eq!(successor.starting(), 0);
 }
 
 #[test]
-fn what_a_list_shows_in_no_order_does_not_look_told_before_it_is() {
+fn an_unordered_list_does_not_advance_the_checkpoint() {
     let mut leader = tracker();
-    let mut one = Made::new(spec()).named(1);
+    let mut one = PodBuilder::new(spec()).named(1);
     leader.pod(&one.pod(), Arrival::Live, Some(at(0)), &mut |_| {});
     let known = leader.checkpoint().unwrap().version;
-    let mut later = Made::new(spec()).named(2);
+    let mut later = PodBuilder::new(spec()).named(2);
     for _ in 0..20 {
         later.pod();
     }
@@ -246,14 +252,14 @@ fn what_a_list_shows_in_no_order_does_not_look_told_before_it_is() {
 }
 
 #[test]
-fn a_standby_without_a_leader_keeps_no_more_than_it_may() {
+fn the_queue_of_a_standby_without_a_leader_is_bounded() {
     let mut standby = Tracker::new(TrackerConfig {
-        most_ended: 5,
+        max_ended: 5,
         ..TrackerConfig::default()
     });
     standby.stand_by();
     for number in 0..100 {
-        let mut made = Made::new(spec()).named(number);
+        let mut made = PodBuilder::new(spec()).named(number);
         let mut out = |_| panic!("a standby tells nothing");
         standby.pod(
             &made.status(json!({}), &READY),
@@ -264,33 +270,37 @@ fn a_standby_without_a_leader_keeps_no_more_than_it_may() {
         standby.deleted(&made.pod(), Arrival::Live, Some(at(number)), &mut out);
         assert!(standby.len() <= 6 && standby.waiting() <= 12);
     }
-    assert!(standby.counts().withheld_dropped > 0);
+    assert!(standby.counts().standby_dropped > 0);
 }
 
 #[test]
-fn progress_is_told_by_the_leader_alone() {
+fn only_the_leader_emits_progress() {
     let config = TrackerConfig {
         progress: true,
         ..TrackerConfig::default()
     };
     let mut standby = Tracker::new(config);
     standby.stand_by();
-    let mut made = Made::new(spec());
+    let mut made = PodBuilder::new(spec());
     standby.pod(&made.pod(), Arrival::Live, Some(at(0)), &mut |_| panic!());
-    let mut told = 0;
-    standby.lead(&mut |_| told += 1);
-    standby.pod(&made.pod(), Arrival::Live, Some(at(1)), &mut |_| told += 1);
-    assert_eq!(told, 1);
+    let mut outputs = 0;
+    standby.lead(&mut |_| outputs += 1);
+    standby.pod(&made.pod(), Arrival::Live, Some(at(1)), &mut |_| {
+        outputs += 1
+    });
+    assert_eq!(outputs, 1);
 }
 
-/// Feeds what a stream tells at the moment that its index says.
-fn feed(tracker: &mut Tracker, index: usize, told: &mut Vec<Output>) {
+/// Feeds the item of the stream at an index.
+fn feed(tracker: &mut Tracker, index: usize, outputs: &mut Vec<Output>) {
     let now = Some(at(u32::try_from(index).unwrap() * 2));
-    let mut out = |output| told.push(output);
+    let mut out = |output| outputs.push(output);
     match &PODS[index] {
-        Told::Pod(EventType::Deleted, pod, _) => tracker.deleted(pod, Arrival::Live, now, &mut out),
-        Told::Pod(_, pod, _) => tracker.pod(pod, Arrival::Live, now, &mut out),
-        Told::Event(_) => panic!("only pods are fed"),
+        StreamItem::Pod(EventType::Deleted, pod, _) => {
+            tracker.deleted(pod, Arrival::Live, now, &mut out)
+        }
+        StreamItem::Pod(_, pod, _) => tracker.pod(pod, Arrival::Live, now, &mut out),
+        StreamItem::Event(_) => panic!("only pods are fed"),
     }
 }
 
@@ -304,12 +314,12 @@ fn existing(since: Option<Checkpoint>) -> Tracker {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 64, ..ProptestConfig::default() })]
 
-    /// Two processes see one stream, the second somewhat behind or ahead. At any moment the first
-    /// ends in good order, or dies with a checkpoint that is older than what it told. In good
-    /// order, each start is told once; after a crash none is missing, and only what came after the
-    /// checkpoint may be told twice.
+    /// Two replicas see one stream, the second somewhat behind or ahead. At any moment the first
+    /// shuts down, or crashes with a checkpoint older than its last record. After a shutdown each
+    /// start is emitted once; after a crash none is missing, and only records after the checkpoint
+    /// may be emitted twice.
     #[test]
-    fn of_two_processes_every_start_is_told(
+    fn two_replicas_emit_every_start(
         handover in 0_usize..153, behind in 0_usize..20, stale in 0_usize..10, crashes in any::<bool>(),
     ) {
         let mut alone = tracker();
@@ -338,7 +348,7 @@ proptest! {
             until = first.checkpoint();
         }
         if let Some(until) = until {
-            second.told_elsewhere(until);
+            second.apply_checkpoint(until);
         }
         second.lead(&mut |output| by_second.push(output));
         for index in handover.saturating_sub(behind)..PODS.len() {
@@ -361,16 +371,15 @@ proptest! {
         }
     }
 
-    /// A process that begins with the checkpoint of another, and a list, tells what that one did
-    /// not.
+    /// A replica that starts from a checkpoint and a list emits what the last leader did not.
     #[test]
-    fn who_begins_with_a_checkpoint_misses_no_pod_that_is_still_there(handover in 1_usize..153) {
+    fn a_start_from_a_checkpoint_misses_no_existing_pod(handover in 1_usize..153) {
         let mut first = tracker();
         let mut by_first = Vec::new();
         let mut there: BTreeMap<Uid, Arc<Pod>> = BTreeMap::new();
         for index in 0..handover {
             feed(&mut first, index, &mut by_first);
-            if let Told::Pod(event, pod, _) = &PODS[index] {
+            if let StreamItem::Pod(event, pod, _) = &PODS[index] {
                 let uid = pod.summary.identity.uid.clone();
                 if *event == EventType::Deleted { there.remove(&uid); } else { there.insert(uid, Arc::clone(pod)); }
             }
@@ -382,11 +391,11 @@ proptest! {
         second.resync(there.values(), Arrival::Listed, Some(now), &mut |output| by_second.push(output));
         second.shut_down(&mut |output| by_second.push(output));
         first.shut_down(&mut |output| by_first.push(output));
-        let told: Vec<Uid> = startups(&by_first).into_iter().chain(startups(&by_second)).collect();
+        let outputs: Vec<Uid> = startups(&by_first).into_iter().chain(startups(&by_second)).collect();
         for (uid, pod) in &there {
             let record = first.get(uid).unwrap();
-            let times = told.iter().filter(|one| *one == uid).count();
-            // What the first had not told yet when it made the checkpoint, it told afterwards here.
+            let times = outputs.iter().filter(|one| *one == uid).count();
+            // What the first had not emitted at its checkpoint, it emits afterwards here.
             prop_assert!(!record.is_settled() || (1..=2).contains(&times), "{}: {}", pod.summary.identity, times);
         }
     }

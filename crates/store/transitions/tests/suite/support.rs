@@ -1,4 +1,4 @@
-//! Streams to feed a tracker with, and pods made up for one purpose.
+//! Streams for a tracker, and builders of pods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,32 +14,32 @@ use serde_json::{Value, json};
 const PODS: &str = include_str!("../../../../sources/watch/tests/fixtures/pods.watch.jsonl");
 const EVENTS: &str = include_str!("../../../../sources/watch/tests/fixtures/events.watch.jsonl");
 
-/// One thing that a stream tells.
+/// One item of a stream.
 #[derive(Debug, Clone)]
-pub(crate) enum Told {
+pub(crate) enum StreamItem {
     Pod(EventType, Arc<Pod>, Option<Timestamp>),
     Event(Arc<Event>),
 }
 
 /// The two recorded streams of one cluster.
-pub(crate) fn recorded() -> (Vec<Told>, Vec<Told>) {
+pub(crate) fn recorded() -> (Vec<StreamItem>, Vec<StreamItem>) {
     (read(PODS), read(EVENTS))
 }
 
-fn read(text: &str) -> Vec<Told> {
+fn read(text: &str) -> Vec<StreamItem> {
     Recording::new(text.as_bytes(), Decoder::default(), MAX_OBJECT)
         .map(|item| match item.what.unwrap() {
             What::Pod(seen) => {
                 let observed = seen.written.filter(|_| seen.event != EventType::Deleted);
-                Told::Pod(seen.event, Arc::new(seen.object), observed)
+                StreamItem::Pod(seen.event, Arc::new(seen.object), observed)
             }
-            What::Event(seen) => Told::Event(Arc::new(seen.object)),
+            What::Event(seen) => StreamItem::Event(Arc::new(seen.object)),
             other => panic!("{other:?}"),
         })
         .collect()
 }
 
-/// A tracker that waits for the end of everything, as for a recording.
+/// A tracker that emits at the end of the input, as for a recording.
 pub(crate) fn patient() -> Tracker {
     Tracker::new(TrackerConfig {
         linger: None,
@@ -48,36 +48,38 @@ pub(crate) fn patient() -> Tracker {
     })
 }
 
-pub(crate) fn feed(tracker: &mut Tracker, told: &Told, out: &mut Vec<Output>) {
+pub(crate) fn feed(tracker: &mut Tracker, outputs: &StreamItem, out: &mut Vec<Output>) {
     let mut out = |output| out.push(output);
-    match told {
-        Told::Pod(EventType::Deleted, pod, observed) => {
+    match outputs {
+        StreamItem::Pod(EventType::Deleted, pod, observed) => {
             tracker.deleted(pod, Arrival::Live, *observed, &mut out);
         }
-        Told::Pod(_, pod, observed) => tracker.pod(pod, Arrival::Live, *observed, &mut out),
-        Told::Event(event) => tracker.event(event, &mut out),
+        StreamItem::Pod(_, pod, observed) => tracker.pod(pod, Arrival::Live, *observed, &mut out),
+        StreamItem::Event(event) => tracker.event(event, &mut out),
     }
 }
 
-/// Everything that is told of these streams, at their end.
-pub(crate) fn lives<'t>(stream: impl IntoIterator<Item = &'t Told>) -> Vec<Output> {
+/// Everything emitted for these streams, at their end.
+pub(crate) fn lifecycles<'t>(stream: impl IntoIterator<Item = &'t StreamItem>) -> Vec<Output> {
     let mut tracker = patient();
     let mut out = Vec::new();
-    for told in stream {
-        feed(&mut tracker, told, &mut out);
+    for outputs in stream {
+        feed(&mut tracker, outputs, &mut out);
     }
     tracker.finish(&mut |output| out.push(output));
     out
 }
 
 /// The record of the pod of a name.
-pub(crate) fn life(outputs: &[Output], name: &str) -> Arc<PodRecord> {
+pub(crate) fn lifecycle(outputs: &[Output], name: &str) -> Arc<PodRecord> {
     let mut found = outputs.iter().filter_map(|output| match output {
-        Output::Life(record) if *record.pod.summary.identity.name == *name => Some(record),
+        Output::Lifecycle(record) if *record.pod.summary.identity.name == *name => Some(record),
         _ => None,
     });
-    let record = found.next().unwrap_or_else(|| panic!("no life of {name}"));
-    assert!(found.next().is_none(), "two lives of {name}");
+    let record = found
+        .next()
+        .unwrap_or_else(|| panic!("no lifecycle of {name}"));
+    assert!(found.next().is_none(), "two lifecycles of {name}");
     Arc::clone(record)
 }
 
@@ -108,40 +110,40 @@ fn stamp(second: u32) -> String {
     at(second).rfc3339_seconds().to_string()
 }
 
-/// Feeds states, each seen half a second after a second, and gives what is known at the end.
-pub(crate) struct Watcher {
+/// Feeds states, each seen half a second after a second, and returns the record at the end.
+pub(crate) struct Harness {
     pub(crate) tracker: Tracker,
 }
 
-impl Watcher {
+impl Harness {
     pub(crate) fn new() -> Self {
         Self { tracker: patient() }
     }
 
-    pub(crate) fn sees(&mut self, second: u32, pod: &Arc<Pod>) {
+    pub(crate) fn observe(&mut self, second: u32, pod: &Arc<Pod>) {
         let observed = at(second).checked_add(Duration::from_millis(500));
         self.tracker.pod(pod, Arrival::Live, observed, &mut |_| {
             panic!("nothing is due")
         });
     }
 
-    pub(crate) fn hears(&mut self, event: &Event) {
+    pub(crate) fn event(&mut self, event: &Event) {
         self.tracker.event(event, &mut |_| panic!("nothing is due"));
     }
 
-    pub(crate) fn ends(mut self) -> Arc<PodRecord> {
-        let mut lives = Vec::new();
-        self.tracker.finish(&mut |output| lives.push(output));
-        match lives.pop().unwrap() {
-            Output::Life(record) => record,
+    pub(crate) fn finish(mut self) -> Arc<PodRecord> {
+        let mut lifecycles = Vec::new();
+        self.tracker.finish(&mut |output| lifecycles.push(output));
+        match lifecycles.pop().unwrap() {
+            Output::Lifecycle(record) => record,
             other => panic!("{other:?}"),
         }
     }
 }
 
-/// A pod that is made up: created at second 0, with whatever `spec` and `status` say.
+/// Builds states of a pod created at second 0.
 #[derive(Debug, Clone)]
-pub(crate) struct Made {
+pub(crate) struct PodBuilder {
     pub(crate) uid: String,
     version: u64,
     meta: Value,
@@ -149,7 +151,7 @@ pub(crate) struct Made {
     status: Value,
 }
 
-impl Made {
+impl PodBuilder {
     pub(crate) fn new(spec: Value) -> Self {
         Self {
             uid: "00000000-0000-4000-8000-000000000001".to_owned(),

@@ -1,4 +1,4 @@
-//! The last pods that were told of to the end.
+//! The pods whose lifecycles were emitted last.
 
 use std::collections::VecDeque;
 
@@ -6,22 +6,22 @@ use hashbrown::HashSet;
 use kubevitals_model::Uid;
 
 /// Enough for a minute of the fastest cluster.
-const MAX_TOLD: usize = 65_536;
+const MAX_FINISHED: usize = 65_536;
 
-/// The last pods that were told of to the end, so that a late word does not raise one.
+/// The pods whose lifecycles were emitted last, so that late input does not start another.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct FinishedPods {
     uids: HashSet<Uid>,
     order: VecDeque<Uid>,
 }
 
-impl Told {
+impl FinishedPods {
     pub(super) fn has(&self, uid: &Uid) -> bool {
         self.uids.contains(uid)
     }
 
     pub(super) fn add(&mut self, uid: Uid) {
-        if self.order.len() >= MAX_TOLD
+        if self.order.len() >= MAX_FINISHED
             && let Some(oldest) = self.order.pop_front()
         {
             self.uids.remove(&oldest);

@@ -1,30 +1,26 @@
-//! The way from creation to ready, cut where each thing that had to happen was done.
+//! The critical path from creation to ready, cut into segments.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use kubevitals_model::Timestamp;
 
-use crate::hindrance::HindranceKind;
+use crate::blocker::BlockerKind;
 use crate::moment::Moment;
 use crate::record::{ContainerRecord, ContainerRole, PodRecord};
 
-/// One piece of the way. Pieces follow one another without a gap.
+/// A segment of the critical path. Segments follow one another without a gap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// What was waited for.
     pub phase: Phase,
-    /// The container that was waited for.
     pub container: Option<Arc<str>>,
-    /// Since when.
     pub from: Timestamp,
-    /// Until when.
     pub to: Timestamp,
-    /// Whether it came to its end; the last piece of a pod that never became ready did not.
+    /// Whether it completed; the last segment of a pod that never became ready did not.
     pub is_done: bool,
 }
 
-/// What a pod waits for on its way.
+/// What a starting pod waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
     /// A scheduling gate.
@@ -35,9 +31,9 @@ pub enum Phase {
     Sandbox,
     /// An image.
     ImagePull,
-    /// A container to be made and to run.
+    /// A container to be created and started.
     ContainerStart,
-    /// An init container to end.
+    /// An init container to finish.
     Init,
     /// A startup probe.
     StartupProbe,
@@ -45,22 +41,22 @@ pub enum Phase {
     Readiness,
     /// A condition that another controller sets.
     ReadinessGates,
-    /// A container that ends instead of running on.
+    /// A container that crashes repeatedly.
     CrashLoop,
-    /// Nobody knows what.
+    /// Unknown.
     Unknown,
 }
 
-/// The pieces, and where the last of them ended.
-struct Walk {
+/// Collects segments.
+struct PathBuilder {
     segments: Vec<Segment>,
+    /// The end of the last segment.
     at: Timestamp,
-    /// Nothing on the way was later than its end.
+    /// The end of the path.
     limit: Option<Timestamp>,
 }
 
 impl Phase {
-    /// Every phase.
     pub const ALL: [Self; 11] = [
         Self::Gated,
         Self::Scheduling,
@@ -75,7 +71,7 @@ impl Phase {
         Self::Unknown,
     ];
 
-    /// As it stands in records and labels.
+    /// The value in records and labels.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Gated => "gated",
@@ -92,90 +88,88 @@ impl Phase {
         }
     }
 
-    fn of_hindrance(kind: HindranceKind) -> Self {
+    fn of_blocker(kind: BlockerKind) -> Self {
         match kind {
-            HindranceKind::Gated => Self::Gated,
-            HindranceKind::NotScheduled | HindranceKind::Unschedulable => Self::Scheduling,
-            HindranceKind::NotAccepted | HindranceKind::Sandbox => Self::Sandbox,
-            HindranceKind::ImagePull => Self::ImagePull,
-            HindranceKind::ContainerCreation => Self::ContainerStart,
-            HindranceKind::Init | HindranceKind::InitFailed => Self::Init,
-            HindranceKind::CrashLoop => Self::CrashLoop,
-            HindranceKind::StartupProbe => Self::StartupProbe,
-            HindranceKind::ReadinessProbe => Self::Readiness,
-            HindranceKind::ReadinessGate => Self::ReadinessGates,
-            HindranceKind::Ended | HindranceKind::Unseen => Self::Unknown,
+            BlockerKind::Gated => Self::Gated,
+            BlockerKind::NotScheduled | BlockerKind::Unschedulable => Self::Scheduling,
+            BlockerKind::NotAccepted | BlockerKind::Sandbox => Self::Sandbox,
+            BlockerKind::ImagePull => Self::ImagePull,
+            BlockerKind::ContainerCreation => Self::ContainerStart,
+            BlockerKind::Init | BlockerKind::InitFailed => Self::Init,
+            BlockerKind::CrashLoop => Self::CrashLoop,
+            BlockerKind::StartupProbe => Self::StartupProbe,
+            BlockerKind::ReadinessProbe => Self::Readiness,
+            BlockerKind::ReadinessGate => Self::ReadinessGates,
+            BlockerKind::Ended | BlockerKind::Unseen => Self::Unknown,
         }
     }
 }
 
 impl Segment {
-    /// How long it took.
     pub fn took(&self) -> Duration {
         self.to.since(self.from).unwrap_or_default()
     }
 }
 
 impl PodRecord {
-    /// The pieces of the way from creation to ready, or to where it was given up. Pieces that took
-    /// no time by the API's clock are left out; the rest adds up to the whole.
+    /// Returns the segments from creation to ready, or to where the start ended otherwise. Segments
+    /// that took no time by the API's clock are left out; the rest adds up to the total.
     pub fn critical_path(&self) -> Vec<Segment> {
         let Some(created) = self.milestones.created.best() else {
             return Vec::new();
         };
         let reached = &self.milestones;
-        let mut walk = Walk {
+        let mut path = PathBuilder {
             segments: Vec::new(),
             at: created,
             limit: self.start_ended(),
         };
-        walk.to(Phase::Gated, None, reached.ungated);
-        walk.to(Phase::Scheduling, None, reached.scheduled);
-        walk.to(Phase::Sandbox, None, reached.sandbox);
+        path.advance_to(Phase::Gated, None, reached.ungated);
+        path.advance_to(Phase::Scheduling, None, reached.scheduled);
+        path.advance_to(Phase::Sandbox, None, reached.sandbox);
         for container in self.containers.iter().filter(|one| one.role.is_init()) {
-            walk.start_of(self, container);
+            path.start_container(self, container);
             match container.role {
                 ContainerRole::Sidecar => {
-                    walk.to(Phase::StartupProbe, Some(container), container.started);
+                    path.advance_to(Phase::StartupProbe, Some(container), container.started);
                 }
-                _ => walk.to(Phase::Init, Some(container), container.ready),
+                _ => path.advance_to(Phase::Init, Some(container), container.ready),
             }
         }
         if let Some(last) = self.last_to_be_ready() {
-            walk.start_of(self, last);
-            walk.to(Phase::StartupProbe, Some(last), last.started);
-            walk.to(Phase::Readiness, Some(last), last.ready);
+            path.start_container(self, last);
+            path.advance_to(Phase::StartupProbe, Some(last), last.started);
+            path.advance_to(Phase::Readiness, Some(last), last.ready);
         }
         if self.is_complete() {
             let last = if self.gates.is_empty() {
                 Phase::Readiness
             } else {
-                walk.to(Phase::Readiness, None, reached.containers_ready);
+                path.advance_to(Phase::Readiness, None, reached.containers_ready);
                 Phase::ReadinessGates
             };
-            walk.to(last, None, reached.ready);
+            path.advance_to(last, None, reached.ready);
         } else {
-            self.rest_of(&mut walk);
+            self.append_open(&mut path);
         }
-        walk.segments
+        path.segments
     }
 
-    /// The piece that took longest; the earlier of two.
+    /// The longest segment; of two, the earlier.
     pub fn longest(&self) -> Option<Segment> {
         let longest = |one: Segment, two: Segment| if two.took() > one.took() { two } else { one };
         self.critical_path().into_iter().reduce(longest)
     }
 
-    /// From creation to ready, or to where it was given up.
+    /// The time from creation to ready, or to where the start ended otherwise.
     pub fn total(&self) -> Option<Duration> {
         self.start_ended()?.since(self.milestones.created.best()?)
     }
 
-    /// When it was ready; of one that never was, when nobody waited for it any longer, or the last
-    /// that was seen of it.
+    /// The time at which it was ready; if it never was, the time of its deletion or end, or the last
+    /// time seen.
     ///
-    /// Of one that began before it was watched, and may have been ready, it is the last step that
-    /// its state shows.
+    /// If it may have been ready before it was observed, the last step that its state shows.
     pub fn start_ended(&self) -> Option<Timestamp> {
         let reached = &self.milestones;
         let best = |moment: Option<Moment>| moment.and_then(Moment::best);
@@ -194,23 +188,23 @@ impl PodRecord {
             .or(self.latest)
     }
 
-    /// Whether it began before it was watched, and its state does not say whether it was ready.
+    /// Whether it may have been ready before it was observed, at an unknown time.
     pub fn is_unseen(&self) -> bool {
-        let hindrance = self.hindrance.as_ref();
-        hindrance.is_some_and(|found| found.kind == HindranceKind::Unseen)
+        let blocker = self.blocker.as_ref();
+        blocker.is_some_and(|found| found.kind == BlockerKind::Unseen)
     }
 
-    /// The container that the others waited for, or the one that is in the way.
+    /// The container that became ready last, or the one that blocks.
     fn last_to_be_ready(&self) -> Option<&ContainerRecord> {
-        let hindrance = self.hindrance.as_ref();
-        let in_the_way = hindrance.and_then(|hindrance| hindrance.container.as_ref());
+        let blocker = self.blocker.as_ref();
+        let blocking = blocker.and_then(|blocker| blocker.container.as_ref());
         let main = || {
             self.containers
                 .iter()
                 .filter(|container| container.role == ContainerRole::Main)
         };
         main()
-            .find(|container| Some(&container.name) == in_the_way)
+            .find(|container| Some(&container.name) == blocking)
             .or_else(|| {
                 let ready = |container: &&ContainerRecord| container.ready.and_then(Moment::best);
                 // Of several at one time, the first.
@@ -218,24 +212,28 @@ impl PodRecord {
             })
     }
 
-    fn rest_of(&self, walk: &mut Walk) {
-        let hindrance = self.hindrance.as_ref();
-        let phase = hindrance.map_or(Phase::Unknown, |found| Phase::of_hindrance(found.kind));
-        let container = hindrance
+    fn append_open(&self, path: &mut PathBuilder) {
+        let blocker = self.blocker.as_ref();
+        let phase = blocker.map_or(Phase::Unknown, |found| Phase::of_blocker(found.kind));
+        let container = blocker
             .and_then(|found| found.container.as_ref())
             .and_then(|name| self.containers.iter().find(|one| one.name == *name));
-        let before = walk.segments.len();
-        walk.to(phase, container, at(self.start_ended()));
-        if let Some(last) = walk.segments.get_mut(before) {
+        let before = path.segments.len();
+        path.advance_to(phase, container, at(self.start_ended()));
+        if let Some(last) = path.segments.get_mut(before) {
             last.is_done = false;
         }
     }
 }
 
-impl Walk {
-    /// Goes on to where something was done. What was done before the last thing was, or nobody
-    /// knows when, is not on the way.
-    fn to(&mut self, phase: Phase, container: Option<&ContainerRecord>, done: Option<Moment>) {
+impl PathBuilder {
+    /// Appends a segment up to `done`, unless that is unknown or before the end of the last one.
+    fn advance_to(
+        &mut self,
+        phase: Phase,
+        container: Option<&ContainerRecord>,
+        done: Option<Moment>,
+    ) {
         let Some(done) = done.and_then(Moment::best) else {
             return;
         };
@@ -252,22 +250,22 @@ impl Walk {
         }
     }
 
-    /// Its image, and then the container itself.
-    fn start_of(&mut self, pod: &PodRecord, container: &ContainerRecord) {
+    /// Appends the image pull and the start of a container.
+    fn start_container(&mut self, pod: &PodRecord, container: &ContainerRecord) {
         let pull = pod.facts_of(container).map(|facts| &facts.pull);
         let running = container.running.and_then(Moment::best);
         if let Some(pull) = pull
             && let Some(done) = &pull.done
             && !done.already_present
         {
-            // What came before the pull is the kubelet's own time.
+            // The time before the pull is the kubelet's own.
             let began = pull.started().or_else(|| done.at.checked_sub(pull.took()?));
-            self.to(Phase::ContainerStart, Some(container), at(began));
+            self.advance_to(Phase::ContainerStart, Some(container), at(began));
             // An event's time is rounded: the container cannot have run before.
             let done = running.map_or(done.at, |running| done.at.min(running));
-            self.to(Phase::ImagePull, Some(container), at(Some(done)));
+            self.advance_to(Phase::ImagePull, Some(container), at(Some(done)));
         }
-        self.to(Phase::ContainerStart, Some(container), container.running);
+        self.advance_to(Phase::ContainerStart, Some(container), container.running);
     }
 }
 

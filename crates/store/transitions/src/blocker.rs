@@ -8,45 +8,43 @@ use kubevitals_model::{
     Timestamp,
 };
 
-/// A container that has run for so long stays up: the kubelet forgets its failures too, and would
+/// A container that has run for this long is stable: the kubelet resets its back-off too, and would
 /// restart it at once.
-const STAYS_UP_AFTER: Duration = Duration::from_mins(10);
+const STABLE_AFTER: Duration = Duration::from_mins(10);
 
 /// What keeps a pod from being ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hindrance {
-    /// Of which kind it is.
-    pub kind: HindranceKind,
-    /// The container that it concerns.
+pub struct Blocker {
+    pub kind: BlockerKind,
     pub container: Option<Arc<str>>,
-    /// Why, as one word of the API: `ImagePullBackOff`.
+    /// The reason, as in the API: `ImagePullBackOff`.
     pub reason: Option<Arc<str>>,
-    /// Why, for people.
+    /// The human-readable message.
     pub message: Option<Arc<str>>,
 }
 
-/// What kinds of hindrances there are: few enough to be the value of a label.
+/// The kind of a blocker, a closed set that may be the value of a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum HindranceKind {
-    /// A scheduling gate is not lifted.
+pub enum BlockerKind {
+    /// A scheduling gate is not removed.
     Gated,
-    /// The scheduler has not looked at it yet.
+    /// The scheduler has not considered it yet.
     NotScheduled,
-    /// No node can take it.
+    /// No node fits.
     Unschedulable,
-    /// The kubelet of its node has not taken it on.
+    /// The kubelet has not accepted it.
     NotAccepted,
-    /// Sandbox, network or volumes are not there.
+    /// Sandbox, network or volumes are not ready.
     Sandbox,
     /// An image cannot be pulled.
     ImagePull,
-    /// A container cannot be made or started.
+    /// A container cannot be created or started.
     ContainerCreation,
-    /// An init container runs.
+    /// An init container is running.
     Init,
-    /// An init container ends badly.
+    /// An init container fails.
     InitFailed,
-    /// A container ends again and again.
+    /// A container crashes repeatedly.
     CrashLoop,
     /// A startup probe does not pass.
     StartupProbe,
@@ -54,14 +52,14 @@ pub enum HindranceKind {
     ReadinessProbe,
     /// Another controller does not set the condition of a readiness gate.
     ReadinessGate,
-    /// It ended before it was seen to be ready, as Jobs may.
+    /// The pod finished before it was seen ready, as Jobs may.
     Ended,
-    /// It was ready once, but nobody watched and its state no longer says when.
+    /// It was ready before it was observed, at a time that its state no longer has.
     Unseen,
 }
 
-impl HindranceKind {
-    /// As it stands in records and labels.
+impl BlockerKind {
+    /// The value in records and labels.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Gated => "gated",
@@ -82,14 +80,14 @@ impl HindranceKind {
         }
     }
 
-    /// Whether a container ended badly, which it may leave behind by staying up.
+    /// Whether a container failed, from which it may recover.
     pub(crate) const fn is_failure(self) -> bool {
         matches!(self, Self::InitFailed | Self::CrashLoop)
     }
 }
 
-impl Hindrance {
-    fn new(kind: HindranceKind) -> Self {
+impl Blocker {
+    fn new(kind: BlockerKind) -> Self {
         Self {
             kind,
             container: None,
@@ -109,8 +107,7 @@ impl Hindrance {
         self
     }
 
-    /// What keeps this state of a pod, seen at a time, from being ready, looked for in the order in
-    /// which a pod starts.
+    /// Finds what keeps a pod in this state from being ready, in the order in which a pod starts.
     pub(crate) fn find(pod: &Pod, seen: Option<Timestamp>) -> Self {
         if pod.summary.phase.is_final() {
             return Self::of_ended(pod);
@@ -131,7 +128,7 @@ impl Hindrance {
                 ContainerState::Terminated(end) if end.exit_code != 0 => Some((status, end)),
                 _ => None,
             });
-        let ended = Self::new(HindranceKind::Ended);
+        let ended = Self::new(BlockerKind::Ended);
         match (pod.summary.phase, failed) {
             (PodPhase::Failed, Some((status, end))) if pod.reason.is_none() => ended
                 .because(end.reason.as_ref(), end.message.as_ref())
@@ -146,22 +143,22 @@ impl Hindrance {
             return None;
         }
         if let Some(gate) = pod.scheduling_gates.first() {
-            return Some(Self::new(HindranceKind::Gated).because(Some(gate), None));
+            return Some(Self::new(BlockerKind::Gated).because(Some(gate), None));
         }
         Some(match scheduled {
-            Some(condition) => Self::new(HindranceKind::Unschedulable)
+            Some(condition) => Self::new(BlockerKind::Unschedulable)
                 .because(condition.reason.as_ref(), condition.message.as_ref()),
-            None => Self::new(HindranceKind::NotScheduled),
+            None => Self::new(BlockerKind::NotScheduled),
         })
     }
 
     fn before_containers(pod: &Pod) -> Option<Self> {
         if pod.started.is_none() && pod.container_statuses.is_empty() {
-            return Some(Self::new(HindranceKind::NotAccepted));
+            return Some(Self::new(BlockerKind::NotAccepted));
         }
         let sandbox = Condition::find(&pod.conditions, "PodReadyToStartContainers")?;
         (!sandbox.is_true()).then(|| {
-            Self::new(HindranceKind::Sandbox)
+            Self::new(BlockerKind::Sandbox)
                 .because(sandbox.reason.as_ref(), sandbox.message.as_ref())
         })
     }
@@ -176,16 +173,16 @@ impl Hindrance {
             match &status.state {
                 ContainerState::Terminated(end) if end.exit_code == 0 => None,
                 ContainerState::Terminated(end) => {
-                    Some(Self::of_failed(HindranceKind::InitFailed, status, end))
+                    Some(Self::of_failed(BlockerKind::InitFailed, status, end))
                 }
-                // One that ended well runs again where the pod got another sandbox.
+                // A completed one runs again when the pod gets another sandbox.
                 ContainerState::Running { .. } => Some(match failed_lately(status, seen) {
                     Some(end) if end.exit_code != 0 => {
-                        Self::of_failed(HindranceKind::InitFailed, status, end)
+                        Self::of_failed(BlockerKind::InitFailed, status, end)
                     }
-                    _ => Self::new(HindranceKind::Init).of(&status.name),
+                    _ => Self::new(BlockerKind::Init).of(&status.name),
                 }),
-                _ => Some(Self::in_waiting(status, HindranceKind::InitFailed)),
+                _ => Some(Self::in_waiting(status, BlockerKind::InitFailed)),
             }
         })
     }
@@ -204,13 +201,13 @@ impl Hindrance {
             .chain(sidecars)
             .filter(|(_, status)| !status.ready)
             .map(|(spec, status)| Self::in_container(spec, status, seen))
-            // One that cannot be made or pulled says more than another that merely waits for its
+            // A container that cannot be created or pulled says more than one that waits for its
             // probe.
             .min_by_key(|found| found.kind)
     }
 
-    /// One that runs between two failures is not kept by its probe: whether it is looked at while
-    /// it runs or while it waits is chance.
+    /// A container that runs between two failures is not blocked by its probe: whether it is
+    /// observed while it runs or while it waits is chance.
     fn in_container(
         spec: &ContainerSpec,
         status: &ContainerStatus,
@@ -218,25 +215,25 @@ impl Hindrance {
     ) -> Self {
         let is_starting = spec.has_startup_probe && status.started != Some(true);
         match (&status.state, failed_lately(status, seen)) {
-            // The kubelet kills what does not pass its startup probe, and begins anew.
+            // The kubelet kills a container that fails its startup probe, and restarts it.
             (ContainerState::Running { .. }, Some(end)) if !(is_starting && was_killed(end)) => {
-                Self::of_failed(HindranceKind::CrashLoop, status, end)
+                Self::of_failed(BlockerKind::CrashLoop, status, end)
             }
             (ContainerState::Running { .. }, _) if is_starting => {
-                Self::new(HindranceKind::StartupProbe).of(&status.name)
+                Self::new(BlockerKind::StartupProbe).of(&status.name)
             }
             (ContainerState::Running { .. }, _) => {
-                Self::new(HindranceKind::ReadinessProbe).of(&status.name)
+                Self::new(BlockerKind::ReadinessProbe).of(&status.name)
             }
             (ContainerState::Terminated(end), _) => {
-                Self::of_failed(HindranceKind::CrashLoop, status, end)
+                Self::of_failed(BlockerKind::CrashLoop, status, end)
             }
-            _ => Self::in_waiting(status, HindranceKind::CrashLoop),
+            _ => Self::in_waiting(status, BlockerKind::CrashLoop),
         }
     }
 
-    /// `after_failure` is what it means if it waits to be run again.
-    fn in_waiting(status: &ContainerStatus, after_failure: HindranceKind) -> Self {
+    /// `after_failure` is the kind of a container that waits for its restart.
+    fn in_waiting(status: &ContainerStatus, after_failure: BlockerKind) -> Self {
         let (reason, message) = match &status.state {
             ContainerState::Waiting { reason, message } => (reason.as_ref(), message.as_ref()),
             _ => (None, None),
@@ -251,19 +248,19 @@ impl Hindrance {
                 | "ImageInspectError"
                 | "RegistryUnavailable"
                 | "SignatureValidationFailed",
-            ) => HindranceKind::ImagePull,
-            _ => HindranceKind::ContainerCreation,
+            ) => BlockerKind::ImagePull,
+            _ => BlockerKind::ContainerCreation,
         };
         Self::new(kind).because(reason, message).of(&status.name)
     }
 
-    fn of_failed(kind: HindranceKind, status: &ContainerStatus, end: &Termination) -> Self {
+    fn of_failed(kind: BlockerKind, status: &ContainerStatus, end: &Termination) -> Self {
         Self::new(kind)
             .because(end.reason.as_ref(), end.message.as_ref())
             .of(&status.name)
     }
 
-    /// All containers are ready and the pod is not.
+    /// All containers are ready, but the pod is not.
     fn at_the_gates(pod: &Pod) -> Self {
         let closed = pod
             .readiness_gates
@@ -273,9 +270,9 @@ impl Hindrance {
             Some(gate) => {
                 let condition = Condition::find(&pod.conditions, gate);
                 let message = condition.and_then(|condition| condition.message.as_ref());
-                Self::new(HindranceKind::ReadinessGate).because(Some(gate), message)
+                Self::new(BlockerKind::ReadinessGate).because(Some(gate), message)
             }
-            None => Self::new(HindranceKind::ReadinessProbe),
+            None => Self::new(BlockerKind::ReadinessProbe),
         }
     }
 }
@@ -287,7 +284,7 @@ fn status_of<'s>(
     statuses.iter().find(|status| status.name == spec.name)
 }
 
-/// How a container that runs ended before, unless it has stayed up since.
+/// Returns how the previous run of a running container ended, unless it is stable since.
 fn failed_lately(status: &ContainerStatus, seen: Option<Timestamp>) -> Option<&Termination> {
     let (ContainerState::Running { started_at }, ContainerState::Terminated(end)) =
         (&status.state, &status.last_state)
@@ -297,11 +294,11 @@ fn failed_lately(status: &ContainerStatus, seen: Option<Timestamp>) -> Option<&T
     let ran = seen
         .zip(*started_at)
         .and_then(|(seen, since)| seen.since(since));
-    let has_stayed_up = ran.is_some_and(|ran| ran >= STAYS_UP_AFTER);
+    let has_stayed_up = ran.is_some_and(|ran| ran >= STABLE_AFTER);
     (!has_stayed_up).then_some(end)
 }
 
-/// Whether it did not end by itself, nor for want of memory.
+/// Whether it was killed by a signal, but not for lack of memory.
 fn was_killed(end: &Termination) -> bool {
     let by_signal = [128 + 9, 128 + 15].contains(&end.exit_code);
     by_signal && end.reason.as_deref() != Some("OOMKilled")

@@ -1,12 +1,12 @@
-//! The state machine of one pod: each state that is seen adds what it shows for the first time.
+//! The state machine of one pod: each state adds what it shows for the first time.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use kubevitals_model::{Condition, ContainerState, Pod, ResourceVersion, Timestamp};
 
+use crate::blocker::{Blocker, BlockerKind};
 use crate::facts::Facts;
-use crate::hindrance::{Hindrance, HindranceKind};
 use crate::moment::{Moment, note};
 use crate::record::{
     ContainerRecord, ContainerRole, Disruption, End, Milestones, PodRecord, Resize, Unschedulable,
@@ -14,30 +14,28 @@ use crate::record::{
 
 mod containers;
 
-/// One pod as it is followed.
+/// A tracked pod.
 #[derive(Debug)]
-pub(crate) struct Life {
+pub(crate) struct Lifecycle {
     pub(crate) record: PodRecord,
-    /// How far the report of its start is.
     pub(crate) startup: StartupReport,
-    /// The list of all pods that it was last in.
+    /// The number of the list of all pods that it was last in.
     pub(crate) generation: u32,
 }
 
-/// How far the report of a pod's start is.
+/// The progress of the record of a pod's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StartupReport {
-    /// It is still starting.
     Open,
-    /// It is ready, or never will be: to be told once late events have had their time.
+    /// Ready, or never will be: emitted once late events have had time to arrive.
     Due,
-    Told,
-    /// It started before anybody watched, and another process has told of it.
+    Emitted,
+    /// It started before the tracker, and another replica emitted it.
     NotOurs,
 }
 
-impl Life {
-    /// A pod of which nothing was known, in the state in which it is first seen.
+impl Lifecycle {
+    /// Starts the lifecycle of a pod with the first state seen.
     pub(crate) fn begin(
         pod: &Arc<Pod>,
         facts: Facts,
@@ -58,7 +56,7 @@ impl Life {
             .map(|spec| ContainerRecord::new(spec, ContainerRole::Main));
         let is_pristine = pod.started.is_none();
         let was_ready_before = was_ready(pod);
-        let mut life = Self {
+        let mut lifecycle = Self {
             record: PodRecord {
                 pod: Arc::clone(pod),
                 reconstructed: !is_pristine,
@@ -76,37 +74,37 @@ impl Life {
                 unschedulable: None,
                 disruption: None,
                 resize: None,
-                hindrance: None,
+                blocker: None,
                 end: End::Open,
                 latest: None,
             },
             startup,
             generation: 0,
         };
-        life.take_in(pod, observed);
+        lifecycle.apply_status(pod, observed);
         if was_ready_before {
-            life.record.hindrance = Some(Hindrance {
-                kind: HindranceKind::Unseen,
+            lifecycle.record.blocker = Some(Blocker {
+                kind: BlockerKind::Unseen,
                 container: None,
                 reason: None,
                 message: None,
             });
         }
-        life
+        lifecycle
     }
 
-    /// Takes in a state; gives whether it was news.
+    /// Applies a state and returns whether it was new.
     pub(crate) fn apply(&mut self, pod: &Arc<Pod>, observed: Option<Timestamp>) -> bool {
         let known = &self.record.pod.summary.identity.resource_version;
         if self.record.end != End::Open || !is_newer(&pod.summary.identity.resource_version, known)
         {
             return false;
         }
-        self.take_in(pod, observed);
+        self.apply_status(pod, observed);
         true
     }
 
-    /// Notes that the pod is gone; gives whether that was news.
+    /// Ends the lifecycle and returns whether that was new.
     pub(crate) fn end(&mut self, end: End, observed: Option<Timestamp>) -> bool {
         if self.record.end != End::Open {
             return false;
@@ -126,24 +124,24 @@ impl Life {
         true
     }
 
-    fn take_in(&mut self, pod: &Arc<Pod>, observed: Option<Timestamp>) {
+    fn apply_status(&mut self, pod: &Arc<Pod>, observed: Option<Timestamp>) {
         let record = &mut self.record;
         record.pod = Arc::clone(pod);
-        record.take_in_conditions(pod, observed);
-        record.take_in_gates(pod, observed);
-        record.take_in_resize(pod, observed);
-        record.take_in_containers(pod, observed);
-        record.take_in_end(pod, observed);
+        record.apply_conditions(pod, observed);
+        record.apply_gates(pod, observed);
+        record.apply_resize(pod, observed);
+        record.apply_containers(pod, observed);
+        record.apply_end(pod, observed);
         record.latest = [record.latest, observed, newest(pod)]
             .into_iter()
             .flatten()
             .max();
-        record.take_in_hindrance(pod);
+        record.update_blocker(pod);
     }
 }
 
 impl PodRecord {
-    fn take_in_conditions(&mut self, pod: &Pod, observed: Option<Timestamp>) {
+    fn apply_conditions(&mut self, pod: &Pod, observed: Option<Timestamp>) {
         let reached = &mut self.milestones;
         for condition in &pod.conditions {
             let slot = match &*condition.kind {
@@ -195,10 +193,10 @@ impl PodRecord {
         }
     }
 
-    fn take_in_gates(&mut self, pod: &Pod, observed: Option<Timestamp>) {
+    fn apply_gates(&mut self, pod: &Pod, observed: Option<Timestamp>) {
         let reached = &mut self.milestones;
         if !pod.scheduling_gates.is_empty() {
-            // It is so from the beginning: gates cannot be added later.
+            // Gates cannot be added after creation.
             note(&mut reached.gated, pod.meta.created, observed);
         } else if reached.gated.is_some() {
             note(&mut reached.ungated, None, observed);
@@ -212,7 +210,7 @@ impl PodRecord {
         }
     }
 
-    fn take_in_resize(&mut self, pod: &Pod, observed: Option<Timestamp>) {
+    fn apply_resize(&mut self, pod: &Pod, observed: Option<Timestamp>) {
         let condition = ["PodResizeInProgress", "PodResizePending"]
             .iter()
             .filter_map(|kind| Condition::find(&pod.conditions, kind))
@@ -244,7 +242,7 @@ impl PodRecord {
         }
     }
 
-    fn take_in_end(&mut self, pod: &Pod, observed: Option<Timestamp>) {
+    fn apply_end(&mut self, pod: &Pod, observed: Option<Timestamp>) {
         if let Some(deleted) = pod.meta.deleted {
             let grace = Duration::from_secs(pod.meta.deletion_grace.unwrap_or(0).into());
             note(
@@ -263,23 +261,24 @@ impl PodRecord {
         }
     }
 
-    /// What was in the way while the pod was wanted is what counts: that its containers are killed
-    /// when it is deleted does not explain why it never became ready. Only whether one that had
-    /// failed stayed up since is seen no earlier.
-    fn take_in_hindrance(&mut self, pod: &Pod) {
+    /// The blocker before the deletion counts: that containers are killed when a pod is deleted does
+    /// not explain why it never became ready. Only the recovery of a failed container is still
+    /// accepted.
+    fn update_blocker(&mut self, pod: &Pod) {
         if self.is_complete() {
-            self.hindrance = None;
+            self.blocker = None;
             return;
         }
-        let is_settled = |found: &Hindrance| pod.meta.deleted.is_some() && !may_stay_up(found, pod);
-        if !self.was_ready_before && !self.hindrance.as_ref().is_some_and(is_settled) {
-            self.hindrance = Some(Hindrance::find(pod, self.latest));
+        let is_settled =
+            |found: &Blocker| pod.meta.deleted.is_some() && !may_stay_up(found, pod);
+        if !self.was_ready_before && !self.blocker.as_ref().is_some_and(is_settled) {
+            self.blocker = Some(Blocker::find(pod, self.latest));
         }
     }
 }
 
-/// Whether the container that failed runs.
-fn may_stay_up(found: &Hindrance, pod: &Pod) -> bool {
+/// Whether the failed container is running.
+fn may_stay_up(found: &Blocker, pod: &Pod) -> bool {
     let mut statuses = pod
         .init_container_statuses
         .iter()
@@ -291,9 +290,9 @@ fn may_stay_up(found: &Hindrance, pod: &Pod) -> bool {
         })
 }
 
-/// Whether a pod that is not ready was so before: a kubelet says that a pod is not ready when it
-/// takes it on, and what was said since then has a later time. One second does not count: the two
-/// may fall into neighbouring ones.
+/// Whether a pod that is not ready was ready before: a kubelet reports a pod as not ready when it
+/// accepts it, and a later change has a later time. A difference of one second does not count: the
+/// two may fall into adjacent seconds.
 pub(crate) fn was_ready(pod: &Pod) -> bool {
     let not_ready =
         Condition::find(&pod.conditions, "Ready").filter(|condition| !condition.is_true());
@@ -304,7 +303,7 @@ pub(crate) fn was_ready(pod: &Pod) -> bool {
         .is_some_and(|later| later > Duration::from_secs(1))
 }
 
-/// Versions of one object can be compared if they are numbers. If not, another one is a newer one.
+/// Versions of one object are compared as numbers. If they are not, another version is newer.
 fn is_newer(version: &ResourceVersion, known: &ResourceVersion) -> bool {
     match (version.as_number(), known.as_number()) {
         (Some(version), Some(known)) => version > known,
@@ -312,7 +311,7 @@ fn is_newer(version: &ResourceVersion, known: &ResourceVersion) -> bool {
     }
 }
 
-/// The newest time of the past that a state shows.
+/// The newest time in a state.
 fn newest(pod: &Pod) -> Option<Timestamp> {
     let conditions = pod
         .conditions
@@ -335,9 +334,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_life_stays_small() {
-        // 150,000 of them are kept, with a record for each container besides.
-        assert!(size_of::<Life>() <= 800, "{}", size_of::<Life>());
+    fn a_lifecycle_stays_small() {
+        // 150,000 are kept, each with a record for each of its containers.
+        assert!(size_of::<Lifecycle>() <= 800, "{}", size_of::<Lifecycle>());
         assert!(
             size_of::<ContainerRecord>() <= 256,
             "{}",

@@ -1,14 +1,13 @@
-//! Where a pod runs.
+//! Node pools.
 
 use std::sync::Arc;
 
 use kubevitals_model::Labels;
 
-/// The labels in which providers and tools tell the pool of a node: the first that a node has
-/// counts.
+/// The labels of providers and tools for the pool of a node: the first that a node has counts.
 ///
-/// Those that people choose stand before those that the machinery makes up: a node that Karpenter
-/// made on EKS belongs to its `NodePool`.
+/// Names that users choose come before generated ones: a node that Karpenter created on EKS belongs
+/// to its `NodePool`.
 pub const POOL_LABELS: [&str; 13] = [
     "karpenter.sh/nodepool",
     "cloud.google.com/gke-nodepool",
@@ -25,8 +24,7 @@ pub const POOL_LABELS: [&str; 13] = [
     "node.kubernetes.io/pool",
 ];
 
-/// The pool that a node with these labels belongs to, by the names that the usual providers and
-/// tools give it.
+/// Returns the pool of a node with these labels.
 pub fn node_pool(labels: &Labels) -> Option<&Arc<str>> {
     POOL_LABELS
         .iter()
@@ -52,7 +50,7 @@ mod tests {
             found(&[("cloud.google.com/gke-nodepool", "b"), ("zone", "c")]).as_deref(),
             Some("b")
         );
-        // Which pool of Karpenter made a node says more than the group that it was put into.
+        // The pool of Karpenter says more than the node group.
         assert_eq!(
             found(&[
                 ("eks.amazonaws.com/nodegroup", "g"),

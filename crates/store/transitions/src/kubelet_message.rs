@@ -1,45 +1,42 @@
-//! What the kubelet writes into its events, for people, and nowhere else.
+//! Facts that the kubelet writes only into the messages of its events.
 
 use std::time::Duration;
 
 use kubevitals_model::GoDuration;
 
-/// What the message of a `Pulled` event says.
+/// The message of a `Pulled` event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PulledMessage {
     pub(crate) already_present: bool,
-    /// How long the pull itself took, to the millisecond.
+    /// The duration of the pull itself, to the millisecond.
     pub(crate) pull: Option<Duration>,
-    /// The same with the time for which it waited for other pulls.
+    /// The duration with the wait for other pulls.
     pub(crate) with_waiting: Option<Duration>,
     pub(crate) bytes: Option<u64>,
 }
 
-/// Which probe an `Unhealthy` event speaks of.
+/// The probe of an `Unhealthy` event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Probe {
-    /// Whether a container has started.
     Startup,
-    /// Whether it is ready.
     Readiness,
-    /// Whether it is alive.
     Liveness,
 }
 
 impl PulledMessage {
-    /// Reads the forms that kubelets have written: `Successfully pulled image "a" in 1.2s`, since
+    /// Parses the forms that kubelets have written: `Successfully pulled image "a" in 1.2s`, since
     /// 1.25 `in 1.2s (3s including waiting)`, since 1.30 with `Image size: 123 bytes.`, and both
     /// forms of `already present on machine`.
     pub(crate) fn read(message: &str) -> Self {
-        // An image may be called anything: what counts comes after its name.
-        let said = message.rsplit_once('"').map_or(message, |(_, said)| said);
-        if said.contains("already present on machine") {
+        // An image may have any name: the facts come after it.
+        let text = message.rsplit_once('"').map_or(message, |(_, text)| text);
+        if text.contains("already present on machine") {
             return Self {
                 already_present: true,
                 ..Self::default()
             };
         }
-        let (times, size) = said.split_once(". Image size: ").unwrap_or((said, ""));
+        let (times, size) = text.split_once(". Image size: ").unwrap_or((text, ""));
         let times = times.trim().strip_prefix("in ").unwrap_or_default();
         let (pull, waiting) = times.split_once(" (").unwrap_or((times, ""));
         Self {
@@ -58,7 +55,6 @@ impl PulledMessage {
 }
 
 impl Probe {
-    /// In one word.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Startup => "startup",
@@ -67,17 +63,17 @@ impl Probe {
         }
     }
 
-    /// `Readiness probe failed: what it said`: the probe, and what it said if it said anything.
+    /// Parses `Readiness probe failed: OUTPUT` into the probe and its output, which may be empty.
     pub(crate) fn read(message: &str) -> Option<(Self, &str)> {
-        let (probe, said) = message.split_once(" probe ")?;
+        let (probe, text) = message.split_once(" probe ")?;
         let probe = match probe {
             "Startup" => Self::Startup,
             "Readiness" => Self::Readiness,
             "Liveness" => Self::Liveness,
             _ => return None,
         };
-        let said = said.split_once(": ").map_or("", |(_, said)| said);
-        Some((probe, said.trim()))
+        let text = text.split_once(": ").map_or("", |(_, text)| text);
+        Some((probe, text.trim()))
     }
 }
 
@@ -99,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_of_a_pull_is_read() {
+    fn every_form_of_a_pull_is_parsed() {
         let now = PulledMessage::read(
             "Successfully pulled image \"a:1\" in 1.205s (1m3.5s including waiting). Image size: 742381 bytes.",
         );
@@ -130,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_not_known() {
+    fn malformed_messages_have_no_facts() {
         for message in [
             "",
             "\"",
@@ -145,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn probes_are_told_apart() {
+    fn probes_are_distinguished() {
         assert_eq!(
             Probe::read("Readiness probe failed: cat: no such file\n"),
             Some((Probe::Readiness, "cat: no such file"))

@@ -1,4 +1,4 @@
-//! What the statuses of containers show.
+//! Applies the statuses of containers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use kubevitals_model::{
 use crate::moment::{Moment, note};
 use crate::record::{ContainerRecord, ContainerRole, Exit, ExitKind, PodRecord};
 
-/// How many times of being down are kept one by one.
+/// Downtimes that are kept individually.
 const MAX_FIRST_DOWNS: usize = 32;
 
-/// What one status shows of the runs of its container.
+/// The runs of a container, as far as one status shows them.
 struct Runs<'s> {
-    /// When the first began, if the status still says so.
+    /// The start of the first, if the status still has it.
     first_start: Option<Timestamp>,
-    /// The last that ended.
+    /// The last one that ended.
     last_end: Option<&'s Termination>,
-    /// The one before the last, or the last if another is waited for.
+    /// The one before the current, or the last if the next has not started.
     before: Option<&'s Termination>,
     /// The time between the last two.
     down: Option<Duration>,
 }
 
 impl PodRecord {
-    pub(super) fn take_in_containers(&mut self, pod: &Pod, observed: Option<Timestamp>) {
-        // The kubelet decides on it together with the statuses beside it.
+    pub(super) fn apply_containers(&mut self, pod: &Pod, observed: Option<Timestamp>) {
+        // The kubelet computes it together with the statuses.
         let all_ready = Condition::find(&pod.conditions, "ContainersReady")
             .filter(|condition| condition.is_true())
             .and_then(|condition| condition.last_transition);
@@ -42,9 +42,9 @@ impl PodRecord {
         let was_ready_before = self.was_ready_before;
         for (record, (spec, statuses)) in self.containers.iter_mut().zip(init.chain(main)) {
             if let Some(status) = statuses.iter().find(|status| status.name == spec.name) {
-                record.take_in(spec, status, observed);
+                record.apply_status(spec, status, observed);
                 if record.role == ContainerRole::Init || !was_ready_before {
-                    record.take_in_ready(spec, status, all_ready, observed);
+                    record.apply_ready(spec, status, all_ready, observed);
                 }
             }
         }
@@ -69,7 +69,7 @@ impl ContainerRecord {
         }
     }
 
-    fn take_in(
+    fn apply_status(
         &mut self,
         spec: &ContainerSpec,
         status: &ContainerStatus,
@@ -77,15 +77,15 @@ impl ContainerRecord {
     ) {
         if let Some(runs) = Runs::of(status) {
             note(&mut self.running, runs.first_start, observed);
-            self.take_in_end(&runs, observed);
+            self.apply_end(&runs, observed);
             if status.restart_count > self.restarts {
-                self.take_in_restarts(status, &runs);
+                self.apply_restarts(status, &runs);
             }
         }
-        self.take_in_start(spec, status, observed);
+        self.apply_start(spec, status, observed);
     }
 
-    fn take_in_restarts(&mut self, status: &ContainerStatus, runs: &Runs<'_>) {
+    fn apply_restarts(&mut self, status: &ContainerStatus, runs: &Runs<'_>) {
         let more = status.restart_count.abs_diff(self.restarts);
         self.restarts = status.restart_count;
         let log = self.restart_log.get_or_insert_default();
@@ -105,7 +105,7 @@ impl ContainerRecord {
         }
     }
 
-    fn take_in_start(
+    fn apply_start(
         &mut self,
         spec: &ContainerSpec,
         status: &ContainerStatus,
@@ -120,7 +120,7 @@ impl ContainerRecord {
         }
     }
 
-    fn take_in_ready(
+    fn apply_ready(
         &mut self,
         spec: &ContainerSpec,
         status: &ContainerStatus,
@@ -143,7 +143,7 @@ impl ContainerRecord {
         }
     }
 
-    fn take_in_end(&mut self, runs: &Runs<'_>, observed: Option<Timestamp>) {
+    fn apply_end(&mut self, runs: &Runs<'_>, observed: Option<Timestamp>) {
         let Some(end) = runs.last_end else {
             return;
         };
@@ -165,8 +165,7 @@ impl ContainerRecord {
 }
 
 impl<'s> Runs<'s> {
-    /// None if it never ran: a container that the kubelet lost sight of is said to have ended, but
-    /// not to have begun.
+    /// `None` if it never ran: a container that the kubelet lost has an end, but no start.
     fn of(status: &'s ContainerStatus) -> Option<Self> {
         let (this, is_ended) = match &status.state {
             ContainerState::Running { started_at } => (*started_at, None),
@@ -185,8 +184,8 @@ impl<'s> Runs<'s> {
         if !has_run {
             return None;
         }
-        // The count goes up as the next run begins: while it waits, the last state is that of the
-        // run counted.
+        // The count goes up when the next run starts: while it waits, the last state is that of the
+        // counted run.
         let first_start = match (status.restart_count, is_waiting) {
             (0, false) => this,
             (0, true) | (1, false) => before.and_then(|end| end.started_at),
@@ -204,7 +203,7 @@ impl<'s> Runs<'s> {
     }
 }
 
-/// The newest time that a state shows.
+/// The newest time in a state.
 pub(super) fn newest(state: &ContainerState) -> Option<Timestamp> {
     match state {
         ContainerState::Running { started_at } => *started_at,
