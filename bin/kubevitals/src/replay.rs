@@ -1,5 +1,5 @@
-//! `kubevitals replay`: how long every pod took, and why, from recorded watch streams instead of a
-//! cluster.
+//! `kubevitals replay`: how long every pod took to start, and why, from recorded watch streams
+//! instead of a cluster.
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Read, Write};
@@ -19,31 +19,28 @@ use kubevitals_watch::{Decoder, EventType};
 
 use crate::explain::notices::warn;
 
-/// Objects that cannot be read are named one by one up to here; then they are only counted.
-const MAX_NAMED: u64 = 20;
+/// Objects that cannot be decoded are reported individually up to this number.
+const MAX_REPORTED: u64 = 20;
 
-/// Pods of a recording that are gone, or of which only events came so far: far more than a
-/// recording has that anybody can look through.
-const MAX_WAITING: usize = 500_000;
+/// Limit of deleted pods, and of pods known only from events: far more than a useful recording has.
+const MAX_PENDING: usize = 500_000;
 
-/// Flags of the reader of recordings.
 #[derive(Debug, Clone, Args)]
 #[command(mut_args(go_bools))]
 pub struct ReplayFlags {
-    /// What to print
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = ReplayOutput::Waterfall)]
     pub output: ReplayOutput,
 
-    /// With -o json: the durations and names that kube-transition-metrics gets wrong, as it writes
-    /// them
+    /// With -o json: write the wrong durations and names of kube-transition-metrics as it does
     #[arg(long)]
     pub compat: bool,
 
-    /// With -o json: also a set of records for every change of a pod that is not ready yet
+    /// With -o json: also write records for every change of a pod that is not ready yet
     #[arg(long)]
     pub emit_partial: bool,
 
-    /// With -o json: also a record of type `lifecycle` for each pod, with its UID, phases and
+    /// With -o json: also write a record of type `lifecycle` for each pod, with its UID, phases and
     /// critical path
     #[arg(long)]
     pub lifecycle: bool,
@@ -53,16 +50,15 @@ pub struct ReplayFlags {
     pub files: Vec<PathBuf>,
 }
 
-/// What a replay prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ReplayOutput {
-    /// A picture of each pod's start, with the cause of its longest phase in words
+    /// The phases of each start as bars, with the cause of the longest
     Waterfall,
     /// The JSON lines that `kubevitals transitions` writes
     Json,
 }
 
-/// Takes what the tracker tells to where the user reads it.
+/// Prints the records of the tracker.
 struct Printer<W: Write> {
     out: BufWriter<W>,
     form: Form,
@@ -75,21 +71,21 @@ enum Form {
     Json(TransitionLines),
 }
 
-/// What could not be read.
+/// Counts objects that could not be decoded.
 #[derive(Default)]
-struct Bad {
+struct Undecodable {
     count: u64,
 }
 
-/// Reads all files and prints the life of each pod in them.
+/// Reads all files and prints the lifecycle of each pod in them.
 pub fn run(flags: &ReplayFlags, out: &mut (dyn Write + Send)) -> Result<(), RunError> {
     let is_json = flags.output == ReplayOutput::Json;
     let mut tracker = Tracker::new(TrackerConfig {
         linger: None,
         existing: Existing::All,
         progress: flags.emit_partial && is_json,
-        max_ended: MAX_WAITING,
-        max_early: MAX_WAITING,
+        max_ended: MAX_PENDING,
+        max_early: MAX_PENDING,
         ..TrackerConfig::default()
     });
     let no_color = std::env::var_os("NO_COLOR");
@@ -110,33 +106,33 @@ pub fn run(flags: &ReplayFlags, out: &mut (dyn Write + Send)) -> Result<(), RunE
         },
         failure: None,
     };
-    let mut bad = Bad::default();
-    // One for all files: what they have in common is kept once.
+    let mut undecodable = Undecodable::default();
+    // One for all files, to share equal strings.
     let decoder = Decoder::default();
     for file in &flags.files {
         let recording = Recording::new(open(file)?, decoder.clone(), MAX_OBJECT);
         for item in recording {
-            take(item, file, &mut tracker, &mut printer, &mut bad)?;
+            apply(item, file, &mut tracker, &mut printer, &mut undecodable)?;
             if printer.failure.is_some() {
-                return printer.end();
+                return printer.finish();
             }
         }
     }
-    bad.tell_rest();
+    undecodable.report_rest();
     let found = tracker.counts().states;
-    tracker.finish(&mut |output| printer.take(&output));
+    tracker.finish(&mut |output| printer.print(&output));
     if found == 0 && printer.failure.is_none() {
         return Err(RunError::runtime(
-            "no pod was found; record with `kubectl get pods --watch --output-watch-events -o json`",
+            "no pods found; record with `kubectl get pods --watch --output-watch-events -o json`",
         ));
     }
-    let refused = tracker.counts().rejected;
-    if refused > 0 {
+    let ignored = tracker.counts().rejected;
+    if ignored > 0 {
         warn(&format!(
-            "{refused} states of pods beyond the first million were left out"
+            "{ignored} states of pods beyond the first million were ignored"
         ));
     }
-    printer.end()
+    printer.finish()
 }
 
 fn open(file: &Path) -> Result<Box<dyn Read>, RunError> {
@@ -152,19 +148,19 @@ fn open(file: &Path) -> Result<Box<dyn Read>, RunError> {
     }
 }
 
-fn take<W: Write>(
+fn apply<W: Write>(
     item: Item,
     file: &Path,
     tracker: &mut Tracker,
     printer: &mut Printer<W>,
-    bad: &mut Bad,
+    undecodable: &mut Undecodable,
 ) -> Result<(), RunError> {
-    let mut out = |output: Output| printer.take(&output);
+    let mut out = |output: Output| printer.print(&output);
     match item.what {
         Ok(What::Pod(seen)) => {
             let pod = Arc::new(seen.object);
             if seen.event == EventType::Deleted {
-                // The last write of a field says nothing about when the pod was removed.
+                // The last write of a field says nothing about the time of removal.
                 tracker.deleted(&pod, Arrival::Live, None, &mut out);
             } else {
                 tracker.pod(&pod, Arrival::Live, seen.written, &mut out);
@@ -178,18 +174,20 @@ fn take<W: Write>(
                 "{file} cannot be read beyond byte {offset}: {error}"
             )));
         }
-        Err(error) => bad.tell(file, item.offset, &error),
+        Err(error) => undecodable.report(file, item.offset, &error),
     }
     Ok(())
 }
 
 impl<W: Write> Printer<W> {
-    fn take(&mut self, output: &Output) {
+    fn print(&mut self, output: &Output) {
         if self.failure.is_some() {
             return;
         }
         let done = match &mut self.form {
-            Form::Json(lines) => self.out.write_all(&lines.render(output, told_at(output))),
+            Form::Json(lines) => self
+                .out
+                .write_all(&lines.render(output, record_time(output))),
             Form::Waterfall(waterfall) => match output {
                 Output::Lifecycle(record) => waterfall.draw(record, None, &mut self.out),
                 Output::Startup(_) | Output::Progress(_) => Ok(()),
@@ -198,46 +196,47 @@ impl<W: Write> Printer<W> {
         self.failure = done.err();
     }
 
-    fn end(mut self) -> Result<(), RunError> {
+    fn finish(mut self) -> Result<(), RunError> {
         if self.failure.is_none() {
-            let summed_up = match &self.form {
+            let summarized = match &self.form {
                 Form::Waterfall(waterfall) => waterfall.summarize(&mut self.out),
                 Form::Json(_) => Ok(()),
             };
-            self.failure = summed_up.and_then(|()| self.out.flush()).err();
+            self.failure = summarized.and_then(|()| self.out.flush()).err();
         }
-        // What was not written must not be tried again when the buffer goes.
+        // A failed write must not be retried when the buffer is dropped.
         let (_, _) = self.out.into_parts();
         match self.failure {
-            // Whoever read it has seen enough: `kubevitals replay … | head`.
+            // A closed pipe means that the reader has seen enough: `kubevitals replay … | head`.
             Some(error) if error.kind() != ErrorKind::BrokenPipe => {
-                Err(RunError::runtime(format!("cannot write: {error}")))
+                Err(RunError::runtime(format!("cannot write output: {error}")))
             }
             _ => Ok(()),
         }
     }
 }
 
-impl Bad {
-    fn tell(&mut self, file: &Path, offset: u64, error: &RecordingError) {
+impl Undecodable {
+    fn report(&mut self, file: &Path, offset: u64, error: &RecordingError) {
         self.count += 1;
-        if self.count <= MAX_NAMED {
+        if self.count <= MAX_REPORTED {
             warn(&format!("{}: byte {offset}: {error}", file.display()));
         }
     }
 
-    fn tell_rest(&self) {
-        if self.count > MAX_NAMED {
+    fn report_rest(&self) {
+        if self.count > MAX_REPORTED {
             warn(&format!(
-                "and {} more could not be read",
-                self.count - MAX_NAMED
+                "and {} more could not be decoded",
+                self.count - MAX_REPORTED
             ));
         }
     }
 }
 
-/// A recording is told of in its own time, so that the same recording always gives the same lines.
-fn told_at(output: &Output) -> Timestamp {
+/// The time of a record is that of the recording, so that the same recording always gives the same
+/// lines.
+fn record_time(output: &Output) -> Timestamp {
     let (Output::Startup(record) | Output::Lifecycle(record) | Output::Progress(record)) = output;
     record
         .latest
@@ -245,7 +244,7 @@ fn told_at(output: &Output) -> Timestamp {
         .unwrap_or(Timestamp::from_unix_millis(0))
 }
 
-/// Written as Go programs take them, since kube-transition-metrics is one.
+/// Booleans as Go programs accept them, since kube-transition-metrics is one.
 fn go_bools(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "compat" | "emit_partial" | "lifecycle" => go_bool(arg),

@@ -1,4 +1,4 @@
-//! [`TransitionsFlags`], checked.
+//! Validated [`TransitionsFlags`].
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -54,7 +54,7 @@ impl Settings {
         };
         let events = flags.pods.image_pull_events.then(|| {
             events(&flags.pods).options(StreamOptions {
-                // A list that streams cannot be left half-way.
+                // A streaming list cannot be stopped half-way.
                 streaming_lists: false,
                 most_listed: Some(watches.event_list_limit as usize),
                 ..options.clone()
@@ -104,13 +104,13 @@ impl LeaseSettings {
             Duration::try_from(given).map_err(|_| InvalidSetting {
                 flag,
                 value: given.to_string(),
-                problem: "time does not run backwards".to_owned(),
-                advice: "write a duration such as 15s".to_owned(),
+                problem: "it must not be negative".to_owned(),
+                advice: "use a duration such as 15s".to_owned(),
             })
         };
         let name = &flags.leader_elect_resource_name;
         let settings = Self {
-            // Replicas of another part have nothing to do with those of this one.
+            // Every shard elects its own leader.
             name: if shard == Shard::ALL {
                 name.clone()
             } else {
@@ -134,13 +134,13 @@ impl LeaseSettings {
             flag: "leader-elect",
             value: "true".to_owned(),
             problem: error.to_string(),
-            advice: "let lease duration, renew deadline and retry period be 15s, 10s and 2s, or in such proportions"
+            advice: "use 15s, 10s and 2s for lease duration, renew deadline and retry period, or similar proportions"
                 .to_owned(),
         })?;
         Ok(Some(settings))
     }
 
-    /// What `identity` stands for.
+    /// The election for a candidate.
     pub(super) fn election(&self, default_namespace: &str, identity: String) -> Election {
         let namespace = self.namespace.as_deref().unwrap_or(default_namespace);
         Election {
@@ -161,7 +161,7 @@ fn pods(flags: &PodFlags) -> Result<StreamSpec<Pod>, InvalidSetting> {
         flag: "selector",
         value: flags.selector.clone(),
         problem: error.to_string(),
-        advice: "write labels as for kubectl get -l, such as app=web,tier!=cache".to_owned(),
+        advice: "use a label selector as in kubectl get -l, such as app=web,tier!=cache".to_owned(),
     })?;
     if !labels.is_empty() {
         spec = spec.labels(&flags.selector);
@@ -170,7 +170,7 @@ fn pods(flags: &PodFlags) -> Result<StreamSpec<Pod>, InvalidSetting> {
         flag: "field-selector",
         value: flags.field_selector.clone(),
         problem: error.to_string(),
-        advice: "write fields as for kubectl get --field-selector, such as spec.nodeName=a"
+        advice: "use a field selector as in kubectl get --field-selector, such as spec.nodeName=a"
             .to_owned(),
     })?;
     if !fields.is_empty() {
@@ -179,7 +179,7 @@ fn pods(flags: &PodFlags) -> Result<StreamSpec<Pod>, InvalidSetting> {
     Ok(spec)
 }
 
-/// Only what is used: a cluster writes far more events than pods.
+/// Excludes irrelevant events: a cluster writes far more events than pods.
 fn events(flags: &PodFlags) -> StreamSpec<Event> {
     let spec = StreamSpec::<Event>::new("events").fields(Facts::field_selector());
     match &flags.namespace {
@@ -197,8 +197,8 @@ fn linger(flags: &LineFlags) -> Result<Duration, InvalidSetting> {
         .ok_or_else(|| InvalidSetting {
             flag: "image-pull-cancel-delay",
             value: seconds.to_string(),
-            problem: "it is no time to wait for events".to_owned(),
-            advice: "write seconds, from 0 to 3600, such as 3 or 0.5".to_owned(),
+            problem: "it is out of range".to_owned(),
+            advice: "use seconds from 0 to 3600, such as 3 or 0.5".to_owned(),
         })
 }
 
@@ -210,7 +210,7 @@ fn buffer(flags: &LineFlags) -> Result<usize, InvalidSetting> {
         .ok_or_else(|| InvalidSetting {
             flag: "stdout-buffer",
             value: flags.stdout_buffer.to_string(),
-            problem: "the lines of one pod may not fit".to_owned(),
-            advice: "write at least 64Ki, such as 32Mi".to_owned(),
+            problem: "it is too small for the lines of one pod".to_owned(),
+            advice: "use at least 64Ki, such as 32Mi".to_owned(),
         })
 }

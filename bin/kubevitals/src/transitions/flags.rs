@@ -13,7 +13,6 @@ use kubevitals_transitions::Shard;
 use crate::process::ProcessFlags;
 use crate::watches::PodFilter;
 
-/// Flags of the role that follows the lives of pods.
 #[derive(Debug, Clone, Args)]
 #[command(mut_arg("admin_bind_address", like_the_peer))]
 pub struct TransitionsFlags {
@@ -31,7 +30,6 @@ pub struct TransitionsFlags {
     pub(crate) process: ProcessFlags,
 }
 
-/// Which pods are followed.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Pods", mut_args(go_bools))]
 pub(super) struct PodFlags {
@@ -47,93 +45,89 @@ pub(super) struct PodFlags {
     #[arg(long, value_name = "SELECTOR", default_value = "")]
     pub(super) field_selector: String,
 
-    /// Only this part of all pods, by their UIDs: 0/4 is the first of four
+    /// Only this shard of the pods, by UID: 0/4 is the first of four
     #[arg(long, value_name = "PART", default_value_t = Shard::ALL)]
     pub(super) shard: Shard,
 
-    /// Watch events too: without them nothing is known of image pulls and failing probes
+    /// Also watch events: without them there are no image pulls and no probe failures
     #[arg(long)]
     pub(super) image_pull_events: bool,
 }
 
-/// What is written to standard output.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Lines", mut_args(go_bools))]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(super) struct LineFlags {
-    /// The durations and names that kube-transition-metrics gets wrong, as it writes them
+    /// Write the wrong durations and names of kube-transition-metrics as it does
     #[arg(long)]
     pub(super) compat: bool,
 
-    /// Also a set of records for every change of a pod that is not ready yet
+    /// Also write records for every change of a pod that is not ready yet
     #[arg(long)]
     pub(super) emit_partial: bool,
 
-    /// Also records of type `lifecycle`, when a pod has started and when it is gone
+    /// Also write records of type `lifecycle`, when a pod has started and when it is deleted
     #[arg(long)]
     pub(super) lifecycle: bool,
 
-    /// Write lines at all; without them there are metrics alone
+    /// Write lines; if false, only metrics are served
     #[arg(long)]
     pub(super) output_lines: bool,
 
-    /// Lines beyond this that nobody has read yet are dropped and counted
+    /// Size of the queue for standard output; lines beyond it are dropped and counted
     #[arg(long, value_name = "BYTES", default_value = "32Mi")]
     pub(super) stdout_buffer: Quantity,
 
-    /// How long events are waited for once a pod has started or is gone, in seconds
+    /// Time to wait for late events once a pod has started or is deleted, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
     pub(super) image_pull_cancel_delay: f64,
 }
 
-/// How the API server is watched.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Watches")]
 pub(super) struct WatchFlags {
-    /// Kubeconfig of the cluster [default: the service account of the pod, or else that of kubectl]
+    /// Path to a kubeconfig [default: the service account of the pod, or else as kubectl]
     #[arg(long, visible_alias = "kubeconfig-path", value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
 
-    /// How long a watch lasts at least before it is opened anew, in seconds
+    /// Minimum timeout of a watch, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 240,
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(super) kube_watch_timeout: u32,
 
-    /// Objects in a page where a list comes in pages
+    /// Page size of lists
     #[arg(long, value_name = "N", default_value_t = 500,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) kube_watch_max_events: u32,
 
-    /// Changes of pods, and events, that may wait for the event loop
+    /// Maximum number of queued pod changes, and of queued events
     #[arg(long, value_name = "N", default_value_t = 16_384,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) statistic_event_queue_length: u32,
 
-    /// Events that are read from before the start, or from a gap
+    /// Maximum number of events read from a list, at the start or after a gap
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pub(super) event_list_limit: u32,
 }
 
-/// What Prometheus is shown of pods.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Metrics of pods", mut_args(go_bools))]
 pub(super) struct FamilyFlags {
-    /// Labels of pods' metrics: namespace, workload, `node_pool`, zone; for the last two, nodes are
-    /// watched too
+    /// Labels of the pod metrics: namespace, workload, `node_pool`, zone; the last two also watch
+    /// nodes
     #[arg(long, value_name = "LABELS", default_value_t = LabelChoice::default())]
     pub(super) metric_labels: LabelChoice,
 
-    /// Sets of these labels that are told apart; all others are counted together
+    /// Maximum number of label sets with series of their own; all others share one
     #[arg(long, value_name = "N", default_value_t = 2_000,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) metric_series_limit: u32,
 
-    /// Also native histograms, for a Prometheus that asks for them
+    /// Also expose native histograms, to a Prometheus that requests them
     #[arg(long)]
     pub(super) native_histograms: bool,
 }
 
-/// How replicas share the work.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Standby", mut_args(go_bools))]
 #[expect(
@@ -141,23 +135,23 @@ pub(super) struct FamilyFlags {
     reason = "the names of the fields are the names of the flags"
 )]
 pub(super) struct StandbyFlags {
-    /// Of several replicas let one write, and the others follow it closely
+    /// Elect a leader: of several replicas one writes, the others are standbys
     #[arg(long)]
     pub(super) leader_elect: bool,
 
-    /// A lease that is not renewed for this long may be taken
+    /// Time after which a lease that is not renewed may be acquired
     #[arg(long, value_name = "DURATION", default_value = "15s")]
     pub(super) leader_elect_lease_duration: GoDuration,
 
-    /// A leader that cannot renew for this long stops writing
+    /// Time after which a leader that cannot renew its lease stops writing
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub(super) leader_elect_renew_deadline: GoDuration,
 
-    /// Time between attempts to get or renew the lease
+    /// Time between attempts to acquire or renew the lease
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     pub(super) leader_elect_retry_period: GoDuration,
 
-    /// Name of the Lease; of several shards, each has its own
+    /// Name of the Lease; a shard appends its number
     #[arg(long, value_name = "NAME", default_value = "kubevitals-transitions")]
     pub(super) leader_elect_resource_name: String,
 
@@ -183,7 +177,7 @@ impl TransitionsFlags {
     }
 }
 
-/// Written as Go programs take them, since kube-transition-metrics is one.
+/// Booleans as Go programs accept them, since kube-transition-metrics is one.
 fn go_bools(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "image_pull_events" | "output_lines" => go_bool(arg).default_value("true"),
@@ -194,20 +188,20 @@ fn go_bools(arg: Arg) -> Arg {
     }
 }
 
-/// Where kube-transition-metrics serves what the admin server does here.
+/// The address flag and default of kube-transition-metrics, for the admin server.
 fn like_the_peer(arg: Arg) -> Arg {
     arg.visible_alias("listen-address")
         .default_value("127.0.0.1:8080")
         .value_parser(parse_address)
 }
 
-/// An address as Go takes it: without a host, all of the machine's.
+/// Parses an address as Go does: without a host, all interfaces.
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let parsed = match text.strip_prefix(':') {
         Some(port) => format!("[::]:{port}").parse(),
         None => text.replacen("localhost:", "127.0.0.1:", 1).parse(),
     };
-    parsed.map_err(|_| "write an address and a port, such as 0.0.0.0:8080".to_owned())
+    parsed.map_err(|_| "use an address and a port, such as 0.0.0.0:8080".to_owned())
 }
 
 #[cfg(test)]
@@ -215,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_taken_as_go_takes_them() {
+    fn addresses_are_parsed_as_in_go() {
         for (text, address) in [
             ("127.0.0.1:8080", "127.0.0.1:8080"),
             (":8080", "[::]:8080"),

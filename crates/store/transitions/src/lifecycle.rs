@@ -269,8 +269,7 @@ impl PodRecord {
             self.blocker = None;
             return;
         }
-        let is_settled =
-            |found: &Blocker| pod.meta.deleted.is_some() && !may_stay_up(found, pod);
+        let is_settled = |found: &Blocker| pod.meta.deleted.is_some() && !may_stay_up(found, pod);
         if !self.was_ready_before && !self.blocker.as_ref().is_some_and(is_settled) {
             self.blocker = Some(Blocker::find(pod, self.latest));
         }

@@ -101,10 +101,7 @@ async fn after_every_kind_of_outage_the_view_is_right_and_the_reason_is_counted(
     ];
     for ((effect, why, times), ended) in effects.into_iter().zip(3..) {
         let fault = RequestFault::always(effect).on_verb("watch");
-        scene
-            .bed
-            .api()
-            .inject(fault.on_resource("pods").times(1));
+        scene.bed.api().inject(fault.on_resource("pods").times(1));
         scene.bed.api().drop_watches();
         scene.ended(Restart::Ended, ended).await;
         scene.ended(why, times).await;
