@@ -12,8 +12,8 @@ use tempfile::TempDir;
 use crate::schema::Schema;
 use crate::{kubevitals, output};
 
-/// A cluster to ask, and a kubeconfig of somebody who may.
-struct Asked {
+/// A simulated cluster and a kubeconfig of an administrator.
+struct Harness {
     api: SimApiHandle,
     folder: TempDir,
 }
@@ -66,7 +66,7 @@ fn ready_pod(namespace: &str, name: &str, ready: i64) -> Value {
     })
 }
 
-/// A pod that no node can take.
+/// An unschedulable pod.
 fn waiting_pod(name: &str) -> Value {
     json!({
         "metadata": {"name": name, "namespace": "shop", "uid": uid(name), "creationTimestamp": ago(Duration::from_mins(185))},
@@ -91,32 +91,32 @@ fn event(pod: &str, name: &str, reason: &str, message: &str, second: i64) -> Val
     })
 }
 
-impl Asked {
+impl Harness {
     /// Two pods, of which one pulled its image for long, one that waits, and the node that they are
     /// on.
     async fn start() -> Self {
         kubevitals_tls::install_crypto_provider();
         let api = SimApi::start(SimApiConfig::default()).await.unwrap();
-        let asked = Self {
+        let harness = Self {
             api,
             folder: tempfile::tempdir().unwrap(),
         };
-        asked.write("config", &asked.api.kubeconfig());
-        asked.create(
+        harness.write("config", &harness.api.kubeconfig());
+        harness.create(
             Resource::Nodes,
             json!({"metadata": {"name": "node-b-1", "labels": {"cloud.google.com/gke-nodepool": "b"}}}),
         );
-        asked.create(Resource::Pods, ready_pod("shop", "web-1", 52));
-        asked.create(Resource::Pods, ready_pod("shop", "web-2", 9));
-        asked.create(Resource::Pods, waiting_pod("stuck"));
+        harness.create(Resource::Pods, ready_pod("shop", "web-1", 52));
+        harness.create(Resource::Pods, ready_pod("shop", "web-2", 9));
+        harness.create(Resource::Pods, waiting_pod("stuck"));
         let pulled = "Successfully pulled image \"registry.example/shop/web:2\" in 40.5s (41.25s including waiting). \
                       Image size: 1234567890 bytes.";
-        asked.create(
+        harness.create(
             Resource::Events,
             event("web-1", "a", "Pulling", "Pulling image", 5),
         );
-        asked.create(Resource::Events, event("web-1", "b", "Pulled", pulled, 46));
-        asked
+        harness.create(Resource::Events, event("web-1", "b", "Pulled", pulled, 46));
+        harness
     }
 
     fn create(&self, resource: Resource, object: Value) {
@@ -138,18 +138,18 @@ impl Asked {
         command
     }
 
-    async fn ask(&self, args: &[&str]) -> (i32, String, String) {
+    async fn run(&self, args: &[&str]) -> (i32, String, String) {
         run(self.command(args)).await
     }
 
-    /// What is printed, where nothing is wrong.
-    async fn told(&self, args: &[&str]) -> String {
-        let (code, stdout, stderr) = self.ask(args).await;
+    /// Standard output of a successful run.
+    async fn output(&self, args: &[&str]) -> String {
+        let (code, stdout, stderr) = self.run(args).await;
         assert_eq!((code, stderr.as_str()), (0, ""), "{args:?}");
         stdout
     }
 
-    /// Somebody who may do this alone.
+    /// A kubeconfig of a user with these permissions alone.
     fn reader(&self, name: &str, rules: &[(&str, &str)]) -> String {
         for (verb, resource) in rules {
             self.api
@@ -161,7 +161,7 @@ impl Asked {
     }
 }
 
-/// The cluster answers on this runtime while the program asks.
+/// Runs the program on a thread, while the cluster serves on this runtime.
 async fn run(mut command: Command) -> (i32, String, String) {
     let done = tokio::task::spawn_blocking(move || output(&mut command));
     done.await.unwrap()
@@ -169,36 +169,36 @@ async fn run(mut command: Command) -> (i32, String, String) {
 
 #[tokio::test]
 async fn one_pod_is_explained_with_bytes_node_and_pool() {
-    let asked = Asked::start().await;
-    insta::assert_snapshot!(asked.told(&["pod", "shop/web-1"]).await);
-    // However it is named.
-    let expected = asked.told(&["pod", "shop/web-1"]).await;
+    let harness = Harness::start().await;
+    insta::assert_snapshot!(harness.output(&["pod", "shop/web-1"]).await);
+    // By any form of its name.
+    let expected = harness.output(&["pod", "shop/web-1"]).await;
     for words in [
         &["pod", "web-1", "-n", "shop"][..],
         &["pod/web-1", "--namespace=shop"],
     ] {
-        assert_eq!(asked.told(words).await, expected);
+        assert_eq!(harness.output(words).await, expected);
     }
-    asked.api.shutdown().await;
+    harness.api.shutdown().await;
 }
 
 #[tokio::test]
 async fn the_namespace_is_that_of_the_context() {
-    let asked = Asked::start().await;
-    let told = asked.ask(&["pod", "web-1"]).await;
-    assert_eq!(told.0, 1);
-    assert!(told.2.contains("pod default/web-1 not found"), "{}", told.2);
-    assert!(told.2.contains("kubevitals replay"), "{}", told.2);
+    let harness = Harness::start().await;
+    let text = harness.run(&["pod", "web-1"]).await;
+    assert_eq!(text.0, 1);
+    assert!(text.2.contains("pod default/web-1 not found"), "{}", text.2);
+    assert!(text.2.contains("kubevitals replay"), "{}", text.2);
     // A context of another file, which the list of files adds.
-    let config = kube::config::Kubeconfig::from_yaml(&asked.api.kubeconfig()).unwrap();
+    let config = kube::config::Kubeconfig::from_yaml(&harness.api.kubeconfig()).unwrap();
     let known = config.contexts[0].context.clone().unwrap();
     let (cluster, user) = (known.cluster, known.user.unwrap());
     let more = format!(
         "contexts: [{{name: shop, context: {{cluster: {cluster}, user: {user}, namespace: shop}}}}]"
     );
-    let more = asked.write("more", &more);
-    let mut command = asked.command(&["pod", "web-1", "--context=shop"]);
-    let files = [asked.folder.path().join("config"), more.into()];
+    let more = harness.write("more", &more);
+    let mut command = harness.command(&["pod", "web-1", "--context=shop"]);
+    let files = [harness.folder.path().join("config"), more.into()];
     command.env("KUBECONFIG", std::env::join_paths(files).unwrap());
     let (code, stdout, stderr) = run(command).await;
     assert_eq!(code, 0, "{stderr}");
@@ -206,34 +206,34 @@ async fn the_namespace_is_that_of_the_context() {
         stdout.starts_with("shop/web-1  ready after 52 s"),
         "{stdout}"
     );
-    asked.api.shutdown().await;
+    harness.api.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_pod_that_waits_is_told_so_far() {
-    let asked = Asked::start().await;
-    let told = asked.told(&["pod", "shop/stuck"]).await;
+async fn a_pod_that_is_not_ready_is_explained_up_to_now() {
+    let harness = Harness::start().await;
+    let text = harness.output(&["pod", "shop/stuck"]).await;
     assert!(
-        told.starts_with("shop/stuck  still starting after 3 h 5 min\n"),
-        "{told}"
+        text.starts_with("shop/stuck  still starting after 3 h 5 min\n"),
+        "{text}"
     );
     assert!(
-        told.contains("not ready yet: no node fits, for 3 h 5 min"),
-        "{told}"
+        text.contains("not ready yet: no node fits, for 3 h 5 min"),
+        "{text}"
     );
-    assert!(told.contains("3 Insufficient cpu"), "{told}");
-    asked.api.shutdown().await;
+    assert!(text.contains("3 Insufficient cpu"), "{text}");
+    harness.api.shutdown().await;
 }
 
 #[tokio::test]
 async fn lines_are_those_of_the_schema() {
-    let asked = Asked::start().await;
-    let told = asked
-        .told(&["pod", "web-1", "stuck", "-n", "shop", "-o", "json"])
+    let harness = Harness::start().await;
+    let text = harness
+        .output(&["pod", "web-1", "stuck", "-n", "shop", "-o", "json"])
         .await;
     let schema = Schema::new(kubevitals_jsonl::SCHEMA);
     let mut kinds = Vec::new();
-    for line in told.lines() {
+    for line in text.lines() {
         let value: Value = serde_json::from_str(line).unwrap();
         assert_eq!(schema.violation(&value), None, "{line}");
         let metrics = &value["kube_transition_metrics"];
@@ -249,73 +249,73 @@ async fn lines_are_those_of_the_schema() {
         "stuck lifecycle",
     ];
     assert_eq!(kinds, expected);
-    asked.api.shutdown().await;
+    harness.api.shutdown().await;
 }
 
 #[tokio::test]
 async fn the_slowest_come_first() {
-    let asked = Asked::start().await;
+    let harness = Harness::start().await;
     // More than one page, and nothing that belongs among the slowest.
     for number in 0..620 {
         let mut pod = ready_pod("load", &format!("quick-{number}"), 4);
         pod["metadata"]["uid"] = format!("00000000-0000-4000-8000-9{number:011}").into();
-        asked.create(Resource::Pods, pod);
+        harness.create(Resource::Pods, pod);
     }
-    let told = asked.told(&["--slowest", "3"]).await;
-    insta::assert_snapshot!(told);
-    let shop = asked
-        .told(&["--slowest=10", "-n", "shop", "-l", "app=web"])
+    let text = harness.output(&["--slowest", "3"]).await;
+    insta::assert_snapshot!(text);
+    let shop = harness
+        .output(&["--slowest=10", "-n", "shop", "-l", "app=web"])
         .await;
     assert!(
         shop.ends_with("slowest 2 of 2 pods, 2 of them ready at some time\n"),
         "{shop}"
     );
-    let recent = asked.told(&["--slowest", "--since=4h"]).await;
+    let recent = harness.output(&["--slowest", "--since=4h"]).await;
     assert!(
         recent.ends_with("slowest 1 of 1 pods, 0 of them ready at some time\n"),
         "{recent}"
     );
-    let wide = asked
-        .told(&["--slowest=10", "-l", "app=web", "-o", "wide"])
+    let wide = harness
+        .output(&["--slowest=10", "-l", "app=web", "-o", "wide"])
         .await;
     assert!(wide.contains("  node-b-1  b  "), "{wide}");
     assert!(
         wide.contains("1.2 GB to node node-b-1 of pool b\n"),
         "{wide}"
     );
-    let drawn = asked
-        .told(&["--slowest=2", "-n", "shop", "-o", "waterfall"])
+    let drawn = harness
+        .output(&["--slowest=2", "-n", "shop", "-o", "waterfall"])
         .await;
     assert!(drawn.contains("2 pods, 1 of them ready"), "{drawn}");
-    let lines = asked
-        .told(&["--slowest=2", "-n", "shop", "-o", "json"])
+    let lines = harness
+        .output(&["--slowest=2", "-n", "shop", "-o", "json"])
         .await;
     assert_eq!(
         lines.matches("\"type\":\"lifecycle\"").count(),
         2,
         "{lines}"
     );
-    let (code, _, stderr) = asked.ask(&["--slowest", "-n", "nowhere"]).await;
+    let (code, _, stderr) = harness.run(&["--slowest", "-n", "nowhere"]).await;
     assert_eq!(code, 1);
     assert!(stderr.contains("no matching pods found"), "{stderr}");
-    asked.api.shutdown().await;
+    harness.api.shutdown().await;
 }
 
 #[tokio::test]
-async fn what_is_not_allowed_is_named() {
-    let asked = Asked::start().await;
-    let nobody = asked.reader("nobody", &[]);
-    let (code, stdout, stderr) = asked.ask(&["pod", "shop/web-1", &nobody]).await;
+async fn missing_permissions_are_named() {
+    let harness = Harness::start().await;
+    let none = harness.reader("none", &[]);
+    let (code, stdout, stderr) = harness.run(&["pod", "shop/web-1", &none]).await;
     assert_eq!((code, stdout.as_str()), (1, ""));
     assert!(
         stderr.contains("no permission to get pods in namespace shop"),
         "{stderr}"
     );
     assert!(
-        stderr.contains("User \"nobody\" cannot get resource \"pods\""),
+        stderr.contains("User \"none\" cannot get resource \"pods\""),
         "{stderr}"
     );
-    let (code, _, stderr) = asked.ask(&["--slowest", &nobody]).await;
+    let (code, _, stderr) = harness.run(&["--slowest", &none]).await;
     assert_eq!(code, 1);
     assert!(
         stderr.contains("no permission to list pods in all namespaces"),
@@ -323,8 +323,8 @@ async fn what_is_not_allowed_is_named() {
     );
 
     // Without events there is no pull, without nodes no pool; of these only events are missed.
-    let some = asked.reader("some", &[("get", "pods"), ("list", "pods")]);
-    let (code, stdout, stderr) = asked.ask(&["pod", "shop/web-1", &some]).await;
+    let some = harness.reader("some", &[("get", "pods"), ("list", "pods")]);
+    let (code, stdout, stderr) = harness.run(&["pod", "shop/web-1", &some]).await;
     assert_eq!(code, 0, "{stderr}");
     assert!(
         stderr.contains("no permission to list events in namespace shop"),
@@ -335,41 +335,41 @@ async fn what_is_not_allowed_is_named() {
         stdout.contains("start of app") && !stdout.contains("pool"),
         "{stdout}"
     );
-    let (code, stdout, stderr) = asked.ask(&["--slowest", &some]).await;
+    let (code, stdout, stderr) = harness.run(&["--slowest", &some]).await;
     assert_eq!((code, stderr.lines().count()), (0, 1), "{stderr}");
     assert!(stdout.contains("shop/web-1"), "{stdout}");
-    let events = asked.reader("events", &[("get", "pods"), ("list", "events")]);
-    let (code, stdout, stderr) = asked.ask(&["pod", "shop/web-1", &events]).await;
+    let events = harness.reader("events", &[("get", "pods"), ("list", "events")]);
+    let (code, stdout, stderr) = harness.run(&["pod", "shop/web-1", &events]).await;
     assert_eq!((code, stderr.as_str()), (0, ""));
     assert!(stdout.contains("1.2 GB to node node-b-1\n"), "{stdout}");
-    asked.api.shutdown().await;
+    harness.api.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_pod_is_followed_until_it_is_ready() {
-    let asked = Asked::start().await;
-    let command = asked.command(&["pod", "shop/late", "--watch"]);
-    let told = tokio::spawn(run(command));
-    // It need not exist when it is asked for.
+async fn watch_waits_until_the_pod_is_ready() {
+    let harness = Harness::start().await;
+    let command = harness.command(&["pod", "shop/late", "--watch"]);
+    let text = tokio::spawn(run(command));
+    // It need not exist yet.
     let mut pod = ready_pod("shop", "late", 9);
     let status = pod["status"].take();
-    asked.create(Resource::Pods, pod.clone());
+    harness.create(Resource::Pods, pod.clone());
     pod["status"] = status;
-    asked.api.writer().replace(Resource::Pods, pod).unwrap();
-    let told = tokio::time::timeout(crate::server::DEADLINE, told)
+    harness.api.writer().replace(Resource::Pods, pod).unwrap();
+    let text = tokio::time::timeout(crate::server::DEADLINE, text)
         .await
         .unwrap();
-    let (code, stdout, stderr) = told.unwrap();
+    let (code, stdout, stderr) = text.unwrap();
     assert_eq!((code, stderr.as_str()), (0, ""));
     assert!(stdout.starts_with("shop/late  ready after 9 s"), "{stdout}");
-    asked.api.shutdown().await;
+    harness.api.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_not_there_is_a_failure() {
-    let mut asked = Asked::start().await;
-    asked.api.stop().await;
-    let (code, _, stderr) = asked.ask(&["pod", "shop/web-1"]).await;
+async fn an_unreachable_cluster_is_an_error() {
+    let mut harness = Harness::start().await;
+    harness.api.stop().await;
+    let (code, _, stderr) = harness.run(&["pod", "shop/web-1"]).await;
     assert_eq!(code, 1, "{stderr}");
     assert!(
         stderr.contains("cannot get pods in namespace shop"),
@@ -378,8 +378,8 @@ async fn a_cluster_that_is_not_there_is_a_failure() {
 }
 
 #[test]
-fn what_cannot_be_meant_exits_64() {
-    for (flags, said) in [
+fn contradictory_flags_exit_64() {
+    for (flags, expected) in [
         (&[][..], "kubevitals explain pod NAMESPACE/NAME"),
         (&["deployment", "web"], "no pod given"),
         (
@@ -389,9 +389,9 @@ fn what_cannot_be_meant_exits_64() {
         (&["--slowest=0"], "--slowest"),
         (&["pod", "web", "--kubeconfig=/nowhere"], "/nowhere"),
     ] {
-        let (code, stdout, told) = output(kubevitals(&["explain"]).args(flags));
-        assert_eq!((code, stdout.as_str()), (64, ""), "{flags:?}: {told}");
-        assert!(told.contains(said), "{flags:?}: {told}");
+        let (code, stdout, text) = output(kubevitals(&["explain"]).args(flags));
+        assert_eq!((code, stdout.as_str()), (64, ""), "{flags:?}: {text}");
+        assert!(text.contains(expected), "{flags:?}: {text}");
     }
 }
 

@@ -122,7 +122,7 @@ fn durations_always_have_a_decimal_point() {
 }
 
 #[test]
-fn old_numbers_for_those_who_depend_on_them() {
+fn compat_writes_the_durations_of_the_peer() {
     let wanted = |flags: &[&str]| {
         let lines = lines(&replay(flags, &files()));
         let app = metrics(&lines, "container", "web-fbb586dc9-x888m")[2]["container"].clone();
@@ -151,7 +151,7 @@ fn partial_records_come_before_the_last_ones() {
 }
 
 #[test]
-fn each_pod_has_one_lifecycle_that_says_how_it_ended() {
+fn each_pod_has_one_lifecycle_with_its_end() {
     let lines = lines(&replay(&["-o", "json", "--lifecycle"], &files()));
     assert_eq!(kinds(&lines)["lifecycle"], 15);
     let outcome = |pod: &str| {
@@ -225,7 +225,7 @@ fn the_order_of_files_and_the_layout_of_objects_do_not_matter() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_with_its_place() {
+fn undecodable_objects_are_reported_with_their_offset() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pods.json");
     let text = std::fs::read_to_string(fixture("pods.watch.jsonl")).unwrap();
@@ -246,7 +246,7 @@ fn what_cannot_be_read_is_named_with_its_place() {
 }
 
 #[test]
-fn nothing_to_show_is_a_failure() {
+fn a_recording_without_pods_is_an_error() {
     let (code, _, stderr) = output(&mut kubevitals(&["replay", "/nonexistent/pods.json"]));
     assert_eq!(code, 1);
     assert!(
@@ -256,7 +256,7 @@ fn nothing_to_show_is_a_failure() {
     let (code, _, stderr) = output(&mut kubevitals(&["replay", &fixture("events.watch.jsonl")]));
     assert_eq!(code, 1);
     assert!(
-        stderr.contains("no pod was found; record with `kubectl get pods"),
+        stderr.contains("no pods found; record with `kubectl get pods"),
         "{stderr}"
     );
 }

@@ -117,7 +117,7 @@ fn is_of_type(name: &str, value: &Value) -> bool {
 }
 
 #[test]
-fn the_validator_can_say_no() {
+fn the_validator_rejects_invalid_values() {
     let schema = Schema::new(kubevitals_jsonl::SCHEMA);
     let line = |change: &dyn Fn(&mut Value)| {
         let mut line = serde_json::json!({"time": "2026-11-15T20:12:10Z", "kube_transition_metrics": {

@@ -1,9 +1,9 @@
 //! `kubevitals transitions` on a simulated cluster, from its flags to its lines.
 
-mod follower;
+mod harness;
 mod live;
 mod outages;
 mod program;
 mod replicas;
 
-pub(crate) use follower::{Cluster, Follower, Sink};
+pub(crate) use harness::{Cluster, LineCollector, RoleHarness};

@@ -1,31 +1,30 @@
-//! Pods as they come, become ready and go.
+//! Pods that are created, become ready and are deleted.
 
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Cluster, Follower};
+use super::{Cluster, RoleHarness};
 
 const NO_AGE: Duration = Duration::ZERO;
 
 #[tokio::test]
-async fn a_pod_that_is_created_has_its_lines_once_it_is_ready() {
+async fn a_created_pod_has_its_lines_once_it_is_ready() {
     let cluster = Cluster::start().await;
     cluster.create("before");
     cluster.make_ready("before");
-    let mut follower = Follower::ready(&cluster, &["--lifecycle"]).await;
+    let mut role = RoleHarness::ready(&cluster, &["--lifecycle"]).await;
     cluster.create("web");
     cluster.event("web", "Pulling", "Pulling image \"web:2\"", NO_AGE);
     let pulled = "Successfully pulled image \"web:2\" in 1.5s (2.25s including waiting). Image size: 7 bytes.";
     cluster.event("web", "Pulled", pulled, NO_AGE);
-    follower
-        .until_metric(
-            "image_pull_watch_events_total{event_type=\"ADDED\"}",
-            |count| count >= 2,
-        )
-        .await;
+    role.until_metric(
+        "image_pull_watch_events_total{event_type=\"ADDED\"}",
+        |count| count >= 2,
+    )
+    .await;
     cluster.make_ready("web");
-    let lines = follower.until_lines(|lines| lines.len() >= 4).await;
+    let lines = role.until_lines(|lines| lines.len() >= 4).await;
     let kinds: Vec<&str> = lines
         .iter()
         .map(|line| line["kube_transition_metrics"]["type"].as_str().unwrap())
@@ -40,7 +39,7 @@ async fn a_pod_that_is_created_has_its_lines_once_it_is_ready() {
 
     cluster.delete("web");
     cluster.delete("before");
-    let lines = follower.until_lines(|lines| lines.len() >= 6).await;
+    let lines = role.until_lines(|lines| lines.len() >= 6).await;
     let last: Vec<&str> = lines[4..]
         .iter()
         .map(|line| {
@@ -51,19 +50,15 @@ async fn a_pod_that_is_created_has_its_lines_once_it_is_ready() {
         .collect();
     assert_eq!(last, ["deleted", "deleted"]);
     let of = |kind| format!("pod_watch_events_total{{event_type=\"{kind}\"}}");
-    follower
-        .until_metric(&of("ADDED"), |count| count == 1)
-        .await;
-    follower
-        .until_metric(&of("DELETED"), |count| count == 2)
-        .await;
-    assert_eq!(follower.stop().await.len(), 6);
+    role.until_metric(&of("ADDED"), |count| count == 1).await;
+    role.until_metric(&of("DELETED"), |count| count == 2).await;
+    assert_eq!(role.stop().await.len(), 6);
 }
 
 #[tokio::test]
 async fn two_watches_are_open_however_many_pods_there_are() {
     let cluster = Cluster::start().await;
-    let mut follower = Follower::ready(&cluster, &[]).await;
+    let mut role = RoleHarness::ready(&cluster, &[]).await;
     for number in 0..300 {
         cluster.create(&format!("pod-{number}"));
     }
@@ -71,22 +66,17 @@ async fn two_watches_are_open_however_many_pods_there_are() {
     for number in 0..300 {
         cluster.make_ready(&format!("pod-{number}"));
     }
-    let told = follower.until_told(300).await;
-    assert!(told.values().all(|times| *times == 1), "{told:?}");
+    let counts = role.until_pods(300).await;
+    assert!(counts.values().all(|times| *times == 1), "{counts:?}");
     assert_eq!(cluster.api.open_watches(), 2);
-    assert_eq!(
-        follower.metric("image_pull_collector_routines").await,
-        Some(1)
-    );
-    follower
-        .until_metric("pod_statistics_tracked", |count| count == 300)
+    assert_eq!(role.metric("image_pull_collector_routines").await, Some(1));
+    role.until_metric("pod_statistics_tracked", |count| count == 300)
         .await;
-    follower
-        .until_metric("image_pull_statistics_tracked", |count| count == 0)
+    role.until_metric("image_pull_statistics_tracked", |count| count == 0)
         .await;
-    follower.stop().await;
+    role.stop().await;
 
-    let without = Follower::ready(&cluster, &["--image-pull-events=false"]).await;
+    let without = RoleHarness::ready(&cluster, &["--image-pull-events=false"]).await;
     assert_eq!(cluster.api.open_watches(), 1);
     assert_eq!(
         without.metric("image_pull_collector_routines").await,
@@ -96,31 +86,31 @@ async fn two_watches_are_open_however_many_pods_there_are() {
 }
 
 #[tokio::test]
-async fn only_the_pods_that_are_asked_for_are_followed() {
+async fn only_selected_pods_are_tracked() {
     let cluster = Cluster::start().await;
-    let mut by_namespace = Follower::ready(&cluster, &["--namespace=shop"]).await;
-    let mut by_label = Follower::ready(&cluster, &["--selector=app=b"]).await;
-    let mut by_field = Follower::ready(&cluster, &["--field-selector=metadata.name!=a"]).await;
+    let mut by_namespace = RoleHarness::ready(&cluster, &["--namespace=shop"]).await;
+    let mut by_label = RoleHarness::ready(&cluster, &["--selector=app=b"]).await;
+    let mut by_field = RoleHarness::ready(&cluster, &["--field-selector=metadata.name!=a"]).await;
     for (namespace, name) in [("default", "a"), ("default", "b"), ("shop", "c")] {
         cluster.create_in(namespace, name);
         cluster.make_ready_in(namespace, name);
     }
     let names =
-        |told: std::collections::BTreeMap<String, usize>| told.into_keys().collect::<Vec<_>>();
-    assert_eq!(names(by_namespace.until_told(1).await), ["c"]);
-    assert_eq!(names(by_label.until_told(1).await), ["b"]);
-    assert_eq!(names(by_field.until_told(2).await), ["b", "c"]);
-    for follower in [by_namespace, by_label, by_field] {
-        follower.stop().await;
+        |counts: std::collections::BTreeMap<String, usize>| counts.into_keys().collect::<Vec<_>>();
+    assert_eq!(names(by_namespace.until_pods(1).await), ["c"]);
+    assert_eq!(names(by_label.until_pods(1).await), ["b"]);
+    assert_eq!(names(by_field.until_pods(2).await), ["b", "c"]);
+    for role in [by_namespace, by_label, by_field] {
+        role.stop().await;
     }
 }
 
 #[tokio::test]
-async fn every_pod_is_in_one_of_four_parts() {
+async fn every_pod_is_in_one_of_four_shards() {
     let cluster = Cluster::start().await;
     let mut parts = Vec::new();
     for part in ["--shard=0/4", "--shard=1/4", "--shard=2/4", "--shard=3/4"] {
-        parts.push(Follower::ready(&cluster, &[part]).await);
+        parts.push(RoleHarness::ready(&cluster, &[part]).await);
     }
     let names: Vec<String> = (0..40).map(|number| format!("pod-{number}")).collect();
     for name in &names {
@@ -143,10 +133,10 @@ async fn every_pod_is_in_one_of_four_parts() {
     let mut pulls = 0;
     for part in parts {
         let lines = part.stop().await;
-        let told = super::follower::count(&lines, "pod");
-        assert!(!told.is_empty() && told.len() < 40);
-        pulls += super::follower::count(&lines, "image_pull").len();
-        for (name, times) in told {
+        let counts = super::harness::count(&lines, "pod");
+        assert!(!counts.is_empty() && counts.len() < 40);
+        pulls += super::harness::count(&lines, "image_pull").len();
+        for (name, times) in counts {
             *all.entry(name).or_insert(0) += times;
         }
     }
@@ -156,23 +146,22 @@ async fn every_pod_is_in_one_of_four_parts() {
 }
 
 #[tokio::test]
-async fn what_has_settled_is_told_before_the_end_and_what_has_not_is_left() {
+async fn shutdown_emits_settled_pods_and_leaves_the_others() {
     let cluster = Cluster::start().await;
-    let follower = Follower::ready(&cluster, &["--image-pull-cancel-delay=3600"]).await;
+    let role = RoleHarness::ready(&cluster, &["--image-pull-cancel-delay=3600"]).await;
     cluster.create("ready");
     cluster.make_ready("ready");
     cluster.create("starting");
-    follower
-        .until_metric("pod_statistics_tracked", |count| count == 2)
+    role.until_metric("pod_statistics_tracked", |count| count == 2)
         .await;
-    assert!(follower.lines().is_empty(), "late events have an hour");
-    let lines = follower.stop().await;
-    let told = super::follower::count(&lines, "pod");
-    assert_eq!(Vec::from_iter(told), [("ready".to_owned(), 1)]);
+    assert!(role.lines().is_empty(), "late events have an hour");
+    let lines = role.stop().await;
+    let counts = super::harness::count(&lines, "pod");
+    assert_eq!(Vec::from_iter(counts), [("ready".to_owned(), 1)]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_burst_of_pods_is_followed_to_the_last() {
+async fn a_burst_of_pods_is_tracked_completely() {
     const PRESENT: usize = 500;
     const NEW: usize = 1_000;
     let cluster = Cluster::start().await;
@@ -181,9 +170,9 @@ async fn a_burst_of_pods_is_followed_to_the_last() {
         cluster.create(&name);
         cluster.make_ready(&name);
     }
-    // A queue that is much too short: who cannot follow takes in everything at once, and goes on.
-    let mut roomy = Follower::ready(&cluster, &[]).await;
-    let mut narrow = Follower::ready(&cluster, &["--statistic-event-queue-length=8"]).await;
+    // The queue is much too short: the role resynchronizes and continues.
+    let mut roomy = RoleHarness::ready(&cluster, &[]).await;
+    let mut narrow = RoleHarness::ready(&cluster, &["--statistic-event-queue-length=8"]).await;
     for number in 0..NEW {
         let name = format!("new-{number}");
         cluster.create(&name);
@@ -193,17 +182,16 @@ async fn a_burst_of_pods_is_followed_to_the_last() {
             tokio::task::yield_now().await;
         }
     }
-    for follower in [&mut roomy, &mut narrow] {
-        let told = follower.until_told(NEW).await;
-        assert_eq!(told.len(), NEW, "those from before are not told of");
-        assert!(told.values().all(|times| *times == 1));
+    for role in [&mut roomy, &mut narrow] {
+        let counts = role.until_pods(NEW).await;
+        assert_eq!(counts.len(), NEW, "existing pods are not emitted");
+        assert!(counts.values().all(|times| *times == 1));
     }
     assert_eq!(cluster.api.open_watches(), 4);
-    for follower in [roomy, narrow] {
+    for role in [roomy, narrow] {
         let tracked = u64::try_from(PRESENT + NEW).unwrap();
-        follower
-            .until_metric("pod_statistics_tracked", |count| count == tracked)
+        role.until_metric("pod_statistics_tracked", |count| count == tracked)
             .await;
-        follower.stop().await;
+        role.stop().await;
     }
 }

@@ -1,20 +1,20 @@
-//! The program itself: signals, its standard output, and its death.
+//! The program itself: signals, standard output, crashes.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
-use super::{Cluster, Follower};
+use super::{Cluster, RoleHarness};
 use crate::{kubevitals, output};
 
-/// A program that runs, and is ended with the test.
+/// A running program, killed when the test ends.
 struct Program {
     child: Child,
     stderr: BufReader<ChildStderr>,
 }
 
 impl Program {
-    /// Starts it; gives its standard output too.
+    /// Starts the program and returns its standard output.
     fn start(cluster: &Cluster, more: &[&str]) -> (Self, BufReader<ChildStdout>) {
         let kubeconfig = format!("--kubeconfig={}", cluster.kubeconfig().display());
         let mut words = vec!["transitions", &kubeconfig, "--listen-address=127.0.0.1:0"];
@@ -30,8 +30,8 @@ impl Program {
         (Self { child, stderr }, stdout)
     }
 
-    /// Reads its log up to a line that holds a text.
-    fn until_it_logs(&mut self, text: &str) {
+    /// Reads the log up to a line with this text.
+    fn until_logged(&mut self, text: &str) {
         let mut line = String::new();
         while !line.contains(text) {
             line.clear();
@@ -80,10 +80,10 @@ fn names(text: &str) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_signal_drains_it() {
+async fn sigterm_drains_the_role() {
     let cluster = Cluster::start().await;
     let (mut program, mut stdout) = Program::start(&cluster, &[]);
-    program.until_it_logs("processed a list of all pods");
+    program.until_logged("processed a list of all pods");
     cluster.create("web");
     cluster.make_ready("web");
     let mut first = String::new();
@@ -97,10 +97,10 @@ async fn a_signal_drains_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_goes_on_when_nobody_reads_its_output_any_more() {
+async fn a_closed_standard_output_does_not_end_the_process() {
     let cluster = Cluster::start().await;
     let (mut program, stdout) = Program::start(&cluster, &[]);
-    program.until_it_logs("processed a list of all pods");
+    program.until_logged("processed a list of all pods");
     drop(stdout);
     for number in 0..50 {
         let name = format!("pod-{number}");
@@ -109,12 +109,12 @@ async fn it_goes_on_when_nobody_reads_its_output_any_more() {
     }
     cluster.until_watches(2).await;
     program.signal("TERM");
-    program.until_it_logs("dropped lines");
+    program.until_logged("dropped lines");
     assert_eq!(program.end(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn its_death_leaves_no_hole() {
+async fn a_crash_leaves_no_gap() {
     const FLAGS: [&str; 5] = [
         "--leader-elect",
         "--leader-elect-lease-duration=2s",
@@ -124,8 +124,8 @@ async fn its_death_leaves_no_hole() {
     ];
     let cluster = Cluster::start().await;
     let (mut program, mut stdout) = Program::start(&cluster, &FLAGS);
-    program.until_it_logs("acquired leadership, emitting records");
-    let mut standby = Follower::ready(&cluster, &FLAGS).await;
+    program.until_logged("acquired leadership, emitting records");
+    let mut standby = RoleHarness::ready(&cluster, &FLAGS).await;
     for number in 0..20 {
         let name = format!("pod-{number}");
         cluster.create(&name);
@@ -141,7 +141,7 @@ async fn its_death_leaves_no_hole() {
         cluster.make_ready(&name);
     }
     stdout.read_to_string(&mut line).unwrap();
-    // The last line may have been cut off by death; what was told of is told of in whole lines.
+    // The crash may have cut off the last line; emitted pods have whole lines.
     let whole = line
         .rfind('\n')
         .and_then(|end| line.get(..end))
@@ -150,11 +150,11 @@ async fn its_death_leaves_no_hole() {
     standby
         .until_lines(|lines| {
             let mut all = by_first.clone();
-            all.extend(super::follower::count(lines, "pod").into_keys());
+            all.extend(super::harness::count(lines, "pod").into_keys());
             all.len() == 30
         })
         .await;
-    let by_second = super::follower::count(&standby.stop().await, "pod");
+    let by_second = super::harness::count(&standby.stop().await, "pod");
     assert!(by_second.values().all(|times| *times == 1), "{by_second:?}");
 }
 
@@ -166,7 +166,7 @@ fn help_of_the_transitions_shows_every_flag_with_its_default() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_is_opened() {
+fn invalid_flags_are_rejected_before_anything_is_opened() {
     for (flags, named) in [
         (&["--shard=4/4"][..], "--shard"),
         (&["--image-pull-cancel-delay=-1"], "image-pull-cancel-delay"),

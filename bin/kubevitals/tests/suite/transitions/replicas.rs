@@ -1,12 +1,12 @@
-//! Replicas of which one tells, and what becomes of its work when it ends.
+//! Leader election between replicas.
 
 use std::collections::BTreeMap;
 
 use kubevitals_sim::objects::Resource;
 use serde_json::Value;
 
-use super::follower::count;
-use super::{Cluster, Follower};
+use super::harness::count;
+use super::{Cluster, RoleHarness};
 
 const FLAGS: [&str; 5] = [
     "--leader-elect",
@@ -22,7 +22,7 @@ fn is(wanted: u64) -> impl Fn(u64) -> bool {
     move |value| value == wanted
 }
 
-/// What both have told of each pod.
+/// The lines of both, by pod.
 fn union(one: &[Value], two: &[Value]) -> BTreeMap<String, usize> {
     let mut all = count(one, "pod");
     for (name, times) in count(two, "pod") {
@@ -31,10 +31,10 @@ fn union(one: &[Value], two: &[Value]) -> BTreeMap<String, usize> {
     all
 }
 
-async fn pair(cluster: &Cluster) -> (Follower, Follower) {
-    let first = Follower::ready(cluster, &FLAGS).await;
+async fn pair(cluster: &Cluster) -> (RoleHarness, RoleHarness) {
+    let first = RoleHarness::ready(cluster, &FLAGS).await;
     first.until_metric(LEADER, is(1)).await;
-    let second = Follower::ready(cluster, &FLAGS).await;
+    let second = RoleHarness::ready(cluster, &FLAGS).await;
     assert_eq!(second.metric(LEADER).await, Some(0));
     (first, second)
 }
@@ -48,13 +48,13 @@ fn start(cluster: &Cluster, names: impl Iterator<Item = u32>) {
 }
 
 #[tokio::test]
-async fn who_ends_in_good_order_leaves_neither_a_hole_nor_a_duplicate() {
+async fn a_shutdown_of_the_leader_leaves_neither_a_gap_nor_a_duplicate() {
     let cluster = Cluster::start().await;
     let (mut first, mut second) = pair(&cluster).await;
     start(&cluster, 0..30);
-    first.until_told(30).await;
+    first.until_pods(30).await;
     assert!(second.lines().is_empty(), "a standby tells nothing");
-    // While it ends and the other begins, pods go on.
+    // Pods keep starting while the leadership changes.
     start(&cluster, 30..40);
     let handing_over = first.stop();
     let (by_first, ()) = tokio::join!(handing_over, async { start(&cluster, 40..50) });
@@ -84,12 +84,12 @@ async fn who_ends_in_good_order_leaves_neither_a_hole_nor_a_duplicate() {
 }
 
 #[tokio::test]
-async fn a_standby_drops_what_the_leader_has_told() {
+async fn a_standby_drops_what_the_leader_emitted() {
     let cluster = Cluster::start().await;
     let (mut first, second) = pair(&cluster).await;
     start(&cluster, 0..20);
-    first.until_told(20).await;
-    // What it has told is in the lease before long.
+    first.until_pods(20).await;
+    // The checkpoint reaches the Lease soon.
     let skipped = "kubevitals_transitions_records_skipped_total{reason=\"leader_emitted\"}";
     second.until_metric(skipped, is(20)).await;
     let waiting = "kubevitals_transitions_records_queued";
@@ -99,16 +99,16 @@ async fn a_standby_drops_what_the_leader_has_told() {
 }
 
 #[tokio::test]
-async fn who_begins_after_a_gap_goes_on_from_the_last_word() {
+async fn a_replica_that_starts_after_a_gap_continues_from_the_checkpoint() {
     let cluster = Cluster::start().await;
-    let mut first = Follower::ready(&cluster, &FLAGS).await;
+    let mut first = RoleHarness::ready(&cluster, &FLAGS).await;
     first.until_metric(LEADER, is(1)).await;
     start(&cluster, 0..10);
-    first.until_told(10).await;
+    first.until_pods(10).await;
     let by_first = first.stop().await;
-    // Nobody watches.
+    // No replica runs.
     start(&cluster, 10..20);
-    let mut second = Follower::ready(&cluster, &FLAGS).await;
+    let mut second = RoleHarness::ready(&cluster, &FLAGS).await;
     second
         .until_lines(|lines| union(&by_first, lines).len() == 20)
         .await;
@@ -117,7 +117,7 @@ async fn who_begins_after_a_gap_goes_on_from_the_last_word() {
 }
 
 #[tokio::test]
-async fn the_permissions_of_the_manifest_are_enough() {
+async fn the_permissions_of_the_manifest_suffice() {
     let manifest = include_str!("../../../../../deploy/transitions.yaml");
     let rules: [(&[&str], &str, &str); 4] = [
         (&["list", "watch"], "", "pods"),
@@ -141,7 +141,7 @@ async fn the_permissions_of_the_manifest_are_enough() {
     cluster.restrict(&rules);
     let (mut first, second) = pair(&cluster).await;
     start(&cluster, 0..3);
-    first.until_told(3).await;
+    first.until_pods(3).await;
     first.stop().await;
     second.until_metric(LEADER, is(1)).await;
     second.stop().await;

@@ -1,4 +1,4 @@
-//! Families of pods' lives, from recordings and from pods that are made up.
+//! Families of pod records, from recordings and from built pods.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

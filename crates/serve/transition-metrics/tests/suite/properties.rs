@@ -89,10 +89,10 @@ proptest! {
         };
         let starts = count(|output| matches!(output, Output::Startup(_)));
         let ready = count(|output| matches!(output, Output::Startup(record) if record.is_complete()));
-        let lives = count(|output| matches!(output, Output::Lifecycle(_)));
+        let lifecycles = count(|output| matches!(output, Output::Lifecycle(_)));
         let found = harness.samples();
         prop_assert_eq!(found.sum("startups_total"), starts);
-        prop_assert_eq!(found.sum("lives_total"), lives);
+        prop_assert_eq!(found.sum("lifecycles_total"), lifecycles);
         let measured = found.sum("startup_duration_seconds_count");
         prop_assert_eq!(measured + found.sum("startups_unmeasured_total"), ready);
         let indicated = found.sum("start_sli_duration_seconds_count");

@@ -237,7 +237,7 @@ fn a_pull_that_never_came_is_counted_with_its_reason() {
         ("image_pull_failures_total{reason=not_found}", 2.0),
         ("image_pull_back_offs_total", 1.0),
         ("start_sli_excluded_total{reason=not_started}", 1.0),
-        ("lives_total{end=deleted}", 1.0),
+        ("lifecycles_total{end=deleted}", 1.0),
         // The API has no time for its being gone: both by the observer.
         ("termination_duration_seconds_sum", 1.5),
     ] {

@@ -35,7 +35,7 @@ impl Tracker {
     }
 
     /// Applies a checkpoint of the leader: drops the queued records that it covers.
-    pub fn leader_emitted(&mut self, checkpoint: Checkpoint) {
+    pub fn apply_checkpoint(&mut self, checkpoint: Checkpoint) {
         let checkpoint = checkpoint.further(self.leader_checkpoint);
         if self.leader_checkpoint == Some(checkpoint) {
             return;

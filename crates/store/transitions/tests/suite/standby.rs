@@ -158,7 +158,7 @@ fn a_new_leader_emits_what_the_last_one_did_not() {
         });
     }
     assert_eq!((by_leader.len(), by_standby.len()), (9, 0));
-    assert_eq!(standby.waiting(), 10);
+    assert_eq!(standby.queued(), 10);
     assert_eq!(standby.starting(), 10);
     let until = leader.checkpoint().unwrap();
     assert_eq!(
@@ -170,7 +170,7 @@ fn a_new_leader_emits_what_the_last_one_did_not() {
     );
 
     standby.apply_checkpoint(until);
-    assert_eq!((standby.waiting(), standby.counts().leader_emitted), (1, 9));
+    assert_eq!((standby.queued(), standby.counts().leader_emitted), (1, 9));
     standby.advance(at(200), &mut |output| by_standby.push(output));
     standby.shut_down(&mut |output| by_standby.push(output));
     assert!(by_standby.is_empty(), "the leader is to tell it");
@@ -268,7 +268,7 @@ fn the_queue_of_a_standby_without_a_leader_is_bounded() {
             &mut out,
         );
         standby.deleted(&made.pod(), Arrival::Live, Some(at(number)), &mut out);
-        assert!(standby.len() <= 6 && standby.waiting() <= 12);
+        assert!(standby.len() <= 6 && standby.queued() <= 12);
     }
     assert!(standby.counts().standby_dropped > 0);
 }

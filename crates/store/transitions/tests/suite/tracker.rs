@@ -174,8 +174,8 @@ fn a_pod_that_lost_readiness_is_not_starting() {
         tracker.advance(at(60), &mut out);
         outputs
     };
-    assert!(told(Existing::Unsettled { since: None }).is_empty());
-    let outputs = told(Existing::All);
+    assert!(outputs(Existing::Unsettled { since: None }).is_empty());
+    let outputs = outputs(Existing::All);
     let [Output::Startup(record)] = &outputs[..] else {
         panic!("{outputs:?}");
     };

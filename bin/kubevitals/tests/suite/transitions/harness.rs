@@ -1,5 +1,4 @@
-//! A role in this process, the lines that it writes, and an API server with pods that do what a
-//! test says.
+//! A role in this process, its lines, and an API server whose pods a test controls.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -23,30 +22,30 @@ use tokio::time::timeout;
 use crate::roles;
 use crate::schema::Schema;
 
-/// Nothing here takes nearly as long.
+/// Far longer than anything here takes.
 pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(kubevitals_jsonl::SCHEMA));
 
-/// An API server whose pods do what a test says.
+/// An API server whose pods a test controls.
 pub(crate) struct Cluster {
     pub(crate) api: SimApiHandle,
     folder: TempDir,
 }
 
 /// A role in this process.
-pub(crate) struct Follower {
+pub(crate) struct RoleHarness {
     pub(crate) admin: SocketAddr,
     lines: watch::Receiver<Vec<u8>>,
     trigger: ShutdownTrigger,
     task: JoinHandle<Result<(), String>>,
 }
 
-/// Where lines go.
-pub(crate) struct Sink(watch::Sender<Vec<u8>>);
+/// Collects lines.
+pub(crate) struct LineCollector(watch::Sender<Vec<u8>>);
 
-/// What the role tells its user.
-struct Said(mpsc::Sender<String>);
+/// Receives the status lines of the role.
+struct StatusLines(mpsc::Sender<String>);
 
 impl Cluster {
     pub(crate) async fn start() -> Self {
@@ -57,8 +56,7 @@ impl Cluster {
         Self { api, folder }
     }
 
-    /// From now on, roles are started as somebody who may do this and nothing else: verbs, API
-    /// group, resource.
+    /// Lets roles run as a user with these permissions alone: verbs, API group, resource.
     pub(crate) fn restrict(&self, rules: &[(&[&str], &str, &str)]) {
         let name = "system:serviceaccount:kube-system:kubevitals-transitions";
         for (verbs, group, resource) in rules {
@@ -75,7 +73,7 @@ impl Cluster {
         self.folder.path().join("kubeconfig")
     }
 
-    /// A pod that was just created.
+    /// Creates a pod.
     pub(crate) fn create(&self, name: &str) {
         self.create_in("default", name);
     }
@@ -89,7 +87,7 @@ impl Cluster {
         self.api.writer().create(Resource::Pods, pod).unwrap();
     }
 
-    /// It becomes ready at once.
+    /// Makes a pod ready.
     pub(crate) fn make_ready(&self, name: &str) {
         self.make_ready_in("default", name);
     }
@@ -131,7 +129,7 @@ impl Cluster {
             .unwrap();
     }
 
-    /// Waits until so many watches are open: nothing tells when that is.
+    /// Waits until this number of watches is open.
     pub(crate) async fn until_watches(&self, wanted: usize) {
         let waited = timeout(DEADLINE, async {
             let mut ticks = tokio::time::interval(Duration::from_millis(20));
@@ -143,7 +141,7 @@ impl Cluster {
         assert!(is_so, "{} watches are open", self.api.open_watches());
     }
 
-    /// The kubelet says something of the pod's container.
+    /// Creates an event of the kubelet about the pod's container.
     pub(crate) fn event(&self, pod: &str, reason: &str, message: &str, age: Duration) {
         let known = self.api.object(Resource::Pods, Some("default"), pod);
         let uid = known.map_or(json!("00000000-0000-4000-8000-00000000dead"), |known| {
@@ -163,11 +161,11 @@ impl Cluster {
     }
 }
 
-impl Follower {
-    /// Starts it, with what is told written as soon as it is due.
+impl RoleHarness {
+    /// Starts the role without a delay for late events.
     pub(crate) async fn start(cluster: &Cluster, more: &[&str]) -> Self {
         let (sender, lines) = watch::channel(Vec::new());
-        Self::start_with(cluster, more, Box::new(Sink(sender)), lines).await
+        Self::start_with(cluster, more, Box::new(LineCollector(sender)), lines).await
     }
 
     pub(crate) async fn start_with(
@@ -189,10 +187,10 @@ impl Follower {
             words.push("--image-pull-cancel-delay=0".to_owned());
         }
         words.extend(more.iter().map(ToString::to_string));
-        let (told, mut said) = mpsc::channel(8);
-        let (trigger, task) = roles::start(words, Said(told), Some(out));
-        let line = timeout(DEADLINE, said.recv()).await.unwrap();
-        let line = line.expect("it says where its admin server is");
+        let (sender, mut status) = mpsc::channel(8);
+        let (trigger, task) = roles::start(words, StatusLines(sender), Some(out));
+        let line = timeout(DEADLINE, status.recv()).await.unwrap();
+        let line = line.expect("the role prints the address of its admin server");
         let admin = line.trim_end().rsplit('/').next().unwrap().parse().unwrap();
         Self {
             admin,
@@ -202,21 +200,19 @@ impl Follower {
         }
     }
 
-    /// Starts it and waits until it knows all pods and events.
+    /// Starts the role and waits until it is ready.
     pub(crate) async fn ready(cluster: &Cluster, more: &[&str]) -> Self {
-        let follower = Self::start(cluster, more).await;
-        follower
-            .until("/readyz", |text| text.starts_with("200"))
-            .await;
-        follower
+        let role = Self::start(cluster, more).await;
+        role.until("/readyz", |text| text.starts_with("200")).await;
+        role
     }
 
-    /// The lines so far, each as the schema wants it.
+    /// The lines so far, each validated.
     pub(crate) fn lines(&self) -> Vec<Value> {
         parse(&self.lines.borrow())
     }
 
-    /// Waits until the lines are as wanted.
+    /// Waits until the lines match.
     pub(crate) async fn until_lines(&mut self, is_wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let waited = timeout(
             DEADLINE,
@@ -227,29 +223,29 @@ impl Follower {
         parse(&text)
     }
 
-    pub(crate) async fn until_told(&mut self, pods: usize) -> BTreeMap<String, usize> {
+    pub(crate) async fn until_pods(&mut self, pods: usize) -> BTreeMap<String, usize> {
         let lines = self
             .until_lines(|lines| count(lines, "pod").len() >= pods)
             .await;
         count(&lines, "pod")
     }
 
-    /// An answer of the admin server: the code of its status, and its body.
+    /// A response of the admin server: status code and body.
     pub(crate) async fn ask(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.admin).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        let status = answer.split(' ').nth(1).unwrap().to_owned();
-        let body = answer.split_once("\r\n\r\n").unwrap().1;
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        let status = response.split(' ').nth(1).unwrap().to_owned();
+        let body = response.split_once("\r\n\r\n").unwrap().1;
         format!("{status}\n{body}")
     }
 
-    /// Asks until an answer is as wanted: nothing tells when that is.
+    /// Polls until a response matches.
     pub(crate) async fn until(&self, path: &str, is_wanted: impl Fn(&str) -> bool) -> String {
         let mut last = String::new();
-        let asked = timeout(DEADLINE, async {
+        let polled = timeout(DEADLINE, async {
             let mut ticks = tokio::time::interval(Duration::from_millis(20));
             loop {
                 ticks.tick().await;
@@ -259,12 +255,12 @@ impl Follower {
                 }
             }
         });
-        let is_so = asked.await.is_ok();
-        assert!(is_so, "{path} is not as wanted in time: {last}");
+        let is_so = polled.await.is_ok();
+        assert!(is_so, "{path} does not match in time: {last}");
         last
     }
 
-    /// The value of a series; none if it is not there.
+    /// The value of a series; `None` if it is absent.
     pub(crate) async fn metric(&self, series: &str) -> Option<u64> {
         value_of(&self.ask("/metrics").await, series)
     }
@@ -276,7 +272,7 @@ impl Follower {
         .await;
     }
 
-    /// Ends it in good order; gives all its lines.
+    /// Shuts the role down and returns all its lines.
     pub(crate) async fn stop(self) -> Vec<Value> {
         self.trigger.pull();
         self.task.await.unwrap().unwrap();
@@ -285,14 +281,14 @@ impl Follower {
     }
 }
 
-impl Sink {
+impl LineCollector {
     pub(crate) fn new() -> (Self, watch::Receiver<Vec<u8>>) {
         let (sender, receiver) = watch::channel(Vec::new());
         (Self(sender), receiver)
     }
 }
 
-impl Write for Sink {
+impl Write for LineCollector {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.send_modify(|all| all.extend_from_slice(bytes));
         Ok(bytes.len())
@@ -303,7 +299,7 @@ impl Write for Sink {
     }
 }
 
-impl Write for Said {
+impl Write for StatusLines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes).into_owned();
         self.0.try_send(text).map_err(io::Error::other)?;
@@ -315,7 +311,7 @@ impl Write for Said {
     }
 }
 
-/// How often each pod has a line of a type.
+/// The number of lines of a type, by pod.
 pub(crate) fn count(lines: &[Value], kind: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for line in lines {
