@@ -58,11 +58,11 @@ pub(super) async fn configure(
     config.groups = groups;
     config.limits.in_flight = serving.in_flight;
     if let Some(streams) = serving.streams {
-        config.limits.streams_per_connection = streams.get();
+        config.limits.http.streams_per_connection = streams.get();
     }
     config.limits.request_timeout = serving.request_timeout;
     // For the measurement of ADR 0021: one program with and without the queue.
-    config.limits.fair_queue = std::env::var_os("ABLATE_FAIR_QUEUE").is_none();
+    config.limits.http.fair_queue = std::env::var_os("ABLATE_FAIR_QUEUE").is_none();
     Ok(Serving { config, bundle })
 }
 

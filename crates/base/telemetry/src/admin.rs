@@ -24,11 +24,6 @@ use kubevitals_http::{Plain, Server, ServerMetrics};
 use self::handler::AdminHandler;
 use crate::{AdminMetrics, Health, LogHandle, SharedRegistry, TelemetryError};
 
-/// Maximum size of a request head.
-const MAX_HEADER_BYTES: u32 = 16 * 1024;
-/// A CPU profile takes up to two minutes; no other handler takes long.
-const STALL_TIMEOUT: Duration = Duration::from_mins(4);
-
 /// Everything that the admin server serves.
 #[derive(Clone, Debug)]
 pub struct Admin {
@@ -55,19 +50,10 @@ pub enum Profiling {
 /// Limits of the admin server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Maximum number of open connections; at least one. When it is reached, idle connections are
-    /// closed and new ones wait.
-    pub connections: usize,
-    /// Timeout from the first byte of a request to the end of its head, and from connecting to the
-    /// end of the first head.
-    pub header_timeout: Duration,
-    /// Timeout from a response to the next request. A slow reader must have received the response by
-    /// then.
-    pub idle_timeout: Duration,
+    /// Limits of connections and requests.
+    pub http: kubevitals_http::Limits,
     /// Timeout of a request body, from the end of the head.
     pub body_timeout: Duration,
-    /// Time from the shutdown until active connections are aborted.
-    pub drain_timeout: Duration,
 }
 
 /// A bound admin server that does not accept yet.
@@ -81,11 +67,18 @@ pub struct AdminServer {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 128,
-            header_timeout: Duration::from_secs(5),
-            idle_timeout: Duration::from_secs(90),
+            http: kubevitals_http::Limits {
+                connections: 128,
+                header_bytes: 16 * 1024,
+                header_timeout: Duration::from_secs(5),
+                // A CPU profile takes up to two minutes; no other handler takes long.
+                stall_timeout: Duration::from_mins(4),
+                drain_timeout: Duration::from_secs(5),
+                // All responses are small but `/metrics`, of which few are requested.
+                fair_queue: false,
+                ..kubevitals_http::Limits::default()
+            },
             body_timeout: Duration::from_secs(5),
-            drain_timeout: Duration::from_secs(5),
         }
     }
 }
@@ -97,22 +90,11 @@ impl AdminServer {
         admin: Admin,
         limits: Limits,
     ) -> Result<Self, TelemetryError> {
-        let http_limits = kubevitals_http::Limits {
-            connections: limits.connections,
-            header_bytes: MAX_HEADER_BYTES,
-            header_timeout: limits.header_timeout,
-            idle_timeout: limits.idle_timeout,
-            stall_timeout: STALL_TIMEOUT,
-            drain_timeout: limits.drain_timeout,
-            // All responses are small but `/metrics`, of which few are requested.
-            fair_queue: false,
-            ..kubevitals_http::Limits::default()
-        };
         let metrics = ServerMetrics {
             connections: admin.metrics.connections.clone(),
             ..ServerMetrics::default()
         };
-        let server = Server::bind("admin", address, http_limits, metrics)
+        let server = Server::bind("admin", address, limits.http, metrics)
             .await
             .map_err(|source| TelemetryError::Bind { address, source })?;
         Ok(Self {
@@ -130,7 +112,7 @@ impl AdminServer {
     /// Serves until `shutdown` completes, then drains.
     ///
     /// Readiness fails from that moment on. Idle connections are closed, active ones get
-    /// [`Limits::drain_timeout`]. A process that needs readiness to fail some time before the server
+    /// `drain_timeout`. A process that needs readiness to fail some time before the server
     /// stops calls [`Health::start_shutdown`] earlier.
     pub async fn serve(self, shutdown: impl Future<Output = ()> + Send) {
         let health = self.admin.health.clone();

@@ -146,20 +146,8 @@ pub struct ServerTelemetry {
 /// Limits of an API server. Zero connections, streams or requests mean one.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Maximum number of open connections; when it is reached, idle ones are closed and new ones
-    /// wait.
-    pub connections: usize,
-    /// Maximum number of concurrent requests on one HTTP/2 connection
-    /// (`--http2-max-streams-per-connection`).
-    pub streams_per_connection: u32,
-    /// Maximum size of a request head.
-    pub header_bytes: u32,
-    /// Timeout of the TLS handshake.
-    pub handshake_timeout: Duration,
-    /// Timeout of a request head.
-    pub header_timeout: Duration,
-    /// Timeout of a connection without requests.
-    pub idle_timeout: Duration,
+    /// Limits of connections. `stall_timeout` is derived from `request_timeout` and `idle_timeout`.
+    pub http: kubevitals_http::Limits,
     /// Timeout of a request other than a watch, its response included (`--request-timeout`).
     pub request_timeout: Duration,
     /// Minimum duration of a watch without `timeoutSeconds` (`--min-request-timeout`); the maximum
@@ -171,11 +159,6 @@ pub struct Limits {
     pub watches: usize,
     /// Maximum size of JSON that is converted to YAML.
     pub yaml_bytes: usize,
-    /// Time from the shutdown until requests in flight are aborted.
-    pub drain_timeout: Duration,
-    /// Whether handshakes and long responses wait in a fair queue, so that clients with many of them
-    /// do not delay the others.
-    pub fair_queue: bool,
 }
 
 impl ServerConfig {
@@ -259,16 +242,9 @@ impl Default for RequestHeaders {
 impl Limits {
     pub(crate) fn http(&self) -> kubevitals_http::Limits {
         kubevitals_http::Limits {
-            connections: self.connections,
-            streams_per_connection: self.streams_per_connection,
-            header_bytes: self.header_bytes,
-            handshake_timeout: self.handshake_timeout,
-            header_timeout: self.header_timeout,
-            idle_timeout: self.idle_timeout,
             // A response ends by its deadline unless the client does not read it.
-            stall_timeout: self.request_timeout + self.idle_timeout,
-            drain_timeout: self.drain_timeout,
-            fair_queue: self.fair_queue,
+            stall_timeout: self.request_timeout + self.http.idle_timeout,
+            ..self.http
         }
     }
 }
@@ -276,19 +252,12 @@ impl Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 1024,
-            streams_per_connection: 100,
-            header_bytes: 64 * 1024,
-            handshake_timeout: Duration::from_secs(10),
-            header_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::from_secs(90),
+            http: kubevitals_http::Limits::default(),
             request_timeout: Duration::from_mins(1),
             min_watch_timeout: Duration::from_mins(30),
             in_flight: 400,
             watches: 1000,
             yaml_bytes: 4 * 1024 * 1024,
-            drain_timeout: Duration::from_secs(10),
-            fair_queue: true,
         }
     }
 }

@@ -114,7 +114,7 @@ impl ApiServer {
 
     /// Serves until `shutdown` completes, then drains: readiness fails, watches end, connections are
     /// closed, and requests in flight get
-    /// [`Limits::drain_timeout`](crate::Limits::drain_timeout). Meanwhile certificates, authorities
+    /// [`drain_timeout`](kubevitals_http::Limits::drain_timeout). Meanwhile certificates, authorities
     /// and the authentication configuration are refreshed. Dropping the future aborts everything.
     pub async fn serve(self, shutdown: impl Future<Output = ()> + Send) {
         let mut background = JoinSet::new();

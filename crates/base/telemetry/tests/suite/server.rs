@@ -57,10 +57,8 @@ async fn the_log_level_is_set_over_the_wire() {
 
 #[tokio::test]
 async fn a_slow_head_is_cut() {
-    let limits = Limits {
-        header_timeout: Duration::from_millis(50),
-        ..Limits::default()
-    };
+    let mut limits = Limits::default();
+    limits.http.header_timeout = Duration::from_millis(50);
     let running = Running::start(limits).await;
     let mut slow = running.connect().await;
     slow.write("GET /livez HTTP/1.1\r\nHost:").await;
@@ -69,10 +67,8 @@ async fn a_slow_head_is_cut() {
 
 #[tokio::test]
 async fn idle_connections_make_room() {
-    let limits = Limits {
-        connections: 3,
-        ..Limits::default()
-    };
+    let mut limits = Limits::default();
+    limits.http.connections = 3;
     let running = Running::start(limits).await;
     let mut idle = Vec::new();
     for _ in 0..2 {
@@ -127,10 +123,8 @@ async fn readiness_can_fail_before_the_drain() {
 
 #[tokio::test]
 async fn a_drain_has_a_deadline() {
-    let limits = Limits {
-        drain_timeout: Duration::from_millis(50),
-        ..Limits::default()
-    };
+    let mut limits = Limits::default();
+    limits.http.drain_timeout = Duration::from_millis(50);
     let running = Running::start(limits).await;
     let mut busy = running.connect().await;
     // A body that never comes keeps the handler waiting. The interim answer shows that it runs.

@@ -110,7 +110,7 @@ async fn responses_past_their_deadline_are_aborted() {
 
 #[tokio::test]
 async fn oversized_heads_are_rejected() {
-    let server = Running::with(|config| config.limits.header_bytes = 8 * 1024).await;
+    let server = Running::with(|config| config.limits.http.header_bytes = 8 * 1024).await;
     let huge = Client::reader(&server).with("x-huge", &"x".repeat(20_000));
     assert_eq!(huge.clone().http1().get(WIDGETS).await.code, 431);
     let mut open = huge.connect().await;
@@ -125,8 +125,8 @@ async fn oversized_heads_are_rejected() {
 #[tokio::test]
 async fn slow_heads_and_idle_connections_are_closed() {
     let server = Running::with(|config| {
-        config.limits.header_timeout = Duration::from_millis(100);
-        config.limits.idle_timeout = Duration::from_millis(200);
+        config.limits.http.header_timeout = Duration::from_millis(100);
+        config.limits.http.idle_timeout = Duration::from_millis(200);
     })
     .await;
     let client = Client::reader(&server).http1();
@@ -171,7 +171,7 @@ async fn slow_heads_and_idle_connections_are_closed() {
 
 #[tokio::test]
 async fn idle_connections_are_evicted_for_new_ones() {
-    let server = Running::with(|config| config.limits.connections = 2).await;
+    let server = Running::with(|config| config.limits.http.connections = 2).await;
     let reader = Client::reader(&server).http1();
     let mut idle = Vec::new();
     for _ in 0..2 {
