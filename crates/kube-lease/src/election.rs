@@ -29,7 +29,7 @@ pub struct Election {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeaseError {
-    /// Without an identity, a candidate could not tell its own lease from a released one.
+    /// Without an identity, a candidate could not distinguish its own lease from a released one.
     #[error("the identity of the candidate for lease {lease} is empty")]
     NoIdentity {
         /// The name of the Lease.

@@ -1,9 +1,9 @@
-//! What programs ask an API server for, and what becomes a label of it.
+//! Classification of requests, and the labels derived from them.
 
 use http::{Method, Uri};
 use kube_client_metrics::{Call, Classifier};
 
-/// What URLs are made of.
+/// Tokens of URLs.
 pub(crate) const TOKENS: &[&[u8]] = &[
     b"/api/v1/",
     b"/apis/",
@@ -26,36 +26,36 @@ pub(crate) const TOKENS: &[&[u8]] = &[
     b".",
 ];
 
-/// How many endpoints the oracle's classifier tells apart.
-const LIMIT: usize = 8;
+/// The limit on endpoints of the oracle's classifier.
+const MAX_ENDPOINTS: usize = 8;
 
-/// Lines with a URL each, as one program asks for them.
+/// Classifies lines with a URL each.
 ///
 /// # Panics
 ///
-/// If a text that may become a label is not made as a group, a version or a resource is, comes from
-/// the place of a name, or if there are more of them than the limit allows.
+/// If a label value does not look like a group, a version or a resource, or comes from the position of
+/// a name, or if there are more endpoints than the limit.
 pub fn client_request(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    let classifier = Classifier::new("cluster").with_limit(LIMIT);
+    let classifier = Classifier::new("cluster").with_limit(MAX_ENDPOINTS);
     let mut resources = std::collections::BTreeSet::new();
     for uri in text.lines().filter_map(|line| line.parse::<Uri>().ok()) {
         for method in [Method::GET, Method::DELETE, Method::OPTIONS] {
             let call = classifier.call(&method, &uri);
-            check_texts(&call, &uri);
-            check_places(&call, &uri);
+            check_values(&call, &uri);
+            check_positions(&call, &uri);
             let again = classifier.call(&method, &uri);
             assert_eq!(call, again, "{uri}");
             resources.insert(call.endpoint.template().to_owned());
         }
     }
-    // Those of fixed paths are not counted.
-    assert!(resources.len() <= LIMIT + 14, "{resources:?}");
+    // Endpoints of fixed paths do not count.
+    assert!(resources.len() <= MAX_ENDPOINTS + 14, "{resources:?}");
 }
 
-fn check_texts(call: &Call, uri: &Uri) {
+fn check_values(call: &Call, uri: &Uri) {
     let endpoint = &call.endpoint;
     let is_name = |text: &str, extra: &str| {
         text.bytes().all(|byte| {
@@ -83,9 +83,8 @@ fn check_texts(call: &Call, uri: &Uri) {
     assert!(!endpoint.template().contains(['%', '?', '=']), "{uri}");
 }
 
-/// No text is what stands in the place of a name or a namespace, unless it is also elsewhere in the
-/// path.
-fn check_places(call: &Call, uri: &Uri) {
+/// No value is that of a name or a namespace, unless it is also elsewhere in the path.
+fn check_positions(call: &Call, uri: &Uri) {
     let path = uri.path().trim_matches('/');
     let parts: Vec<&str> = path.split('/').collect();
     let after_version = match parts.first() {

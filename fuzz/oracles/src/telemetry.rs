@@ -1,4 +1,4 @@
-//! What strangers send to the admin server, and what it makes of our own registry.
+//! Input of the admin server, and the exposition of our own registry.
 
 use http::{HeaderMap, HeaderValue, header};
 use kubevitals_promtext::{Item, parse};
@@ -6,7 +6,7 @@ use kubevitals_protobuf::{delimited, fields};
 use kubevitals_telemetry::LogFilter;
 use kubevitals_telemetry::exposition::Format;
 
-/// What requests and filters are made of.
+/// Tokens of requests and filters.
 pub(crate) const ADMIN_TOKENS: &[&[u8]] = &[
     b"text/plain",
     b"application/vnd.google.protobuf",
@@ -31,7 +31,7 @@ pub(crate) const ADMIN_TOKENS: &[&[u8]] = &[
     b" ",
 ];
 
-/// What OpenMetrics is made of.
+/// Tokens of OpenMetrics.
 pub(crate) const OPENMETRICS_TOKENS: &[&[u8]] = &[
     b"# HELP ",
     b"# TYPE ",
@@ -65,11 +65,12 @@ pub(crate) const OPENMETRICS_TOKENS: &[&[u8]] = &[
     b"+Inf",
 ];
 
-/// An `Accept` header and a log filter may hold anything.
+/// Parses any `Accept` header and log filter.
 ///
 /// # Panics
 ///
-/// If a filter that was read does not read as itself, or protobuf changes who gets which text.
+/// If a parsed filter does not parse as itself, or if supporting protobuf changes which text format
+/// is chosen.
 pub fn admin_input(data: &[u8]) {
     if let Ok(value) = HeaderValue::from_bytes(data) {
         let headers = HeaderMap::from_iter([(header::ACCEPT, value)]);
@@ -83,12 +84,12 @@ pub fn admin_input(data: &[u8]) {
     }
 }
 
-/// Whatever the registry writes, each line for Prometheus is one that Prometheus reads.
+/// Converts any OpenMetrics text to the other formats.
 ///
 /// # Panics
 ///
-/// If a line that was valid became one that is not, or the protobuf form is not one or has other
-/// series than the text.
+/// If valid lines become invalid ones, or if the protobuf format is malformed or has other families
+/// than the text.
 pub fn exposition(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -115,16 +116,16 @@ pub fn exposition(data: &[u8]) {
     assert_eq!(families, names);
 }
 
-/// The names of the families of a protobuf body, every message of which is taken apart.
+/// Decodes every message of a protobuf body and returns the names of its families.
 fn families_of(mut body: &[u8]) -> Vec<String> {
     let mut names = Vec::new();
     while !body.is_empty() {
-        let (family, rest) = delimited(body).expect("each message follows its length");
+        let (family, rest) = delimited(body).expect("messages are delimited by their length");
         body = rest;
         for field in fields(family).expect("a family is a message") {
             match (field.number, field.value) {
                 (1, value) => names.extend(value.text().map(str::to_owned)),
-                (4, value) => take_apart(value.bytes().expect("a series is a message"), 3),
+                (4, value) => decode_nested(value.bytes().expect("a series is a message"), 3),
                 _ => {}
             }
         }
@@ -132,16 +133,16 @@ fn families_of(mut body: &[u8]) -> Vec<String> {
     names
 }
 
-/// Reads the messages in a series: labels, values, and buckets in them. Texts may look like
-/// messages or not.
-fn take_apart(message: &[u8], depth: u32) {
+/// Decodes the messages of a series: labels, values and buckets. Strings may or may not parse as
+/// messages.
+fn decode_nested(message: &[u8], depth: u32) {
     let is_text = |number: u32| depth == 2 && number <= 2;
-    for field in fields(message).expect("what is written is a message") {
+    for field in fields(message).expect("a field is a message") {
         if let Some(inner) = field.value.bytes()
             && depth > 1
             && !is_text(field.number)
         {
-            take_apart(inner, depth - 1);
+            decode_nested(inner, depth - 1);
         }
     }
 }

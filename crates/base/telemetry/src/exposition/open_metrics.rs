@@ -73,7 +73,7 @@ impl Kind {
             .unwrap_or(&UNKNOWN)
     }
 
-    /// The label that tells the samples of one series apart.
+    /// The label that distinguishes the samples of one series.
     fn bound_label(&self) -> Option<&'static str> {
         match self.prometheus {
             MetricType::Histogram => Some("le"),

@@ -94,7 +94,7 @@ fn put_native(out: &mut Vec<u8>, native: &NativeBuckets) {
             put_uint(out, 2, span.length.into());
         });
     }
-    // Not packed: the schema is proto2, which does not pack unless told to.
+    // Not packed: the schema is proto2, which does not pack by default.
     for delta in deltas {
         put_sint(out, 13, delta);
     }

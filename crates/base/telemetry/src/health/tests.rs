@@ -171,12 +171,12 @@ fn changes_are_logged_and_not_each_probe() {
         probe_thrice();
     });
     let log = lines.1.lock().clone();
-    let told: Vec<&str> = log
+    let messages: Vec<&str> = log
         .lines()
         .map(|line| line.split_once(' ').unwrap().1.trim_start())
         .collect();
     assert_eq!(
-        told,
+        messages,
         [
             "INFO kubevitals_telemetry::health: not ready reasons=metric-storage-ready: \
              warming up: waiting for the first scrape",
