@@ -157,12 +157,12 @@ fn each_pod_has_one_lifecycle_with_its_end() {
     let outcome = |pod: &str| {
         let found = metrics(&lines, "lifecycle", pod);
         assert_eq!(found.len(), 1);
-        let life = &found[0]["lifecycle"];
+        let lifecycle = &found[0]["lifecycle"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         (
-            text(&life["end"]),
-            life["complete"].as_bool().unwrap(),
-            text(&life["incomplete"]["kind"]),
+            text(&lifecycle["end"]),
+            lifecycle["complete"].as_bool().unwrap(),
+            text(&lifecycle["incomplete"]["kind"]),
         )
     };
     let expect = |end: &str, complete, kind: &str| (end.to_owned(), complete, kind.to_owned());

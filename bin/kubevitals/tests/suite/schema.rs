@@ -1,5 +1,5 @@
-//! A JSON Schema validator for the keywords that our schema uses. An unknown keyword fails the test,
-//! so that nothing goes unchecked.
+//! A JSON Schema validator for the keywords that our schema uses. An unknown keyword fails the
+//! test, so that nothing goes unchecked.
 
 use kubevitals_model::Timestamp;
 use serde_json::{Map, Value};

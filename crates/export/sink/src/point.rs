@@ -1,8 +1,8 @@
 //! The data point: what exporters of metrics convert from, whatever the backend.
 //!
 //! One set of attributes names everything that a point is about, by OpenTelemetry's semantic
-//! conventions (`k8s.pod.name`, `k8s.container.name`). An exporter whose protocol tells resources
-//! from points, or has a fixed set of resource types, splits them by name.
+//! conventions (`k8s.pod.name`, `k8s.container.name`). An exporter whose protocol separates
+//! resources from points, or has a fixed set of resource types, splits them by name.
 
 use std::sync::Arc;
 
@@ -130,8 +130,8 @@ impl Attributes {
 }
 
 impl Distribution {
-    /// Creates a distribution from upper bounds, which are inclusive, and one count for each bucket,
-    /// the last being for values above all bounds.
+    /// Creates a distribution from upper bounds, which are inclusive, and one count for each
+    /// bucket, the last being for values above all bounds.
     pub fn new(bounds: Arc<[f64]>, counts: Vec<u64>, sum: f64) -> Result<Self, DistributionError> {
         let increase = bounds.iter().zip(bounds.iter().skip(1)).all(|(a, b)| a < b);
         if !increase || !bounds.iter().all(|bound| bound.is_finite()) {

@@ -1,8 +1,8 @@
-//! What telling and scraping cost with many label sets, and something to scrape.
+//! Cost of recording and scraping many label sets, and a server to scrape.
 //!
 //! `cargo run --profile dist -p kubevitals-transition-metrics --example cost -- 2000
-//! [127.0.0.1:9100]` tells of starts and lives in so many namespaces, prints how long it took and
-//! how large each form is, and then serves them if an address is given.
+//! [127.0.0.1:9100]` records starts and lifecycles in this many namespaces, prints the time and
+//! the size of each format, and then serves them if an address is given.
 #![expect(
     clippy::print_stdout,
     clippy::indexing_slicing,
@@ -41,7 +41,7 @@ async fn main() {
     };
     let families = TransitionMetrics::register(&mut metrics, config);
     let registry = metrics.freeze();
-    tell(&families, sets);
+    record_all(&families, sets);
     for format in [Format::Prometheus, Format::OpenMetrics, Format::Protobuf] {
         let begun = Instant::now();
         let body = registry.encode(format).unwrap();
@@ -54,8 +54,8 @@ async fn main() {
     }
 }
 
-fn tell(families: &TransitionMetrics, sets: usize) {
-    let (start, life) = outputs();
+fn record_all(families: &TransitionMetrics, sets: usize) {
+    let (start, lifecycle) = outputs();
     let begun = Instant::now();
     let mut outputs = 0_u32;
     for set in 0..sets {
@@ -74,10 +74,10 @@ fn tell(families: &TransitionMetrics, sets: usize) {
             }
             Output::Progress(record) => Output::Progress(Arc::clone(record)),
         };
-        let (start, life) = (elsewhere(&start), elsewhere(&life));
+        let (start, lifecycle) = (elsewhere(&start), elsewhere(&lifecycle));
         for _ in 0..PODS {
             families.record(&start, Topology::default());
-            families.record(&life, Topology::default());
+            families.record(&lifecycle, Topology::default());
             outputs += 1;
         }
     }
@@ -88,7 +88,7 @@ fn tell(families: &TransitionMetrics, sets: usize) {
     );
 }
 
-/// The start and the life of a pod that pulled an image, was ready after six seconds and was
+/// The start and the lifecycle of a pod that pulled an image, was ready after six seconds and was
 /// deleted.
 fn outputs() -> (Output, Output) {
     let mut tracker = Tracker::new(TrackerConfig {

@@ -10,10 +10,10 @@
 //! with a pod.
 //!
 //! **Bounded.** Pods are grouped by the labels of [`LabelChoice`]. The first
-//! [`FamilyConfig::series_limit`] groups have series of their own, in every family alike; all others
-//! are counted under [`OVERFLOW`], and their number is a metric. Series are never removed: a counter
-//! that reappears with a smaller value would be wrong, and the limit holds without. Every other
-//! label has a closed set of values.
+//! [`FamilyConfig::series_limit`] groups have series of their own, in every family alike; all
+//! others are counted under [`OVERFLOW`], and their number is a metric. Series are never removed: a
+//! counter that reappears with a smaller value would be wrong, and the limit holds without. Every
+//! other label has a closed set of values.
 //!
 //! **Honest.** A duration is measured by one clock or left out, and the number left out is counted.
 //! A pod that was created before it was observed is measured only if its state still has the times

@@ -166,8 +166,8 @@ impl PodRecord {
         self.start_ended()?.since(self.milestones.created.best()?)
     }
 
-    /// The time at which it was ready; if it never was, the time of its deletion or end, or the last
-    /// time seen.
+    /// The time at which it was ready; if it never was, the time of its deletion or end, or the
+    /// last time seen.
     ///
     /// If it may have been ready before it was observed, the last step that its state shows.
     pub fn start_ended(&self) -> Option<Timestamp> {

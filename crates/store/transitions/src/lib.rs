@@ -6,8 +6,8 @@
 //!                                                       └─► Output::Progress   every change, if enabled
 //! ```
 //!
-//! **Once.** Each pod yields exactly one [`Output::Startup`] and one [`Output::Lifecycle`], whatever
-//! happens to it: complete, or with the [`Blocker`] that kept it from becoming ready.
+//! **Once.** Each pod yields exactly one [`Output::Startup`] and one [`Output::Lifecycle`],
+//! whatever happens to it: complete, or with the [`Blocker`] that kept it from becoming ready.
 //!
 //! **In any order.** A milestone is recorded when a state first shows it and stays; older and
 //! repeated states change nothing. Facts from events do not depend on order or repetition, and are

@@ -261,8 +261,8 @@ impl PodRecord {
         }
     }
 
-    /// The blocker before the deletion counts: that containers are killed when a pod is deleted does
-    /// not explain why it never became ready. Only the recovery of a failed container is still
+    /// The blocker before the deletion counts: that containers are killed when a pod is deleted
+    /// does not explain why it never became ready. Only the recovery of a failed container is still
     /// accepted.
     fn update_blocker(&mut self, pod: &Pod) {
         if self.is_complete() {

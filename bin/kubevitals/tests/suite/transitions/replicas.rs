@@ -53,7 +53,7 @@ async fn a_shutdown_of_the_leader_leaves_neither_a_gap_nor_a_duplicate() {
     let (mut first, mut second) = pair(&cluster).await;
     start(&cluster, 0..30);
     first.until_pods(30).await;
-    assert!(second.lines().is_empty(), "a standby tells nothing");
+    assert!(second.lines().is_empty(), "a standby emits nothing");
     // Pods keep starting while the leadership changes.
     start(&cluster, 30..40);
     let handing_over = first.stop();

@@ -1,4 +1,4 @@
-//! Pods that are made up for one rule each.
+//! Built pods, one for each rule.
 
 use serde_json::{Value, json};
 
@@ -213,7 +213,7 @@ fn pulls_side_by_side_count_once_and_init_containers_do_not_count() {
 }
 
 #[test]
-fn a_pull_that_never_came_is_counted_with_its_reason() {
+fn a_failed_pull_is_counted_with_its_reason() {
     let mut pod = Made::new(one_container());
     pod.seen(Some(0));
     pod.conditions(&[SCHEDULED]).seen(Some(1_000));
@@ -250,7 +250,7 @@ fn a_pull_that_never_came_is_counted_with_its_reason() {
 }
 
 #[test]
-fn restarts_are_told_by_reason_and_down_times_one_by_one() {
+fn restarts_are_counted_by_reason_and_downtimes_individually() {
     let mut pod = plain(one_container());
     // From 10 on it is killed every 100 seconds, and down for one second more each time.
     let mut start = 10;
@@ -287,8 +287,8 @@ fn restarts_are_told_by_reason_and_down_times_one_by_one() {
 }
 
 #[test]
-fn what_a_restart_of_the_process_hides_is_not_measured() {
-    // Ready since 500 in a state that tells of two restarts before: not its first start.
+fn starts_hidden_by_a_restart_are_not_measured() {
+    // Ready since 500 in a state with two restarts before: not its first start.
     let mut pod = Made::new(one_container());
     pod.present("main");
     let mut status = running("main", 490);

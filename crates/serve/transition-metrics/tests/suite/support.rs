@@ -114,7 +114,7 @@ pub(crate) fn stamp(second: i64) -> String {
     at(second * 1_000).rfc3339_seconds().to_string()
 }
 
-/// A pod that is made up, created at second 0, and what is observed of it.
+/// Builds a pod created at second 0, and its observations.
 pub(crate) struct Made {
     tracker: Tracker,
     outputs: Vec<Output>,

@@ -51,7 +51,7 @@ fn a_list_ends_missing_pods_and_applies_the_others() {
         Some(at(0)),
         &mut out,
     );
-    // It became ready while nobody watched.
+    // It became ready in a gap of the watch.
     let ready = stays.status(json!({}), &READY);
     tracker.resync(
         [&ready, &comes.pod()],
@@ -173,7 +173,7 @@ fn a_new_leader_emits_what_the_last_one_did_not() {
     assert_eq!((standby.queued(), standby.counts().leader_emitted), (1, 9));
     standby.advance(at(200), &mut |output| by_standby.push(output));
     standby.shut_down(&mut |output| by_standby.push(output));
-    assert!(by_standby.is_empty(), "the leader is to tell it");
+    assert!(by_standby.is_empty(), "the leader emits it");
     standby.lead(&mut |output| by_standby.push(output));
     let mut all = startups(&by_leader);
     all.extend(startups(&by_standby));
@@ -260,7 +260,7 @@ fn the_queue_of_a_standby_without_a_leader_is_bounded() {
     standby.stand_by();
     for number in 0..100 {
         let mut made = PodBuilder::new(spec()).named(number);
-        let mut out = |_| panic!("a standby tells nothing");
+        let mut out = |_| panic!("a standby emits nothing");
         standby.pod(
             &made.status(json!({}), &READY),
             Arrival::Live,

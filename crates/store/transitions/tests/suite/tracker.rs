@@ -68,7 +68,7 @@ fn starts_and_lifecycles_are_emitted_after_the_linger_time() {
     assert_eq!(kinds(&outputs), ["startup", "lifecycle"]);
     assert!(tracker.is_empty());
 
-    // What comes later raises nobody.
+    // Later input starts no other lifecycle.
     tracker.pod(
         &made.pod(),
         Arrival::Relisted,
