@@ -11,11 +11,11 @@ use crate::server::{DEADLINE, PODS, Running, cluster, count};
 use crate::{kubevitals, output};
 
 /// The lines, as they are written.
-struct Written(mpsc::UnboundedSender<Vec<u8>>);
+struct Written(mpsc::Sender<Vec<u8>>);
 
 impl Write for Written {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _ = self.0.send(bytes.to_vec());
+        let _ = self.0.try_send(bytes.to_vec());
         Ok(bytes.len())
     }
 
@@ -37,7 +37,7 @@ fn pod(status: &Value) -> Value {
 #[tokio::test]
 async fn two_roles_share_one_set_of_watches() {
     let cluster = cluster(2).await;
-    let (sender, mut written) = mpsc::unbounded_channel();
+    let (sender, mut written) = mpsc::channel(1_024);
     let more = ["--roles=server,transitions", "--image-pull-cancel-delay=0"];
     let both = Running::start_with(&cluster, &more, Some(Box::new(Written(sender)))).await;
     let pods = cluster.api().count(Resource::Pods);

@@ -47,12 +47,12 @@ pub fn write_table(
         let mut line = String::new();
         for (index, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let is_number = index == 0;
-            let written = if is_number {
+            // Writing to a String cannot fail.
+            let _ = if is_number {
                 write!(line, "{cell:>width$}  ")
             } else {
                 write!(line, "{cell:width$}  ")
             };
-            written.expect("writing to a String cannot fail");
         }
         writeln!(out, "{}", line.trim_end())?;
     }

@@ -110,10 +110,10 @@ impl TransitionMetrics {
         let families = &*self.families;
         match output {
             Output::Startup(record) => {
-                families.record_start(record, &families.group(record, topology))
+                families.record_start(record, &families.group(record, topology));
             }
             Output::Lifecycle(record) => {
-                families.record_lifecycle(record, &families.group(record, topology))
+                families.record_lifecycle(record, &families.group(record, topology));
             }
             Output::Progress(_) => {}
         }

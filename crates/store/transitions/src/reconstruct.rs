@@ -23,6 +23,10 @@ impl PodRecord {
     ///
     /// What the API has no time for stays without one: the time of observation, which is now, says
     /// nothing about it.
+    ///
+    /// # Panics
+    ///
+    /// Never: a tracker emits every pod that it was given.
     pub fn reconstruct(pod: &Arc<Pod>, events: &[Event], now: Timestamp) -> Self {
         let mut tracker = Tracker::new(TrackerConfig {
             linger: None,

@@ -1,5 +1,4 @@
 //! The sink with scripted exporters, in paused time.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod batches;
 mod failures;

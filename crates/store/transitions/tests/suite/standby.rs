@@ -286,7 +286,7 @@ fn only_the_leader_emits_progress() {
     let mut outputs = 0;
     standby.lead(&mut |_| outputs += 1);
     standby.pod(&made.pod(), Arrival::Live, Some(at(1)), &mut |_| {
-        outputs += 1
+        outputs += 1;
     });
     assert_eq!(outputs, 1);
 }
@@ -297,7 +297,7 @@ fn feed(tracker: &mut Tracker, index: usize, outputs: &mut Vec<Output>) {
     let mut out = |output| outputs.push(output);
     match &PODS[index] {
         StreamItem::Pod(EventType::Deleted, pod, _) => {
-            tracker.deleted(pod, Arrival::Live, now, &mut out)
+            tracker.deleted(pod, Arrival::Live, now, &mut out);
         }
         StreamItem::Pod(_, pod, _) => tracker.pod(pod, Arrival::Live, now, &mut out),
         StreamItem::Event(_) => panic!("only pods are fed"),
