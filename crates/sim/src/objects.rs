@@ -70,7 +70,7 @@ pub enum Resource {
 pub trait ObjectWriter: Send + Sync {
     /// Creates an object, and returns the resourceVersion of the write.
     fn create(&self, resource: Resource, object: serde_json::Value) -> Result<u64, WriteError>;
-    /// Replaces a whole object. NodeReplacement it with the same contents changes nothing.
+    /// Replaces a whole object. Replacing it with the same contents changes nothing.
     fn replace(&self, resource: Resource, object: serde_json::Value) -> Result<u64, WriteError>;
     /// [`ObjectWriter::create`] for an object that is already text, for frequent writes.
     fn create_text(&self, resource: Resource, object: &ObjectText) -> Result<u64, WriteError> {

@@ -37,11 +37,11 @@ pub(super) async fn follow(
                         .sum();
                     info!(
                         faults = text.as_deref().unwrap_or("none"),
-                        nodes, "faults switched"
+                        nodes, "applied faults"
                     );
                 }
                 Err(error) => {
-                    warn!(%error, "invalid faults in ConfigMap, keeping the previous ones")
+                    warn!(%error, "invalid faults in ConfigMap, keeping the previous ones");
                 }
             }
             last = text;

@@ -190,7 +190,7 @@ impl Workload {
         };
         if pod.template().node_selector.is_some() {
             self.change(id, |pod| {
-                pod.scheduled = Some(ConditionState::false_since(ctx.now))
+                pod.scheduled = Some(ConditionState::false_since(ctx.now));
             });
             let message = super::messages::unschedulable(&pod);
             self.emit_event(id, None, true, "FailedScheduling", &message, ctx);
