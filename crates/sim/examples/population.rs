@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kubevitals_sim::clock::{Clock, SystemClock};
+use kubevitals_model::Clock;
 use kubevitals_sim::kubelet::{Fleet, FleetConfig};
 use kubevitals_sim::node_set::NodeSet;
 use kubevitals_sim::objects::{ObjectWriter, Resource, WriteError};
@@ -48,9 +48,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let churn = arguments.next().transpose()?.unwrap_or(0);
 
     let started = Instant::now();
-    let clock = Arc::new(SystemClock);
+    let clock = Clock::system();
     let node_set = NodeSet::new(nodes, "node", Seed::new(1));
-    let fleet = Fleet::start(FleetConfig::default(), Arc::clone(&node_set), clock).await?;
+    let fleet = Fleet::start(FleetConfig::default(), Arc::clone(&node_set), clock.clone()).await?;
     report("kubelets listen", started);
 
     let store = CountingWriter::default();
@@ -60,7 +60,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         ..WorkloadConfig::default()
     };
     let mut workload = Workload::new(config, node_set, Seed::new(1));
-    let start = SystemClock.now();
+    let start = clock.now();
     workload.populate(start, &store);
     report("population written", started);
 

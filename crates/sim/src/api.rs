@@ -36,15 +36,16 @@ pub(crate) mod watch;
 pub(crate) mod write;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
+
+use kubevitals_model::Clock;
 
 pub use self::faults::{Effect, RequestFault};
 pub use self::handle::{SimApi, SimApiHandle};
 pub use crate::aggregator::ADDRESS_ANNOTATION;
 pub use crate::auth::{IssuedCertificate, Rule, User};
 pub use crate::error::SimError;
-pub use crate::store::{HistoryLimits, WallClock};
+pub use crate::store::HistoryLimits;
 
 /// Configuration of a simulated API server.
 #[derive(Clone)]
@@ -54,7 +55,7 @@ pub struct SimApiConfig {
     /// Further names and addresses in the serving certificate, beside the usual ones.
     pub names: Vec<String>,
     /// Clock of the cluster.
-    pub clock: WallClock,
+    pub clock: Clock,
     /// Limits of the watch history.
     pub history: HistoryLimits,
     /// Interval of bookmarks, for watches that request them.
@@ -86,7 +87,7 @@ impl Default for SimApiConfig {
         Self {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             names: Vec::new(),
-            clock: Arc::new(SystemTime::now),
+            clock: Clock::system(),
             history: HistoryLimits::default(),
             bookmark_interval: Duration::from_mins(1),
             probe_interval: Duration::from_secs(5),

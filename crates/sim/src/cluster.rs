@@ -12,16 +12,15 @@ mod kubelet_auth;
 mod logs;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use kubevitals_model::Timestamp;
+use kubevitals_model::Clock;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::kubelet_auth::ClusterAuth;
 use self::logs::SimulatedLogs;
 use crate::api::{SimApi, SimApiConfig, SimApiHandle, SimError};
-use crate::clock::{Clock, SystemClock};
 use crate::faults::FaultSpec;
 use crate::kubelet::{Binding, Fleet, FleetConfig, FleetError};
 use crate::node_set::NodeSet;
@@ -47,7 +46,7 @@ pub struct SimClusterConfig {
     /// The same seed gives the same cluster.
     pub seed: u64,
     /// Clock of the cluster.
-    pub clock: Arc<dyn Clock>,
+    pub clock: Clock,
 }
 
 /// A running cluster. Dropping it stops it without waiting.
@@ -96,7 +95,7 @@ impl Default for SimClusterConfig {
             binding: Binding::Wildcard(0),
             faults: Vec::new(),
             seed: 1,
-            clock: Arc::new(SystemClock),
+            clock: Clock::system(),
         }
     }
 }
@@ -108,9 +107,8 @@ impl SimCluster {
         mut progress: impl FnMut(Progress),
     ) -> Result<Self, ClusterError> {
         let seed = Seed::new(config.seed);
-        let clock = Arc::clone(&config.clock);
-        let wall = Arc::clone(&config.clock);
-        config.api.clock = Arc::new(move || system_time(wall.now()));
+        let clock = config.clock.clone();
+        config.api.clock = clock.clone();
         config.api.seed = config.seed;
         let api = SimApi::start(config.api).await?;
 
@@ -127,7 +125,7 @@ impl SimCluster {
             auth: Arc::new(ClusterAuth::new(api.context())),
             ..FleetConfig::default()
         };
-        let fleet = Fleet::start(fleet, Arc::clone(&node_set), Arc::clone(&clock)).await?;
+        let fleet = Fleet::start(fleet, Arc::clone(&node_set), clock.clone()).await?;
         for spec in &config.faults {
             if fleet.faults().apply(spec, seed).is_empty() && spec.requires_node() {
                 return Err(ClusterError::NoSuchNode(spec.clone()));
@@ -156,7 +154,7 @@ impl SimCluster {
         let (stop, stopped) = watch::channel(false);
         let workload = WorkloadHandle::new(workload);
         let mut tasks = JoinSet::new();
-        tasks.spawn(drive(workload.clone(), Arc::clone(&clock), writer, stopped));
+        tasks.spawn(drive(workload.clone(), clock.clone(), writer, stopped));
         tasks.spawn(fault_config::follow(
             api.context(),
             fleet.faults().clone(),
@@ -208,11 +206,6 @@ impl std::fmt::Debug for SimCluster {
             .field("api", &self.api.url())
             .finish_non_exhaustive()
     }
-}
-
-fn system_time(at: Timestamp) -> SystemTime {
-    let since_epoch = at.since(Timestamp::from_unix_millis(0));
-    SystemTime::UNIX_EPOCH + since_epoch.unwrap_or_default()
 }
 
 /// Waits for a task, and reports progress meanwhile and once at its end.

@@ -17,12 +17,11 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use kubevitals_model::Timestamp;
+use kubevitals_model::{Clock, Timestamp};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::clock::Clock;
 use crate::faults::Faults;
 use crate::node_set::{MAX_NODES, NodeSet, NodeView};
 use crate::seed::Seed;
@@ -104,7 +103,7 @@ impl Fleet {
     pub async fn start(
         config: FleetConfig,
         node_set: Arc<NodeSet>,
-        clock: Arc<dyn Clock>,
+        clock: Clock,
     ) -> Result<Self, FleetError> {
         let nodes = node_set.nodes().len();
         if nodes > MAX_NODES {

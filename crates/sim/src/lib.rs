@@ -9,10 +9,9 @@
 //! * [`node_set`]: the nodes and their pods, shared by workload and kubelets.
 //! * [`faults`]: faults of nodes, changed at run time.
 //! * [`selectors`]: matching of label and field selectors.
-//! * [`clock`] and [`seed`]: the sources of time and randomness.
+//! * [`seed`]: the source of randomness.
 
 pub mod api;
-pub mod clock;
 pub mod cluster;
 pub mod faults;
 pub mod kubelet;
@@ -24,6 +23,7 @@ pub mod workload;
 
 mod aggregator;
 mod auth;
+mod clock;
 mod error;
 mod json;
 mod store;

@@ -15,8 +15,9 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use kubevitals_model::{Clock, Timestamp};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
@@ -34,16 +35,13 @@ use log::Log;
 pub(crate) use record::{Content, Form, Record};
 pub(crate) use snapshot::{Expired, Query, Snapshot};
 
-/// The clock for timestamps of objects.
-pub type WallClock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
-
 /// All objects.
 pub(crate) struct Store {
     inner: RwLock<Inner>,
     /// Notifies the watches of each resource that its log has grown.
     signals: BTreeMap<Resource, watch::Sender<u64>>,
     limits: HistoryLimits,
-    clock: WallClock,
+    clock: Clock,
     /// Generates uids and name suffixes.
     random: Mutex<Seed>,
 }
@@ -72,7 +70,7 @@ pub(crate) enum Precondition {
 }
 
 impl Store {
-    pub(crate) fn new(limits: HistoryLimits, clock: WallClock, seed: u64) -> Self {
+    pub(crate) fn new(limits: HistoryLimits, clock: Clock, seed: u64) -> Self {
         let signals = resources::all()
             .iter()
             .map(|info| (info.resource, watch::Sender::new(0)))
@@ -88,7 +86,7 @@ impl Store {
 
     /// The current time of the simulated cluster.
     pub(crate) fn now(&self) -> SystemTime {
-        (self.clock)()
+        system_time(self.clock.now())
     }
 
     /// Returns the version of the last write.
@@ -364,6 +362,11 @@ impl fmt::Debug for Store {
             .field("version", &self.version())
             .finish_non_exhaustive()
     }
+}
+
+pub(crate) fn system_time(at: Timestamp) -> SystemTime {
+    let millis = u64::try_from(at.unix_millis()).unwrap_or(0);
+    UNIX_EPOCH + Duration::from_millis(millis)
 }
 
 /// Formats a time as Kubernetes does: RFC 3339 in UTC, to the second.

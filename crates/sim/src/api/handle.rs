@@ -24,7 +24,7 @@ use crate::auth::MASTERS;
 use crate::auth::authority::Authority;
 use crate::auth::authorize::Authorizer;
 use crate::objects::{ObjectWriter, PodLogs, Resource};
-use crate::store::{Query, Store, join_key};
+use crate::store::{Query, Store, join_key, system_time};
 
 /// Backlog of the listener, the same as the default of the standard library.
 const BACKLOG: u32 = 1024;
@@ -61,7 +61,7 @@ impl SimApi {
             address: config.address,
             source,
         })?;
-        let now = (config.clock)();
+        let now = system_time(config.clock.now());
         let cluster = Authority::new("kubernetes", now)?;
         let front_proxy = Authority::new("front-proxy-ca", now)?;
         let serving = cluster.server("kube-apiserver", &serving_names(&config, address))?;

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use kubevitals_model::Clock;
+
 use crate::api::context::ApiContext;
 use crate::api::resources;
-use crate::clock::Clock;
 use crate::objects::{LogRequest, PodLogs, Resource};
 use crate::store::join_key;
 
@@ -16,11 +17,11 @@ const MAX_LINES: u64 = 1_000;
 
 pub(super) struct SimulatedLogs {
     context: Arc<ApiContext>,
-    clock: Arc<dyn Clock>,
+    clock: Clock,
 }
 
 impl SimulatedLogs {
-    pub(super) fn new(context: Arc<ApiContext>, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(context: Arc<ApiContext>, clock: Clock) -> Self {
         Self { context, clock }
     }
 }

@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use kubevitals_model::Timestamp;
+use kubevitals_model::{Clock, Timestamp};
 use rustls_pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -22,7 +22,6 @@ use super::certificates::{CertificateDefect, Certificates};
 use super::payload::Payload;
 use super::socket::{ResetSwitch, Socket};
 use super::{NodeSnapshot, response};
-use crate::clock::Clock;
 use crate::faults::{Fault, Faults};
 use crate::node_set::NodeSet;
 
@@ -36,7 +35,7 @@ pub(crate) struct FleetContext {
     pub(crate) faults: Faults,
     pub(crate) certificates: Certificates,
     pub(crate) auth: Arc<dyn KubeletAuth>,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clock: Clock,
     /// Boot time of all nodes.
     pub(crate) booted: Timestamp,
     pub(crate) connections: Arc<Semaphore>,

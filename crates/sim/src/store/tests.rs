@@ -1,12 +1,11 @@
-use std::time::{Duration, UNIX_EPOCH};
-
+use kubevitals_model::SteppedClock;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 
 fn store(limits: HistoryLimits) -> Store {
-    let clock: WallClock = Arc::new(|| UNIX_EPOCH + Duration::from_secs(1_700_000_000));
+    let clock = SteppedClock::new(Timestamp::from_unix_millis(1_700_000_000_000)).clock();
     Store::new(limits, clock, 1)
 }
 

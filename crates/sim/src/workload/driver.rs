@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_model::Timestamp;
+use kubevitals_model::{Clock, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::Workload;
-use crate::clock::{Clock, millis_between};
+use crate::clock::millis_between;
 use crate::objects::ObjectWriter;
 
 /// Transitions in one batch, after which the task yields.
@@ -49,7 +49,7 @@ impl WorkloadHandle {
 /// Runs transitions when they are due, until `stop` becomes true.
 pub async fn drive(
     handle: WorkloadHandle,
-    clock: Arc<dyn Clock>,
+    clock: Clock,
     writer: Arc<dyn ObjectWriter>,
     mut stop: watch::Receiver<bool>,
 ) {

@@ -3,30 +3,29 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_model::Timestamp;
-use kubevitals_sim::clock::Clock;
+use kubevitals_model::SteppedClock;
 use kubevitals_sim::node_set::NodeSet;
 use kubevitals_sim::objects::Resource;
 use kubevitals_sim::seed::Seed;
 use kubevitals_sim::workload::{Scenario, Workload, WorkloadConfig, WorkloadHandle, drive};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use crate::node_support::{START, Store, at};
 
-/// The runtime's paused clock, which advances while all tasks sleep. No sockets are involved.
-struct RuntimeClock(Instant);
-
-impl Clock for RuntimeClock {
-    fn now(&self) -> Timestamp {
-        at(START).checked_add(self.0.elapsed()).unwrap()
+/// Steps a clock with the runtime's paused time, which advances while all tasks sleep.
+async fn run_clock(clock: SteppedClock) {
+    const TICK: Duration = Duration::from_millis(1);
+    loop {
+        tokio::time::sleep(TICK).await;
+        clock.advance(TICK);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn transitions_run_when_due_until_stopped() {
     let store = Arc::new(Store::default());
-    let clock = Arc::new(RuntimeClock(Instant::now()));
+    let clock = SteppedClock::new(at(START));
+    tokio::spawn(run_clock(clock.clone()));
     let node_set = NodeSet::new(2, "node", Seed::new(1));
     let mut workload = Workload::new(WorkloadConfig::default(), node_set, Seed::new(1));
     workload.populate(clock.now(), &*store);
@@ -34,7 +33,7 @@ async fn transitions_run_when_due_until_stopped() {
     let (stop, stopped) = watch::channel(false);
     let driver = tokio::spawn(drive(
         handle.clone(),
-        Arc::clone(&clock) as _,
+        clock.clock(),
         Arc::clone(&store) as _,
         stopped,
     ));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubevitals_model::SteppedClock;
 use kubevitals_promtext::{Item, parse};
-use kubevitals_sim::clock::{Clock, StepClock};
 use kubevitals_sim::faults::Fault;
 use kubevitals_sim::kubelet::{Binding, Credentials, Decision, Fleet, FleetConfig};
 use kubevitals_sim::node_set::NodeSet;
@@ -18,7 +18,7 @@ const NODE: &str = "node-00001";
 
 async fn start(config: FleetConfig) -> Fleet {
     let node_set = NodeSet::new(3, "node", Seed::new(4));
-    let clock: Arc<dyn Clock> = Arc::new(StepClock::new(at(START)));
+    let clock = SteppedClock::new(at(START)).clock();
     let fleet = Fleet::start(config, Arc::clone(&node_set), clock)
         .await
         .unwrap();
@@ -66,7 +66,7 @@ async fn address_or_port_selects_the_node() {
 #[tokio::test]
 async fn an_absent_node_does_not_respond() {
     let node_set = NodeSet::with_spares(1, 1, "node", Seed::new(4));
-    let clock: Arc<dyn Clock> = Arc::new(StepClock::new(at(START)));
+    let clock = SteppedClock::new(at(START)).clock();
     let fleet = Fleet::start(FleetConfig::default(), node_set, clock)
         .await
         .unwrap();

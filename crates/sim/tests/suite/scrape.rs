@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubevitals_model::SteppedClock;
 use kubevitals_promtext::{Item, parse};
-use kubevitals_sim::clock::StepClock;
 use kubevitals_sim::kubelet::{Binding, Fleet, FleetConfig};
 use kubevitals_sim::node_set::NodeSet;
 use kubevitals_sim::seed::Seed;
@@ -21,7 +21,7 @@ type Samples = BTreeMap<String, (f64, Option<i64>)>;
 /// A cluster of two nodes with pods, with a stepped clock.
 struct Cluster {
     fleet: Fleet,
-    clock: Arc<StepClock>,
+    clock: SteppedClock,
     workload: Workload,
     store: Store,
 }
@@ -29,12 +29,12 @@ struct Cluster {
 impl Cluster {
     async fn start(churn: ChurnRate) -> Self {
         let node_set = NodeSet::new(2, "node", Seed::new(4));
-        let clock = Arc::new(StepClock::new(at(START)));
+        let clock = SteppedClock::new(at(START));
         let config = FleetConfig {
             binding: Binding::Ports,
             ..FleetConfig::default()
         };
-        let fleet = Fleet::start(config, Arc::clone(&node_set), Arc::clone(&clock) as _)
+        let fleet = Fleet::start(config, Arc::clone(&node_set), clock.clock())
             .await
             .unwrap();
         let config = WorkloadConfig {

@@ -63,7 +63,7 @@ fn text_and_tree_of_an_event_are_equal_for_every_source() {
 #[test]
 fn a_repeated_event_keeps_its_uid() {
     use crate::store::{HistoryLimits, Store};
-    let clock = Arc::new(|| std::time::SystemTime::UNIX_EPOCH);
+    let clock = kubevitals_model::Clock::system();
     let store = Store::new(HistoryLimits::default(), clock, 1);
     let mut recorder = Recorder::new(Seed::new(1), 60_000, 10);
     let namespace: Arc<str> = "default".into();

@@ -3,7 +3,6 @@
 //! The trees are built in the simplest way, member by member.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::{Map, json};
@@ -70,7 +69,7 @@ pub(in crate::workload) fn every_transition(
     for scenario in Scenario::ALL {
         let start = Timestamp::from_unix_millis(START);
         let at = |seconds: i64| Timestamp::from_unix_millis(START + seconds * 1_000);
-        let clock = Arc::new(|| std::time::SystemTime::UNIX_EPOCH);
+        let clock = kubevitals_model::Clock::system();
         let writer = RecordingWriter {
             store: Store::new(HistoryLimits::default(), clock, 1),
             written: Mutex::default(),

@@ -11,13 +11,12 @@ mod views;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use http::Request;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kubevitals_model::{Timestamp, Uid};
+use kubevitals_model::{Clock, SteppedClock, Timestamp, Uid};
 use kubevitals_sim::api::{SimApi, SimApiConfig, SimApiHandle};
-use kubevitals_sim::clock::{Clock, StepClock};
 use kubevitals_sim::cluster::{SimCluster, SimClusterConfig};
 use kubevitals_sim::objects::Resource as Stored;
 use kubevitals_sim::workload::{ChurnRate, WorkloadConfig};
@@ -45,7 +44,7 @@ struct Requests(watch::Receiver<Vec<String>>);
 /// A cluster in which time passes, and with it pods, only when told.
 struct Bed {
     cluster: SimCluster,
-    clock: Arc<StepClock>,
+    clock: SteppedClock,
 }
 
 /// A subscriber that applies what it is told, and is strict about it.
@@ -81,15 +80,14 @@ impl Requests {
 
 impl Bed {
     async fn start() -> Self {
-        let now = Timestamp::from_system_time(SystemTime::now());
-        let clock = Arc::new(StepClock::new(now));
+        let clock = SteppedClock::new(Clock::system().now());
         let config = SimClusterConfig {
             workload: WorkloadConfig {
                 pods_per_node: 4,
                 churn: ChurnRate::per_second(5),
                 ..WorkloadConfig::default()
             },
-            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            clock: clock.clock(),
             ..SimClusterConfig::default()
         };
         let cluster = SimCluster::start(config, drop).await.unwrap();
