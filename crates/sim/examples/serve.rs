@@ -1,8 +1,8 @@
 //! Serves a small simulated cluster until interrupted, for trying programs against it.
 //!
-//! The first argument is the file to write the kubeconfig to. The optional second one is the address
-//! of an extension API server for `metrics.k8s.io`. A hangup signal restarts the server and drops
-//! the watch history.
+//! The first argument is the file to write the kubeconfig to. The optional second one is the
+//! address of an extension API server for `metrics.k8s.io`. A hangup signal restarts the server and
+//! drops the watch history.
 
 use std::sync::Arc;
 

@@ -66,8 +66,8 @@ pub struct SimApiConfig {
     pub rules: Vec<Rule>,
     /// Bearer tokens and their users.
     pub tokens: Vec<(String, User)>,
-    /// Whether a deleted pod stays with a `deletionTimestamp` until a (simulated) kubelet removes it.
-    /// Otherwise it is removed at once.
+    /// Whether a deleted pod stays with a `deletionTimestamp` until a (simulated) kubelet removes
+    /// it. Otherwise it is removed at once.
     pub graceful_pod_deletion: bool,
     /// The same seed gives the same uids and generated names.
     pub seed: u64,

@@ -134,8 +134,8 @@ impl Faults {
         }
     }
 
-    /// Adds a fault to a node. A node may have several; a fault of the same kind is replaced. Returns
-    /// whether the node exists.
+    /// Adds a fault to a node. A node may have several; a fault of the same kind is replaced.
+    /// Returns whether the node exists.
     pub fn set(&self, node: &str, fault: Fault) -> bool {
         self.index(node)
             .map(|index| self.add(index, fault))

@@ -5,8 +5,8 @@
 //! HTTP/2, with a separate serving certificate for each node. The address or port of a connection
 //! selects the node ([`Binding`]).
 //!
-//! All values are closed forms of a pod's seed and the [`Clock`] ([`usage`]), so a test knows what a
-//! correct reader must compute.
+//! All values are closed forms of a pod's seed and the [`Clock`] ([`usage`]), so a test knows what
+//! a correct reader must compute.
 //!
 //! # Limits
 //!
@@ -53,7 +53,8 @@ pub enum Binding {
     /// By 127.x.y.z, with one listener on the wildcard address and this port (0 picks a free one).
     /// Connections to addresses other than loopback are closed at once.
     Wildcard(u16),
-    /// By 127.x.y.z, with one listener for each address, all on this port (0 picks a free one each).
+    /// By 127.x.y.z, with one listener for each address, all on this port (0 picks a free one
+    /// each).
     Addresses(u16),
     /// By port: each node has its own port on 127.0.0.1.
     Ports,

@@ -1,8 +1,8 @@
 //! The objects of the simulated cluster: a resource version counter, compact records, and a bounded
 //! log of changes for each resource.
 //!
-//! Watches have no queues: each reads the shared log from its own position and is woken when the log
-//! grows. A write costs the same with a thousand watches as with one, and a slow watch holds no
+//! Watches have no queues: each reads the shared log from its own position and is woken when the
+//! log grows. A write costs the same with a thousand watches as with one, and a slow watch holds no
 //! memory; it ends when the log is compacted beyond its position.
 
 pub(crate) mod fields;

@@ -1,10 +1,10 @@
 //! Pod lifecycles: a discrete-event simulation of scheduler, controllers and kubelets.
 //!
-//! [`Workload::step`] runs every transition that is due and writes transition a real cluster would write:
-//! pods field by field, events with their messages and counts, owners, nodes and leases. It is pure:
-//! time is an argument, randomness comes from the seed, and each transition happens at the instant
-//! at which it was due, however late `step` is called. The same seed and the same calls give the
-//! same objects. [`drive`] calls it from a task.
+//! [`Workload::step`] runs every transition that is due and writes what a real cluster would write:
+//! pods field by field, events with their messages and counts, owners, nodes and leases. It is
+//! pure: time is an argument, randomness comes from the seed, and each transition happens at the
+//! instant at which it was due, however late `step` is called. The same seed and the same calls
+//! give the same objects. [`drive`] calls it from a task.
 //!
 //! Fields, order of conditions and messages follow recordings of Kubernetes 1.37.
 //!
@@ -148,7 +148,7 @@ pub(crate) struct StepContext<'a> {
 }
 
 impl Default for WorkloadConfig {
-    /// No pods at all: tests and demos configure transition they need.
+    /// No pods at all: tests and demos configure what they need.
     fn default() -> Self {
         Self {
             pods_per_node: 0,
@@ -165,7 +165,8 @@ impl Default for WorkloadConfig {
 }
 
 impl Workload {
-    /// Creates a workload on the nodes of a node set. Nothing happens before [`Workload::populate`].
+    /// Creates a workload on the nodes of a node set. Nothing happens before
+    /// [`Workload::populate`].
     pub fn new(config: WorkloadConfig, node_set: Arc<NodeSet>, seed: Seed) -> Self {
         Self {
             recorder: Recorder::new(
@@ -238,7 +239,7 @@ impl Workload {
         self.rejected_writes
     }
 
-    /// The true usage of a running container, to compare with transition is read from a kubelet.
+    /// The true usage of a running container, to compare with what is read from a kubelet.
     pub fn usage(&self, namespace: &str, pod: &str, container: &str) -> Option<ContainerUsage> {
         let mut slots = self.pods.values();
         let entry = slots.find(|s| *s.pod.namespace == *namespace && *s.pod.name == *pod)?;

@@ -38,8 +38,8 @@ impl PatchKind {
 }
 
 impl Patch {
-    /// Parses a patch. A strategic merge patch is accepted if it is equivalent to a merge patch, that
-    /// is, if it has no lists and no directives.
+    /// Parses a patch. A strategic merge patch is accepted if it is equivalent to a merge patch,
+    /// that is, if it has no lists and no directives.
     pub(crate) fn parse(kind: PatchKind, bytes: &[u8]) -> Result<Self, ApiError> {
         let value: Value = serde_json::from_slice(bytes)
             .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;

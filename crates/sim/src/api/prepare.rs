@@ -1,4 +1,5 @@
-//! Prepares an object of a client for the store: names, identity, and fields that it may not change.
+//! Prepares an object of a client for the store: names, identity, and fields that it may not
+//! change.
 
 #![expect(
     clippy::indexing_slicing,
@@ -90,8 +91,9 @@ pub(crate) fn for_creation(
     Ok(object)
 }
 
-/// Copies the topology labels of its node to a pod, as the admission plugin `PodTopologyLabels` does
-/// since Kubernetes 1.35. Nothing is copied if the pod is not bound or the node does not exist.
+/// Copies the topology labels of its node to a pod, as the admission plugin `PodTopologyLabels`
+/// does since Kubernetes 1.35. Nothing is copied if the pod is not bound or the node does not
+/// exist.
 pub(crate) fn copy_topology_labels(store: &Store, pod: &mut Value) {
     let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
     let Some(node) = store.get(Resource::Nodes, node) else {

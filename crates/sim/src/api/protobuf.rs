@@ -1,9 +1,9 @@
 //! Kubernetes protobuf, for the small objects that Go clients send in it.
 //!
 //! client-go encodes typed objects in protobuf unless configured otherwise. The reviews of an
-//! aggregated API server (`TokenReview`, `SubjectAccessReview`), the objects that `kubectl auth` and
-//! `kubectl create` send, delete options, leases and events are therefore supported. Other kinds and
-//! unknown fields get 415, so that nothing is lost silently.
+//! aggregated API server (`TokenReview`, `SubjectAccessReview`), the objects that `kubectl auth`
+//! and `kubectl create` send, delete options, leases and events are therefore supported. Other
+//! kinds and unknown fields get 415, so that nothing is lost silently.
 
 #![expect(
     clippy::indexing_slicing,

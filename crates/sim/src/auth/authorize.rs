@@ -101,8 +101,8 @@ impl Rule {
 }
 
 impl Authorizer {
-    /// Adds the rules of every cluster: everybody may read health endpoints, authenticated users may
-    /// read discovery and review their own permissions.
+    /// Adds the rules of every cluster: everybody may read health endpoints, authenticated users
+    /// may read discovery and review their own permissions.
     pub(crate) fn new(rules: &[Rule]) -> Self {
         let health = [
             "/healthz",

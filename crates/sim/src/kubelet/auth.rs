@@ -11,8 +11,8 @@ pub struct Credentials<'a> {
     pub path: &'a str,
     /// `Authorization: Bearer …`.
     pub bearer: Option<&'a str>,
-    /// The client's certificate chain; empty if it presented none. Possession of the key is verified,
-    /// trust in the certificate is not.
+    /// The client's certificate chain; empty if it presented none. Possession of the key is
+    /// verified, trust in the certificate is not.
     pub certificates: &'a [CertificateDer<'static>],
 }
 

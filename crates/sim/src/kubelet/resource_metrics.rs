@@ -1,4 +1,5 @@
-//! `/metrics/resource`, byte for byte as a kubelet writes it: the same families, help texts and order.
+//! `/metrics/resource`, byte for byte as a kubelet writes it: the same families, help texts and
+//! order.
 
 use kubevitals_model::Timestamp;
 use kubevitals_promtext::{Encoder, LabelName, MetricName, MetricType};

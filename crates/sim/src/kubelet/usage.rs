@@ -1,8 +1,8 @@
 //! Resource usage of containers: closed forms, so that the value at every instant is known.
 //!
-//! CPU: a container's rate is a base plus two square waves, all derived from its seed. The counter is
-//! the exact integral, in whole nanoseconds, so it never decreases, and [`ContainerUsage::cpu_rate`]
-//! is what a correct reader computes between two instants.
+//! CPU: a container's rate is a base plus two square waves, all derived from its seed. The counter
+//! is the exact integral, in whole nanoseconds, so it never decreases, and
+//! [`ContainerUsage::cpu_rate`] is what a correct reader computes between two instants.
 //!
 //! Memory: a triangle wave between two bounds, in whole pages.
 //!
@@ -48,8 +48,8 @@ struct Wave {
 }
 
 impl ContainerUsage {
-    /// A run that started at `started`, with a CPU limit in thousandths of a core (0: no limit) and an
-    /// upper bound of memory in bytes.
+    /// A run that started at `started`, with a CPU limit in thousandths of a core (0: no limit) and
+    /// an upper bound of memory in bytes.
     pub fn new(mut seed: Seed, started: Timestamp, cpu_limit: u32, memory_ceiling: u64) -> Self {
         const NANOS_PER_MILLICORE: u64 = 1_000_000;
         // Most containers idle: the squared draw makes small rates frequent.
@@ -157,8 +157,8 @@ impl Wave {
 
 /// Returns the instant of the last sample at or before `now`.
 ///
-/// Samples are [`MIN_SAMPLE_GAP_MILLIS`] to [`MAX_SAMPLE_GAP_MILLIS`] apart: one in each slot of 12.5
-/// s, at most 1.25 s off its middle.
+/// Samples are [`MIN_SAMPLE_GAP_MILLIS`] to [`MAX_SAMPLE_GAP_MILLIS`] apart: one in each slot of
+/// 12.5 s, at most 1.25 s off its middle.
 pub fn last_sample(seed: Seed, now: Timestamp) -> Timestamp {
     let seed = seed.derive_name("samples");
     let phase = seed.derive(0).next() % MEAN_GAP;

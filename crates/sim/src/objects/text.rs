@@ -19,7 +19,8 @@ pub struct ObjectText {
     pub(crate) metadata_len: usize,
     /// `key NUL value NUL …`.
     pub(crate) labels: String,
-    /// Values of the selectable fields in the order of `ResourceInfo::fields`, each terminated by NUL.
+    /// Values of the selectable fields in the order of `ResourceInfo::fields`, each terminated by
+    /// NUL.
     pub(crate) fields: String,
     /// Whether a label or field contains a NUL, so that the object cannot be stored.
     pub(crate) has_nul: bool,

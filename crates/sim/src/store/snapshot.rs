@@ -147,9 +147,9 @@ impl Store {
     }
 }
 
-/// Merges the current objects with the previous states of the keys that have changed since. Both are
-/// in the order of their keys and nothing is collected, so the cost of a page is proportional to the
-/// objects that it visits.
+/// Merges the current objects with the previous states of the keys that have changed since. Both
+/// are in the order of their keys and nothing is collected, so the cost of a page is proportional
+/// to the objects that it visits.
 fn at_version<'a>(
     now: impl Iterator<Item = (&'a str, &'a Arc<Record>)>,
     previous: impl Iterator<Item = (&'a str, Option<&'a Arc<Record>>)>,

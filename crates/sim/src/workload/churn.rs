@@ -219,7 +219,8 @@ impl Workload {
         }
     }
 
-    /// Rolls out the next idle Deployment. Tries a few only: usually most are idle, or all are busy.
+    /// Rolls out the next idle Deployment. Tries a few only: usually most are idle, or all are
+    /// busy.
     fn start_next_rollout(&mut self, number: u64, ctx: StepContext<'_>) -> bool {
         const TRIES: usize = 8;
         for _ in 0..TRIES.min(self.churn.deployments.len()) {

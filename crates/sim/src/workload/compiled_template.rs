@@ -115,8 +115,8 @@ impl SpecText {
         Self(pieces.map(String::into_boxed_str))
     }
 
-    /// Writes all members of a spec. `own` is called for each of the [`OWN_MEMBERS`] in order, which
-    /// it may omit.
+    /// Writes all members of a spec. `own` is called for each of the [`OWN_MEMBERS`] in order,
+    /// which it may omit.
     pub(crate) fn write(
         &self,
         members: &mut Members<'_>,

@@ -31,8 +31,8 @@ impl Workload {
         self.launch_for(namespace.into(), manifest, None, ctx);
     }
 
-    /// Replaces the pods of a Deployment step by step with pods of another template. Returns whether
-    /// the Deployment exists and is not rolling out already.
+    /// Replaces the pods of a Deployment step by step with pods of another template. Returns
+    /// whether the Deployment exists and is not rolling out already.
     pub fn rollout(
         &mut self,
         namespace: &str,

@@ -1,8 +1,8 @@
 //! Events, as kubelet, scheduler and controllers write them.
 //!
 //! An event repeated about the same object increments the count of the existing one, as client-go's
-//! recorder does. Events expire after a while, and the oldest expire early if there are too many, so
-//! that a busy cluster does not fill the store.
+//! recorder does. Events expire after a while, and the oldest expire early if there are too many,
+//! so that a busy cluster does not fill the store.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Replacement of nodes at run time, as by an upgrade or a node autoscaler.
 //!
 //! The oldest node is removed with its pods, and a spare node is added, with its own name and
-//! address. Names are reused only after every node of the set was present once, and then for another
-//! machine.
+//! address. Names are reused only after every node of the set was present once, and then for
+//! another machine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

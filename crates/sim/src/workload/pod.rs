@@ -263,8 +263,8 @@ impl Pod {
         seed.push_hex64(out);
     }
 
-    /// Returns the terminal phase that follows from the containers alone. The API server learns of it
-    /// only after the sandbox is removed.
+    /// Returns the terminal phase that follows from the containers alone. The API server learns of
+    /// it only after the sandbox is removed.
     pub(crate) fn outcome(&self) -> Option<Phase> {
         let main = self.containers.iter().skip(self.template().init.len());
         let mut failed = false;

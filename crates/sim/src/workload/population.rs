@@ -24,8 +24,8 @@ const MAX_AGE_MILLIS: u64 = 3_000_000;
 const MIN_AGE_MILLIS: u64 = 60_000;
 
 impl Workload {
-    /// Creates namespaces, nodes and the initial pods, and starts the churn. To be called once, before
-    /// the first step.
+    /// Creates namespaces, nodes and the initial pods, and starts the churn. To be called once,
+    /// before the first step.
     pub fn populate(&mut self, now: Timestamp, writer: &dyn ObjectWriter) {
         let ctx = StepContext { now, writer };
         let teams = (0..self.config.namespaces.max(1)).map(team);

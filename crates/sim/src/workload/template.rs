@@ -101,8 +101,8 @@ pub struct PodTemplate {
     pub node_selector: Option<(Arc<str>, Arc<str>)>,
     /// A scheduling gate, and the milliseconds until it is removed.
     pub scheduling_gate: Option<(Arc<str>, u64)>,
-    /// A readiness gate, and the milliseconds from the start of the containers until its condition is
-    /// true.
+    /// A readiness gate, and the milliseconds from the start of the containers until its condition
+    /// is true.
     pub readiness_gate: Option<(Arc<str>, u64)>,
     /// Whether `hostname` and `subdomain` are set, as for the pods of a `StatefulSet` of this name.
     pub subdomain: Option<Arc<str>>,

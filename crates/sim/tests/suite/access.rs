@@ -46,9 +46,9 @@ async fn tokens_and_certificates_are_authenticated() {
     let other_client = other
         .issue_client_certificate("admin", Some("system:masters"))
         .unwrap();
-    let other_client = anonymous(&sim).showing(other_client);
+    let other_client = anonymous(&sim).with_certificate(other_client);
     assert_eq!(other_client.get("/livez").await.code, 401);
-    let bob = anonymous(&sim).showing(sim.issue_client_certificate("bob", None).unwrap());
+    let bob = anonymous(&sim).with_certificate(sim.issue_client_certificate("bob", None).unwrap());
     assert_eq!(bob.get("/api/v1/pods").await.code, 403);
     sim.allow(Rule::for_user("bob", ["*"], "", ["pods"]));
     assert_eq!(bob.get("/api/v1/pods").await.code, 200);

@@ -71,8 +71,8 @@ fn simulated() -> Timeline {
         }
         workload.launch("default", manifest, start, &store);
     }
-    // Deleted as in the recording: after two failed pulls, and after the fourth exit of the crashing
-    // container.
+    // Deleted as in the recording: after two failed pulls, and after the fourth exit of the
+    // crashing container.
     let mut now = START;
     let mut waiting = vec!["crashy", "no-image"];
     while !waiting.is_empty() {

@@ -99,7 +99,7 @@ impl Client {
         self
     }
 
-    pub(crate) fn showing(mut self, certificate: IssuedCertificate) -> Self {
+    pub(crate) fn with_certificate(mut self, certificate: IssuedCertificate) -> Self {
         self.certificate = Some(certificate);
         self
     }
