@@ -169,7 +169,7 @@ mod tests {
             shutdown.requested().await;
             let _ = ended.send(());
         });
-        trigger.pull();
+        trigger.trigger();
         was_ended.await.unwrap();
         tasks.shutdown().await;
         assert!(tasks.failed().now_or_never().is_none());

@@ -118,7 +118,7 @@ impl Running {
     }
 
     pub(crate) async fn stop(self) {
-        self.trigger.pull();
+        self.trigger.trigger();
         self.task.await.unwrap().unwrap();
     }
 }

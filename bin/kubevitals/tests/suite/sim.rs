@@ -57,7 +57,7 @@ impl std::io::Write for StopWhenFlushed {
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        self.trigger.pull();
+        self.trigger.trigger();
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Shell completions, generated from the very command that is parsed.
+//! Shell completions, generated from the command definition.
 
 use std::io::Write;
 

@@ -1,89 +1,66 @@
-//! What can be wrong with what the user asked for. All of it exits 64, except a request for help.
+//! Errors of the configuration. All exit with 64, except a request for help.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::exit::EXIT_USAGE;
 
-/// Why a command line did not become a configuration.
+/// An error of the command line, the environment or the configuration file.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// The user asked for help or the version: clap has rendered it, and it is no failure.
+    /// Help or the version, rendered by clap; no failure.
     #[error("{0}")]
     Display(#[source] Box<clap::Error>),
 
-    /// clap refused a flag.
+    /// A flag that clap rejected.
     #[error("{0}")]
     Usage(#[source] Box<clap::Error>),
 
-    /// A value from the environment or the configuration file was refused.
+    /// A value of the environment or the configuration file that clap rejected.
     #[error("{problem}\n  the value comes from {origin}")]
     Layer {
-        /// Where the value stands.
+        /// The variable, or the file and line.
         origin: String,
-        /// What is wrong with it.
         problem: String,
     },
 
-    /// The configuration file could not be read.
-    #[error("cannot read the configuration file {}: {source}", path.display())]
+    #[error("failed to read the configuration file {}: {source}", path.display())]
     ReadFile {
-        /// The file that was asked for.
         path: PathBuf,
-        /// What the system said.
         #[source]
         source: std::io::Error,
     },
 
-    /// The configuration file is larger than any configuration can be.
     #[error("the configuration file {} is larger than {limit} bytes; is it the right file?", path.display())]
-    FileTooLarge {
-        /// The file that was asked for.
-        path: PathBuf,
-        /// The bound, in bytes.
-        limit: u64,
-    },
+    FileTooLarge { path: PathBuf, limit: u64 },
 
-    /// The configuration file is not the YAML that we understand.
-    #[error("the configuration file {} cannot be understood: {problem}", path.display())]
-    ParseFile {
-        /// The file that was asked for.
-        path: PathBuf,
-        /// What is wrong, and at which line.
-        problem: String,
-    },
+    #[error("failed to parse the configuration file {}: {problem}", path.display())]
+    ParseFile { path: PathBuf, problem: String },
 
-    /// The configuration file sets something that does not exist.
+    /// A key of the configuration file that is no setting.
     #[error("{}:{line}: unknown setting `{key}`{}", path.display(), hint(suggestion.as_deref()))]
     UnknownKey {
-        /// The file that was asked for.
         path: PathBuf,
-        /// The line of the key's value.
         line: u64,
-        /// The key as written.
         key: String,
-        /// The nearest name that exists.
+        /// The nearest known name.
         suggestion: Option<String>,
     },
 }
 
-/// A setting that is well-formed but cannot work, found by a role before it opens a socket.
+/// A setting that is well-formed but invalid, found by a role before it opens a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidSetting {
     /// The flag without its dashes.
     pub flag: &'static str,
-    /// The value as given.
     pub value: String,
-    /// Why it cannot work.
+    /// What is wrong: `must be greater than zero`.
     pub problem: String,
-    /// What to write instead.
+    /// What to do: `write a duration such as 15s`.
     pub advice: String,
 }
 
-// === impl CliError ===
-
 impl CliError {
-    /// The process's exit code for this error.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Display(_) => 0,
@@ -91,8 +68,7 @@ impl CliError {
         }
     }
 
-    /// Writes the message where the user expects it: help to standard output, errors to standard
-    /// error.
+    /// Writes help to standard output and errors to standard error.
     pub fn print(&self) -> std::io::Result<()> {
         match self {
             Self::Display(error) | Self::Usage(error) => error.print(),
@@ -103,8 +79,6 @@ impl CliError {
         }
     }
 }
-
-// === impl InvalidSetting ===
 
 impl fmt::Display for InvalidSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

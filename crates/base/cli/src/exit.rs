@@ -1,45 +1,64 @@
-//! Exit codes: 0 done, 1 failed while running, 64 asked for something that cannot be.
+//! Exit codes: 0 success, 1 failure at run time, 64 invalid configuration.
 
+use std::borrow::Cow;
+use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
 
-use crate::error::{CliError, InvalidSetting};
+use crate::error::{CliError, InvalidSetting, error_chain};
 
-/// Something went wrong while running.
+/// A failure at run time.
 pub const EXIT_FAILURE: u8 = 1;
 
-/// The configuration is wrong: restarting will not help (`EX_USAGE` of sysexits).
+/// An invalid configuration: a restart does not help (`EX_USAGE` of sysexits).
 pub const EXIT_USAGE: u8 = 64;
 
-/// Why a role ended without success.
+/// The error that ended a command.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The command line, the environment or the configuration file is wrong.
     #[error(transparent)]
     Cli(#[from] CliError),
 
-    /// A setting cannot work.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
 
-    /// The role failed while it started or ran.
+    /// A failure while the role started or ran.
     #[error("{0}")]
-    Runtime(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Runtime(#[source] Box<dyn Error + Send + Sync>),
+
+    /// The same, with what was being done.
+    #[error("{context}: {source}")]
+    Context {
+        context: Cow<'static, str>,
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
 }
 
 impl RunError {
-    /// A failure while running, with its causes kept.
-    pub fn runtime(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    /// A failure at run time whose error says by itself what failed.
+    pub fn runtime(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Runtime(error.into())
+    }
+
+    /// A failure at run time, with what failed: `failed to bind the admin server`.
+    pub fn context(
+        context: impl Into<Cow<'static, str>>,
+        error: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self::Context {
+            context: context.into(),
+            source: error.into(),
+        }
     }
 }
 
-/// Tells the user what went wrong, with every cause, and gives the code to exit with.
+/// Prints the error with all its causes and returns the exit code.
 pub fn exit_code(result: &Result<(), RunError>) -> ExitCode {
     let code = match result {
         Ok(()) => return ExitCode::SUCCESS,
         Err(RunError::Cli(error)) => {
-            // Nobody is left to tell when standard error itself is closed.
+            // There is nowhere to report a closed standard error.
             let _ = error.print();
             error.exit_code()
         }
@@ -47,7 +66,7 @@ pub fn exit_code(result: &Result<(), RunError>) -> ExitCode {
             report(error);
             EXIT_USAGE
         }
-        Err(error @ RunError::Runtime(_)) => {
+        Err(error @ (RunError::Runtime(_) | RunError::Context { .. })) => {
             report(error);
             EXIT_FAILURE
         }
@@ -56,12 +75,21 @@ pub fn exit_code(result: &Result<(), RunError>) -> ExitCode {
 }
 
 fn report(error: &RunError) {
-    let mut text = format!("error: {error}");
-    let mut cause = std::error::Error::source(error).and_then(std::error::Error::source);
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
+    let _ = writeln!(std::io::stderr().lock(), "error: {}", error_chain(error));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_context_names_what_failed_and_keeps_the_cause() {
+        let cause = std::io::Error::other("address in use");
+        let error = RunError::context("failed to bind the admin server", cause);
+        assert_eq!(
+            error_chain(&error),
+            "failed to bind the admin server: address in use"
+        );
+        assert!(error.source().is_some());
     }
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

@@ -10,27 +10,27 @@ use serde_saphyr::Spanned;
 
 use crate::error::CliError;
 
-/// No configuration is larger; a larger file is a mistake, or an attack on our memory.
+/// The maximum size of a configuration file; a larger file is a mistake, or an attack.
 pub const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// The settings of a file by key, in the order of their names.
-pub(crate) type Settings = BTreeMap<String, Placed>;
+pub(crate) type Settings = BTreeMap<String, Located>;
 
-/// A value and the line on which it stands.
+/// A value and its line.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Placed {
+pub(crate) struct Located {
     pub(crate) line: u64,
     pub(crate) value: Setting,
 }
 
-/// What a key can hold.
+/// The value of a key.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Setting {
-    /// `key:` with nothing behind it: as if the key were not there.
+    /// `key:` without a value: as if the key were not there.
     Empty,
-    /// A scalar, as the flag would be given it.
+    /// A scalar, in the form of a flag value.
     Scalar(String),
-    /// The values of a flag that may be repeated.
+    /// The values of a repeatable flag.
     List(Vec<String>),
     /// The settings of one command.
     Section(Settings),
@@ -60,15 +60,14 @@ pub(crate) fn read(path: &Path) -> Result<Settings, CliError> {
     })
 }
 
-/// Whether a text can be a configuration file, whatever the settings in it; else what is wrong with
-/// it.
+/// Checks the syntax of a configuration file, whatever its settings.
 pub fn check_config_text(text: &str) -> Result<(), String> {
     parse(text).map(drop)
 }
 
 /// Parses the text of a configuration file.
 pub(crate) fn parse(text: &str) -> Result<Settings, String> {
-    // A file of comments alone is a configuration that sets nothing.
+    // A file of comments alone is an empty configuration.
     let document: Option<Spanned<Setting>> =
         serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
     match document.map(|document| document.value) {
@@ -93,7 +92,7 @@ impl<'de> Deserialize<'de> for Scalar {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Setting::deserialize(deserializer)? {
             Setting::Scalar(text) => Ok(Self(text)),
-            _ => Err(D::Error::custom("a list may hold only plain values")),
+            _ => Err(D::Error::custom("a list may contain only plain values")),
         }
     }
 }
@@ -150,11 +149,11 @@ impl<'de> Visitor<'de> for SettingVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Setting, A::Error> {
         let mut settings = Settings::new();
         while let Some((key, value)) = entries.next_entry::<String, Spanned<Setting>>()? {
-            let placed = Placed {
+            let located = Located {
                 line: value.referenced.line(),
                 value: value.value,
             };
-            if settings.insert(key.clone(), placed).is_some() {
+            if settings.insert(key.clone(), located).is_some() {
                 return Err(A::Error::custom(format!("`{key}` is set twice")));
             }
         }
@@ -166,15 +165,15 @@ impl<'de> Visitor<'de> for SettingVisitor {
 mod tests {
     use super::*;
 
-    fn scalar(line: u64, text: &str) -> Placed {
-        Placed {
+    fn scalar(line: u64, text: &str) -> Located {
+        Located {
             line,
             value: Setting::Scalar(text.to_owned()),
         }
     }
 
     #[test]
-    fn reads_scalars_lists_and_sections_with_their_lines() {
+    fn scalars_lists_and_sections_have_their_lines() {
         let settings = parse(
             "# a comment\nlog-level: debug\nkubelet-port: 10250\nprofiling: true\n\
              server:\n  metric-resolution: 15s\n  names:\n  - a\n  - 7\n",
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_mapping() {
+    fn anything_but_a_mapping_is_rejected() {
         assert!(
             parse("just words")
                 .unwrap_err()

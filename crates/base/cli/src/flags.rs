@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Arg, Args, ValueEnum};
 
-/// Where the rest of the configuration may stand.
+/// The configuration file.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ConfigFlags {
     /// Read further settings from this YAML file
     ///
-    /// Its keys are the flags without their dashes. Settings for one command alone stand under
-    /// the command's name. Flags and `KUBEVITALS_*` variables win over the file.
+    /// Its keys are the flags without their dashes. Settings of one command go in a section with
+    /// the command's name. Flags and `KUBEVITALS_*` variables override the file.
     #[arg(
         long,
         value_name = "FILE",
@@ -20,25 +20,25 @@ pub struct ConfigFlags {
     pub config: Option<PathBuf>,
 }
 
-/// How the process logs.
+/// Logging.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Logging")]
 pub struct LogFlags {
-    /// Shape of the log lines
+    /// Format of the log lines
     #[arg(long, value_enum, default_value_t = LoggingFormat::Text, global = true)]
     pub logging_format: LoggingFormat,
 
-    /// What is logged: a level, or levels by module as in `info,kubevitals_tls=debug`
+    /// Log filter: a level, or levels by module as in `info,kubevitals_tls=debug`
     #[arg(long, value_name = "FILTER", default_value = "info", global = true)]
     pub log_level: String,
 
-    /// Verbosity as Kubernetes components count it (0 to 10), instead of --log-level
+    /// Verbosity as in Kubernetes components (0 to 10), instead of --log-level
     #[arg(short = 'v', long = "v", value_name = "LEVEL", global = true,
           value_parser = clap::value_parser!(u8).range(0..=10))]
     pub verbosity: Option<u8>,
 }
 
-/// The shapes of log lines.
+/// The formats of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LoggingFormat {
     /// Lines for people.
@@ -47,9 +47,9 @@ pub enum LoggingFormat {
     Json,
 }
 
-/// A boolean flag as Go's flag packages read it: `--flag`, `--flag=true` and `--flag=false`.
+/// A boolean flag as Go's flag packages parse it: `--flag`, `--flag=true` and `--flag=false`.
 ///
-/// Manifests write all three, so a flag that takes no value would refuse existing deployments.
+/// Manifests use all three, so a flag without a value would reject existing deployments.
 /// Use it on a `bool` field: `#[arg(long, …)]` and `mut_arg("flag", go_bool)`.
 pub fn go_bool(arg: Arg) -> Arg {
     arg.action(clap::ArgAction::Set)

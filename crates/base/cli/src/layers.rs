@@ -1,8 +1,8 @@
 //! Flags over environment over file over default, with one name in all of them.
 //!
-//! What the environment and the file set is added to the command line for every flag that is not on
-//! it already. clap then judges all layers by the same rules, and we remember where each added
-//! value came from to say so when it is refused.
+//! Values of the environment and the file are added to the command line for every flag that it does
+//! not have. clap then validates all layers by the same rules; the origin of each added value is
+//! kept for error messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -13,19 +13,19 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, Parser};
 
 use crate::error::CliError;
-use crate::file::{self, Placed, Setting, Settings};
+use crate::file::{self, Located, Setting, Settings};
 use crate::suggest::nearest;
 
-/// What the name of every environment variable that we read begins with.
+/// The prefix of all environment variables of this program.
 pub const ENV_PREFIX: &str = "KUBEVITALS_";
 
 /// The flag that names the configuration file; it cannot be set by that file.
 const CONFIG_FLAG: &str = "config";
 
-/// All that a configuration is made from, passed in so that a test needs no process of its own.
+/// The input of the configuration, passed in so that a test needs no process of its own.
 #[derive(Debug, Clone, Default)]
 pub struct Input {
-    /// The command line, the program's name first.
+    /// The command line, starting with the program's name.
     pub args: Vec<OsString>,
     /// The environment variables that begin with [`ENV_PREFIX`].
     pub env: BTreeMap<String, OsString>,
@@ -37,10 +37,10 @@ struct Added {
     args: Vec<OsString>,
 }
 
-/// Reads `P` from all layers.
+/// Parses `P` from all layers.
 ///
-/// Help and version are answered from the command line alone. An empty variable counts as not set,
-/// since manifests cannot leave one out.
+/// Help and version depend on the command line alone. An empty variable counts as not set, since
+/// manifests cannot leave one out.
 pub fn parse<P: Parser>(input: &Input) -> Result<P, CliError> {
     let mut command = P::command();
     command.build();
@@ -76,19 +76,17 @@ pub fn parse<P: Parser>(input: &Input) -> Result<P, CliError> {
 
     let matches = P::command()
         .try_get_matches_from(with_added(&input.args, &added))
-        .map_err(|error| explain(error, &added))?;
-    P::from_arg_matches(&matches).map_err(|error| explain(error, &added))
+        .map_err(|error| with_origin(error, &added))?;
+    P::from_arg_matches(&matches).map_err(|error| with_origin(error, &added))
 }
 
-/// The environment variable that sets `--flag`.
+/// Returns the environment variable that sets `--flag`.
 pub fn env_name(flag: &str) -> String {
     format!(
         "{ENV_PREFIX}{}",
         flag.to_uppercase().replace(['-', '.'], "_")
     )
 }
-
-// === impl Input ===
 
 impl Input {
     /// The command line and the environment of this process.
@@ -117,14 +115,14 @@ impl Input {
     }
 }
 
-/// The same command with nothing required: another layer may hold what is missing here.
+/// Returns the command with nothing required: another layer may have the value.
 fn relaxed(command: Command) -> Command {
     command
         .mut_args(|arg| arg.required(false))
         .mut_subcommands(relaxed)
 }
 
-/// The subcommand that was asked for, with its path, its definition and what it was given.
+/// Returns the selected subcommand: its path, its definition and its matches.
 fn deepest<'a>(
     command: &'a Command,
     matches: &'a ArgMatches,
@@ -165,26 +163,26 @@ fn layered_names(command: &Command) -> impl Iterator<Item = &str> {
         .filter_map(Arg::get_long)
 }
 
-/// A key must be a flag of some command, or a command with its flags: a typing error is not an
-/// empty wish.
+/// Checks that each key is a flag of some command, or a command with its flags, so that a typo is
+/// not silently ignored.
 fn check_keys(command: &Command, settings: &Settings, file: &Path) -> Result<(), CliError> {
     let mut known: BTreeSet<&str> = layered_names(command).collect();
     for sub in command.get_subcommands() {
         known.extend(layered_names(sub));
         known.insert(sub.get_name());
     }
-    for (key, placed) in settings {
-        match (&placed.value, command.find_subcommand(key)) {
+    for (key, located) in settings {
+        match (&located.value, command.find_subcommand(key)) {
             (Setting::Section(section), Some(sub)) => {
                 let known: BTreeSet<&str> = layered_names(sub).collect();
-                for (key, placed) in section {
-                    check_key(key, placed, &known, file)?;
+                for (key, located) in section {
+                    check_key(key, located, &known, file)?;
                 }
             }
             (Setting::Section(_), None) if known.contains(key.as_str()) => {
-                return Err(not_a_value(key, placed, file));
+                return Err(not_a_value(key, located, file));
             }
-            _ => check_key(key, placed, &known, file)?,
+            _ => check_key(key, located, &known, file)?,
         }
     }
     Ok(())
@@ -192,7 +190,7 @@ fn check_keys(command: &Command, settings: &Settings, file: &Path) -> Result<(),
 
 fn check_key(
     key: &str,
-    placed: &Placed,
+    located: &Located,
     known: &BTreeSet<&str>,
     file: &Path,
 ) -> Result<(), CliError> {
@@ -201,7 +199,7 @@ fn check_key(
     }
     Err(CliError::UnknownKey {
         path: file.to_owned(),
-        line: placed.line,
+        line: located.line,
         key: key.to_owned(),
         suggestion: nearest(key, known.iter().copied()).map(str::to_owned),
     })
@@ -223,31 +221,31 @@ fn from_file(
     file: &Path,
 ) -> Result<Option<Added>, CliError> {
     let section = path.first().and_then(|role| settings.get(*role));
-    let in_section = section.and_then(|placed| match &placed.value {
+    let in_section = section.and_then(|located| match &located.value {
         Setting::Section(section) => section.get(name),
         _ => None,
     });
-    let Some(placed) = in_section.or_else(|| settings.get(name)) else {
+    let Some(located) = in_section.or_else(|| settings.get(name)) else {
         return Ok(None);
     };
-    let values: Vec<OsString> = match &placed.value {
+    let values: Vec<OsString> = match &located.value {
         Setting::Empty => return Ok(None),
         Setting::Scalar(text) => vec![text.into()],
         Setting::List(items) => items.iter().map(OsString::from).collect(),
-        Setting::Section(_) => return Err(not_a_value(name, placed, file)),
+        Setting::Section(_) => return Err(not_a_value(name, located, file)),
     };
-    let origin = format!("{}:{}", file.display(), placed.line);
+    let origin = format!("{}:{}", file.display(), located.line);
     as_args(arg, name, &values, origin).map(Some)
 }
 
-fn not_a_value(name: &str, placed: &Placed, file: &Path) -> CliError {
+fn not_a_value(name: &str, located: &Located, file: &Path) -> CliError {
     CliError::Layer {
-        origin: format!("{}:{}", file.display(), placed.line),
+        origin: format!("{}:{}", file.display(), located.line),
         problem: format!("`{name}` takes a value, not a section of settings"),
     }
 }
 
-/// The command-line form of a value from another layer.
+/// Returns the command-line form of a value of another layer.
 fn as_args(arg: &Arg, name: &str, values: &[OsString], origin: String) -> Result<Added, CliError> {
     let args = match arg.get_action() {
         ArgAction::SetTrue => match values {
@@ -280,7 +278,7 @@ fn long_arg(name: &str, value: &OsStr) -> OsString {
     arg
 }
 
-/// The command line with the other layers behind it, but before a `--` that ends the flags.
+/// Appends the other layers to the command line, before a `--` that ends the flags.
 fn with_added(args: &[OsString], added: &BTreeMap<String, Added>) -> Vec<OsString> {
     let end = args
         .iter()
@@ -298,9 +296,9 @@ fn from_clap(error: clap::Error) -> CliError {
     }
 }
 
-/// Names the layer of a refused value: the user did not type it and would search for it in vain.
-fn explain(error: clap::Error, added: &BTreeMap<String, Added>) -> CliError {
-    let refused = match error.get(ContextKind::InvalidArg) {
+/// Adds the origin of a rejected value, which is not on the command line.
+fn with_origin(error: clap::Error, added: &BTreeMap<String, Added>) -> CliError {
+    let rejected = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(arg)) => arg
             .trim_start_matches('-')
             .split(['=', ' ', '['])
@@ -308,7 +306,7 @@ fn explain(error: clap::Error, added: &BTreeMap<String, Added>) -> CliError {
             .and_then(|n| added.get(n)),
         _ => None,
     };
-    let Some(refused) = refused else {
+    let Some(rejected) = rejected else {
         return from_clap(error);
     };
     let text = error.render().to_string();
@@ -318,13 +316,13 @@ fn explain(error: clap::Error, added: &BTreeMap<String, Added>) -> CliError {
         .next()
         .unwrap_or_default();
     CliError::Layer {
-        origin: refused.origin.clone(),
+        origin: rejected.origin.clone(),
         problem: problem.trim_start_matches("error: ").trim_end().to_owned(),
     }
 }
 
-/// Flags whose variables Kubernetes itself would set: a Service named `kubevitals` puts
-/// `KUBEVITALS_PORT`, `KUBEVITALS_SERVICE_HOST` and their like into every pod of its namespace.
+/// Returns flags whose variables Kubernetes itself sets: a Service named `kubevitals` adds
+/// `KUBEVITALS_PORT`, `KUBEVITALS_SERVICE_HOST` and so on to every pod of its namespace.
 fn service_link_clashes(command: &Command) -> Vec<String> {
     let clashes =
         |name: &&str| *name == "port" || name.starts_with("port-") || name.starts_with("service-");

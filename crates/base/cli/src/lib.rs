@@ -1,18 +1,17 @@
-//! The command line, and the life of a process around it.
+//! The command line, signals and exit codes.
 //!
-//! Settings come from four places, and the first that has one wins:
+//! Settings come from four layers; the first that sets a value wins:
 //!
 //! 1. the flag, `--metric-resolution=15s`
 //! 2. the environment, `KUBEVITALS_METRIC_RESOLUTION=15s`
 //! 3. the configuration file, `metric-resolution: 15s`
 //! 4. the built-in default
 //!
-//! The name is the same in all of them. [`parse`] merges the layers before clap sees them, so every
-//! rule that clap knows holds for every layer, and an error says which layer the bad value came
-//! from.
+//! A setting has the same name in all of them. [`parse`] merges the layers before clap sees them, so
+//! that clap validates every layer, and an error names the layer of the invalid value.
 //!
-//! [`supervise`] runs a role until it ends or a signal arrives, drains it for a bounded time, and
-//! [`exit_code`] turns what happened into the process's exit code.
+//! [`supervise`] runs a role until it ends or a signal arrives and drains it within a grace period;
+//! [`exit_code`] turns the result into the exit code of the process.
 
 mod completion;
 mod error;

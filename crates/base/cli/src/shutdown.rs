@@ -1,4 +1,4 @@
-//! From a signal to the end: ask the role to stop, give it a bounded time, then stop without it.
+//! Graceful shutdown: a signal requests it, the role drains within a grace period.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,42 +6,42 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
-/// Asks for the end of everything that holds the matching [`Shutdown`].
+/// Requests the shutdown of everything that holds the matching [`Shutdown`].
 #[derive(Debug, Clone)]
 pub struct ShutdownTrigger(watch::Sender<bool>);
 
-/// Tells a task when to stop. Clones wait for the same event.
+/// Waits for a shutdown request. Clones wait for the same request.
 #[derive(Debug, Clone)]
 pub struct Shutdown(watch::Receiver<bool>);
 
-/// Why the process is asked to stop.
+/// A signal that requests a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// SIGINT: a person at a terminal.
+    /// SIGINT, from a terminal.
     Interrupt,
-    /// SIGTERM: the kubelet, or an init system.
+    /// SIGTERM, from the kubelet or an init system.
     Terminate,
 }
 
-/// How a supervised role ended.
+/// The result of [`supervise`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ending<T> {
-    /// It ended by itself, or after a signal within the grace period.
+    /// The role ended by itself, or after a signal within the grace period.
     Finished(T),
-    /// It was still busy when the grace period was over, and was dropped.
+    /// The grace period expired, and the role was dropped.
     GraceExpired,
-    /// A second signal came while it drained, and it was dropped.
+    /// A second signal arrived during the grace period, and the role was dropped.
     Forced(Signal),
 }
 
-/// A trigger and the event it triggers.
+/// Creates a trigger and the request that it triggers.
 pub fn shutdown_channel() -> (ShutdownTrigger, Shutdown) {
     let (sender, receiver) = watch::channel(false);
     (ShutdownTrigger(sender), Shutdown(receiver))
 }
 
-/// Runs `work` to its end. The first signal pulls `trigger` and starts the grace period; a second
-/// ends the wait.
+/// Runs `work` to its end. The first signal requests a shutdown and starts the grace period; a second
+/// ends it.
 pub async fn supervise<T>(
     work: impl Future<Output = T>,
     mut signals: mpsc::Receiver<Signal>,
@@ -56,17 +56,17 @@ pub async fn supervise<T>(
     info!(
         signal = signal.name(),
         grace_seconds = grace.as_secs_f64(),
-        "draining"
+        "shutting down"
     );
-    trigger.pull();
+    trigger.trigger();
     tokio::select! {
         done = work => Ending::Finished(done),
         () = tokio::time::sleep(grace) => {
-            warn!("the grace period is over with work still open");
+            warn!("grace period expired, aborting");
             Ending::GraceExpired
         }
         signal = next(&mut signals) => {
-            warn!(signal = signal.name(), "second signal: not waiting any longer");
+            warn!(signal = signal.name(), "received a second signal, aborting");
             Ending::Forced(signal)
         }
     }
@@ -85,38 +85,30 @@ pub fn forward_signals() -> std::io::Result<mpsc::Receiver<Signal>> {
                 _ = terminate.recv() => Signal::Terminate,
                 () = sender.closed() => return,
             };
-            // A full queue already holds all the signals that can matter: one to drain, one to
-            // stop.
+            // A full queue has all the signals that matter: one to drain, one to abort.
             let _ = sender.try_send(received);
         }
     });
     Ok(receiver)
 }
 
-// === impl ShutdownTrigger ===
-
 impl ShutdownTrigger {
-    /// Asks for the end; asking again changes nothing.
-    pub fn pull(&self) {
+    /// Requests a shutdown. Idempotent.
+    pub fn trigger(&self) {
         self.0.send_replace(true);
     }
 }
 
-// === impl Shutdown ===
-
 impl Shutdown {
-    /// Waits until the end is asked for, or until nobody is left who could ask.
+    /// Waits until a shutdown is requested, or until all triggers are dropped.
     pub async fn requested(&mut self) {
         let _ = self.0.wait_for(|requested| *requested).await;
     }
 
-    /// Whether the end has been asked for.
     pub fn is_requested(&self) -> bool {
         *self.0.borrow()
     }
 }
-
-// === impl Signal ===
 
 impl Signal {
     /// The name that operators know.
@@ -128,7 +120,7 @@ impl Signal {
     }
 }
 
-/// The next signal; with nobody left to send one, none ever comes.
+/// Waits for the next signal; forever if the sender is gone.
 async fn next(signals: &mut mpsc::Receiver<Signal>) -> Signal {
     match signals.recv().await {
         Some(signal) => signal,
@@ -152,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_signal_lets_work_drain() {
+    async fn the_first_signal_starts_the_grace_period() {
         let (sender, signals) = mpsc::channel(2);
         let (trigger, mut shutdown) = shutdown_channel();
         sender.send(Signal::Terminate).await.unwrap();
@@ -179,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_second_signal_ends_the_wait() {
+    async fn a_second_signal_ends_the_grace_period() {
         let (sender, signals) = mpsc::channel(2);
         let (trigger, _shutdown) = shutdown_channel();
         sender.send(Signal::Interrupt).await.unwrap();
@@ -191,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn losing_the_trigger_asks_for_the_end() {
+    async fn dropping_the_trigger_requests_a_shutdown() {
         let (trigger, mut shutdown) = shutdown_channel();
         drop(trigger);
         shutdown.requested().await;

@@ -274,7 +274,7 @@ impl RoleHarness {
 
     /// Shuts the role down and returns all its lines.
     pub(crate) async fn stop(self) -> Vec<Value> {
-        self.trigger.pull();
+        self.trigger.trigger();
         self.task.await.unwrap().unwrap();
         let lines = self.lines.borrow();
         parse(&lines)

@@ -215,7 +215,7 @@ fn a_flag_can_undo_what_the_file_sets() {
 }
 
 #[test]
-fn settings_of_another_role_are_left_alone() {
+fn settings_of_another_role_are_ignored() {
     let case = server(&[]).file("target: pod\nprober: {target: node}\n");
     assert_eq!(case.server().metric_resolution, 60);
 }
@@ -229,7 +229,7 @@ fn empty_variables_and_empty_keys_set_nothing() {
 }
 
 #[test]
-fn the_variables_that_a_service_brings_are_left_alone() {
+fn service_link_variables_are_ignored() {
     let case = server(&[])
         .env("KUBEVITALS_PORT", "tcp://10.0.0.1:443")
         .env("KUBEVITALS_SERVICE_HOST", "10.0.0.1");
@@ -237,7 +237,7 @@ fn the_variables_that_a_service_brings_are_left_alone() {
 }
 
 #[test]
-fn what_follows_two_dashes_is_not_a_flag() {
+fn arguments_after_two_dashes_are_not_flags() {
     let case = server(&["--", "--metric-resolution=1"]).env("KUBEVITALS_METRIC_RESOLUTION", "30");
     assert_eq!(case.server().metric_resolution, 30);
     assert_eq!(case.server().rest, ["--metric-resolution=1"]);
@@ -301,22 +301,22 @@ fn an_unknown_flag_suggests_the_nearest() {
 fn a_missing_file_is_named() {
     let refusal = server(&["--config=/nowhere/k.yaml"]).refusal();
     assert!(
-        refusal.starts_with("cannot read the configuration file /nowhere/k.yaml: "),
+        refusal.starts_with("failed to read the configuration file /nowhere/k.yaml: "),
         "{refusal}"
     );
 }
 
 #[test]
-fn a_huge_file_is_refused_unread() {
+fn a_huge_file_is_rejected() {
     let refusal = server(&[]).file(&"# padding\n".repeat(200_000)).refusal();
     insta::assert_snapshot!(refusal, @"the configuration file DIR/kubevitals.yaml is larger than 1048576 bytes; is it the right file?");
 }
 
 #[test]
-fn broken_yaml_is_named_with_its_place() {
+fn invalid_yaml_is_reported_with_its_line() {
     let refusal = server(&[]).file("a: b: c\n").refusal();
     assert!(
-        refusal.contains("DIR/kubevitals.yaml cannot be understood"),
+        refusal.contains("failed to parse the configuration file DIR/kubevitals.yaml"),
         "{refusal}"
     );
     assert!(refusal.contains("line 1"), "{refusal}");
