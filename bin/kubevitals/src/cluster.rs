@@ -4,7 +4,7 @@
 use kube_client_metrics::{Hooks, Registry as ClientMetrics};
 use kubevitals_cli::RunError;
 use kubevitals_telemetry::Metrics;
-use kubevitals_watch::{KubeTransport, Server as WatchServer, WatchMetrics};
+use kubevitals_watch::{KubeTransport, WatchClient, WatchMetrics};
 
 /// The API server of a cluster.
 pub(crate) struct Cluster {
@@ -13,7 +13,7 @@ pub(crate) struct Cluster {
     /// The metrics of every request.
     pub(crate) hooks: Hooks,
     /// The client that opens watches.
-    pub(crate) watches: WatchServer,
+    pub(crate) watches: WatchClient,
     /// The metrics of watches.
     pub(crate) metrics: WatchMetrics,
 }
@@ -29,7 +29,7 @@ impl Cluster {
         let transport = transport.map_err(RunError::runtime)?;
         Ok(Self {
             config,
-            watches: WatchServer::measured(transport, hooks.clone()),
+            watches: WatchClient::measured(transport, hooks.clone()),
             hooks,
             metrics: watch_metrics,
         })

@@ -11,7 +11,7 @@ use kubevitals_cli::RunError;
 use kubevitals_cli::flags::go_bool;
 use kubevitals_jsonl::{LifecycleLines, TransitionLines};
 use kubevitals_model::Timestamp;
-use kubevitals_recording::{Item, MAX_OBJECT, Recording, RecordingError, What};
+use kubevitals_recording::{Item, MAX_OBJECT, RecordedObject, Recording, RecordingError};
 use kubevitals_telemetry::logs::ansi_allowed;
 use kubevitals_terminal::Waterfall;
 use kubevitals_transitions::{Arrival, Existing, Output, Tracker, TrackerConfig};
@@ -156,8 +156,8 @@ fn apply<W: Write>(
     undecodable: &mut Undecodable,
 ) -> Result<(), RunError> {
     let mut out = |output: Output| printer.print(&output);
-    match item.what {
-        Ok(What::Pod(seen)) => {
+    match item.object {
+        Ok(RecordedObject::Pod(seen)) => {
             let pod = Arc::new(seen.object);
             if seen.event == EventType::Deleted {
                 // The last write of a field says nothing about the time of removal.
@@ -166,8 +166,8 @@ fn apply<W: Write>(
                 tracker.pod(&pod, Arrival::Live, seen.written, &mut out);
             }
         }
-        Ok(What::Event(seen)) => tracker.event(&seen.object, &mut out),
-        Ok(What::Ended(_) | What::Other(_)) => {}
+        Ok(RecordedObject::Event(seen)) => tracker.event(&seen.object, &mut out),
+        Ok(RecordedObject::Ended(_) | RecordedObject::Other(_)) => {}
         Err(RecordingError::Read(error)) => {
             let (file, offset) = (file.display(), item.offset);
             return Err(RunError::runtime(format!(

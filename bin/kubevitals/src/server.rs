@@ -27,7 +27,7 @@ use kubevitals_metrics_api::{Config as MetricsApiConfig, MetricsApi};
 use kubevitals_model::{Clock, Node, PodPhase};
 use kubevitals_scrape::{RESOURCE_METRICS_PATH, ScrapeConfig, ScrapeMetrics, Scraper};
 use kubevitals_usage::UsageStore;
-use kubevitals_watch::{PodKind, Stream, Subscription, Update, What};
+use kubevitals_watch::{ObjectEvent, PodKind, Reflector, Subscription, Update};
 use tokio::time::timeout;
 
 use self::bridge::IntoStore;
@@ -64,9 +64,9 @@ pub struct Server {
 
 /// The watches that the role reads.
 struct Streams<P: PodKind> {
-    nodes: Stream<Node>,
+    nodes: Reflector<Node>,
     /// All pods that can still run, and possibly others.
-    pods: Stream<P>,
+    pods: Reflector<P>,
 }
 
 impl RoleDefinition for Server {
@@ -245,7 +245,7 @@ async fn nudge<P: PodKind>(mut pods: Subscription<P>, scraper: Weak<Scraper>) {
         let Update::Change(change) = update else {
             continue;
         };
-        let Some(node) = node_of_started_pod(&change.what) else {
+        let Some(node) = node_of_started_pod(&change.event) else {
             continue;
         };
         let Some(scraper) = scraper.upgrade() else {
@@ -256,11 +256,11 @@ async fn nudge<P: PodKind>(mut pods: Subscription<P>, scraper: Weak<Scraper>) {
 }
 
 /// The node of a pod that has just started, which its kubelet has not reported yet.
-fn node_of_started_pod<P: PodKind>(what: &What<P>) -> Option<&str> {
-    let (pod, before) = match what {
-        What::Added(now) => (now.summary(), None),
-        What::Modified { before, now } => (now.summary(), Some(before.summary().phase)),
-        What::Deleted(_) => return None,
+fn node_of_started_pod<P: PodKind>(event: &ObjectEvent<P>) -> Option<&str> {
+    let (pod, before) = match event {
+        ObjectEvent::Added(now) => (now.summary(), None),
+        ObjectEvent::Modified { before, now } => (now.summary(), Some(before.summary().phase)),
+        ObjectEvent::Deleted(_) => return None,
     };
     let started = pod.phase == PodPhase::Running && before != Some(PodPhase::Running);
     pod.node.as_deref().filter(|_| started)

@@ -5,11 +5,10 @@
 mod config;
 mod flags;
 
-use std::hash::{BuildHasher as _, RandomState};
-
 pub use flags::TransitionsFlags;
 use futures_util::future::BoxFuture;
 use kubevitals_cli::{InvalidSetting, RunError};
+use kubevitals_model::Rng;
 use kubevitals_transitions_role::{Deps, LeaseClient, Registered, Streams};
 
 use self::config::Settings;
@@ -154,6 +153,5 @@ fn identity() -> String {
         .iter()
         .find_map(|variable| std::env::var(variable).ok());
     let name = name.unwrap_or_else(|| "kubevitals".to_owned());
-    // The standard library seeds its hash maps from the system, which is random enough here.
-    format!("{name}_{:016x}", RandomState::new().hash_one(0))
+    format!("{name}_{:016x}", Rng::random().next_u64())
 }

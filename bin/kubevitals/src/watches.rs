@@ -2,7 +2,7 @@
 
 use kubevitals_cli::{InvalidSetting, RunError};
 use kubevitals_model::{Event, Node, Pod, PodSummary};
-use kubevitals_watch::{Stream, StreamSpec, Tail};
+use kubevitals_watch::{EventWatcher, Reflector, WatchSpec};
 
 use crate::cluster::Cluster;
 
@@ -15,7 +15,7 @@ const UNFINISHED_PODS: &str = "status.phase!=Succeeded,status.phase!=Failed";
 pub struct WatchRequests {
     nodes: Option<NodeRequest>,
     pods: Option<PodRequest>,
-    events: Option<StreamSpec<Event>>,
+    events: Option<WatchSpec<Event>>,
 }
 
 /// A watch of nodes.
@@ -33,7 +33,7 @@ enum PodRequest {
     Summaries,
     /// Whole pods, and the flag that leaves some of them out.
     Full {
-        spec: Box<StreamSpec<Pod>>,
+        spec: Box<WatchSpec<Pod>>,
         filter: Option<PodFilter>,
     },
 }
@@ -51,20 +51,20 @@ pub struct PodFilter {
 #[derive(Debug, Default)]
 pub struct Watches {
     /// Nodes, if a role asked for them.
-    pub nodes: Option<Stream<Node>>,
+    pub nodes: Option<Reflector<Node>>,
     /// Pods, if a role asked for them.
     pub pods: Option<PodWatch>,
     /// Events; the role that asked for them takes them.
-    pub events: Option<Tail<Event>>,
+    pub events: Option<EventWatcher<Event>>,
 }
 
 /// The watch of pods, in the smallest form that all roles can use.
 #[derive(Debug, Clone)]
 pub enum PodWatch {
     /// Summaries of pods that can still run.
-    Summaries(Stream<PodSummary>),
+    Summaries(Reflector<PodSummary>),
     /// Whole pods.
-    Full(Stream<Pod>),
+    Full(Reflector<Pod>),
 }
 
 impl WatchRequests {
@@ -109,7 +109,7 @@ impl WatchRequests {
     /// Asks for whole pods. `filter` names the flag that leaves some of them out.
     pub fn full_pods(
         &mut self,
-        spec: StreamSpec<Pod>,
+        spec: WatchSpec<Pod>,
         filter: Option<PodFilter>,
     ) -> Result<(), InvalidSetting> {
         if self.pods.is_some()
@@ -125,7 +125,7 @@ impl WatchRequests {
     }
 
     /// Asks for events.
-    pub fn events(&mut self, spec: StreamSpec<Event>) {
+    pub fn events(&mut self, spec: WatchSpec<Event>) {
         self.events = Some(spec);
     }
 
@@ -135,30 +135,30 @@ impl WatchRequests {
             watches, metrics, ..
         } = cluster;
         let nodes = self.nodes.map(|request| {
-            let mut spec = StreamSpec::<Node>::new("nodes").keep_annotations(request.annotations);
+            let mut spec = WatchSpec::<Node>::new("nodes").keep_annotations(request.annotations);
             if let Some(selector) = request.selector {
                 spec = spec.labels(selector);
             }
-            let nodes = watches.watch(spec);
+            let nodes = watches.reflector(spec);
             metrics.track(&nodes);
             nodes
         });
         let pods = self.pods.map(|request| match request {
             PodRequest::Summaries => {
-                let spec = StreamSpec::<PodSummary>::new("pods").fields(UNFINISHED_PODS);
-                let pods = watches.watch(spec);
+                let spec = WatchSpec::<PodSummary>::new("pods").fields(UNFINISHED_PODS);
+                let pods = watches.reflector(spec);
                 metrics.track(&pods);
                 PodWatch::Summaries(pods)
             }
             PodRequest::Full { spec, .. } => {
-                let pods = watches.watch(*spec);
+                let pods = watches.reflector(*spec);
                 metrics.track(&pods);
                 PodWatch::Full(pods)
             }
         });
         let events = self.events.map(|spec| {
-            let events = watches.tail(spec);
-            metrics.track_tail(&events);
+            let events = watches.event_watcher(spec);
+            metrics.track_event_watcher(&events);
             events
         });
         Watches {
@@ -183,7 +183,7 @@ impl PodFilter {
 
 impl Watches {
     /// The nodes, for a role that asked for them.
-    pub(crate) fn nodes(&self) -> Result<Stream<Node>, RunError> {
+    pub(crate) fn nodes(&self) -> Result<Reflector<Node>, RunError> {
         let nodes = self.nodes.clone();
         nodes.ok_or_else(|| RunError::runtime("the role did not ask for nodes"))
     }

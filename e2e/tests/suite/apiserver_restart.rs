@@ -8,7 +8,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams};
 use kubevitals_e2e::{Cluster, Stop, TestNamespace};
 use kubevitals_model::{PodSummary, Timestamp};
-use kubevitals_watch::{Change, KubeTransport, Mirror, Server, StreamSpec, Subscription, What};
+use kubevitals_watch::{
+    Change, KubeTransport, Mirror, ObjectEvent, Subscription, WatchClient, WatchSpec,
+};
 use serde_json::{Value, json};
 
 use crate::in_time;
@@ -59,10 +61,10 @@ impl Witness {
     }
 
     fn note(&mut self, change: &Change<PodSummary>) {
-        let (pod, begun, ended) = match &change.what {
-            What::Added(pod) => (pod, 1, 0),
-            What::Modified { now, .. } => (now, 0, 0),
-            What::Deleted(pod) => (pod, 0, 1),
+        let (pod, begun, ended) = match &change.event {
+            ObjectEvent::Added(pod) => (pod, 1, 0),
+            ObjectEvent::Modified { now, .. } => (now, 0, 0),
+            ObjectEvent::Deleted(pod) => (pod, 0, 1),
         };
         let life = self.lives.entry(pod.identity.name.to_string()).or_default();
         life.begun += begun;
@@ -145,8 +147,8 @@ async fn nothing_is_lost(name: &str, stop: Stop) -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
     let alone = cluster.exclusive().await;
     let namespace = cluster.namespace(name).await?;
-    let server = Server::new(KubeTransport::new(cluster.config()).unwrap());
-    let pods = server.watch(StreamSpec::<PodSummary>::new("pods").namespace(namespace.name()));
+    let server = WatchClient::new(KubeTransport::new(cluster.config()).unwrap());
+    let pods = server.reflector(WatchSpec::<PodSummary>::new("pods").namespace(namespace.name()));
     let mut updates = pods.subscribe();
     let mut witness = Witness::of(&mut updates).await;
 
@@ -239,7 +241,7 @@ async fn nothing_is_lost(name: &str, stop: Stop) -> anyhow::Result<()> {
         !state.restarts.is_empty(),
         "the stream did not notice: {state:?}"
     );
-    assert_eq!(state.lagged, 0, "{state:?}");
+    assert_eq!(state.lags, 0, "{state:?}");
     cluster.reconnect(&alone).await?;
     Ok(namespace.finish().await?)
 }

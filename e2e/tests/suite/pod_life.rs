@@ -6,7 +6,7 @@ use kube::Api;
 use kube::api::DeleteParams;
 use kubevitals_e2e::{Burner, Cluster};
 use kubevitals_model::{Pod, PodPhase};
-use kubevitals_watch::{KubeTransport, Server, StreamSpec, Subscription, Update, What};
+use kubevitals_watch::{KubeTransport, ObjectEvent, Subscription, Update, WatchClient, WatchSpec};
 
 use crate::in_time;
 
@@ -18,9 +18,9 @@ async fn next_state(updates: &mut Subscription<Pod>) -> Option<Arc<Pod>> {
     let update = in_time("a change of the pod", updates.next()).await;
     match update.expect("the stream runs") {
         Update::Resync(again) => panic!("all is told once: {again:?}"),
-        Update::Change(change) => match change.what {
-            What::Added(now) | What::Modified { now, .. } => Some(now),
-            What::Deleted(_) => None,
+        Update::Change(change) => match change.event {
+            ObjectEvent::Added(now) | ObjectEvent::Modified { now, .. } => Some(now),
+            ObjectEvent::Deleted(_) => None,
         },
     }
 }
@@ -30,8 +30,8 @@ async fn a_pod_is_seen_from_its_creation_to_its_end() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
     let _turn = cluster.shared().await;
     let namespace = cluster.namespace("life").await?;
-    let server = Server::new(KubeTransport::new(cluster.config()).unwrap());
-    let pods = server.watch(StreamSpec::<Pod>::new("pods").namespace(namespace.name()));
+    let server = WatchClient::new(KubeTransport::new(cluster.config()).unwrap());
+    let pods = server.reflector(WatchSpec::<Pod>::new("pods").namespace(namespace.name()));
     let mut updates = pods.subscribe();
     // Taken before the pod is made: whoever asks later is told the pod as it is by then.
     let first = in_time("the first list", updates.next()).await;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_recording::{Piece, Recording, Splitter, What};
+use kubevitals_recording::{Piece, RecordedObject, Recording, Splitter};
 use kubevitals_transitions::{Arrival, Existing, Output, Segment, Tracker, TrackerConfig};
 use kubevitals_watch::{Decoder, EventType};
 
@@ -111,11 +111,11 @@ fn lives(bytes: &[u8]) {
         let _ = record.cause();
     };
     for item in Recording::new(bytes, Decoder::default(), 1 << 20) {
-        match item.what {
-            Ok(What::Pod(seen)) if seen.event == EventType::Deleted => {
+        match item.object {
+            Ok(RecordedObject::Pod(seen)) if seen.event == EventType::Deleted => {
                 tracker.deleted(&Arc::new(seen.object), Arrival::Live, None, &mut out);
             }
-            Ok(What::Pod(seen)) => {
+            Ok(RecordedObject::Pod(seen)) => {
                 tracker.pod(
                     &Arc::new(seen.object),
                     Arrival::Live,
@@ -123,7 +123,7 @@ fn lives(bytes: &[u8]) {
                     &mut out,
                 );
             }
-            Ok(What::Event(seen)) => tracker.event(&seen.object, &mut out),
+            Ok(RecordedObject::Event(seen)) => tracker.event(&seen.object, &mut out),
             Ok(_) | Err(_) => {}
         }
     }

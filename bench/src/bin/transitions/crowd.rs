@@ -19,7 +19,9 @@ use kubevitals_bench::session::{Session, held, say};
 use kubevitals_bench::sim::{SimProcess, SimSize, until};
 use kubevitals_bench::{BenchError, versions};
 use kubevitals_model::PartialObjectMeta;
-use kubevitals_watch::{KubeTransport, Resource, Server, StreamSpec, Subscription, Update, What};
+use kubevitals_watch::{
+    KubeTransport, ObjectEvent, Resource, Subscription, Update, WatchClient, WatchSpec,
+};
 use serde_json::Value;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
@@ -258,7 +260,7 @@ async fn watch_pods(
     sim: &SimProcess,
 ) -> Result<
     (
-        kubevitals_watch::Stream<PartialObjectMeta>,
+        kubevitals_watch::Reflector<PartialObjectMeta>,
         Subscription<PartialObjectMeta>,
     ),
     BenchError,
@@ -273,9 +275,9 @@ async fn watch_pods(
     let config = kube::Config::from_custom_kubeconfig(read, &options).await;
     let config = config.map_err(|error| refused(error.to_string()))?;
     let transport = KubeTransport::new(config).map_err(|error| refused(error.to_string()))?;
-    let mut spec = StreamSpec::metadata("pods", Resource::new("", "v1", "pods"));
+    let mut spec = WatchSpec::metadata("pods", Resource::new("", "v1", "pods"));
     spec.options.queue = 1_000_000;
-    let stream = Server::new(transport).watch(spec);
+    let stream = WatchClient::new(transport).reflector(spec);
     let updates = stream.subscribe();
     Ok((stream, updates))
 }
@@ -301,16 +303,16 @@ fn note(update: Update<PartialObjectMeta>, pods: &mut Pods) {
         let identity = &pod.identity;
         (Box::from(&*identity.namespace), Box::from(&*identity.name))
     };
-    match change.what {
-        What::Added(pod) => {
+    match change.event {
+        ObjectEvent::Added(pod) => {
             pods.entry(key(&pod)).or_default();
         }
-        What::Deleted(pod) => {
+        ObjectEvent::Deleted(pod) => {
             if let Some(seen) = pods.get_mut(&key(&pod)) {
                 seen.gone.get_or_insert(Instant::now());
             }
         }
-        What::Modified { .. } => {}
+        ObjectEvent::Modified { .. } => {}
     }
 }
 

@@ -20,7 +20,8 @@ use kube::api::WatchEvent as TypedEvent;
 use kubevitals_bench::{pods, worker};
 use kubevitals_model::{PartialObjectMeta, Pod, PodSummary};
 use kubevitals_watch::{
-    Answer, BoxBody, Decoder, Kind, Server, StreamSpec, Transport, TypedKind, decode_event,
+    BoxBody, Decoder, Kind, ResponseFuture, Transport, TypedKind, WatchClient, WatchSpec,
+    decode_event,
 };
 
 /// What one read of a TLS connection brings.
@@ -85,7 +86,7 @@ pub(crate) fn serve(mode: Mode, passes: u32, file: &Path) -> io::Result<()> {
 }
 
 impl Transport for Canned {
-    fn get(&self, _: Request<()>) -> Answer<'_> {
+    fn get(&self, _: Request<()>) -> ResponseFuture<'_> {
         let body = Box::pin(self.body()) as BoxBody;
         Box::pin(std::future::ready(Ok(Response::new(body))))
     }
@@ -150,7 +151,7 @@ fn chunks(lines: &[Vec<u8>]) -> Vec<Bytes> {
 }
 
 async fn watch_slim<K: TypedKind>(chunks: &Canned, pods: usize) {
-    let stream = Server::new(chunks.clone()).watch(StreamSpec::<K>::new("pods"));
+    let stream = WatchClient::new(chunks.clone()).reflector(WatchSpec::<K>::new("pods"));
     assert!(stream.synced().await, "the list is complete");
     assert_eq!(stream.state().objects, pods);
     stream.shutdown().await;

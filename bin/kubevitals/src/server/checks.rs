@@ -9,7 +9,7 @@ use kubevitals_cli::RunError;
 use kubevitals_model::{Clock, Node};
 use kubevitals_telemetry::{Health, Probe, Status};
 use kubevitals_usage::UsageStore;
-use kubevitals_watch::{PodKind, Stream};
+use kubevitals_watch::{PodKind, Reflector};
 
 /// How long the connection of a watch may be lost before its check fails.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_mins(5);
@@ -40,10 +40,10 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    pub(super) fn new<P: PodKind>(nodes: &Stream<Node>, pods: &Stream<P>) -> Self {
+    pub(super) fn new<P: PodKind>(nodes: &Reflector<Node>, pods: &Reflector<P>) -> Self {
         Self {
-            nodes: Box::new(nodes.checked(DISCONNECT_TIMEOUT)),
-            pods: Box::new(pods.checked(DISCONNECT_TIMEOUT)),
+            nodes: Box::new(nodes.health_check(DISCONNECT_TIMEOUT)),
+            pods: Box::new(pods.health_check(DISCONNECT_TIMEOUT)),
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kubevitals_model::{Clock, Node, NodeName};
 use kubevitals_usage::UsageStore;
-use kubevitals_watch::{PodKind, Resync, Subscription, Update, What};
+use kubevitals_watch::{ObjectEvent, PodKind, Resync, Subscription, Update};
 
 /// The maximum number of changes between two flushes: a burst publishes a node once, and no change
 /// waits long.
@@ -44,14 +44,16 @@ fn apply_pods<P: PodKind>(update: Update<P>, store: &UsageStore) {
             objects.retain(|pod| !pod.summary().phase.is_final());
             store.pods_replaced(&objects);
         }
-        Update::Change(change) => match change.what {
-            What::Added(pod) | What::Modified { now: pod, .. }
+        Update::Change(change) => match change.event {
+            ObjectEvent::Added(pod) | ObjectEvent::Modified { now: pod, .. }
                 if pod.summary().phase.is_final() =>
             {
                 store.pod_deleted(&*pod);
             }
-            What::Added(pod) | What::Modified { now: pod, .. } => store.pod_applied(&pod),
-            What::Deleted(pod) => store.pod_deleted(&*pod),
+            ObjectEvent::Added(pod) | ObjectEvent::Modified { now: pod, .. } => {
+                store.pod_applied(&pod)
+            }
+            ObjectEvent::Deleted(pod) => store.pod_deleted(&*pod),
         },
     }
 }
@@ -63,13 +65,14 @@ fn apply_nodes(update: Update<Node>, store: &UsageStore) {
                 .iter()
                 .map(|node| (&node.identity.name, &node.labels, &node.identity.uid)),
         ),
-        Update::Change(change) => match change.what {
-            What::Added(node) | What::Modified { now: node, .. } => store.node_applied(
-                &NodeName::new(Arc::clone(&node.identity.name)),
-                &node.labels,
-                &node.identity.uid,
-            ),
-            What::Deleted(node) => store.node_deleted(&node.identity.name),
+        Update::Change(change) => match change.event {
+            ObjectEvent::Added(node) | ObjectEvent::Modified { now: node, .. } => store
+                .node_applied(
+                    &NodeName::new(Arc::clone(&node.identity.name)),
+                    &node.labels,
+                    &node.identity.uid,
+                ),
+            ObjectEvent::Deleted(node) => store.node_deleted(&node.identity.name),
         },
     }
 }
@@ -80,7 +83,7 @@ mod tests {
 
     use kubevitals_model::{PodSummary, Timestamp};
     use kubevitals_usage::UsageConfig;
-    use kubevitals_watch::{Change, Decoder, ResyncCause, Seen, TypedKind, decode_object};
+    use kubevitals_watch::{Change, Decoder, Origin, ResyncCause, TypedKind, decode_object};
 
     use super::*;
 
@@ -112,10 +115,10 @@ mod tests {
         Update::Resync(Resync { cause, objects })
     }
 
-    fn change<K>(what: What<K>) -> Update<K> {
+    fn change<K>(event: ObjectEvent<K>) -> Update<K> {
         Update::Change(Change {
-            what,
-            seen: Seen::Live,
+            event,
+            origin: Origin::Live,
             received: NOW,
         })
     }
@@ -129,12 +132,12 @@ mod tests {
         apply_pods(resync(vec![Arc::clone(&web), job]), &store);
         assert_eq!(pods(), 1);
         let before = pod("web-1", "Running");
-        apply_pods(change(What::Added(Arc::clone(&before))), &store);
+        apply_pods(change(ObjectEvent::Added(Arc::clone(&before))), &store);
         assert_eq!(pods(), 2);
         let now = pod("web-1", "Succeeded");
-        apply_pods(change(What::Modified { before, now }), &store);
+        apply_pods(change(ObjectEvent::Modified { before, now }), &store);
         assert_eq!(pods(), 1);
-        apply_pods(change(What::Deleted(web)), &store);
+        apply_pods(change(ObjectEvent::Deleted(web)), &store);
         assert_eq!(pods(), 0);
     }
 
@@ -142,13 +145,13 @@ mod tests {
     fn the_store_knows_the_nodes_of_the_last_list_and_of_later_changes() {
         let store = store();
         let nodes = || store.readiness(NOW).nodes_known;
-        apply_nodes(change(What::Added(node("n1"))), &store);
+        apply_nodes(change(ObjectEvent::Added(node("n1"))), &store);
         apply_nodes(resync(vec![node("n2")]), &store);
         assert_eq!(nodes(), 1);
         let (before, now) = (node("n2"), node("n2"));
-        apply_nodes(change(What::Modified { before, now }), &store);
+        apply_nodes(change(ObjectEvent::Modified { before, now }), &store);
         assert_eq!(nodes(), 1);
-        apply_nodes(change(What::Deleted(node("n2"))), &store);
+        apply_nodes(change(ObjectEvent::Deleted(node("n2"))), &store);
         assert_eq!(nodes(), 0);
     }
 }

@@ -10,7 +10,7 @@ use kubevitals_model::{Event, GoDuration, LabelSelector, Pod, parse_field_select
 use kubevitals_transition_metrics::FamilyConfig;
 use kubevitals_transitions::{Facts, Shard, TrackerConfig};
 use kubevitals_transitions_role::TransitionsConfig;
-use kubevitals_watch::{StreamOptions, StreamSpec};
+use kubevitals_watch::{WatchOptions, WatchSpec};
 
 use super::flags::{LineFlags, PodFlags, StandbyFlags, TransitionsFlags};
 
@@ -23,9 +23,9 @@ const MAX_LINGER: f64 = 3_600.0;
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) kubeconfig: Option<PathBuf>,
-    pub(super) pods: StreamSpec<Pod>,
+    pub(super) pods: WatchSpec<Pod>,
     /// `None` if events are not watched.
-    pub(super) events: Option<StreamSpec<Event>>,
+    pub(super) events: Option<WatchSpec<Event>>,
     /// `None` without leader election.
     pub(super) lease: Option<LeaseSettings>,
     pub(super) role: TransitionsConfig,
@@ -46,17 +46,17 @@ impl Settings {
     pub(super) fn new(flags: &TransitionsFlags) -> Result<Self, InvalidSetting> {
         let watches = &flags.watches;
         let queue = watches.statistic_event_queue_length as usize;
-        let options = StreamOptions {
+        let options = WatchOptions {
             watch_timeout: Duration::from_secs(watches.kube_watch_timeout.into()),
             page_size: watches.kube_watch_max_events,
             queue,
-            ..StreamOptions::default()
+            ..WatchOptions::default()
         };
         let events = flags.pods.image_pull_events.then(|| {
-            events(&flags.pods).options(StreamOptions {
+            events(&flags.pods).options(WatchOptions {
                 // A streaming list cannot be stopped half-way.
                 streaming_lists: false,
-                most_listed: Some(watches.event_list_limit as usize),
+                max_listed: Some(watches.event_list_limit as usize),
                 ..options.clone()
             })
         });
@@ -152,8 +152,8 @@ impl LeaseSettings {
     }
 }
 
-fn pods(flags: &PodFlags) -> Result<StreamSpec<Pod>, InvalidSetting> {
-    let mut spec = StreamSpec::<Pod>::new("pods");
+fn pods(flags: &PodFlags) -> Result<WatchSpec<Pod>, InvalidSetting> {
+    let mut spec = WatchSpec::<Pod>::new("pods");
     if let Some(namespace) = &flags.namespace {
         spec = spec.namespace(namespace);
     }
@@ -180,8 +180,8 @@ fn pods(flags: &PodFlags) -> Result<StreamSpec<Pod>, InvalidSetting> {
 }
 
 /// Excludes irrelevant events: a cluster writes far more events than pods.
-fn events(flags: &PodFlags) -> StreamSpec<Event> {
-    let spec = StreamSpec::<Event>::new("events").fields(Facts::field_selector());
+fn events(flags: &PodFlags) -> WatchSpec<Event> {
+    let spec = WatchSpec::<Event>::new("events").fields(Facts::field_selector());
     match &flags.namespace {
         Some(namespace) => spec.namespace(namespace),
         None => spec,

@@ -235,7 +235,7 @@ fn undecodable_objects_are_reported_with_their_offset() {
     assert_eq!(code, 0);
     assert!(stdout.contains("15 pods, 9 of them ready"), "{stdout}");
     assert!(
-        stderr.contains(&format!("{path}: byte 0: 11 bytes are no JSON object")),
+        stderr.contains(&format!("{path}: byte 0: 11 bytes are not a JSON object")),
         "{stderr}"
     );
     let end = 12 + text.len();

@@ -9,8 +9,8 @@
 //! window, so that with usual windows both give the same whole nanocores in 996 of 1000 cases, and
 //! differ by one in the others.
 //!
-//! What is not a number, not finite, negative or too large is an error. An unknown amount is left
-//! out, never zero.
+//! A value that is not a number, not finite, negative or too large is an error. An unknown amount is
+//! absent, never zero.
 
 use std::fmt::{self, Write};
 
@@ -44,7 +44,6 @@ struct Canonical {
 }
 
 impl CoreNanos {
-    /// So many nanoseconds of one core.
     pub const fn new(nanoseconds: u64) -> Self {
         Self(nanoseconds)
     }
@@ -73,7 +72,6 @@ impl CoreNanos {
 }
 
 impl CpuUsage {
-    /// So many billionths of a core.
     pub const fn from_nanocores(nanocores: u64) -> Self {
         Self(nanocores)
     }
@@ -120,7 +118,6 @@ impl CpuUsage {
 }
 
 impl Bytes {
-    /// So many bytes.
     pub const fn new(count: u64) -> Self {
         Self(count)
     }

@@ -1,20 +1,24 @@
-//! All that one kubelet said at once.
+//! The samples of one node.
 
 use crate::key::{ContainerKeyRef, PodKeyRef};
+use crate::objects::identity::Uid;
 use crate::sample::{ContainerSample, NodeSample};
 
-/// One answer of a kubelet, decoded. Its buffers are meant to be used again ([`NodeBatch::clear`]):
-/// a scrape allocates nothing once they have grown.
+/// The samples of one scrape of a node. Its buffers are reused ([`NodeBatch::clear`]): a scrape
+/// allocates nothing once they have grown.
+///
+/// A kubelet identifies pods by namespace and name, cgroups by UID. A batch takes both; the usage
+/// store resolves UIDs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NodeBatch {
-    /// What is said of the node itself.
     pub node: NodeSample,
     rows: Vec<Row>,
+    uid_rows: Vec<UidRow>,
     /// The names of all rows, end to end.
     names: String,
 }
 
-/// Where the names of a container lie in the batch, and its sample.
+/// The offsets of the names of a container, and its sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Row {
     namespace: u32,
@@ -24,58 +28,95 @@ struct Row {
     sample: ContainerSample,
 }
 
+/// A container of a pod with this UID: the offsets of its name, and its sample.
+#[derive(Debug, Clone, PartialEq)]
+struct UidRow {
+    pod: Uid,
+    container: u32,
+    end: u32,
+    sample: ContainerSample,
+}
+
 impl NodeBatch {
-    /// Forgets everything but the memory.
+    /// Removes all samples and keeps the memory.
     pub fn clear(&mut self) {
         self.node = NodeSample::default();
         self.rows.clear();
+        self.uid_rows.clear();
         self.names.clear();
     }
 
-    /// Adds a container and gives its place. `None` once the names take four gigabytes.
+    /// Adds a container of a pod by name and returns its index. `None` once the names take four
+    /// gigabytes.
     pub fn push(&mut self, key: ContainerKeyRef<'_>, sample: ContainerSample) -> Option<usize> {
         let texts = [key.pod.namespace, key.pod.name, key.container];
-        let longest: usize = texts.iter().map(|text| text.len()).sum();
-        u32::try_from(self.names.len().checked_add(longest)?).ok()?;
-        let [namespace, pod, container] = texts.map(|text| {
-            let start = self.names.len();
-            self.names.push_str(text);
-            u32::try_from(start).unwrap_or(u32::MAX)
-        });
+        let added: usize = texts.iter().map(|text| text.len()).sum();
+        u32::try_from(self.names.len().checked_add(added)?).ok()?;
+        let [namespace, pod, container] = texts.map(|text| self.push_name(text));
         self.rows.push(Row {
             namespace,
             pod,
             container,
-            end: u32::try_from(self.names.len()).unwrap_or(u32::MAX),
+            end: self.end(),
             sample,
         });
         Some(self.rows.len() - 1)
     }
 
-    /// How many containers there are.
+    /// Adds a container of a pod by UID. `None` once the names take four gigabytes.
+    pub fn push_by_uid(&mut self, pod: &Uid, name: &str, sample: ContainerSample) -> Option<()> {
+        u32::try_from(self.names.len().checked_add(name.len())?).ok()?;
+        let container = self.push_name(name);
+        self.uid_rows.push(UidRow {
+            pod: pod.clone(),
+            container,
+            end: self.end(),
+            sample,
+        });
+        Some(())
+    }
+
+    /// The number of containers, by name and by UID.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.rows.len() + self.uid_rows.len()
     }
 
-    /// Whether nothing is said of any container.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.len() == 0
     }
 
-    /// The container at a place.
-    pub fn get(&self, at: usize) -> Option<(ContainerKeyRef<'_>, &ContainerSample)> {
-        let row = self.rows.get(at)?;
+    /// Returns the container at an index that [`NodeBatch::push`] returned.
+    pub fn get(&self, index: usize) -> Option<(ContainerKeyRef<'_>, &ContainerSample)> {
+        let row = self.rows.get(index)?;
         Some((self.key(row), &row.sample))
     }
 
-    /// The sample at a place, to add to it.
-    pub fn sample_mut(&mut self, at: usize) -> Option<&mut ContainerSample> {
-        self.rows.get_mut(at).map(|row| &mut row.sample)
+    /// Returns the sample at an index that [`NodeBatch::push`] returned, to add to it.
+    pub fn sample_mut(&mut self, index: usize) -> Option<&mut ContainerSample> {
+        self.rows.get_mut(index).map(|row| &mut row.sample)
     }
 
-    /// All containers in the order in which they were added.
+    /// Returns the containers of pods by name, in the order in which they were added.
     pub fn containers(&self) -> impl Iterator<Item = (ContainerKeyRef<'_>, &ContainerSample)> {
         self.rows.iter().map(|row| (self.key(row), &row.sample))
+    }
+
+    /// Returns the containers of pods by UID, in the order in which they were added.
+    pub fn containers_by_uid(&self) -> impl Iterator<Item = (&Uid, &str, &ContainerSample)> {
+        self.uid_rows.iter().map(|row| {
+            let name = self.names.get(row.container as usize..row.end as usize);
+            (&row.pod, name.unwrap_or_default(), &row.sample)
+        })
+    }
+
+    fn push_name(&mut self, name: &str) -> u32 {
+        let start = self.end();
+        self.names.push_str(name);
+        start
+    }
+
+    fn end(&self) -> u32 {
+        u32::try_from(self.names.len()).unwrap_or(u32::MAX)
     }
 
     #[inline]
@@ -87,7 +128,7 @@ impl NodeBatch {
         }
     }
 
-    /// They lie one after the other: each border is looked at once.
+    /// The names are adjacent: each boundary is checked once.
     #[inline]
     fn texts(&self, row: &Row) -> Option<(&str, &str, &str)> {
         let names = self.names.get(row.namespace as usize..row.end as usize)?;
@@ -100,7 +141,7 @@ impl NodeBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CoreNanos, CpuSample, Timestamp};
+    use crate::{Bytes, BytesSample, CoreNanos, CpuSample, Timestamp};
 
     fn key(container: &str) -> ContainerKeyRef<'_> {
         ContainerKeyRef {
@@ -113,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_samples_come_back() {
+    fn names_and_samples_round_trip() {
         let mut batch = NodeBatch::default();
         assert_eq!(batch.push(key("app"), ContainerSample::default()), Some(0));
         assert_eq!(batch.push(key(""), ContainerSample::default()), Some(1));
@@ -128,6 +169,32 @@ mod tests {
         assert_eq!((batch.len(), batch.get(2)), (2, None));
         batch.clear();
         assert!(batch.is_empty());
+        assert_eq!(batch, NodeBatch::default());
+    }
+
+    #[test]
+    fn rows_by_uid_are_kept_apart_from_rows_by_name() {
+        let uid = Uid::from("b37f14a9-3bf4-458b-8cfd-e3c6a7a61b4a");
+        let mut batch = NodeBatch::default();
+        batch.push(key("app"), ContainerSample::default()).unwrap();
+        let memory = Some(BytesSample {
+            at: Timestamp::from_unix_millis(7),
+            bytes: Bytes::new(9),
+        });
+        let sample = ContainerSample {
+            memory,
+            ..ContainerSample::default()
+        };
+        batch.push_by_uid(&uid, "sidecar", sample).unwrap();
+        batch
+            .push(key("proxy"), ContainerSample::default())
+            .unwrap();
+        assert_eq!(batch.len(), 3);
+        let by_name: Vec<_> = batch.containers().map(|(key, _)| key.container).collect();
+        assert_eq!(by_name, ["app", "proxy"]);
+        let by_uid: Vec<_> = batch.containers_by_uid().collect();
+        assert_eq!(by_uid, [(&uid, "sidecar", &sample)]);
+        batch.clear();
         assert_eq!(batch, NodeBatch::default());
     }
 }

@@ -20,7 +20,7 @@ const MAGNITUDE_LIMIT: u64 = 1 << 63;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GoDuration(i64);
 
-/// Why a text is no duration, before the text itself is added to the message.
+/// The reason why a text is not a duration, without the text itself.
 enum Fault<'a> {
     Invalid,
     UnitMissing { at_end: bool },
@@ -36,17 +36,16 @@ impl GoDuration {
     /// About 292 years backwards.
     pub const MIN: Self = Self(i64::MIN);
 
-    /// So many nanoseconds.
     pub const fn from_nanos(nanoseconds: i64) -> Self {
         Self(nanoseconds)
     }
 
-    /// So many milliseconds; every `u32` fits.
+    /// Every `u32` fits.
     pub const fn from_millis(milliseconds: u32) -> Self {
         Self(milliseconds as i64 * 1_000_000)
     }
 
-    /// So many seconds; every `u32` fits.
+    /// Every `u32` fits.
     pub const fn from_secs(seconds: u32) -> Self {
         Self(seconds as i64 * 1_000_000_000)
     }
@@ -343,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn printing_honours_width() {
+    fn printing_honors_width() {
         assert_eq!(format!("{:>7}", GoDuration::from_secs(15)), "    15s");
     }
 }

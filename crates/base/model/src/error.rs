@@ -1,79 +1,49 @@
-//! Everything that can be wrong with a text or a number handed to this crate.
+//! The errors of this crate.
 
 use std::time::Duration;
 
 use crate::duration::GoDuration;
 
-/// The longest part of an offending text that an error repeats. Texts come from flags, but also
-/// from other people's objects, and an error ends up in logs.
+/// The maximum length of an invalid text in an error. Texts come from flags, but also from objects of
+/// others, and errors end up in logs.
 const EXCERPT_CHARS: usize = 64;
 
-/// Why a text or a number could not be taken.
+/// An invalid text or number.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ModelError {
     /// The text is not a number followed by a suffix.
     #[error(
         "invalid quantity {input:?}; write a number with an optional suffix, as in 250m, 1.5 or 64Mi"
     )]
-    QuantityInvalid {
-        /// The text, shortened if it is long.
-        input: Box<str>,
-    },
+    QuantityInvalid { input: Box<str> },
     /// There is a suffix, but no digit before it.
     #[error("quantity {input:?} has no digits; write a number, as in 250m, 1.5 or 64Mi")]
-    QuantityWithoutDigits {
-        /// The text, shortened if it is long.
-        input: Box<str>,
-    },
+    QuantityWithoutDigits { input: Box<str> },
     /// The letters after the number are not a suffix of Kubernetes.
     #[error(
         "unknown suffix {suffix:?} in quantity {input:?}; \
          use n, u, m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei or an exponent such as e3"
     )]
-    QuantitySuffixUnknown {
-        /// The text, shortened if it is long.
-        input: Box<str>,
-        /// What stood where the suffix should be.
-        suffix: Box<str>,
-    },
+    QuantitySuffixUnknown { input: Box<str>, suffix: Box<str> },
     /// The number is larger than a [`Quantity`](crate::Quantity) holds.
     #[error("quantity {input:?} is out of range; the largest magnitude is about 1.7e29")]
-    QuantityOutOfRange {
-        /// The text, shortened if it is long.
-        input: Box<str>,
-    },
+    QuantityOutOfRange { input: Box<str> },
 
     /// The text is not a sequence of numbers with units.
     #[error("invalid duration {input:?}; write numbers with units, as in 15s or 1m30s")]
-    DurationInvalid {
-        /// The text, shortened if it is long.
-        input: Box<str>,
-    },
+    DurationInvalid { input: Box<str> },
     /// A number stands without a unit.
     #[error("missing unit in duration {input:?}; write {example}")]
-    DurationUnitMissing {
-        /// The text, shortened if it is long.
-        input: Box<str>,
-        /// What was probably meant.
-        example: Box<str>,
-    },
+    DurationUnitMissing { input: Box<str>, example: Box<str> },
     /// A unit that Go does not know, such as `d`.
     #[error("unknown unit {unit:?} in duration {input:?}; use ns, us, ms, s, m or h, as in 1h30m")]
-    DurationUnitUnknown {
-        /// The text, shortened if it is long.
-        input: Box<str>,
-        /// What stood where the unit should be.
-        unit: Box<str>,
-    },
+    DurationUnitUnknown { input: Box<str>, unit: Box<str> },
     /// The duration does not fit 64 bits of nanoseconds.
     #[error(
         "duration {input:?} is out of range; the longest is {}",
         GoDuration::MAX
     )]
-    DurationOutOfRange {
-        /// The text, shortened if it is long.
-        input: Box<str>,
-    },
+    DurationOutOfRange { input: Box<str> },
     /// A duration of the standard library that does not fit 64 bits of nanoseconds.
     #[error("a duration of {} s is out of range; the longest is {}", .0.as_secs(), GoDuration::MAX)]
     DurationTooLong(Duration),
@@ -83,15 +53,11 @@ pub enum ModelError {
 
     /// The text is not a time as Kubernetes writes it.
     #[error("invalid time {input:?}; write it as in 2006-01-02T15:04:05Z")]
-    TimestampInvalid {
-        /// The text, shortened if it is long.
-        input: Box<str>,
-    },
+    TimestampInvalid { input: Box<str> },
 
     /// A sampled value is NaN or infinite.
     #[error("{what} {value} is not a finite number")]
     ValueNotFinite {
-        /// What the value was to become.
         what: &'static str,
         /// The value as sampled.
         value: f64,
@@ -99,7 +65,6 @@ pub enum ModelError {
     /// A sampled value is below zero.
     #[error("{what} {value} is negative")]
     ValueNegative {
-        /// What the value was to become.
         what: &'static str,
         /// The value as sampled.
         value: f64,
@@ -107,7 +72,6 @@ pub enum ModelError {
     /// A sampled value does not fit the integer that holds it.
     #[error("{what} {value} is out of range")]
     ValueOutOfRange {
-        /// What the value was to become.
         what: &'static str,
         /// The value as sampled.
         value: f64,

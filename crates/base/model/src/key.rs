@@ -1,9 +1,9 @@
-//! Names of what is measured.
+//! Keys of nodes, pods and containers.
 //!
 //! A key is made of shared strings (`Arc<str>`). Namespaces and container names repeat thousands of
-//! times, and a pod's name repeats in each of its containers: whoever interns strings hands the
-//! same `Arc` to every key, and copying a key only counts references. One boxed string with offsets
-//! would be smaller for a lone key, but could share nothing.
+//! times, and a pod's name repeats in each of its containers: with an interner all keys share the
+//! same `Arc`, and a clone only counts references. One boxed string with offsets would be smaller
+//! for a single key, but could share nothing.
 //!
 //! Each key has a borrowed form with the same hash, equality and order. A map of owned keys is
 //! searched with it without allocating:
@@ -49,47 +49,38 @@ pub struct ContainerKey {
 /// A [`PodKey`] made of borrowed strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodKeyRef<'a> {
-    /// The namespace.
     pub namespace: &'a str,
-    /// The name of the pod.
     pub name: &'a str,
 }
 
 /// A [`ContainerKey`] made of borrowed strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContainerKeyRef<'a> {
-    /// The pod.
     pub pod: PodKeyRef<'a>,
-    /// The name of the container.
     pub container: &'a str,
 }
 
-/// Whatever names a pod: what a map of [`PodKey`] is searched with.
+/// Owned and borrowed keys of pods, to look up in a map of [`PodKey`].
 pub trait AsPodKey {
-    /// The names, borrowed.
     fn as_pod_key(&self) -> PodKeyRef<'_>;
 }
 
-/// Whatever names a container: what a map of [`ContainerKey`] is searched with.
+/// Owned and borrowed keys of containers, to look up in a map of [`ContainerKey`].
 pub trait AsContainerKey {
-    /// The names, borrowed.
     fn as_container_key(&self) -> ContainerKeyRef<'_>;
 }
 
 impl NodeName {
-    /// A node of this name.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self(name.into())
     }
 
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl PodKey {
-    /// A pod of these names.
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self {
             namespace: namespace.into(),
@@ -107,12 +98,12 @@ impl PodKey {
         &self.name
     }
 
-    /// Whether both share their strings: then they are equal, and nothing has to be compared.
+    /// Whether both share their strings, and so are equal without a comparison.
     pub fn is_same_allocation(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.name, &other.name) && Arc::ptr_eq(&self.namespace, &other.namespace)
     }
 
-    /// One of its containers.
+    /// Returns the key of one of its containers.
     #[must_use]
     pub fn container(&self, container: impl Into<Arc<str>>) -> ContainerKey {
         ContainerKey {
@@ -123,7 +114,6 @@ impl PodKey {
 }
 
 impl ContainerKey {
-    /// A container of these names.
     pub fn new(
         namespace: impl Into<Arc<str>>,
         pod: impl Into<Arc<str>>,
@@ -135,7 +125,6 @@ impl ContainerKey {
         }
     }
 
-    /// The pod it belongs to.
     pub fn pod(&self) -> &PodKey {
         &self.pod
     }
@@ -147,24 +136,24 @@ impl ContainerKey {
 }
 
 impl<'a> PodKeyRef<'a> {
-    /// As the argument of a map's lookup.
+    /// Returns the argument of a map lookup.
     pub fn as_dyn(&self) -> &(dyn AsPodKey + 'a) {
         self
     }
 
-    /// The same key with strings of its own.
+    /// Copies the strings.
     pub fn to_owned_key(self) -> PodKey {
         PodKey::new(self.namespace, self.name)
     }
 }
 
 impl<'a> ContainerKeyRef<'a> {
-    /// As the argument of a map's lookup.
+    /// Returns the argument of a map lookup.
     pub fn as_dyn(&self) -> &(dyn AsContainerKey + 'a) {
         self
     }
 
-    /// The same key with strings of its own.
+    /// Copies the strings.
     pub fn to_owned_key(self) -> ContainerKey {
         ContainerKey {
             pod: self.pod.to_owned_key(),
@@ -239,8 +228,8 @@ impl fmt::Display for ContainerKeyRef<'_> {
     }
 }
 
-/// Hash, equality, order and text of a key are those of its borrowed form: a lookup by the one must
-/// find the other.
+/// Hash, equality, order and text of a key are those of its borrowed form, so that a lookup by either
+/// finds the other.
 macro_rules! like_its_borrowed_form {
     ($method:ident: $($name:ty),+) => {$(
         impl PartialEq for $name {

@@ -1,4 +1,4 @@
-//! Sets of labels (and of what else maps one string to another).
+//! Label sets, and other maps from string to string.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,28 +11,25 @@ pub type LabelPair = (Arc<str>, Arc<str>);
 pub struct Labels(Arc<[LabelPair]>);
 
 impl Labels {
-    /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&Arc<str>> {
         let at = self.0.binary_search_by(|(own, _)| (**own).cmp(key)).ok()?;
         self.0.get(at).map(|(_, value)| value)
     }
 
-    /// Keys and values in the order of keys.
+    /// Returns keys and values in the order of keys.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// Keys and values, each of which can be shared.
+    /// Returns keys and values as shared strings.
     pub fn pairs(&self) -> &[(Arc<str>, Arc<str>)] {
         &self.0
     }
 
-    /// How many keys there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -42,8 +39,8 @@ impl Labels {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// A set of these pairs, which the caller has sorted by key, each key once: [`Labels::get`]
-    /// searches by halves.
+    /// Creates a set of pairs that are sorted by key without duplicates, which [`Labels::get`] relies
+    /// on.
     pub fn from_sorted(pairs: Arc<[LabelPair]>) -> Self {
         Self(pairs)
     }

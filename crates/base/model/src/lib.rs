@@ -12,9 +12,11 @@
 //! | usage, as served | [`Usage`], [`CpuRate`]; [`NoRate`] is the reason why there is none |
 //! | objects | [`PodSummary`], [`Pod`], [`Node`], [`Event`], workloads; [`Identity`], [`Uid`]; [`Interner`] |
 //! | selectors | [`LabelSelector`], [`parse_field_selector`]; [`Labels`] |
+//! | retries | [`Backoff`], [`Rng`], [`fnv1a`] |
 //! | amounts | [`CoreNanos`], [`CpuUsage`], [`Bytes`]; [`Quantity`] for any Kubernetes quantity |
 
 mod amount;
+mod backoff;
 mod batch;
 mod clock;
 mod duration;
@@ -24,6 +26,7 @@ mod key;
 mod labels;
 mod objects;
 mod quantity;
+mod random;
 mod sample;
 mod selector;
 mod text;
@@ -31,6 +34,7 @@ mod timestamp;
 mod usage;
 
 pub use crate::amount::{Bytes, CoreNanos, CpuUsage};
+pub use crate::backoff::{Backoff, BackoffPolicy, Jitter};
 pub use crate::batch::NodeBatch;
 pub use crate::clock::{Clock, SteppedClock};
 pub use crate::duration::GoDuration;
@@ -51,6 +55,7 @@ pub use crate::objects::workload::{
     DaemonSet, Deployment, ReplicaSet, SelectorRequirement, Workload, WorkloadSelector,
 };
 pub use crate::quantity::{Format, Quantity, Scale};
+pub use crate::random::{Rng, fnv1a};
 pub use crate::sample::{BytesSample, ContainerSample, CpuSample, NodeSample};
 pub use crate::selector::fields::{FieldSelectorError, FieldTerm, parse_field_selector};
 pub use crate::selector::labels::{

@@ -49,7 +49,7 @@ pub struct Quantity {
     format: Format,
 }
 
-/// Which family of suffixes a quantity is printed with.
+/// The family of suffixes that a quantity is printed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Format {
     /// Powers of 1000: `n`, `u`, `m`, none, `k`, `M`, `G`, `T`, `P`, `E`.
@@ -192,7 +192,7 @@ impl Quantity {
 }
 
 impl Scale {
-    /// How many nano-units one unit of this scale is.
+    /// The number of nano-units in one unit of this scale.
     const fn nanos(self) -> u128 {
         match self {
             Self::Nano => 1,
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn printing_honours_width_and_alignment() {
+    fn printing_honors_width_and_alignment() {
         let quantity: Quantity = "250m".parse().unwrap();
         assert_eq!(format!("[{quantity:>6}|{quantity:<6}]"), "[  250m|250m  ]");
     }

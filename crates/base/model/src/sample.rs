@@ -1,7 +1,7 @@
-//! What a kubelet said, each value with the time at which it was taken.
+//! Samples of a kubelet, each value with its own time.
 //!
-//! A kubelet samples CPU, memory and swap at their own times and leaves out what it does not know.
-//! So does a sample here: every part is optional, and nothing unknown becomes zero.
+//! A kubelet samples CPU, memory and swap at different times and omits unknown values. So does a
+//! sample here: every part is optional, and nothing unknown becomes zero.
 
 use crate::amount::{Bytes, CoreNanos, CpuUsage};
 use crate::timestamp::Timestamp;
@@ -9,22 +9,19 @@ use crate::timestamp::Timestamp;
 /// A reading of the counter of CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuSample {
-    /// When it was read.
     pub at: Timestamp,
-    /// CPU time used since the counter began.
+    /// CPU time used since the start of the counter.
     pub total: CoreNanos,
 }
 
 /// A reading of a number of bytes in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BytesSample {
-    /// When it was read.
     pub at: Timestamp,
-    /// The bytes in use.
     pub bytes: Bytes,
 }
 
-/// What is known of a container.
+/// The samples of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ContainerSample {
     /// CPU time used since the container started.
@@ -35,16 +32,15 @@ pub struct ContainerSample {
     pub swap: Option<BytesSample>,
     /// Bytes written to the container's own layer and its logs. Only `/stats/summary` has them.
     pub ephemeral_storage: Option<BytesSample>,
-    /// CPU in use as the kubelet itself averages it, at the time of `cpu`. Only `/stats/summary`
-    /// has it, and over which time it is an average is not said: it serves until two samples of
-    /// `cpu` are there.
+    /// CPU in use as the kubelet averages it, at the time of `cpu`. Only `/stats/summary` has it, and
+    /// its window is unknown: it is used until there are two samples of `cpu`.
     pub cpu_now: Option<CpuUsage>,
-    /// When the container started. A kubelet states it as soon as the container runs, also before
+    /// The start of the container. A kubelet reports it as soon as the container runs, even before
     /// its first sample.
     pub started: Option<Timestamp>,
 }
 
-/// What is known of a node as a whole.
+/// The samples of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NodeSample {
     /// CPU time used since the node started.

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Up to `N` bytes of text. Users choose `N` so that their longest text fits; what does not fit is
-/// refused as a formatting error.
+/// Up to `N` bytes of text. Users choose `N` so that their longest text fits; a longer one is a
+/// formatting error.
 pub(crate) struct Text<const N: usize> {
     bytes: [u8; N],
     len: usize,
@@ -17,7 +17,7 @@ impl<const N: usize> Text<N> {
         }
     }
 
-    /// What `write` puts into a fresh text.
+    /// Returns the text that `write` writes.
     pub(crate) fn of(write: impl FnOnce(&mut Self) -> fmt::Result) -> Self {
         let mut text = Self::new();
         let written = write(&mut text);
@@ -67,12 +67,12 @@ impl<const N: usize> Text<N> {
     }
 }
 
-/// How many digits `number` has in decimal.
+/// Returns the number of decimal digits.
 fn decimal_digits(number: u64) -> usize {
-    const MOST: usize = 20;
-    number
-        .checked_ilog10()
-        .map_or(1, |log| usize::try_from(log).map_or(MOST, |log| log + 1))
+    const MAX_DIGITS: usize = 20;
+    number.checked_ilog10().map_or(1, |log| {
+        usize::try_from(log).map_or(MAX_DIGITS, |log| log + 1)
+    })
 }
 
 impl<const N: usize> fmt::Write for Text<N> {
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_refused_and_leaves_the_text_whole() {
+    fn a_string_that_does_not_fit_is_rejected_and_leaves_the_text_unchanged() {
         let mut text = Text::<4>::new();
         assert!(text.write_str("ab").is_ok());
         assert!(text.write_str("cde").is_err());

@@ -1,8 +1,11 @@
 //! Instants in time, to the millisecond.
 //!
-//! Kubelets state when each sample was taken in milliseconds since the epoch; the API serves whole
-//! seconds as RFC 3339 text. An instant is a type of its own, so that it cannot be taken for a
+//! Kubelets report the time of each sample in milliseconds since the epoch; the API serves whole
+//! seconds as RFC 3339 text. An instant is a type of its own, so that it cannot be confused with a
 //! duration.
+//!
+//! Not jiff's type: the watch decoder parses several times per pod and lists print one per pod, and
+//! this is eight bytes with a parser and a printer for just these forms.
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,16 +36,15 @@ pub struct Timestamp(i64);
 pub struct Rfc3339(Text<32>);
 
 impl Timestamp {
-    /// Go's zero time, 0001-01-01T00:00:00Z. Go programs that forget to set a time write this one:
-    /// a kubelet says it of a container that it has not sampled yet. It is to be read as unknown.
+    /// Go's zero time, 0001-01-01T00:00:00Z, which Go programs write for an unset time: a kubelet
+    /// reports it for a container that it has not sampled yet. It means unknown.
     pub const GO_ZERO: Self = Self(-62_135_596_800_000);
 
-    /// So many milliseconds after the epoch, or before it.
     pub const fn from_unix_millis(milliseconds: i64) -> Self {
         Self(milliseconds)
     }
 
-    /// From seconds after the epoch as a kubelet states when a container started, to the nearest
+    /// From seconds since the epoch, as a kubelet reports the start of a container, to the nearest
     /// millisecond. Not a number, infinite, negative or too large is an error.
     pub fn from_unix_seconds(seconds: f64) -> Result<Self, ModelError> {
         const WHAT: &str = "time in seconds since the epoch";
@@ -56,8 +58,7 @@ impl Timestamp {
             .map_err(|_| out_of_range)
     }
 
-    /// From a clock, rounded down to the millisecond. A clock beyond 64 bits of milliseconds is
-    /// taken as the last instant that fits.
+    /// From a system time, rounded down to the millisecond and saturated at 64 bits.
     pub fn from_system_time(time: SystemTime) -> Self {
         match time.duration_since(SystemTime::UNIX_EPOCH) {
             Ok(after) => Self(i64::try_from(after.as_millis()).unwrap_or(i64::MAX)),
@@ -148,7 +149,7 @@ impl fmt::Display for Timestamp {
 impl FromStr for Timestamp {
     type Err = ModelError;
 
-    /// Reads what Go reads into a `metav1.Time`: RFC 3339 with any offset and any fraction of a
+    /// Parses what Go parses into a `metav1.Time`: RFC 3339 with any offset and any fraction of a
     /// second, which is cut off at the millisecond. The form of `metav1.MicroTime` is among it.
     fn from_str(input: &str) -> Result<Self, ModelError> {
         parse::unix_millis(input)
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_zero_time_of_go_is_recognised() {
+    fn the_zero_time_of_go_is_recognized() {
         assert_eq!("0001-01-01T00:00:00Z".parse(), Ok(Timestamp::GO_ZERO));
     }
 

@@ -13,20 +13,20 @@ use crate::amount::{Bytes, CpuUsage};
 use crate::sample::CpuSample;
 use crate::timestamp::Timestamp;
 
-/// What is served of a node or a container.
+/// The usage of a node or a container, as served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// CPU in use over the window.
     pub cpu: CpuUsage,
     /// The working set.
     pub memory: Bytes,
-    /// Swap in use, where the kubelet states it.
+    /// Swap in use, where the kubelet reports it.
     pub swap: Option<Bytes>,
-    /// Ephemeral storage in use, where it is asked for.
+    /// Ephemeral storage in use, where it is enabled.
     pub ephemeral_storage: Option<Bytes>,
-    /// When the window ended: when the last CPU sample was taken.
+    /// The end of the window: the time of the last CPU sample.
     pub timestamp: Timestamp,
-    /// Over which time the CPU was averaged.
+    /// The time over which the CPU usage is averaged.
     pub window: Duration,
 }
 
@@ -39,27 +39,27 @@ pub struct CpuRate {
     pub window: Duration,
 }
 
-/// How old a container may be for its CPU time since its start to stand for a rate, where no
-/// earlier sample exists.
+/// The range of ages at which the CPU time of a container since its start is used as a rate, if there
+/// is no earlier sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstWindow {
-    /// Younger, the rate would be that of the start alone: a burst that misleads an autoscaler.
+    /// Below, the rate would be that of the start alone: a burst that misleads an autoscaler.
     pub shortest: Duration,
-    /// Older, the average since the start no longer says what is used now.
+    /// Above, the average since the start no longer shows the current usage.
     pub longest: Duration,
 }
 
-/// Why there is no rate.
+/// The reason why there is no rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NoRate {
     /// There is no earlier sample yet, and the container is too old for its average since the
     /// start.
     FirstSample,
-    /// The sample was read at the same time as the one before: the kubelet repeated itself.
+    /// The sample has the same time as the one before: the kubelet repeated it.
     SameSample,
-    /// The sample was read before the one before.
+    /// The sample is older than the one before.
     OlderSample,
-    /// The counter went backwards: it began anew, at a time that is not known.
+    /// The counter was reset, at an unknown time.
     CounterDecreased,
     /// The container started too recently, so that a rate since its start would mislead.
     StartedTooRecently,
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn an_impossible_rate_is_refused() {
+    fn an_impossible_rate_is_rejected() {
         assert_eq!(
             rate_between(sample(0, 0), sample(1, u64::MAX)),
             Err(NoRate::TooFast)

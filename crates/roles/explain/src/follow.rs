@@ -6,7 +6,7 @@ use std::time::Duration;
 use kubevitals_cli::RunError;
 use kubevitals_model::{Clock, Event, Pod};
 use kubevitals_transitions::{Arrival, Existing, Output, PodRecord, Tracker, TrackerConfig};
-use kubevitals_watch::{Change, KubeTransport, Server, StreamSpec, Update, What};
+use kubevitals_watch::{Change, KubeTransport, ObjectEvent, Update, WatchClient, WatchSpec};
 
 use crate::api::ApiReader;
 use crate::{ExplainedPod, PodName, lookup};
@@ -41,13 +41,13 @@ async fn watch<I>(
     interrupt: impl Future<Output = I>,
 ) -> Result<PodRecord, RunError> {
     let transport = KubeTransport::new(config.clone()).map_err(RunError::runtime)?;
-    let server = Server::new(transport);
+    let server = WatchClient::new(transport);
     let PodName { namespace, name } = pod;
-    let pods = StreamSpec::<Pod>::new("pods").fields(format!("metadata.name={name}"));
-    let pods = server.watch(pods.namespace(namespace));
+    let pods = WatchSpec::<Pod>::new("pods").fields(format!("metadata.name={name}"));
+    let pods = server.reflector(pods.namespace(namespace));
     let events = format!("involvedObject.kind=Pod,involvedObject.name={name}");
-    let events = StreamSpec::<Event>::new("events").fields(events);
-    let events = server.watch(events.namespace(namespace));
+    let events = WatchSpec::<Event>::new("events").fields(events);
+    let events = server.reflector(events.namespace(namespace));
     let (mut pod_updates, mut event_updates) = (pods.subscribe(), events.subscribe());
     tokio::pin!(interrupt);
     let mut ticks = tokio::time::interval(TICK_INTERVAL);
@@ -89,11 +89,13 @@ fn take_pod(tracker: &mut Tracker, update: Update<Pod>, take: &mut impl FnMut(Ou
                 tracker.pod(pod, Arrival::Listed, None, take);
             }
         }
-        Update::Change(Change { what, received, .. }) => match what {
-            What::Added(pod) | What::Modified { now: pod, .. } => {
+        Update::Change(Change {
+            event, received, ..
+        }) => match event {
+            ObjectEvent::Added(pod) | ObjectEvent::Modified { now: pod, .. } => {
                 tracker.pod(&pod, Arrival::Live, Some(received), take);
             }
-            What::Deleted(pod) => tracker.deleted(&pod, Arrival::Live, Some(received), take),
+            ObjectEvent::Deleted(pod) => tracker.deleted(&pod, Arrival::Live, Some(received), take),
         },
     }
 }
@@ -105,9 +107,11 @@ fn take_event(tracker: &mut Tracker, update: Update<Event>, take: &mut impl FnMu
                 tracker.event(event, take);
             }
         }
-        Update::Change(Change { what, .. }) => match what {
-            What::Added(event) | What::Modified { now: event, .. } => tracker.event(&event, take),
-            What::Deleted(_) => {}
+        Update::Change(Change { event, .. }) => match event {
+            ObjectEvent::Added(event) | ObjectEvent::Modified { now: event, .. } => {
+                tracker.event(&event, take)
+            }
+            ObjectEvent::Deleted(_) => {}
         },
     }
 }

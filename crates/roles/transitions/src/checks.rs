@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use kubevitals_cli::RunError;
 use kubevitals_telemetry::{Health, Probe, Status};
-use kubevitals_watch::StreamState;
+use kubevitals_watch::WatchState;
 
 use crate::Streams;
 use crate::event_loop::Heartbeat;
@@ -45,13 +45,13 @@ pub(crate) fn register(
     add(
         "pods",
         Probe::READINESS,
-        Box::new(streams.pods.checked(RECONNECT_TIMEOUT)),
+        Box::new(streams.pods.health_check(RECONNECT_TIMEOUT)),
     )?;
     if let Some(events) = &streams.events {
         add(
             "events",
             Probe::READINESS,
-            Box::new(events.checked(RECONNECT_TIMEOUT)),
+            Box::new(events.health_check(RECONNECT_TIMEOUT)),
         )?;
     }
     let ticks = move || loop_status(heartbeat.age());
@@ -76,14 +76,14 @@ fn silence_check(observer: Observer, timeout: Duration) -> Box<dyn Fn() -> Statu
     })
 }
 
-fn stream_status(state: &StreamState, timeout: Duration) -> Status {
+fn stream_status(state: &WatchState, timeout: Duration) -> Status {
     if !state.synced {
         return Status::warming_up("waiting for the first list");
     }
-    if state.silent <= timeout {
+    if state.idle <= timeout {
         return Status::Ok;
     }
-    let (seconds, failures) = (state.silent.as_secs(), state.failures);
+    let (seconds, failures) = (state.idle.as_secs(), state.consecutive_failures);
     Status::failing(format!(
         "no data received for {seconds} s in {failures} attempts"
     ))
@@ -104,27 +104,27 @@ fn loop_status(age: Option<Duration>) -> Status {
 mod tests {
     use super::*;
 
-    fn state(synced: bool, silent: Duration) -> StreamState {
-        StreamState {
+    fn state(synced: bool, silent: Duration) -> WatchState {
+        WatchState {
             synced,
-            silent,
-            failures: 30,
+            idle: silent,
+            consecutive_failures: 30,
             connected: None,
             since_sync: None,
             resource_version: None,
             objects: 0,
             restarts: std::collections::BTreeMap::new(),
-            trouble: None,
-            changes: 0,
+            last_error: None,
+            events: 0,
             bytes: 0,
             decode_errors: 0,
             last_decode_error: None,
             subscribers: 0,
             lagging: 0,
-            lagged: 0,
-            queued: 0,
-            waited: Duration::ZERO,
-            cut_lists: 0,
+            lags: 0,
+            queue_depth: 0,
+            blocked: Duration::ZERO,
+            truncated_lists: 0,
         }
     }
 

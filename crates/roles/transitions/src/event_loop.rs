@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use kubevitals_cli::Shutdown;
 use kubevitals_model::{Clock, Event, Pod, Timestamp};
 use kubevitals_transitions::{Arrival, Shard, Tracker};
-use kubevitals_watch::{Change, EventType, Seen, Subscription, Tail, Tailed, Update, What};
+use kubevitals_watch::{
+    Change, EventType, EventWatcher, ObjectEvent, Origin, Subscription, Update, WatchedObject,
+};
 use tokio::time::MissedTickBehavior;
 
 use crate::emitter::Emitter;
@@ -24,7 +26,7 @@ const MAX_BATCH: usize = 256;
 pub(crate) struct EventLoop {
     pub(crate) tracker: Tracker,
     pub(crate) pods: Subscription<Pod>,
-    pub(crate) events: Option<Tail<Event>>,
+    pub(crate) events: Option<EventWatcher<Event>>,
     /// `None` without leader election.
     pub(crate) leader: Option<LeaderState>,
     pub(crate) shard: Shard,
@@ -91,7 +93,7 @@ impl EventLoop {
         while let Some(update) = self.pods.try_next() {
             self.process_pods(update);
         }
-        while let Some(event) = self.events.as_mut().and_then(Tail::try_next) {
+        while let Some(event) = self.events.as_mut().and_then(EventWatcher::try_next) {
             self.process_events(event);
         }
         let now = self.clock.now();
@@ -184,17 +186,17 @@ impl EventLoop {
     }
 
     fn process_change(&mut self, change: Change<Pod>) {
-        let (pod, is_gone, count) = match change.what {
-            What::Added(pod) => (pod, false, &mut self.counts.pods.added),
-            What::Modified { now, .. } => (now, false, &mut self.counts.pods.modified),
-            What::Deleted(pod) => (pod, true, &mut self.counts.pods.deleted),
+        let (pod, is_gone, count) = match change.event {
+            ObjectEvent::Added(pod) => (pod, false, &mut self.counts.pods.added),
+            ObjectEvent::Modified { now, .. } => (now, false, &mut self.counts.pods.modified),
+            ObjectEvent::Deleted(pod) => (pod, true, &mut self.counts.pods.deleted),
         };
-        let arrival = match change.seen {
-            Seen::Live => {
+        let arrival = match change.origin {
+            Origin::Live => {
                 *count += 1;
                 Arrival::Live
             }
-            Seen::Relist => {
+            Origin::Relist => {
                 self.counts.pods.listed += 1;
                 Arrival::Relisted
             }
@@ -246,14 +248,14 @@ impl EventLoop {
         );
     }
 
-    fn process_events(&mut self, first: Tailed<Event>) {
+    fn process_events(&mut self, first: WatchedObject<Event>) {
         let metrics = self.metrics.image_pull.clone();
         let mut stopwatch = Stopwatch::start(&metrics, self.clock.now());
         let mut next = Some(first);
         let mut left = MAX_BATCH;
-        while let Some(tailed) = next {
-            let received = tailed.received;
-            self.process_event(&tailed, stopwatch.now);
+        while let Some(watched) = next {
+            let received = watched.received;
+            self.process_event(&watched, stopwatch.now);
             stopwatch.lap(received);
             left -= 1;
             next = match &mut self.events {
@@ -263,25 +265,25 @@ impl EventLoop {
         }
     }
 
-    fn process_event(&mut self, tailed: &Tailed<Event>, now: Timestamp) {
+    fn process_event(&mut self, watched: &WatchedObject<Event>, now: Timestamp) {
         let counts = &mut self.counts.events;
-        match (tailed.seen, tailed.event) {
-            (Seen::Relist, _) => counts.listed += 1,
-            (Seen::Live, EventType::Deleted) => counts.deleted += 1,
-            (Seen::Live, EventType::Modified) => counts.modified += 1,
-            (Seen::Live, _) => counts.added += 1,
+        match (watched.origin, watched.event) {
+            (Origin::Relist, _) => counts.listed += 1,
+            (Origin::Live, EventType::Deleted) => counts.deleted += 1,
+            (Origin::Live, EventType::Modified) => counts.modified += 1,
+            (Origin::Live, _) => counts.added += 1,
         }
         // Events are deleted when they expire, which says nothing about their pod.
-        if tailed.event == EventType::Deleted || !self.shard.has(&tailed.object.regarding.uid) {
+        if watched.event == EventType::Deleted || !self.shard.has(&watched.object.regarding.uid) {
             return;
         }
         let Self {
             tracker, emitter, ..
         } = self;
         let mut out = |output| emitter.emit(&output, now);
-        match tailed.seen {
-            Seen::Live => tracker.event(&tailed.object, &mut out),
-            Seen::Relist => tracker.event_listed(&tailed.object, now, &mut out),
+        match watched.origin {
+            Origin::Live => tracker.event(&watched.object, &mut out),
+            Origin::Relist => tracker.event_listed(&watched.object, now, &mut out),
         }
     }
 }
@@ -341,7 +343,7 @@ async fn leadership_changed(leader: &mut Option<LeaderState>) {
 }
 
 /// The next event; `None` if events are not watched or their watch has ended.
-async fn next_event(events: &mut Option<Tail<Event>>) -> Option<Tailed<Event>> {
+async fn next_event(events: &mut Option<EventWatcher<Event>>) -> Option<WatchedObject<Event>> {
     match events {
         Some(tail) => tail.next().await,
         None => None,

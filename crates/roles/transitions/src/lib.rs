@@ -21,7 +21,7 @@ mod run;
 use kube_client_metrics::Hooks;
 use kube_lease::Election;
 use kubevitals_model::{Event, Node, Pod};
-use kubevitals_watch::{Stream, Tail};
+use kubevitals_watch::{EventWatcher, Reflector};
 
 pub use run::{Deps, Registered, TransitionsConfig, run};
 
@@ -29,11 +29,11 @@ use self::metrics::Observer;
 
 /// The watches that the role reads. Another role of the process may share them.
 pub struct Streams {
-    pub pods: Stream<Pod>,
+    pub pods: Reflector<Pod>,
     /// `None` if events are not watched.
-    pub events: Option<Tail<Event>>,
+    pub events: Option<EventWatcher<Event>>,
     /// Nodes, for metrics labeled by node pool or zone.
-    pub nodes: Option<Stream<Node>>,
+    pub nodes: Option<Reflector<Node>>,
 }
 
 /// Access to the Lease of an election.

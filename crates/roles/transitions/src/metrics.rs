@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kubevitals_telemetry::Metrics;
 use kubevitals_transitions::Counts;
-use kubevitals_watch::{Restart, StreamState};
+use kubevitals_watch::{RestartReason, WatchState};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -72,7 +72,7 @@ pub(crate) struct ChangeCounts {
 }
 
 /// Reads the state of a watch without keeping it running.
-pub(crate) type Observer = Box<dyn Fn() -> Option<StreamState> + Send + Sync>;
+pub(crate) type Observer = Box<dyn Fn() -> Option<WatchState> + Send + Sync>;
 
 /// What is read at scrape time.
 #[derive(Default)]
@@ -151,8 +151,8 @@ impl Collector for RoleMetrics {
 fn encode_peers(
     encoder: &mut DescriptorEncoder<'_>,
     snapshot: &LoopSnapshot,
-    pods: Option<&StreamState>,
-    events: Option<&StreamState>,
+    pods: Option<&WatchState>,
+    events: Option<&WatchState>,
 ) -> fmt::Result {
     for (name, changes) in [
         ("pod_watch_events", snapshot.inputs.pods),
@@ -189,7 +189,7 @@ fn encode_peers(
     let help = "Number of pods whose image pulls are tracked: those still starting";
     let starting = [(None, number(snapshot.starting as u64))];
     gauge(encoder, "image_pull_statistics_tracked", help, &starting)?;
-    let queued = |stream: Option<&StreamState>| stream.map_or(0, |state| state.queued as u64);
+    let queued = |stream: Option<&WatchState>| stream.map_or(0, |state| state.queue_depth as u64);
     let help = "Number of changes queued for the event loop";
     let depth = [
         (Some(("event_loop", POD)), number(queued(pods))),
@@ -305,11 +305,11 @@ fn encode_plain(encoder: &mut DescriptorEncoder<'_>, snapshot: &LoopSnapshot) ->
 }
 
 /// The number of connections that failed, and of all that ended.
-fn endings(state: &StreamState) -> (u64, u64) {
+fn endings(state: &WatchState) -> (u64, u64) {
     let errors = state
         .restarts
         .iter()
-        .filter(|(reason, _)| !Restart::is_ordinary(**reason));
+        .filter(|(reason, _)| !RestartReason::is_expected(**reason));
     (
         errors.map(|(_, count)| count).sum(),
         state.restarts.values().sum(),

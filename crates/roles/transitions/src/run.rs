@@ -1,17 +1,16 @@
 //! From configuration to shutdown.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write;
 use std::time::Duration;
 
 use kubevitals_cli::{RunError, Shutdown};
 use kubevitals_jsonl::{JsonLines, TransitionLines};
-use kubevitals_model::{Clock, Node, Timestamp};
+use kubevitals_model::{Clock, Node, Rng, Timestamp};
 use kubevitals_sink::SinkMetrics;
 use kubevitals_telemetry::{Health, Metrics};
 use kubevitals_transition_metrics::{FamilyConfig, TransitionMetrics};
 use kubevitals_transitions::{Checkpoint, Existing, Output, Shard, Tracker, TrackerConfig};
-use kubevitals_watch::Stream;
+use kubevitals_watch::Reflector;
 
 use crate::emitter::{Emitter, RecordCounts, RecordHook};
 use crate::event_loop::{EventLoop, Heartbeat, InputCounts};
@@ -73,8 +72,7 @@ impl Registered {
 
     /// Adds the health checks of the role.
     pub fn add_checks(&self, health: &Health, streams: &Streams) -> Result<(), RunError> {
-        let random = RandomState::new().hash_one(0);
-        let jitter = f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX);
+        let jitter = Rng::random().fraction();
         checks::register(health, streams, self.heartbeat.clone(), jitter)
     }
 }
@@ -174,7 +172,7 @@ fn recent(checkpoint: Checkpoint, now: Timestamp) -> Checkpoint {
 }
 
 /// Records every output in the metrics, with the topology of its node if nodes are watched.
-fn metrics_hook(families: TransitionMetrics, nodes: Option<Stream<Node>>) -> RecordHook {
+fn metrics_hook(families: TransitionMetrics, nodes: Option<Reflector<Node>>) -> RecordHook {
     Box::new(move |output| {
         let (Output::Startup(record) | Output::Lifecycle(record) | Output::Progress(record)) =
             output;

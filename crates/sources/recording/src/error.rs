@@ -1,38 +1,25 @@
-//! What can be wrong with a recording.
+//! The errors of this crate.
 
 use kubevitals_watch::DecodeError;
 
-/// What is wrong with a piece of a recording, or with reading it.
+/// An error in a recording.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {
-    /// Something stands where an object should begin.
-    #[error("{length} bytes are no JSON object{}", hint(*.looks_like_utf16))]
+    #[error("{length} bytes are not a JSON object{}", hint(*.looks_like_utf16))]
     NoObject {
-        /// How much of it there is.
         length: u64,
         /// Whether every other byte is zero.
         looks_like_utf16: bool,
     },
-    /// An object does not end before the next begins, or before the end of the file.
-    #[error("object does not end; it was cut off after {length} bytes")]
-    CutOff {
-        /// How much of it there is.
-        length: u64,
-    },
-    /// An object is larger than the bound.
-    #[error("object of {length} bytes is larger than the {limit} bytes allowed")]
-    TooLarge {
-        /// Its length.
-        length: u64,
-        /// The bound.
-        limit: usize,
-    },
-    /// An object cannot be read as what it says it is.
+    /// An object without an end before the next object or the end of the file.
+    #[error("object is truncated after {length} bytes")]
+    CutOff { length: u64 },
+    #[error("object of {length} bytes exceeds the limit of {limit} bytes")]
+    TooLarge { length: u64, limit: usize },
     #[error(transparent)]
     Object(#[from] DecodeError),
-    /// The file cannot be read any further.
-    #[error("cannot be read: {0}")]
+    #[error("failed to read: {0}")]
     Read(#[from] std::io::Error),
 }
 

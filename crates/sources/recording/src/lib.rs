@@ -1,35 +1,34 @@
-//! Recorded watch streams: what `kubectl get --watch --output-watch-events -o json` writes, and
-//! what the API server sends.
+//! Reads recorded watches: the output of `kubectl get --watch --output-watch-events -o json`, and
+//! responses of the API server.
 //!
-//! Objects may stand one on a line, be printed over many lines or follow one another without a
-//! break; pods and events may be mixed. A file is read as a stream: no more than one object of it
-//! is held, and no object larger than a bound.
+//! Objects may be one per line, printed over many lines, or follow each other without a break; pods
+//! and events may be mixed. Only one object is in memory at a time, up to a maximum size.
 //!
 //! ```text
-//!  bytes ──► Splitter: where each object begins and ends ──► Recording: what it is ──► Pod, Event, …
+//!  bytes ──► Splitter: the bounds of each object ──► Recording: decodes it ──► Pod, Event, …
 //! ```
 //!
-//! **What is bad costs only itself.** An object that does not close ends where the next begins at
-//! the start of a line, which no line inside of a printed object does. Each failure is an item with
-//! its place in the file.
+//! **Errors are isolated.** An object without an end is cut off where the next one starts at the
+//! beginning of a line, which no line inside a printed object does. Each error is an item with its
+//! offset in the file.
 //!
-//! **When it was.** A recording has no times of receipt. Where an object has `managedFields`, the
-//! newest of their times says when the server made that state ([`Seen::written`]), to the second.
+//! **Times.** A recording has no times of receipt. Where an object has `managedFields`, the newest
+//! of their times is when the server wrote that state ([`Recorded::written`]), to the second.
 //!
 //! # Limits
 //!
-//! - A list as a whole (`kubectl get -o json` without `--watch`) is read as one object, and so must
-//!   fit the bound.
-//! - Text is UTF-8. PowerShell's `>` writes UTF-16; the error says so.
+//! - A list (`kubectl get -o json` without `--watch`) is read as one object and must not exceed the
+//!   maximum size.
+//! - Text is UTF-8. PowerShell's `>` writes UTF-16; the error message says so.
 
 mod error;
 mod reader;
 mod splitter;
 
 pub use error::RecordingError;
-pub use reader::{Item, Recording, Seen, What};
+pub use reader::{Item, Recorded, RecordedObject, Recording};
 pub use splitter::{Piece, Splitter};
 
-/// The largest object that is read unless another bound is set: ten times what the API server
-/// stores, since printing over many lines makes much of it blanks.
+/// The default maximum size of an object: ten times what the API server stores, since an object
+/// printed over many lines is mostly blanks.
 pub const MAX_OBJECT: usize = 16 << 20;

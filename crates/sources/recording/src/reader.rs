@@ -1,4 +1,4 @@
-//! From objects in a file to pods and events.
+//! Decodes the objects of a file into pods and events.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -13,55 +13,49 @@ use serde_json::value::RawValue;
 use crate::error::RecordingError;
 use crate::splitter::{Piece, Splitter};
 
-/// How much is read at once.
-const CHUNK: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 
-/// A recording, read object by object.
+/// An iterator over the objects of a recording.
 pub struct Recording<R> {
     input: R,
     decoder: Decoder,
     splitter: Splitter,
     limit: usize,
     chunk: Box<[u8]>,
-    found: VecDeque<Item>,
+    items: VecDeque<Item>,
     is_over: bool,
 }
 
-/// What stands at one place of a recording.
+/// An object of a recording and its offset.
 #[derive(Debug)]
 pub struct Item {
-    /// Where, in bytes from the beginning of the file.
+    /// In bytes from the start of the file.
     pub offset: u64,
-    /// What, or what is wrong with it.
-    pub what: Result<What, RecordingError>,
+    pub object: Result<RecordedObject, RecordingError>,
 }
 
 /// An object of a recording.
 #[derive(Debug)]
-pub enum What {
-    /// A state of a pod.
-    Pod(Seen<Pod>),
-    /// A state of an event.
-    Event(Seen<Event>),
-    /// The server gave up the watch.
+pub enum RecordedObject {
+    Pod(Recorded<Pod>),
+    Event(Recorded<Event>),
+    /// The server ended the watch with an error.
     Ended(Status),
-    /// Something that is neither: its kind.
+    /// The kind of any other object.
     Other(String),
 }
 
 /// A state of an object.
 #[derive(Debug)]
-pub struct Seen<K> {
-    /// What happened to the object.
+pub struct Recorded<K> {
     pub event: EventType,
-    /// Its state.
     pub object: K,
-    /// When the server made this state, to the second, as far as it says: the last write of a field
-    /// that somebody owns, or of a pod the request to delete it, which is no such write.
+    /// When the server wrote this state, to the second: the newest time of `managedFields`, or the
+    /// request to delete a pod, which is not among them.
     pub written: Option<Timestamp>,
 }
 
-/// As much of an object as says how to read it.
+/// The fields of an object that decide how to decode it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Outline<'a> {
@@ -101,23 +95,22 @@ struct ManagedOutline<'a> {
 }
 
 impl<R: Read> Recording<R> {
-    /// Reads objects of up to `limit` bytes ([`MAX_OBJECT`](crate::MAX_OBJECT)). Strings that
-    /// repeat are shared with all that the decoder reads.
+    /// Reads objects of up to `limit` bytes ([`MAX_OBJECT`](crate::MAX_OBJECT)).
     pub fn new(input: R, decoder: Decoder, limit: usize) -> Self {
         Self {
             input,
             decoder,
             splitter: Splitter::new(limit),
             limit,
-            chunk: vec![0; CHUNK].into(),
-            found: VecDeque::new(),
+            chunk: vec![0; CHUNK_BYTES].into(),
+            items: VecDeque::new(),
             is_over: false,
         }
     }
 
     fn read_more(&mut self) {
-        let (decoder, limit, found) = (&self.decoder, self.limit, &mut self.found);
-        let mut take = |piece: Piece<'_>| read_piece(&piece, decoder, limit, found);
+        let (decoder, limit, items) = (&self.decoder, self.limit, &mut self.items);
+        let mut take = |piece: Piece<'_>| read_piece(&piece, decoder, limit, items);
         match self.input.read(&mut self.chunk) {
             Ok(0) => {
                 self.is_over = true;
@@ -131,9 +124,9 @@ impl<R: Read> Recording<R> {
             Err(error) => {
                 self.is_over = true;
                 self.splitter.end(&mut take);
-                self.found.push_back(Item {
+                self.items.push_back(Item {
                     offset: self.splitter.position(),
-                    what: Err(error.into()),
+                    object: Err(error.into()),
                 });
             }
         }
@@ -144,10 +137,10 @@ impl<R: Read> Iterator for Recording<R> {
     type Item = Item;
 
     fn next(&mut self) -> Option<Item> {
-        while self.found.is_empty() && !self.is_over {
+        while self.items.is_empty() && !self.is_over {
             self.read_more();
         }
-        self.found.pop_front()
+        self.items.pop_front()
     }
 }
 
@@ -159,10 +152,10 @@ impl<R> std::fmt::Debug for Recording<R> {
     }
 }
 
-fn read_piece(piece: &Piece<'_>, decoder: &Decoder, limit: usize, found: &mut VecDeque<Item>) {
+fn read_piece(piece: &Piece<'_>, decoder: &Decoder, limit: usize, items: &mut VecDeque<Item>) {
     let (offset, error) = match *piece {
         Piece::Object { offset, bytes } => {
-            read_object(bytes, decoder, offset, found);
+            read_object(bytes, decoder, offset, items);
             return;
         }
         Piece::CutOff { offset, length } => (offset, RecordingError::CutOff { length }),
@@ -179,18 +172,18 @@ fn read_piece(piece: &Piece<'_>, decoder: &Decoder, limit: usize, found: &mut Ve
             },
         ),
     };
-    found.push_back(Item {
+    items.push_back(Item {
         offset,
-        what: Err(error),
+        object: Err(error),
     });
 }
 
-fn read_object(bytes: &[u8], decoder: &Decoder, offset: u64, found: &mut VecDeque<Item>) {
-    let mut put = |what| found.push_back(Item { offset, what });
-    // What cannot even be outlined is given to the decoder, which says what is wrong with it.
+fn read_object(bytes: &[u8], decoder: &Decoder, offset: u64, items: &mut VecDeque<Item>) {
+    let mut put = |object| items.push_back(Item { offset, object });
+    // Anything without an outline goes to the decoder, whose error is more precise.
     let outline: Outline<'_> = serde_json::from_slice(bytes).unwrap_or_default();
-    if let Some(items) = outline.items {
-        for item in items {
+    if let Some(list) = outline.items {
+        for item in list {
             let bytes = item.get().as_bytes();
             let outline: Outline<'_> = serde_json::from_slice(bytes).unwrap_or_default();
             put(read_bare(bytes, &outline, decoder));
@@ -202,30 +195,30 @@ fn read_object(bytes: &[u8], decoder: &Decoder, offset: u64, found: &mut VecDequ
     }
 }
 
-/// An object without word of what happened to it, as `--watch` alone prints it.
+/// Decodes an object without an event, as `--watch` alone prints it.
 fn read_bare(
     bytes: &[u8],
     outline: &Outline<'_>,
     decoder: &Decoder,
-) -> Result<What, RecordingError> {
+) -> Result<RecordedObject, RecordingError> {
     let written = outline.metadata.as_ref().and_then(MetaOutline::newest);
     Ok(match outline.kind.as_deref() {
-        Some("Pod") => pod(Seen {
+        Some("Pod") => pod(Recorded {
             event: EventType::Modified,
             object: decode_object(bytes, decoder)?,
             written,
         }),
-        Some("Event") => What::Event(Seen {
+        Some("Event") => RecordedObject::Event(Recorded {
             event: EventType::Modified,
             object: decode_object(bytes, decoder)?,
             written,
         }),
-        // A watch that is given up may end in a bare Status.
+        // A watch that fails may end in a bare Status.
         Some("Status") => match decode_event::<Pod>(bytes, decoder)? {
-            WatchEvent::Error(status) => What::Ended(status),
-            _ => What::Other("Status".to_owned()),
+            WatchEvent::Error(status) => RecordedObject::Ended(status),
+            _ => RecordedObject::Other("Status".to_owned()),
         },
-        kind => What::Other(kind.unwrap_or_default().to_owned()),
+        kind => RecordedObject::Other(kind.unwrap_or_default().to_owned()),
     })
 }
 
@@ -233,7 +226,7 @@ fn read_event(
     bytes: &[u8],
     outline: &Outline<'_>,
     decoder: &Decoder,
-) -> Result<What, RecordingError> {
+) -> Result<RecordedObject, RecordingError> {
     let inner = outline.object.as_ref();
     let written = inner
         .and_then(|inner| inner.metadata.as_ref())
@@ -241,43 +234,45 @@ fn read_event(
     let kind = inner.and_then(|inner| inner.kind.as_deref());
     let is_about_objects = !matches!(outline.r#type.as_deref(), Some("BOOKMARK" | "ERROR"));
     Ok(match kind {
-        Some("Event") if is_about_objects => {
-            seen(decode_event(bytes, decoder)?, written, What::Event)
+        Some("Event") if is_about_objects => recorded(
+            decode_event(bytes, decoder)?,
+            written,
+            RecordedObject::Event,
+        ),
+        Some(other) if is_about_objects && other != "Pod" => {
+            RecordedObject::Other(other.to_owned())
         }
-        Some(other) if is_about_objects && other != "Pod" => What::Other(other.to_owned()),
-        _ => seen(decode_event(bytes, decoder)?, written, pod),
+        _ => recorded(decode_event(bytes, decoder)?, written, pod),
     })
 }
 
-fn seen<K: Kind>(
+fn recorded<K: Kind>(
     event: WatchEvent<K>,
     written: Option<Timestamp>,
-    make: impl FnOnce(Seen<K>) -> What,
-) -> What {
+    make: impl FnOnce(Recorded<K>) -> RecordedObject,
+) -> RecordedObject {
     let (event, object) = match event {
         WatchEvent::Added(object) => (EventType::Added, object),
         WatchEvent::Modified(object) => (EventType::Modified, object),
         WatchEvent::Deleted(object) => (EventType::Deleted, object),
-        WatchEvent::Bookmark(_) => return What::Other("Bookmark".to_owned()),
-        WatchEvent::Error(status) => return What::Ended(status),
+        WatchEvent::Bookmark(_) => return RecordedObject::Other("Bookmark".to_owned()),
+        WatchEvent::Error(status) => return RecordedObject::Ended(status),
     };
-    make(Seen {
+    make(Recorded {
         event,
         object,
         written,
     })
 }
 
-fn pod(mut seen: Seen<Pod>) -> What {
-    let details = &seen.object.meta;
-    let grace = Duration::from_secs(details.deletion_grace.unwrap_or(0).into());
-    let asked = details
-        .deleted
-        .and_then(|deleted| deleted.checked_sub(grace));
-    seen.written = seen
+fn pod(mut recorded: Recorded<Pod>) -> RecordedObject {
+    let meta = &recorded.object.meta;
+    let grace = Duration::from_secs(meta.deletion_grace.unwrap_or(0).into());
+    let requested = meta.deleted.and_then(|deleted| deleted.checked_sub(grace));
+    recorded.written = recorded
         .written
-        .map(|written| asked.map_or(written, |asked| asked.max(written)));
-    What::Pod(seen)
+        .map(|written| requested.map_or(written, |requested| requested.max(written)));
+    RecordedObject::Pod(recorded)
 }
 
 impl MetaOutline<'_> {

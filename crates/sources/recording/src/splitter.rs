@@ -1,52 +1,35 @@
-//! Finds where objects begin and end in a stream of bytes, whatever the chunks it comes in.
+//! Splits chunks of bytes into JSON objects.
 //!
-//! Brackets are counted outside of strings. Two facts of JSON make it safe against broken objects:
-//! a string holds no line break, and nobody prints an inner object at the beginning of a line.
+//! Brackets are counted outside of strings. Two facts make it robust against broken objects: a
+//! string has no line break, and no tool prints an inner object at the start of a line.
 
 use std::mem;
 
-/// Finds objects.
+/// Splits bytes into objects.
 #[derive(Debug)]
 pub struct Splitter {
     limit: usize,
-    /// The object that has begun, as far as it is here; given up once it is beyond the bound.
+    /// The incomplete object; dropped once it exceeds the limit.
     held: Vec<u8>,
-    /// Where in the stream the next byte is.
+    /// The offset of the next byte.
     position: u64,
     state: State,
 }
 
-/// A piece of the stream.
+/// A piece of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece<'b> {
     /// An object, from bracket to bracket.
-    Object {
-        /// Where it begins in the stream.
-        offset: u64,
-        /// Its bytes.
-        bytes: &'b [u8],
-    },
-    /// An object that does not end.
-    CutOff {
-        /// Where it begins.
-        offset: u64,
-        /// How much of it there is.
-        length: u64,
-    },
-    /// An object beyond the bound.
-    TooLarge {
-        /// Where it begins.
-        offset: u64,
-        /// Its length.
-        length: u64,
-    },
-    /// Something that is no object.
+    Object { offset: u64, bytes: &'b [u8] },
+    /// An object without an end.
+    CutOff { offset: u64, length: u64 },
+    /// An object beyond the limit.
+    TooLarge { offset: u64, length: u64 },
+    /// Bytes outside of any object.
     Garbage {
-        /// Where it begins.
         offset: u64,
-        /// How much of it there is.
         length: u64,
-        /// Whether it has zero bytes, as text in UTF-16 does.
+        /// Whether there are zero bytes, as in UTF-16.
         has_zeros: bool,
     },
 }
@@ -55,7 +38,7 @@ pub enum Piece<'b> {
 enum State {
     /// Between objects.
     Outside,
-    /// In something that is no object, until its line ends.
+    /// Outside of any object, until the end of the line.
     Garbage {
         offset: u64,
         has_zeros: bool,
@@ -91,7 +74,7 @@ impl Splitter {
         }
     }
 
-    /// Where in the stream the next byte will be.
+    /// The offset of the next byte.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -112,7 +95,7 @@ impl Splitter {
         }
     }
 
-    /// The stream has ended.
+    /// Ends the input.
     pub fn end(&mut self, mut each: impl FnMut(Piece<'_>)) {
         match mem::replace(&mut self.state, State::Outside) {
             State::Outside => {}

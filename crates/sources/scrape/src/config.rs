@@ -11,7 +11,7 @@ use crate::address::AddressType;
 use crate::credentials::Credentials;
 
 /// The annotation of a node with the path of its metrics. Watches of nodes must keep it
-/// ([`StreamSpec::keep_annotations`](kubevitals_watch::StreamSpec::keep_annotations)).
+/// ([`WatchSpec::keep_annotations`](kubevitals_watch::WatchSpec::keep_annotations)).
 pub const RESOURCE_METRICS_PATH: &str = "metrics.k8s.io/resource-metrics-path";
 
 /// Kubelets sample every 10 to 15 s; with a shorter resolution they would do little but respond.

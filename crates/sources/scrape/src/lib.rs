@@ -34,7 +34,6 @@
 //! - Proxies from the environment are not used for kubelets.
 
 mod address;
-mod backoff;
 mod buffers;
 mod config;
 mod connection;

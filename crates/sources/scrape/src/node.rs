@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kubevitals_model::{NodeName, Timestamp};
+use kubevitals_model::{Backoff, BackoffPolicy, Jitter, NodeName, Rng, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::backoff::Backoff;
 use crate::deadline::Deadline;
 use crate::error::ScrapeError;
 use crate::inner::ScraperInner;
@@ -18,6 +17,8 @@ use crate::schedule::Schedule;
 use crate::session::{ScrapeContext, Scraped, Session};
 use crate::sink::BatchInfo;
 use crate::target::Target;
+
+const MIN_BACKOFF: Duration = Duration::from_secs(1);
 
 /// Delay of a triggered scrape: the kubelet must first sample the pod that became Running.
 const TRIGGER_DELAY: Duration = Duration::from_secs(1);
@@ -88,6 +89,18 @@ impl Control {
     }
 }
 
+/// Backoff of a node: a short wait after the first failure, since most failures are brief, then
+/// doubling up to four resolutions. An eighth of jitter keeps nodes that fail together apart.
+fn backoff(resolution: Duration, node: &str) -> Backoff {
+    let policy = BackoffPolicy {
+        first: (resolution / 3).max(MIN_BACKOFF),
+        second: resolution.max(MIN_BACKOFF),
+        max: resolution.saturating_mul(4).max(MIN_BACKOFF),
+        jitter: Jitter::Added(0.125),
+    };
+    Backoff::new(policy, Rng::named(node))
+}
+
 impl NodeLoop {
     pub(crate) fn new(
         name: NodeName,
@@ -99,7 +112,7 @@ impl NodeLoop {
         Self {
             session: Session::new(target, &inner.config),
             schedule: Schedule::new(resolution, name.as_str()),
-            backoff: Backoff::new(resolution, name.as_str()),
+            backoff: backoff(resolution, name.as_str()),
             metrics: inner.metrics.node(&name),
             failing: None,
             due: Instant::now(),
@@ -199,7 +212,7 @@ impl NodeLoop {
     }
 
     fn on_error(&mut self, error: &ScrapeError) {
-        let wait = self.backoff.failed();
+        let wait = self.backoff.next_wait();
         let now = Instant::now();
         self.due = self.inner.align(now + wait);
         self.metrics.record_failure(error);

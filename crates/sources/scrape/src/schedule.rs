@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use kubevitals_model::Timestamp;
+use kubevitals_model::{Rng, Timestamp};
 
 /// Minimum time between two scrapes.
 const MIN_WAIT: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ pub(crate) struct Schedule {
 impl Schedule {
     pub(crate) fn new(resolution: Duration, node: &str) -> Self {
         let resolution = resolution.max(MIN_WAIT);
-        let position = hash_to_unit(node);
+        let position = Rng::named(node).fraction();
         let spread = Duration::from_secs(1).mul_f64(position);
         Self {
             resolution,
@@ -87,18 +87,6 @@ impl Schedule {
 
 fn whole_millis(duration: Duration) -> Duration {
     Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// Returns a number from 0 up to 1 that depends on the name alone and differs for similar names.
-fn hash_to_unit(name: &str) -> f64 {
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    for byte in name.bytes() {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    // The last bytes of a name have hardly reached the upper bits yet.
-    hash = (hash ^ (hash >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let upper = u32::try_from(hash >> 32).unwrap_or(0);
-    f64::from(upper) / (f64::from(u32::MAX) + 1.0)
 }
 
 #[cfg(test)]

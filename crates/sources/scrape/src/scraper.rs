@@ -7,7 +7,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use kubevitals_model::{Node, NodeName};
 use kubevitals_telemetry::{Health, Probe, Status, TelemetryError};
-use kubevitals_watch::{Change, Mirror, Stream, Subscription, What};
+use kubevitals_watch::{Change, Mirror, ObjectEvent, Reflector, Subscription};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -51,7 +51,7 @@ impl Scraper {
     pub fn start(
         ready: impl Future<Output = ()> + Send + 'static,
         config: ScrapeConfig,
-        nodes: &Stream<Node>,
+        nodes: &Reflector<Node>,
         sink: Arc<dyn ScrapeSink>,
         metrics: ScrapeMetrics,
     ) -> Result<Self, ConfigError> {
@@ -147,12 +147,12 @@ async fn follow_nodes(
 ) {
     let mut mirror = Mirror::new();
     while let Some(update) = updates.next().await {
-        for Change { what, .. } in mirror.apply(update, inner.config.clock.now()) {
-            match what {
-                What::Added(node) | What::Modified { now: node, .. } => {
+        for Change { event, .. } in mirror.apply(update, inner.config.clock.now()) {
+            match event {
+                ObjectEvent::Added(node) | ObjectEvent::Modified { now: node, .. } => {
                     apply(&node, &inner, &loops);
                 }
-                What::Deleted(node) => remove(&node.identity.name, &loops).await,
+                ObjectEvent::Deleted(node) => remove(&node.identity.name, &loops).await,
             }
         }
     }

@@ -1,4 +1,4 @@
-//! From the bytes of a watch event or a list to slim objects.
+//! Decodes watch events and lists.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -20,70 +20,58 @@ pub(crate) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// One event of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchEvent<K> {
-    /// An object was created, or came to match the selectors.
+    /// An object was created, or matches the selectors now.
     Added(K),
-    /// An object was changed.
     Modified(K),
-    /// An object was deleted, or ceased to match the selectors. With its last state.
+    /// An object was deleted, or no longer matches the selectors. With its last state.
     Deleted(K),
-    /// Everything up to this version has been sent.
     Bookmark(Bookmark),
-    /// The server gives up the watch.
+    /// The server ends the watch.
     Error(Status),
 }
 
-/// How far a watch is.
+/// A bookmark: everything up to its version has been sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bookmark {
-    /// Everything up to here has been sent.
     pub resource_version: ResourceVersion,
-    /// Whether it ends the initial events of a streaming list.
+    /// Whether it completes the initial events of a streaming list.
     pub ends_initial_events: bool,
 }
 
-/// An answer of the server that is not an object but says why there is none.
+/// A `metav1.Status`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Status {
-    /// The HTTP status it stands for.
     pub code: u16,
-    /// Why, as one word: `Expired`.
+    /// A CamelCase word such as `Expired`.
     pub reason: String,
-    /// Why, for people.
     pub message: String,
 }
 
 /// The type of a [`WatchEvent`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// `ADDED`.
     Added,
-    /// `MODIFIED`.
     Modified,
-    /// `DELETED`.
     Deleted,
-    /// `BOOKMARK`.
     Bookmark,
-    /// `ERROR`.
     Error,
 }
 
 /// One page of a list.
 #[derive(Debug)]
 pub struct Page<K> {
-    /// The objects that could be read.
     pub objects: Vec<K>,
-    /// Those that could not.
+    /// The errors of objects that could not be decoded.
     pub unreadable: Vec<DecodeError>,
-    /// The version of the list.
     pub resource_version: ResourceVersion,
-    /// Where the next page begins; empty after the last.
+    /// The `continue` token; empty on the last page.
     pub next: String,
 }
 
-/// What one pass over a watch event gave.
+/// The result of one pass over a watch event.
 enum Pass<K> {
     Whole(WatchEvent<K>),
-    /// The object came before the type: another pass must read it, now that the type is known.
+    /// The object came before the type: another pass decodes it.
     ObjectFirst(EventType),
     Incomplete(&'static str),
 }
@@ -109,7 +97,7 @@ enum EnvelopeField {
     Other,
 }
 
-/// A watch event of which all is skipped but the type and the names.
+/// The type and the names of a watch event.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct NamesWire<'a> {
@@ -164,7 +152,7 @@ struct ListMetaWire<'a> {
     next: Text<'a>,
 }
 
-/// Reads one line of a watch.
+/// Decodes one line of a watch.
 pub fn decode_event<K: Kind>(line: &[u8], decoder: &Decoder) -> Result<WatchEvent<K>, DecodeError> {
     let mut pass = read_event(line, decoder, None);
     if let Ok(Pass::ObjectFirst(event)) = pass {
@@ -182,10 +170,9 @@ pub fn decode_event<K: Kind>(line: &[u8], decoder: &Decoder) -> Result<WatchEven
     }
 }
 
-/// Reads one page of a list, or a whole list.
+/// Decodes one page of a list, or a whole list.
 ///
-/// The page is split into objects before any is read, so that one that cannot be read costs only
-/// itself.
+/// The page is split into objects before any is decoded, so that a bad one affects only itself.
 pub fn decode_page<K: Kind>(body: &[u8], decoder: &Decoder) -> Result<Page<K>, DecodeError> {
     let Struct(page): Struct<PageWire<'_>> =
         serde_json::from_slice(body).map_err(|source| DecodeError::Json {
@@ -193,7 +180,7 @@ pub fn decode_page<K: Kind>(body: &[u8], decoder: &Decoder) -> Result<Page<K>, D
             source,
         })?;
     let Struct(meta) = page.metadata;
-    // An answer that is no list must not be taken for an empty one.
+    // Any other response must not pass for an empty list.
     if meta.resource_version.is_empty() {
         return Err(DecodeError::Incomplete("resourceVersion"));
     }
@@ -213,7 +200,7 @@ pub fn decode_page<K: Kind>(body: &[u8], decoder: &Decoder) -> Result<Page<K>, D
     })
 }
 
-/// Reads one object.
+/// Decodes one object.
 pub fn decode_object<K: Kind>(object: &[u8], decoder: &Decoder) -> Result<K, DecodeError> {
     let mut json = Json::new(object);
     let read = K::read(&mut json, decoder).and_then(|read| json.end().map(|()| read));
@@ -229,14 +216,14 @@ pub fn decode_object<K: Kind>(object: &[u8], decoder: &Decoder) -> Result<K, Dec
     })
 }
 
-/// Reads a `Status`; `None` if the bytes are none.
+/// Decodes a `Status`; `None` if it is something else.
 pub(crate) fn decode_status(body: &[u8]) -> Option<Status> {
     let status: StatusWire<'_> = serde_json::from_slice(body).ok()?;
     (&*status.kind == "Status").then(|| status.into())
 }
 
 impl Status {
-    /// Whether what was asked for is too old: the server forgets old states.
+    /// Whether the requested resource version is too old.
     pub fn is_expired(&self) -> bool {
         self.code == 410 || self.reason == "Expired" || self.reason == "Gone"
     }

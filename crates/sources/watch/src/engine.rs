@@ -1,57 +1,55 @@
-//! The life of a stream: list, watch, lose the connection, come back.
+//! The loop of a watch: list, watch, reconnect.
 //!
 //! ```text
-//!        ┌──────────── 410, or no way forward from the version ─────────────┐
+//!        ┌──────────── 410, or repeated errors at one version ──────────────┐
 //!        ▼                                                                  │
 //!   no version ──streaming list──► initial events ──bookmark──► live ──end──┴──► watch from the version ──┐
 //!        └────────paged list───────────────────────────────────► ▲ ◄─────────────────────────────────────┘
 //! ```
 //!
-//! Where what it reads goes is not its business: a [`Sink`] keeps a view of it, or hands it on.
+//! A [`Sink`] receives the objects: a cache with subscribers, or the queue of an event watcher.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_client_metrics::reflector::{Listing, Reflector, Watching};
-use kubevitals_model::{ResourceVersion, Timestamp};
+use kube_client_metrics::reflector::{Listing, Reflector as ReflectorHooks, Watching};
+use kubevitals_model::{Backoff, BackoffPolicy, Jitter, ResourceVersion, Rng, Timestamp};
 use tokio::time::{Instant, sleep, timeout};
 
-use self::ended::Ended;
-use crate::backoff::Backoff;
+use self::disconnect::Disconnect;
+use crate::client::ClientInner;
 use crate::decode::{Bookmark, WatchEvent, decode_event};
 use crate::error::DecodeError;
 use crate::kind::{Decoder, Kind};
 use crate::lines::{Line, Lines};
-use crate::server::Shared;
 use crate::sink::{Item, Sink};
-use crate::spec::{StreamOptions, StreamSpec};
-use crate::state::Restart;
+use crate::spec::{WatchOptions, WatchSpec};
+use crate::state::RestartReason;
 use crate::transport::{BoxBody, next_data};
 
-mod ended;
+mod disconnect;
 mod list;
 
-/// So many attempts from one version that end in an error of the server are enough: it is listed
-/// again.
-const ATTEMPTS_FROM_ONE_VERSION: u32 = 3;
+/// After this many attempts from one resource version that end in a server error, a relist follows.
+const MAX_ATTEMPTS_PER_VERSION: u32 = 3;
 
-/// So many lines in a row that are no events are not the fault of an object.
-const GARBAGE_IN_A_ROW: u32 = 16;
+/// After this many lines in a row that are no events, the response is not a watch at all.
+const MAX_INVALID_LINES: u32 = 16;
 
 #[derive(Debug)]
 pub(crate) struct Engine<K: Kind, S: Sink<K>> {
     sink: S,
-    server: Arc<Shared>,
-    spec: StreamSpec<K>,
+    client: Arc<ClientInner>,
+    spec: WatchSpec<K>,
     decoder: Decoder,
-    reflector: Reflector,
+    hooks: ReflectorHooks,
     backoff: Backoff,
-    /// Where the next watch begins; none if a list must come first.
+    /// The version to watch from; `None` if a list must come first.
     resume: Option<ResourceVersion>,
-    /// Attempts in a row that got nothing from this version but errors.
-    stuck: u32,
-    /// Whether this server sends bookmarks on this stream, so that silence means something.
+    /// The number of attempts in a row from this version that ended in an error.
+    failed_attempts: u32,
+    /// Whether the server sends bookmarks on this watch, so that a lack of data is significant.
     has_bookmarks: bool,
 }
 
@@ -59,45 +57,55 @@ pub(crate) struct Engine<K: Kind, S: Sink<K>> {
 struct Session<L> {
     body: BoxBody,
     lines: Lines,
-    /// The server was asked to end it after this.
+    /// The `timeoutSeconds` of the request.
     timeout: Duration,
-    /// What a streaming list has brought so far; none once it is complete, or if it is a plain
-    /// watch.
+    /// The incomplete streaming list; `None` once it is complete, and for a plain watch.
     initial: Option<L>,
-    /// That list, to be told when it is complete.
+    /// Reports that list to the client metrics.
     listing: Option<Listing>,
-    /// The watch, told of when it ends.
+    /// Reports the watch to the client metrics.
     watching: Watching,
     opened: Instant,
-    /// Since when it has been a watch.
+    /// When the watch was in sync.
     live: Option<Instant>,
-    garbage: u32,
+    invalid_lines: u32,
 }
 
-/// What one chunk of a watch brought.
+/// The decoded items of one chunk of a watch.
 struct Batch<K> {
     items: Vec<Item<K>>,
     version: Option<ResourceVersion>,
-    ended: Option<Ended>,
+    disconnect: Option<Disconnect>,
 }
 
 impl<K: Kind, S: Sink<K>> Engine<K, S> {
-    pub(crate) fn new(sink: S, server: Arc<Shared>, spec: StreamSpec<K>, decoder: Decoder) -> Self {
-        let StreamOptions {
-            backoff_base,
-            backoff_cap,
+    pub(crate) fn new(
+        sink: S,
+        client: Arc<ClientInner>,
+        spec: WatchSpec<K>,
+        decoder: Decoder,
+    ) -> Self {
+        let WatchOptions {
+            min_backoff,
+            max_backoff,
             seed,
             ..
         } = spec.options;
+        let policy = BackoffPolicy {
+            first: min_backoff,
+            second: min_backoff.saturating_mul(2),
+            max: max_backoff,
+            jitter: Jitter::Full,
+        };
         Self {
-            reflector: server.reflector(spec.name),
+            hooks: client.reflector_hooks(spec.name),
             sink,
-            server,
+            client,
             spec,
             decoder,
-            backoff: Backoff::new(backoff_base, backoff_cap, seed),
+            backoff: Backoff::new(policy, seed.map_or_else(Rng::random, Rng::seeded)),
             resume: None,
-            stuck: 0,
+            failed_attempts: 0,
             has_bookmarks: false,
         }
     }
@@ -105,47 +113,47 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
     pub(crate) async fn run(mut self) -> Infallible {
         loop {
             let from = self.resume.clone();
-            let (live, ended) = self.connect().await;
+            let (live, disconnect) = self.connect().await;
             let lasted = live.map_or(Duration::ZERO, |since| since.elapsed());
             let has_progressed = self.resume != from;
-            let wait = self.settle(ended, lasted, has_progressed);
+            let wait = self.on_disconnect(disconnect, lasted, has_progressed);
             sleep(wait).await;
         }
     }
 
-    /// Lists if it must, then watches until that ends. Gives since when the watch was live, if it
-    /// came to that.
-    async fn connect(&mut self) -> (Option<Instant>, Ended) {
+    /// Lists if necessary, then watches until the connection ends. Returns when the watch was in
+    /// sync, if it was.
+    async fn connect(&mut self) -> (Option<Instant>, Disconnect) {
         let is_streaming = self.resume.is_none()
             && self.spec.options.streaming_lists
-            && self.server.streams_lists();
+            && self.client.supports_streaming_lists();
         if self.resume.is_none() && !is_streaming {
             match self.list_pages().await {
                 Ok(version) => self.advance(version),
-                Err(ended) => return (None, ended),
+                Err(disconnect) => return (None, disconnect),
             }
         }
         let mut session = match self.open_watch().await {
             Ok(session) => session,
-            Err(ended) if is_streaming => return (None, ended.of_streaming_list()),
-            Err(ended) => return (None, ended),
+            Err(disconnect) if is_streaming => return (None, disconnect.of_streaming_list()),
+            Err(disconnect) => return (None, disconnect),
         };
-        let ended = self.follow(&mut session).await;
-        (session.live, ended)
+        let disconnect = self.follow(&mut session).await;
+        (session.live, disconnect)
     }
 
-    async fn open_watch(&mut self) -> Result<Session<S::List>, Ended> {
+    async fn open_watch(&mut self) -> Result<Session<S::List>, Disconnect> {
         let shortest = self.spec.options.watch_timeout;
-        let timeout = shortest + self.backoff.random().up_to(shortest);
+        let timeout = shortest + self.backoff.rng().duration_up_to(shortest);
         let is_plain = self.resume.is_some();
         let target = match &self.resume {
             Some(version) => self.spec.watch(version, timeout),
             None => self.spec.streaming_list(timeout),
         };
-        let listing = (!is_plain).then(|| self.reflector.list());
-        let body = self.open(&target, StreamSpec::<K>::accept(false)).await?;
+        let listing = (!is_plain).then(|| self.hooks.list());
+        let body = self.open(&target, WatchSpec::<K>::accept(false)).await?;
         let now = Instant::now();
-        self.sink.note(|record| record.connected(now));
+        self.sink.record(|stats| stats.connected(now));
         if is_plain {
             self.log_recovery();
         }
@@ -155,73 +163,81 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
             timeout,
             initial: (!is_plain).then(S::List::default),
             listing,
-            watching: self.reflector.watch(),
+            watching: self.hooks.watch(),
             opened: now,
             live: is_plain.then_some(now),
-            garbage: 0,
+            invalid_lines: 0,
         })
     }
 
-    /// Reads a watch to its end.
-    async fn follow(&mut self, session: &mut Session<S::List>) -> Ended {
+    /// Reads a watch until the connection ends.
+    async fn follow(&mut self, session: &mut Session<S::List>) -> Disconnect {
         loop {
-            let patience = self.patience(session);
-            let data = match timeout(patience, next_data(&mut session.body)).await {
+            let idle_timeout = self.idle_timeout(session);
+            let data = match timeout(idle_timeout, next_data(&mut session.body)).await {
                 Ok(Some(Ok(data))) => data,
-                Ok(Some(Err(error))) => return Ended::new(Restart::Broken, error.to_string()),
-                // A whole watch went by without it. Sooner, the server may just have been
-                // restarted.
+                Ok(Some(Err(error))) => {
+                    return Disconnect::new(RestartReason::ConnectionLost, error.to_string());
+                }
+                // The whole timeout passed without it. Earlier, the server may have restarted.
                 Ok(None)
                     if session.initial.is_some() && session.opened.elapsed() >= session.timeout =>
                 {
-                    return Ended::without_initial_events_end();
+                    return Disconnect::without_initial_events_end();
                 }
-                Ok(None) => return Ended::new(Restart::Ended, "server ended the watch".to_owned()),
-                Err(_) if session.initial.is_some() => return Ended::without_initial_events_end(),
+                Ok(None) => {
+                    return Disconnect::new(
+                        RestartReason::Ended,
+                        "server ended the watch".to_owned(),
+                    );
+                }
+                Err(_) if session.initial.is_some() => {
+                    return Disconnect::without_initial_events_end();
+                }
                 Err(_) => {
-                    let words = format!("nothing came for {} s", patience.as_secs());
-                    return Ended::new(Restart::Silent, words);
+                    let message = format!("no data for {} s", idle_timeout.as_secs());
+                    return Disconnect::new(RestartReason::Idle, message);
                 }
             };
             let received = self.spec.options.clock.now();
             self.sink
-                .note(|record| record.received(data.len(), Instant::now()));
-            let batch = self.read(session, &data);
+                .record(|stats| stats.received(data.len(), Instant::now()));
+            let batch = self.decode(session, &data);
             session.watching.received(batch.items.len() as u64);
-            self.absorb(session, batch.items, received).await;
+            self.apply(session, batch.items, received).await;
             if let Some(version) = batch.version {
                 self.advance(version);
             }
-            if let Some(ended) = batch.ended {
-                return ended;
+            if let Some(disconnect) = batch.disconnect {
+                return disconnect;
             }
         }
     }
 
-    fn patience(&self, session: &Session<S::List>) -> Duration {
+    fn idle_timeout(&self, session: &Session<S::List>) -> Duration {
         let options = &self.spec.options;
         if session.initial.is_some() {
-            options.list_silence
+            options.list_idle_timeout
         } else if self.has_bookmarks {
-            options.watch_silence
+            options.watch_idle_timeout
         } else {
-            session.timeout + options.answer_timeout
+            session.timeout + options.response_timeout
         }
     }
 
-    /// Decodes one chunk. Nothing is locked meanwhile but the interner.
-    fn read(&mut self, session: &mut Session<S::List>, data: &[u8]) -> Batch<K> {
+    /// Decodes one chunk. Only the interner is locked meanwhile.
+    fn decode(&mut self, session: &mut Session<S::List>, data: &[u8]) -> Batch<K> {
         let mut batch = Batch {
             items: Vec::new(),
             version: None,
-            ended: None,
+            disconnect: None,
         };
         let mut is_initial = session.initial.is_some();
         let limit = session.lines.limit();
-        let garbage = &mut session.garbage;
+        let invalid_lines = &mut session.invalid_lines;
         let (decoder, has_bookmarks) = (&self.decoder, &mut self.has_bookmarks);
         session.lines.feed(data, |line| {
-            if batch.ended.is_some() {
+            if batch.disconnect.is_some() {
                 return;
             }
             let event = match line {
@@ -229,13 +245,15 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
                 Line::TooLong { length } => Err(DecodeError::TooLong { length, limit }),
             };
             match event {
-                Ok(WatchEvent::Error(status)) => batch.ended = Some(Ended::by_event(&status)),
+                Ok(WatchEvent::Error(status)) => {
+                    batch.disconnect = Some(Disconnect::from_event(&status))
+                }
                 Ok(WatchEvent::Bookmark(mark)) if is_initial && !mark.ends_initial_events => {
-                    // Servers that know streaming lists send no other bookmark before that one.
-                    batch.ended = Some(Ended::without_initial_events_end());
+                    // Servers that support streaming lists send no other bookmark before that one.
+                    batch.disconnect = Some(Disconnect::without_initial_events_end());
                 }
                 Ok(event) => {
-                    *garbage = 0;
+                    *invalid_lines = 0;
                     if let WatchEvent::Bookmark(mark) = &event {
                         is_initial = false;
                         *has_bookmarks |= !mark.ends_initial_events;
@@ -246,9 +264,16 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
                     batch.items.push(Item::Event(event));
                 }
                 Err(error) => {
-                    *garbage = if error.is_garbage() { *garbage + 1 } else { 0 };
-                    if *garbage >= GARBAGE_IN_A_ROW {
-                        batch.ended = Some(Ended::new(Restart::Garbage, error.to_string()));
+                    *invalid_lines = if error.is_invalid_response() {
+                        *invalid_lines + 1
+                    } else {
+                        0
+                    };
+                    if *invalid_lines >= MAX_INVALID_LINES {
+                        batch.disconnect = Some(Disconnect::new(
+                            RestartReason::InvalidResponse,
+                            error.to_string(),
+                        ));
                     }
                     batch.items.push(Item::Unreadable(error));
                 }
@@ -257,8 +282,8 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
         batch
     }
 
-    /// Passes on what the chunk brought.
-    async fn absorb(
+    /// Passes the items to the sink.
+    async fn apply(
         &mut self,
         session: &mut Session<S::List>,
         items: Vec<Item<K>>,
@@ -266,7 +291,7 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
     ) {
         for item in &items {
             if let Item::Unreadable(error) = item {
-                self.count_unreadable(error);
+                self.record_decode_error(error);
             }
         }
         let mut items = items.into_iter();
@@ -275,90 +300,101 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
                 session.initial = Some(list);
                 return;
             }
-            self.take_over(list, session.listing.take(), received);
+            self.complete_list(list, session.listing.take(), received);
             session.live = Some(Instant::now());
         }
         self.sink.apply(items, received).await;
     }
 
-    fn take_over(&mut self, list: S::List, listing: Option<Listing>, received: Timestamp) {
+    fn complete_list(&mut self, list: S::List, listing: Option<Listing>, received: Timestamp) {
         let objects = self.sink.complete(list, received, Instant::now());
         if let Some(listing) = listing {
             listing.complete(objects as u64);
         }
-        tracing::debug!(stream = self.spec.name, objects, "list taken over");
+        tracing::debug!(watch = self.spec.name, objects, "list complete");
         self.log_recovery();
     }
 
     fn advance(&mut self, version: ResourceVersion) {
-        self.stuck = 0;
-        self.reflector.seen(&version.to_string());
+        self.failed_attempts = 0;
+        self.hooks.seen(&version.to_string());
         self.sink
-            .note(|record| record.resource_version = Some(version.clone()));
+            .record(|stats| stats.resource_version = Some(version.clone()));
         self.resume = Some(version);
     }
 
-    /// Draws the conclusions from the end of a connection; gives how long to wait.
-    fn settle(&mut self, ended: Ended, lasted: Duration, has_progressed: bool) -> Duration {
+    /// Handles the end of a connection; returns the wait before the next one.
+    fn on_disconnect(
+        &mut self,
+        disconnect: Disconnect,
+        lasted: Duration,
+        has_progressed: bool,
+    ) -> Duration {
         if lasted >= self.spec.options.healthy_after {
             self.backoff.reset();
         }
-        match ended.why {
-            Restart::Expired => self.resume = None,
-            Restart::NoStreamingLists => self.server.refuse_streaming_lists(),
-            Restart::ServerError | Restart::Refused | Restart::Garbage if !has_progressed => {
-                self.stuck += 1;
-                if self.stuck >= ATTEMPTS_FROM_ONE_VERSION {
-                    self.stuck = 0;
+        match disconnect.reason {
+            RestartReason::Expired => self.resume = None,
+            RestartReason::NoStreamingLists => self.client.reject_streaming_lists(),
+            RestartReason::ServerError
+            | RestartReason::Rejected
+            | RestartReason::InvalidResponse
+                if !has_progressed =>
+            {
+                self.failed_attempts += 1;
+                if self.failed_attempts >= MAX_ATTEMPTS_PER_VERSION {
+                    self.failed_attempts = 0;
                     self.resume = None;
                 }
             }
             _ => {}
         }
-        // Once, what belongs to the ordinary life of a stream is no reason to wait; over and over,
-        // it is.
+        // An expected end is no reason to wait, unless it repeats.
         let is_first = self.backoff.failures() == 0;
-        let jittered = self.backoff.next();
-        let wait = match ended.retry_after {
-            Some(asked) => (asked + jittered).min(self.spec.options.backoff_cap.max(asked)),
-            None if is_first && ended.why.is_ordinary() => Duration::ZERO,
+        let jittered = self.backoff.next_wait();
+        let wait = match disconnect.retry_after {
+            Some(requested) => {
+                (requested + jittered).min(self.spec.options.max_backoff.max(requested))
+            }
+            None if is_first && disconnect.reason.is_expected() => Duration::ZERO,
             None => jittered,
         };
-        self.log_end(&ended, wait);
+        self.log_disconnect(&disconnect, wait);
         let failures = self.backoff.failures();
         self.sink
-            .note(|record| record.ended(ended.why, ended.words, failures));
+            .record(|stats| stats.disconnected(disconnect.reason, disconnect.message, failures));
         wait
     }
 
-    fn count_unreadable(&self, error: &DecodeError) {
-        let count = self.sink.note(|record| record.unreadable(error));
-        // A cluster can hold thousands that fail alike: the log gets ever fewer of them, the metric
-        // all.
+    fn record_decode_error(&self, error: &DecodeError) {
+        let count = self.sink.record(|stats| stats.decode_failed(error));
+        // A cluster can hold thousands of objects that fail alike: the metric counts all, the log
+        // has ever fewer.
         if count.is_power_of_two() {
-            tracing::warn!(stream = self.spec.name, count, %error, "object skipped");
+            tracing::warn!(watch = self.spec.name, count, %error, "skipped an object that cannot be decoded");
         }
     }
 
-    fn log_end(&self, ended: &Ended, wait: Duration) {
-        let (stream, reason, words) = (self.spec.name, ended.why.as_str(), ended.words.as_str());
-        // The first failure is told; that it goes on is seen in the metrics.
-        if self.backoff.failures() == 1 && !ended.why.is_ordinary() {
-            tracing::warn!(stream, reason, words, ?wait, "watch interrupted");
+    fn log_disconnect(&self, disconnect: &Disconnect, wait: Duration) {
+        let watch = self.spec.name;
+        let (reason, error) = (disconnect.reason.as_str(), disconnect.message.as_str());
+        // The first failure is a warning; the metrics show whether it continues.
+        if self.backoff.failures() == 1 && !disconnect.reason.is_expected() {
+            tracing::warn!(watch, reason, error, ?wait, "watch disconnected");
         } else {
-            tracing::debug!(stream, reason, words, ?wait, "watch interrupted");
+            tracing::debug!(watch, reason, error, ?wait, "watch disconnected");
         }
     }
 
     fn log_recovery(&self) {
         let failures = self.backoff.failures();
         if failures > 1 {
-            tracing::info!(stream = self.spec.name, failures, "watch is back");
+            tracing::info!(watch = self.spec.name, failures, "watch reconnected");
         }
     }
 }
 
-/// Up to where everything has been seen after this event.
+/// Returns the version to resume from after this event.
 fn version_of<K: Kind>(event: &WatchEvent<K>) -> Option<&ResourceVersion> {
     let version = match event {
         WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {

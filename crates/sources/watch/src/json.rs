@@ -1,11 +1,11 @@
-//! JSON for serde, made for skipping.
+//! A JSON deserializer for serde that skips fast.
 //!
-//! Of a pod's six kilobytes a few hundred bytes are used. What is not is passed over here by
-//! counting brackets outside of strings, which is several times as fast as tokenizing it; the price
-//! is that what is skipped is only checked to be well bracketed. What is used is checked like
-//! everywhere else: strings are UTF-8, numbers are numbers, and whatever is rare (escapes,
-//! fractions) is left to `serde_json`. Nothing here recurses deeper than the types that are read
-//! into, and skipping does not recurse at all, so no input can exhaust the stack.
+//! Of a pod's six kilobytes a few hundred bytes are used. The rest is skipped by counting brackets
+//! outside of strings, which is several times as fast as tokenizing it; in return, skipped values
+//! are only checked to be well bracketed. Used values are checked as usual: strings are UTF-8,
+//! numbers are numbers, and rare cases (escapes, fractions) are left to `serde_json`. The recursion
+//! is no deeper than that of the types, and skipping does not recurse, so that no input can exhaust
+//! the stack.
 
 mod skip;
 
@@ -22,13 +22,13 @@ use wide::u8x16;
 #[derive(Debug)]
 pub(crate) struct Json<'de> {
     input: &'de [u8],
-    /// The same, if all of it is UTF-8 without control characters, as it is unless it was printed
-    /// for people: then no string in it has to be looked at again.
+    /// The input as text, if all of it is UTF-8 without control characters, as it is unless it was
+    /// pretty-printed: then no string in it needs a check.
     text: Option<&'de str>,
     at: usize,
 }
 
-/// What lies between the brackets of a list or an object.
+/// The elements of a list or an object.
 struct Inside<'j, 'de> {
     json: &'j mut Json<'de>,
     is_first: bool,
@@ -40,20 +40,20 @@ struct Key<'j, 'de>(&'j mut Json<'de>);
 /// A string between its quotes.
 enum Found<'de> {
     Plain(Range<usize>),
-    /// With its quotes, for who can undo the escapes.
+    /// With its quotes, for `serde_json` to decode the escapes.
     Escaped(&'de [u8]),
 }
 
 impl<'de> Json<'de> {
     pub(crate) fn new(input: &'de [u8]) -> Self {
-        // A line may come with its end, which is a control character.
+        // A line may include its end, which is a control character.
         let input = input.trim_ascii_end();
         let text = str::from_utf8(input).ok();
         let text = text.filter(|_| !has_controls(input));
         Self { input, text, at: 0 }
     }
 
-    /// Nothing but blanks may follow what was read.
+    /// Checks that only blanks follow.
     pub(crate) fn end(&mut self) -> Result<(), Error> {
         match self.peek() {
             None => Ok(()),
@@ -173,7 +173,7 @@ impl<'de> Json<'de> {
             Some(b'"') => self.string().map(drop),
             Some(b'{' | b'[') => self.skip_brackets(),
             _ => {
-                // `true`, `-1.5e3` and their like; what is wrong with them is nobody's business.
+                // `true`, `-1.5e3` and their like; errors in them do not matter.
                 let rest = self.input.get(self.at..).unwrap_or_default();
                 let belongs =
                     |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
@@ -338,7 +338,8 @@ fn wrong(what: &str) -> Error {
     Error::custom(what)
 }
 
-/// Where the string that begins at `from` has its closing quote, and whether it holds no escape.
+/// Returns the index of the closing quote of the string that starts at `from`, and whether it has no
+/// escape.
 fn string_end(input: &[u8], from: usize) -> Option<(usize, bool)> {
     let mut at = from;
     let mut is_plain = true;

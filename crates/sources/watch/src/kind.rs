@@ -1,4 +1,4 @@
-//! What a stream carries: a resource of the server and the slim type that its objects are read
+//! The kinds of objects that can be watched: a resource and the type that its objects are decoded
 //! into.
 
 use std::borrow::Cow;
@@ -11,25 +11,23 @@ use crate::kinds::meta::MetaWire;
 use crate::wire::Map;
 use kubevitals_model::{AsPodSummary, Identity, Interner, Labels, StringPool};
 
-/// A slim type that objects of a stream are read into.
+/// A type that watched objects are decoded into.
 ///
-/// How much of an object is kept is the choice of this type, not of the stream:
+/// The type decides how much of an object is kept:
 /// [`PodSummary`](kubevitals_model::PodSummary) and [`Pod`](kubevitals_model::Pod) are both read
 /// from pods, at very different costs.
 pub trait Kind: fmt::Debug + Send + Sync + Sized + 'static {
-    /// What the server is asked to answer with.
+    /// The form of the objects in responses.
     const FORM: Form = Form::Whole;
 
-    /// Reads one object.
+    /// Decodes one object.
     fn read<'de, D: Deserializer<'de>>(object: D, decoder: &Decoder) -> Result<Self, D::Error>;
 
-    /// Which object, and which state of it.
     fn identity(&self) -> &Identity;
 }
 
 /// A [`Kind`] that belongs to one resource.
 pub trait TypedKind: Kind {
-    /// The resource to list and watch.
     const RESOURCE: Resource;
 }
 
@@ -38,27 +36,25 @@ pub trait PodKind: TypedKind + AsPodSummary {}
 
 impl<K: TypedKind + AsPodSummary> PodKind for K {}
 
-/// A resource as it is named in paths.
+/// An API resource.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Resource {
-    /// The API group; empty for the core group.
+    /// Empty for the core group.
     pub group: Cow<'static, str>,
-    /// The version in the group.
     pub version: Cow<'static, str>,
     /// The name in paths, such as `daemonsets`.
     pub plural: Cow<'static, str>,
 }
 
-/// How much of each object the server sends.
+/// The form in which the server sends objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// The whole object.
     Whole,
     /// `PartialObjectMetadata`: the metadata alone.
     Metadata,
 }
 
-/// What reading an object needs besides its bytes. Clones share the interner.
+/// Decodes objects. Clones share the interner.
 #[derive(Debug, Clone, Default)]
 pub struct Decoder {
     interner: Interner,
@@ -66,14 +62,13 @@ pub struct Decoder {
     annotations: Arc<[Box<str>]>,
 }
 
-/// A decoder with its interner locked.
+/// A decoder with a locked interner.
 pub(crate) struct Reading<'d> {
     pub(crate) pool: &'d mut StringPool,
     annotations: &'d [Box<str>],
 }
 
 impl Resource {
-    /// A resource of a group that is known when this is compiled.
     pub const fn new(group: &'static str, version: &'static str, plural: &'static str) -> Self {
         Self {
             group: Cow::Borrowed(group),
@@ -94,7 +89,7 @@ impl fmt::Display for Resource {
 }
 
 impl Decoder {
-    /// Reads with the strings of this interner, and no annotations.
+    /// A decoder that keeps no annotations.
     pub fn new(interner: Interner) -> Self {
         Self {
             interner,
@@ -102,7 +97,7 @@ impl Decoder {
         }
     }
 
-    /// Keeps these annotations and no others: some hold whole manifests.
+    /// Keeps these annotations and no others: some contain whole manifests.
     #[must_use]
     pub fn keep_annotations<'k>(mut self, keys: impl IntoIterator<Item = &'k str>) -> Self {
         let mut kept: Vec<Box<str>> = keys.into_iter().map(Box::from).collect();
@@ -112,7 +107,7 @@ impl Decoder {
         self
     }
 
-    /// Locks the interner and makes a slim object of a borrowed one; no name is an error.
+    /// Locks the interner and builds an object; it must have a name.
     pub(crate) fn build<T, E: Error>(
         &self,
         meta: MetaWire<'_>,
@@ -141,7 +136,7 @@ impl Reading<'_> {
         self.pool.labels(map.iter())
     }
 
-    /// Those that were asked for.
+    /// The annotations to keep.
     pub(crate) fn annotations(&mut self, map: &Map<'_>) -> Labels {
         let wanted = self.annotations;
         let is_wanted = |key: &str| wanted.binary_search_by(|own| (**own).cmp(key)).is_ok();

@@ -1,4 +1,4 @@
-//! The slim types: what is kept of each kind of object.
+//! Decodes each kind of object into its type in `kubevitals-model`.
 
 pub(crate) mod condition;
 pub(crate) mod container;

@@ -1,16 +1,16 @@
-//! Slim list+watch of Kubernetes objects: one stream of a kind for many subscribers of one process.
+//! Reflectors of Kubernetes objects: one list and watch for many subscribers in a process.
 //!
 //! ```text
-//!  API server ──bytes──► Lines ──► decode ──► Hub: the view ──┬─► Subscription: Resync, Change, Change, …
-//!      ▲                            │                         ├─► Subscription
-//!      └── Engine: list, watch,     └─ Interner               └─► Stream: get, objects, state
+//!  API server ──bytes──► Lines ──► decode ──► Broadcaster: cache ──┬─► Subscription: Resync, Change, Change, …
+//!      ▲                            │                              ├─► Subscription
+//!      └── Engine: list, watch,     └─ Interner                    └─► Reflector: get, objects, state
 //!          resume, back off
 //! ```
 //!
 //! **Decoding.** Each [`Kind`] names the fields it keeps; everything else, `managedFields` above
 //! all, is skipped by the tokenizer without being built. Strings and label sets that repeat are
 //! shared and freed with the last object that uses them ([`Interner`]). The type decides how much
-//! is kept: [`PodSummary`] tells where a pod runs, [`Pod`] its lifecycle, [`PartialObjectMeta`] the
+//! is kept: [`PodSummary`] has where a pod runs, [`Pod`] its lifecycle, [`PartialObjectMeta`] the
 //! metadata of any kind. Code that is generic over [`PodKind`] takes either kind of pod, so that
 //! two roles in one process can share the reflector of whole pods.
 //!
@@ -19,33 +19,34 @@
 //! [`Pod`]: kubevitals_model::Pod
 //! [`PartialObjectMeta`]: kubevitals_model::PartialObjectMeta
 //!
-//! **The view.** [`Server::watch`] begins a [`Stream`]. It lists (streaming where the server can,
-//! in pages where it cannot), watches, and resumes from where it was. The view changes in whole
-//! steps only. After a gap the server's list is compared with the view: what is missing is told as
-//! deleted with its last state, what did not change is not told.
+//! **Cache.** [`WatchClient::reflector`] starts a [`Reflector`]. It lists (streaming where the server
+//! supports it, in pages otherwise), watches, and resumes from the last version. The cache never
+//! shows half a list. After a gap the list is compared with the cache: missing objects are reported
+//! as deleted with their last state, unchanged ones are not reported.
 //!
-//! **Subscribers.** Each is given everything once, then every change ([`Update`]). A slow one loses
-//! its queue and is given everything again; neither the stream nor the others wait for it.
-//! [`Mirror`] makes changes of such a resync.
+//! **Subscribers.** Each receives all objects once, then every change ([`Update`]). A slow one loses
+//! its queue and receives all objects again; neither the reflector nor the others wait for it.
+//! [`Mirror`] turns such a resync into changes.
 //!
-//! **Tails.** What is too much to keep, as events are, is handed over once and forgotten
-//! ([`Server::tail`]). There is one reader, and a [`Tail`] reads no further than it does.
+//! **Event watchers.** Objects that are too many to keep, such as events, are passed on and not
+//! cached ([`WatchClient::event_watcher`]). There is one reader, and an [`EventWatcher`] stops
+//! reading the connection while its queue is full.
 //!
-//! **Freshness.** [`Stream::state`] says how a stream is, [`WatchMetrics`] exposes it,
-//! [`Stream::add_readyz`] makes a readiness check of it.
+//! **Freshness.** [`Reflector::state`] is the state of a watch, [`WatchMetrics`] exposes it,
+//! [`Reflector::health_check`] makes a readiness check of it.
 //!
 //! ```no_run
 //! use kubevitals_model::PodSummary;
-//! use kubevitals_watch::{KubeTransport, Server, StreamSpec, Update};
+//! use kubevitals_watch::{KubeTransport, Update, WatchClient, WatchSpec};
 //!
 //! # async fn example(config: kube::Config) -> Result<(), kubevitals_watch::WatchError> {
-//! let server = Server::new(KubeTransport::new(config)?);
-//! let pods = server.watch(StreamSpec::<PodSummary>::new("pods"));
+//! let client = WatchClient::new(KubeTransport::new(config)?);
+//! let pods = client.reflector(WatchSpec::<PodSummary>::new("pods"));
 //! let mut updates = pods.subscribe();
 //! while let Some(update) = updates.next().await {
 //!     match update {
 //!         Update::Resync(all) => println!("{} pods", all.objects.len()),
-//!         Update::Change(change) => println!("{:?}", change.what),
+//!         Update::Change(change) => println!("{:?}", change.event),
 //!     }
 //! }
 //! # Ok(())
@@ -54,43 +55,42 @@
 //!
 //! # Limits
 //!
-//! - A state of an object that cannot be read is skipped and counted; the view keeps the state
-//!   before it until the next that can be read. A deletion is seen even then, as long as the names
-//!   can be read.
-//! - Streams speak JSON over HTTP/1.1, as `kube` does: each holds a connection of its own.
+//! - A state of an object that cannot be decoded is skipped and counted; the cache keeps the state
+//!   before it until the next that can be decoded. A deletion is seen even then, if the names can be
+//!   decoded.
+//! - Watches use JSON over HTTP/1.1, as `kube` does: each has a connection of its own.
 //! - Times are kept to the millisecond.
 
-mod backoff;
+mod broadcaster;
+mod client;
 mod decode;
 mod engine;
 mod error;
-mod hub;
+mod event_watcher;
 mod json;
 mod kind;
 mod kinds;
 mod lines;
 mod metrics;
-mod server;
+mod reflector;
 mod sink;
 mod spec;
 mod state;
-mod stream;
-mod tail;
 mod transport;
 mod wire;
 
+pub use broadcaster::mirror::Mirror;
+pub use broadcaster::subscription::Subscription;
+pub use broadcaster::{Change, ObjectEvent, Origin, Resync, ResyncCause, Update};
+pub use client::WatchClient;
 pub use decode::{
     Bookmark, EventType, Page, Status, WatchEvent, decode_event, decode_object, decode_page,
 };
 pub use error::{DecodeError, TransportError, WatchError};
-pub use hub::mirror::Mirror;
-pub use hub::subscription::Subscription;
-pub use hub::{Change, Resync, ResyncCause, Seen, Update, What};
+pub use event_watcher::{EventWatcher, WatchedObject};
 pub use kind::{Decoder, Form, Kind, PodKind, Resource, TypedKind};
 pub use metrics::WatchMetrics;
-pub use server::Server;
-pub use spec::{StreamOptions, StreamSpec};
-pub use state::{Restart, StreamState};
-pub use stream::Stream;
-pub use tail::{Tail, Tailed};
-pub use transport::{Answer, BoxBody, KubeTransport, Transport};
+pub use reflector::Reflector;
+pub use spec::{WatchOptions, WatchSpec};
+pub use state::{RestartReason, WatchState};
+pub use transport::{BoxBody, KubeTransport, ResponseFuture, Transport};

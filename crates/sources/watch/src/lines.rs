@@ -1,15 +1,15 @@
-//! Splits a stream of bytes into lines, whatever the chunks it comes in.
+//! Splits chunks of bytes into lines.
 
 use std::mem;
 
 use memchr::memchr;
 
-/// A splitter. Holds the beginning of a line until its end arrives, up to a bound.
+/// Buffers an incomplete line up to a limit.
 #[derive(Debug)]
 pub(crate) struct Lines {
     begun: Vec<u8>,
     limit: usize,
-    /// How much of a line that is too long went by so far.
+    /// The number of bytes of a line beyond the limit that were skipped.
     skipped: usize,
 }
 
@@ -17,7 +17,7 @@ pub(crate) struct Lines {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line<'b> {
     Whole(&'b [u8]),
-    /// It was longer than the bound, and its bytes are gone.
+    /// The line exceeded the limit and was not kept.
     TooLong {
         length: usize,
     },
@@ -36,7 +36,7 @@ impl Lines {
         self.limit
     }
 
-    /// Takes a chunk and hands out each line that ends in it. Blank lines are left out.
+    /// Adds a chunk and calls `each` for every line that ends in it, except blank ones.
     pub(crate) fn feed(&mut self, chunk: &[u8], mut each: impl FnMut(Line<'_>)) {
         let mut rest = chunk;
         while !rest.is_empty() {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_end_are_handed_out_and_the_rest_is_kept_back() {
+    fn complete_lines_are_returned_and_the_rest_is_buffered() {
         let lines = split(&[b"a\nb", b"c\n\r\n", b"\nd\ne"], 10);
         assert_eq!(
             lines,
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_beyond_the_bound_is_skipped_and_held_nowhere() {
+    fn a_line_beyond_the_limit_is_skipped_and_not_buffered() {
         let mut lines = Lines::new(4);
         for _ in 0..1_000 {
             lines.feed(b"xxx", |_| panic!("no line has ended"));
@@ -140,7 +140,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn any_split_gives_the_same_lines(
+        fn any_chunks_give_the_same_lines(
             text in "[ab\n]{0,60}",
             cuts in prop::collection::vec(0_usize..60, 0..8),
             limit in 1_usize..12,

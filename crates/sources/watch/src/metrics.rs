@@ -1,8 +1,9 @@
-//! The metrics of all streams, read from their states when they are asked for.
+//! The metrics of all watches, read from their states when scraped.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
@@ -10,31 +11,109 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::event_watcher::EventWatcher;
 use crate::kind::Kind;
-use crate::state::{Restart, StreamState};
-use crate::stream::Stream;
-use crate::tail::Tail;
+use crate::reflector::Reflector;
+use crate::state::{RestartReason, WatchState};
 
-/// Exposes the state of streams. Clones share the list of streams.
+/// Exposes the state of watches. Clones share the list of watches.
 #[derive(Debug, Clone, Default)]
 pub struct WatchMetrics {
-    streams: Arc<Mutex<Vec<Tracked>>>,
+    watches: Arc<Mutex<Vec<TrackedWatch>>>,
 }
 
-/// Whatever has the state of a stream, whatever its kind.
+/// A watch of any kind.
 pub(crate) trait Observed: fmt::Debug + Send + Sync {
-    fn state(&self) -> StreamState;
+    fn state(&self) -> WatchState;
 }
 
-/// Streams as they are, by name.
-type States = [(&'static str, StreamState)];
+/// The states of watches by name.
+type States = [(&'static str, WatchState)];
 
-/// A stream, without keeping it alive.
+/// A watch that is not kept running by being tracked.
 #[derive(Debug, Clone)]
-struct Tracked {
+struct TrackedWatch {
     name: &'static str,
-    stream: Weak<dyn Observed>,
+    watch: Weak<dyn Observed>,
 }
+
+type Gauge = (
+    &'static str,
+    &'static str,
+    Option<Unit>,
+    fn(&WatchState) -> f64,
+);
+type Counter = (&'static str, &'static str, fn(&WatchState) -> u64);
+
+const GAUGES: [Gauge; 8] = [
+    (
+        "synced",
+        "Whether the first list is complete",
+        None,
+        |state| f64::from(u8::from(state.synced)),
+    ),
+    ("connected", "Whether a watch is open", None, |state| {
+        f64::from(u8::from(state.connected.is_some()))
+    }),
+    (
+        "idle",
+        "Time since the server last sent data in seconds",
+        Some(Unit::Seconds),
+        |state| state.idle.as_secs_f64(),
+    ),
+    ("objects", "Number of objects in the cache", None, |state| {
+        number(state.objects)
+    }),
+    ("subscribers", "Number of subscribers", None, |state| {
+        number(state.subscribers)
+    }),
+    (
+        "lagging_subscribers",
+        "Number of subscribers that must resync because their queue was full",
+        None,
+        |state| number(state.lagging),
+    ),
+    (
+        "queue_depth",
+        "Number of events queued for the slowest subscriber",
+        None,
+        |state| number(state.queue_depth),
+    ),
+    (
+        "consecutive_failures",
+        "Number of connections in a row that failed",
+        None,
+        |state| f64::from(state.consecutive_failures),
+    ),
+];
+
+const COUNTERS: [Counter; 5] = [
+    (
+        "events",
+        "Total number of object events sent to subscribers",
+        |state| state.events,
+    ),
+    (
+        "received_bytes",
+        "Total number of bytes received",
+        |state| state.bytes,
+    ),
+    (
+        "decode_errors",
+        "Total number of events and objects that could not be decoded and were skipped",
+        |state| state.decode_errors,
+    ),
+    (
+        "subscriber_lags",
+        "Total number of times that the queue of a subscriber was full",
+        |state| state.lags,
+    ),
+    (
+        "truncated_lists",
+        "Total number of lists that were not read to the end because of their length",
+        |state| state.truncated_lists,
+    ),
+];
 
 impl WatchMetrics {
     /// Registers the metrics; `registry` has the prefix `kubevitals_watch`.
@@ -44,33 +123,29 @@ impl WatchMetrics {
         metrics
     }
 
-    /// Exposes a stream under its name until it ends. No other stream may have that name.
-    pub fn track<K: Kind>(&self, stream: &Stream<K>) {
-        self.add(stream.name(), &stream.observed());
+    /// Exposes a reflector under its name until it ends. No other watch may have that name.
+    pub fn track<K: Kind>(&self, reflector: &Reflector<K>) {
+        self.add(reflector.name(), &reflector.observed());
     }
 
-    /// The same for a tail.
-    pub fn track_tail<K: Kind>(&self, tail: &Tail<K>) {
-        self.add(tail.name(), &tail.observed());
+    /// Exposes an event watcher under its name until it ends.
+    pub fn track_event_watcher<K: Kind>(&self, watcher: &EventWatcher<K>) {
+        self.add(watcher.name(), &watcher.observed());
     }
 
-    fn add(&self, name: &'static str, stream: &Arc<dyn Observed>) {
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        streams.retain(|tracked| tracked.stream.strong_count() > 0);
-        streams.push(Tracked {
+    fn add(&self, name: &'static str, watch: &Arc<dyn Observed>) {
+        let mut watches = self.watches.lock();
+        watches.retain(|tracked| tracked.watch.strong_count() > 0);
+        watches.push(TrackedWatch {
             name,
-            stream: Arc::downgrade(stream),
+            watch: Arc::downgrade(watch),
         });
     }
 
-    fn states(&self) -> Vec<(&'static str, StreamState)> {
-        let streams = self
-            .streams
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        let live = streams.into_iter();
-        live.filter_map(|tracked| Some((tracked.name, tracked.stream.upgrade()?.state())))
+    fn states(&self) -> Vec<(&'static str, WatchState)> {
+        let watches = self.watches.lock().clone();
+        let live = watches.into_iter();
+        live.filter_map(|tracked| Some((tracked.name, tracked.watch.upgrade()?.state())))
             .collect()
     }
 }
@@ -81,127 +156,45 @@ impl Collector for WatchMetrics {
         if states.is_empty() {
             return Ok(());
         }
-        let mut gauge = |name, help, unit: Option<&Unit>, value: fn(&StreamState) -> f64| {
-            let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
-            states.iter().try_for_each(|(stream, state)| {
-                one(
-                    &mut family,
-                    &[("stream", stream)],
-                    &ConstGauge::new(value(state)),
-                )
-            })
-        };
-        gauge(
-            "synced",
-            "Whether a whole list was taken over",
-            None,
-            |state| truth(state.synced),
-        )?;
-        gauge("connected", "Whether a watch is open", None, |state| {
-            truth(state.connected.is_some())
+        for (name, help, unit, value) in &GAUGES {
+            let family = encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
+            encode_each(family, &states, |state| ConstGauge::new(value(state)))?;
+        }
+        for (name, help, value) in &COUNTERS {
+            let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            encode_each(family, &states, |state| ConstCounter::new(value(state)))?;
+        }
+        let help = "Total time that an event watcher was blocked on a full queue in seconds";
+        let unit = Some(&Unit::Seconds);
+        let family = encoder.encode_descriptor("blocked", help, unit, MetricType::Counter)?;
+        encode_each(family, &states, |state| {
+            ConstCounter::new(state.blocked.as_secs_f64())
         })?;
-        gauge(
-            "silence",
-            "Time since the server last sent anything",
-            Some(&Unit::Seconds),
-            |state| state.silent.as_secs_f64(),
-        )?;
-        gauge("objects", "Objects in the view", None, |state| {
-            number(state.objects)
-        })?;
-        gauge("subscribers", "Subscribers", None, |state| {
-            number(state.subscribers)
-        })?;
-        gauge(
-            "lagging_subscribers",
-            "Subscribers that must resync",
-            None,
-            |state| number(state.lagging),
-        )?;
-        gauge(
-            "queued",
-            "Changes that wait for the subscriber that is furthest behind",
-            None,
-            |state| number(state.queued),
-        )?;
-        gauge(
-            "failures",
-            "Connections in a row that did not last",
-            None,
-            |state| f64::from(state.failures),
-        )?;
-
-        let mut counter = |name, help, value: fn(&StreamState) -> u64| {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            states.iter().try_for_each(|(stream, state)| {
-                one(
-                    &mut family,
-                    &[("stream", stream)],
-                    &ConstCounter::new(value(state)),
-                )
-            })
-        };
-        counter(
-            "changes",
-            "Changes of objects told to subscribers",
-            |state| state.changes,
-        )?;
-        counter("received_bytes", "Bytes received", |state| state.bytes)?;
-        counter(
-            "unreadable_objects",
-            "Events and objects skipped because they could not be read",
-            |state| state.decode_errors,
-        )?;
-        counter(
-            "lags",
-            "Times a subscriber was too slow and had to resync",
-            |state| state.lagged,
-        )?;
-
-        counter(
-            "cut_lists",
-            "Lists that were left before their end because they are long",
-            |state| state.cut_lists,
-        )?;
-
-        encode_waits(&mut encoder, &states)?;
         encode_restarts(&mut encoder, &states)
     }
 }
 
-fn encode_waits(encoder: &mut DescriptorEncoder<'_>, states: &States) -> fmt::Result {
-    let help = "Time not read on because nobody took what had come";
-    let unit = Some(&Unit::Seconds);
-    let mut waited = encoder.encode_descriptor("waited", help, unit, MetricType::Counter)?;
-    states.iter().try_for_each(|(stream, state)| {
-        let time = ConstCounter::new(state.waited.as_secs_f64());
-        one(&mut waited, &[("stream", stream)], &time)
+fn encode_each<M: EncodeMetric>(
+    mut family: MetricEncoder<'_>,
+    states: &States,
+    metric: impl Fn(&WatchState) -> M,
+) -> fmt::Result {
+    states.iter().try_for_each(|(name, state)| {
+        metric(state).encode(family.encode_family(&[("watch", *name)])?)
     })
 }
 
 fn encode_restarts(encoder: &mut DescriptorEncoder<'_>, states: &States) -> fmt::Result {
-    let help = "Connections that ended, by reason";
+    let help = "Total number of connections that ended, by reason";
     let mut restarts = encoder.encode_descriptor("restarts", help, None, MetricType::Counter)?;
-    for (stream, state) in states {
-        for reason in Restart::ALL {
+    for (name, state) in states {
+        for reason in RestartReason::ALL {
             let count = state.restarts.get(&reason).copied().unwrap_or(0);
-            let labels = [("stream", *stream), ("reason", reason.as_str())];
-            one(&mut restarts, &labels, &ConstCounter::new(count))?;
+            let labels = [("watch", *name), ("reason", reason.as_str())];
+            ConstCounter::new(count).encode(restarts.encode_family(&labels)?)?;
         }
     }
     Ok(())
-}
-
-fn one(
-    family: &mut MetricEncoder<'_>,
-    labels: &[(&str, &str)],
-    metric: &impl EncodeMetric,
-) -> fmt::Result {
-    metric.encode(family.encode_family(&labels)?)
-}
-
-fn truth(is_so: bool) -> f64 {
-    f64::from(u8::from(is_so))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "no cluster has 2^53 objects")]

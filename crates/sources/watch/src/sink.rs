@@ -1,4 +1,4 @@
-//! Where a stream brings what it reads.
+//! The receiving end of an engine.
 
 use std::fmt;
 use std::future::Future;
@@ -9,26 +9,25 @@ use tokio::time::Instant;
 use crate::decode::WatchEvent;
 use crate::error::DecodeError;
 use crate::kind::Kind;
-use crate::state::Record;
+use crate::state::WatchStats;
 
-/// One event of a watch, or what could not be read as one.
+/// One event of a watch, or the error of decoding one.
 #[derive(Debug)]
 pub(crate) enum Item<K> {
     Event(WatchEvent<K>),
     Unreadable(DecodeError),
 }
 
-/// Where an engine brings what it reads. It may be waited for: the connection is not read
-/// meanwhile.
+/// Receives the objects that an engine reads. While a call is pending the connection is not read.
 pub(crate) trait Sink<K: Kind>: fmt::Debug + Send + Sync + 'static {
-    /// A list that is not complete yet.
+    /// An incomplete list.
     type List: Default + Send;
 
-    /// Notes something down about the stream.
-    fn note<T>(&self, note: impl FnOnce(&mut Record) -> T) -> T;
+    /// Updates the counters of the watch.
+    fn record<T>(&self, update: impl FnOnce(&mut WatchStats) -> T) -> T;
 
-    /// Adds to a list that is not complete yet; gives whether a bookmark has now ended it. What
-    /// follows the bookmark is left in `items`.
+    /// Adds to an incomplete list; returns whether a bookmark has completed it. Items after the
+    /// bookmark are left in `items`.
     fn stage(
         &self,
         list: &mut Self::List,
@@ -36,15 +35,15 @@ pub(crate) trait Sink<K: Kind>: fmt::Debug + Send + Sync + 'static {
         received: Timestamp,
     ) -> impl Future<Output = bool> + Send;
 
-    /// Whether the rest of a list is not wanted.
+    /// Whether the rest of the list is not needed.
     fn has_enough(&self, _list: &Self::List) -> bool {
         false
     }
 
-    /// The list is complete; gives how many objects it had.
+    /// Completes a list and returns the number of its objects.
     fn complete(&self, list: Self::List, received: Timestamp, now: Instant) -> usize;
 
-    /// Takes what one chunk of a watch brought; bookmarks and errors are no business of a sink.
+    /// Applies the items of one chunk of a watch. A sink ignores bookmarks and errors.
     fn apply(
         &self,
         items: impl Iterator<Item = Item<K>> + Send,

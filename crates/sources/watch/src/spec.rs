@@ -1,88 +1,86 @@
-//! What a stream asks for, and how patient it is.
+//! The specification of a watch: its resource, selectors, timeouts and limits.
 
-use std::fmt::Write;
 use std::marker::PhantomData;
 use std::time::Duration;
 
 use kubevitals_model::{Clock, PartialObjectMeta, ResourceVersion};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::kind::{Form, Kind, Resource, TypedKind};
 
-/// Which objects a stream carries, and in which form.
+/// All but the unreserved characters of RFC 3986 are escaped.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// The objects to watch.
 #[derive(Debug, Clone)]
-pub struct StreamSpec<K> {
-    /// In logs, metrics and health checks: lower case, and one of a few that the program knows.
+pub struct WatchSpec<K> {
+    /// The name in logs, metrics and health checks: lower case, from a fixed set.
     pub name: &'static str,
-    /// Which resource.
     pub resource: Resource,
-    /// Only objects of this namespace.
     pub namespace: Option<String>,
-    /// Only objects whose labels satisfy this.
     pub label_selector: Option<String>,
-    /// Only objects whose fields satisfy this.
     pub field_selector: Option<String>,
-    /// The annotations that are kept; all others are skipped.
+    /// The annotations to keep.
     pub annotations: Vec<String>,
-    /// How patient it is.
-    pub options: StreamOptions,
+    pub options: WatchOptions,
     kind: PhantomData<fn() -> K>,
 }
 
-/// How patient a stream is, and how much it takes.
+/// Timeouts and limits of a watch.
 #[derive(Debug, Clone)]
-pub struct StreamOptions {
-    /// The server is asked to end each watch after a random time between this and twice this, so
-    /// that watches spread over the servers again after one was away.
+pub struct WatchOptions {
+    /// The server ends each watch after a random time between this and twice this, so that watches
+    /// spread over the servers again after one was down.
     pub watch_timeout: Duration,
-    /// An answer must begin within this.
-    pub answer_timeout: Duration,
-    /// No piece of a list may take longer than this to follow the one before. It also bounds the
-    /// wait for the end of the initial events of a streaming list.
-    pub list_silence: Duration,
-    /// A watch that was sent bookmarks and is then silent for this long is dead: servers send one
-    /// about every minute. Where none ever came, only the timeout of the watch tells.
-    pub watch_silence: Duration,
+    /// The timeout for the head of a response.
+    pub response_timeout: Duration,
+    /// The timeout between two chunks of a list, and for the end of the initial events of a
+    /// streaming list.
+    pub list_idle_timeout: Duration,
+    /// The timeout for data on a watch that has received bookmarks, which servers send about every
+    /// minute. Without bookmarks only the timeout of the watch applies.
+    pub watch_idle_timeout: Duration,
     /// The first wait after a failure is random up to this, each further one up to twice as long.
-    pub backoff_base: Duration,
-    /// No wait is longer than this.
-    pub backoff_cap: Duration,
-    /// A connection that lasted this long was a good one: the next failure is a first one again.
+    pub min_backoff: Duration,
+    pub max_backoff: Duration,
+    /// A connection that lasted this long resets the backoff.
     pub healthy_after: Duration,
-    /// Objects in a page of a paged list.
+    /// The number of objects in a page of a list.
     pub page_size: u32,
-    /// The longest event.
     pub max_event_bytes: usize,
-    /// The largest page.
     pub max_page_bytes: usize,
-    /// Whether streaming lists are tried at all.
+    /// Whether streaming lists are used where the server supports them.
     pub streaming_lists: bool,
-    /// Changes that are kept for a subscriber before it must resync; for a tail, before it reads no
-    /// further.
+    /// The capacity of a subscriber's queue, beyond which it must resync; for an event watcher, the
+    /// capacity beyond which it stops reading.
     pub queue: usize,
-    /// A paged list of a tail is left once so many objects were handed over: what was before is
-    /// worth only so much. A view is made of whole lists, whatever this says.
-    pub most_listed: Option<usize>,
-    /// The clock that changes are stamped with.
+    /// The number of objects after which an event watcher truncates a paged list: old events are of
+    /// little use. A cache is always made of complete lists.
+    pub max_listed: Option<usize>,
+    /// The source of the time of receipt.
     pub clock: Clock,
-    /// Makes waits and timeouts reproducible.
+    /// Makes waits and timeouts reproducible in tests.
     pub seed: Option<u64>,
 }
 
-impl<K: TypedKind> StreamSpec<K> {
-    /// All objects of the kind.
+impl<K: TypedKind> WatchSpec<K> {
     pub fn new(name: &'static str) -> Self {
         Self::of(name, K::RESOURCE)
     }
 }
 
-impl StreamSpec<PartialObjectMeta> {
-    /// The metadata of all objects of any resource.
+impl WatchSpec<PartialObjectMeta> {
+    /// The metadata of the objects of any resource.
     pub fn metadata(name: &'static str, resource: Resource) -> Self {
         Self::of(name, resource)
     }
 }
 
-impl<K: Kind> StreamSpec<K> {
+impl<K: Kind> WatchSpec<K> {
     fn of(name: &'static str, resource: Resource) -> Self {
         Self {
             name,
@@ -91,42 +89,38 @@ impl<K: Kind> StreamSpec<K> {
             label_selector: None,
             field_selector: None,
             annotations: Vec::new(),
-            options: StreamOptions::default(),
+            options: WatchOptions::default(),
             kind: PhantomData,
         }
     }
 
-    /// Only objects of this namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// Only objects whose labels satisfy this.
     #[must_use]
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.label_selector = Some(selector.into());
         self
     }
 
-    /// Only objects whose fields satisfy this.
     #[must_use]
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.field_selector = Some(selector.into());
         self
     }
 
-    /// Keeps these annotations.
+    /// Keeps these annotations; all others are skipped.
     #[must_use]
     pub fn keep_annotations<T: Into<String>>(mut self, keys: impl IntoIterator<Item = T>) -> Self {
         self.annotations.extend(keys.into_iter().map(Into::into));
         self
     }
 
-    /// Is so patient.
     #[must_use]
-    pub fn options(mut self, options: StreamOptions) -> Self {
+    pub fn options(mut self, options: WatchOptions) -> Self {
         self.options = options;
         self
     }
@@ -143,7 +137,7 @@ impl<K: Kind> StreamSpec<K> {
         }
     }
 
-    /// The path and query of one page of a list.
+    /// Returns the path and query of one page of a list.
     pub(crate) fn page(&self, limit: u32, next: &str) -> String {
         let mut query = self.target();
         push(&mut query, "limit", &limit.to_string());
@@ -153,7 +147,7 @@ impl<K: Kind> StreamSpec<K> {
         query
     }
 
-    /// The path and query of a watch from a version on.
+    /// Returns the path and query of a watch from a version.
     pub(crate) fn watch(&self, from: &ResourceVersion, timeout: Duration) -> String {
         let mut query = self.target();
         push(&mut query, "watch", "true");
@@ -163,8 +157,8 @@ impl<K: Kind> StreamSpec<K> {
         query
     }
 
-    /// The path and query of a streaming list that becomes a watch. Without a version it begins
-    /// with the newest state.
+    /// Returns the path and query of a streaming list, which continues as a watch. Without a version
+    /// it starts with the newest state.
     pub(crate) fn streaming_list(&self, timeout: Duration) -> String {
         let mut query = self.target();
         push(&mut query, "watch", "true");
@@ -202,22 +196,22 @@ impl<K: Kind> StreamSpec<K> {
     }
 }
 
-impl Default for StreamOptions {
+impl Default for WatchOptions {
     fn default() -> Self {
         Self {
             watch_timeout: Duration::from_mins(4),
-            answer_timeout: Duration::from_secs(30),
-            list_silence: Duration::from_mins(1),
-            watch_silence: Duration::from_secs(150),
-            backoff_base: Duration::from_millis(800),
-            backoff_cap: Duration::from_secs(30),
+            response_timeout: Duration::from_secs(30),
+            list_idle_timeout: Duration::from_mins(1),
+            watch_idle_timeout: Duration::from_secs(150),
+            min_backoff: Duration::from_millis(800),
+            max_backoff: Duration::from_secs(30),
             healthy_after: Duration::from_secs(10),
             page_size: 500,
             max_event_bytes: 4 << 20,
             max_page_bytes: 256 << 20,
             streaming_lists: true,
             queue: 4_096,
-            most_listed: None,
+            max_listed: None,
             clock: Clock::system(),
             seed: None,
         }
@@ -233,14 +227,7 @@ fn push(target: &mut String, name: &str, value: &str) {
 }
 
 fn push_encoded(target: &mut String, value: &str) {
-    for byte in value.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                target.push(char::from(byte));
-            }
-            _ => write!(target, "%{byte:02X}").expect("a String takes all that is written"),
-        }
-    }
+    target.extend(utf8_percent_encode(value, UNRESERVED));
 }
 
 #[cfg(test)]
@@ -249,8 +236,8 @@ mod tests {
     use kubevitals_model::{DaemonSet, Pod};
 
     #[test]
-    fn paths_and_queries_are_as_the_server_wants_them() {
-        let pods = StreamSpec::<Pod>::new("pods")
+    fn paths_and_queries_are_percent_encoded() {
+        let pods = WatchSpec::<Pod>::new("pods")
             .namespace("a b/c")
             .labels("app in (x,y),!z")
             .fields("spec.nodeName=n&1");
@@ -259,7 +246,7 @@ mod tests {
             "/api/v1/namespaces/a%20b%2Fc/pods?labelSelector=app%20in%20%28x%2Cy%29%2C%21z\
              &fieldSelector=spec.nodeName%3Dn%261&limit=500&continue=tok%3D"
         );
-        let sets = StreamSpec::<DaemonSet>::new("daemonsets");
+        let sets = WatchSpec::<DaemonSet>::new("daemonsets");
         assert_eq!(sets.page(500, ""), "/apis/apps/v1/daemonsets?limit=500");
         assert_eq!(
             sets.watch(&"77".into(), Duration::from_mins(5)),
@@ -273,14 +260,14 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_asked_for_as_such() {
-        assert_eq!(StreamSpec::<Pod>::accept(true), "application/json");
+    fn metadata_is_requested_as_partial_objects() {
+        assert_eq!(WatchSpec::<Pod>::accept(true), "application/json");
         assert_eq!(
-            StreamSpec::<PartialObjectMeta>::accept(true),
+            WatchSpec::<PartialObjectMeta>::accept(true),
             "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
         );
         let leases = Resource::new("coordination.k8s.io", "v1", "leases");
-        let spec = StreamSpec::metadata("leases", leases);
+        let spec = WatchSpec::metadata("leases", leases);
         assert_eq!(
             spec.page(1, ""),
             "/apis/coordination.k8s.io/v1/leases?limit=1"

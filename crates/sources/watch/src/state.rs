@@ -1,206 +1,201 @@
-//! How fresh a stream is, as plain data.
+//! The state of a watch: whether it is connected and synced, and what it has counted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use kubevitals_model::ResourceVersion;
 use kubevitals_telemetry::Status;
 use tokio::time::Instant;
 
 use crate::error::DecodeError;
-use kubevitals_model::ResourceVersion;
 
-/// How a stream is at one moment.
+/// The state of a watch at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StreamState {
-    /// Whether a whole list was ever taken over, so that the view is worth looking at.
+pub struct WatchState {
+    /// Whether the first list is complete.
     pub synced: bool,
-    /// For how long the current connection has been open; none between connections.
+    /// The age of the current connection; `None` between connections.
     pub connected: Option<Duration>,
-    /// How long ago the server last sent what was asked for: an event, a bookmark, a page of a
-    /// list.
-    pub silent: Duration,
-    /// How long ago the last whole list was taken over.
+    /// The time since the server last sent an event, a bookmark or a page of a list.
+    pub idle: Duration,
+    /// The time since the last list was complete.
     pub since_sync: Option<Duration>,
-    /// Up to where everything has been seen.
     pub resource_version: Option<ResourceVersion>,
-    /// Objects in the view.
+    /// The number of objects in the cache.
     pub objects: usize,
-    /// How connections ended, and how often.
-    pub restarts: BTreeMap<Restart, u64>,
-    /// Why the stream is not connected: how the last connection ended, and in words. None while
-    /// connected.
-    pub trouble: Option<(Restart, String)>,
-    /// Connections that ended one after another without one that worked.
-    pub failures: u32,
-    /// Changes of objects that were told to subscribers.
-    pub changes: u64,
-    /// Bytes received.
+    /// The number of ended connections, by reason.
+    pub restarts: BTreeMap<RestartReason, u64>,
+    /// The reason and message of the last disconnect; `None` while connected.
+    pub last_error: Option<(RestartReason, String)>,
+    /// The number of connections in a row that failed.
+    pub consecutive_failures: u32,
+    /// The number of object events sent to subscribers.
+    pub events: u64,
+    /// The number of bytes received.
     pub bytes: u64,
-    /// Events and objects that could not be read, and were skipped.
+    /// The number of events and objects that could not be decoded and were skipped.
     pub decode_errors: u64,
-    /// The last of them.
     pub last_decode_error: Option<String>,
-    /// Subscribers.
     pub subscribers: usize,
-    /// Subscribers that are too slow and have not yet taken their snapshot.
+    /// The number of subscribers whose queue was full and that have not resynced yet.
     pub lagging: usize,
-    /// How often a subscriber was too slow.
-    pub lagged: u64,
-    /// Changes that wait for the subscriber that is furthest behind.
-    pub queued: usize,
-    /// For how long in all a tail did not read on because nobody took what it had.
-    pub waited: Duration,
-    /// Lists of a tail that were left before their end.
-    pub cut_lists: u64,
+    /// How often the queue of a subscriber was full.
+    pub lags: u64,
+    /// The number of events queued for the slowest subscriber.
+    pub queue_depth: usize,
+    /// How long an event watcher was blocked on a full queue.
+    pub blocked: Duration,
+    /// The number of lists that an event watcher did not read to the end.
+    pub truncated_lists: u64,
 }
 
-/// How a connection ended.
+/// The reason why a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Restart {
-    /// The server ended it in good order, as it does every few minutes.
+pub enum RestartReason {
+    /// The server closed the watch, as it does every few minutes.
     Ended,
     /// The server could not be reached.
     Unreachable,
-    /// The server did not answer in time.
-    NoAnswer,
-    /// The connection broke.
-    Broken,
-    /// Nothing came for so long that the connection must be dead.
-    Silent,
-    /// The server no longer has the states asked for (410): everything is listed again.
+    /// The server did not respond in time.
+    Timeout,
+    /// The connection was lost in the middle of a response.
+    ConnectionLost,
+    /// No data arrived for so long that the connection must be dead.
+    Idle,
+    /// The resource version is too old (410): a relist follows.
     Expired,
-    /// The server does not know who asks (401).
+    /// 401.
     Unauthorized,
-    /// The server does not allow it (403).
+    /// 403.
     Forbidden,
-    /// The server has no such resource (404).
+    /// 404.
     NotFound,
-    /// The server has too much to do (429).
+    /// 429.
     Throttled,
-    /// The server failed (5xx).
+    /// 5xx.
     ServerError,
-    /// The server refused it for another reason (4xx).
-    Refused,
-    /// What came was not what a watch or list consists of.
-    Garbage,
-    /// The server does not do streaming lists: paged lists are used instead.
+    /// Any other 4xx.
+    Rejected,
+    /// The response was not a list or a watch.
+    InvalidResponse,
+    /// The server does not support streaming lists: paged lists are used instead.
     NoStreamingLists,
 }
 
-/// What the engine notes down.
+/// The counters of a watch, which its engine updates.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct WatchStats {
     connected: Option<Instant>,
-    heard: Option<Instant>,
+    last_received: Option<Instant>,
     synced: Option<Instant>,
     pub(crate) resource_version: Option<ResourceVersion>,
-    restarts: BTreeMap<Restart, u64>,
-    trouble: Option<(Restart, String)>,
-    failures: u32,
-    changes: u64,
+    restarts: BTreeMap<RestartReason, u64>,
+    last_error: Option<(RestartReason, String)>,
+    consecutive_failures: u32,
+    events: u64,
     bytes: u64,
     decode_errors: u64,
     last_decode_error: Option<String>,
-    lagged: u64,
-    waited: Duration,
-    cut_lists: u64,
+    lags: u64,
+    blocked: Duration,
+    truncated_lists: u64,
     started: Instant,
     healthy_after: Duration,
 }
 
-/// What the sink of a stream knows of itself.
+/// The part of [`WatchState`] that a sink contributes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OfSink {
+pub(crate) struct SinkStats {
     pub(crate) objects: usize,
     pub(crate) subscribers: usize,
     pub(crate) lagging: usize,
-    pub(crate) queued: usize,
+    pub(crate) queue_depth: usize,
 }
 
-impl Restart {
-    /// All there are, for metrics that must exist before anything happened.
+impl RestartReason {
+    /// All reasons, for metrics that must exist before anything happened.
     pub const ALL: [Self; 14] = [
         Self::Ended,
         Self::Unreachable,
-        Self::NoAnswer,
-        Self::Broken,
-        Self::Silent,
+        Self::Timeout,
+        Self::ConnectionLost,
+        Self::Idle,
         Self::Expired,
         Self::Unauthorized,
         Self::Forbidden,
         Self::NotFound,
         Self::Throttled,
         Self::ServerError,
-        Self::Refused,
-        Self::Garbage,
+        Self::Rejected,
+        Self::InvalidResponse,
         Self::NoStreamingLists,
     ];
 
-    /// In metrics.
+    /// The label value in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ended => "ended",
             Self::Unreachable => "unreachable",
-            Self::NoAnswer => "no_answer",
-            Self::Broken => "broken",
-            Self::Silent => "silent",
+            Self::Timeout => "timeout",
+            Self::ConnectionLost => "connection_lost",
+            Self::Idle => "idle",
             Self::Expired => "expired",
             Self::Unauthorized => "unauthorized",
             Self::Forbidden => "forbidden",
             Self::NotFound => "not_found",
             Self::Throttled => "throttled",
             Self::ServerError => "server_error",
-            Self::Refused => "refused",
-            Self::Garbage => "garbage",
+            Self::Rejected => "rejected",
+            Self::InvalidResponse => "invalid_response",
             Self::NoStreamingLists => "no_streaming_lists",
         }
     }
 
-    /// Whether it belongs to the ordinary life of a stream.
-    pub const fn is_ordinary(self) -> bool {
+    /// Whether it happens to every watch and is no failure.
+    pub const fn is_expected(self) -> bool {
         matches!(self, Self::Ended | Self::Expired | Self::NoStreamingLists)
     }
 }
 
-impl StreamState {
-    /// For a readiness check: whether the stream can be relied on, if a connection that is lost
-    /// must be back within `patience`, and if not, why not.
+impl WatchState {
+    /// Returns the status for a readiness check: warming up until the first list is complete,
+    /// failing once a lost connection is not back within `timeout`.
     ///
-    /// An open connection is fresh however little happens: one that is silent for too long is
-    /// closed by the stream.
-    pub fn health(&self, patience: Duration) -> Status {
-        let trouble = match &self.trouble {
-            Some((_, words)) => words.as_str(),
+    /// An open connection is fresh however little happens: the watch closes one that is idle for
+    /// too long.
+    pub fn health(&self, timeout: Duration) -> Status {
+        let error = match &self.last_error {
+            Some((_, message)) => message.as_str(),
             None => "waiting for the first list",
         };
         if !self.synced {
-            return Status::warming_up(trouble.to_owned());
+            return Status::warming_up(error.to_owned());
         }
-        if self.connected.is_some() || self.silent <= patience {
+        if self.connected.is_some() || self.idle <= timeout {
             return Status::Ok;
         }
-        let seconds = self.silent.as_secs();
-        Status::failing(format!("nothing heard for {seconds} s: {trouble}"))
+        let seconds = self.idle.as_secs();
+        Status::failing(format!("no data for {seconds} s: {error}"))
     }
 }
 
-impl Record {
+impl WatchStats {
     pub(crate) fn new(now: Instant, healthy_after: Duration) -> Self {
         Self {
             connected: None,
-            heard: None,
+            last_received: None,
             synced: None,
             resource_version: None,
             restarts: BTreeMap::new(),
-            trouble: None,
-            failures: 0,
-            changes: 0,
+            last_error: None,
+            consecutive_failures: 0,
+            events: 0,
             bytes: 0,
             decode_errors: 0,
             last_decode_error: None,
-            lagged: 0,
-            waited: Duration::ZERO,
-            cut_lists: 0,
+            lags: 0,
+            blocked: Duration::ZERO,
+            truncated_lists: 0,
             started: now,
             healthy_after,
         }
@@ -208,15 +203,15 @@ impl Record {
 
     pub(crate) fn connected(&mut self, now: Instant) {
         self.connected = Some(now);
-        self.heard = Some(now);
-        // Not only once something comes: on a quiet stream that can take a minute.
-        self.trouble = None;
+        self.last_received = Some(now);
+        // Not only with the first data: on a quiet watch that can take a minute.
+        self.last_error = None;
     }
 
     pub(crate) fn received(&mut self, bytes: usize, now: Instant) {
         self.bytes += bytes as u64;
-        self.heard = Some(now);
-        self.trouble = None;
+        self.last_received = Some(now);
+        self.last_error = None;
     }
 
     pub(crate) fn synced(&mut self, now: Instant) {
@@ -227,64 +222,64 @@ impl Record {
         self.synced.is_some()
     }
 
-    pub(crate) fn ended(&mut self, why: Restart, words: String, failures: u32) {
+    pub(crate) fn disconnected(&mut self, reason: RestartReason, message: String, failures: u32) {
         self.connected = None;
-        *self.restarts.entry(why).or_default() += 1;
-        self.trouble = Some((why, words));
-        self.failures = failures;
+        *self.restarts.entry(reason).or_default() += 1;
+        self.last_error = Some((reason, message));
+        self.consecutive_failures = failures;
     }
 
-    pub(crate) fn changed(&mut self) {
-        self.changes += 1;
+    pub(crate) fn sent(&mut self, events: usize) {
+        self.events += events as u64;
     }
 
-    pub(crate) fn handed_over(&mut self, objects: usize) {
-        self.changes += objects as u64;
+    pub(crate) fn blocked(&mut self, time: Duration) {
+        self.blocked += time;
     }
 
-    pub(crate) fn waited(&mut self, time: Duration) {
-        self.waited += time;
-    }
-
-    pub(crate) fn cut_short(&mut self) {
-        self.cut_lists += 1;
+    pub(crate) fn truncated(&mut self) {
+        self.truncated_lists += 1;
     }
 
     pub(crate) fn lagged(&mut self) {
-        self.lagged += 1;
+        self.lags += 1;
     }
 
-    /// Counts what could not be read; gives how many there are now.
-    pub(crate) fn unreadable(&mut self, error: &DecodeError) -> u64 {
+    /// Counts a decode error and returns their number.
+    pub(crate) fn decode_failed(&mut self, error: &DecodeError) -> u64 {
         self.decode_errors += 1;
         self.last_decode_error = Some(error.to_string());
         self.decode_errors
     }
 
-    pub(crate) fn state(&self, now: Instant, of_sink: OfSink) -> StreamState {
+    pub(crate) fn state(&self, now: Instant, sink: SinkStats) -> WatchState {
         let since = |at: Instant| now.saturating_duration_since(at);
         let connected = self.connected.map(since);
         let is_healthy = connected.is_some_and(|lasted| lasted >= self.healthy_after);
-        StreamState {
+        WatchState {
             synced: self.synced.is_some(),
             connected,
-            silent: since(self.heard.unwrap_or(self.started)),
+            idle: since(self.last_received.unwrap_or(self.started)),
             since_sync: self.synced.map(since),
             resource_version: self.resource_version.clone(),
-            objects: of_sink.objects,
+            objects: sink.objects,
             restarts: self.restarts.clone(),
-            trouble: self.trouble.clone(),
-            failures: if is_healthy { 0 } else { self.failures },
-            changes: self.changes,
+            last_error: self.last_error.clone(),
+            consecutive_failures: if is_healthy {
+                0
+            } else {
+                self.consecutive_failures
+            },
+            events: self.events,
             bytes: self.bytes,
             decode_errors: self.decode_errors,
             last_decode_error: self.last_decode_error.clone(),
-            subscribers: of_sink.subscribers,
-            lagging: of_sink.lagging,
-            lagged: self.lagged,
-            queued: of_sink.queued,
-            waited: self.waited,
-            cut_lists: self.cut_lists,
+            subscribers: sink.subscribers,
+            lagging: sink.lagging,
+            lags: self.lags,
+            queue_depth: sink.queue_depth,
+            blocked: self.blocked,
+            truncated_lists: self.truncated_lists,
         }
     }
 }

@@ -1,7 +1,7 @@
-//! How requests reach a server.
+//! The transport of requests.
 //!
-//! The engine needs little: a GET, its status and headers, and the body as it comes. Behind this
-//! trait it runs over a [`kube::Client`], or in tests over streams in memory.
+//! The engine needs little: a GET, its status and headers, and the body as it arrives. The trait is
+//! implemented over a [`kube::Client`], and in tests over channels in memory.
 
 use std::error::Error;
 use std::fmt;
@@ -15,17 +15,16 @@ use kube_client_metrics::Hooks;
 
 use crate::error::{TransportError, WatchError};
 
-/// A future that a [`Transport`] answers with.
-pub type Answer<'t> =
+/// The future of a [`Transport`] response.
+pub type ResponseFuture<'t> =
     Pin<Box<dyn Future<Output = Result<Response<BoxBody>, TransportError>> + Send + 't>>;
 
-/// A body of any kind.
 pub type BoxBody = Pin<Box<dyn Body<Data = Bytes, Error = Box<dyn Error + Send + Sync>> + Send>>;
 
 /// Sends requests to one server.
 pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Sends a GET; the URI is a path and a query.
-    fn get(&self, request: Request<()>) -> Answer<'_>;
+    fn get(&self, request: Request<()>) -> ResponseFuture<'_>;
 }
 
 /// Sends requests with a [`kube::Client`].
@@ -34,18 +33,17 @@ pub struct KubeTransport {
     client: kube::Client,
 }
 
-/// The body of kube's answers with the errors of this crate.
+/// The body of a kube response with the errors of this crate.
 struct KubeBody(kube::client::Body);
 
 impl KubeTransport {
-    /// A client for this configuration, without what would get in the way of a watch: kube's own
-    /// retries, which wait for minutes where the engine wants to know, and its read timeout, which
-    /// ends watches that have nothing to say. Must be called on a runtime.
+    /// Builds a client without kube's own retries, which wait for minutes and hide failures from the
+    /// engine, and without its read timeout, which ends quiet watches. Must be called on a runtime.
     pub fn new(config: kube::Config) -> Result<Self, WatchError> {
         Self::measured(config, &Hooks::default())
     }
 
-    /// The same, with its requests told to `hooks`.
+    /// Builds a client that reports its requests to `hooks`.
     pub fn measured(mut config: kube::Config, hooks: &Hooks) -> Result<Self, WatchError> {
         config.default_retry = false;
         config.read_timeout = None;
@@ -54,8 +52,8 @@ impl KubeTransport {
         Ok(Self { client })
     }
 
-    /// Uses a client as it is. One that retries hides from the stream's state that the server is
-    /// throttling, and its waits add to those of the stream.
+    /// Uses an existing client. If it retries, throttling does not show in the state of the watch,
+    /// and its waits add to those of the engine.
     pub fn from_client(client: kube::Client) -> Self {
         Self { client }
     }
@@ -68,12 +66,12 @@ impl fmt::Debug for KubeTransport {
 }
 
 impl Transport for KubeTransport {
-    fn get(&self, request: Request<()>) -> Answer<'_> {
+    fn get(&self, request: Request<()>) -> ResponseFuture<'_> {
         Box::pin(async move {
             let request = request.map(|()| kube::client::Body::empty());
-            let answer = self.client.send(request).await;
-            let answer = answer.map_err(|error| TransportError::Request(error.into()))?;
-            Ok(answer.map(|body| Box::pin(KubeBody(body)) as BoxBody))
+            let response = self.client.send(request).await;
+            let response = response.map_err(|error| TransportError::Request(error.into()))?;
+            Ok(response.map(|body| Box::pin(KubeBody(body)) as BoxBody))
         })
     }
 }
@@ -92,16 +90,16 @@ impl Body for KubeBody {
     }
 }
 
-/// A GET of a path and query, with what must never be forgotten.
+/// Builds a GET request with the headers that every watch needs.
 pub(crate) fn request(target: &str, accept: &'static str) -> Result<Request<()>, http::Error> {
     Request::get(target)
         .header(ACCEPT, HeaderValue::from_static(accept))
-        // Servers since 1.37 compress a watch event by event, which no decoder on the way undoes.
+        // Servers since 1.37 compress each watch event by itself, which no HTTP client decodes.
         .header(ACCEPT_ENCODING, HeaderValue::from_static("identity"))
         .body(())
 }
 
-/// The next data of a body; `None` at its end. Trailers mean nothing here.
+/// Returns the next data of a body; `None` at its end. Trailers are ignored.
 pub(crate) async fn next_data(body: &mut BoxBody) -> Option<Result<Bytes, TransportError>> {
     loop {
         let frame = std::future::poll_fn(|context| body.as_mut().poll_frame(context)).await?;

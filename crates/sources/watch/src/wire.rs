@@ -1,8 +1,8 @@
-//! The pieces of objects as they are on the wire, borrowed from it.
+//! Parts of objects, borrowed from the JSON.
 //!
-//! Every object is read into borrowed structs that name only the fields in use: serde's derived
-//! code skips the rest, `managedFields` before all, without building anything. The slim types are
-//! then made of these with the interner locked once. As in Go, an absent field, `null` and the zero
+//! Every object is decoded into borrowed structs that name only the fields in use: serde's derived
+//! code skips the rest, `managedFields` above all, without building anything. The objects are then
+//! built of these with the interner locked once. As in Go, an absent field, `null` and the zero
 //! value all mean the same.
 
 use std::borrow::Cow;
@@ -22,10 +22,25 @@ pub(crate) struct Text<'a>(Cow<'a, str>);
 #[derive(Debug)]
 pub(crate) struct List<T>(pub(crate) Vec<T>);
 
-/// An object that may be `null`. What serde derives would also take a list of fields in order,
-/// which no server writes.
+/// An object that may be `null`. Derived code would also accept a list of fields in order, which no
+/// server writes.
 #[derive(Debug, Default)]
 pub(crate) struct Struct<T>(pub(crate) T);
+
+/// The parts of most objects.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(
+    default,
+    bound(
+        deserialize = "M: Deserialize<'de> + Default, S: Deserialize<'de> + Default, \
+                         T: Deserialize<'de> + Default"
+    )
+)]
+pub(crate) struct ObjectWire<M, S, T> {
+    pub(crate) metadata: Struct<M>,
+    pub(crate) spec: Struct<S>,
+    pub(crate) status: Struct<T>,
+}
 
 /// A map from string to string.
 #[derive(Debug, Default)]
@@ -257,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wrong_shape_is_refused() {
+    fn the_wrong_type_is_rejected() {
         for json in [
             r#"{"text":1}"#,
             r#"{"list":{}}"#,

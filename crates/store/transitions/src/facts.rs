@@ -4,10 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_model::{Event, Timestamp};
+use kubevitals_model::{Event, Timestamp, fnv1a};
 
 use crate::kubelet_message::{Probe, PulledMessage, container_of};
-use crate::shard::fnv1a;
 
 /// Containers beyond this number have no facts.
 const MAX_CONTAINERS: usize = 64;

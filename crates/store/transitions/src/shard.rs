@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZero;
 use std::str::FromStr;
 
-use kubevitals_model::Uid;
+use kubevitals_model::{Uid, fnv1a};
 
 /// One of several equal parts of all pods, by their UIDs. Written as `0/4`: the first of four.
 ///
@@ -88,26 +88,11 @@ impl fmt::Display for ShardError {
 
 impl std::error::Error for ShardError {}
 
-/// FNV-1a with 64 bits.
-pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn the_hash_is_the_one_that_is_published() {
-        // From the reference of FNV: http://www.isthe.com/chongo/tech/comp/fnv/
-        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
-        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
-    }
 
     #[test]
     fn a_pod_stays_in_its_part_from_version_to_version() {

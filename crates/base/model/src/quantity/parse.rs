@@ -20,7 +20,7 @@ struct Parts<'a> {
     suffix: &'a str,
 }
 
-/// What the number in front of the suffix is multiplied with.
+/// The factor of a suffix.
 enum Multiplier {
     PowerOfTen { exponent: i64, format: Format },
     PowerOfTwo { exponent: u32 },
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_finer_than_a_nano_unit_rounds_away_from_zero() {
+    fn fractions_of_a_nano_unit_round_away_from_zero() {
         assert_eq!(text("0.1n"), "1n");
         assert_eq!(text("-0.1n"), "-1n");
         assert_eq!(text("1e-1000000000000"), "1e-9");
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn decimal_quantities_beyond_the_bound_are_refused() {
+    fn decimal_quantities_beyond_the_limit_are_rejected() {
         assert_eq!(
             text("170141183460469231731687303715.884105727"),
             "170141183460469231731687303715884105727n"

@@ -14,7 +14,7 @@ pub struct FieldTerm {
     pub value: String,
 }
 
-/// Why a field selector cannot be understood, in the words of the API server.
+/// An invalid field selector, with the message of the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FieldSelectorError {
     /// A term has no operator.
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terms_are_read() {
+    fn terms_are_parsed() {
         let terms = parse_field_selector("metadata.name==web,,spec.nodeName!=").unwrap();
         assert_eq!(
             terms,
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_refused_in_the_servers_words() {
+    fn invalid_selectors_have_the_message_of_the_api_server() {
         let error = parse_field_selector("metadata.name").unwrap_err();
         assert_eq!(
             error.to_string(),

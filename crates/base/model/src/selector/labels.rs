@@ -8,16 +8,15 @@ pub struct LabelSelector {
     requirements: Vec<LabelRequirement>,
 }
 
-/// What one key must be like.
+/// A requirement on one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelRequirement {
     /// The key of the label.
     pub key: String,
-    /// What its value must be.
     pub operator: LabelOperator,
 }
 
-/// What the value of a label must be.
+/// The operator of a requirement, with its values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LabelOperator {
     /// One of these (a single one for `=`).
@@ -34,7 +33,7 @@ pub enum LabelOperator {
     LessThan(i64),
 }
 
-/// Why a label selector cannot be understood, in the words of the API server.
+/// An invalid label selector, with the message of the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("unable to parse requirement: {0}")]
 pub struct LabelSelectorError(String);
@@ -370,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_texts_are_rejected() {
         for selector in [
             ",",
             "a,",

@@ -45,7 +45,7 @@ pub(super) fn date_of(days_since_epoch: i64) -> Date {
     }
 }
 
-/// How many days a date lies after 1970-01-01. The date must be one that exists.
+/// Returns the number of days from 1970-01-01 to a valid date.
 pub(super) fn days_of(date: Date) -> i64 {
     let month = i64::from(date.month);
     let (months_after_march, year) = if month >= 3 {
@@ -59,7 +59,7 @@ pub(super) fn days_of(date: Date) -> i64 {
     year.div_euclid(400) * DAYS_PER_ERA + day_of_era - EPOCH
 }
 
-/// How many days the month has; zero if there is no such month.
+/// Returns the number of days in a month; zero if there is no such month.
 pub(super) fn days_in_month(year: i64, month: u8) -> u8 {
     match month {
         1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,

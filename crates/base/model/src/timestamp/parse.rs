@@ -4,7 +4,7 @@
 
 use super::civil::{self, Date};
 
-/// What is still to be read.
+/// The rest of the input.
 struct Cursor<'a>(&'a [u8]);
 
 /// The milliseconds since the epoch, cut off at the millisecond; `None` if the text is not a time.

@@ -7,7 +7,7 @@ use crate::config;
 use crate::vectors::{rows, rows_of};
 
 #[test]
-fn texts_are_read_as_go_reads_them() {
+fn texts_are_parsed_as_in_go() {
     for fields in rows(include_str!("../vectors/duration_parse.tsv")) {
         match fields[..] {
             [input, "err", kind] => {

@@ -21,7 +21,7 @@ fn or_dash(value: Option<i64>) -> String {
 }
 
 #[test]
-fn texts_are_read_as_go_reads_them() {
+fn texts_are_parsed_as_in_go() {
     for fields in rows(include_str!("../vectors/quantity_parse.tsv")) {
         match fields[..] {
             [input, "err", kind] => {

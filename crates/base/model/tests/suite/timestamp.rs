@@ -19,7 +19,7 @@ fn instants_print_as_in_go() {
 }
 
 #[test]
-fn texts_are_read_as_go_reads_them() {
+fn texts_are_parsed_as_in_go() {
     for [input, expected] in rows_of(include_str!("../vectors/time_parse.tsv")) {
         let read = input.parse::<Timestamp>();
         let ours = read.map_or_else(|_| "err".to_owned(), |t| t.unix_millis().to_string());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kubevitals_model::{Event, Pod};
-use kubevitals_recording::{MAX_OBJECT, Recording, What};
+use kubevitals_recording::{MAX_OBJECT, RecordedObject, Recording};
 use kubevitals_transitions::{Arrival, Existing, Output, Tracker, TrackerConfig};
 use kubevitals_watch::{Decoder, EventType, decode_object};
 
@@ -31,15 +31,15 @@ pub(crate) fn replay(recordings: &[&str]) -> Vec<Output> {
     let mut out = |output| records.push(output);
     for text in recordings {
         for item in Recording::new(text.as_bytes(), Decoder::default(), MAX_OBJECT) {
-            match item.what.unwrap() {
-                What::Pod(seen) if seen.event == EventType::Deleted => {
+            match item.object.unwrap() {
+                RecordedObject::Pod(seen) if seen.event == EventType::Deleted => {
                     tracker.deleted(&Arc::new(seen.object), Arrival::Live, None, &mut out);
                 }
-                What::Pod(seen) => {
+                RecordedObject::Pod(seen) => {
                     let pod = Arc::new(seen.object);
                     tracker.pod(&pod, Arrival::Live, seen.written, &mut out);
                 }
-                What::Event(seen) => tracker.event(&seen.object, &mut out),
+                RecordedObject::Event(seen) => tracker.event(&seen.object, &mut out),
                 _ => {}
             }
         }

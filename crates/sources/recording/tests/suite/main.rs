@@ -3,7 +3,9 @@
 
 use std::io::{self, Read};
 
-use kubevitals_recording::{Item, MAX_OBJECT, Piece, Recording, RecordingError, Splitter, What};
+use kubevitals_recording::{
+    Item, MAX_OBJECT, Piece, RecordedObject, Recording, RecordingError, Splitter,
+};
 use kubevitals_watch::{Decoder, EventType};
 use proptest::prelude::*;
 
@@ -15,24 +17,24 @@ fn read(text: impl AsRef<[u8]>) -> Vec<Item> {
 }
 
 /// What an item is, in one line.
-fn told(item: &Item) -> String {
-    match &item.what {
-        Ok(What::Pod(seen)) => format!(
+fn describe(item: &Item) -> String {
+    match &item.object {
+        Ok(RecordedObject::Pod(seen)) => format!(
             "{:?} {} {:?}",
             seen.event, seen.object.summary.identity, seen.written
         ),
-        Ok(What::Event(seen)) => format!(
+        Ok(RecordedObject::Event(seen)) => format!(
             "{:?} {} {:?}",
             seen.event, seen.object.identity, seen.written
         ),
-        Ok(What::Ended(status)) => format!("ended {}", status.code),
-        Ok(What::Other(kind)) => format!("other {kind}"),
+        Ok(RecordedObject::Ended(status)) => format!("ended {}", status.code),
+        Ok(RecordedObject::Other(kind)) => format!("other {kind}"),
         Err(error) => format!("{}: {error}", item.offset),
     }
 }
 
 fn all(text: impl AsRef<[u8]>) -> Vec<String> {
-    read(text).iter().map(told).collect()
+    read(text).iter().map(describe).collect()
 }
 
 fn pretty(lines: &str) -> String {
@@ -46,7 +48,7 @@ fn pretty(lines: &str) -> String {
 }
 
 #[test]
-fn however_objects_are_laid_out_they_are_the_same() {
+fn the_layout_of_objects_makes_no_difference() {
     let lines = all(PODS);
     assert_eq!(lines.len(), 153);
     assert!(
@@ -63,9 +65,9 @@ fn however_objects_are_laid_out_they_are_the_same() {
 }
 
 #[test]
-fn the_newest_write_is_when_a_state_was_made() {
+fn the_newest_managed_field_is_the_time_of_a_state() {
     let items = read(PODS);
-    let Ok(What::Pod(seen)) = &items[98].what else {
+    let Ok(RecordedObject::Pod(seen)) = &items[98].object else {
         panic!("{:?}", items[98]);
     };
     assert_eq!(
@@ -75,7 +77,7 @@ fn the_newest_write_is_when_a_state_was_made() {
 }
 
 #[test]
-fn what_is_bad_is_named_and_costs_only_itself() {
+fn invalid_objects_are_reported_and_affect_only_themselves() {
     let pod = |name: &str| {
         format!(
             "{{\"type\":\"ADDED\",\"object\":{{\"kind\":\"Pod\",\"metadata\":{{\"name\":\"{name}\"}}}}}}\n"
@@ -88,7 +90,7 @@ fn what_is_bad_is_named_and_costs_only_itself() {
         [
             "Added one None".to_owned(),
             format!(
-                "{}: object does not end; it was cut off after {} bytes",
+                "{}: object is truncated after {} bytes",
                 one.len(),
                 cut.len() + 1
             ),
@@ -102,21 +104,21 @@ fn what_is_bad_is_named_and_costs_only_itself() {
     assert_eq!(
         all(format!("error: lost connection\n{one}[1,2]\n{two}")),
         [
-            "0: 22 bytes are no JSON object".to_owned(),
+            "0: 22 bytes are not a JSON object".to_owned(),
             "Added one None".to_owned(),
-            format!("{}: 5 bytes are no JSON object", 23 + one.len()),
+            format!("{}: 5 bytes are not a JSON object", 23 + one.len()),
             "Added two None".to_owned(),
         ]
     );
     let wrong = one.replace("\"one\"", "\"one\",\"labels\":[]");
     let said = &all(format!("{wrong}{two}"));
     assert!(
-        said[0].starts_with("0: object /one cannot be read")
-            || said[0].starts_with("0: watch event cannot be read"),
+        said[0].starts_with("0: failed to decode object /one")
+            || said[0].starts_with("0: failed to decode watch event"),
         "{said:?}"
     );
     assert_eq!(said[1], "Added two None");
-    assert_eq!(all("{\"a\":1}"), ["0: answer has no type"]);
+    assert_eq!(all("{\"a\":1}"), ["0: response has no type"]);
 }
 
 #[test]
@@ -129,7 +131,7 @@ fn text_that_is_not_utf8_is_recognised() {
 }
 
 #[test]
-fn other_things_are_told_apart() {
+fn other_kinds_are_recognized() {
     let status =
         "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410,\"reason\":\"Expired\"}}";
     assert_eq!(all(status), ["ended 410"]);
@@ -150,7 +152,7 @@ fn other_things_are_told_apart() {
 }
 
 #[test]
-fn an_object_beyond_the_bound_is_named_and_not_held() {
+fn an_object_beyond_the_limit_is_reported_and_not_buffered() {
     let large = format!(
         "{{\"type\":\"ADDED\",\"object\":{{\"a\":\"{}\"}}}}",
         "x".repeat(300_000)
@@ -159,14 +161,16 @@ fn an_object_beyond_the_bound_is_named_and_not_held() {
     let text = format!("{large}\n{small}\n");
     let items: Vec<Item> = Recording::new(text.as_bytes(), Decoder::default(), 1_000).collect();
     assert!(
-        matches!(items[0].what, Err(RecordingError::TooLarge { length, limit: 1_000 }) if length == large.len() as u64)
+        matches!(items[0].object, Err(RecordingError::TooLarge { length, limit: 1_000 }) if length == large.len() as u64)
     );
-    assert!(matches!(&items[1].what, Ok(What::Pod(seen)) if seen.event == EventType::Modified));
+    assert!(
+        matches!(&items[1].object, Ok(RecordedObject::Pod(seen)) if seen.event == EventType::Modified)
+    );
     assert_eq!(items.len(), 2);
 }
 
 #[test]
-fn a_file_that_breaks_off_gives_what_was_there_and_the_reason() {
+fn a_truncated_file_yields_its_objects_and_an_error() {
     struct Broken<'t>(&'t [u8]);
     impl Read for Broken<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -178,14 +182,14 @@ fn a_file_that_breaks_off_gives_what_was_there_and_the_reason() {
     }
     let text = "{\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}}\n{\"kind\":";
     let items: Vec<String> = Recording::new(Broken(text.as_bytes()), Decoder::default(), 1_000)
-        .map(|item| told(&item))
+        .map(|item| describe(&item))
         .collect();
     assert_eq!(
         items,
         [
             "Modified a None".to_owned(),
-            "39: object does not end; it was cut off after 8 bytes".to_owned(),
-            "47: cannot be read: the disk is gone".to_owned(),
+            "39: object is truncated after 8 bytes".to_owned(),
+            "47: failed to read: the disk is gone".to_owned(),
         ]
     );
 }

@@ -15,7 +15,7 @@ use kubevitals_sim::objects::Resource;
 use kubevitals_sim::workload::WorkloadConfig;
 use kubevitals_telemetry::{Metrics, SharedRegistry};
 use kubevitals_tls::{ClientOptions, ClientTls, PemSource, TrustRoots};
-use kubevitals_watch::{KubeTransport, Server, Stream, StreamSpec};
+use kubevitals_watch::{KubeTransport, Reflector, WatchClient, WatchSpec};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -26,7 +26,7 @@ pub(crate) const NODES: [&str; 2] = ["node-00000", "node-00001"];
 /// A cluster of two nodes and a watch of them.
 pub(crate) struct Harness {
     pub(crate) cluster: SimCluster,
-    pub(crate) nodes: Stream<Node>,
+    pub(crate) nodes: Reflector<Node>,
     token: String,
 }
 
@@ -194,10 +194,10 @@ impl Harness {
         let kubeconfig = Kubeconfig::from_yaml(&api.kubeconfig()).unwrap();
         let options = KubeConfigOptions::default();
         let kube = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        let server = Server::new(KubeTransport::new(kube.unwrap()).unwrap());
-        let spec = StreamSpec::<Node>::new("nodes").keep_annotations([RESOURCE_METRICS_PATH]);
+        let server = WatchClient::new(KubeTransport::new(kube.unwrap()).unwrap());
+        let spec = WatchSpec::<Node>::new("nodes").keep_annotations([RESOURCE_METRICS_PATH]);
         Self {
-            nodes: server.watch(spec),
+            nodes: server.reflector(spec),
             cluster,
             token,
         }

@@ -15,7 +15,7 @@ fn the_type_may_come_after_the_object() {
 }
 
 #[test]
-fn bookmarks_and_errors_are_read_whatever_the_kind() {
+fn bookmarks_and_errors_are_decoded_for_any_kind() {
     let mark = event::<Node>(
         r#"{"type":"BOOKMARK","object":{"kind":"Node","metadata":{"resourceVersion":"12",
         "annotations":{"k8s.io/initial-events-end":"true"}},"spec":{}}}"#,
@@ -40,15 +40,15 @@ fn bookmarks_and_errors_are_read_whatever_the_kind() {
 }
 
 #[test]
-fn an_object_that_cannot_be_read_is_named() {
+fn an_object_that_cannot_be_decoded_is_named() {
     let error = event::<Pod>(
         r#"{"type":"DELETED","object":{"metadata":{"name":"a","namespace":"b"},"status":{"phase":7}}}"#,
     )
     .unwrap_err();
-    assert!(!error.is_garbage());
+    assert!(!error.is_invalid_response());
     assert_eq!(
         error.to_string(),
-        "object b/a cannot be read: invalid type: integer `7`, expected a string at byte 87"
+        "failed to decode object b/a: invalid type: integer `7`, expected a string at byte 87"
     );
     let nameless = event::<Pod>(r#"{"type":"ADDED","object":{"metadata":{}}}"#).unwrap_err();
     assert!(
@@ -58,7 +58,7 @@ fn an_object_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn what_is_no_event_is_garbage() {
+fn anything_but_an_event_is_an_invalid_response() {
     for line in [
         "",
         "{",
@@ -71,13 +71,13 @@ fn what_is_no_event_is_garbage() {
         r#"{"type":"ADDED","object":{"metadata":{"name":"a"}}} x"#,
     ] {
         let error = event::<PartialObjectMeta>(line).unwrap_err();
-        assert!(error.is_garbage(), "{line}: {error}");
+        assert!(error.is_invalid_response(), "{line}: {error}");
     }
     assert!(event::<PartialObjectMeta>(r#"{"type":"SURPRISE","object":{}}"#).is_err());
 }
 
 #[test]
-fn a_page_loses_only_the_objects_that_cannot_be_read() {
+fn a_page_loses_only_invalid_objects() {
     let page = decode_page::<PodSummary>(
         br#"{"kind":"PodList","metadata":{"resourceVersion":"9","continue":"tok"},"items":[
         {"metadata":{"name":"a"}},{"metadata":{"name":"b"},"spec":{"nodeName":[]}},{"metadata":{"name":"c"}}]}"#,
@@ -106,7 +106,7 @@ fn a_page_loses_only_the_objects_that_cannot_be_read() {
 }
 
 #[test]
-fn only_annotations_that_were_asked_for_are_kept() {
+fn only_requested_annotations_are_kept() {
     let object = br#"{"metadata":{"name":"a","annotations":{"big":"...","wanted":"1"}}}"#;
     let decoder = Decoder::default().keep_annotations(["wanted", "absent"]);
     let kept: PartialObjectMeta = decode_object(object, &decoder).unwrap();

@@ -1,4 +1,4 @@
-//! Requests that end: paged lists, and the beginning of every watch.
+//! Paged lists, and the request that starts each watch.
 
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_ENCODING;
@@ -6,48 +6,50 @@ use http::{HeaderMap, Response};
 use tokio::time::{Instant, timeout};
 
 use super::Engine;
-use super::ended::Ended;
+use super::disconnect::Disconnect;
 use crate::decode::WatchEvent;
 use crate::decode::{Page, decode_page, decode_status};
 use crate::kind::Kind;
 use crate::sink::{Item, Sink};
-use crate::spec::StreamSpec;
-use crate::state::{Record, Restart};
+use crate::spec::WatchSpec;
+use crate::state::{RestartReason, WatchStats};
 use crate::transport::{BoxBody, next_data, request};
 use kubevitals_model::ResourceVersion;
 
-/// Of an answer that is an error, so much is read to say what it was.
-const MAX_STATUS: usize = 64 << 10;
+/// The maximum size of an error response that is read.
+const MAX_STATUS_BYTES: usize = 64 << 10;
 
-/// A list whose beginning the server forgets before its end is begun again this often, with larger
-/// pages.
-const MAX_BEGINNINGS: u32 = 4;
+/// The maximum number of attempts at a list whose `continue` token expires, each with larger pages.
+const MAX_LIST_ATTEMPTS: u32 = 4;
 
-/// Each new beginning asks for pages so many times as large: fewer pages take less time.
+/// The factor by which pages grow with each attempt: fewer pages take less time.
 const PAGE_GROWTH: u32 = 4;
 
 impl<K: Kind, S: Sink<K>> Engine<K, S> {
-    /// Lists in pages and takes the list over; gives its version.
-    pub(super) async fn list_pages(&mut self) -> Result<ResourceVersion, Ended> {
+    /// Lists in pages, completes the list and returns its version.
+    pub(super) async fn list_pages(&mut self) -> Result<ResourceVersion, Disconnect> {
         let mut size = self.spec.options.page_size;
-        let listing = self.reflector.list();
-        let mut beginnings = 1;
+        let listing = self.hooks.list();
+        let mut attempts = 1;
         let mut list = S::List::default();
         let mut next = String::new();
         loop {
             let page = match self.get_page(size, &next).await {
                 Ok(page) => page,
-                Err(ended) if ended.why == Restart::Expired && beginnings < MAX_BEGINNINGS => {
-                    beginnings += 1;
+                Err(disconnect)
+                    if disconnect.reason == RestartReason::Expired
+                        && attempts < MAX_LIST_ATTEMPTS =>
+                {
+                    attempts += 1;
                     size = size.saturating_mul(PAGE_GROWTH);
                     list = S::List::default();
                     next = String::new();
                     continue;
                 }
-                Err(ended) => return Err(ended),
+                Err(disconnect) => return Err(disconnect),
             };
             for error in &page.unreadable {
-                self.count_unreadable(error);
+                self.record_decode_error(error);
             }
             let objects = page
                 .objects
@@ -60,93 +62,96 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
                 .await;
             next = page.next;
             if !next.is_empty() && self.sink.has_enough(&list) {
-                // All pages are of one version, so a watch from there misses nothing that comes.
-                self.sink.note(Record::cut_short);
-                tracing::info!(
-                    stream = self.spec.name,
-                    "list is long: the rest of it is left"
-                );
+                // All pages have one version, so that a watch from there misses nothing.
+                self.sink.record(WatchStats::truncated);
+                tracing::info!(watch = self.spec.name, "list truncated at the limit");
                 next.clear();
             }
             if next.is_empty() {
-                self.take_over(list, Some(listing), received);
+                self.complete_list(list, Some(listing), received);
                 return Ok(page.resource_version);
             }
         }
     }
 
-    async fn get_page(&mut self, size: u32, next: &str) -> Result<Page<K>, Ended> {
+    async fn get_page(&mut self, size: u32, next: &str) -> Result<Page<K>, Disconnect> {
         let target = self.spec.page(size, next);
-        let mut body = self.open(&target, StreamSpec::<K>::accept(true)).await?;
+        let mut body = self.open(&target, WatchSpec::<K>::accept(true)).await?;
         let body = self
             .collect(&mut body, self.spec.options.max_page_bytes)
             .await?;
         self.sink
-            .note(|record| record.received(body.len(), Instant::now()));
+            .record(|stats| stats.received(body.len(), Instant::now()));
         decode_page(&body, &self.decoder)
-            .map_err(|error| Ended::new(Restart::Garbage, error.to_string()))
+            .map_err(|error| Disconnect::new(RestartReason::InvalidResponse, error.to_string()))
     }
 
-    /// Sends a GET; anything but success is an end.
+    /// Sends a GET request and checks the status of the response.
     pub(super) async fn open(
         &mut self,
         target: &str,
         accept: &'static str,
-    ) -> Result<BoxBody, Ended> {
-        let request = request(target, accept)
-            .map_err(|error| Ended::new(Restart::Refused, format!("bad request: {error}")))?;
-        let patience = self.spec.options.answer_timeout;
-        let answer = timeout(patience, self.server.transport().get(request))
+    ) -> Result<BoxBody, Disconnect> {
+        let request = request(target, accept).map_err(|error| {
+            Disconnect::new(RestartReason::Rejected, format!("bad request: {error}"))
+        })?;
+        let limit = self.spec.options.response_timeout;
+        let response = timeout(limit, self.client.transport().get(request))
             .await
             .map_err(|_| {
-                let words = format!("no answer within {} s", patience.as_secs());
-                Ended::new(Restart::NoAnswer, words)
+                let message = format!("no response within {} s", limit.as_secs());
+                Disconnect::new(RestartReason::Timeout, message)
             })?
-            .map_err(|error| Ended::new(Restart::Unreachable, error.to_string()))?;
-        let (head, mut body) = Response::into_parts(answer);
+            .map_err(|error| Disconnect::new(RestartReason::Unreachable, error.to_string()))?;
+        let (head, mut body) = Response::into_parts(response);
         if head.status.is_success() {
-            return refuse_encoded(&head.headers).map_or(Ok(body), Err);
+            return reject_encoded(&head.headers).map_or(Ok(body), Err);
         }
-        // What cannot be read of the reason is not worth another error.
-        let said = self
-            .collect(&mut body, MAX_STATUS)
+        // A status that cannot be read is not worth another error.
+        let status = self
+            .collect(&mut body, MAX_STATUS_BYTES)
             .await
             .unwrap_or_default();
-        Err(Ended::by_answer(
+        Err(Disconnect::from_response(
             head.status.as_u16(),
             &head.headers,
-            decode_status(&said),
+            decode_status(&status),
         ))
     }
 
-    /// A whole body, up to a bound. Not yet a sign of life: it may be that of a refusal.
-    async fn collect(&self, body: &mut BoxBody, limit: usize) -> Result<Bytes, Ended> {
-        let patience = self.spec.options.list_silence;
+    /// Reads a whole body up to a limit. It does not count as received data: it may be an error.
+    async fn collect(&self, body: &mut BoxBody, limit: usize) -> Result<Bytes, Disconnect> {
+        let idle_timeout = self.spec.options.list_idle_timeout;
         let mut whole = BytesMut::new();
         loop {
-            let data = match timeout(patience, next_data(body)).await {
+            let data = match timeout(idle_timeout, next_data(body)).await {
                 Ok(Some(Ok(data))) => data,
-                Ok(Some(Err(error))) => return Err(Ended::new(Restart::Broken, error.to_string())),
+                Ok(Some(Err(error))) => {
+                    return Err(Disconnect::new(
+                        RestartReason::ConnectionLost,
+                        error.to_string(),
+                    ));
+                }
                 Ok(None) => return Ok(whole.freeze()),
                 Err(_) => {
-                    let words = format!("nothing came for {} s", patience.as_secs());
-                    return Err(Ended::new(Restart::Silent, words));
+                    let message = format!("no data for {} s", idle_timeout.as_secs());
+                    return Err(Disconnect::new(RestartReason::Idle, message));
                 }
             };
             if whole.len() + data.len() > limit {
-                let words = format!("answer is larger than {limit} bytes");
-                return Err(Ended::new(Restart::Garbage, words));
+                let message = format!("response is larger than {limit} bytes");
+                return Err(Disconnect::new(RestartReason::InvalidResponse, message));
             }
             whole.extend_from_slice(&data);
         }
     }
 }
 
-/// A body that is compressed though that was not asked for cannot be read.
-fn refuse_encoded(headers: &HeaderMap) -> Option<Ended> {
+/// Rejects a body that is compressed although the request did not accept that.
+fn reject_encoded(headers: &HeaderMap) -> Option<Disconnect> {
     let encoding = headers.get(CONTENT_ENCODING)?;
     (encoding != "identity").then(|| {
-        let words = format!("answer is encoded as {encoding:?}, which was not asked for");
-        Ended::new(Restart::Garbage, words)
+        let message = format!("response is encoded as {encoding:?}, which was not requested");
+        Disconnect::new(RestartReason::InvalidResponse, message)
     })
 }

@@ -1,9 +1,9 @@
-//! Passing over what is between brackets, 64 bytes at a time.
+//! Skips bracketed values, 64 bytes at a time.
 //!
-//! Of each block four masks are made, with a bit for every byte: quotes, backslashes, opening and
-//! closing brackets. All else is arithmetic on masks: a quote that is not escaped turns "inside of
-//! a string" on or off for all bits above it, and brackets outside of strings are counted, not
-//! visited. Only in the block that may hold the end are they looked at one by one.
+//! Each block yields four masks with a bit for every byte: quotes, backslashes, opening and closing
+//! brackets. The rest is arithmetic on masks: a quote that is not escaped toggles "inside a string"
+//! for all bits above it, and brackets outside of strings are counted, not visited. Only in the
+//! block that may contain the end are they visited one by one.
 
 use wide::u8x16;
 
@@ -16,7 +16,7 @@ struct Masks {
     closing: u64,
 }
 
-/// Where a walk is at the beginning of a block.
+/// The state at the start of a block.
 #[derive(Debug, Default)]
 struct Walk {
     depth: usize,
@@ -28,8 +28,8 @@ struct Walk {
 
 const BLOCK: usize = 64;
 
-/// The length of what begins with the opening bracket at the start of `input`, up to the bracket
-/// that closes it. Which kind of bracket closes which is not looked at.
+/// Returns the length of the value that starts with the opening bracket at the start of `input`. The
+/// kinds of brackets are not compared.
 pub(super) fn bracketed(input: &[u8]) -> Option<usize> {
     let mut walk = Walk::default();
     let (blocks, tail) = input.as_chunks::<BLOCK>();
@@ -79,7 +79,7 @@ impl Walk {
         None
     }
 
-    /// Which bytes stand behind a backslash that is not escaped itself.
+    /// Returns the mask of escaped bytes.
     fn escapes(&mut self, backslashes: u64) -> u64 {
         let mut escaped = self.escaped;
         let mut left = backslashes & !escaped;

@@ -32,7 +32,7 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 #[test]
-fn what_is_not_json_is_refused() {
+fn invalid_json_is_rejected() {
     for text in [
         "",
         "{",
@@ -69,7 +69,7 @@ fn what_is_not_json_is_refused() {
 }
 
 #[test]
-fn what_is_skipped_must_be_well_bracketed() {
+fn skipped_values_must_be_well_bracketed() {
     for text in [
         "{\"a\":[{}]}",
         "[\"]\",\"\\\"]\"]",

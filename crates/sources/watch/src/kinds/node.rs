@@ -6,18 +6,9 @@ use serde::{Deserialize, Deserializer};
 use super::condition::{ConditionWire, conditions};
 use super::meta::{MetaWire, object_meta};
 use crate::kind::{Decoder, Kind, Resource, TypedKind};
-use crate::wire::{List, Map, Struct, Text};
+use crate::wire::{List, Map, ObjectWire, Struct, Text};
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct NodeWire<'a> {
-    #[serde(borrow)]
-    metadata: Struct<MetaWire<'a>>,
-    #[serde(borrow)]
-    spec: Struct<SpecWire<'a>>,
-    #[serde(borrow)]
-    status: Struct<StatusWire<'a>>,
-}
+type NodeWire<'a> = ObjectWire<MetaWire<'a>, SpecWire<'a>, StatusWire<'a>>;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -8,18 +8,9 @@ use super::condition::{ConditionWire, conditions};
 use super::container::{ContainerSpecWire, ContainerStatusWire, specs, statuses};
 use super::meta::{BriefMetaWire, MetaWire, object_meta};
 use crate::kind::{Decoder, Kind, Reading, Resource, TypedKind};
-use crate::wire::{List, Struct, Text, Time};
+use crate::wire::{List, ObjectWire, Struct, Text, Time};
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct SummaryWire<'a> {
-    #[serde(borrow)]
-    metadata: Struct<BriefMetaWire<'a>>,
-    #[serde(borrow)]
-    spec: Struct<SummarySpecWire<'a>>,
-    #[serde(borrow)]
-    status: Struct<SummaryStatusWire<'a>>,
-}
+type SummaryWire<'a> = ObjectWire<BriefMetaWire<'a>, SummarySpecWire<'a>, SummaryStatusWire<'a>>;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -35,16 +26,7 @@ struct SummaryStatusWire<'a> {
     phase: Text<'a>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct PodWire<'a> {
-    #[serde(borrow)]
-    metadata: Struct<MetaWire<'a>>,
-    #[serde(borrow)]
-    spec: Struct<SpecWire<'a>>,
-    #[serde(borrow)]
-    status: Struct<StatusWire<'a>>,
-}
+type PodWire<'a> = ObjectWire<MetaWire<'a>, SpecWire<'a>, StatusWire<'a>>;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -8,19 +8,10 @@ use serde::{Deserialize, Deserializer};
 use super::condition::{ConditionWire, conditions};
 use super::meta::{MetaWire, object_meta};
 use crate::kind::{Decoder, Kind, Reading, Resource, TypedKind};
-use crate::wire::{List, Map, Struct, Text};
+use crate::wire::{List, Map, ObjectWire, Struct, Text};
 
-/// The fields of all three kinds, which are similar enough to be read as one.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct WorkloadWire<'a> {
-    #[serde(borrow)]
-    metadata: Struct<MetaWire<'a>>,
-    #[serde(borrow)]
-    spec: Struct<SpecWire<'a>>,
-    #[serde(borrow)]
-    status: Struct<StatusWire<'a>>,
-}
+/// The fields of all three kinds, which are similar enough to be decoded as one.
+type WorkloadWire<'a> = ObjectWire<MetaWire<'a>, SpecWire<'a>, StatusWire<'a>>;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

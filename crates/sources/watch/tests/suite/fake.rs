@@ -13,7 +13,8 @@ use http::{Request, Response};
 use http_body::{Body, Frame};
 use kubevitals_model::PodSummary;
 use kubevitals_watch::{
-    Answer, BoxBody, Server, Stream, StreamOptions, StreamSpec, Transport, TransportError,
+    BoxBody, Reflector, ResponseFuture, Transport, TransportError, WatchClient, WatchOptions,
+    WatchSpec,
 };
 use tokio::sync::mpsc;
 
@@ -38,12 +39,12 @@ pub(crate) struct State {
     pub(crate) streaming: Streaming,
     /// Answers to the next requests, instead of what they ask for.
     pub(crate) faults: VecDeque<Fault>,
-    /// Whether an expired watch is told by an event, as a real server does once it has begun to
-    /// answer.
+    /// Whether an expired watch ends with an ERROR event, as of a real server that has begun to
+    /// respond.
     pub(crate) expires_by_event: bool,
     /// Bodies are cut into chunks of so many bytes; 0 does not cut.
     pub(crate) chunk: usize,
-    /// The expired pages still to come: the next pages after the first answer 410.
+    /// The number of pages after the first that respond with 410.
     pub(crate) expired_pages: u32,
     uids: u64,
 }
@@ -88,22 +89,25 @@ impl Fake {
         self.state.lock().unwrap()
     }
 
-    pub(crate) fn server(&self) -> Server {
-        Server::new(self.clone())
+    pub(crate) fn server(&self) -> WatchClient {
+        WatchClient::new(self.clone())
     }
 
-    pub(crate) fn pods(&self) -> Stream<PodSummary> {
+    pub(crate) fn pods(&self) -> Reflector<PodSummary> {
         self.pods_with(|_| {})
     }
 
-    pub(crate) fn pods_with(&self, change: impl FnOnce(&mut StreamOptions)) -> Stream<PodSummary> {
-        let mut options = StreamOptions {
+    pub(crate) fn pods_with(
+        &self,
+        change: impl FnOnce(&mut WatchOptions),
+    ) -> Reflector<PodSummary> {
+        let mut options = WatchOptions {
             seed: Some(7),
-            ..StreamOptions::default()
+            ..WatchOptions::default()
         };
         change(&mut options);
         self.server()
-            .watch(StreamSpec::new("pods").options(options))
+            .reflector(WatchSpec::new("pods").options(options))
     }
 
     /// Creates or changes a pod.
@@ -196,7 +200,7 @@ impl State {
         self.watchers.retain(|watcher| watcher.send(line));
     }
 
-    fn answer(&mut self, target: &str) -> Option<Result<Response<BoxBody>, TransportError>> {
+    fn respond(&mut self, target: &str) -> Option<Result<Response<BoxBody>, TransportError>> {
         self.requests.push(target.to_owned());
         let query = |name: &str| {
             let parameters = target
@@ -245,27 +249,27 @@ impl State {
             Fault::Hang => return None,
             Fault::Body(body) => Ok(self.ended(&body)),
             Fault::Silent(body) => {
-                let answer = self.watch(&[body]);
+                let response = self.watch(&[body]);
                 // No events reach it any more, but it stays open.
                 let watcher = self.watchers.pop().unwrap();
                 std::mem::forget(watcher.to);
-                Ok(answer)
+                Ok(response)
             }
             Fault::Chunks(chunks) => {
-                let answer = self.watch(&[]);
+                let response = self.watch(&[]);
                 let watcher = self.watchers.pop().unwrap();
                 for chunk in chunks {
                     watcher.to.try_send(Ok(Bytes::from(chunk))).unwrap();
                 }
                 std::mem::forget(watcher.to);
-                Ok(answer)
+                Ok(response)
             }
             Fault::Encoded(encoding) => {
-                let mut answer = self.watch(&[]);
-                answer
+                let mut response = self.watch(&[]);
+                response
                     .headers_mut()
                     .insert("content-encoding", encoding.parse().unwrap());
-                Ok(answer)
+                Ok(response)
             }
         })
     }
@@ -323,9 +327,9 @@ impl State {
     }
 
     fn ended(&mut self, body: &str) -> Response<BoxBody> {
-        let answer = self.watch(&[body.to_owned()]);
+        let response = self.watch(&[body.to_owned()]);
         self.watchers.pop();
-        answer
+        response
     }
 }
 
@@ -343,12 +347,12 @@ impl Watcher {
 }
 
 impl Transport for Fake {
-    fn get(&self, request: Request<()>) -> Answer<'_> {
+    fn get(&self, request: Request<()>) -> ResponseFuture<'_> {
         assert_eq!(request.headers()["accept-encoding"], "identity");
-        let answer = self.lock().answer(&request.uri().to_string());
+        let response = self.lock().respond(&request.uri().to_string());
         Box::pin(async move {
-            match answer {
-                Some(answer) => answer,
+            match response {
+                Some(response) => response,
                 None => std::future::pending().await,
             }
         })
@@ -424,12 +428,12 @@ fn status_body(code: u16) -> String {
 fn status(code: u16, retry_after: Option<&str>) -> Response<BoxBody> {
     let (to, from) = mpsc::channel(1);
     to.try_send(Ok(Bytes::from(status_body(code)))).unwrap();
-    let mut answer = Response::new(Box::pin(Chunks(from)) as BoxBody);
-    *answer.status_mut() = code.try_into().unwrap();
+    let mut response = Response::new(Box::pin(Chunks(from)) as BoxBody);
+    *response.status_mut() = code.try_into().unwrap();
     if let Some(seconds) = retry_after {
-        answer
+        response
             .headers_mut()
             .insert("retry-after", seconds.parse().unwrap());
     }
-    answer
+    response
 }

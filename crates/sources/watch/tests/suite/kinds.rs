@@ -144,7 +144,7 @@ fn deployments_and_replica_sets_are_as_typed() {
 }
 
 #[test]
-fn selectors_choose_as_the_api_says() {
+fn selectors_match_as_in_the_api() {
     let selector = |operator: &str, values: &[&str]| -> WorkloadSelector {
         let expression = json!({"key": "tier", "operator": operator, "values": values});
         let object = json!({"metadata": {"name": "a"}, "spec": {"selector": {"matchExpressions": [expression]}}});

@@ -2,27 +2,27 @@
 
 use http::Request;
 use kubevitals_model::PodSummary;
-use kubevitals_watch::{KubeTransport, Restart, Server, StreamSpec, Transport};
+use kubevitals_watch::{KubeTransport, RestartReason, Transport, WatchClient, WatchSpec};
 
 use crate::fake::{Fake, pass, view};
 
-/// kube's client, answered by the server in memory.
-fn server(fake: &Fake) -> Server {
+/// A kube client on top of the in-memory server.
+fn server(fake: &Fake) -> WatchClient {
     let fake = fake.clone();
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
         let fake = fake.clone();
         async move { fake.get(request.map(drop)).await }
     });
-    Server::new(KubeTransport::from_client(kube::Client::new(
+    WatchClient::new(KubeTransport::from_client(kube::Client::new(
         service, "default",
     )))
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_runs_over_the_client_of_kube() {
+async fn a_reflector_runs_over_a_kube_client() {
     let fake = Fake::new();
     fake.put("a");
-    let pods = server(&fake).watch(StreamSpec::<PodSummary>::new("pods"));
+    let pods = server(&fake).reflector(WatchSpec::<PodSummary>::new("pods"));
     assert!(pods.synced().await);
     fake.put("b");
     pass(1).await;
@@ -33,6 +33,6 @@ async fn a_stream_runs_over_the_client_of_kube() {
     pass(10).await;
     assert_eq!(view(&pods.objects()), fake.objects());
     let restarts = pods.state().restarts;
-    assert_eq!(restarts.get(&Restart::Broken), Some(&1));
-    assert_eq!(restarts.get(&Restart::Expired), Some(&1));
+    assert_eq!(restarts.get(&RestartReason::ConnectionLost), Some(&1));
+    assert_eq!(restarts.get(&RestartReason::Expired), Some(&1));
 }

@@ -8,13 +8,13 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+mod event_watchers;
 mod fake;
 mod kinds;
 mod kube_client;
 mod metrics;
 mod model;
 mod recordings;
+mod reflectors;
 mod sim;
-mod streams;
 mod subscribers;
-mod tails;

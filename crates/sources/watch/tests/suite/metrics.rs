@@ -6,7 +6,7 @@ use prometheus_client::registry::Registry;
 use crate::fake::{Fake, pass};
 
 #[tokio::test(start_paused = true)]
-async fn the_state_of_every_stream_is_exposed_until_it_ends() {
+async fn the_state_of_every_watch_is_exposed_until_it_ends() {
     let mut registry = Registry::default();
     let metrics = WatchMetrics::register(registry.sub_registry_with_prefix("kubevitals_watch"));
     let fake = Fake::new();

@@ -1,7 +1,7 @@
 //! Whatever a server does, once it is quiet every view equals its state.
 
 use kubevitals_model::{PodSummary, Timestamp};
-use kubevitals_watch::{Change, Mirror, Stream, Subscription, What};
+use kubevitals_watch::{Change, Mirror, ObjectEvent, Reflector, Subscription};
 use proptest::prelude::*;
 
 use crate::fake::{Fake, Fault, Streaming, pass, view};
@@ -34,7 +34,7 @@ struct Follower {
 }
 
 impl Follower {
-    fn new(pods: &Stream<PodSummary>, queue: usize) -> Self {
+    fn new(pods: &Reflector<PodSummary>, queue: usize) -> Self {
         Self {
             subscription: pods.subscribe_with(queue),
             mirror: Mirror::new(),
@@ -50,17 +50,17 @@ impl Follower {
         }
     }
 
-    /// A change must fit what was told before: nothing is added twice, and nothing unknown changes
+    /// A change must fit the changes before: nothing is added twice, and nothing unknown changes
     /// or goes.
     fn check(&mut self, change: &Change<PodSummary>) {
         let key = |pod: &PodSummary| pod.identity.name.to_string();
         let state =
             |pod: &PodSummary| format!("{} {}", pod.identity.uid, pod.identity.resource_version);
-        match &change.what {
-            What::Added(pod) => {
+        match &change.event {
+            ObjectEvent::Added(pod) => {
                 assert_eq!(self.names.insert(key(pod), state(pod)), None, "{change:?}");
             }
-            What::Modified { before, now } => {
+            ObjectEvent::Modified { before, now } => {
                 assert_eq!(before.identity.uid, now.identity.uid);
                 assert_ne!(
                     before.identity.resource_version,
@@ -68,7 +68,7 @@ impl Follower {
                 );
                 assert_eq!(self.names.insert(key(now), state(now)), Some(state(before)));
             }
-            What::Deleted(pod) => {
+            ObjectEvent::Deleted(pod) => {
                 assert!(self.names.remove(&key(pod)).is_some(), "{change:?}");
             }
         }

@@ -9,7 +9,9 @@ use kubevitals_model::{
     AsPodSummary, Condition, ContainerSpec, ContainerState, ContainerStatus, Event, Identity,
     Labels, Node, ObjectMeta, PartialObjectMeta, Pod, PodSummary, Timestamp,
 };
-use kubevitals_watch::{Decoder, Kind, Update, WatchEvent, What, decode_event, decode_object};
+use kubevitals_watch::{
+    Decoder, Kind, ObjectEvent, Update, WatchEvent, decode_event, decode_object,
+};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -281,7 +283,7 @@ fn every_field_of_every_pod_is_as_typed() {
 }
 
 #[test]
-fn brief_pods_and_bare_metadata_are_as_typed() {
+fn pod_summaries_and_metadata_are_as_typed() {
     for (slim, typed) in both::<PodSummary, core::Pod>(PODS) {
         check_brief(&slim, &typed);
     }
@@ -402,8 +404,8 @@ fn every_field_of_the_node_is_as_typed() {
     }
 }
 
-/// What a subscriber is told when a server sends these bytes in these chunks.
-async fn told(recording: &str, cuts: &[usize]) -> Vec<String> {
+/// The changes that a subscriber receives when a server sends these bytes in these chunks.
+async fn changes_of(recording: &str, cuts: &[usize]) -> Vec<String> {
     let fake = Fake::new();
     let pods = fake.pods();
     let mut subscription = pods.subscribe_with(10_000);
@@ -413,15 +415,15 @@ async fn told(recording: &str, cuts: &[usize]) -> Vec<String> {
         .faults
         .push_back(Fault::Chunks(cut(recording, cuts)));
     pass(1).await;
-    let mut told = Vec::new();
+    let mut changes = Vec::new();
     while let Some(Update::Change(change)) = subscription.try_next() {
-        told.push(match change.what {
-            What::Added(pod) => format!("added {pod:?}"),
-            What::Modified { before, now } => format!("modified {before:?} to {now:?}"),
-            What::Deleted(pod) => format!("deleted {pod:?}"),
+        changes.push(match change.event {
+            ObjectEvent::Added(pod) => format!("added {pod:?}"),
+            ObjectEvent::Modified { before, now } => format!("modified {before:?} to {now:?}"),
+            ObjectEvent::Deleted(pod) => format!("deleted {pod:?}"),
         });
     }
-    told
+    changes
 }
 
 fn cut(text: &str, cuts: &[usize]) -> Vec<Vec<u8>> {
@@ -443,7 +445,7 @@ proptest! {
             .start_paused(true)
             .build()
             .unwrap();
-        let (whole, split) = runtime.block_on(async { (told(PODS, &[]).await, told(PODS, &cuts).await) });
+        let (whole, split) = runtime.block_on(async { (changes_of(PODS, &[]).await, changes_of(PODS, &cuts).await) });
         prop_assert_eq!(whole.len(), 153);
         prop_assert_eq!(whole, split);
     }

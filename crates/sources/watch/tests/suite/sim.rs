@@ -3,11 +3,11 @@
 //! Nothing here sleeps: tests wait for requests and updates, with a deadline that only a hang
 //! reaches.
 
+mod caches;
 mod outages;
 mod rights;
 mod selections;
 mod subscribers;
-mod views;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use kubevitals_sim::cluster::{SimCluster, SimClusterConfig};
 use kubevitals_sim::objects::Resource as Stored;
 use kubevitals_sim::workload::{ChurnRate, WorkloadConfig};
 use kubevitals_watch::{
-    Answer, Change, Kind, KubeTransport, Mirror, Restart, Server, Stream, StreamOptions,
-    StreamSpec, Subscription, Transport, TypedKind, What,
+    Change, Kind, KubeTransport, Mirror, ObjectEvent, Reflector, ResponseFuture, RestartReason,
+    Subscription, Transport, TypedKind, WatchClient, WatchOptions, WatchSpec,
 };
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -41,13 +41,13 @@ struct Spy {
 /// What a [`Spy`] has seen.
 struct Requests(watch::Receiver<Vec<String>>);
 
-/// A cluster in which time passes, and with it pods, only when told.
+/// A cluster whose clock only tests advance.
 struct Bed {
     cluster: SimCluster,
     clock: SteppedClock,
 }
 
-/// A subscriber that applies what it is told, and is strict about it.
+/// A subscriber that checks each change against its state.
 struct Follower<K: Kind> {
     updates: Subscription<K>,
     mirror: Mirror<K>,
@@ -57,7 +57,7 @@ struct Follower<K: Kind> {
 }
 
 impl Transport for Spy {
-    fn get(&self, request: Request<()>) -> Answer<'_> {
+    fn get(&self, request: Request<()>) -> ResponseFuture<'_> {
         self.requests
             .send_modify(|requests| requests.push(request.uri().to_string()));
         self.client.get(request)
@@ -108,7 +108,7 @@ impl Bed {
 }
 
 impl<K: Kind> Follower<K> {
-    fn new(stream: &Stream<K>) -> Self {
+    fn new(stream: &Reflector<K>) -> Self {
         Self {
             updates: stream.subscribe(),
             mirror: Mirror::new(),
@@ -140,18 +140,18 @@ impl<K: Kind> Follower<K> {
     }
 
     fn take(&mut self, change: Change<K>) {
-        match &change.what {
-            What::Added(object) => {
+        match &change.event {
+            ObjectEvent::Added(object) => {
                 let id = object.identity();
                 let known = self.known.insert(id.to_string(), id.uid.clone());
                 assert_eq!(known, None, "{id} was added twice");
             }
-            What::Modified { before, now } => {
+            ObjectEvent::Modified { before, now } => {
                 let id = now.identity();
                 assert!(before.identity().is_same_object(id), "{id}");
                 assert_eq!(self.known.get(&id.to_string()), Some(&id.uid), "{id}");
             }
-            What::Deleted(object) => {
+            ObjectEvent::Deleted(object) => {
                 let id = object.identity();
                 let known = self.known.remove(&id.to_string());
                 assert_eq!(known.as_ref(), Some(&id.uid), "{id}");
@@ -160,13 +160,13 @@ impl<K: Kind> Follower<K> {
         self.changes.push(change);
     }
 
-    /// The names that were told as deleted.
+    /// The names of deleted objects.
     fn deleted(&self) -> Vec<String> {
         let mut names: Vec<String> = self
             .changes
             .iter()
-            .filter_map(|change| match &change.what {
-                What::Deleted(last) => Some(last.identity().to_string()),
+            .filter_map(|change| match &change.event {
+                ObjectEvent::Deleted(last) => Some(last.identity().to_string()),
                 _ => None,
             })
             .collect();
@@ -180,7 +180,7 @@ async fn start() -> SimApiHandle {
 }
 
 /// The server behind a kubeconfig, and what is asked of it.
-async fn connect(kubeconfig: &str) -> (Server, Requests) {
+async fn connect(kubeconfig: &str) -> (WatchClient, Requests) {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).unwrap();
     let options = KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
@@ -188,29 +188,29 @@ async fn connect(kubeconfig: &str) -> (Server, Requests) {
         .unwrap();
     let (requests, seen) = watch::channel(Vec::new());
     let client = KubeTransport::new(config).unwrap();
-    (Server::new(Spy { client, requests }), Requests(seen))
+    (WatchClient::new(Spy { client, requests }), Requests(seen))
 }
 
 /// A stream that comes back quickly, so that tests do not wait.
-fn spec<K: TypedKind>(name: &'static str) -> StreamSpec<K> {
-    StreamSpec::new(name).options(quick())
+fn spec<K: TypedKind>(name: &'static str) -> WatchSpec<K> {
+    WatchSpec::new(name).options(quick())
 }
 
-fn quick() -> StreamOptions {
-    StreamOptions {
-        backoff_base: Duration::from_millis(5),
-        backoff_cap: Duration::from_millis(50),
+fn quick() -> WatchOptions {
+    WatchOptions {
+        min_backoff: Duration::from_millis(5),
+        max_backoff: Duration::from_millis(50),
         seed: Some(1),
-        ..StreamOptions::default()
+        ..WatchOptions::default()
     }
 }
 
-async fn synced<K: Kind>(stream: &Stream<K>) {
+async fn synced<K: Kind>(stream: &Reflector<K>) {
     let synced = timeout(DEADLINE, stream.synced()).await;
     assert_eq!(synced, Ok(true), "{:?}", stream.state());
 }
 
-fn count<K: Kind>(stream: &Stream<K>, why: Restart) -> u64 {
+fn count<K: Kind>(stream: &Reflector<K>, why: RestartReason) -> u64 {
     stream.state().restarts.get(&why).copied().unwrap_or(0)
 }
 

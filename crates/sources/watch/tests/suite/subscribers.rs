@@ -1,14 +1,14 @@
 //! Many subscribers of one stream.
 
 use kubevitals_model::{PodSummary, Timestamp};
-use kubevitals_watch::{Mirror, ResyncCause, Update, What};
+use kubevitals_watch::{Mirror, ObjectEvent, ResyncCause, Update};
 
 use crate::fake::{Fake, pass, view};
 
 const NOW: Timestamp = Timestamp::from_unix_millis(0);
 
 #[tokio::test(start_paused = true)]
-async fn all_are_served_from_one_connection() {
+async fn all_subscribers_share_one_connection() {
     let fake = Fake::new();
     fake.put("a");
     let pods = fake.pods();
@@ -29,7 +29,7 @@ async fn all_are_served_from_one_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_comes_late_gets_everything_first() {
+async fn a_late_subscriber_gets_all_objects_first() {
     let fake = Fake::new();
     let pods = fake.pods();
     pods.synced().await;
@@ -48,7 +48,7 @@ async fn one_that_comes_late_gets_everything_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_one_blocks_nobody_and_must_resync() {
+async fn a_slow_subscriber_blocks_nothing_and_must_resync() {
     let fake = Fake::new();
     let pods = fake.pods();
     let mut slow = pods.subscribe_with(3);
@@ -59,7 +59,7 @@ async fn a_slow_one_blocks_nobody_and_must_resync() {
         assert!(matches!(fast.next().await, Some(Update::Change(_))));
     }
     let state = pods.state();
-    assert_eq!((state.lagging, state.lagged), (1, 1));
+    assert_eq!((state.lagging, state.lags), (1, 1));
 
     let Some(Update::Resync(all)) = slow.next().await else {
         panic!("a resync is due");
@@ -72,7 +72,7 @@ async fn a_slow_one_blocks_nobody_and_must_resync() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mirror_makes_changes_of_a_resync() {
+async fn a_mirror_turns_a_resync_into_changes() {
     let fake = Fake::new();
     fake.put("goes");
     fake.put("stays");
@@ -83,7 +83,7 @@ async fn a_mirror_makes_changes_of_a_resync() {
     assert!(
         first
             .iter()
-            .all(|change| matches!(change.what, What::Added(_)))
+            .all(|change| matches!(change.event, ObjectEvent::Added(_)))
     );
     assert_eq!(first.len(), 2);
 
@@ -91,15 +91,15 @@ async fn a_mirror_makes_changes_of_a_resync() {
     fake.put("comes");
     pass(1).await;
     let second = mirror.apply(slow.next().await.unwrap(), NOW);
-    let told: Vec<String> = second
+    let changes: Vec<String> = second
         .iter()
-        .map(|change| match &change.what {
-            What::Added(pod) => format!("added {}", pod.identity),
-            What::Modified { now, .. } => format!("modified {}", now.identity),
-            What::Deleted(pod) => format!("deleted {}", pod.identity),
+        .map(|change| match &change.event {
+            ObjectEvent::Added(pod) => format!("added {}", pod.identity),
+            ObjectEvent::Modified { now, .. } => format!("modified {}", now.identity),
+            ObjectEvent::Deleted(pod) => format!("deleted {}", pod.identity),
         })
         .collect();
-    assert_eq!(told, ["deleted default/goes", "added default/comes"]);
+    assert_eq!(changes, ["deleted default/goes", "added default/comes"]);
     assert_eq!(view(&mirror.objects()), fake.objects());
     assert!(mirror.get("default", "stays").is_some());
 }

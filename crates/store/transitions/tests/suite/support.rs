@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubevitals_model::{Event, Pod, Timestamp};
-use kubevitals_recording::{MAX_OBJECT, Recording, What};
+use kubevitals_recording::{MAX_OBJECT, RecordedObject, Recording};
 use kubevitals_transitions::{
     Arrival, ContainerRecord, Existing, Moment, Output, PodRecord, Tracker, TrackerConfig,
 };
@@ -28,12 +28,12 @@ pub(crate) fn recorded() -> (Vec<StreamItem>, Vec<StreamItem>) {
 
 fn read(text: &str) -> Vec<StreamItem> {
     Recording::new(text.as_bytes(), Decoder::default(), MAX_OBJECT)
-        .map(|item| match item.what.unwrap() {
-            What::Pod(seen) => {
+        .map(|item| match item.object.unwrap() {
+            RecordedObject::Pod(seen) => {
                 let observed = seen.written.filter(|_| seen.event != EventType::Deleted);
                 StreamItem::Pod(seen.event, Arc::new(seen.object), observed)
             }
-            What::Event(seen) => StreamItem::Event(Arc::new(seen.object)),
+            RecordedObject::Event(seen) => StreamItem::Event(Arc::new(seen.object)),
             other => panic!("{other:?}"),
         })
         .collect()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kubevitals_model::PodSummary;
 use kubevitals_sim::api::{Effect, History, RequestFault};
 use kubevitals_sim::objects::Resource as Stored;
-use kubevitals_watch::{Restart, Seen, Stream, What};
+use kubevitals_watch::{ObjectEvent, Origin, Reflector, RestartReason};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -17,7 +17,7 @@ use super::{
 /// One stream of a cluster that churns, and a subscriber that must always end up right.
 struct Scene {
     bed: Bed,
-    pods: Stream<PodSummary>,
+    pods: Reflector<PodSummary>,
     requests: Requests,
     follower: Follower<PodSummary>,
 }
@@ -27,7 +27,7 @@ impl Scene {
         let bed = Bed::start().await;
         bed.churn(5);
         let (server, requests) = connect(&bed.api().kubeconfig()).await;
-        let pods = server.watch(spec::<PodSummary>("pods"));
+        let pods = server.reflector(spec::<PodSummary>("pods"));
         let follower = Follower::new(&pods);
         let mut scene = Self {
             bed,
@@ -48,7 +48,7 @@ impl Scene {
     }
 
     /// Waits until connections have ended so often in this way.
-    async fn ended(&mut self, why: Restart, times: u64) {
+    async fn ended(&mut self, why: RestartReason, times: u64) {
         let pods = &self.pods;
         self.requests
             .until(why.as_str(), || count(pods, why) >= times)
@@ -67,71 +67,71 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn after_every_kind_of_outage_the_view_is_right_and_the_reason_is_counted() {
+async fn after_every_kind_of_outage_the_cache_is_correct_and_the_reason_is_counted() {
     let mut scene = Scene::begin().await;
 
     scene.bed.api().drop_watches();
-    scene.ended(Restart::Ended, 1).await;
+    scene.ended(RestartReason::Ended, 1).await;
     scene.settle().await;
 
     let api = scene.bed.cluster.api_mut();
     api.restart(History::Keep).await.unwrap();
-    scene.ended(Restart::Broken, 1).await;
+    scene.ended(RestartReason::ConnectionLost, 1).await;
     scene.settle().await;
 
     scene.age("before-the-restart");
     let api = scene.bed.cluster.api_mut();
     api.restart(History::Lose).await.unwrap();
-    scene.ended(Restart::Broken, 2).await;
-    scene.ended(Restart::Expired, 1).await;
+    scene.ended(RestartReason::ConnectionLost, 2).await;
+    scene.ended(RestartReason::Expired, 1).await;
     scene.settle().await;
 
     scene.age("before-the-compaction");
     scene.bed.api().expire_history();
     scene.bed.api().drop_watches();
-    scene.ended(Restart::Ended, 2).await;
-    scene.ended(Restart::Expired, 2).await;
+    scene.ended(RestartReason::Ended, 2).await;
+    scene.ended(RestartReason::Expired, 2).await;
     scene.settle().await;
 
     let effects = [
-        (Effect::Expired, Restart::Expired, 3),
-        (Effect::TooManyRequests(0), Restart::Throttled, 1),
-        (Effect::InternalError, Restart::ServerError, 1),
-        (Effect::Unavailable, Restart::ServerError, 2),
+        (Effect::Expired, RestartReason::Expired, 3),
+        (Effect::TooManyRequests(0), RestartReason::Throttled, 1),
+        (Effect::InternalError, RestartReason::ServerError, 1),
+        (Effect::Unavailable, RestartReason::ServerError, 2),
     ];
     for ((effect, why, times), ended) in effects.into_iter().zip(3..) {
         let fault = RequestFault::always(effect).on_verb("watch");
         scene.bed.api().inject(fault.on_resource("pods").times(1));
         scene.bed.api().drop_watches();
-        scene.ended(Restart::Ended, ended).await;
+        scene.ended(RestartReason::Ended, ended).await;
         scene.ended(why, times).await;
         scene.settle().await;
     }
 
     let mut restarts = scene.pods.state().restarts;
     // Whether a pooled connection is used before its end is noticed is up to chance.
-    restarts.remove(&Restart::Unreachable);
+    restarts.remove(&RestartReason::Unreachable);
     assert_eq!(
         restarts,
         BTreeMap::from([
-            (Restart::Ended, 6),
-            (Restart::Broken, 2),
-            (Restart::Expired, 3),
-            (Restart::Throttled, 1),
-            (Restart::ServerError, 2),
+            (RestartReason::Ended, 6),
+            (RestartReason::ConnectionLost, 2),
+            (RestartReason::Expired, 3),
+            (RestartReason::Throttled, 1),
+            (RestartReason::ServerError, 2),
         ])
     );
     scene.bed.cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn what_is_deleted_while_the_server_is_away_is_told_as_deleted() {
+async fn objects_deleted_during_an_outage_are_reported_as_deleted() {
     for history in [History::Keep, History::Lose] {
         let mut scene = Scene::begin().await;
         let api = scene.bed.cluster.api_mut();
         api.stop().await;
-        scene.ended(Restart::Broken, 1).await;
-        scene.ended(Restart::Unreachable, 2).await;
+        scene.ended(RestartReason::ConnectionLost, 1).await;
+        scene.ended(RestartReason::Unreachable, 2).await;
 
         let api = scene.bed.cluster.api_mut();
         let doomed: Vec<_> = api.objects(Stored::Pods).into_iter().take(5).collect();
@@ -149,29 +149,29 @@ async fn what_is_deleted_while_the_server_is_away_is_told_as_deleted() {
         scene.settle().await;
 
         let seen = match history {
-            History::Keep => Seen::Live,
-            History::Lose => Seen::Relist,
+            History::Keep => Origin::Live,
+            History::Lose => Origin::Relist,
         };
         for pod in &doomed {
             let uid = pod["metadata"]["uid"].as_str().unwrap();
-            let told = scene.follower.changes.iter().find(|change| {
-                matches!(&change.what, What::Deleted(last) if last.identity.uid.to_string() == uid)
+            let changes = scene.follower.changes.iter().find(|change| {
+                matches!(&change.event, ObjectEvent::Deleted(last) if last.identity.uid.to_string() == uid)
             });
-            assert_eq!(told.map(|change| change.seen), Some(seen), "{uid}");
+            assert_eq!(changes.map(|change| change.origin), Some(seen), "{uid}");
         }
         let expired = u64::from(history == History::Lose);
-        assert_eq!(count(&scene.pods, Restart::Expired), expired);
-        assert_eq!(count(&scene.pods, Restart::Broken), 1);
+        assert_eq!(count(&scene.pods, RestartReason::Expired), expired);
+        assert_eq!(count(&scene.pods, RestartReason::ConnectionLost), 1);
         scene.bed.cluster.shutdown().await;
     }
 }
 
 #[tokio::test]
-async fn an_object_that_was_replaced_by_one_of_its_name_meanwhile_is_told_as_two() {
+async fn an_object_recreated_during_an_outage_is_deleted_and_added() {
     let mut sim = start().await;
     create(&sim, pod("a", "n1", "Running", "web"));
     let (server, _requests) = connect(&sim.kubeconfig()).await;
-    let pods = server.watch(spec::<PodSummary>("pods"));
+    let pods = server.reflector(spec::<PodSummary>("pods"));
     let mut follower = Follower::new(&pods);
     follower.until("listed", |own| own.mirror.len() == 1).await;
     follower.changes.clear();
@@ -180,27 +180,28 @@ async fn an_object_that_was_replaced_by_one_of_its_name_meanwhile_is_told_as_two
     create(&sim, pod("a", "n2", "Pending", "web"));
     sim.expire_history();
     sim.resume().await.unwrap();
-    follower.until("told", |own| own.changes.len() == 2).await;
+    follower
+        .until("changes", |own| own.changes.len() == 2)
+        .await;
     assert!(
-        matches!(&follower.changes[0].what, What::Deleted(old) if old.node.as_deref() == Some("n1"))
+        matches!(&follower.changes[0].event, ObjectEvent::Deleted(old) if old.node.as_deref() == Some("n1"))
     );
     assert!(
-        matches!(&follower.changes[1].what, What::Added(new) if new.node.as_deref() == Some("n2"))
+        matches!(&follower.changes[1].event, ObjectEvent::Added(new) if new.node.as_deref() == Some("n2"))
     );
     sim.shutdown().await;
 }
 
-/// A stream of which nothing is to be told said for up to a minute, until the first bookmark, why
-/// it was not connected.
+/// The state of a quiet watch kept the last error for up to a minute, until the first bookmark.
 #[tokio::test]
-async fn a_quiet_stream_that_is_connected_again_names_no_trouble() {
+async fn a_quiet_watch_that_reconnected_has_no_error() {
     let sim = start().await;
     let (server, mut requests) = connect(&sim.kubeconfig()).await;
-    let pods = server.watch(spec::<PodSummary>("pods"));
+    let pods = server.reflector(spec::<PodSummary>("pods"));
     super::synced(&pods).await;
     sim.drop_watches();
     requests
-        .until("ended", || count(&pods, Restart::Ended) == 1)
+        .until("ended", || count(&pods, RestartReason::Ended) == 1)
         .await;
     let connected = async {
         while pods.state().connected.is_none() {
@@ -208,6 +209,6 @@ async fn a_quiet_stream_that_is_connected_again_names_no_trouble() {
         }
     };
     timeout(DEADLINE, connected).await.unwrap();
-    assert_eq!(pods.state().trouble, None);
+    assert_eq!(pods.state().last_error, None);
     sim.shutdown().await;
 }

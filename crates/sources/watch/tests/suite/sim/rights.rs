@@ -5,28 +5,29 @@ use std::time::Duration;
 use kubevitals_model::PodSummary;
 use kubevitals_sim::api::{Rule, User};
 use kubevitals_telemetry::{Health, Probe};
-use kubevitals_watch::Restart;
+use kubevitals_watch::RestartReason;
 
 use super::{connect, count, create, pod, spec, start, states, stored, synced};
 use kubevitals_sim::objects::Resource as Stored;
 
 #[tokio::test]
-async fn missing_rights_are_named_and_granting_them_heals() {
+async fn missing_permissions_are_reported_until_they_are_granted() {
     let sim = start().await;
     create(&sim, pod("a", "n1", "Running", "web"));
     let token = sim.issue_token(User::new("eyes", []), None).unwrap();
     let (server, mut requests) = connect(&sim.kubeconfig_for_token(&token)).await;
-    let pods = server.watch(spec::<PodSummary>("pods"));
+    let pods = server.reflector(spec::<PodSummary>("pods"));
     let health = Health::new();
-    pods.add_readyz(&health, Duration::from_mins(1)).unwrap();
+    let check = pods.health_check(Duration::from_mins(1));
+    health.check(pods.name(), Probe::READINESS, check).unwrap();
     let verdict = || format!("{:?}", health.report_one(Probe::Readyz, "pods").unwrap());
 
     requests
-        .until("refused", || count(&pods, Restart::Forbidden) > 0)
+        .until("refused", || count(&pods, RestartReason::Forbidden) > 0)
         .await;
     let state = pods.state();
-    let (why, words) = state.trouble.unwrap();
-    assert_eq!(why, Restart::Forbidden);
+    let (why, words) = state.last_error.unwrap();
+    assert_eq!(why, RestartReason::Forbidden);
     assert!(
         words.contains(r#"User "eyes" cannot watch resource "pods""#),
         "{words}"
@@ -43,21 +44,21 @@ async fn missing_rights_are_named_and_granting_them_heals() {
     assert_eq!(verdict(), "Passed");
     assert_eq!(states(&pods.objects()), stored(&sim, Stored::Pods));
     let state = pods.state();
-    assert_eq!(state.trouble, None);
+    assert_eq!(state.last_error, None);
     assert_eq!(
         state.restarts.keys().collect::<Vec<_>>(),
-        [&Restart::Forbidden]
+        [&RestartReason::Forbidden]
     );
     sim.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_token_that_nobody_knows_is_told_apart_from_missing_rights() {
+async fn an_unknown_token_is_unauthorized_and_not_forbidden() {
     let sim = start().await;
     let (server, mut requests) = connect(&sim.kubeconfig_for_token("made-up")).await;
-    let pods = server.watch(spec::<PodSummary>("pods"));
+    let pods = server.reflector(spec::<PodSummary>("pods"));
     requests
-        .until("refused", || count(&pods, Restart::Unauthorized) > 0)
+        .until("refused", || count(&pods, RestartReason::Unauthorized) > 0)
         .await;
     assert_eq!(pods.state().restarts.len(), 1);
     sim.shutdown().await;

@@ -3,7 +3,7 @@
 use kubevitals_model::PodSummary;
 use kubevitals_sim::api::SimApiHandle;
 use kubevitals_sim::objects::Resource as Stored;
-use kubevitals_watch::{Restart, Server, StreamSpec};
+use kubevitals_watch::{RestartReason, WatchClient, WatchSpec};
 
 use super::{Follower, connect, count, create, delete, pod, replace, spec, start, stored, synced};
 
@@ -19,8 +19,8 @@ fn fill(sim: &SimApiHandle) {
     }
 }
 
-async fn names(server: &Server, spec: StreamSpec<PodSummary>) -> Vec<String> {
-    let pods = server.watch(spec);
+async fn names(server: &WatchClient, spec: WatchSpec<PodSummary>) -> Vec<String> {
+    let pods = server.reflector(spec);
     synced(&pods).await;
     let mut names: Vec<String> = pods
         .objects()
@@ -64,14 +64,14 @@ async fn selectors_reach_the_server_by_streaming_and_by_pages() {
 }
 
 #[tokio::test]
-async fn what_stops_matching_is_told_as_deleted() {
+async fn an_object_that_stops_matching_is_reported_as_deleted() {
     let mut sim = start().await;
     fill(&sim);
     let (server, mut requests) = connect(&sim.kubeconfig()).await;
     let selected = spec::<PodSummary>("pods")
         .fields("spec.nodeName=n1,status.phase=Running")
         .labels("app=web");
-    let pods = server.watch(selected);
+    let pods = server.reflector(selected);
     let mut follower = Follower::new(&pods);
     follower.until("listed", |own| own.mirror.len() == 1).await;
 
@@ -83,7 +83,7 @@ async fn what_stops_matching_is_told_as_deleted() {
     replace(&sim, pod("n1-web-pending", "n1", "Failed", "web"));
     follower.until("left", |own| own.mirror.is_empty()).await;
 
-    // While nobody watches: once with the history, once without.
+    // During a gap: once with the history, once without.
     for is_lost in [false, true] {
         replace(&sim, pod("n1-web-pending", "n1", "Running", "web"));
         follower.until("came", |own| own.mirror.len() == 1).await;
@@ -96,7 +96,7 @@ async fn what_stops_matching_is_told_as_deleted() {
         follower.until("left", |own| own.mirror.is_empty()).await;
     }
     requests
-        .until("listed again", || count(&pods, Restart::Expired) == 1)
+        .until("listed again", || count(&pods, RestartReason::Expired) == 1)
         .await;
     delete(&sim, "n1-web-pending");
     assert_eq!(

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use kubevitals_model::{PodSummary, Timestamp};
 use kubevitals_sim::objects::Resource as Stored;
-use kubevitals_watch::{Mirror, ResyncCause, Seen, Update, What};
+use kubevitals_watch::{Mirror, ObjectEvent, Origin, ResyncCause, Update};
 use tokio::time::timeout;
 
 use super::{
@@ -14,11 +14,11 @@ use super::{
 const BURST: usize = 300;
 
 #[tokio::test]
-async fn in_a_burst_a_slow_subscriber_holds_up_nobody_and_ends_up_right() {
+async fn in_a_burst_a_slow_subscriber_blocks_nothing_and_ends_in_sync() {
     let sim = start().await;
     create(&sim, pod("first", "n1", "Running", "web"));
     let (server, requests) = connect(&sim.kubeconfig()).await;
-    let pods = server.watch(spec::<PodSummary>("pods"));
+    let pods = server.reflector(spec::<PodSummary>("pods"));
     let mut fast = Follower::new(&pods);
     fast.until("listed", |own| own.mirror.len() == 1).await;
     let mut slow = pods.subscribe_with(2);
@@ -39,12 +39,16 @@ async fn in_a_burst_a_slow_subscriber_holds_up_nobody_and_ends_up_right() {
     fast.learn(&last).await;
     // Every single state, as it happened.
     assert_eq!(fast.changes.len(), 2 * BURST + BURST / 3);
-    assert!(fast.changes.iter().all(|change| change.seen == Seen::Live));
+    assert!(
+        fast.changes
+            .iter()
+            .all(|change| change.origin == Origin::Live)
+    );
     let versions: BTreeSet<u64> = fast.changes.iter().filter_map(version).collect();
     assert_eq!(versions.len(), fast.changes.len());
 
     let state = pods.state();
-    assert_eq!((state.lagging, state.lagged), (1, 1));
+    assert_eq!((state.lagging, state.lags), (1, 1));
     let Some(Update::Resync(all)) = timeout(DEADLINE, slow.next()).await.unwrap() else {
         panic!("a resync is due");
     };
@@ -59,6 +63,8 @@ async fn in_a_burst_a_slow_subscriber_holds_up_nobody_and_ends_up_right() {
 }
 
 fn version(change: &kubevitals_watch::Change<PodSummary>) -> Option<u64> {
-    let (What::Added(pod) | What::Modified { now: pod, .. } | What::Deleted(pod)) = &change.what;
+    let (ObjectEvent::Added(pod)
+    | ObjectEvent::Modified { now: pod, .. }
+    | ObjectEvent::Deleted(pod)) = &change.event;
     pod.identity.resource_version.as_number()
 }

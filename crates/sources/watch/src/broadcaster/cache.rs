@@ -1,7 +1,7 @@
-//! Objects by name.
+//! Objects by namespace and name.
 //!
-//! The table holds nothing but pointers: an object is found by the names inside it, so a name is
-//! kept once.
+//! The table holds pointers alone: an object is found by the names inside it, so that each name is
+//! stored once.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use std::sync::Arc;
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::What;
+use super::ObjectEvent;
 use crate::kind::Kind;
 use kubevitals_model::Identity;
 
 #[derive(Debug)]
-pub(crate) struct View<K> {
+pub(crate) struct Cache<K> {
     objects: HashTable<Arc<K>>,
     hasher: DefaultHashBuilder,
 }
 
-/// What one event changes: nothing, an object, or two of one name.
-pub(crate) type Changes<K> = std::iter::Flatten<std::array::IntoIter<Option<What<K>>, 2>>;
+/// The changes of one event: none, one, or two of the same name.
+pub(crate) type Changes<K> = std::iter::Flatten<std::array::IntoIter<Option<ObjectEvent<K>>, 2>>;
 
-impl<K> Default for View<K> {
+impl<K> Default for Cache<K> {
     fn default() -> Self {
         Self {
             objects: HashTable::new(),
@@ -31,7 +31,7 @@ impl<K> Default for View<K> {
     }
 }
 
-impl<K: Kind> View<K> {
+impl<K: Kind> Cache<K> {
     pub(crate) fn len(&self) -> usize {
         self.objects.len()
     }
@@ -48,13 +48,13 @@ impl<K: Kind> View<K> {
         self.objects.iter().map(Arc::clone).collect()
     }
 
-    /// Takes in the newest state of an object. Nothing changes if it is the state known already;
-    /// another object of the same name means that the one known was deleted meanwhile.
+    /// Stores the newest state of an object. Nothing changes if the state is cached already; another
+    /// object of the same name means that the cached one was deleted meanwhile.
     pub(crate) fn put(&mut self, object: Arc<K>) -> Changes<K> {
         let changes = match self.entry(object.identity()) {
-            Entry::Vacant(place) => {
-                place.insert(Arc::clone(&object));
-                [Some(What::Added(object)), None]
+            Entry::Vacant(entry) => {
+                entry.insert(Arc::clone(&object));
+                [Some(ObjectEvent::Added(object)), None]
             }
             Entry::Occupied(mut known) => {
                 let (before, now) = (known.get().identity(), object.identity());
@@ -65,17 +65,20 @@ impl<K: Kind> View<K> {
                 let before = std::mem::replace(known.get_mut(), Arc::clone(&object));
                 if is_same_object {
                     let now = object;
-                    [Some(What::Modified { before, now }), None]
+                    [Some(ObjectEvent::Modified { before, now }), None]
                 } else {
-                    [Some(What::Deleted(before)), Some(What::Added(object))]
+                    [
+                        Some(ObjectEvent::Deleted(before)),
+                        Some(ObjectEvent::Added(object)),
+                    ]
                 }
             }
         };
         changes.into_iter().flatten()
     }
 
-    /// Forgets an object, given the state in which it was deleted. An object of which nothing is
-    /// known needs no deletion, and a late word of one that had the same name deletes nothing.
+    /// Removes an object, given its last state. An unknown object needs no deletion, and a late
+    /// event of an earlier object of the same name deletes nothing.
     pub(crate) fn remove(&mut self, last: Arc<K>) -> Changes<K> {
         match self.entry(last.identity()) {
             Entry::Occupied(known) if known.get().identity().is_same_object(last.identity()) => {
@@ -83,38 +86,40 @@ impl<K: Kind> View<K> {
             }
             _ => return none(),
         }
-        [Some(What::Deleted(last)), None].into_iter().flatten()
+        [Some(ObjectEvent::Deleted(last)), None]
+            .into_iter()
+            .flatten()
     }
 
-    /// The state known already, if the object is in that very state: saves keeping it twice.
+    /// Returns the cached object if it is in the same state, so that it is not stored twice.
     pub(crate) fn known(&self, object: &K) -> Option<Arc<K>> {
         let known = self.get_same_name(object)?;
         let is_same = known.identity().is_same_state(object.identity());
         is_same.then(|| Arc::clone(known))
     }
 
-    /// Becomes the list, and says what differed: deletions first, so that what is told never holds
-    /// more objects at once than there are.
-    pub(crate) fn replace(&mut self, list: Self) -> Vec<What<K>> {
+    /// Replaces all objects by those of a list and returns the differences: deletions first, so that
+    /// a subscriber never holds more objects than exist.
+    pub(crate) fn replace(&mut self, list: Self) -> Vec<ObjectEvent<K>> {
         let mut changes = Vec::new();
         for known in &self.objects {
             let is_there = list
                 .get_same_name(known)
                 .is_some_and(|listed| listed.identity().is_same_object(known.identity()));
             if !is_there {
-                changes.push(What::Deleted(Arc::clone(known)));
+                changes.push(ObjectEvent::Deleted(Arc::clone(known)));
             }
         }
         for listed in &list.objects {
             match self.get_same_name(listed) {
                 Some(known) if known.identity().is_same_state(listed.identity()) => {}
                 Some(known) if known.identity().is_same_object(listed.identity()) => {
-                    changes.push(What::Modified {
+                    changes.push(ObjectEvent::Modified {
                         before: Arc::clone(known),
                         now: Arc::clone(listed),
                     });
                 }
-                _ => changes.push(What::Added(Arc::clone(listed))),
+                _ => changes.push(ObjectEvent::Added(Arc::clone(listed))),
             }
         }
         *self = list;
@@ -126,7 +131,7 @@ impl<K: Kind> View<K> {
         self.get(&identity.namespace, &identity.name)
     }
 
-    /// The place of whatever has these names, found once for looking and writing.
+    /// Returns the entry of these names, looked up once for reading and writing.
     fn entry(&mut self, wanted: &Identity) -> Entry<'_, Arc<K>> {
         let Self { objects, hasher } = self;
         objects.entry(

@@ -1,106 +1,99 @@
-//! The current view of a stream, and who is told of its changes.
+//! The cache of a reflector and the queues of its subscribers.
 //!
-//! One lock guards the view and the queues of all subscribers, so what a subscriber is told and
-//! what the view holds can never drift apart. It is held for single changes, for the batch of one
-//! chunk, and for copying the pointers of a snapshot; never across an await, and never while
-//! anything is decoded. A queue that is full is emptied and its subscriber is given a snapshot when
-//! it next asks: the stream and the other subscribers do not wait for it.
+//! One lock guards the cache and all queues, so that what subscribers receive and what the cache
+//! holds never diverge. It is held for single changes, for the batch of one chunk, and for copying
+//! the pointers of a snapshot; never across an await, and never while anything is decoded. A full
+//! queue is emptied and its subscriber gets a snapshot at its next read: neither the reflector nor
+//! other subscribers wait for it.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kubevitals_model::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use self::view::View;
+use self::cache::Cache;
 use crate::decode::{EventType, WatchEvent};
 use crate::error::DecodeError;
 use crate::kind::Kind;
 use crate::metrics::Observed;
 use crate::sink::{Item, Sink};
-use crate::state::{OfSink, Record, StreamState};
+use crate::state::{SinkStats, WatchState, WatchStats};
 
+pub(crate) mod cache;
 pub(crate) mod mirror;
 pub(crate) mod subscription;
-pub(crate) mod view;
 
-/// What a subscriber is told.
+/// An update for a subscriber.
 #[derive(Debug)]
 pub enum Update<K> {
-    /// All objects there are: forget what was known before. Always the first update.
+    /// All objects; replaces everything received before. Always the first update.
     Resync(Resync<K>),
-    /// One object changed.
     Change(Change<K>),
 }
 
 /// All objects at one moment.
 #[derive(Debug)]
 pub struct Resync<K> {
-    /// Why everything is sent.
     pub cause: ResyncCause,
-    /// The objects, in no order.
+    /// Unordered.
     pub objects: Vec<Arc<K>>,
 }
 
-/// Why a subscriber is sent everything.
+/// The cause of a resync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResyncCause {
-    /// It is new.
+    /// The subscription is new.
     Subscribed,
-    /// It was slow, and so many changes were not kept for it.
+    /// The queue of the subscriber was full.
     Lagged {
-        /// How many.
+        /// The number of changes that were dropped.
         missed: u64,
     },
 }
 
-/// One object changed.
+/// A change of one object.
 #[derive(Debug)]
 pub struct Change<K> {
-    /// How.
-    pub what: What<K>,
-    /// How it became known.
-    pub seen: Seen,
+    pub event: ObjectEvent<K>,
+    pub origin: Origin,
     /// When this process received it.
     pub received: Timestamp,
 }
 
-/// How an object changed.
+/// An object was added, modified or deleted.
 #[derive(Debug)]
-pub enum What<K> {
-    /// It is new.
+pub enum ObjectEvent<K> {
     Added(Arc<K>),
-    /// It is another state of the same object.
     Modified {
-        /// The state known before.
         before: Arc<K>,
-        /// The state now.
         now: Arc<K>,
     },
-    /// It is gone; with the last state known.
+    /// With the last known state.
     Deleted(Arc<K>),
 }
 
 /// How a change became known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Seen {
-    /// The server told of it as it happened. States in between were all seen.
+pub enum Origin {
+    /// An event of the watch: no state in between was missed.
     Live,
-    /// A list differed from what was known: states in between may have been missed.
+    /// A list that differed from the cache: states in between may have been missed.
     Relist,
 }
 
 #[derive(Debug)]
-pub(crate) struct Hub<K> {
+pub(crate) struct Broadcaster<K> {
     inner: Mutex<Inner<K>>,
     is_synced: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Inner<K> {
-    pub(crate) view: View<K>,
-    pub(crate) record: Record,
+    pub(crate) cache: Cache<K>,
+    pub(crate) stats: WatchStats,
     queues: Vec<Queue<K>>,
     next_queue: u64,
     is_closed: bool,
@@ -111,19 +104,19 @@ struct Queue<K> {
     id: u64,
     capacity: usize,
     changes: VecDeque<Change<K>>,
-    /// Set while the subscriber must be given a snapshot before anything else.
-    owed: Option<ResyncCause>,
+    /// Set while the subscriber must get a snapshot before anything else.
+    resync: Option<ResyncCause>,
     wake: Arc<Notify>,
 }
 
-/// What a subscriber gets when it looks.
+/// The result of reading a queue.
 pub(crate) enum Popped<K> {
     Update(Update<K>),
-    Nothing,
+    Empty,
     Closed,
 }
 
-impl<K> Clone for What<K> {
+impl<K> Clone for ObjectEvent<K> {
     fn clone(&self) -> Self {
         match self {
             Self::Added(now) => Self::Added(Arc::clone(now)),
@@ -139,19 +132,19 @@ impl<K> Clone for What<K> {
 impl<K> Clone for Change<K> {
     fn clone(&self) -> Self {
         Self {
-            what: self.what.clone(),
-            seen: self.seen,
+            event: self.event.clone(),
+            origin: self.origin,
             received: self.received,
         }
     }
 }
 
-impl<K: Kind> Hub<K> {
-    pub(crate) fn new(record: Record) -> Self {
+impl<K: Kind> Broadcaster<K> {
+    pub(crate) fn new(stats: WatchStats) -> Self {
         Self {
             inner: Mutex::new(Inner {
-                view: View::default(),
-                record,
+                cache: Cache::default(),
+                stats,
                 queues: Vec::new(),
                 next_queue: 0,
                 is_closed: false,
@@ -160,44 +153,43 @@ impl<K: Kind> Hub<K> {
         }
     }
 
-    /// A poisoned lock is taken as it is: no step inside can panic half way but for want of memory.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner<K>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     pub(crate) fn watch_synced(&self) -> watch::Receiver<bool> {
         self.is_synced.subscribe()
     }
 
-    /// Applies what one chunk brought; bookmarks and errors are no business of the view.
+    /// Applies the items of one chunk, except bookmarks and errors.
     pub(crate) fn apply(&self, items: impl Iterator<Item = Item<K>>, received: Timestamp) {
         let mut inner = self.lock();
         for item in items {
             let changes = match item {
                 Item::Event(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                    inner.view.put(Arc::new(object))
+                    inner.cache.put(Arc::new(object))
                 }
-                Item::Event(WatchEvent::Deleted(object)) => inner.view.remove(Arc::new(object)),
-                // What it was when it was deleted cannot be read; that it was deleted can.
+                Item::Event(WatchEvent::Deleted(object)) => inner.cache.remove(Arc::new(object)),
+                // The last state cannot be decoded, but the name can.
                 Item::Unreadable(DecodeError::Object {
                     event: Some(EventType::Deleted),
                     namespace,
                     name,
                     ..
-                }) => match inner.view.get(&namespace, &name) {
+                }) => match inner.cache.get(&namespace, &name) {
                     Some(known) => {
                         let last = Arc::clone(known);
-                        inner.view.remove(last)
+                        inner.cache.remove(last)
                     }
                     None => continue,
                 },
                 Item::Event(WatchEvent::Bookmark(_) | WatchEvent::Error(_))
                 | Item::Unreadable(_) => continue,
             };
-            for what in changes {
+            for event in changes {
                 inner.publish(&Change {
-                    what,
-                    seen: Seen::Live,
+                    event,
+                    origin: Origin::Live,
                     received,
                 });
             }
@@ -205,19 +197,19 @@ impl<K: Kind> Hub<K> {
         inner.wake();
     }
 
-    /// Adds to a list that is not complete yet; gives whether a bookmark has now ended it. An
-    /// object whose state is known already is taken from the view, so that it is not kept twice; so
-    /// is one that cannot be read any more, which would otherwise look deleted.
+    /// Adds to an incomplete list; returns whether a bookmark has completed it. An object in a state
+    /// that is cached already is taken from the cache, so that it is not stored twice; so is one
+    /// that can no longer be decoded, which would otherwise look deleted.
     pub(crate) fn stage(
         &self,
-        list: &mut View<K>,
+        list: &mut Cache<K>,
         items: &mut impl Iterator<Item = Item<K>>,
     ) -> bool {
         let inner = self.lock();
         for item in items {
             match item {
                 Item::Event(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                    let known = inner.view.known(&object);
+                    let known = inner.cache.known(&object);
                     list.put(known.unwrap_or_else(|| Arc::new(object)))
                         .for_each(drop);
                 }
@@ -231,7 +223,7 @@ impl<K: Kind> Hub<K> {
                     name,
                     ..
                 }) if event != Some(EventType::Deleted) => {
-                    if let Some(known) = inner.view.get(&namespace, &name) {
+                    if let Some(known) = inner.cache.get(&namespace, &name) {
                         list.put(Arc::clone(known)).for_each(drop);
                     }
                 }
@@ -242,18 +234,18 @@ impl<K: Kind> Hub<K> {
         false
     }
 
-    /// Takes over a whole list: differences become changes, what is missing from it becomes
+    /// Replaces the cache by a complete list: differences become changes, missing objects become
     /// deletions.
-    pub(crate) fn replace(&self, list: View<K>, received: Timestamp, now: Instant) {
+    pub(crate) fn replace(&self, list: Cache<K>, received: Timestamp, now: Instant) {
         let mut inner = self.lock();
-        for what in inner.view.replace(list) {
+        for event in inner.cache.replace(list) {
             inner.publish(&Change {
-                what,
-                seen: Seen::Relist,
+                event,
+                origin: Origin::Relist,
                 received,
             });
         }
-        inner.record.synced(now);
+        inner.stats.synced(now);
         inner.wake();
         drop(inner);
         self.is_synced.send_replace(true);
@@ -268,7 +260,7 @@ impl<K: Kind> Hub<K> {
             id,
             capacity: capacity.max(1),
             changes: VecDeque::new(),
-            owed: Some(ResyncCause::Subscribed),
+            resync: Some(ResyncCause::Subscribed),
             wake: Arc::clone(&wake),
         });
         (id, wake)
@@ -281,8 +273,8 @@ impl<K: Kind> Hub<K> {
     pub(crate) fn pop(&self, id: u64) -> Popped<K> {
         let mut inner = self.lock();
         let Inner {
-            view,
-            record,
+            cache,
+            stats,
             queues,
             is_closed,
             ..
@@ -290,23 +282,23 @@ impl<K: Kind> Hub<K> {
         let Some(queue) = queues.iter_mut().find(|queue| queue.id == id) else {
             return Popped::Closed;
         };
-        if let Some(cause) = queue.owed
-            && record.is_synced()
+        if let Some(cause) = queue.resync
+            && stats.is_synced()
         {
-            queue.owed = None;
+            queue.resync = None;
             return Popped::Update(Update::Resync(Resync {
                 cause,
-                objects: view.objects(),
+                objects: cache.objects(),
             }));
         }
         match queue.changes.pop_front() {
             Some(change) => Popped::Update(Update::Change(change)),
             None if *is_closed => Popped::Closed,
-            None => Popped::Nothing,
+            None => Popped::Empty,
         }
     }
 
-    /// Ends all subscriptions once they have taken what is queued for them.
+    /// Ends all subscriptions once their queues are empty.
     pub(crate) fn close(&self) {
         let mut inner = self.lock();
         inner.is_closed = true;
@@ -314,64 +306,64 @@ impl<K: Kind> Hub<K> {
     }
 }
 
-/// The view changes only in whole steps: a list is gathered aside and taken over at its end, so a
-/// connection that breaks in the middle leaves the view as it was. Nobody is waited for.
-impl<K: Kind> Sink<K> for Arc<Hub<K>> {
-    type List = View<K>;
+/// A list replaces the cache only when it is complete, so that a lost connection leaves the cache as
+/// it was. No call waits for a subscriber.
+impl<K: Kind> Sink<K> for Arc<Broadcaster<K>> {
+    type List = Cache<K>;
 
-    fn note<T>(&self, note: impl FnOnce(&mut Record) -> T) -> T {
-        note(&mut self.lock().record)
+    fn record<T>(&self, update: impl FnOnce(&mut WatchStats) -> T) -> T {
+        update(&mut self.lock().stats)
     }
 
     async fn stage(
         &self,
-        list: &mut View<K>,
+        list: &mut Cache<K>,
         items: &mut (impl Iterator<Item = Item<K>> + Send),
         _received: Timestamp,
     ) -> bool {
-        Hub::stage(self, list, items)
+        Broadcaster::stage(self, list, items)
     }
 
-    fn complete(&self, list: View<K>, received: Timestamp, now: Instant) -> usize {
+    fn complete(&self, list: Cache<K>, received: Timestamp, now: Instant) -> usize {
         let objects = list.len();
         self.replace(list, received, now);
         objects
     }
 
     async fn apply(&self, items: impl Iterator<Item = Item<K>> + Send, received: Timestamp) {
-        Hub::apply(self, items, received);
+        Broadcaster::apply(self, items, received);
     }
 }
 
-impl<K: Kind> Observed for Hub<K> {
-    fn state(&self) -> StreamState {
+impl<K: Kind> Observed for Broadcaster<K> {
+    fn state(&self) -> WatchState {
         let inner = self.lock();
-        let lags = |queue: &&Queue<K>| matches!(queue.owed, Some(ResyncCause::Lagged { .. }));
+        let lags = |queue: &&Queue<K>| matches!(queue.resync, Some(ResyncCause::Lagged { .. }));
         let lagging = inner.queues.iter().filter(lags).count();
-        let queued = inner.queues.iter().map(|queue| queue.changes.len()).max();
-        let of_sink = OfSink {
-            objects: inner.view.len(),
+        let queue_depth = inner.queues.iter().map(|queue| queue.changes.len()).max();
+        let sink = SinkStats {
+            objects: inner.cache.len(),
             subscribers: inner.queues.len(),
             lagging,
-            queued: queued.unwrap_or(0),
+            queue_depth: queue_depth.unwrap_or(0),
         };
-        inner.record.state(Instant::now(), of_sink)
+        inner.stats.state(Instant::now(), sink)
     }
 }
 
 impl<K: Kind> Inner<K> {
     fn publish(&mut self, change: &Change<K>) {
-        self.record.changed();
+        self.stats.sent(1);
         for queue in &mut self.queues {
-            match &mut queue.owed {
-                // The snapshot that it is owed will have this change.
+            match &mut queue.resync {
+                // The pending snapshot has this change.
                 Some(ResyncCause::Subscribed) => {}
                 Some(ResyncCause::Lagged { missed }) => *missed += 1,
                 None if queue.changes.len() >= queue.capacity => {
                     let missed = queue.changes.len() as u64 + 1;
-                    queue.owed = Some(ResyncCause::Lagged { missed });
+                    queue.resync = Some(ResyncCause::Lagged { missed });
                     queue.changes = VecDeque::new();
-                    self.record.lagged();
+                    self.stats.lagged();
                 }
                 None => queue.changes.push_back(change.clone()),
             }

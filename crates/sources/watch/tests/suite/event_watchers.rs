@@ -1,39 +1,44 @@
 //! Streams of which nothing is kept.
 
 use kubevitals_model::PodSummary;
-use kubevitals_watch::{EventType, Restart, Seen, StreamSpec, Tail, Tailed, WatchMetrics};
+use kubevitals_watch::{
+    EventType, EventWatcher, Origin, RestartReason, WatchMetrics, WatchSpec, WatchedObject,
+};
 use prometheus_client::registry::Registry;
 
 use crate::fake::{Fake, Streaming, pass};
 
 fn tail(
     fake: &Fake,
-    change: impl FnOnce(&mut kubevitals_watch::StreamOptions),
-) -> Tail<PodSummary> {
-    let mut spec = StreamSpec::<PodSummary>::new("pods");
+    change: impl FnOnce(&mut kubevitals_watch::WatchOptions),
+) -> EventWatcher<PodSummary> {
+    let mut spec = WatchSpec::<PodSummary>::new("pods");
     spec.options.seed = Some(1);
     change(&mut spec.options);
-    fake.server().tail(spec)
+    fake.server().event_watcher(spec)
 }
 
-fn told(tailed: &Tailed<PodSummary>) -> String {
-    let seen = match tailed.seen {
-        Seen::Live => "live",
-        Seen::Relist => "listed",
+fn describe(watched: &WatchedObject<PodSummary>) -> String {
+    let seen = match watched.origin {
+        Origin::Live => "live",
+        Origin::Relist => "listed",
     };
-    format!("{:?} {} {seen}", tailed.event, tailed.object.identity.name)
+    format!(
+        "{:?} {} {seen}",
+        watched.event, watched.object.identity.name
+    )
 }
 
-async fn take(tail: &mut Tail<PodSummary>, count: usize) -> Vec<String> {
+async fn take(tail: &mut EventWatcher<PodSummary>, count: usize) -> Vec<String> {
     let mut all = Vec::new();
     for _ in 0..count {
-        all.push(told(&tail.next().await.unwrap()));
+        all.push(describe(&tail.next().await.unwrap()));
     }
     all
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_listed_is_handed_over_and_then_what_happens() {
+async fn listed_objects_come_first_and_then_events() {
     for streaming in [Streaming::Known, Streaming::Refused(422)] {
         let fake = Fake::new();
         fake.lock().streaming = streaming;
@@ -54,13 +59,16 @@ async fn what_is_listed_is_handed_over_and_then_what_happens() {
         );
         assert!(pods.try_next().is_none());
         let state = pods.state();
-        assert_eq!((state.objects, state.changes, state.queued), (0, 5, 0));
-        assert!(state.connected.is_some() && !state.restarts.contains_key(&Restart::Broken));
+        assert_eq!((state.objects, state.events, state.queue_depth), (0, 5, 0));
+        assert!(
+            state.connected.is_some()
+                && !state.restarts.contains_key(&RestartReason::ConnectionLost)
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_gap_everything_is_handed_over_again() {
+async fn after_a_gap_all_objects_are_sent_again() {
     let fake = Fake::new();
     fake.put("a");
     let mut pods = tail(&fake, |_| {});
@@ -70,7 +78,7 @@ async fn after_a_gap_everything_is_handed_over_again() {
     fake.delete("a");
     fake.compact();
     assert_eq!(take(&mut pods, 1).await, ["Added b listed"]);
-    assert_eq!(pods.state().restarts.get(&Restart::Expired), Some(&1));
+    assert_eq!(pods.state().restarts.get(&RestartReason::Expired), Some(&1));
     fake.break_watches();
     fake.put("c");
     assert_eq!(
@@ -81,7 +89,7 @@ async fn after_a_gap_everything_is_handed_over_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_is_slow_holds_up_the_server_and_loses_nothing() {
+async fn a_slow_reader_blocks_the_connection_and_loses_nothing() {
     let fake = Fake::new();
     let mut pods = tail(&fake, |options| options.queue = 3);
     assert!(pods.synced().await);
@@ -90,17 +98,17 @@ async fn a_reader_that_is_slow_holds_up_the_server_and_loses_nothing() {
     }
     pass(400).await;
     let state = pods.state();
-    assert_eq!(state.queued, 3);
+    assert_eq!(state.queue_depth, 3);
     assert!(state.connected.is_some(), "waiting is no silence");
     for number in 0..100 {
         let expected = format!("Added pod-{number:03} live");
         assert_eq!(take(&mut pods, 1).await, [expected]);
     }
-    assert!(pods.state().waited.as_secs() >= 400);
+    assert!(pods.state().blocked.as_secs() >= 400);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_list_is_left_and_nothing_that_comes_is_missed() {
+async fn a_long_list_is_truncated_and_no_later_event_is_missed() {
     let fake = Fake::new();
     fake.lock().streaming = Streaming::Refused(422);
     for number in 0..100 {
@@ -108,7 +116,7 @@ async fn a_long_list_is_left_and_nothing_that_comes_is_missed() {
     }
     let mut pods = tail(&fake, |options| {
         options.page_size = 10;
-        options.most_listed = Some(25);
+        options.max_listed = Some(25);
     });
     assert!(pods.synced().await);
     fake.put("new");
@@ -119,24 +127,24 @@ async fn a_long_list_is_left_and_nothing_that_comes_is_missed() {
     );
     assert_eq!(all[30], "Added new live");
     assert!(pods.try_next().is_none());
-    assert_eq!(pods.state().cut_lists, 1);
+    assert_eq!(pods.state().truncated_lists, 1);
     let watch = fake.requests().pop().unwrap();
     assert!(watch.contains("resourceVersion=100"), "{watch}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_queued_at_the_end_can_still_be_taken() {
+async fn queued_objects_can_be_read_after_the_shutdown() {
     let mut registry = Registry::default();
     let metrics = WatchMetrics::register(registry.sub_registry_with_prefix("kubevitals_watch"));
     let fake = Fake::new();
     fake.put("a");
     let mut pods = tail(&fake, |_| {});
-    metrics.track_tail(&pods);
+    metrics.track_event_watcher(&pods);
     assert!(pods.synced().await);
     pods.shutdown().await;
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-    assert!(text.contains("kubevitals_watch_changes_total{stream=\"pods\"} 1\n"));
+    assert!(text.contains("kubevitals_watch_events_total{watch=\"pods\"} 1\n"));
     let last = pods.next().await.unwrap();
     assert_eq!(
         (last.event, &*last.object.identity.name),

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use kubevitals_model::{Pod, PodSummary};
 use kubevitals_telemetry::{Health, Probe, Status};
-use kubevitals_watch::{Restart, Seen, Stream, StreamSpec, Update, What};
+use kubevitals_watch::{ObjectEvent, Origin, Reflector, RestartReason, Update, WatchSpec};
 use tokio::time::Instant;
 
 use crate::fake::{Fake, Fault, Streaming, event, pass, view};
 
 /// The restarts that a stream counts, without those that belong to its ordinary life.
-fn count(stream: &Stream<PodSummary>, why: Restart) -> u64 {
+fn count(stream: &Reflector<PodSummary>, why: RestartReason) -> u64 {
     stream.state().restarts.get(&why).copied().unwrap_or(0)
 }
 
@@ -52,7 +52,7 @@ async fn a_server_without_streaming_lists_is_listed_in_pages_and_that_is_remembe
             fake.put(&format!("pod-{number}"));
         }
         let server = fake.server();
-        let pods = server.watch(StreamSpec::<PodSummary>::new("pods"));
+        let pods = server.reflector(WatchSpec::<PodSummary>::new("pods"));
         assert!(pods.synced().await);
         assert_eq!(view(&pods.objects()), fake.objects());
         pass(1).await;
@@ -64,7 +64,7 @@ async fn a_server_without_streaming_lists_is_listed_in_pages_and_that_is_remembe
         );
         assert!(requests[4].contains("resourceVersion=1201"), "{requests:?}");
 
-        let more = server.watch(StreamSpec::<Pod>::new("more"));
+        let more = server.reflector(WatchSpec::<Pod>::new("more"));
         assert!(more.synced().await);
         assert!(fake.requests()[0].contains("limit=500"), "{streaming:?}");
         assert_eq!(more.objects().len(), 1_201);
@@ -72,7 +72,7 @@ async fn a_server_without_streaming_lists_is_listed_in_pages_and_that_is_remembe
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_whose_pages_expire_is_begun_again_with_larger_ones() {
+async fn a_list_whose_pages_expire_is_retried_with_larger_ones() {
     let fake = Fake::new();
     fake.lock().streaming = Streaming::Refused(422);
     fake.lock().expired_pages = 2;
@@ -104,12 +104,12 @@ async fn a_lost_connection_resumes_where_it_was_and_repeats_nothing() {
         let Some(Update::Change(change)) = subscription.next().await else {
             panic!("a change is due");
         };
-        assert_eq!(change.seen, Seen::Live);
-        assert!(matches!(change.what, What::Modified { .. }));
+        assert_eq!(change.origin, Origin::Live);
+        assert!(matches!(change.event, ObjectEvent::Modified { .. }));
     }
     assert!(subscription.try_next().is_none());
-    assert_eq!(count(&pods, Restart::Ended), 1);
-    assert_eq!(count(&pods, Restart::Broken), 1);
+    assert_eq!(count(&pods, RestartReason::Ended), 1);
+    assert_eq!(count(&pods, RestartReason::ConnectionLost), 1);
     let requests = fake.requests();
     assert!(
         requests
@@ -120,7 +120,7 @@ async fn a_lost_connection_resumes_where_it_was_and_repeats_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_deleted_while_nobody_watched_is_told_with_its_last_state() {
+async fn objects_deleted_during_a_gap_are_reported_with_their_last_state() {
     for expires_by_event in [false, true] {
         let fake = Fake::new();
         fake.lock().expires_by_event = expires_by_event;
@@ -142,22 +142,22 @@ async fn what_was_deleted_while_nobody_watched_is_told_with_its_last_state() {
         fake.put("is-new");
         fake.compact();
 
-        let mut told = Vec::new();
-        while told.len() < 5 {
+        let mut changes = Vec::new();
+        while changes.len() < 5 {
             let Some(Update::Change(change)) = subscription.next().await else {
-                panic!("only changes are due, after {told:?}");
+                panic!("only changes are due, after {changes:?}");
             };
-            assert_eq!(change.seen, Seen::Relist);
-            told.push(match change.what {
-                What::Added(pod) => format!("added {}", pod.identity.name),
-                What::Modified { before, now } => {
+            assert_eq!(change.origin, Origin::Relist);
+            changes.push(match change.event {
+                ObjectEvent::Added(pod) => format!("added {}", pod.identity.name),
+                ObjectEvent::Modified { before, now } => {
                     assert_ne!(
                         before.identity.resource_version,
                         now.identity.resource_version
                     );
                     format!("modified {}", now.identity.name)
                 }
-                What::Deleted(last) => {
+                ObjectEvent::Deleted(last) => {
                     format!(
                         "deleted {} at {}",
                         last.identity.name, last.identity.resource_version
@@ -165,11 +165,16 @@ async fn what_was_deleted_while_nobody_watched_is_told_with_its_last_state() {
                 }
             });
         }
-        let is_replaced = |line: &str| told.iter().position(|told| told.starts_with(line)).unwrap();
+        let is_replaced = |line: &str| {
+            changes
+                .iter()
+                .position(|change| change.starts_with(line))
+                .unwrap()
+        };
         assert!(is_replaced("deleted is-replaced") < is_replaced("added is-replaced"));
-        told.sort();
+        changes.sort();
         assert_eq!(
-            told,
+            changes,
             [
                 "added is-new",
                 "added is-replaced",
@@ -180,14 +185,14 @@ async fn what_was_deleted_while_nobody_watched_is_told_with_its_last_state() {
         );
         assert!(
             subscription.try_next().is_none(),
-            "what did not change is not told"
+            "unchanged objects are not reported"
         );
-        assert_eq!(count(&pods, Restart::Expired), 1);
+        assert_eq!(count(&pods, RestartReason::Expired), 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_breaks_off_leaves_the_view_as_it_was() {
+async fn an_incomplete_list_leaves_the_cache_unchanged() {
     let fake = Fake::new();
     fake.put("a");
     let pods = fake.pods();
@@ -205,18 +210,18 @@ async fn a_list_that_breaks_off_leaves_the_view_as_it_was() {
     assert_eq!(view(&pods.objects()), fake.objects());
     pass(60).await;
     assert_eq!(view(&pods.objects()), fake.objects());
-    assert_eq!(count(&pods, Restart::NoStreamingLists), 1);
+    assert_eq!(count(&pods, RestartReason::NoStreamingLists), 1);
     assert!(pods.state().connected.is_some(), "{:?}", pods.state());
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_are_told_apart_and_waits_grow_but_stay_bounded() {
+async fn error_responses_are_classified_and_waits_grow_up_to_the_maximum() {
     for (code, why) in [
-        (401, Restart::Unauthorized),
-        (403, Restart::Forbidden),
-        (404, Restart::NotFound),
-        (500, Restart::ServerError),
-        (418, Restart::Refused),
+        (401, RestartReason::Unauthorized),
+        (403, RestartReason::Forbidden),
+        (404, RestartReason::NotFound),
+        (500, RestartReason::ServerError),
+        (418, RestartReason::Rejected),
     ] {
         let fake = Fake::new();
         fake.lock()
@@ -225,10 +230,10 @@ async fn refusals_are_told_apart_and_waits_grow_but_stay_bounded() {
         let pods = fake.pods();
         pass(3_600).await;
         let state = pods.state();
-        assert_eq!(state.trouble.as_ref().unwrap().0, why);
+        assert_eq!(state.last_error.as_ref().unwrap().0, why);
         assert_eq!(
             state.health(Duration::from_mins(1)),
-            Status::warming_up(format!("server answered {code}: fault {code}"))
+            Status::warming_up(format!("server responded with {code}: fault {code}"))
         );
         let attempts = fake.requests().len();
         // Half of the cap on average, once it is reached.
@@ -243,7 +248,7 @@ async fn refusals_are_told_apart_and_waits_grow_but_stay_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_throttling_server_is_left_alone_for_as_long_as_it_asks() {
+async fn retry_after_of_a_throttling_server_is_honored() {
     let fake = Fake::new();
     fake.lock().faults.push_back(Fault::Status(429, Some("90")));
     let pods = fake.pods();
@@ -251,51 +256,55 @@ async fn a_throttling_server_is_left_alone_for_as_long_as_it_asks() {
     pods.synced().await;
     let waited = began.elapsed();
     assert!((90..122).contains(&waited.as_secs()), "{waited:?}");
-    assert_eq!(count(&pods, Restart::Throttled), 1);
+    assert_eq!(count(&pods, RestartReason::Throttled), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_cannot_be_reached_or_does_not_answer_is_tried_again() {
+async fn an_unreachable_or_unresponsive_server_is_retried() {
     let fake = Fake::new();
     fake.lock()
         .faults
         .extend([Fault::Unreachable, Fault::Hang, Fault::Encoded("gzip")]);
     let pods = fake.pods();
     pods.synced().await;
-    for why in [Restart::Unreachable, Restart::NoAnswer, Restart::Garbage] {
+    for why in [
+        RestartReason::Unreachable,
+        RestartReason::Timeout,
+        RestartReason::InvalidResponse,
+    ] {
         assert_eq!(count(&pods, why), 1, "{why:?}");
     }
     pass(1).await;
-    assert_eq!(pods.state().trouble, None);
+    assert_eq!(pods.state().last_error, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_goes_silent_is_given_up() {
+async fn an_idle_connection_is_closed() {
     let fake = Fake::new();
     fake.put("a");
     let pods = fake.pods();
     pods.synced().await;
-    // Without bookmarks only the timeout of the watch tells: 240 to 480 s, and 30 s more.
+    // Without bookmarks only the timeout of the watch applies: 240 to 480 s, and 30 s more.
     pass(239).await;
     assert!(pods.state().restarts.is_empty());
     pass(272).await;
-    assert_eq!(count(&pods, Restart::Silent), 1);
+    assert_eq!(count(&pods, RestartReason::Idle), 1);
 
     // A server that sends bookmarks and stops is dead sooner.
     fake.bookmark();
     pass(149).await;
     fake.bookmark();
     pass(149).await;
-    assert_eq!(count(&pods, Restart::Silent), 1);
+    assert_eq!(count(&pods, RestartReason::Idle), 1);
     pass(3).await;
-    assert_eq!(count(&pods, Restart::Silent), 2);
+    assert_eq!(count(&pods, RestartReason::Idle), 2);
     fake.put("b");
     pass(1).await;
     assert_eq!(view(&pods.objects()), fake.objects());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_ends_every_watch_at_once_is_not_hammered() {
+async fn watches_that_end_at_once_are_retried_with_backoff() {
     let fake = Fake::new();
     let pods = fake.pods();
     pods.synced().await;
@@ -310,7 +319,7 @@ async fn a_server_that_ends_every_watch_at_once_is_not_hammered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bad_object_costs_only_itself() {
+async fn an_invalid_object_affects_only_itself() {
     let fake = Fake::new();
     fake.put("good");
     fake.put("bad");
@@ -334,13 +343,13 @@ async fn a_bad_object_costs_only_itself() {
     assert_eq!(view(&pods.objects()), [("good".to_owned(), 3)]);
     let error = pods.state().last_decode_error.unwrap();
     assert!(
-        error.starts_with("object default/bad cannot be read: "),
+        error.starts_with("failed to decode object default/bad: "),
         "{error}"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_of_garbage_is_given_up_and_listed_again() {
+async fn an_invalid_response_leads_to_a_relist() {
     let fake = Fake::new();
     fake.put("a");
     let pods = fake.pods_with(|options| options.max_event_bytes = 1_000);
@@ -349,7 +358,7 @@ async fn a_stream_of_garbage_is_given_up_and_listed_again() {
     fake.send_all(&"<html>\n".repeat(8));
     fake.send_all(&format!("{}\n", "x".repeat(5_000)).repeat(8));
     pass(2).await;
-    assert_eq!(count(&pods, Restart::Garbage), 1);
+    assert_eq!(count(&pods, RestartReason::InvalidResponse), 1);
     assert!(pods.state().connected.is_some());
     // From one version only so often.
     let garbage = Fault::Body("<html>\n".repeat(16));
@@ -367,7 +376,7 @@ async fn a_stream_of_garbage_is_given_up_and_listed_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_view_that_grows_old_says_so_and_why() {
+async fn a_stale_cache_fails_the_health_check_with_the_reason() {
     let fake = Fake::new();
     fake.put("a");
     let pods = fake.pods();
@@ -383,13 +392,13 @@ async fn a_view_that_grows_old_says_so_and_why() {
     pass(11).await;
     assert_eq!(
         pods.state().health(patience),
-        Status::failing("nothing heard for 61 s: request failed: connection refused")
+        Status::failing("no data for 61 s: request failed: connection refused")
     );
     assert_eq!(pods.objects().len(), 1, "the last view is still there");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_no_sign_of_life() {
+async fn an_error_response_does_not_reset_the_idle_time() {
     let fake = Fake::new();
     let pods = fake.pods();
     pods.synced().await;
@@ -398,14 +407,14 @@ async fn a_refusal_is_no_sign_of_life() {
     fake.drop_watches();
     pass(600).await;
     let state = pods.state();
-    assert!(state.failures > 10, "{state:?}");
+    assert!(state.consecutive_failures > 10, "{state:?}");
     assert_eq!(
         state.health(Duration::from_mins(1)),
-        Status::failing("nothing heard for 600 s: server answered 403: fault 403")
+        Status::failing("no data for 600 s: server responded with 403: fault 403")
     );
     fake.lock().faults.clear();
     pass(45).await;
-    assert_eq!(pods.state().failures, 0, "{:?}", pods.state());
+    assert_eq!(pods.state().consecutive_failures, 0, "{:?}", pods.state());
     assert_eq!(pods.state().health(Duration::ZERO), Status::Ok);
 }
 
@@ -429,16 +438,17 @@ async fn a_restart_in_the_middle_of_a_streaming_list_does_not_end_streaming_list
 }
 
 #[tokio::test(start_paused = true)]
-async fn readiness_follows_the_stream_and_does_not_keep_it_alive() {
+async fn the_health_check_follows_the_watch_and_does_not_keep_it_running() {
     let fake = Fake::new();
     fake.lock().faults.push_back(Fault::Status(403, None));
     let pods = fake.pods();
     let health = Health::new();
-    pods.add_readyz(&health, Duration::from_mins(1)).unwrap();
+    let check = pods.health_check(Duration::from_mins(1));
+    health.check(pods.name(), Probe::READINESS, check).unwrap();
     let verdict = || format!("{:?}", health.report_one(Probe::Readyz, "pods").unwrap());
     tokio::task::yield_now().await;
     assert!(
-        verdict().contains("server answered 403: fault 403"),
+        verdict().contains("server responded with 403: fault 403"),
         "{}",
         verdict()
     );
@@ -446,11 +456,11 @@ async fn readiness_follows_the_stream_and_does_not_keep_it_alive() {
     assert_eq!(verdict(), "Passed");
     drop(pods);
     pass(1).await;
-    assert!(verdict().contains("stream has ended"), "{}", verdict());
+    assert!(verdict().contains("watch has ended"), "{}", verdict());
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_the_last_handle_ends_the_stream() {
+async fn dropping_the_last_handle_ends_the_reflector() {
     let fake = Fake::new();
     let pods = fake.pods();
     pods.synced().await;
@@ -465,7 +475,7 @@ async fn dropping_the_last_handle_ends_the_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_ends_everything_once_what_is_queued_was_taken() {
+async fn a_shutdown_ends_subscriptions_once_their_queues_are_empty() {
     let fake = Fake::new();
     let pods = fake.pods();
     pods.synced().await;

@@ -8,7 +8,7 @@ use kubevitals_model::{
 };
 use kubevitals_sim::api::SimApiHandle;
 use kubevitals_sim::objects::Resource as Stored;
-use kubevitals_watch::{Kind, Resource, Restart, Server, Stream, StreamSpec};
+use kubevitals_watch::{Kind, Reflector, Resource, RestartReason, WatchClient, WatchSpec};
 use serde_json::{Value, json};
 
 use super::{
@@ -176,8 +176,8 @@ impl Compared for PartialObjectMeta {
 }
 
 /// Lists, lets something happen, and compares both times.
-async fn compare<K: Compared>(server: &Server, bed: &Bed, spec: StreamSpec<K>, of: Stored) {
-    let stream = server.watch(spec);
+async fn compare<K: Compared>(server: &WatchClient, bed: &Bed, spec: WatchSpec<K>, of: Stored) {
+    let stream = server.reflector(spec);
     let mut follower = Follower::new(&stream);
     for _ in ["listed", "watched"] {
         let truth = stored(bed.api(), of);
@@ -212,7 +212,7 @@ fn expected<K: Compared>(sim: &SimApiHandle, of: Stored) -> BTreeMap<String, Vec
 }
 
 #[tokio::test]
-async fn every_kind_is_seen_as_the_cluster_has_it() {
+async fn every_kind_is_cached_as_the_cluster_has_it() {
     let bed = Bed::start().await;
     bed.churn(10);
     let (server, requests) = connect(&bed.api().kubeconfig()).await;
@@ -233,7 +233,7 @@ async fn every_kind_is_seen_as_the_cluster_has_it() {
         ("coordination.k8s.io", "leases", Stored::Leases),
     ] {
         let resource = Resource::new(group, "v1", plural);
-        let spec = StreamSpec::metadata("any", resource).options(quick());
+        let spec = WatchSpec::metadata("any", resource).options(quick());
         compare(&server, &bed, spec, of).await;
     }
     // Each of them was one streaming list that became a watch.
@@ -254,10 +254,10 @@ async fn a_server_without_streaming_lists_is_listed_in_pages() {
     let (server, requests) = connect(&sim.kubeconfig()).await;
     let mut pages = spec::<PodSummary>("pods");
     pages.options.page_size = 10;
-    let pods = server.watch(pages.clone());
+    let pods = server.reflector(pages.clone());
     synced(&pods).await;
     assert_eq!(states(&pods.objects()), stored(&sim, Stored::Pods));
-    assert_eq!(count(&pods, Restart::NoStreamingLists), 1);
+    assert_eq!(count(&pods, RestartReason::NoStreamingLists), 1);
     let sent = |seen: &Requests, what: &str| {
         let requests = seen.all();
         requests.iter().filter(|uri| uri.contains(what)).count()
@@ -274,9 +274,9 @@ async fn a_server_without_streaming_lists_is_listed_in_pages() {
 
     // That the server has none is remembered for its other streams, and metadata comes in pages
     // too.
-    let mut metadata = StreamSpec::metadata("any", Resource::new("", "v1", "pods"));
+    let mut metadata = WatchSpec::metadata("any", Resource::new("", "v1", "pods"));
     metadata.options = pages.options;
-    let metadata: Stream<PartialObjectMeta> = server.watch(metadata);
+    let metadata: Reflector<PartialObjectMeta> = server.reflector(metadata);
     synced(&metadata).await;
     assert_eq!(states(&metadata.objects()), stored(&sim, Stored::Pods));
     assert_eq!(sent(&requests, "sendInitialEvents"), 1);
@@ -303,7 +303,7 @@ fn map(labels: &Labels) -> Value {
         .into()
 }
 
-/// Slim types do not tell what is missing from what is empty.
+/// The types do not distinguish missing from empty.
 fn plain(value: Value) -> Value {
     let is_empty = match &value {
         Value::Null | Value::Bool(false) => true,
