@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_telemetry::Metrics;
+use kubevitals_telemetry::{Metrics, RegistryExt};
 use kubevitals_transitions::Counts;
 use kubevitals_watch::{RestartReason, WatchState};
 use parking_lot::Mutex;
@@ -15,7 +15,6 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 
@@ -87,21 +86,16 @@ type Series<'s> = &'s [(Option<(&'static str, &'static str)>, f64)];
 
 impl RoleMetrics {
     pub(crate) fn register(metrics: &mut Metrics) -> Self {
-        let histogram = || {
-            Family::<[(&'static str, &'static str); 1], Histogram>::new_with_constructor(|| {
-                Histogram::new(BUCKETS)
-            })
-        };
-        let (publish, processing) = (histogram(), histogram());
-        metrics.root().register(
+        let root = metrics.root();
+        let publish = root.histogram_family::<[(&'static str, &'static str); 1]>(
             "statistic_event_publish_seconds",
             "Time from receipt of a change to its processing in seconds",
-            publish.clone(),
+            &BUCKETS,
         );
-        metrics.root().register(
+        let processing = root.histogram_family::<[(&'static str, &'static str); 1]>(
             "statistic_event_processing_seconds",
             "Duration of processing a change in seconds",
-            processing.clone(),
+            &BUCKETS,
         );
         let of = |name: &'static str| LoopMetrics {
             publish: publish.get_or_create(&[("event_loop", name)]).clone(),

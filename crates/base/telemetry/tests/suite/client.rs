@@ -1,4 +1,4 @@
-//! The smallest HTTP/1.1 client that shows what is on the wire.
+//! A minimal HTTP/1.1 client.
 
 use std::{fmt::Write, net::SocketAddr, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Generous: only a hang takes that long.
+/// Only a hang takes that long.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Client {
@@ -16,13 +16,13 @@ pub(crate) struct Client {
 }
 
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
@@ -52,7 +52,7 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
         body: &str,
-    ) -> Answer {
+    ) -> Response {
         let mut request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\n");
         for (name, value) in headers {
             let _ = write!(request, "{name}: {value}\r\n");
@@ -61,14 +61,14 @@ impl Client {
             let _ = write!(request, "Content-Length: {}\r\n", body.len());
         }
         self.write(&format!("{request}\r\n{body}")).await;
-        self.read_answer(method != "HEAD").await
+        self.read_response(method != "HEAD").await
     }
 
-    pub(crate) async fn read_answer(&mut self, with_body: bool) -> Answer {
+    pub(crate) async fn read_response(&mut self, with_body: bool) -> Response {
         timeout(DEADLINE, self.read(with_body)).await.unwrap()
     }
 
-    async fn read(&mut self, with_body: bool) -> Answer {
+    async fn read(&mut self, with_body: bool) -> Response {
         let mut lines = Vec::new();
         loop {
             let mut line = String::new();
@@ -84,24 +84,24 @@ impl Client {
             .map(|line| line.split_once(": ").unwrap())
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
-        let mut answer = Answer {
+        let mut response = Response {
             status,
             headers,
             body: String::new(),
         };
         if with_body {
-            let length = answer.header("content-length").unwrap().parse().unwrap();
+            let length = response.header("content-length").unwrap().parse().unwrap();
             let mut body = vec![0; length];
             self.stream.read_exact(&mut body).await.unwrap();
-            answer.body = String::from_utf8_lossy(&body).into_owned();
+            response.body = String::from_utf8_lossy(&body).into_owned();
         }
-        answer
+        response
     }
 
-    /// Waits until the server closes the connection; gives what came before.
+    /// Waits until the server closes the connection and returns the bytes received before.
     pub(crate) async fn closed(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
-        // A reset closes as well.
+        // A reset counts as closed.
         let _ = timeout(DEADLINE, self.stream.read_to_end(&mut rest))
             .await
             .unwrap();

@@ -12,7 +12,7 @@ use prometheus_client::{
     registry::Unit,
 };
 
-use crate::Running;
+use crate::Harness;
 
 const FROM_PROMETHEUS: &str = "application/openmetrics-text;version=1.0.0;q=0.5,\
                                application/openmetrics-text;version=0.0.1;q=0.4,\
@@ -70,8 +70,8 @@ fn one_of_each() -> Metrics {
 
 #[tokio::test]
 async fn readyz_verbose() {
-    let running = Running::start(Limits::default()).await;
-    let health = &running.health;
+    let server = Harness::start(Limits::default()).await;
+    let health = &server.health;
     health.cell("watch-nodes", Probe::ALL, Status::Ok).unwrap();
     health
         .cell(
@@ -82,19 +82,19 @@ async fn readyz_verbose() {
         .unwrap();
     health
         .check("scrape-errors", Probe::READINESS, || {
-            Status::failing("12 of 14 nodes answer 401")
+            Status::failing("12 of 14 nodes return 401")
         })
         .unwrap();
-    let response = running.get("/readyz?verbose").await;
+    let response = server.get("/readyz?verbose").await;
     assert_eq!(response.status, 500);
     insta::assert_snapshot!(response.body);
 }
 
 #[tokio::test]
 async fn metrics_for_prometheus() {
-    let running = Running::with_metrics(one_of_each(), Limits::default()).await;
+    let server = Harness::with_metrics(one_of_each(), Limits::default()).await;
     let accept = [("Accept", FROM_PROMETHEUS)];
-    let response = running
+    let response = server
         .connect()
         .await
         .send("GET", "/metrics", &accept, "")
@@ -115,9 +115,9 @@ async fn metrics_for_prometheus() {
 
 #[tokio::test]
 async fn metrics_for_other_clients() {
-    let running = Running::with_metrics(one_of_each(), Limits::default()).await;
+    let server = Harness::with_metrics(one_of_each(), Limits::default()).await;
     let accept = [("Accept", "*/*")];
-    let response = running
+    let response = server
         .connect()
         .await
         .send("GET", "/metrics", &accept, "")
@@ -147,8 +147,8 @@ async fn metrics_for_a_prometheus_with_native_histograms() {
     };
     let waits = HistogramFamily::register(&mut metrics, spec);
     waits.observe(&NoLabels, Duration::from_millis(500));
-    let running = Running::with_metrics(metrics, Limits::default()).await;
-    let mut client = running.connect().await;
+    let server = Harness::with_metrics(metrics, Limits::default()).await;
+    let mut client = server.connect().await;
     let accept = format!(
         "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,{FROM_PROMETHEUS}"
     );

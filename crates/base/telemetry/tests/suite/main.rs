@@ -1,4 +1,4 @@
-//! The admin server as its users meet it: over loopback sockets.
+//! The admin server over loopback sockets.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -19,7 +19,7 @@ use tokio::{sync::oneshot, task::JoinHandle};
 use self::client::Client;
 
 /// A server on a port of its own.
-struct Running {
+struct Harness {
     address: std::net::SocketAddr,
     health: Health,
     logs: LogHandle,
@@ -28,7 +28,7 @@ struct Running {
     _dispatch: tracing::Dispatch,
 }
 
-impl Running {
+impl Harness {
     async fn start(limits: Limits) -> Self {
         Self::with_metrics(Metrics::new(), limits).await
     }
@@ -66,8 +66,8 @@ impl Running {
         Client::connect(self.address).await
     }
 
-    /// Asks one thing on a connection of its own.
-    async fn get(&self, path: &str) -> client::Answer {
+    /// Sends one request on its own connection.
+    async fn get(&self, path: &str) -> client::Response {
         self.connect().await.send("GET", path, &[], "").await
     }
 }

@@ -1,4 +1,4 @@
-//! Connections: methods, keep-alive, bounds and the drain.
+//! Connections: methods, keep-alive, limits and draining.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use kubevitals_telemetry::{
     Admin, AdminMetrics, AdminServer, Health, Limits, Metrics, Profiling, TelemetryError,
 };
 
-use crate::Running;
+use crate::Harness;
 
 #[tokio::test]
-async fn head_answers_as_get_without_the_body() {
-    let running = Running::start(Limits::default()).await;
-    let mut client = running.connect().await;
+async fn head_responds_like_get_without_the_body() {
+    let server = Harness::start(Limits::default()).await;
+    let mut client = server.connect().await;
     let get = client.send("GET", "/readyz?verbose", &[], "").await;
     let head = client.send("HEAD", "/readyz?verbose", &[], "").await;
     assert_eq!((head.status, head.body.as_str()), (200, ""));
@@ -20,17 +20,17 @@ async fn head_answers_as_get_without_the_body() {
         Some(get.body.len().to_string().as_str())
     );
     assert_eq!(head.header("content-type"), get.header("content-type"));
-    // The connection is still in step.
+    // The connection can still be used.
     assert_eq!(client.send("GET", "/livez", &[], "").await.body, "ok");
 }
 
 #[tokio::test]
-async fn wrong_methods_and_paths() {
-    let running = Running::start(Limits::default()).await;
-    let mut client = running.connect().await;
-    let refused = client.send("POST", "/metrics", &[], "x").await;
+async fn wrong_methods_and_paths_are_rejected() {
+    let server = Harness::start(Limits::default()).await;
+    let mut client = server.connect().await;
+    let rejected = client.send("POST", "/metrics", &[], "x").await;
     assert_eq!(
-        (refused.status, refused.header("allow")),
+        (rejected.status, rejected.header("allow")),
         (405, Some("GET, HEAD"))
     );
     assert_eq!(client.send("GET", "/nowhere", &[], "").await.status, 404);
@@ -38,9 +38,9 @@ async fn wrong_methods_and_paths() {
 }
 
 #[tokio::test]
-async fn the_log_level_is_set_over_the_wire() {
-    let running = Running::start(Limits::default()).await;
-    let mut client = running.connect().await;
+async fn the_log_level_can_be_set() {
+    let server = Harness::start(Limits::default()).await;
+    let mut client = server.connect().await;
     let set = client
         .send("PUT", "/debug/log-level", &[], "warn,kubevitals=debug")
         .await;
@@ -48,7 +48,7 @@ async fn the_log_level_is_set_over_the_wire() {
         (set.status, set.body.as_str()),
         (200, "warn,kubevitals=debug\n")
     );
-    assert_eq!(running.logs.filter().as_str(), "warn,kubevitals=debug");
+    assert_eq!(server.logs.filter().as_str(), "warn,kubevitals=debug");
     let long = client
         .send("POST", "/debug/log-level", &[], &"x".repeat(4000))
         .await;
@@ -56,51 +56,51 @@ async fn the_log_level_is_set_over_the_wire() {
 }
 
 #[tokio::test]
-async fn a_slow_head_is_cut() {
+async fn a_slow_head_closes_the_connection() {
     let mut limits = Limits::default();
     limits.http.header_timeout = Duration::from_millis(50);
-    let running = Running::start(limits).await;
-    let mut slow = running.connect().await;
+    let server = Harness::start(limits).await;
+    let mut slow = server.connect().await;
     slow.write("GET /livez HTTP/1.1\r\nHost:").await;
     assert_eq!(slow.closed().await, b"");
 }
 
 #[tokio::test]
-async fn idle_connections_make_room() {
+async fn idle_connections_are_closed_at_the_limit() {
     let mut limits = Limits::default();
     limits.http.connections = 3;
-    let running = Running::start(limits).await;
+    let server = Harness::start(limits).await;
     let mut idle = Vec::new();
     for _ in 0..2 {
-        let mut client = running.connect().await;
+        let mut client = server.connect().await;
         assert_eq!(client.send("GET", "/livez", &[], "").await.status, 200);
         idle.push(client);
     }
-    // The third is served, and the two that only rest are closed for the next to come.
-    assert_eq!(running.get("/livez").await.status, 200);
+    // The third is served, and the two idle ones are closed to admit the next.
+    assert_eq!(server.get("/livez").await.status, 200);
     for client in &mut idle {
         assert_eq!(client.closed().await, b"");
     }
     for _ in 0..10 {
-        assert_eq!(running.get("/livez").await.status, 200);
+        assert_eq!(server.get("/livez").await.status, 200);
     }
 }
 
 #[tokio::test]
 async fn a_drain_closes_idle_connections_and_the_port() {
-    let running = Running::start(Limits::default()).await;
-    let mut idle = running.connect().await;
+    let server = Harness::start(Limits::default()).await;
+    let mut idle = server.connect().await;
     assert_eq!(idle.send("GET", "/readyz", &[], "").await.body, "ok");
-    running.stop.send(()).unwrap();
+    server.stop.send(()).unwrap();
     assert_eq!(idle.closed().await, b"");
-    running.served.await.unwrap();
+    server.served.await.unwrap();
     assert!(
-        tokio::net::TcpStream::connect(running.address)
+        tokio::net::TcpStream::connect(server.address)
             .await
             .is_err()
     );
     assert!(
-        !running
+        !server
             .health
             .report(kubevitals_telemetry::Probe::Readyz, &[])
             .passed()
@@ -109,38 +109,38 @@ async fn a_drain_closes_idle_connections_and_the_port() {
 
 #[tokio::test]
 async fn readiness_can_fail_before_the_drain() {
-    let running = Running::start(Limits::default()).await;
-    running.health.start_shutdown();
-    let answer = running.get("/readyz").await;
-    assert_eq!(answer.status, 500);
+    let server = Harness::start(Limits::default()).await;
+    server.health.start_shutdown();
+    let response = server.get("/readyz").await;
+    assert_eq!(response.status, 500);
     assert!(
-        answer
+        response
             .body
             .contains("[-]shutdown failed: process is shutting down\n")
     );
-    assert_eq!(running.get("/livez").await.status, 200);
+    assert_eq!(server.get("/livez").await.status, 200);
 }
 
 #[tokio::test]
 async fn a_drain_has_a_deadline() {
     let mut limits = Limits::default();
     limits.http.drain_timeout = Duration::from_millis(50);
-    let running = Running::start(limits).await;
-    let mut busy = running.connect().await;
-    // A body that never comes keeps the handler waiting. The interim answer shows that it runs.
+    let server = Harness::start(limits).await;
+    let mut busy = server.connect().await;
+    // The handler waits for a body that never arrives. The interim response shows that it runs.
     busy.write(
         "PUT /debug/log-level HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n",
     )
     .await;
-    assert_eq!(busy.read_answer(false).await.status, 100);
-    running.stop.send(()).unwrap();
-    running.served.await.unwrap();
+    assert_eq!(busy.read_response(false).await.status, 100);
+    server.stop.send(()).unwrap();
+    server.served.await.unwrap();
     assert_eq!(busy.closed().await, b"");
 }
 
 #[tokio::test]
-async fn a_taken_address_is_named() {
-    let running = Running::start(Limits::default()).await;
+async fn an_address_in_use_is_an_error() {
+    let server = Harness::start(Limits::default()).await;
     let mut metrics = Metrics::new();
     let admin_metrics = AdminMetrics::register(metrics.sub("kubevitals_admin"));
     let admin = Admin {
@@ -150,21 +150,21 @@ async fn a_taken_address_is_named() {
         metrics: admin_metrics,
         profiling: Profiling::Off,
     };
-    let error = AdminServer::bind(running.address, admin, Limits::default())
+    let error = AdminServer::bind(server.address, admin, Limits::default())
         .await
         .unwrap_err();
     assert!(matches!(error, TelemetryError::Bind { .. }));
     assert_eq!(
         error.to_string(),
-        format!("admin server cannot listen on {}", running.address)
+        format!("admin server cannot listen on {}", server.address)
     );
 }
 
 #[cfg(feature = "pprof")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_profile_at_a_time() {
-    let running = Running::start(Limits::default()).await;
-    let (mut one, mut two) = (running.connect().await, running.connect().await);
+    let server = Harness::start(Limits::default()).await;
+    let (mut one, mut two) = (server.connect().await, server.connect().await);
     let path = "/debug/pprof/profile?seconds=1";
     let (one, two) = tokio::join!(
         one.send("GET", path, &[], ""),
