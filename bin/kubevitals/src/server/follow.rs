@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn the_store_knows_the_pods_that_have_not_ended() {
         let store = store();
-        let pods = || store.readiness(NOW).pods_known;
+        let pods = || store.readiness(NOW).running_pods;
         apply_nodes(resync(vec![node("n1")]), &store);
         let (web, job) = (pod("web-0", "Running"), pod("job", "Failed"));
         apply_pods(resync(vec![Arc::clone(&web), job]), &store);
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn the_store_knows_the_nodes_of_the_last_list_and_of_later_changes() {
         let store = store();
-        let nodes = || store.readiness(NOW).nodes_known;
+        let nodes = || store.readiness(NOW).nodes;
         apply_nodes(change(ObjectEvent::Added(node("n1"))), &store);
         apply_nodes(resync(vec![node("n2")]), &store);
         assert_eq!(nodes(), 1);

@@ -1,4 +1,4 @@
-//! Why nothing is served, as a sentence for who asked.
+//! The reason why a pod or a node has no usage, as a message for clients.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,95 +6,86 @@ use std::time::Duration;
 
 use kubevitals_model::{NoRate, NodeName, PodPhase};
 
-/// Why there is no usage of a pod or of a node.
+/// The reason why a pod or a node has no usage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Absence {
-    /// There is some: it came between the question and this answer.
+    /// It has usage by now: a scrape succeeded since the request.
     Served,
-    /// No such pod is known.
+    /// The API has not reported such a pod.
     PodUnknown,
-    /// The pod is not bound to a node yet.
     PodNotScheduled,
-    /// The pod does not run; only running pods are served.
+    /// Only running pods are served.
     PodNotRunning(PodPhase),
-    /// No such node is known, or none that is to be asked.
+    /// There is no such node, or it is not selected.
     NodeUnknown(NodeName),
-    /// The node was not asked yet.
-    NodeNotAsked(NodeName),
-    /// The node does not answer, or not as it should.
-    NodeFails(NodeFailure),
-    /// The node answers, but has said nothing of it.
+    NodeNotScraped(NodeName),
+    ScrapeFailed(NodeFailure),
+    /// The last scrape succeeded, but did not contain it.
     NotReported {
-        /// Which node.
         node: NodeName,
-        /// How long ago it last answered.
-        answered_ago: Duration,
+        scraped_ago: Duration,
     },
-    /// One sample is there, and a rate needs two.
+    /// There is one sample, and a rate needs two.
     FirstSample {
-        /// Of which container; none for a node.
+        /// `None` for a node.
         container: Option<Arc<str>>,
-        /// How long ago the sample was received.
+        /// The time since the sample was received.
         age: Duration,
-        /// When the next is due; none if it is overdue.
+        /// The time until the next sample; `None` if it is overdue.
         due_in: Option<Duration>,
     },
-    /// The samples that are there make no rate.
+    /// No rate can be computed from the samples.
     NoRate {
-        /// Of which container; none for a node.
+        /// `None` for a node.
         container: Option<Arc<str>>,
-        /// Why not.
-        why: NoRate,
-        /// When the next sample is due; none if it is overdue.
+        reason: NoRate,
+        /// The time until the next sample; `None` if it is overdue.
         due_in: Option<Duration>,
     },
-    /// The clock of the node jumped, so that the time between the last two samples is not known.
+    /// The clock of the node jumped, so the time between the last two samples is unknown.
     ClockStepped {
-        /// Of which container; none for a node.
+        /// `None` for a node.
         container: Option<Arc<str>>,
-        /// When the next sample is due; none if it is overdue.
+        /// The time until the next sample; `None` if it is overdue.
         due_in: Option<Duration>,
     },
-    /// CPU is known, memory is not.
+    /// There is CPU usage, but no memory.
     NoMemory {
-        /// Of which container; none for a node.
+        /// `None` for a node.
         container: Option<Arc<str>>,
     },
-    /// Memory is known, CPU is not.
+    /// There is memory, but no CPU usage.
     NoCpu {
-        /// Of which container; none for a node.
+        /// `None` for a node.
         container: Option<Arc<str>>,
     },
-    /// The last value became too old.
+    /// The last usage is beyond the staleness limit.
     Stale {
-        /// How long ago it was dropped.
         dropped_ago: Duration,
-        /// What is wrong with the node, if something is.
         failure: Option<NodeFailure>,
     },
 }
 
-/// What is wrong with a node.
+/// The failure to scrape a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeFailure {
-    /// Which node.
     pub node: NodeName,
-    /// What went wrong, in the words of the scraper.
-    pub why: Arc<str>,
-    /// Since when nothing else came of asking it.
+    /// The error of the last scrape.
+    pub reason: Arc<str>,
+    /// The time since the first of the failures in a row.
     pub failing_for: Duration,
-    /// In how long it is asked again, where that is known and not past.
+    /// The time until the next attempt, if one is scheduled.
     pub retry_in: Option<Duration>,
 }
 
-/// A span of time in whole seconds, as people say it.
+/// Displays a duration in one unit, rounded down.
 struct Seconds(Duration);
 
 impl fmt::Display for Absence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Served => f.write_str("metrics have just arrived; ask again"),
-            Self::PodUnknown => f.write_str("pod is not known"),
+            Self::Served => f.write_str("metrics have just become available, please try again"),
+            Self::PodUnknown => f.write_str("pod not found"),
             Self::PodNotScheduled => f.write_str("pod is not scheduled to a node yet"),
             Self::PodNotRunning(phase) => {
                 write!(
@@ -103,19 +94,19 @@ impl fmt::Display for Absence {
                     phase.as_str()
                 )
             }
-            Self::NodeUnknown(node) => write!(f, "node {node} is not known"),
-            Self::NodeNotAsked(node) => write!(f, "node {node} was not asked yet"),
-            Self::NodeFails(failure) => failure.fmt(f),
-            Self::NotReported { node, answered_ago } => {
-                let ago = Seconds(*answered_ago);
-                write!(f, "node {node} answered {ago} ago, but has not reported it")
+            Self::NodeUnknown(node) => write!(f, "node {node} not found"),
+            Self::NodeNotScraped(node) => write!(f, "node {node} has not been scraped yet"),
+            Self::ScrapeFailed(failure) => failure.fmt(f),
+            Self::NotReported { node, scraped_ago } => {
+                let ago = Seconds(*scraped_ago);
+                write!(f, "not reported by node {node}, last scraped {ago} ago")
             }
             Self::FirstSample {
                 container,
                 age,
                 due_in,
             } => {
-                write!(f, "{}first sample {} old", Of(container), Seconds(*age))?;
+                write!(f, "{}first sample {} old", Prefix(container), Seconds(*age))?;
                 match due_in {
                     Some(time) => write!(f, ", second due in {}", Seconds(*time)),
                     None => f.write_str(", second overdue"),
@@ -123,28 +114,26 @@ impl fmt::Display for Absence {
             }
             Self::NoRate {
                 container,
-                why,
+                reason,
                 due_in,
-            } => write!(f, "{}{why}{}", Of(container), Next(*due_in)),
+            } => write!(f, "{}{reason}{}", Prefix(container), Next(*due_in)),
             Self::ClockStepped { container, due_in } => write!(
                 f,
                 "{}the clock of the node jumped{}",
-                Of(container),
+                Prefix(container),
                 Next(*due_in)
             ),
             Self::NoMemory { container } => {
-                write!(f, "{}the node reports no memory", Of(container))
+                write!(f, "{}the node reports no memory", Prefix(container))
             }
-            Self::NoCpu { container } => write!(f, "{}the node reports no cpu time", Of(container)),
+            Self::NoCpu { container } => {
+                write!(f, "{}the node reports no CPU time", Prefix(container))
+            }
             Self::Stale {
                 dropped_ago,
                 failure,
             } => {
-                write!(
-                    f,
-                    "last value was too old and dropped {} ago",
-                    Seconds(*dropped_ago)
-                )?;
+                write!(f, "last usage became stale {} ago", Seconds(*dropped_ago))?;
                 failure
                     .iter()
                     .try_for_each(|failure| write!(f, "; {failure}"))
@@ -155,20 +144,20 @@ impl fmt::Display for Absence {
 
 impl fmt::Display for NodeFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "node {}: {}", self.node, self.why)?;
+        write!(f, "node {}: {}", self.node, self.reason)?;
         self.retry_in
             .iter()
-            .try_for_each(|time| write!(f, " (asked again in {})", Seconds(*time)))
+            .try_for_each(|time| write!(f, " (next attempt in {})", Seconds(*time)))
     }
 }
 
-/// `container app: `, or nothing for a node.
-struct Of<'a>(&'a Option<Arc<str>>);
+/// Displays `container app: `, or nothing for a node.
+struct Prefix<'a>(&'a Option<Arc<str>>);
 
-/// When the next sample is due.
+/// Displays when the next sample is due.
 struct Next(Option<Duration>);
 
-impl fmt::Display for Of<'_> {
+impl fmt::Display for Prefix<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0
             .iter()

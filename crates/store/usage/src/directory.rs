@@ -1,19 +1,20 @@
-//! Which pods there are, and where: for questions that name a pod, and for kubelets that claim one.
+//! All pods that the API has reported, by name: to explain absences, and to check the claims of
+//! kubelets.
 
 use std::hash::BuildHasher;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashSet, HashTable};
 use kubevitals_model::{AsPodSummary, PodKeyRef};
+use parking_lot::{Mutex, MutexGuard};
 
-use crate::node::table::key_of;
+use crate::node::pod_table::key_of;
 
-/// Enough that two tasks seldom meet, few enough that half-empty tables cost little.
+/// Enough that two tasks rarely contend, few enough that half-empty tables cost little.
 const SHARDS: usize = 16;
 
-/// All pods by namespace and name, in parts that are locked one at a time and never across anything
-/// else.
+/// All pods by namespace and name, in shards that are locked one at a time and only briefly.
 #[derive(Default)]
 pub(crate) struct Directory {
     hasher: DefaultHashBuilder,
@@ -21,7 +22,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Notes a pod, and gives the one that had its name.
+    /// Inserts a pod; returns the one of the same name that it replaces.
     pub(crate) fn put(&self, pod: &Arc<dyn AsPodSummary>) -> Option<Arc<dyn AsPodSummary>> {
         let hash = self.hash(key_of(pod.summary()));
         let mut shard = self.shard(hash);
@@ -30,8 +31,8 @@ impl Directory {
         let hash_of = |other: &Arc<dyn AsPodSummary>| self.hash(key_of(other.summary()));
         match shard.entry(hash, is_same, hash_of) {
             Entry::Occupied(mut known) => Some(std::mem::replace(known.get_mut(), Arc::clone(pod))),
-            Entry::Vacant(place) => {
-                place.insert(Arc::clone(pod));
+            Entry::Vacant(vacant) => {
+                vacant.insert(Arc::clone(pod));
                 None
             }
         }
@@ -45,7 +46,7 @@ impl Directory {
             .map(Arc::clone)
     }
 
-    /// Forgets a pod, unless another with its name has taken its place.
+    /// Removes a pod, unless another one of the same name has replaced it.
     pub(crate) fn remove(&self, pod: &dyn AsPodSummary) {
         let key = key_of(pod.summary());
         let hash = self.hash(key);
@@ -59,14 +60,14 @@ impl Directory {
         }
     }
 
-    /// The pods that are not among these names.
+    /// Returns the pods that are not among these names.
     pub(crate) fn missing_from(
         &self,
         names: &HashSet<PodKeyRef<'_>>,
     ) -> Vec<Arc<dyn AsPodSummary>> {
         let mut missing = Vec::new();
         for shard in &self.shards {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let shard = shard.lock();
             let gone = shard
                 .iter()
                 .filter(|pod| !names.contains(&key_of(pod.summary())));
@@ -76,10 +77,7 @@ impl Directory {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        let is_empty = |shard: &Mutex<HashTable<_>>| {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            shard.is_empty()
-        };
+        let is_empty = |shard: &Mutex<HashTable<_>>| shard.lock().is_empty();
         self.shards.iter().all(is_empty)
     }
 
@@ -87,13 +85,12 @@ impl Directory {
         self.hasher.hash_one(key)
     }
 
-    /// The table's own place goes by the low bits of the hash and a tag of the topmost: these are
-    /// in between.
+    /// Locks the shard of a hash. Hash tables use the low and the topmost bits themselves, so the
+    /// shard is chosen by those in between.
     fn shard(&self, hash: u64) -> MutexGuard<'_, HashTable<Arc<dyn AsPodSummary>>> {
         let index = usize::try_from(hash >> 40).unwrap_or_default() % SHARDS;
         let [first, ..] = &self.shards;
         let shard = self.shards.get(index).unwrap_or(first);
-        // Each step leaves the table whole, so a panic elsewhere is no reason to give up.
-        shard.lock().unwrap_or_else(PoisonError::into_inner)
+        shard.lock()
     }
 }

@@ -1,4 +1,4 @@
-//! What the store counts.
+//! Metrics of the store.
 
 use kubevitals_model::NoRate;
 use prometheus_client::metrics::counter::Counter;
@@ -6,21 +6,20 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::node::Told;
-use crate::series::{State, Taken};
+use crate::node::Published;
+use crate::series::{RateState, SampleKind};
 
 type Labelled<M> = Family<[(&'static str, &'static str); 1], M>;
 
-/// Why samples of containers are dropped.
+/// The reason why samples of containers are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dropped {
-    /// The API never told of the pod.
+    /// The API has not reported the pod.
     UnknownPod,
-    /// The pod is bound to another node, or has ended.
+    /// The pod is bound to another node, or has terminated.
     Foreign,
-    /// The node is not known.
     UnknownNode,
-    /// More were said than is kept.
+    /// A limit is exceeded.
     Overflow,
 }
 
@@ -31,18 +30,18 @@ pub struct UsageMetrics {
     node_points: Gauge,
     container_points: Gauge,
     served_pods: Gauge,
-    pub(crate) known_nodes: Gauge,
+    pub(crate) nodes: Gauge,
     dropped: Labelled<Counter>,
     no_rate: Labelled<Counter>,
     samples: Labelled<Counter>,
     restarts: Counter,
     pub(crate) expired: Counter,
     pub(crate) publications: Counter,
-    pub(crate) kept_nodes: Gauge,
+    pub(crate) cached_nodes: Gauge,
     hot: Hot,
 }
 
-/// The series that every sample counts in, without a lookup.
+/// The counters that every sample increments, without a lookup.
 #[derive(Debug, Clone)]
 struct Hot {
     new: Counter,
@@ -69,7 +68,7 @@ impl Dropped {
     }
 }
 
-/// Every reason for which a new sample makes no rate.
+/// The reasons why a new sample makes no rate.
 const NO_RATE: [&str; 6] = [
     NoRate::FirstSample.as_label(),
     NoRate::CounterDecreased.as_label(),
@@ -97,17 +96,17 @@ impl UsageMetrics {
             container_points: points.get_or_create_owned(&[("type", "container")]),
             points,
             served_pods: Gauge::default(),
-            known_nodes: Gauge::default(),
+            nodes: Gauge::default(),
             dropped: Labelled::default(),
             no_rate: Labelled::default(),
             samples,
             restarts: Counter::default(),
             expired: Counter::default(),
             publications: Counter::default(),
-            kept_nodes: Gauge::default(),
+            cached_nodes: Gauge::default(),
             hot,
         };
-        // A series that is not there cannot be told from one that stays at zero.
+        // All series exist from the start, so that a missing one is an error.
         for reason in Dropped::ALL {
             metrics.dropped(reason, 0_u64);
         }
@@ -117,7 +116,7 @@ impl UsageMetrics {
         metrics
     }
 
-    /// Registers the metrics. `root` has no prefix: one family has metrics-server's name.
+    /// Registers the metrics. `root` has no prefix: one family is named as in metrics-server.
     pub fn register(&self, root: &mut Registry) {
         root.register(
             "metrics_server_storage_points",
@@ -125,59 +124,55 @@ impl UsageMetrics {
             self.points.clone(),
         );
         let own = root.sub_registry_with_prefix("kubevitals_usage");
-        own.register(
-            "nodes_known",
-            "Nodes that are to be asked",
-            self.known_nodes.clone(),
-        );
+        own.register("nodes", "Number of nodes to scrape", self.nodes.clone());
         own.register(
             "nodes_served",
-            "Nodes of which usage is served",
+            "Number of nodes with usage",
             self.node_points.clone(),
         );
         own.register(
             "pods_served",
-            "Pods of which usage is served",
+            "Number of pods with usage",
             self.served_pods.clone(),
         );
         own.register(
             "containers_served",
-            "Containers of which usage is served",
+            "Number of containers with usage",
             self.container_points.clone(),
         );
         own.register(
             "samples",
-            "Samples of nodes and containers, by what they were",
+            "Total number of samples of nodes and containers, by kind",
             self.samples.clone(),
         );
         own.register(
             "dropped_samples",
-            "Samples of containers that were not taken, by reason",
+            "Total number of samples of containers dropped, by reason",
             self.dropped.clone(),
         );
         own.register(
-            "no_rate",
-            "New samples that made no rate, by reason",
+            "samples_without_rate",
+            "Total number of new samples from which no rate could be computed, by reason",
             self.no_rate.clone(),
         );
         own.register(
-            "restarts",
-            "Containers that started again between two samples",
+            "container_restarts",
+            "Total number of container restarts between two samples",
             self.restarts.clone(),
         );
         own.register(
-            "nodes_kept",
-            "Nodes that were last asked in vain and are served with their last good values",
-            self.kept_nodes.clone(),
+            "nodes_cached",
+            "Number of nodes whose last scrape failed and that serve cached values",
+            self.cached_nodes.clone(),
         );
         own.register(
             "expired_containers",
-            "Containers whose last good value became too old to be served",
+            "Total number of containers whose usage became stale",
             self.expired.clone(),
         );
         own.register(
             "publications",
-            "Times a node was published",
+            "Total number of publications of a node",
             self.publications.clone(),
         );
     }
@@ -188,31 +183,31 @@ impl UsageMetrics {
         counter.inc_by(count);
     }
 
-    /// Counts a sample, and what came of it.
-    pub(crate) fn took(&self, taken: Taken, state: State) {
-        let kind = match taken {
-            Taken::New { .. } => &self.hot.new,
-            Taken::Repeated => &self.hot.repeated,
-            Taken::Older => &self.hot.older,
-            Taken::WithoutCpu => &self.hot.without_cpu,
+    /// Counts a sample by its kind, and by the reason if it makes no rate.
+    pub(crate) fn sample(&self, sample: SampleKind, state: RateState) {
+        let kind = match sample {
+            SampleKind::New { .. } => &self.hot.new,
+            SampleKind::Repeated => &self.hot.repeated,
+            SampleKind::Older => &self.hot.older,
+            SampleKind::WithoutCpu => &self.hot.without_cpu,
         };
         kind.inc();
-        let Taken::New { restarted } = taken else {
+        let SampleKind::New { restarted } = sample else {
             return;
         };
         if restarted {
             self.restarts.inc();
         }
         let reason = match state {
-            State::NoRate(why) => why.as_label(),
-            State::ClockStepped => CLOCK_STEPPED,
-            State::Rate | State::KubeletAverage | State::NoCpu => return,
+            RateState::NoRate(reason) => reason.as_label(),
+            RateState::ClockStepped => CLOCK_STEPPED,
+            RateState::Rate | RateState::KubeletAverage | RateState::NoCpu => return,
         };
         self.no_rate.get_or_create(&[("reason", reason)]).inc();
     }
 
-    /// Counts what is served of a node now instead of before.
-    pub(crate) fn told(&self, before: Told, now: Told) {
+    /// Updates the gauges after a publication of a node.
+    pub(crate) fn published(&self, before: Published, now: Published) {
         let change = |gauge: &Gauge, before: u32, now: u32| {
             gauge.inc_by(i64::from(now) - i64::from(before));
         };

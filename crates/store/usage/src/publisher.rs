@@ -1,4 +1,4 @@
-//! The usage of a node as it is published, and the trait of those who receive it.
+//! The usage of a node as it is published, and the trait that receives it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Whether there is anything to serve, and what keeps the rest away.
+//! Whether there is usage to serve, and why the rest has none.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,60 +8,54 @@ use kubevitals_model::NodeName;
 
 use crate::absence::Absence;
 
-/// Reasons that are named; all nodes are counted.
+/// Limit of the reasons listed; all nodes are counted.
 const MAX_REASONS: usize = 3;
 
-/// What is served of what there is.
+/// The numbers of nodes and pods with usage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Readiness {
-    /// Nodes that are to be asked.
-    pub nodes_known: usize,
-    /// Nodes of which usage is served.
+    pub nodes: usize,
     pub nodes_served: usize,
     /// Running pods on these nodes.
-    pub pods_known: usize,
-    /// Pods of which usage is served.
+    pub running_pods: usize,
     pub pods_served: usize,
-    /// The most frequent reasons why nodes are not served, each with the number of nodes, most
-    /// first.
+    /// The most frequent reasons why nodes have no usage.
     pub reasons: Vec<Reason>,
 }
 
-/// Why so many nodes are not served.
+/// A reason why nodes have no usage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
-    /// How many nodes.
     pub nodes: usize,
     /// The first of them by name.
     pub example: NodeName,
-    /// What is wrong with them.
-    pub why: Arc<str>,
+    pub text: Arc<str>,
 }
 
-/// Counts nodes by what is wrong with them.
+/// Counts nodes by reason.
 #[derive(Debug, Default)]
 pub(crate) struct Reasons(HashMap<Arc<str>, (usize, NodeName)>);
 
 impl Reasons {
     pub(crate) fn add(&mut self, node: &NodeName, absence: Absence) {
-        let why = match absence {
-            Absence::NodeFails(failure)
+        let text = match absence {
+            Absence::ScrapeFailed(failure)
             | Absence::Stale {
                 failure: Some(failure),
                 ..
-            } => failure.why,
-            // Without names and times, so that nodes with the same trouble are one reason.
-            Absence::NodeNotAsked(_) => "not asked yet".into(),
+            } => failure.reason,
+            // Without names and times, so that they are the same for several nodes.
+            Absence::NodeNotScraped(_) => "not scraped yet".into(),
             Absence::FirstSample { .. } => "only one sample so far".into(),
-            Absence::NoRate { why, .. } => why.to_string().into(),
+            Absence::NoRate { reason, .. } => reason.to_string().into(),
             Absence::ClockStepped { .. } => "the clock of the node jumped".into(),
-            Absence::NoCpu { .. } => "no cpu time reported".into(),
+            Absence::NoCpu { .. } => "no CPU time reported".into(),
             Absence::NoMemory { .. } => "no memory reported".into(),
-            Absence::NotReported { .. } => "answers, but reports nothing of itself".into(),
-            Absence::Stale { failure: None, .. } => "last value too old".into(),
+            Absence::NotReported { .. } => "no usage of the node reported".into(),
+            Absence::Stale { failure: None, .. } => "last usage is stale".into(),
             other => other.to_string().into(),
         };
-        let (count, example) = self.0.entry(why).or_insert_with(|| (0, node.clone()));
+        let (count, example) = self.0.entry(text).or_insert_with(|| (0, node.clone()));
         *count += 1;
         if node < example {
             *example = node.clone();
@@ -69,10 +63,10 @@ impl Reasons {
     }
 
     pub(crate) fn most_frequent(self) -> Vec<Reason> {
-        let reason = |(why, (nodes, example))| Reason {
+        let reason = |(text, (nodes, example))| Reason {
             nodes,
             example,
-            why,
+            text,
         };
         let mut reasons: Vec<Reason> = self.0.into_iter().map(reason).collect();
         reasons
@@ -83,11 +77,10 @@ impl Reasons {
 }
 
 impl Readiness {
-    /// Whether usage of at least one node, and of at least one pod if any runs, is served: what
-    /// metrics-server calls ready, except that a cluster in which no pod runs does not wait for
-    /// one.
+    /// Whether at least one node has usage, and at least one pod if any is running. As in
+    /// metrics-server, except that a cluster without running pods is ready.
     pub fn is_ready(&self) -> bool {
-        self.nodes_served > 0 && (self.pods_served > 0 || self.pods_known == 0)
+        self.nodes_served > 0 && (self.pods_served > 0 || self.running_pods == 0)
     }
 }
 
@@ -98,12 +91,12 @@ impl fmt::Display for Readiness {
         }
         write!(
             f,
-            "{} of {} nodes and {} of {} running pods served",
-            self.nodes_served, self.nodes_known, self.pods_served, self.pods_known
+            "{} of {} nodes and {} of {} running pods have metrics",
+            self.nodes_served, self.nodes, self.pods_served, self.running_pods
         )?;
         for (index, reason) in self.reasons.iter().enumerate() {
             f.write_str(if index == 0 { "; " } else { ", " })?;
-            write!(f, "{} × {} ({})", reason.nodes, reason.why, reason.example)?;
+            write!(f, "{} × {} ({})", reason.nodes, reason.text, reason.example)?;
         }
         Ok(())
     }

@@ -1,9 +1,8 @@
-//! What is known of one container or of one node as a whole: the last sample, and the last usage
-//! that was made of it.
+//! The last sample and the last usage of a container, or of a node as a whole.
 //!
-//! Times of samples are the node's and are only ever compared with each other. How old a value is
-//! goes by when it was received: a node whose clock is wrong is served as well as any other, with
-//! the times that it claims.
+//! Timestamps of samples are by the clock of the node and are only compared with each other. The age
+//! of a value is measured from its receipt: a node with a wrong clock is served like any other, with
+//! the timestamps that it reports.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -13,206 +12,208 @@ use kubevitals_model::{
     container_rate,
 };
 
-use crate::rules::{Moment, Rules};
+use crate::evaluation::{Evaluation, Tick};
 
-/// So many samples in a row that are older than the last mean that the clock of the node was set
-/// back.
+/// Consecutive older samples after which the clock of the node is taken to have been set back.
 const OLDER_BEFORE_BASELINE: u8 = 2;
 
-/// How much longer than on our clock the time between two samples may seem: a kubelet's answer may
-/// be a housekeeping interval old, an answer may be slow, and clocks are adjusted in small steps.
-/// Beyond it the node's clock jumped.
+/// Tolerated excess of the time between two samples over that of our clock: a kubelet's response may
+/// be a housekeeping interval old or slow, and clocks are adjusted in small steps. Beyond it the
+/// clock of the node has jumped.
 const CLOCK_TOLERANCE: Duration = Duration::from_mins(1);
 
-/// What a kubelet averages its own figure over is not said. cAdvisor looks every 10 s and stretches
-/// that to 15 s: the longer one is claimed, so that an autoscaler which waits for a whole window
-/// after a start waits long enough.
+/// The window of the kubelet's own average, which it does not report. cAdvisor samples every 10 s
+/// and stretches that to 15 s: the longer one is used, so that an autoscaler which waits for a whole
+/// window after a start waits long enough.
 const KUBELET_WINDOW: Duration = Duration::from_secs(15);
 
 /// The last sample and the last usage. 64 bytes: there are hundreds of thousands.
 #[derive(Debug, Default)]
 pub(crate) struct Series {
-    /// Of the last sample, by the clock of the node; meaningless while `cpu_seen` is never.
+    /// The time of the last sample by the clock of the node; invalid while `cpu_seen` is never.
     cpu_at: i64,
     cpu_total: u64,
     nanocores: u64,
     memory: u64,
     extras: Option<Box<Extras>>,
-    /// How long after the last sample the window of the rate ended: zero; negative after samples
+    /// The end of the rate's window relative to the last sample: zero; negative after samples
     /// without a rate; positive after the clock was set back.
     rate_offset: i32,
     window_millis: u32,
-    cpu_seen: Moment,
-    rate_seen: Moment,
-    memory_seen: Moment,
-    state: State,
+    cpu_seen: Tick,
+    rate_seen: Tick,
+    memory_seen: Tick,
+    rate_state: RateState,
     older_in_a_row: u8,
     is_served: bool,
-    /// Whether the answer that `memory` is of said that swap is zero, as nearly all do: that is not
-    /// worth a box. Counts before what `extras` has.
+    /// Whether the sample of `memory` had zero swap, as nearly all have: that is not worth a box.
+    /// Takes precedence over `extras`.
     is_swap_zero: bool,
 }
 
-/// Amounts that few have.
+/// Resources that few containers have.
 #[derive(Debug, Default)]
 struct Extras {
     swap: u64,
     storage: u64,
-    swap_seen: Moment,
-    storage_seen: Moment,
+    swap_seen: Tick,
+    storage_seen: Tick,
 }
 
-/// What the last new sample led to.
+/// The result of the last new sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum State {
+pub(crate) enum RateState {
     /// No CPU sample yet.
     #[default]
     NoCpu,
-    /// A rate, from counters.
+    /// A rate from counters.
     Rate,
     /// The kubelet's own average: there is no rate yet.
     KubeletAverage,
-    /// No rate.
     NoRate(NoRate),
     /// No rate, because the node's clock jumped.
     ClockStepped,
 }
 
-/// What a sample was.
+/// The relation of a sample to its predecessor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// Newer than the last.
+pub(crate) enum SampleKind {
     New {
-        /// Whether the container started again since the last sample.
+        /// Whether the container restarted since the last sample.
         restarted: bool,
     },
-    /// The last one again.
     Repeated,
-    /// Older than the last one, and ignored.
+    /// Older than the last one; ignored.
     Older,
-    /// It says nothing of CPU.
     WithoutCpu,
 }
 
 impl Series {
-    /// Takes in a sample.
-    pub(crate) fn take(&mut self, sample: &ContainerSample, rules: &Rules<'_>) -> Taken {
+    /// Records a sample and updates the usage.
+    pub(crate) fn record(&mut self, sample: &ContainerSample, eval: &Evaluation<'_>) -> SampleKind {
         let Some(cpu) = sample.cpu else {
-            self.take_amounts(sample, None, rules);
-            return Taken::WithoutCpu;
+            self.record_amounts(sample, None, eval);
+            return SampleKind::WithoutCpu;
         };
         let previous = self.last();
         match previous.map(|previous| cpu.at.cmp(&previous.at)) {
             Some(Ordering::Equal) => {
                 self.older_in_a_row = 0;
-                return Taken::Repeated;
+                return SampleKind::Repeated;
             }
             Some(Ordering::Less) => {
                 self.older_in_a_row += 1;
                 if self.older_in_a_row < OLDER_BEFORE_BASELINE {
-                    return Taken::Older;
+                    return SampleKind::Older;
                 }
             }
             Some(Ordering::Greater) | None => {}
         }
         let restarted = matches!((previous, sample.started),
             (Some(previous), Some(started)) if started >= previous.at && started <= cpu.at);
-        self.decide(previous, cpu, sample, rules);
-        self.take_amounts(sample, Some(cpu.at), rules);
-        Taken::New { restarted }
+        self.update_rate(previous, cpu, sample, eval);
+        self.record_amounts(sample, Some(cpu.at), eval);
+        SampleKind::New { restarted }
     }
 
-    /// Makes a rate of the last sample and a new one where there is an honest one, and takes the
-    /// new one as the last.
-    fn decide(
+    /// Computes the rate between the last sample and a new one, if there is a meaningful one, and
+    /// makes the new one the last.
+    fn update_rate(
         &mut self,
         previous: Option<CpuSample>,
         cpu: CpuSample,
         sample: &ContainerSample,
-        rules: &Rules<'_>,
+        eval: &Evaluation<'_>,
     ) {
-        let stepped = previous.is_some_and(|previous| self.clock_stepped(previous, cpu, rules));
+        let stepped = previous.is_some_and(|previous| self.clock_stepped(previous, cpu, eval));
         let base = previous.filter(|previous| {
             let window = cpu.at.since(previous.at);
-            window.is_none_or(|window| window <= rules.config.longest_window)
+            window.is_none_or(|window| window <= eval.config.max_window)
         });
-        let decided = if stepped {
-            // The start was read from the clock before it jumped: a rate since then would be wrong
-            // too.
-            Err(State::ClockStepped)
-        } else if base.is_none() && !is_near(cpu.at, rules) {
-            Err(State::NoRate(NoRate::FirstSample))
+        let rate = if stepped {
+            // The start time is by the clock before the jump: a rate since then would be wrong too.
+            Err(RateState::ClockStepped)
+        } else if base.is_none() && !is_recent(cpu.at, eval) {
+            Err(RateState::NoRate(NoRate::FirstSample))
         } else {
-            container_rate(base, cpu, sample.started, rules.config.first_window)
+            container_rate(base, cpu, sample.started, eval.config.first_window)
                 .map(|rate| (rate.usage, rate.window))
-                .map_err(State::NoRate)
+                .map_err(RateState::NoRate)
         };
-        self.advance(cpu, rules);
-        match decided {
-            Ok((usage, window)) => self.set_rate(usage, window, State::Rate, rules),
-            Err(state) => match kubelets_average(sample, cpu.at, rules) {
-                Some((usage, window)) => self.set_rate(usage, window, State::KubeletAverage, rules),
-                None => self.state = state,
+        self.advance(cpu, eval);
+        match rate {
+            Ok((usage, window)) => self.set_rate(usage, window, RateState::Rate, eval),
+            Err(state) => match kubelet_average(sample, cpu.at, eval) {
+                Some((usage, window)) => {
+                    self.set_rate(usage, window, RateState::KubeletAverage, eval);
+                }
+                None => self.rate_state = state,
             },
         }
     }
 
-    /// Whether the node's clock went backwards, or forwards by much more than ours.
-    fn clock_stepped(&self, previous: CpuSample, cpu: CpuSample, rules: &Rules<'_>) -> bool {
+    /// Whether the clock of the node went backwards, or forwards by much more than ours.
+    fn clock_stepped(&self, previous: CpuSample, cpu: CpuSample, eval: &Evaluation<'_>) -> bool {
         let Some(window) = cpu.at.since(previous.at) else {
             return true;
         };
-        let passed = rules.since(self.cpu_seen).unwrap_or_default();
-        window > passed.saturating_add(CLOCK_TOLERANCE)
+        let elapsed = eval.age(self.cpu_seen).unwrap_or_default();
+        window > elapsed.saturating_add(CLOCK_TOLERANCE)
     }
 
-    /// Takes a sample as the last one; the rate stays where it was in time.
-    fn advance(&mut self, cpu: CpuSample, rules: &Rules<'_>) {
+    /// Makes a sample the last one; the rate keeps its time.
+    fn advance(&mut self, cpu: CpuSample, eval: &Evaluation<'_>) {
         let rate_at = self.cpu_at.saturating_add(i64::from(self.rate_offset));
         self.cpu_at = cpu.at.unix_millis();
         self.cpu_total = cpu.total.get();
-        self.cpu_seen = rules.moment();
+        self.cpu_seen = eval.tick();
         self.older_in_a_row = 0;
         match i32::try_from(rate_at.saturating_sub(self.cpu_at)) {
             Ok(offset) => self.rate_offset = offset,
-            // The clock jumped by weeks: when the rate was true can no longer be said.
-            Err(_) => self.rate_seen = Moment::NEVER,
+            // The clock jumped by weeks: the time of the rate cannot be represented.
+            Err(_) => self.rate_seen = Tick::NEVER,
         }
     }
 
-    fn set_rate(&mut self, usage: CpuUsage, window: Duration, state: State, rules: &Rules<'_>) {
+    fn set_rate(
+        &mut self,
+        usage: CpuUsage,
+        window: Duration,
+        state: RateState,
+        eval: &Evaluation<'_>,
+    ) {
         let Ok(window_millis) = u32::try_from(window.as_millis()) else {
-            // A window of seven weeks: `longest_window` was set beyond sense.
-            self.state = State::NoRate(NoRate::FirstSample);
+            // A window of seven weeks: `max_window` is set absurdly high.
+            self.rate_state = RateState::NoRate(NoRate::FirstSample);
             return;
         };
         self.nanocores = usage.nanocores();
         self.window_millis = window_millis;
         self.rate_offset = 0;
-        self.rate_seen = rules.moment();
-        self.state = state;
+        self.rate_seen = eval.tick();
+        self.rate_state = state;
     }
 
-    /// Takes what needs no second sample. An amount that was read long before the CPU of the same
-    /// answer is old.
-    fn take_amounts(
+    /// Records the resources that need no second sample. An amount that was sampled long before the
+    /// CPU of the same scrape is stale.
+    fn record_amounts(
         &mut self,
         sample: &ContainerSample,
         cpu_at: Option<Timestamp>,
-        rules: &Rules<'_>,
+        eval: &Evaluation<'_>,
     ) {
         let current = |amount: Option<BytesSample>| {
             let amount = amount?;
             let age = cpu_at.and_then(|cpu_at| cpu_at.since(amount.at));
-            (age.unwrap_or_default() <= rules.config.staleness).then_some(amount.bytes.count())
+            (age.unwrap_or_default() <= eval.config.staleness).then_some(amount.bytes.count())
         };
-        let moment = rules.moment();
-        let extra = rules.config.extra;
+        let tick = eval.tick();
+        let extra = eval.config.extra;
         let swap = current(sample.swap).filter(|_| extra.swap);
         let memory = current(sample.memory);
         let is_swap_zero = swap == Some(0) && memory.is_some() && self.extras.is_none();
         if self.is_swap_zero && !is_swap_zero {
-            // The zero stays as old as it is, whatever becomes of the memory.
+            // The zero keeps its age, whatever happens to the memory.
             let extras = self.extras.get_or_insert_default();
             extras.swap = 0;
             extras.swap_seen = self.memory_seen;
@@ -220,29 +221,29 @@ impl Series {
         self.is_swap_zero = is_swap_zero;
         if let Some(memory) = memory {
             self.memory = memory;
-            self.memory_seen = moment;
+            self.memory_seen = tick;
         }
         if let Some(swap) = swap.filter(|_| !is_swap_zero) {
             let extras = self.extras.get_or_insert_default();
             extras.swap = swap;
-            extras.swap_seen = moment;
+            extras.swap_seen = tick;
         }
         if let Some(storage) = current(sample.ephemeral_storage).filter(|_| extra.ephemeral_storage)
         {
             let extras = self.extras.get_or_insert_default();
             extras.storage = storage;
-            extras.storage_seen = moment;
+            extras.storage_seen = tick;
         }
     }
 
-    /// What can be served now.
-    pub(crate) fn usage(&self, rules: &Rules<'_>) -> Option<Usage> {
-        if !rules.is_fresh(self.rate_seen) || !rules.is_fresh(self.memory_seen) {
+    /// Returns the usage, if CPU and memory are within the staleness limit.
+    pub(crate) fn usage(&self, eval: &Evaluation<'_>) -> Option<Usage> {
+        if !eval.is_fresh(self.rate_seen) || !eval.is_fresh(self.memory_seen) {
             return None;
         }
-        let extra = |amount: fn(&Extras) -> (u64, Moment)| {
+        let extra = |amount: fn(&Extras) -> (u64, Tick)| {
             let (bytes, seen) = amount(self.extras.as_deref()?);
-            rules.is_fresh(seen).then_some(Bytes::new(bytes))
+            eval.is_fresh(seen).then_some(Bytes::new(bytes))
         };
         let ended = self.cpu_at.saturating_add(i64::from(self.rate_offset));
         Some(Usage {
@@ -259,79 +260,74 @@ impl Series {
         })
     }
 
-    /// As [`Series::usage`], and remembers that it was told.
-    pub(crate) fn serve(&mut self, rules: &Rules<'_>) -> Option<Usage> {
-        let usage = self.usage(rules);
+    /// Returns [`Series::usage`], and remembers whether there is any.
+    pub(crate) fn serve(&mut self, eval: &Evaluation<'_>) -> Option<Usage> {
+        let usage = self.usage(eval);
         self.is_served = usage.is_some();
         usage
     }
 
-    /// Whether something was told that can no longer be served.
-    pub(crate) fn has_expired(&self, rules: &Rules<'_>) -> bool {
-        self.is_served && self.usage(rules).is_none()
+    /// Whether usage that was served has become stale.
+    pub(crate) fn has_expired(&self, eval: &Evaluation<'_>) -> bool {
+        self.is_served && self.usage(eval).is_none()
     }
 
-    /// When it was heard of what is oldest in it: nothing of it is too old as long as that is
-    /// fresh.
-    pub(crate) fn oldest(&self) -> Option<Moment> {
-        let heard = [self.cpu_seen, self.rate_seen, self.memory_seen];
-        heard
-            .into_iter()
-            .filter(|seen| *seen != Moment::NEVER)
-            .min()
+    /// Returns the receipt of the oldest value: nothing expires while that is fresh.
+    pub(crate) fn oldest_value(&self) -> Option<Tick> {
+        let seen = [self.cpu_seen, self.rate_seen, self.memory_seen];
+        seen.into_iter().filter(|seen| *seen != Tick::NEVER).min()
     }
 
-    /// Whether nothing was heard for so long that not even a rate can be made with what is known.
-    pub(crate) fn is_forgotten(&self, rules: &Rules<'_>) -> bool {
-        let heard = self.cpu_seen.max(self.memory_seen);
-        let age = rules.since(heard).unwrap_or(Duration::MAX);
-        age > rules.config.longest_window.max(rules.config.staleness)
+    /// Whether the last sample is so old that no rate can be computed from it.
+    pub(crate) fn is_obsolete(&self, eval: &Evaluation<'_>) -> bool {
+        let seen = self.cpu_seen.max(self.memory_seen);
+        let age = eval.age(seen).unwrap_or(Duration::MAX);
+        age > eval.config.max_window.max(eval.config.staleness)
     }
 
-    /// Whether nothing was heard for as long as a value may be served.
-    pub(crate) fn is_silent(&self, rules: &Rules<'_>) -> bool {
-        !rules.is_fresh(self.cpu_seen.max(self.memory_seen))
+    /// Whether the last sample is beyond the staleness limit.
+    pub(crate) fn is_stale(&self, eval: &Evaluation<'_>) -> bool {
+        !eval.is_fresh(self.cpu_seen.max(self.memory_seen))
     }
 
-    pub(crate) fn state(&self) -> State {
-        self.state
+    pub(crate) fn rate_state(&self) -> RateState {
+        self.rate_state
     }
 
-    pub(crate) fn cpu_seen(&self) -> Moment {
+    pub(crate) fn cpu_seen(&self) -> Tick {
         self.cpu_seen
     }
 
-    pub(crate) fn rate_seen(&self) -> Moment {
+    pub(crate) fn rate_seen(&self) -> Tick {
         self.rate_seen
     }
 
-    pub(crate) fn memory_seen(&self) -> Moment {
+    pub(crate) fn memory_seen(&self) -> Tick {
         self.memory_seen
     }
 
     fn last(&self) -> Option<CpuSample> {
-        (self.cpu_seen != Moment::NEVER).then(|| CpuSample {
+        (self.cpu_seen != Tick::NEVER).then(|| CpuSample {
             at: Timestamp::from_unix_millis(self.cpu_at),
             total: CoreNanos::new(self.cpu_total),
         })
     }
 }
 
-/// Whether a lone sample can be of now. A second one shows that the kubelet lives, whatever its
-/// clock says; a single one may have been standing there for hours, and only our own clock can
-/// tell.
-fn is_near(at: Timestamp, rules: &Rules<'_>) -> bool {
-    let apart = Duration::from_millis(at.unix_millis().abs_diff(rules.now.unix_millis()));
-    apart <= rules.config.staleness
+/// Whether the time of a single sample is close to ours. A second sample shows that the kubelet
+/// updates it, whatever its clock; a single one may be hours old, which only our clock shows.
+fn is_recent(at: Timestamp, eval: &Evaluation<'_>) -> bool {
+    let distance = Duration::from_millis(at.unix_millis().abs_diff(eval.now.unix_millis()));
+    distance <= eval.config.staleness
 }
 
-/// The average that the kubelet states itself, if it can be of now.
-fn kubelets_average(
+/// Returns the kubelet's own average, if it is recent.
+fn kubelet_average(
     sample: &ContainerSample,
     at: Timestamp,
-    rules: &Rules<'_>,
+    eval: &Evaluation<'_>,
 ) -> Option<(CpuUsage, Duration)> {
-    let usage = sample.cpu_now.filter(|_| is_near(at, rules))?;
+    let usage = sample.cpu_now.filter(|_| is_recent(at, eval))?;
     let window = match sample.started {
         Some(started) => at.since(started)?.min(KUBELET_WINDOW),
         None => KUBELET_WINDOW,

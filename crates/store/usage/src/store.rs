@@ -1,64 +1,64 @@
 //! The store: all nodes, each behind its own lock.
 //!
-//! The map of nodes is locked to find a node, and never while anything is done with it. Locks are
-//! taken in one order: map, node, part of the directory; only burying a node holds the first two at
-//! once.
+//! The map of nodes is locked to look up a node, and not while a node is used. Lock order: map,
+//! node, shard of the directory; only the removal of a node holds the first two at once.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 use kubevitals_model::{
     AsPodSummary, Interner, Labels, NodeBatch, NodeName, PodKeyRef, PodPhase, Timestamp, Uid,
 };
+use parking_lot::{Mutex, RwLock};
 
 use crate::absence::Absence;
 use crate::config::UsageConfig;
 use crate::directory::Directory;
+use crate::evaluation::TickOrigin;
 use crate::metrics::{Dropped, UsageMetrics};
-use crate::node::table::key_of;
-use crate::node::{NodeState, Surroundings};
+use crate::node::pod_table::key_of;
+use crate::node::{Context, NodeState};
 use crate::publisher::UsagePublisher;
 use crate::readiness::{Readiness, Reasons};
-use crate::rules::Origin;
 
-/// What became of one answer of a kubelet.
+/// The outcome of one scrape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ingested {
-    /// Whether anything in it was newer than what was known: the kubelet's clock of samples has
-    /// moved.
+    /// Whether it contained a new sample: the kubelet has sampled since the last scrape.
     pub new_sample: bool,
-    /// Whether the node is known; if not, everything was dropped.
+    /// Whether the node is registered; if not, everything was dropped.
     pub known_node: bool,
-    /// Containers of which a newer sample was taken.
-    pub taken: u32,
-    /// Containers whose sample was the one that is known already.
+    /// Containers with a new sample.
+    pub new: u32,
+    /// Containers with the same sample as before.
     pub repeated: u32,
-    /// Containers whose sample was older than the one that is known.
+    /// Containers with an older sample, which is ignored.
     pub older: u32,
-    /// Containers of pods that are not known yet, held for a while.
+    /// Containers of pods that the API has not reported yet, held for a while.
     pub held: u32,
-    /// Containers dropped because too many are held, or because their pod has too many.
+    /// Containers dropped because too many are held, or their pod has too many.
     pub overflowed: u32,
-    /// Containers dropped because their pod is bound to another node, or has ended.
+    /// Containers dropped because their pod is bound to another node, or has terminated.
     pub foreign: u32,
 }
 
-/// Samples of kubelets in, usage out. Every method can be called from many tasks at once.
+/// Computes usage from the samples of kubelets, and publishes it. All methods can be called
+/// concurrently.
 pub struct UsageStore {
     config: UsageConfig,
     publishers: Vec<Arc<dyn UsagePublisher>>,
     metrics: UsageMetrics,
-    origin: Origin,
-    /// Names of containers, of which a cluster has few.
+    origin: TickOrigin,
+    /// Names of containers, of which a cluster has few distinct ones.
     names: Interner,
     directory: Directory,
-    nodes: RwLock<HashMap<NodeName, Slot>>,
-    /// Nodes that have something to tell at the next flush.
-    touched: Mutex<HashSet<NodeName>>,
+    nodes: RwLock<HashMap<NodeName, NodeLock>>,
+    /// Nodes to publish at the next flush.
+    dirty: Mutex<HashSet<NodeName>>,
 }
 
-type Slot = Arc<Mutex<NodeState>>;
+type NodeLock = Arc<Mutex<NodeState>>;
 
 impl UsageStore {
     /// An empty store without publishers.
@@ -67,11 +67,11 @@ impl UsageStore {
             config,
             publishers: Vec::new(),
             metrics: UsageMetrics::new(),
-            origin: Origin::default(),
+            origin: TickOrigin::default(),
             names: Interner::new(),
             directory: Directory::default(),
             nodes: RwLock::default(),
-            touched: Mutex::default(),
+            dirty: Mutex::default(),
         }
     }
 
@@ -81,43 +81,41 @@ impl UsageStore {
         self.publishers.push(publisher);
     }
 
-    /// What the store counts, to be registered.
     pub fn metrics(&self) -> &UsageMetrics {
         &self.metrics
     }
 
-    /// By which rules it goes.
     pub fn config(&self) -> &UsageConfig {
         &self.config
     }
 
-    /// Takes in an answer of a kubelet, and publishes its node if anything in it is new.
+    /// Ingests the samples of a scrape, and publishes the node if any is new.
     ///
-    /// The node must have been applied before: what comes for another is dropped, so that an answer
-    /// which was on its way when its node left does not bring it back.
+    /// The node must have been applied before: samples of other nodes are dropped, so that a scrape
+    /// in flight does not bring back a deleted node.
     pub fn ingest(&self, node: &str, batch: &NodeBatch, now: Timestamp) -> Ingested {
-        let Some(slot) = self.slot(node) else {
+        let Some(node) = self.node(node) else {
             self.metrics.dropped(Dropped::UnknownNode, batch.len());
             return Ingested::default();
         };
-        lock(&slot).ingest(batch, &self.around(now))
+        node.lock().ingest(batch, &self.context(now))
     }
 
-    /// A kubelet did not answer, or not as it should. What is known of the node is served on, up to
-    /// the staleness bound.
+    /// Records a failed scrape. The usage of the node is served up to the staleness limit.
     pub fn scrape_failed(
         &self,
         node: &str,
-        why: Arc<str>,
+        reason: Arc<str>,
         next_attempt: Option<Timestamp>,
         now: Timestamp,
     ) {
-        if let Some(slot) = self.slot(node) {
-            lock(&slot).failed(why, next_attempt, now, &self.metrics);
+        if let Some(node) = self.node(node) {
+            node.lock()
+                .scrape_failed(reason, next_attempt, now, &self.metrics);
         }
     }
 
-    /// A pod is new or has changed. [`UsageStore::flush`] publishes its node.
+    /// Applies a new or changed pod. [`UsageStore::flush`] publishes its node.
     pub fn pod_applied<P: AsPodSummary>(&self, pod: &Arc<P>) {
         let pod: Arc<dyn AsPodSummary> = Arc::<P>::clone(pod);
         let summary = pod.summary();
@@ -128,17 +126,17 @@ impl UsageStore {
         }
         if let Some(node) = &summary.node {
             let node = NodeName::new(Arc::clone(node));
-            self.with_slot(&node, |state| state.pod_applied(&pod));
+            self.with_node(&node, |state| state.pod_applied(&pod));
         }
     }
 
-    /// A pod is gone. [`UsageStore::flush`] publishes its node.
+    /// Removes a pod. [`UsageStore::flush`] publishes its node.
     pub fn pod_deleted<P: AsPodSummary>(&self, pod: &P) {
         self.directory.remove(pod);
         self.unbind(pod);
     }
 
-    /// These are all pods there are: others are gone.
+    /// Replaces all pods: those that are not given are removed.
     pub fn pods_replaced<P: AsPodSummary>(&self, pods: &[Arc<P>]) {
         if !self.directory.is_empty() {
             let names: HashSet<PodKeyRef<'_>> =
@@ -153,56 +151,56 @@ impl UsageStore {
         }
     }
 
-    /// A node is new or has changed. [`UsageStore::flush`] publishes it.
+    /// Applies a new or changed node. [`UsageStore::flush`] publishes it.
     pub fn node_applied(&self, name: &NodeName, labels: &Labels, uid: &Uid) {
-        self.with_slot(name, |state| state.declare(labels, uid, &self.metrics));
+        self.with_node(name, |state| state.register(labels, uid, &self.metrics));
     }
 
-    /// A node is gone: it is withdrawn at once, and all its samples are forgotten.
+    /// Removes a node and all its samples, and withdraws it at once.
     pub fn node_deleted(&self, name: &str) {
-        if let Some(slot) = self.slot(name) {
-            lock(&slot).undeclare(&self.metrics, &self.publishers);
-            self.bury(name);
+        if let Some(node) = self.node(name) {
+            node.lock().unregister(&self.metrics, &self.publishers);
+            self.remove_if_unused(name);
         }
     }
 
-    /// These are all nodes there are: others are gone.
+    /// Replaces all nodes: those that are not given are removed.
     pub fn nodes_replaced<'n>(
         &self,
         nodes: impl IntoIterator<Item = (&'n Arc<str>, &'n Labels, &'n Uid)>,
     ) {
-        let mut there = HashSet::new();
+        let mut names = HashSet::new();
         for (name, labels, uid) in nodes {
             let name = NodeName::new(Arc::clone(name));
             self.node_applied(&name, labels, uid);
-            there.insert(name);
+            names.insert(name);
         }
-        for slot in self.slots() {
-            let name = lock(&slot).name().clone();
-            if !there.contains(&name) {
+        for node in self.all_nodes() {
+            let name = node.lock().name().clone();
+            if !names.contains(&name) {
                 self.node_deleted(name.as_str());
             }
         }
     }
 
-    /// Publishes the nodes that changes of pods and nodes have touched since the last time.
+    /// Publishes the nodes that changes of pods and nodes have affected since the last flush.
     pub fn flush(&self, now: Timestamp) {
-        let touched = std::mem::take(&mut *lock(&self.touched));
-        for name in touched {
-            if let Some(slot) = self.slot(name.as_str()) {
-                lock(&slot).flush(&self.around(now));
+        let dirty = std::mem::take(&mut *self.dirty.lock());
+        for name in dirty {
+            if let Some(node) = self.node(name.as_str()) {
+                node.lock().flush(&self.context(now));
             }
         }
     }
 
-    /// Drops what is too old, and publishes the nodes concerned. To be called every second or so.
+    /// Drops stale usage, and publishes the nodes concerned. To be called about every second.
     pub fn expire(&self, now: Timestamp) {
-        for slot in self.slots() {
-            lock(&slot).expire(&self.around(now));
+        for node in self.all_nodes() {
+            node.lock().expire(&self.context(now));
         }
     }
 
-    /// Why a pod is not served.
+    /// Returns the reason why a pod has no usage.
     pub fn explain_pod(&self, pod: PodKeyRef<'_>, now: Timestamp) -> Absence {
         let Some(pod) = self.directory.get(pod) else {
             return Absence::PodUnknown;
@@ -210,105 +208,108 @@ impl UsageStore {
         let pod = pod.summary();
         match (&pod.node, pod.phase) {
             (None, PodPhase::Pending) => Absence::PodNotScheduled,
-            (Some(node), PodPhase::Running) => match self.slot(node) {
-                Some(slot) => lock(&slot).explain_pod(pod, &self.around(now).rules),
+            (Some(node), PodPhase::Running) => match self.node(node) {
+                Some(node) => node.lock().explain_pod(pod, &self.context(now).eval),
                 None => Absence::NodeUnknown(NodeName::new(Arc::clone(node))),
             },
             (_, phase) => Absence::PodNotRunning(phase),
         }
     }
 
-    /// Why a node is not served.
+    /// Returns the reason why a node has no usage.
     pub fn explain_node(&self, node: &str, now: Timestamp) -> Absence {
-        match self.slot(node) {
-            Some(slot) => lock(&slot).explain(&self.around(now).rules),
+        match self.node(node) {
+            Some(node) => node.lock().explain(&self.context(now).eval),
             None => Absence::NodeUnknown(NodeName::new(node)),
         }
     }
 
-    /// What is served of what there is.
+    /// Returns the numbers of nodes and pods with usage.
     pub fn readiness(&self, now: Timestamp) -> Readiness {
-        let around = self.around(now);
+        let cx = self.context(now);
         let mut readiness = Readiness::default();
         let mut reasons = Reasons::default();
-        for slot in self.slots() {
-            let state = lock(&slot);
-            if !state.is_declared() {
+        for node in self.all_nodes() {
+            let state = node.lock();
+            if !state.is_registered() {
                 continue;
             }
-            let told = state.told();
-            readiness.nodes_known += 1;
-            readiness.nodes_served += told.nodes as usize;
-            readiness.pods_known += state.running_pods();
-            readiness.pods_served += told.pods as usize;
-            if told.nodes == 0 {
-                reasons.add(state.name(), state.explain(&around.rules));
+            let published = state.published();
+            readiness.nodes += 1;
+            readiness.nodes_served += published.nodes as usize;
+            readiness.running_pods += state.running_pods();
+            readiness.pods_served += published.pods as usize;
+            if published.nodes == 0 {
+                reasons.add(state.name(), state.explain(&cx.eval));
             }
         }
         readiness.reasons = reasons.most_frequent();
         readiness
     }
 
-    /// Takes a pod away from the node it was bound to.
+    /// Removes a pod from the node it was bound to.
     fn unbind(&self, pod: &dyn AsPodSummary) {
-        let Some(node) = &pod.summary().node else {
+        let Some(name) = &pod.summary().node else {
             return;
         };
-        let Some(slot) = self.slot(node) else {
+        let Some(node) = self.node(name) else {
             return;
         };
-        let mut state = lock(&slot);
-        let is_touched = state.pod_deleted(pod.summary());
-        let may_be_empty = !state.is_declared();
-        let name = state.name().clone();
+        let mut state = node.lock();
+        let is_dirty = state.pod_deleted(pod.summary());
+        let may_be_unused = !state.is_registered();
+        let node_name = state.name().clone();
         drop(state);
-        if is_touched {
-            lock(&self.touched).insert(name);
+        if is_dirty {
+            self.dirty.lock().insert(node_name);
         }
-        if may_be_empty {
-            self.bury(node);
+        if may_be_unused {
+            self.remove_if_unused(name);
         }
     }
 
-    fn slot(&self, node: &str) -> Option<Slot> {
-        let nodes = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
-        nodes.get(node).map(Arc::clone)
+    fn node(&self, name: &str) -> Option<NodeLock> {
+        let nodes = self.nodes.read();
+        nodes.get(name).map(Arc::clone)
     }
 
-    fn slots(&self) -> Vec<Slot> {
-        let nodes = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
+    fn all_nodes(&self) -> Vec<NodeLock> {
+        let nodes = self.nodes.read();
         nodes.values().map(Arc::clone).collect()
     }
 
-    /// Does something with a node, which is made if it is not there, and notes whether that left
-    /// something to tell.
-    fn with_slot(&self, name: &NodeName, change: impl Fn(&mut NodeState) -> bool) {
+    /// Changes a node, which is created if it does not exist, and marks it if there is something to
+    /// publish.
+    fn with_node(&self, name: &NodeName, change: impl Fn(&mut NodeState) -> bool) {
         loop {
-            let slot = self.slot(name.as_str()).unwrap_or_else(|| self.add(name));
-            let mut state = lock(&slot);
-            if state.is_dead() {
+            let node = self.node(name.as_str()).unwrap_or_else(|| self.add(name));
+            let mut state = node.lock();
+            if state.is_removed() {
                 continue;
             }
-            let is_touched = change(&mut state) && state.is_declared();
+            let is_dirty = change(&mut state) && state.is_registered();
             drop(state);
-            if is_touched {
-                lock(&self.touched).insert(name.clone());
+            if is_dirty {
+                self.dirty.lock().insert(name.clone());
             }
             return;
         }
     }
 
-    fn add(&self, name: &NodeName) -> Slot {
-        let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+    fn add(&self, name: &NodeName) -> NodeLock {
+        let mut nodes = self.nodes.write();
         let new = || Arc::new(Mutex::new(NodeState::new(name.clone())));
         Arc::clone(nodes.entry(name.clone()).or_insert_with(new))
     }
 
-    /// Takes a node out of the map if neither it nor a pod on it is known any more. Whoever found
-    /// it just before sees that it is dead and looks again.
-    fn bury(&self, name: &str) {
-        let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
-        if nodes.get(name).is_some_and(|slot| lock(slot).bury()) {
+    /// Removes a node from the map if neither a Node object nor a pod refers to it. A caller that
+    /// looked it up just before sees that it is removed and retries.
+    fn remove_if_unused(&self, name: &str) {
+        let mut nodes = self.nodes.write();
+        if nodes
+            .get(name)
+            .is_some_and(|node| node.lock().remove_if_unused())
+        {
             nodes.remove(name);
         }
         if nodes.len() * 4 < nodes.capacity() {
@@ -316,9 +317,9 @@ impl UsageStore {
         }
     }
 
-    fn around(&self, now: Timestamp) -> Surroundings<'_> {
-        Surroundings {
-            rules: self.origin.rules(&self.config, now),
+    fn context(&self, now: Timestamp) -> Context<'_> {
+        Context {
+            eval: self.origin.evaluate(&self.config, now),
             directory: &self.directory,
             names: &self.names,
             metrics: &self.metrics,
@@ -331,13 +332,7 @@ impl fmt::Debug for UsageStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UsageStore")
             .field("config", &self.config)
-            .field("nodes", &self.slots().len())
+            .field("nodes", &self.all_nodes().len())
             .finish_non_exhaustive()
     }
-}
-
-/// A lock that a panic has poisoned is taken as it is: what is behind it is replaced by the next
-/// answer of the node.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

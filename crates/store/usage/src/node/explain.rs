@@ -1,83 +1,71 @@
-//! Why a node or one of its pods is not served.
+//! The reason why a node or one of its pods has no usage.
 
 use std::sync::Arc;
 
 use kubevitals_model::{NoRate, PodSummary};
 
 use super::NodeState;
-use super::table::key_of;
+use super::pod_table::key_of;
 use crate::absence::{Absence, NodeFailure};
-use crate::rules::{Moment, Rules};
-use crate::series::{Series, State};
+use crate::evaluation::{Evaluation, Tick};
+use crate::series::{RateState, Series};
 
 impl NodeState {
-    /// Why nothing is served of the node as a whole.
-    pub(crate) fn explain(&self, rules: &Rules<'_>) -> Absence {
-        if !self.is_declared() {
+    /// Returns the reason why the node as a whole has no usage.
+    pub(crate) fn explain(&self, eval: &Evaluation<'_>) -> Absence {
+        if !self.is_registered() {
             return Absence::NodeUnknown(self.name.clone());
         }
-        if self.usage.usage(rules).is_some() {
+        if self.usage.usage(eval).is_some() {
             return Absence::Served;
         }
-        self.explain_series(None, &self.usage, rules)
+        self.explain_series(None, &self.usage, eval)
     }
 
-    /// Why nothing is served of a pod that is bound to the node.
-    pub(crate) fn explain_pod(&self, pod: &PodSummary, rules: &Rules<'_>) -> Absence {
-        if !self.is_declared() {
+    /// Returns the reason why a pod that is bound to the node has no usage.
+    pub(crate) fn explain_pod(&self, pod: &PodSummary, eval: &Evaluation<'_>) -> Absence {
+        if !self.is_registered() {
             return Absence::NodeUnknown(self.name.clone());
         }
         let found = self.pods.find(key_of(pod)).ok();
         let containers = found.map(|at| self.pods.containers(at)).unwrap_or_default();
         if containers
             .iter()
-            .any(|own| own.series.usage(rules).is_some())
+            .any(|own| own.series.usage(eval).is_some())
         {
             return Absence::Served;
         }
-        // The one that was last heard of has the most to say.
-        let best = containers
+        // The container with the latest sample gives the best explanation.
+        let latest = containers
             .iter()
             .max_by_key(|own| own.series.cpu_seen().max(own.series.memory_seen()));
-        match best {
-            Some(own) => self.explain_series(Some(&own.name), &own.series, rules),
-            None => self.explain_silence(rules),
+        match latest {
+            Some(own) => self.explain_series(Some(&own.name), &own.series, eval),
+            None => self.explain_no_samples(eval),
         }
     }
 
-    /// What the node is known to do wrong.
-    pub(crate) fn failing(&self, rules: &Rules<'_>) -> Option<NodeFailure> {
+    /// Returns the error of the last scrape, if it failed.
+    fn scrape_failure(&self, eval: &Evaluation<'_>) -> Option<NodeFailure> {
         let failure = self.failure.as_ref()?;
         Some(NodeFailure {
             node: self.name.clone(),
-            why: Arc::clone(&failure.why),
-            failing_for: rules.now.since(failure.since).unwrap_or_default(),
-            retry_in: failure.next_attempt.and_then(|at| rules.until(at)),
+            reason: Arc::clone(&failure.reason),
+            failing_for: eval.now.since(failure.since).unwrap_or_default(),
+            retry_in: failure.next_attempt.and_then(|at| eval.until(at)),
         })
     }
 
-    /// Running pods that are bound to the node.
-    pub(crate) fn running_pods(&self) -> usize {
-        (0..self.pods.len())
-            .filter_map(|at| self.pods.pod(at))
-            .filter(|pod| super::is_running(pod))
-            .count()
-    }
-
-    pub(crate) fn told(&self) -> super::Told {
-        self.told
-    }
-
-    fn explain_silence(&self, rules: &Rules<'_>) -> Absence {
-        if let Some(failure) = self.failing(rules) {
-            return Absence::NodeFails(failure);
+    fn explain_no_samples(&self, eval: &Evaluation<'_>) -> Absence {
+        if let Some(failure) = self.scrape_failure(eval) {
+            return Absence::ScrapeFailed(failure);
         }
-        let Some(answered) = self.answered else {
-            return Absence::NodeNotAsked(self.name.clone());
+        let Some(scraped_at) = self.scraped_at else {
+            return Absence::NodeNotScraped(self.name.clone());
         };
         Absence::NotReported {
             node: self.name.clone(),
-            answered_ago: rules.now.since(answered).unwrap_or_default(),
+            scraped_ago: eval.now.since(scraped_at).unwrap_or_default(),
         }
     }
 
@@ -85,40 +73,40 @@ impl NodeState {
         &self,
         container: Option<&Arc<str>>,
         series: &Series,
-        rules: &Rules<'_>,
+        eval: &Evaluation<'_>,
     ) -> Absence {
         let container = container.map(Arc::clone);
-        if series.cpu_seen().max(series.memory_seen()) == Moment::NEVER {
-            return self.explain_silence(rules);
+        if series.cpu_seen().max(series.memory_seen()) == Tick::NEVER {
+            return self.explain_no_samples(eval);
         }
-        // A value that was there and is not any more: that it became too old explains all.
+        // If there was usage before, its staleness is the reason.
         let was_complete = series.rate_seen().min(series.memory_seen());
-        if let Some(age) = rules.since(was_complete)
-            && age > rules.config.staleness
+        if let Some(age) = eval.age(was_complete)
+            && age > eval.config.staleness
         {
             return Absence::Stale {
-                dropped_ago: age.saturating_sub(rules.config.staleness),
-                failure: self.failing(rules),
+                dropped_ago: age.saturating_sub(eval.config.staleness),
+                failure: self.scrape_failure(eval),
             };
         }
-        if let Some(failure) = self.failing(rules) {
-            return Absence::NodeFails(failure);
+        if let Some(failure) = self.scrape_failure(eval) {
+            return Absence::ScrapeFailed(failure);
         }
-        let due_in = rules.due_in(series.cpu_seen());
-        match series.state() {
-            State::NoCpu => Absence::NoCpu { container },
-            State::Rate | State::KubeletAverage => Absence::NoMemory { container },
-            State::NoRate(NoRate::FirstSample) => Absence::FirstSample {
+        let due_in = eval.due_in(series.cpu_seen());
+        match series.rate_state() {
+            RateState::NoCpu => Absence::NoCpu { container },
+            RateState::Rate | RateState::KubeletAverage => Absence::NoMemory { container },
+            RateState::NoRate(NoRate::FirstSample) => Absence::FirstSample {
                 container,
-                age: rules.since(series.cpu_seen()).unwrap_or_default(),
+                age: eval.age(series.cpu_seen()).unwrap_or_default(),
                 due_in,
             },
-            State::NoRate(why) => Absence::NoRate {
+            RateState::NoRate(reason) => Absence::NoRate {
                 container,
-                why,
+                reason,
                 due_in,
             },
-            State::ClockStepped => Absence::ClockStepped { container, due_in },
+            RateState::ClockStepped => Absence::ClockStepped { container, due_in },
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Buffers for what is published, one set for each thread.
+//! Buffers of a publication, one set per thread.
 //!
-//! Kept with each node they would be the larger part of the memory: what is published of a
-//! container takes more than what is known of it.
+//! In each node they would be most of the memory: the published usage of a container is larger than
+//! its series.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 use kubevitals_model::PodSummary;
 
 use super::is_running;
-use super::table::{Container, shared_key_of};
+use super::pod_table::{Container, shared_key_of};
+use crate::evaluation::Evaluation;
 use crate::publisher::{ContainerUsage, PodUsage};
-use crate::rules::Rules;
 
-/// Lists of containers that are kept for the next publication: those of the largest node by
-/// Kubernetes' own limits.
+/// Limit of container lists that are kept for the next publication: those of the largest node that
+/// Kubernetes supports.
 const MAX_SPARE: usize = 512;
 
 /// The pods of one publication.
@@ -36,24 +36,24 @@ impl Scratch {
         }
     }
 
-    /// Lends the buffers of this thread. They are taken out meanwhile: a publisher that comes back
-    /// into the store finds empty ones.
+    /// Calls `work` with the buffers of this thread. A publisher that calls back into the store gets
+    /// empty ones.
     pub(super) fn with<R>(work: impl FnOnce(&mut Self) -> R) -> R {
-        SCRATCH.with(|kept| {
-            let mut scratch = kept.take();
+        SCRATCH.with(|cell| {
+            let mut scratch = cell.take();
             let result = work(&mut scratch);
             scratch.clear();
-            kept.set(scratch);
+            cell.set(scratch);
             result
         })
     }
 
-    /// Adds a pod with those of its containers that can be served, and gives how many these are.
+    /// Adds a pod with the containers that have usage; returns their number.
     pub(super) fn add(
         &mut self,
         pod: &PodSummary,
         containers: &mut [Container],
-        rules: &Rules<'_>,
+        eval: &Evaluation<'_>,
     ) -> u32 {
         if !is_running(pod) {
             return 0;
@@ -61,7 +61,7 @@ impl Scratch {
         let mut served = self.spare.pop().unwrap_or_default();
         served.extend(containers.iter_mut().filter_map(|container| {
             Some(ContainerUsage {
-                usage: container.series.serve(rules)?,
+                usage: container.series.serve(eval)?,
                 name: Arc::clone(&container.name),
             })
         }));
@@ -82,7 +82,7 @@ impl Scratch {
         &self.pods
     }
 
-    /// Lets go of all names and labels, and keeps the memory.
+    /// Releases all names and labels, but keeps the memory.
     fn clear(&mut self) {
         for mut pod in self.pods.drain(..) {
             if self.spare.len() < MAX_SPARE {

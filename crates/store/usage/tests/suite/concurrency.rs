@@ -1,5 +1,4 @@
-//! Many tasks at once: nodes do not disturb each other, and what is published of one comes in
-//! order.
+//! Concurrent calls: nodes are independent, and publications of one node are in order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
@@ -9,43 +8,43 @@ use std::time::Duration;
 use kubevitals_model::{Labels, NodeName, PodKeyRef};
 use kubevitals_usage::{NodeUsage, UsageConfig, UsagePublisher, UsageStore};
 
-use crate::world::{CORE_SECOND, at, batch, pod, row_of, uid};
+use crate::harness::{CORE_SECOND, at, batch, pod, row_of, uid};
 
 const NODES: usize = 24;
 const THREADS: usize = 4;
 const ROUNDS: i64 = 40;
 
-/// Insists that publications of one node neither overlap nor overtake each other.
+/// Asserts that publications of one node neither overlap nor overtake each other.
 #[derive(Default)]
 struct Strict {
-    nodes: [Seen; NODES],
+    nodes: [NodeLog; NODES],
 }
 
 #[derive(Default)]
-struct Seen {
+struct NodeLog {
     is_busy: AtomicBool,
     last: AtomicI64,
     pods: AtomicU32,
 }
 
 impl UsagePublisher for Strict {
-    fn publish(&self, view: &NodeUsage<'_>) {
-        let node = &self.nodes[number(view.node)];
+    fn publish(&self, usage: &NodeUsage<'_>) {
+        let node = &self.nodes[number(usage.node)];
         assert!(!node.is_busy.swap(true, Ordering::SeqCst), "two at once");
-        let times = view.pods.iter().flat_map(|pod| &pod.containers);
+        let times = usage.pods.iter().flat_map(|pod| &pod.containers);
         let newest = times.map(|own| own.usage.timestamp.unix_millis()).max();
         if let Some(newest) = newest {
             let before = node.last.swap(newest, Ordering::SeqCst);
-            assert!(before <= newest, "an earlier state came later");
+            assert!(before <= newest, "an earlier state was published later");
         }
-        let pods = u32::try_from(view.pods.len()).unwrap();
+        let pods = u32::try_from(usage.pods.len()).unwrap();
         node.pods.store(pods, Ordering::SeqCst);
         thread::yield_now();
         node.is_busy.store(false, Ordering::SeqCst);
     }
 
     fn withdraw(&self, node: &NodeName) {
-        panic!("{node} never left");
+        panic!("{node} was never deleted");
     }
 }
 
@@ -54,7 +53,7 @@ fn number(node: &NodeName) -> usize {
 }
 
 #[test]
-fn nodes_pods_and_readers_at_once() {
+fn publications_of_a_node_are_in_order_under_concurrency() {
     let strict = Arc::new(Strict::default());
     let mut store = UsageStore::new(UsageConfig::new(Duration::from_secs(15)));
     store.add_publisher(Arc::<Strict>::clone(&strict));
@@ -111,7 +110,7 @@ fn nodes_pods_and_readers_at_once() {
             }
         });
     });
-    // Threads end in any order; one more answer each settles it.
+    // Threads end in any order: one more scrape each makes the result deterministic.
     for node in 0..NODES {
         for round in [ROUNDS, ROUNDS + 1] {
             let total = round.unsigned_abs() * CORE_SECOND;
@@ -129,8 +128,5 @@ fn nodes_pods_and_readers_at_once() {
         assert_eq!(strict.nodes[node].pods.load(Ordering::SeqCst), 2);
     }
     let readiness = store.readiness(at((ROUNDS + 1) * 15_000));
-    assert_eq!(
-        (readiness.nodes_known, readiness.pods_served),
-        (NODES, 2 * NODES)
-    );
+    assert_eq!((readiness.nodes, readiness.pods_served), (NODES, 2 * NODES));
 }

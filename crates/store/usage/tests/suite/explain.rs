@@ -1,135 +1,135 @@
-//! Why there is nothing: the sentences that callers read.
+//! The messages that explain an absence.
 
 use std::sync::Arc;
 
 use kubevitals_model::PodPhase;
 
-use crate::world::{CORE_SECOND, Row, World, at, of_node, pod, row};
+use crate::harness::{CORE_SECOND, Harness, Row, at, of_node, pod, row};
 
 fn old(container: &str, millis: i64, total: u64) -> Row {
     row(container, millis, total).started(-86_400_000)
 }
 
 #[test]
-fn a_pod_is_not_known_or_does_not_run() {
-    let world = World::new();
-    insta::assert_snapshot!(world.explain(0), @"pod is not known");
+fn a_pod_is_unknown_or_not_running() {
+    let harness = Harness::new();
+    insta::assert_snapshot!(harness.explain(0), @"pod not found");
     let mut waiting = pod("", "default/web-0");
     waiting.phase = PodPhase::Pending;
-    world.store.pod_applied(&Arc::new(waiting));
-    insta::assert_snapshot!(world.explain(0), @"pod is not scheduled to a node yet");
+    harness.store.pod_applied(&Arc::new(waiting));
+    insta::assert_snapshot!(harness.explain(0), @"pod is not scheduled to a node yet");
     let mut waiting = pod("n1", "default/web-0");
     waiting.phase = PodPhase::Pending;
-    world.store.pod_applied(&Arc::new(waiting));
-    insta::assert_snapshot!(world.explain(0), @"pod is Pending, and only running pods have metrics");
-    world.store.pod_deleted(&pod("n1", "default/web-0"));
-    insta::assert_snapshot!(world.explain(0), @"pod is not known");
+    harness.store.pod_applied(&Arc::new(waiting));
+    insta::assert_snapshot!(harness.explain(0), @"pod is Pending, and only running pods have metrics");
+    harness.store.pod_deleted(&pod("n1", "default/web-0"));
+    insta::assert_snapshot!(harness.explain(0), @"pod not found");
 }
 
 #[test]
-fn its_node_is_not_known_or_was_not_asked_or_does_not_answer() {
-    let world = World::new();
-    world.pod("n2", "default/web-0");
-    insta::assert_snapshot!(world.explain(0), @"node n2 is not known");
-    let world = World::with_pod();
-    insta::assert_snapshot!(world.explain(0), @"node n1 was not asked yet");
-    world.fail(1_000, "certificate is not valid for 10.0.0.3");
+fn the_node_is_unknown_or_not_scraped_or_failing() {
+    let harness = Harness::new();
+    harness.pod("n2", "default/web-0");
+    insta::assert_snapshot!(harness.explain(0), @"node n2 not found");
+    let harness = Harness::with_pod();
+    insta::assert_snapshot!(harness.explain(0), @"node n1 has not been scraped yet");
+    harness.fail(1_000, "certificate is not valid for 10.0.0.3");
     insta::assert_snapshot!(
-        world.explain(4_000),
-        @"node n1: certificate is not valid for 10.0.0.3 (asked again in 12 s)"
+        harness.explain(4_000),
+        @"node n1: certificate is not valid for 10.0.0.3 (next attempt in 12 s)"
     );
     insta::assert_snapshot!(
-        world.explain(40_000),
+        harness.explain(40_000),
         @"node n1: certificate is not valid for 10.0.0.3"
     );
-    world.scrape(46_000, &[]);
+    harness.scrape(46_000, &[]);
     insta::assert_snapshot!(
-        world.explain(48_000),
-        @"node n1 answered 2 s ago, but has not reported it"
+        harness.explain(48_000),
+        @"not reported by node n1, last scraped 2 s ago"
     );
 }
 
 #[test]
-fn its_samples_make_no_usage_yet() {
-    let world = World::with_pod();
-    world.scrape(1_000, &[old("app", 0, CORE_SECOND)]);
+fn the_samples_make_no_rate_yet() {
+    let harness = Harness::with_pod();
+    harness.scrape(1_000, &[old("app", 0, CORE_SECOND)]);
     insta::assert_snapshot!(
-        world.explain(8_000),
+        harness.explain(8_000),
         @"container app: first sample 7 s old, second due in 8 s"
     );
     insta::assert_snapshot!(
-        world.explain(20_000),
+        harness.explain(20_000),
         @"container app: first sample 19 s old, second overdue"
     );
-    world.scrape(16_000, &[old("app", 15_000, 1)]);
+    harness.scrape(16_000, &[old("app", 15_000, 1)]);
     insta::assert_snapshot!(
-        world.explain(17_000),
+        harness.explain(17_000),
         @"container app: the counter of cpu time went backwards, next sample due in 14 s"
     );
-    world.scrape(31_000, &[row("app", 30_000, 1).started(25_000)]);
+    harness.scrape(31_000, &[row("app", 30_000, 1).started(25_000)]);
     insta::assert_snapshot!(
-        world.explain(32_000),
+        harness.explain(32_000),
         @"container app: the container started too recently, next sample due in 14 s"
     );
-    world.scrape(46_000, &[row("app", 200_000, 1).started(25_000)]);
+    harness.scrape(46_000, &[row("app", 200_000, 1).started(25_000)]);
     insta::assert_snapshot!(
-        world.explain(47_000),
+        harness.explain(47_000),
         @"container app: the clock of the node jumped, next sample due in 14 s"
     );
 }
 
 #[test]
-fn a_part_is_missing() {
-    let world = World::with_pod();
+fn cpu_or_memory_is_missing() {
+    let harness = Harness::with_pod();
     let without_cpu = old("app", 0, 0).with(|own| own.cpu = None);
-    world.scrape(1_000, &[without_cpu]);
-    insta::assert_snapshot!(world.explain(2_000), @"container app: the node reports no cpu time");
+    harness.scrape(1_000, &[without_cpu]);
+    insta::assert_snapshot!(harness.explain(2_000), @"container app: the node reports no CPU time");
     for (now, total) in [(15_000, 1), (30_000, 2)] {
-        let world = &world;
+        let harness = &harness;
         let without = old("side", now, total * CORE_SECOND).with(|own| own.memory = None);
-        world.scrape(now + 1_000, &[without]);
+        harness.scrape(now + 1_000, &[without]);
     }
-    insta::assert_snapshot!(world.explain(32_000), @"container side: the node reports no memory");
+    insta::assert_snapshot!(harness.explain(32_000), @"container side: the node reports no memory");
 }
 
 #[test]
-fn its_value_became_too_old() {
-    let world = World::with_pod();
-    world.scrape(1_000, &[old("app", 0, 10 * CORE_SECOND)]);
-    world.scrape(16_000, &[old("app", 15_000, 25 * CORE_SECOND)]);
-    insta::assert_snapshot!(world.explain(17_000), @"metrics have just arrived; ask again");
-    world.store.expire(at(62_000));
+fn the_last_usage_is_stale() {
+    let harness = Harness::with_pod();
+    harness.scrape(1_000, &[old("app", 0, 10 * CORE_SECOND)]);
+    harness.scrape(16_000, &[old("app", 15_000, 25 * CORE_SECOND)]);
+    insta::assert_snapshot!(harness.explain(17_000), @"metrics have just become available, please try again");
+    harness.store.expire(at(62_000));
     insta::assert_snapshot!(
-        world.explain(101_000),
-        @"last value was too old and dropped 40 s ago"
+        harness.explain(101_000),
+        @"last usage became stale 40 s ago"
     );
-    world.fail(102_000, "connect to 10.0.0.3:10250: connection refused");
+    harness.fail(102_000, "connect to 10.0.0.3:10250: connection refused");
     insta::assert_snapshot!(
-        world.explain(103_000),
-        @"last value was too old and dropped 42 s ago; node n1: connect to 10.0.0.3:10250: connection refused (asked again in 14 s)"
+        harness.explain(103_000),
+        @"last usage became stale 42 s ago; node n1: connect to 10.0.0.3:10250: connection refused (next attempt in 14 s)"
     );
 }
 
 #[test]
 fn nodes_have_reasons_too() {
-    let world = World::new();
-    let explain = |name, now| world.store.explain_node(name, at(now)).to_string();
-    insta::assert_snapshot!(explain("n9", 0), @"node n9 is not known");
-    insta::assert_snapshot!(explain("n1", 0), @"node n1 was not asked yet");
-    world
+    let harness = Harness::new();
+    let explain = |name, now| harness.store.explain_node(name, at(now)).to_string();
+    insta::assert_snapshot!(explain("n9", 0), @"node n9 not found");
+    insta::assert_snapshot!(explain("n1", 0), @"node n1 has not been scraped yet");
+    harness
         .store
         .ingest("n1", &of_node(0, 10 * CORE_SECOND), at(1_000));
     insta::assert_snapshot!(explain("n1", 8_000), @"first sample 7 s old, second due in 8 s");
-    world.fail(16_000, "401 Unauthorized");
+    harness.fail(16_000, "401 Unauthorized");
     insta::assert_snapshot!(
         explain("n1", 17_000),
-        @"node n1: 401 Unauthorized (asked again in 14 s)"
+        @"node n1: 401 Unauthorized (next attempt in 14 s)"
     );
     let batch = of_node(15_000, 25 * CORE_SECOND);
-    world.store.ingest("n1", &batch, at(31_000));
-    insta::assert_snapshot!(explain("n1", 32_000), @"metrics have just arrived; ask again");
+    harness.store.ingest("n1", &batch, at(31_000));
+    insta::assert_snapshot!(explain("n1", 32_000), @"metrics have just become available, please try again");
     insta::assert_snapshot!(
         explain("n1", 500_000),
-        @"last value was too old and dropped 7 min ago"
+        @"last usage became stale 7 min ago"
     );
 }

@@ -1,4 +1,4 @@
-//! The public face of the crate: samples and pods in, publications and sentences out.
+//! Tests of the public API: samples and pods in, publications and messages out.
 
 #![expect(
     clippy::indexing_slicing,
@@ -10,6 +10,7 @@
 mod binding;
 mod concurrency;
 mod explain;
+mod harness;
 mod metrics;
 mod nodes;
 mod pods;
@@ -17,4 +18,3 @@ mod properties;
 mod publishers;
 mod readiness;
 mod staleness;
-mod world;

@@ -1,50 +1,49 @@
-//! Whatever happens to samples, what is served is true of the two readings that it claims.
+//! Property tests: whatever happens to samples, usage matches the two samples that it claims.
 
 use proptest::prelude::*;
 
-use crate::world::{Row, World, at, row};
+use crate::harness::{Harness, Row, at, row};
 
-/// What can happen next.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// Time passes, and the kubelet looks at all containers.
+    /// Time passes, and the kubelet samples all containers.
     Look(i64),
-    /// It answers with what it last saw.
+    /// A scrape returns the last samples.
     Answer,
-    /// The answer is lost.
+    /// A scrape fails.
     Lose,
-    /// Time passes in which nobody asks.
+    /// Time passes without a scrape.
     Silence(i64),
-    /// A container starts again.
+    /// A container restarts.
     Restart(usize),
-    /// The kubelet says nothing of a container in its next answers, or does so again.
+    /// The kubelet stops reporting a container, or reports it again.
     Hide(usize),
-    /// It no longer says how much memory a container uses, or does so again.
+    /// The kubelet stops reporting the memory of a container, or reports it again.
     HideMemory(usize),
-    /// A counter loses what it had, without a restart.
+    /// A counter is reset without a restart.
     Reset(usize),
-    /// The clock of the node is set by so much.
+    /// The clock of the node is changed by this number of milliseconds.
     SetClock(i64),
 }
 
-/// A container as it truly is; times are those of the node's clock.
+/// The true state of a container; times are by the clock of the node.
 #[derive(Debug, Clone)]
 struct Truth {
     name: &'static str,
     started: i64,
-    /// What the counter has lost or was reset to.
+    /// The offset of the counter after resets.
     counted: u64,
     is_hidden: bool,
     has_memory: bool,
-    /// The last look: time and counter.
+    /// The last sample: time and counter.
     look: Option<(i64, u64)>,
-    /// Every reading that was sent: when by the node's clock, the counter, when it was received,
-    /// and the start then.
+    /// Every sample that was sent: its time by the clock of the node, the counter, its receipt, and
+    /// the start time.
     sent: Vec<(i64, u64, i64, i64)>,
 }
 
 struct Cluster {
-    world: World,
+    harness: Harness,
     now: i64,
     clock: i64,
     containers: Vec<Truth>,
@@ -77,7 +76,7 @@ impl Truth {
 impl Cluster {
     fn new() -> Self {
         Self {
-            world: World::with_pod(),
+            harness: Harness::with_pod(),
             now: 0,
             clock: 0,
             containers: vec![Truth::new("a"), Truth::new("b")],
@@ -91,8 +90,7 @@ impl Cluster {
         self.now += millis;
         self.clock += millis;
         for (index, container) in self.containers.iter_mut().enumerate() {
-            // Neither constant nor the same for two spans: a rate over other samples would be
-            // another number.
+            // Different for every span, so that a rate over other samples has another value.
             let pace = 1_000 + (self.clock.unsigned_abs() * 7 + index as u64 * 31) % 900;
             container.counted += millis.unsigned_abs() * pace * 100;
         }
@@ -114,15 +112,15 @@ impl Cluster {
                         container.sent.push(sent);
                     }
                 }
-                self.world.scrape(self.now, &rows);
+                self.harness.scrape(self.now, &rows);
             }
-            Step::Lose => self.world.fail(self.now, "lost"),
+            Step::Lose => self.harness.fail(self.now, "lost"),
             Step::Silence(millis) => self.pass(millis),
             Step::Restart(index) => {
                 let clock = self.clock;
                 if let Some(own) = self.containers.get_mut(index) {
                     (own.started, own.counted) = (clock, 0);
-                    // A kubelet forgets what it saw of the one before.
+                    // A kubelet drops the samples of the predecessor.
                     own.look = None;
                 }
             }
@@ -147,13 +145,13 @@ impl Cluster {
                 self.stepped_back |= millis < 0;
             }
         }
-        self.world.store.expire(at(self.now));
+        self.harness.store.expire(at(self.now));
     }
 
-    /// What is served of a container, after checking that it is true.
+    /// Returns the usage of a container, after checking it against the samples sent.
     fn check(&mut self, index: usize) -> Option<(u64, u64, i64)> {
         let container = self.containers.get(index)?;
-        let usage = self.world.usage("default/web-0", container.name)?;
+        let usage = self.harness.usage("default/web-0", container.name)?;
         let window = i64::try_from(usage.window.as_millis()).unwrap();
         let end = usage.timestamp.unix_millis() - at(0).unix_millis();
         let begin = end - window;
@@ -168,13 +166,12 @@ impl Cluster {
             time == end && (since_start || container.sent[..last].iter().any(between))
         };
         let found = (0..container.sent.len()).filter(|last| fits(*last));
-        // When it was first received: a repetition makes nothing younger.
+        // Its first receipt: a repetition makes nothing younger.
         let received = found.map(|last| {
             let (time, total, ..) = container.sent[last];
             let same = |sent: &&(i64, u64, i64, i64)| (sent.0, sent.1) == (time, total);
             let mut sent = container.sent.iter();
-            // After a step of the clock a forgotten sample can look new; then it counts from its
-            // last reception.
+            // After a step of the clock an old sample can look new; then its last receipt counts.
             let found = if self.stepped {
                 sent.rfind(same)
             } else {
@@ -210,7 +207,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The same without what befalls the second container alone.
+/// Returns the step without its effect on the second container.
 fn without_the_second(step: Step) -> Option<Step> {
     match step {
         Step::Restart(1) | Step::Hide(1) | Step::HideMemory(1) | Step::Reset(1) => None,
@@ -222,7 +219,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_served_is_true_of_the_two_readings_that_it_claims(
+    fn usage_matches_the_two_samples_that_it_claims(
         steps in prop::collection::vec(step(), 1..80)
     ) {
         let mut cluster = Cluster::new();
@@ -234,7 +231,7 @@ proptest! {
     }
 
     #[test]
-    fn a_fault_of_one_container_never_changes_what_is_served_of_its_sibling(
+    fn a_fault_of_one_container_never_changes_the_usage_of_its_sibling(
         steps in prop::collection::vec(step(), 1..80)
     ) {
         let (mut faulty, mut calm) = (Cluster::new(), Cluster::new());
@@ -249,7 +246,7 @@ proptest! {
 }
 
 #[test]
-fn the_steps_of_the_properties_do_serve_something() {
+fn the_steps_of_the_properties_produce_usage() {
     let mut cluster = Cluster::new();
     for _ in 0..3 {
         cluster.step(Step::Look(15_000));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kubevitals_model::{Labels, NodeName};
 use kubevitals_usage::{UsageConfig, UsageStore};
 
-use crate::world::{CORE_SECOND, Recorder, at, batch, pod, row, uid};
+use crate::harness::{CORE_SECOND, Recorder, at, batch, pod, row, uid};
 
 #[test]
 fn every_publisher_receives_the_same() {

@@ -1,5 +1,5 @@
-//! The pods of a node and their containers, in two flat arrays: an allocation for each pod would
-//! cost more than the pod.
+//! The pods of a node and their containers, in two flat arrays: an allocation per pod would cost
+//! more than the pod.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use kubevitals_model::{AsPodSummary, PodKey, PodKeyRef, PodSummary};
 
 use crate::series::Series;
 
-/// More containers than this one pod does not have: a kubelet that says so is not believed.
+/// No pod has more containers: a kubelet that reports more is wrong.
 const MAX_CONTAINERS_OF_A_POD: usize = 512;
 
-/// Pods by namespace and name, containers by name within their pod.
+/// Pods sorted by namespace and name, containers by name within their pod.
 #[derive(Default)]
-pub(crate) struct Table {
+pub(crate) struct PodTable {
     pods: Vec<Row>,
     containers: Vec<Container>,
 }
 
-/// A pod, and where its containers are.
+/// A pod and the range of its containers.
 struct Row {
     /// Shared with the reflector, whichever type it holds.
     pod: Arc<dyn AsPodSummary>,
@@ -26,14 +26,13 @@ struct Row {
     count: u32,
 }
 
-/// A container and what is known of it.
 #[derive(Debug)]
 pub(crate) struct Container {
     pub(crate) name: Arc<str>,
     pub(crate) series: Series,
 }
 
-/// What names a pod.
+/// Returns the key of a pod.
 pub(crate) fn key_of(pod: &PodSummary) -> PodKeyRef<'_> {
     PodKeyRef {
         namespace: &pod.identity.namespace,
@@ -41,13 +40,13 @@ pub(crate) fn key_of(pod: &PodSummary) -> PodKeyRef<'_> {
     }
 }
 
-/// The same, with the strings that the stream has.
+/// Returns the key of a pod, sharing its strings.
 pub(crate) fn shared_key_of(pod: &PodSummary) -> PodKey {
     let identity = &pod.identity;
     PodKey::new(Arc::clone(&identity.namespace), Arc::clone(&identity.name))
 }
 
-impl Table {
+impl PodTable {
     pub(crate) fn len(&self) -> usize {
         self.pods.len()
     }
@@ -56,9 +55,9 @@ impl Table {
         self.pods.is_empty()
     }
 
-    /// Looks at the names of all pods, which will be compared one after the other. Each is three
-    /// places of memory away, and here the processor can wait for several at once.
-    pub(crate) fn fetch(&self) {
+    /// Reads the names of all pods, which will be compared one after another. Each is behind three
+    /// pointers, and here the loads overlap.
+    pub(crate) fn prefetch(&self) {
         let seen = self.pods.iter().fold(0, |seen: u8, row| {
             let name = row.pod.summary().identity.name.as_bytes();
             seen ^ name.first().copied().unwrap_or_default()
@@ -66,8 +65,8 @@ impl Table {
         black_box(seen);
     }
 
-    /// Where a pod is. A kubelet names the containers of a pod one after the other and pods mostly
-    /// in the same order, so `guess` and the place after it are tried first.
+    /// Returns the index of a pod. A kubelet reports the containers of a pod one after another and
+    /// pods mostly in the same order, so `guess` and its successor are tried first.
     pub(crate) fn find_near(&self, key: PodKeyRef<'_>, guess: usize) -> Option<usize> {
         let is_at = |at: usize| self.pod(at).is_some_and(|pod| key_of(pod) == key);
         [guess, guess.saturating_add(1)]
@@ -76,7 +75,7 @@ impl Table {
             .or_else(|| self.find(key).ok())
     }
 
-    /// Where a pod is, or where it would be.
+    /// Returns the index of a pod, or where it would be inserted.
     pub(crate) fn find(&self, key: PodKeyRef<'_>) -> Result<usize, usize> {
         self.pods
             .binary_search_by(|row| key_of(row.pod.summary()).cmp(&key))
@@ -86,14 +85,14 @@ impl Table {
         self.pods.get(at).map(|row| row.pod.summary())
     }
 
-    /// Puts another state of the same pod in its place.
+    /// Replaces the state of a pod.
     pub(crate) fn replace(&mut self, at: usize, pod: Arc<dyn AsPodSummary>) {
         if let Some(row) = self.pods.get_mut(at) {
             row.pod = pod;
         }
     }
 
-    /// Adds a pod at the place that [`Table::find`] named.
+    /// Inserts a pod at the index that [`PodTable::find`] returned.
     pub(crate) fn insert(&mut self, at: usize, pod: Arc<dyn AsPodSummary>) {
         let at = at.min(self.pods.len());
         let end = |row: &Row| row.first + row.count;
@@ -101,7 +100,7 @@ impl Table {
             .checked_sub(1)
             .and_then(|before| self.pods.get(before))
             .map_or(0, end);
-        make_room(&mut self.pods);
+        reserve_one(&mut self.pods);
         let count = 0;
         self.pods.insert(at, Row { pod, first, count });
     }
@@ -114,9 +113,9 @@ impl Table {
         let row = self.pods.remove(at);
         let first = row.first as usize;
         self.containers.drain(first..first + row.count as usize);
-        self.shift(at, |place| place - row.count);
-        give_back(&mut self.pods);
-        give_back(&mut self.containers);
+        self.shift(at, |first| first - row.count);
+        shrink(&mut self.pods);
+        shrink(&mut self.containers);
     }
 
     pub(crate) fn containers(&self, at: usize) -> &[Container] {
@@ -139,7 +138,7 @@ impl Table {
             .unwrap_or_default()
     }
 
-    /// The pod at a place and its containers.
+    /// Returns a pod and its containers.
     pub(crate) fn entry_mut(&mut self, at: usize) -> Option<(&PodSummary, &mut [Container])> {
         let row = self.pods.get(at)?;
         let first = row.first as usize;
@@ -147,7 +146,7 @@ impl Table {
         Some((row.pod.summary(), containers))
     }
 
-    /// Adds a container to the pod at a place. `None` if there is no such pod or it has too many.
+    /// Adds a container to a pod; `None` if there is no such pod or it has too many.
     pub(crate) fn add_container(&mut self, at: usize, container: Container) -> Option<&mut Series> {
         let siblings = self.containers(at);
         if siblings.len() >= MAX_CONTAINERS_OF_A_POD {
@@ -155,15 +154,15 @@ impl Table {
         }
         let before = siblings.partition_point(|sibling| sibling.name < container.name);
         let row = self.pods.get_mut(at)?;
-        let place = row.first as usize + before;
+        let index = row.first as usize + before;
         row.count += 1;
-        self.shift(at + 1, |place| place + 1);
-        make_room(&mut self.containers);
-        self.containers.insert(place, container);
-        self.containers.get_mut(place).map(|new| &mut new.series)
+        self.shift(at + 1, |first| first + 1);
+        reserve_one(&mut self.containers);
+        self.containers.insert(index, container);
+        self.containers.get_mut(index).map(|new| &mut new.series)
     }
 
-    /// Keeps the containers for which this holds.
+    /// Removes the containers for which `keep` is false.
     pub(crate) fn retain_containers(&mut self, keep: impl Fn(&Container) -> bool) {
         let mut kept = 0;
         for row in &mut self.pods {
@@ -179,10 +178,10 @@ impl Table {
             kept += row.count;
         }
         self.containers.retain(|container| keep(container));
-        give_back(&mut self.containers);
+        shrink(&mut self.containers);
     }
 
-    /// Forgets all containers, and no pod.
+    /// Removes all containers, but no pod.
     pub(crate) fn clear_containers(&mut self) {
         self.retain_containers(|_| false);
     }
@@ -198,16 +197,16 @@ impl Table {
     }
 }
 
-/// Makes room for one more without doubling: thousands of half-empty arrays would be the larger
-/// part of the memory.
-fn make_room<T>(items: &mut Vec<T>) {
+/// Reserves space for one more without doubling: thousands of half-empty arrays would be most of
+/// the memory.
+fn reserve_one<T>(items: &mut Vec<T>) {
     if items.len() == items.capacity() {
         items.reserve_exact(items.len() / 8 + 2);
     }
 }
 
-/// Gives memory back after most of it went out of use.
-fn give_back<T>(items: &mut Vec<T>) {
+/// Shrinks an array that is mostly unused.
+fn shrink<T>(items: &mut Vec<T>) {
     if items.len() + 8 < items.capacity() / 2 {
         items.shrink_to(items.len() + items.len() / 8);
     }

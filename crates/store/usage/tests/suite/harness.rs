@@ -1,5 +1,4 @@
-//! A store under test, what it published last, and short ways to say what kubelets and the API tell
-//! it.
+//! Test harness: a store, its last publications, and short constructors of samples and objects.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,34 +13,34 @@ use kubevitals_usage::{
     ExtraResources, Ingested, NodeUsage, PodUsage, UsageConfig, UsagePublisher, UsageStore,
 };
 
-/// A time that is not near the epoch.
+/// The origin of [`at`], far from the epoch.
 const BEGIN: i64 = 1_700_000_000_000;
 
-/// A second of one core.
+/// One second of one core in nanoseconds.
 pub(crate) const CORE_SECOND: u64 = 1_000_000_000;
 
-/// What was last published of a node.
+/// The last publication of a node.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct Publication {
     pub(crate) labels: Labels,
     pub(crate) usage: Option<Usage>,
     pub(crate) pods: Vec<PodUsage>,
     pub(crate) published: Timestamp,
 }
 
-/// Keeps the last publication of each node.
+/// Records the last publication of each node.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
-    nodes: Mutex<BTreeMap<String, Seen>>,
+    nodes: Mutex<BTreeMap<String, Publication>>,
     publications: Mutex<u32>,
 }
 
-pub(crate) struct World {
+pub(crate) struct Harness {
     pub(crate) store: UsageStore,
     pub(crate) recorder: Arc<Recorder>,
 }
 
-/// A container in an answer of a kubelet.
+/// A container in a scrape.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pod: String,
@@ -49,26 +48,26 @@ pub(crate) struct Row {
     pub(crate) sample: ContainerSample,
 }
 
-/// What is served of a container: millicores, the window in milliseconds, and when it ended.
+/// Usage in short: millicores, window in milliseconds, timestamp.
 pub(crate) type Served = (u64, u64, i64);
 
 impl UsagePublisher for Recorder {
-    fn publish(&self, view: &NodeUsage<'_>) {
-        let is_sorted = view.pods.is_sorted_by(|one, two| one.key < two.key);
-        assert!(is_sorted, "pods come by namespace and name");
-        for pod in view.pods {
+    fn publish(&self, usage: &NodeUsage<'_>) {
+        let is_sorted = usage.pods.is_sorted_by(|one, two| one.key < two.key);
+        assert!(is_sorted, "pods are sorted by namespace and name");
+        for pod in usage.pods {
             assert!(!pod.containers.is_empty(), "{} has no container", pod.key);
             assert!(pod.containers.is_sorted_by(|one, two| one.name < two.name));
         }
         *self.publications.lock().unwrap() += 1;
-        let seen = Seen {
-            labels: view.labels.clone(),
-            usage: view.usage.copied(),
-            pods: view.pods.to_vec(),
-            published: view.published,
+        let publication = Publication {
+            labels: usage.labels.clone(),
+            usage: usage.usage.copied(),
+            pods: usage.pods.to_vec(),
+            published: usage.published,
         };
         let mut nodes = self.nodes.lock().unwrap();
-        nodes.insert(view.node.as_str().to_owned(), seen);
+        nodes.insert(usage.node.as_str().to_owned(), publication);
     }
 
     fn withdraw(&self, node: &NodeName) {
@@ -78,7 +77,7 @@ impl UsagePublisher for Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn node(&self, name: &str) -> Option<Seen> {
+    pub(crate) fn node(&self, name: &str) -> Option<Publication> {
         self.nodes.lock().unwrap().get(name).cloned()
     }
 
@@ -87,8 +86,8 @@ impl Recorder {
     }
 }
 
-impl World {
-    /// A store with a resolution of 15 s and the node `n1`, on which nothing runs.
+impl Harness {
+    /// A store with a resolution of 15 s and the node `n1` without pods.
     pub(crate) fn new() -> Self {
         let mut config = UsageConfig::new(Duration::from_secs(15));
         config.extra = ExtraResources {
@@ -98,16 +97,16 @@ impl World {
         let recorder = Arc::new(Recorder::default());
         let mut store = UsageStore::new(config);
         store.add_publisher(Arc::<Recorder>::clone(&recorder));
-        let world = Self { store, recorder };
-        world.node("n1");
-        world
+        let harness = Self { store, recorder };
+        harness.node("n1");
+        harness
     }
 
-    /// As [`World::new`], with the pod `default/web-0` running on `n1`.
+    /// As [`Harness::new`], with the pod `default/web-0` running on `n1`.
     pub(crate) fn with_pod() -> Self {
-        let world = Self::new();
-        world.pod("n1", "default/web-0");
-        world
+        let harness = Self::new();
+        harness.pod("n1", "default/web-0");
+        harness
     }
 
     pub(crate) fn node(&self, name: &str) {
@@ -123,17 +122,17 @@ impl World {
         pod
     }
 
-    /// What the kubelet of `n1` says is taken in.
+    /// Ingests a scrape of `n1`.
     pub(crate) fn scrape(&self, now: i64, rows: &[Row]) -> Ingested {
         self.store.ingest("n1", &batch(rows), at(now))
     }
 
-    pub(crate) fn fail(&self, now: i64, why: &str) {
+    pub(crate) fn fail(&self, now: i64, reason: &str) {
         let next = Some(at(now + 15_000));
-        self.store.scrape_failed("n1", why.into(), next, at(now));
+        self.store.scrape_failed("n1", reason.into(), next, at(now));
     }
 
-    /// What is served of a container of `default/web-0` on `n1`.
+    /// Returns the usage of a container of `default/web-0` on `n1`.
     pub(crate) fn served(&self, container: &str) -> Option<Served> {
         self.served_of("default/web-0", container)
     }
@@ -143,22 +142,22 @@ impl World {
     }
 
     pub(crate) fn usage(&self, pod: &str, container: &str) -> Option<Usage> {
-        let seen = self.recorder.node("n1").unwrap();
-        let pod = seen.pods.iter().find(|own| own.key.to_string() == pod)?;
+        let last = self.recorder.node("n1").unwrap();
+        let pod = last.pods.iter().find(|own| own.key.to_string() == pod)?;
         let mut containers = pod.containers.iter();
         let found = containers.find(|own| *own.name == *container)?;
         Some(found.usage)
     }
 
-    /// What is served of `n1` itself.
+    /// Returns the usage of `n1` itself.
     pub(crate) fn served_node(&self) -> Option<Served> {
         self.recorder.node("n1").unwrap().usage.map(as_served)
     }
 
-    /// The pods that are served on `n1`.
+    /// Returns the pods with usage on `n1`.
     pub(crate) fn pods(&self) -> Vec<String> {
-        let seen = self.recorder.node("n1").unwrap();
-        seen.pods.iter().map(|pod| pod.key.to_string()).collect()
+        let last = self.recorder.node("n1").unwrap();
+        last.pods.iter().map(|pod| pod.key.to_string()).collect()
     }
 
     pub(crate) fn explain(&self, now: i64) -> String {
@@ -170,7 +169,7 @@ impl World {
     }
 }
 
-/// So many milliseconds after the beginning.
+/// Returns a time in milliseconds after the origin.
 pub(crate) fn at(millis: i64) -> Timestamp {
     Timestamp::from_unix_millis(BEGIN + millis)
 }
@@ -195,8 +194,7 @@ pub(crate) fn pod(node: &str, key: &str) -> PodSummary {
     }
 }
 
-/// A container of `default/web-0` with 1 MiB of memory, whose CPU counter stood at `total` when it
-/// was read.
+/// A container of `default/web-0` with 1 MiB of memory and a CPU counter of `total`.
 pub(crate) fn row(container: &str, millis: i64, total: u64) -> Row {
     row_of("default/web-0", container, millis, total)
 }
@@ -257,7 +255,7 @@ pub(crate) fn batch(rows: &[Row]) -> NodeBatch {
     batch
 }
 
-/// What a kubelet says of its node: 1 GiB of memory, and a CPU counter.
+/// A scrape of a node with 1 GiB of memory and a CPU counter of `total`.
 pub(crate) fn of_node(millis: i64, total: u64) -> NodeBatch {
     let mut batch = NodeBatch::default();
     batch.node = NodeSample {
