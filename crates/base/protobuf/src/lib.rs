@@ -5,7 +5,7 @@
 
 mod read;
 
-pub use read::{Field, Value, delimited, fields};
+pub use read::{Field, Value, delimited, fields, read_varint};
 
 /// The wire type of a field.
 #[derive(Clone, Copy)]

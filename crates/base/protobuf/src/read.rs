@@ -21,10 +21,10 @@ pub enum Value<'m> {
 pub fn fields(mut message: &[u8]) -> Option<Vec<Field<'_>>> {
     let mut all = Vec::new();
     while !message.is_empty() {
-        let tag = varint(&mut message)?;
+        let tag = read_varint(&mut message)?;
         let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0)?;
         let value = match tag & 7 {
-            0 => Value::Varint(varint(&mut message)?),
+            0 => Value::Varint(read_varint(&mut message)?),
             1 => Value::Fixed64(u64::from_le_bytes(array(&mut message)?)),
             2 => {
                 let (value, rest) = delimited(message)?;
@@ -42,7 +42,7 @@ pub fn fields(mut message: &[u8]) -> Option<Vec<Field<'_>>> {
 /// Returns the first length-delimited message and the rest.
 #[inline]
 pub fn delimited(mut stream: &[u8]) -> Option<(&[u8], &[u8])> {
-    let length = usize::try_from(varint(&mut stream)?).ok()?;
+    let length = usize::try_from(read_varint(&mut stream)?).ok()?;
     stream.split_at_checked(length)
 }
 
@@ -94,8 +94,9 @@ impl<'m> Value<'m> {
     }
 }
 
+/// Reads a varint and advances past it.
 #[inline]
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
+pub fn read_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {
         let (byte, rest) = bytes.split_first()?;

@@ -1,87 +1,88 @@
 //! The two ends of the API: the publisher that the store writes to, and the group of resources that
 //! requests read.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use arc_swap::ArcSwap;
 use kubevitals_apiserver::{ApiGroup, ApiResource, StatusError};
 use kubevitals_model::NodeName;
 use kubevitals_telemetry::Metrics;
 use kubevitals_usage::{NodeUsage, UsagePublisher, UsageStore};
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
-use crate::catalog::{Catalog, Groups};
 use crate::config::Config;
-use crate::metrics::{Counts, MetricsOfApi};
+use crate::metrics::{ApiCollector, RequestCounters};
 use crate::publish::Writer;
 use crate::render::Kind;
 use crate::resource::Resource;
+use crate::snapshot::{LabelIndex, Snapshot};
 
-/// How long somebody who was turned away should wait: about as long as a list takes to write.
+/// `Retry-After` of a refused request: about the time that it takes to write a list.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
 /// The reading end: the resource metrics API.
 pub struct MetricsApi {
-    state: Arc<State>,
+    snapshots: Arc<Snapshots>,
 }
 
 /// The writing end: encodes the usage of each node as it is published.
 pub struct MetricsApiPublisher {
-    state: Arc<State>,
+    snapshots: Arc<Snapshots>,
 }
 
-/// What publications and requests share.
-pub(crate) struct State {
+/// The current snapshot, and what publishers and requests share around it.
+pub(crate) struct Snapshots {
     pub(crate) config: Config,
-    /// What is served now: readers take it without waiting for anybody.
-    pub(crate) catalog: ArcSwap<Catalog>,
-    /// Changes with pods that come and go. While it is held for reading, `catalog` agrees with it.
-    pub(crate) groups: RwLock<Groups>,
-    /// One publication at a time takes effect; rendering is done before.
+    /// Readers load it without a lock.
+    pub(crate) current: ArcSwap<Snapshot>,
+    /// Changes when pods are added or removed. While it is locked, `current` is in step with it.
+    pub(crate) label_index: RwLock<LabelIndex>,
+    /// Serializes commits. Encoding happens before, without a lock.
     pub(crate) writer: Mutex<Writer>,
-    /// The version, for those who wait for the next one.
+    /// Notifies watches of a new version.
     pub(crate) versions: watch::Sender<u64>,
-    /// Bytes of everything rendered that somebody still holds.
-    pub(crate) alive: Arc<AtomicUsize>,
-    /// Bytes of what is served now.
-    pub(crate) current: AtomicUsize,
-    pub(crate) counts: Counts,
+    /// Bytes of all encoded nodes that are still referenced.
+    pub(crate) live_bytes: Arc<AtomicUsize>,
+    /// Bytes of the encoded nodes that are served.
+    pub(crate) current_bytes: AtomicUsize,
+    pub(crate) counters: RequestCounters,
 }
 
 impl MetricsApi {
     /// Creates an API that serves nothing yet, and the publisher that fills it.
     pub fn pair(config: Config) -> (MetricsApiPublisher, Self) {
-        // Microseconds since the epoch: a later process begins beyond every version that an earlier
-        // one gave out, as long as less than a million objects change per second.
+        // Microseconds since the epoch: a restarted process begins above every version that its
+        // predecessor assigned, as long as less than a million objects change per second.
         let started = config.clock.now().unix_millis().max(1);
         let version = u64::try_from(started).unwrap_or(1).saturating_mul(1000);
-        let catalog = Catalog {
+        let empty = Snapshot {
             version,
-            ..Catalog::default()
+            ..Snapshot::default()
         };
-        let state = Arc::new(State {
-            writer: Mutex::new(Writer::new(version, config.limits.deletions)),
-            catalog: ArcSwap::from_pointee(catalog),
-            groups: RwLock::default(),
+        let snapshots = Arc::new(Snapshots {
+            writer: Mutex::new(Writer::new(version, config.limits.max_deletions)),
+            current: ArcSwap::from_pointee(empty),
+            label_index: RwLock::default(),
             versions: watch::Sender::new(version),
-            alive: Arc::default(),
-            current: AtomicUsize::new(0),
-            counts: Counts::default(),
+            live_bytes: Arc::default(),
+            current_bytes: AtomicUsize::new(0),
+            counters: RequestCounters::default(),
             config,
         });
         let publisher = MetricsApiPublisher {
-            state: Arc::clone(&state),
+            snapshots: Arc::clone(&snapshots),
         };
-        (publisher, Self { state })
+        (publisher, Self { snapshots })
     }
 
     /// Returns the group `metrics.k8s.io` with its resources. They ask `store` for the reason why a
     /// pod or node has no metrics.
     pub fn group(&self, store: &Arc<UsageStore>) -> ApiGroup {
         let resource = |kind| -> Arc<dyn ApiResource> {
-            let (state, store) = (Arc::clone(&self.state), Arc::clone(store));
-            Arc::new(Resource::new(kind, state, store))
+            let snapshots = Arc::clone(&self.snapshots);
+            Arc::new(Resource::new(kind, snapshots, Arc::clone(store)))
         };
         ApiGroup {
             name: "metrics.k8s.io",
@@ -90,44 +91,40 @@ impl MetricsApi {
         }
     }
 
-    /// Registers what the API counts: `metrics_server_api_metric_freshness_seconds`, and our own
-    /// families under `kubevitals_metrics_api`.
+    /// Registers `metrics_server_api_metric_freshness_seconds` and the families with the prefix
+    /// `kubevitals_metrics_api`.
     pub fn register(&self, metrics: &mut Metrics) {
-        MetricsOfApi::register(&self.state, metrics);
+        ApiCollector::register(&self.snapshots, metrics);
     }
 }
 
 impl UsagePublisher for MetricsApiPublisher {
     fn publish(&self, usage: &NodeUsage<'_>) {
-        self.state.publish(usage);
+        self.snapshots.publish(usage);
     }
 
     fn withdraw(&self, node: &NodeName) {
-        self.state.withdraw(node);
+        self.snapshots.withdraw(node);
     }
 }
 
-impl State {
-    /// Bytes that are no longer served, but held by readers that have not finished.
-    pub(crate) fn outdated(&self) -> usize {
-        let alive = self.alive.load(Ordering::Relaxed);
-        alive.saturating_sub(self.current.load(Ordering::Relaxed))
+impl Snapshots {
+    /// Returns the bytes that are no longer served but still held by unfinished responses.
+    pub(crate) fn outdated_bytes(&self) -> usize {
+        let live = self.live_bytes.load(Ordering::Relaxed);
+        live.saturating_sub(self.current_bytes.load(Ordering::Relaxed))
     }
 
-    /// Refuses further readers while the others hold too much that is outdated.
+    /// Refuses a request while slow readers hold too many outdated bytes.
     pub(crate) fn admit(&self) -> Result<(), StatusError> {
-        if self.outdated() <= self.config.limits.outdated_bytes {
+        if self.outdated_bytes() <= self.config.limits.max_outdated_bytes {
             return Ok(());
         }
-        self.counts.refused.fetch_add(1, Ordering::Relaxed);
+        self.counters.rejected.fetch_add(1, Ordering::Relaxed);
         Err(StatusError::TooManyRequests {
-            message: "too many slow readers hold outdated answers, please try again later"
+            message: "too many slow clients hold outdated responses, please try again later"
                 .to_owned(),
             retry_after_seconds: RETRY_AFTER_SECONDS,
         })
-    }
-
-    pub(crate) fn writer(&self) -> std::sync::MutexGuard<'_, Writer> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! What the API is made with.
+//! Configuration of the API.
 
 use std::time::Duration;
 
@@ -7,30 +7,29 @@ use kubevitals_model::Clock;
 /// Configuration of the API. The default has the system clock.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// How much it may take.
     pub limits: Limits,
-    /// The clock: when the process started is the first resource version, and ages of answers are
+    /// The clock. The start of the process is the first resource version, and the age of samples is
     /// measured by it.
     pub clock: Clock,
 }
 
-/// How much the API may take, whatever its readers do.
+/// Limits that hold whatever clients do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// About how many bytes of an answer are made at a time.
-    pub piece_bytes: usize,
-    /// How many bytes that are no longer current may be held by readers that have not finished
-    /// before further ones are turned away. At most this and one whole generation are held: what a
-    /// reader was let in with grows old while it reads.
-    pub outdated_bytes: usize,
-    /// How many watches may be open at once.
-    pub watches: usize,
-    /// How many deletions are remembered: a watch that is further behind must list again.
-    pub deletions: usize,
-    /// How long a watch gathers changes before it writes them.
-    pub gather: Duration,
-    /// How often a silent watch that wants bookmarks gets one.
-    pub bookmarks: Duration,
+    /// The approximate size of the chunks in which a response is encoded.
+    pub chunk_bytes: usize,
+    /// The number of outdated bytes that unfinished responses may hold before further requests are
+    /// refused. At most this and one whole snapshot are held: what a response began with becomes
+    /// outdated while it is read.
+    pub max_outdated_bytes: usize,
+    /// The number of watches that may be open at once.
+    pub max_watches: usize,
+    /// The number of deletions kept. A watch that is further behind must relist.
+    pub max_deletions: usize,
+    /// The time for which a watch collects changes before it sends them.
+    pub watch_delay: Duration,
+    /// The interval of bookmarks on an idle watch that allows them.
+    pub bookmark_interval: Duration,
 }
 
 impl Default for Config {
@@ -45,14 +44,13 @@ impl Default for Config {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            // With what HTTP puts around it no more than TLS takes at a time: four full records,
-            // and one write.
-            piece_bytes: 63 << 10,
-            outdated_bytes: 64 << 20,
-            watches: 256,
-            deletions: 16_384,
-            gather: Duration::from_millis(100),
-            bookmarks: Duration::from_mins(1),
+            // With HTTP framing no more than TLS takes at a time: four full records, one write.
+            chunk_bytes: 63 << 10,
+            max_outdated_bytes: 64 << 20,
+            max_watches: 256,
+            max_deletions: 16_384,
+            watch_delay: Duration::from_millis(100),
+            bookmark_interval: Duration::from_mins(1),
         }
     }
 }

@@ -1,32 +1,32 @@
-//! Lists, written piece by piece as the socket takes them.
+//! Lists, encoded chunk by chunk as the socket accepts them.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use kubevitals_apiserver::{Encoding, Representation, Shape};
 
-use crate::api::State;
-use crate::metrics::Tally;
+use crate::api::Snapshots;
+use crate::metrics::ResponseAges;
 use crate::render::table::{Columns, RowObject};
 use crate::render::{Kind, TypeMeta, json, proto};
 use crate::select::Cursor;
 
-/// The pieces of a list.
-pub(crate) struct ListPieces {
+/// The chunks of a list response.
+pub(crate) struct ListChunks {
     cursor: Cursor,
     style: Style,
     kind: Kind,
     step: Step,
-    piece_bytes: usize,
-    tally: Tally,
+    chunk_bytes: usize,
+    ages: ResponseAges,
     writer: json::Writer,
-    items: proto::Items,
-    /// What messages are put together in.
+    items: proto::ItemWriter,
+    /// A buffer for assembled messages.
     message: Vec<u8>,
-    state: Arc<State>,
+    snapshots: Arc<Snapshots>,
 }
 
-/// How items are written, and what stands around them.
+/// The encoding of items and of the list around them.
 #[derive(Clone)]
 enum Style {
     Json(TypeMeta),
@@ -43,17 +43,16 @@ enum Step {
     Done,
 }
 
-/// What a list is made in.
+/// The kind, version and representation of a response.
 #[derive(Clone, Copy)]
-pub(crate) struct ListForm {
+pub(crate) struct ResponseFormat {
     pub(crate) kind: Kind,
-    /// Of the group.
     pub(crate) api_version: &'static str,
     pub(crate) representation: Representation,
 }
 
-impl ListPieces {
-    pub(crate) fn new(state: &Arc<State>, cursor: Cursor, of: ListForm) -> Self {
+impl ListChunks {
+    pub(crate) fn new(snapshots: &Arc<Snapshots>, cursor: Cursor, of: ResponseFormat) -> Self {
         let partial = |version| TypeMeta {
             api_version: meta_version(version),
             kind: "PartialObjectMetadataList",
@@ -81,12 +80,12 @@ impl ListPieces {
             style,
             kind: of.kind,
             step: Step::Head,
-            piece_bytes: state.config.limits.piece_bytes,
-            tally: Tally::new(state.config.clock.now()),
+            chunk_bytes: snapshots.config.limits.chunk_bytes,
+            ages: ResponseAges::new(snapshots.config.clock.now()),
             writer: json::Writer::new(),
-            items: proto::Items::default(),
+            items: proto::ItemWriter::default(),
             message: Vec::new(),
-            state: Arc::clone(state),
+            snapshots: Arc::clone(snapshots),
         }
     }
 
@@ -104,15 +103,15 @@ impl ListPieces {
             }
             Style::Protobuf(kind) => {
                 let meta = proto::list_meta(version);
-                proto::put_envelope(out, *kind, meta.len() + self.cursor.total());
+                proto::put_envelope(out, *kind, meta.len() + self.cursor.total_bytes());
                 out.extend_from_slice(&meta);
             }
             Style::PartialProtobuf(kind) => {
                 let meta = proto::list_meta(version);
                 let mut total = meta.len();
-                let mut ahead = self.cursor.ahead();
-                while let Some(found) = ahead.next() {
-                    total += proto::partial_item_len(found.meta);
+                let mut ahead = self.cursor.lookahead();
+                while let Some(object) = ahead.next() {
+                    total += proto::partial_item_len(object.meta);
                 }
                 proto::put_envelope(out, *kind, total);
                 out.extend_from_slice(&meta);
@@ -125,44 +124,45 @@ impl ListPieces {
                 out.extend_from_slice(b",\"metadata\":");
                 json::put_list_meta(out, version);
                 out.extend_from_slice(b",\"columnDefinitions\":");
-                if let Some(first) = self.cursor.ahead().next() {
+                if let Some(first) = self.cursor.lookahead().next() {
                     *columns = Columns::of(self.kind, first.message(&mut self.message));
                     columns.put(out);
                     out.extend_from_slice(b",\"rows\":[");
                 } else {
-                    // As Go writes lists that were never made.
+                    // As Go encodes nil slices.
                     out.extend_from_slice(b"null,\"rows\":null");
                 }
             }
         }
     }
 
-    /// Appends items until there are enough bytes; says how many, and whether all are written.
+    /// Appends items until the chunk is full. Returns the number written so far, and whether these
+    /// are all.
     fn items(&mut self, out: &mut Vec<u8>, before: usize) -> (usize, bool) {
         let mut written = before;
-        while out.len() < self.piece_bytes {
-            let Some(found) = self.cursor.next() else {
+        while out.len() < self.chunk_bytes {
+            let Some(object) = self.cursor.next() else {
                 return (written, true);
             };
-            self.tally.add(found.measured);
+            self.ages.add(object.sampled);
             match &self.style {
                 Style::Json(_) => {
                     json::put_comma(out, written);
                     self.writer
-                        .put_listed(out, self.kind, found.meta, found.body);
+                        .put_list_item(out, self.kind, object.meta, object.body);
                 }
-                Style::Protobuf(_) => self.items.put(out, found.meta, found.body),
+                Style::Protobuf(_) => self.items.put(out, object.meta, object.body),
                 Style::Partial(_, version) => {
                     json::put_comma(out, written);
-                    let message = found.message(&mut self.message);
+                    let message = object.message(&mut self.message);
                     self.writer.put_partial(out, version, message, "");
                 }
                 Style::PartialProtobuf(_) => {
-                    self.items.put(out, found.meta, &[]);
+                    self.items.put(out, object.meta, &[]);
                 }
                 Style::Table(columns, with) => {
                     json::put_comma(out, written);
-                    let message = found.message(&mut self.message);
+                    let message = object.message(&mut self.message);
                     columns.put_row(&mut self.writer, out, self.kind, message, *with, "");
                 }
             }
@@ -182,17 +182,17 @@ impl ListPieces {
     }
 }
 
-impl Iterator for ListPieces {
+impl Iterator for ListChunks {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
         if self.step == Step::Done {
             return None;
         }
-        // A piece ends with the item that makes it full.
+        // A chunk ends with the item that fills it.
         let mut out = Vec::with_capacity(match self.step {
             Step::Head => 4 << 10,
-            _ => self.piece_bytes + (4 << 10),
+            _ => self.chunk_bytes + (4 << 10),
         });
         let before = match self.step {
             Step::Head => {
@@ -212,13 +212,13 @@ impl Iterator for ListPieces {
     }
 }
 
-impl Drop for ListPieces {
+impl Drop for ListChunks {
     fn drop(&mut self) {
-        self.state.counts.freshness.add(&self.tally);
+        self.snapshots.counters.freshness.add(&self.ages);
     }
 }
 
-/// `meta.k8s.io` in one of its versions.
+/// Returns the `apiVersion` of `meta.k8s.io` in this version.
 pub(crate) fn meta_version(version: &str) -> &'static str {
     match version {
         "v1beta1" => "meta.k8s.io/v1beta1",

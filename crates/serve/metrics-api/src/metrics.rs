@@ -1,4 +1,4 @@
-//! What the API counts.
+//! Metrics of the API.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,9 +14,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
-use crate::api::State;
+use crate::api::Snapshots;
 
-/// metrics-server's: from one second on, each bound 1.364 times the one before.
+/// The buckets of metrics-server: from one second, each bound 1.364 times its predecessor.
 const BUCKETS: usize = 20;
 
 static MILLISECOND_BOUNDS: LazyLock<[u64; BUCKETS]> = LazyLock::new(|| {
@@ -26,52 +26,51 @@ static MILLISECOND_BOUNDS: LazyLock<[u64; BUCKETS]> = LazyLock::new(|| {
     })
 });
 
-/// Counters that requests raise.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct RequestCounters {
     pub(crate) freshness: Freshness,
     pub(crate) gets: AtomicU64,
     pub(crate) lists: AtomicU64,
     pub(crate) watches: AtomicU64,
-    pub(crate) refused: AtomicU64,
+    pub(crate) rejected: AtomicU64,
     pub(crate) open_watches: AtomicUsize,
 }
 
-/// How old what was served was.
+/// A histogram of the age of served samples.
 #[derive(Debug, Default)]
 pub(crate) struct Freshness {
-    /// The last one is for all beyond the last bound.
+    /// The last bucket is `+Inf`.
     buckets: [AtomicU64; BUCKETS + 1],
     milliseconds: AtomicU64,
 }
 
-/// The ages of one answer, gathered while it is written.
+/// The ages of the samples in one response, collected while it is encoded.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct ResponseAges {
     now: i64,
     bounds: [u64; BUCKETS],
     buckets: [u64; BUCKETS + 1],
     milliseconds: u64,
 }
 
-/// Reads the counters when they are asked for, without keeping the API alive.
+/// Reads the counters at collection, without keeping the API alive.
 #[derive(Debug, Clone)]
-pub(crate) struct MetricsOfApi(Weak<State>);
+pub(crate) struct ApiCollector(Weak<Snapshots>);
 
-/// metrics-server's own family, in the registry without prefix.
+/// The family of metrics-server, in the registry without a prefix.
 #[derive(Debug, Clone)]
-struct FreshnessOfApi(Weak<State>);
+struct FreshnessCollector(Weak<Snapshots>);
 
-impl MetricsOfApi {
-    pub(crate) fn register(state: &Arc<State>, metrics: &mut Metrics) {
-        let freshness = FreshnessOfApi(Arc::downgrade(state));
+impl ApiCollector {
+    pub(crate) fn register(snapshots: &Arc<Snapshots>, metrics: &mut Metrics) {
+        let freshness = FreshnessCollector(Arc::downgrade(snapshots));
         metrics.root().register_collector(Box::new(freshness));
         let own = metrics.sub("kubevitals_metrics_api");
-        own.register_collector(Box::new(Self(Arc::downgrade(state))));
+        own.register_collector(Box::new(Self(Arc::downgrade(snapshots))));
     }
 }
 
-impl Tally {
+impl ResponseAges {
     pub(crate) fn new(now: Timestamp) -> Self {
         Self {
             now: now.unix_millis(),
@@ -81,10 +80,10 @@ impl Tally {
         }
     }
 
-    /// Counts something that was measured then.
+    /// Adds a sample with this time.
     #[inline]
-    pub(crate) fn add(&mut self, measured: i64) {
-        let age = u64::try_from(self.now.saturating_sub(measured)).unwrap_or(0);
+    pub(crate) fn add(&mut self, sampled: i64) {
+        let age = u64::try_from(self.now.saturating_sub(sampled)).unwrap_or(0);
         let bucket = self.bounds.partition_point(|bound| *bound < age);
         if let Some(count) = self.buckets.get_mut(bucket) {
             *count += 1;
@@ -94,23 +93,23 @@ impl Tally {
 }
 
 impl Freshness {
-    pub(crate) fn add(&self, tally: &Tally) {
-        for (total, count) in self.buckets.iter().zip(&tally.buckets) {
+    pub(crate) fn add(&self, ages: &ResponseAges) {
+        for (total, count) in self.buckets.iter().zip(&ages.buckets) {
             if *count > 0 {
                 total.fetch_add(*count, Ordering::Relaxed);
             }
         }
         self.milliseconds
-            .fetch_add(tally.milliseconds, Ordering::Relaxed);
+            .fetch_add(ages.milliseconds, Ordering::Relaxed);
     }
 }
 
-impl Collector for FreshnessOfApi {
+impl Collector for FreshnessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let Some(state) = self.0.upgrade() else {
+        let Some(snapshots) = self.0.upgrade() else {
             return Ok(());
         };
-        let freshness = &state.counts.freshness;
+        let freshness = &snapshots.counters.freshness;
         let bounds = bounds().into_iter().chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds
             .zip(&freshness.buckets)
@@ -129,46 +128,46 @@ impl Collector for FreshnessOfApi {
     }
 }
 
-impl Collector for MetricsOfApi {
+impl Collector for ApiCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let Some(state) = self.0.upgrade() else {
+        let Some(snapshots) = self.0.upgrade() else {
             return Ok(());
         };
-        let catalog = state.catalog.load();
-        let nodes = catalog.nodes.iter().filter(|node| node.own.is_some());
+        let snapshot = snapshots.current.load();
+        let nodes = snapshot.nodes.iter().filter(|node| node.own.is_some());
         let mut family = encoder.encode_descriptor(
             "objects",
-            "Objects that are served",
+            "Number of objects served",
             None,
             MetricType::Gauge,
         )?;
-        for (resource, count) in [("nodes", nodes.count()), ("pods", catalog.pods.len())] {
-            ConstGauge::new(whole(count))
+        for (resource, count) in [("nodes", nodes.count()), ("pods", snapshot.pods.len())] {
+            ConstGauge::new(gauge_value(count))
                 .encode(family.encode_family(&[("resource", resource)])?)?;
         }
-        let counts = &state.counts;
+        let counters = &snapshots.counters;
         let gauges = [
             (
                 "current",
-                "What is served now",
+                "Size of the encoded usage that is served",
                 Some(&Unit::Bytes),
-                state.current.load(Ordering::Relaxed),
+                snapshots.current_bytes.load(Ordering::Relaxed),
             ),
             (
                 "outdated",
-                "What is held for readers that have not finished, and no longer served",
+                "Size of outdated encoded usage that unfinished responses still hold",
                 Some(&Unit::Bytes),
-                state.outdated(),
+                snapshots.outdated_bytes(),
             ),
             (
                 "watches",
-                "Watches that are open",
+                "Number of open watches",
                 None,
-                counts.open_watches.load(Ordering::Relaxed),
+                counters.open_watches.load(Ordering::Relaxed),
             ),
         ];
         for (name, help, unit, value) in gauges {
-            ConstGauge::new(whole(value)).encode(encoder.encode_descriptor(
+            ConstGauge::new(gauge_value(value)).encode(encoder.encode_descriptor(
                 name,
                 help,
                 unit,
@@ -177,22 +176,22 @@ impl Collector for MetricsOfApi {
         }
         let mut family = encoder.encode_descriptor(
             "requests",
-            "Requests that were answered, by verb",
+            "Total number of requests served, by verb",
             None,
             MetricType::Counter,
         )?;
         for (verb, count) in [
-            ("get", &counts.gets),
-            ("list", &counts.lists),
-            ("watch", &counts.watches),
+            ("get", &counters.gets),
+            ("list", &counters.lists),
+            ("watch", &counters.watches),
         ] {
             ConstCounter::new(count.load(Ordering::Relaxed))
                 .encode(family.encode_family(&[("verb", verb)])?)?;
         }
-        ConstCounter::new(counts.refused.load(Ordering::Relaxed)).encode(
+        ConstCounter::new(counters.rejected.load(Ordering::Relaxed)).encode(
             encoder.encode_descriptor(
-                "refused",
-                "Requests that were turned away because others hold too much",
+                "rejected_requests",
+                "Total number of requests rejected because slow clients hold too many outdated responses, or too many watches are open",
                 None,
                 MetricType::Counter,
             )?,
@@ -200,8 +199,7 @@ impl Collector for MetricsOfApi {
     }
 }
 
-/// As a gauge takes it.
-fn whole(count: usize) -> i64 {
+fn gauge_value(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 

@@ -1,16 +1,16 @@
-//! What is kept of an object, and what is made of it when somebody asks.
+//! The encodings of objects.
 //!
-//! An object is kept once, as the protobuf message that autoscalers ask for all the time. It holds
-//! everything, and in the smallest form: JSON, tables and bare metadata are written straight from
-//! it, without anything in between.
+//! An object is stored once, as the protobuf message that autoscalers request all the time, which is
+//! also the smallest form. JSON, tables and partial metadata are encoded straight from it.
 
 pub(crate) mod json;
-pub(crate) mod message;
+mod label_cache;
+mod layout;
 pub(crate) mod proto;
-mod recent;
+mod reader;
 pub(crate) mod table;
 
-/// Which objects.
+/// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Node,
@@ -25,7 +25,7 @@ pub(crate) struct TypeMeta {
 }
 
 impl Kind {
-    /// Of one object, in a version of the group.
+    /// Returns the type of one object in a version of the group.
     pub(crate) fn object(self, api_version: &'static str) -> TypeMeta {
         let kind = match self {
             Self::Node => "NodeMetrics",
@@ -34,7 +34,7 @@ impl Kind {
         TypeMeta { api_version, kind }
     }
 
-    /// Of a list, in a version of the group.
+    /// Returns the type of a list in a version of the group.
     pub(crate) fn list(self, api_version: &'static str) -> TypeMeta {
         let kind = match self {
             Self::Node => "NodeMetricsList",

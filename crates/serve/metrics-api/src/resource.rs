@@ -1,4 +1,4 @@
-//! The two resources as the kit sees them.
+//! The resources `nodes` and `pods` of the API group.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,25 +10,25 @@ use kubevitals_apiserver::{
 use kubevitals_model::PodKeyRef;
 use kubevitals_usage::{Absence, UsageStore};
 
-use crate::api::State;
-use crate::list::{ListForm, ListPieces, meta_version};
-use crate::metrics::Tally;
+use crate::api::Snapshots;
+use crate::list::{ListChunks, ResponseFormat, meta_version};
+use crate::metrics::ResponseAges;
 use crate::render::table::{Columns, RowObject};
 use crate::render::{Kind, TypeMeta, json, proto};
 use crate::select::Cursor;
 use crate::watch;
 
-/// Nodes, or pods.
+/// One resource of the API group.
 pub(crate) struct Resource {
     kind: Kind,
-    facts: ResourceInfo,
-    state: Arc<State>,
+    info: ResourceInfo,
+    snapshots: Arc<Snapshots>,
     store: Arc<UsageStore>,
 }
 
 impl Resource {
-    pub(crate) fn new(kind: Kind, state: Arc<State>, store: Arc<UsageStore>) -> Self {
-        let facts = match kind {
+    pub(crate) fn new(kind: Kind, snapshots: Arc<Snapshots>, store: Arc<UsageStore>) -> Self {
+        let info = match kind {
             Kind::Node => ResourceInfo {
                 plural: "nodes",
                 singular: "",
@@ -52,8 +52,8 @@ impl Resource {
         };
         Self {
             kind,
-            facts,
-            state,
+            info,
+            snapshots,
             store,
         }
     }
@@ -63,7 +63,7 @@ impl Resource {
         let GetRequest {
             namespace, name, ..
         } = *request;
-        let now = self.state.config.clock.now();
+        let now = self.snapshots.config.clock.now();
         let message = match self.kind {
             Kind::Node => node_not_found(name, &self.store.explain_node(name, now)),
             Kind::Pod => {
@@ -77,58 +77,69 @@ impl Resource {
 
 impl ApiResource for Resource {
     fn info(&self) -> &ResourceInfo {
-        &self.facts
+        &self.info
     }
 
     fn get(&self, request: &GetRequest<'_>) -> Result<Body, StatusError> {
-        refuse_binary_table(request.representation)?;
-        let catalog = self.state.catalog.load_full();
-        let found = match self.kind {
-            Kind::Node => catalog.node(request.name).and_then(|entry| entry.own()),
+        reject_protobuf_table(request.representation)?;
+        let snapshot = self.snapshots.current.load_full();
+        let object = match self.kind {
+            Kind::Node => snapshot.node(request.name).and_then(|entry| entry.own()),
             Kind::Pod => {
                 let key = PodKeyRef {
                     namespace: request.namespace,
                     name: request.name,
                 };
-                catalog.pods.get(key).and_then(|slot| catalog.pod(slot))
+                snapshot.pods.get(key).and_then(|slot| snapshot.pod(slot))
             }
         };
-        let Some(found) = found else {
+        let Some(object) = object else {
             return Err(self.not_found(request));
         };
-        let counts = &self.state.counts;
-        counts.gets.fetch_add(1, Ordering::Relaxed);
-        let mut tally = Tally::new(self.state.config.clock.now());
-        tally.add(found.measured);
-        counts.freshness.add(&tally);
-        let form = ListForm {
+        let counters = &self.snapshots.counters;
+        counters.gets.fetch_add(1, Ordering::Relaxed);
+        let mut ages = ResponseAges::new(self.snapshots.config.clock.now());
+        ages.add(object.sampled);
+        counters.freshness.add(&ages);
+        let format = ResponseFormat {
             kind: self.kind,
             api_version: api_version(request.version),
             representation: request.representation,
         };
-        Ok(Body::full(one(form, found.message(&mut Vec::new()), "")))
+        Ok(Body::full(encode_object(
+            format,
+            object.message(&mut Vec::new()),
+            "",
+        )))
     }
 
     fn list(&self, request: &ListRequest<'_>) -> Result<Body, StatusError> {
-        refuse_binary_table(request.representation)?;
-        let cursor = Cursor::open(&self.state, self.kind, request)?;
-        self.state.counts.lists.fetch_add(1, Ordering::Relaxed);
-        let form = ListForm {
+        reject_protobuf_table(request.representation)?;
+        let cursor = Cursor::open(&self.snapshots, self.kind, request)?;
+        self.snapshots
+            .counters
+            .lists
+            .fetch_add(1, Ordering::Relaxed);
+        let format = ResponseFormat {
             kind: self.kind,
             api_version: api_version(request.version),
             representation: request.representation,
         };
-        Ok(Body::pieces(ListPieces::new(&self.state, cursor, form)))
+        Ok(Body::pieces(ListChunks::new(
+            &self.snapshots,
+            cursor,
+            format,
+        )))
     }
 
     fn watch(&self, request: &WatchRequest<'_>) -> Result<Body, StatusError> {
-        refuse_binary_table(request.list.representation)?;
-        let form = ListForm {
+        reject_protobuf_table(request.list.representation)?;
+        let format = ResponseFormat {
             kind: self.kind,
             api_version: api_version(request.list.version),
             representation: request.list.representation,
         };
-        watch::open(&self.state, form, request)
+        watch::open(&self.snapshots, format, request)
     }
 }
 
@@ -149,8 +160,8 @@ fn pod_not_found(pod: PodKeyRef<'_>, absence: &Absence) -> String {
     }
 }
 
-/// The body of one object.
-pub(crate) fn one(of: ListForm, message: &[u8], resource_version: &str) -> Vec<u8> {
+/// Encodes the response body of one object.
+pub(crate) fn encode_object(of: ResponseFormat, message: &[u8], resource_version: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() * 2 + 256);
     let object = of.kind.object(of.api_version);
     match (of.representation.shape, of.representation.encoding) {
@@ -198,7 +209,7 @@ pub(crate) fn one(of: ListForm, message: &[u8], resource_version: &str) -> Vec<u
             out.extend_from_slice(b"]}");
         }
         (Shape::Object | Shape::Metadata { .. }, Encoding::Protobuf) => {
-            let (kind, message) = bare(of, message, resource_version);
+            let (kind, message) = protobuf_object(of, message, resource_version);
             proto::put_envelope(&mut out, kind, message.len());
             out.extend_from_slice(&message);
             proto::put_envelope_end(&mut out);
@@ -209,8 +220,12 @@ pub(crate) fn one(of: ListForm, message: &[u8], resource_version: &str) -> Vec<u
     out
 }
 
-/// The message of one object in protobuf, and what it is.
-pub(crate) fn bare(of: ListForm, message: &[u8], resource_version: &str) -> (TypeMeta, Vec<u8>) {
+/// Returns the protobuf message of one object and its type, without an envelope.
+pub(crate) fn protobuf_object(
+    of: ResponseFormat,
+    message: &[u8],
+    resource_version: &str,
+) -> (TypeMeta, Vec<u8>) {
     let message = if resource_version.is_empty() {
         message.to_vec()
     } else {
@@ -228,14 +243,14 @@ pub(crate) fn bare(of: ListForm, message: &[u8], resource_version: &str) -> (Typ
     }
 }
 
-/// Cells of a table are of no fixed type, so that protobuf has no form for them.
-fn refuse_binary_table(representation: Representation) -> Result<(), StatusError> {
+/// The cells of a table have no fixed type, so tables have no protobuf encoding.
+fn reject_protobuf_table(representation: Representation) -> Result<(), StatusError> {
     match representation {
         Representation {
             encoding: Encoding::Protobuf,
             shape: Shape::Table { .. },
         } => Err(StatusError::BadRequest {
-            message: "a Table cannot be encoded as protobuf, ask for application/json".to_owned(),
+            message: "a Table cannot be encoded as protobuf, request application/json".to_owned(),
         }),
         _ => Ok(()),
     }
@@ -258,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_pod_is_told_from_one_without_metrics() {
+    fn a_missing_pod_and_a_pod_without_metrics_have_different_messages() {
         let pod = PodKeyRef {
             namespace: "a",
             name: "young",
@@ -275,7 +290,7 @@ mod tests {
         );
         assert_eq!(
             pod_not_found(pod, &Absence::NodeUnknown(NodeName::new("n"))),
-            "podmetrics.metrics.k8s.io \"a/young\" not found: node n is not known"
+            "podmetrics.metrics.k8s.io \"a/young\" not found: node n not found"
         );
         assert_eq!(
             pod_not_found(pod, &Absence::PodUnknown),
@@ -284,10 +299,10 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_node_is_told_from_one_without_metrics() {
-        let failure = Absence::NodeFails(NodeFailure {
+    fn a_missing_node_and_a_node_without_metrics_have_different_messages() {
+        let failure = Absence::ScrapeFailed(NodeFailure {
             node: NodeName::new("n"),
-            why: "certificate is not valid for 10.0.0.3".into(),
+            reason: "certificate is not valid for 10.0.0.3".into(),
             failing_for: Duration::ZERO,
             retry_in: None,
         });

@@ -1,25 +1,25 @@
-//! Which objects a request is about, and in which order they come.
+//! Selects the objects of a request, in order.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use kubevitals_apiserver::{ListRequest, StatusError};
 use kubevitals_model::{FieldTerm, LabelSelector, Labels, PodKeyRef};
 
-use crate::api::State;
-use crate::catalog::{Catalog, Found, NodeEntry, PodSlot, Position};
+use crate::api::Snapshots;
 use crate::render::Kind;
+use crate::snapshot::{Entry, NodeEntry, PodSlot, Position, Snapshot};
 
-/// How many pods are gathered by their labels at most, so that what a request holds stays small.
-const MAX_GATHERED: usize = 4_096;
+/// Limit of pods that a request collects by labels, so that it holds little memory.
+const MAX_SELECTED: usize = 4_096;
 
-/// If more than one in so many is wanted it is cheaper to walk over all and ask each: what is
-/// gathered must be sorted.
-const WALK_FOR_ONE_IN: usize = 8;
+/// If the share of matching pods is larger, a scan with a filter is cheaper: collected pods must be
+/// sorted.
+const SCAN_IF_MORE_THAN_ONE_IN: usize = 8;
 
-/// So many pods are fetched from memory at once where all are wanted.
-const FETCHED_AT_ONCE: usize = 16;
+/// Number of pods whose memory is prefetched at once in an unfiltered scan.
+const PREFETCH: usize = 16;
 
-/// What an object must be like.
+/// Namespace, labels and fields that objects must match.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Filter {
     namespace: Option<String>,
@@ -27,25 +27,25 @@ pub(crate) struct Filter {
     fields: Vec<FieldTerm>,
 }
 
-/// The objects of a request in a catalog, one after the other.
+/// Iterates over the objects of a request in one snapshot.
 pub(crate) struct Cursor {
-    catalog: Arc<Catalog>,
+    snapshot: Arc<Snapshot>,
     filter: Filter,
-    place: Place,
-    /// The labels that were asked about last, and the answer: neighbours often have the same.
+    scan: Scan,
+    /// The last label set and whether it matched: neighbours often share it.
     memo: Option<(Labels, bool)>,
-    /// How many of the next pods were fetched.
-    fetched: usize,
+    /// The number of following pods that are prefetched.
+    prefetched: usize,
 }
 
-enum Place {
-    /// Pods between two places that pass the filter.
+/// The objects that remain, before the filter.
+enum Scan {
+    /// Pods between two positions.
     Range(Position, Position),
-    /// These pods, if they pass what is left of the filter.
-    Gathered(std::vec::IntoIter<Arc<PodSlot>>),
-    /// Pods of one node.
+    Selected(std::vec::IntoIter<Arc<PodSlot>>),
+    /// Pods of one node, from an index on.
     OnNode(Option<Arc<NodeEntry>>, usize),
-    /// Nodes from here on, in the order of names.
+    /// Nodes between two indexes, sorted by name.
     Nodes(usize, usize),
 }
 
@@ -58,28 +58,26 @@ impl Filter {
         }
     }
 
-    /// Whether a pod is wanted.
-    pub(crate) fn takes_pod(&self, slot: &PodSlot, node: &str) -> bool {
-        self.takes_place(slot, node) && self.takes_labels(&slot.labels)
+    pub(crate) fn matches_pod(&self, slot: &PodSlot, node: &str) -> bool {
+        self.matches_fields(slot, node) && self.matches_labels(&slot.labels)
     }
 
-    /// Whether a node is wanted.
-    pub(crate) fn takes_node(&self, name: &str, labels: &Labels) -> bool {
+    pub(crate) fn matches_node(&self, name: &str, labels: &Labels) -> bool {
         let holds = |term: &FieldTerm| match term.field.as_str() {
             "metadata.name" => term.holds(name),
             _ => term.holds(""),
         };
-        self.fields.iter().all(holds) && self.takes_labels(labels)
+        self.fields.iter().all(holds) && self.matches_labels(labels)
     }
 
-    fn takes_labels(&self, labels: &Labels) -> bool {
+    fn matches_labels(&self, labels: &Labels) -> bool {
         self.labels.is_empty()
             || self
                 .labels
                 .matches(|key| labels.get(key).map(|value| &**value))
     }
 
-    fn takes_place(&self, slot: &PodSlot, node: &str) -> bool {
+    fn matches_fields(&self, slot: &PodSlot, node: &str) -> bool {
         let namespace = slot.key.namespace();
         let holds = |term: &FieldTerm| match term.field.as_str() {
             "metadata.name" => term.holds(slot.key.name()),
@@ -93,8 +91,8 @@ impl Filter {
             && self.fields.iter().all(holds)
     }
 
-    /// The value that a field must have, if there is just one.
-    fn value_of(&self, field: &str) -> Option<&str> {
+    /// Returns the value that a field must equal, if the selector has one.
+    fn required_value(&self, field: &str) -> Option<&str> {
         let mut terms = self.fields.iter();
         let term = terms.find(|term| term.field == field && !term.negated)?;
         Some(&term.value)
@@ -102,123 +100,124 @@ impl Filter {
 }
 
 impl Cursor {
-    /// The objects that a request asks for, as they are now.
+    /// Opens the current snapshot for a request.
     pub(crate) fn open(
-        state: &State,
+        snapshots: &Snapshots,
         kind: Kind,
         request: &ListRequest<'_>,
     ) -> Result<Self, StatusError> {
-        state.admit()?;
+        snapshots.admit()?;
         let filter = Filter::of(request);
-        let (catalog, place) = match kind {
-            Kind::Node => nodes(state, &filter),
-            Kind::Pod => pods(state, &filter),
+        let (snapshot, scan) = match kind {
+            Kind::Node => nodes(snapshots, &filter),
+            Kind::Pod => pods(snapshots, &filter),
         };
         Ok(Self {
-            catalog,
+            snapshot,
             filter,
-            place,
+            scan,
             memo: None,
-            fetched: 0,
+            prefetched: 0,
         })
     }
 
-    /// The version of what it walks over.
+    /// Returns the version of the snapshot.
     pub(crate) fn version(&self) -> u64 {
-        self.catalog.version
+        self.snapshot.version
     }
 
-    /// One that walks the same way, from the same place on.
-    pub(crate) fn ahead(&self) -> Self {
+    /// Returns a second cursor over the remaining objects.
+    pub(crate) fn lookahead(&self) -> Self {
         Self {
-            catalog: Arc::clone(&self.catalog),
+            snapshot: Arc::clone(&self.snapshot),
             filter: self.filter.clone(),
-            place: self.place.clone(),
+            scan: self.scan.clone(),
             memo: None,
-            fetched: 0,
+            prefetched: 0,
         }
     }
 
-    /// How many bytes all items take together.
-    pub(crate) fn total(&self) -> usize {
-        if let Some(total) = self.known_total() {
+    /// Returns the number of bytes of all items in a protobuf list.
+    pub(crate) fn total_bytes(&self) -> usize {
+        if let Some(total) = self.indexed_total() {
             return total;
         }
-        let mut ahead = self.ahead();
+        let mut ahead = self.lookahead();
         let mut total = 0;
-        while let Some(found) = ahead.next() {
-            total += found.item_len();
+        while let Some(object) = ahead.next() {
+            total += object.item_len();
         }
         total
     }
 
-    /// The same where it is kept: of a walk over all pods, or those of a namespace, that has not
-    /// begun.
-    fn known_total(&self) -> Option<usize> {
-        let Place::Range(from, to) = self.place else {
+    /// Returns the same from the size index: for a scan of all pods, or those of a namespace, from
+    /// the beginning.
+    fn indexed_total(&self) -> Option<usize> {
+        let Scan::Range(from, to) = self.scan else {
             return None;
         };
         if !self.filter.labels.is_empty() || !self.filter.fields.is_empty() {
             return None;
         }
-        let (pods, lengths) = (&self.catalog.pods, &self.catalog.lengths);
+        let (pods, sizes) = (&self.snapshot.pods, &self.snapshot.sizes);
         let (range, total) = match self.filter.namespace.as_deref() {
-            Some(namespace) => (pods.namespace(namespace), lengths.namespace(namespace)),
-            None => (pods.all(), lengths.all()),
+            Some(namespace) => (pods.namespace_range(namespace), sizes.namespace(namespace)),
+            None => (pods.full_range(), sizes.total()),
         };
         (range == (from, to)).then_some(total)
     }
 
-    /// The next object.
-    pub(crate) fn next(&mut self) -> Option<Found<'_>> {
+    pub(crate) fn next(&mut self) -> Option<Entry<'_>> {
         let Self {
-            catalog,
+            snapshot,
             filter,
-            place,
+            scan,
             memo,
-            fetched,
+            prefetched,
         } = self;
-        match place {
-            Place::Range(at, end) => {
+        match scan {
+            Scan::Range(at, end) => {
                 while *at < *end {
-                    if *fetched == 0 && filter.labels.is_empty() && filter.fields.is_empty() {
-                        let next = catalog.pods.some(*at, FETCHED_AT_ONCE);
-                        catalog.fetch(next);
-                        *fetched = next.len();
+                    if *prefetched == 0 && filter.labels.is_empty() && filter.fields.is_empty() {
+                        let next = snapshot.pods.chunk(*at, PREFETCH);
+                        snapshot.prefetch(next);
+                        *prefetched = next.len();
                     }
-                    *fetched = fetched.saturating_sub(1);
-                    let slot = catalog.pods.at(*at)?;
-                    *at = catalog.pods.after(*at);
-                    if let Some(found) = take(catalog, filter, memo, slot) {
-                        return Some(found);
+                    *prefetched = prefetched.saturating_sub(1);
+                    let slot = snapshot.pods.at(*at)?;
+                    *at = snapshot.pods.next_position(*at);
+                    if let Some(object) = get_matching(snapshot, filter, memo, slot) {
+                        return Some(object);
                     }
                 }
                 None
             }
-            Place::Gathered(slots) => slots.find_map(|slot| take(catalog, filter, memo, &slot)),
-            Place::OnNode(entry, at) => {
+            Scan::Selected(slots) => {
+                slots.find_map(|slot| get_matching(snapshot, filter, memo, &slot))
+            }
+            Scan::OnNode(entry, at) => {
                 let entry = entry.as_ref()?;
-                while let Some(piece) = entry.pods.get(*at) {
+                while let Some(span) = entry.pods.get(*at) {
                     *at += 1;
-                    let served = catalog
+                    let served = snapshot
                         .pods
-                        .get(kubevitals_model::AsPodKey::as_pod_key(&piece.slot.key));
-                    if served.is_some_and(|own| Arc::ptr_eq(own, &piece.slot))
-                        && filter.takes_pod(&piece.slot, entry.name.as_str())
+                        .get(kubevitals_model::AsPodKey::as_pod_key(&span.slot.key));
+                    if served.is_some_and(|own| Arc::ptr_eq(own, &span.slot))
+                        && filter.matches_pod(&span.slot, entry.name.as_str())
                     {
                         return entry.pod_at(*at - 1);
                     }
                 }
                 None
             }
-            Place::Nodes(at, end) => {
+            Scan::Nodes(at, end) => {
                 while *at < *end {
-                    let entry = catalog.nodes.get(*catalog.node_order.get(*at)?)?;
+                    let entry = snapshot.nodes.get(*snapshot.node_order.get(*at)?)?;
                     *at += 1;
-                    if filter.takes_node(entry.name.as_str(), &entry.labels)
-                        && let Some(found) = entry.own()
+                    if filter.matches_node(entry.name.as_str(), &entry.labels)
+                        && let Some(object) = entry.own()
                     {
-                        return Some(found);
+                        return Some(object);
                     }
                 }
                 None
@@ -228,99 +227,99 @@ impl Cursor {
 }
 
 impl Filter {
-    fn takes_all(&self) -> bool {
+    fn matches_all(&self) -> bool {
         self.namespace.is_none() && self.labels.is_empty() && self.fields.is_empty()
     }
 }
 
-impl Clone for Place {
+impl Clone for Scan {
     fn clone(&self) -> Self {
         match self {
             Self::Range(from, to) => Self::Range(*from, *to),
-            Self::Gathered(slots) => Self::Gathered(slots.clone()),
+            Self::Selected(slots) => Self::Selected(slots.clone()),
             Self::OnNode(entry, at) => Self::OnNode(entry.clone(), *at),
             Self::Nodes(from, to) => Self::Nodes(*from, *to),
         }
     }
 }
 
-/// The message of a pod, if the pod is wanted and served.
-fn take<'a>(
-    catalog: &'a Catalog,
+/// Returns the object of a pod, if it is served and matches.
+fn get_matching<'a>(
+    snapshot: &'a Snapshot,
     filter: &Filter,
     memo: &mut Option<(Labels, bool)>,
     slot: &Arc<PodSlot>,
-) -> Option<Found<'a>> {
-    let entry = catalog.nodes.get(slot.node)?;
-    if filter.takes_all() {
+) -> Option<Entry<'a>> {
+    let entry = snapshot.nodes.get(slot.node)?;
+    if filter.matches_all() {
         return entry.pod(slot);
     }
-    if !filter.takes_place(slot, entry.name.as_str()) {
+    if !filter.matches_fields(slot, entry.name.as_str()) {
         return None;
     }
     if !filter.labels.is_empty() {
-        let wanted = match memo {
-            Some((labels, wanted)) if labels.is_same_allocation(&slot.labels) => *wanted,
+        let matches = match memo {
+            Some((labels, matches)) if labels.is_same_allocation(&slot.labels) => *matches,
             _ => {
-                let wanted = filter.takes_labels(&slot.labels);
-                *memo = Some((slot.labels.clone(), wanted));
-                wanted
+                let matches = filter.matches_labels(&slot.labels);
+                *memo = Some((slot.labels.clone(), matches));
+                matches
             }
         };
-        if !wanted {
+        if !matches {
             return None;
         }
     }
     entry.pod(slot)
 }
 
-fn nodes(state: &State, filter: &Filter) -> (Arc<Catalog>, Place) {
-    let catalog = state.catalog.load_full();
-    let all = catalog.node_order.len();
-    let place = match filter.value_of("metadata.name") {
-        Some(name) => match catalog.find_node(name) {
-            Ok(at) => Place::Nodes(at, at + 1),
-            Err(_) => Place::Nodes(0, 0),
+fn nodes(snapshots: &Snapshots, filter: &Filter) -> (Arc<Snapshot>, Scan) {
+    let snapshot = snapshots.current.load_full();
+    let all = snapshot.node_order.len();
+    let scan = match filter.required_value("metadata.name") {
+        Some(name) => match snapshot.find_node(name) {
+            Ok(at) => Scan::Nodes(at, at + 1),
+            Err(_) => Scan::Nodes(0, 0),
         },
-        None => Place::Nodes(0, all),
+        None => Scan::Nodes(0, all),
     };
-    (catalog, place)
+    (snapshot, scan)
 }
 
-/// The shortest way to the pods that can be meant.
-fn pods(state: &State, filter: &Filter) -> (Arc<Catalog>, Place) {
+/// Chooses the shortest scan that contains the requested pods.
+fn pods(snapshots: &Snapshots, filter: &Filter) -> (Arc<Snapshot>, Scan) {
     let namespace = filter
         .namespace
         .as_deref()
-        .or_else(|| filter.value_of("metadata.namespace"));
-    let name = filter.value_of("metadata.name");
+        .or_else(|| filter.required_value("metadata.namespace"));
+    let name = filter.required_value("metadata.name");
     if let (Some(namespace), Some(name)) = (namespace, name) {
-        let catalog = state.catalog.load_full();
-        let slot = catalog.pods.get(PodKeyRef { namespace, name }).cloned();
+        let snapshot = snapshots.current.load_full();
+        let slot = snapshot.pods.get(PodKeyRef { namespace, name }).cloned();
         let slots = slot.into_iter().collect::<Vec<_>>();
-        return (catalog, Place::Gathered(slots.into_iter()));
+        return (snapshot, Scan::Selected(slots.into_iter()));
     }
-    if let Some(node) = filter.value_of("spec.nodeName") {
-        let catalog = state.catalog.load_full();
-        let entry = catalog.node(node).cloned();
-        return (catalog, Place::OnNode(entry, 0));
+    if let Some(node) = filter.required_value("spec.nodeName") {
+        let snapshot = snapshots.current.load_full();
+        let entry = snapshot.node(node).cloned();
+        return (snapshot, Scan::OnNode(entry, 0));
     }
-    let range = |catalog: &Catalog| match namespace {
-        Some(namespace) => catalog.pods.namespace(namespace),
-        None => catalog.pods.all(),
+    let range = |snapshot: &Snapshot| match namespace {
+        Some(namespace) => snapshot.pods.namespace_range(namespace),
+        None => snapshot.pods.full_range(),
     };
     if !filter.labels.is_empty() {
-        let groups = state.groups.read().unwrap_or_else(PoisonError::into_inner);
-        // Taken while the lock is held: both are of one version.
-        let catalog = state.catalog.load_full();
-        let (from, to) = range(&catalog);
-        let most = catalog.pods.between(from, to) / WALK_FOR_ONE_IN;
-        let most = most.clamp(64, MAX_GATHERED);
-        if let Some(slots) = groups.select(namespace, &filter.labels, most) {
-            return (catalog, Place::Gathered(slots.into_iter()));
+        let label_index = snapshots.label_index.read();
+        // Loaded while the lock is held, so that both have the same version.
+        let snapshot = snapshots.current.load_full();
+        let (from, to) = range(&snapshot);
+        let max = snapshot.pods.count_between(from, to) / SCAN_IF_MORE_THAN_ONE_IN;
+        let max = max.clamp(64, MAX_SELECTED);
+        if let Some(slots) = label_index.select(namespace, &filter.labels, max) {
+            return (snapshot, Scan::Selected(slots.into_iter()));
         }
     }
-    let catalog = state.catalog.load_full();
-    let (from, to) = range(&catalog);
-    (catalog, Place::Range(from, to))
+    let snapshot = snapshots.current.load_full();
+    let (from, to) = range(&snapshot);
+    (snapshot, Scan::Range(from, to))
 }

@@ -1,12 +1,13 @@
-//! Watches: what has changed since a version, as nodes publish.
+//! Watches: the changes since a version, as nodes are published.
 //!
-//! A watch keeps no queue of events. It remembers up to which version it has told everything; when
-//! something newer is there it looks which objects have changed since, in the order of their
-//! changes, and writes each as it is by the time that its turn comes. A reader that is slow so gets
-//! the latest of each object, and fewer of them.
+//! A watch has no queue of events. It keeps the version up to which it has sent everything. When a
+//! newer version exists, it collects the objects that changed since, in the order of their changes,
+//! and sends each in its state at the time of writing. A slow client thus receives fewer events,
+//! with the latest state of each object.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -15,23 +16,26 @@ use kubevitals_model::{AsPodKey as _, Labels, Timestamp};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::api::State;
-use crate::catalog::{Catalog, NodeEntry, PodSlot};
-use crate::list::ListForm;
-use crate::publish::{LogEntry, Logged};
+use crate::api::Snapshots;
+use crate::list::ResponseFormat;
+use crate::publish::{LogEntry, LogEvent};
 use crate::render::proto::{self, Meta};
 use crate::render::{Kind, TypeMeta};
-use crate::resource::{bare, one};
+use crate::resource::{encode_object, protobuf_object};
 use crate::select::{Cursor, Filter};
+use crate::snapshot::{NodeEntry, PodSlot, Snapshot};
 
-/// One reader.
+/// Limit of the requested timeout.
+const MAX_DURATION: Duration = Duration::from_hours(24);
+
+/// The state of one watch request.
 struct Watcher {
-    state: Arc<State>,
-    form: ListForm,
+    snapshots: Arc<Snapshots>,
+    format: ResponseFormat,
     filter: Filter,
     versions: Receiver<u64>,
-    /// Everything up to this version has been told.
-    told: u64,
+    /// Everything up to this version has been sent.
+    sent: u64,
     phase: Phase,
     bookmarks: bool,
     deadline: Instant,
@@ -39,93 +43,91 @@ struct Watcher {
 }
 
 enum Phase {
-    /// Telling what is there.
+    /// Sending the initial objects.
     Initial {
         cursor: Cursor,
         then_bookmark: bool,
     },
-    /// Telling what has changed up to a version.
+    /// Sending the changes up to a version.
     Changes {
         changes: std::vec::IntoIter<Change>,
         up_to: u64,
     },
     Waiting,
-    Over,
+    Done,
 }
 
-/// What has changed, and with which version.
 struct Change {
     version: u64,
-    what: Changed,
+    object: Changed,
 }
 
 enum Changed {
     Node(Arc<str>),
     Pod(Arc<PodSlot>),
-    Back(Arc<PodSlot>),
-    Gone(Logged),
+    Restored(Arc<PodSlot>),
+    Deleted(LogEvent),
 }
 
-/// Counts a watch as long as it is open.
-struct OpenWatch(Arc<State>);
+/// Counts a watch for as long as it is open.
+struct OpenWatch(Arc<Snapshots>);
 
-/// Begins a watch.
+/// Opens a watch.
 pub(crate) fn open(
-    state: &Arc<State>,
-    form: ListForm,
+    snapshots: &Arc<Snapshots>,
+    format: ResponseFormat,
     request: &WatchRequest<'_>,
 ) -> Result<Body, StatusError> {
-    let open = OpenWatch::new(state)?;
-    // Before the catalog is taken: a version that comes in between must wake.
-    let versions = state.versions.subscribe();
+    let open = OpenWatch::new(snapshots)?;
+    // Before the snapshot is loaded, so that a version in between wakes the watch.
+    let versions = snapshots.versions.subscribe();
     let from_now = matches!(request.resource_version, "" | "0");
     let initial = request.send_initial_events.unwrap_or(from_now);
-    let (phase, told) = if initial {
-        let cursor = Cursor::open(state, form.kind, &request.list)?;
-        let told = cursor.version();
+    let (phase, sent) = if initial {
+        let cursor = Cursor::open(snapshots, format.kind, &request.list)?;
+        let sent = cursor.version();
         let then_bookmark = request.send_initial_events == Some(true) && request.allow_bookmarks;
         let phase = Phase::Initial {
             cursor,
             then_bookmark,
         };
-        (phase, told)
+        (phase, sent)
     } else {
-        let current = state.catalog.load().version;
-        let told = if from_now {
+        let current = snapshots.current.load().version;
+        let sent = if from_now {
             current
         } else {
-            version_of(request.resource_version)?
+            parse_version(request.resource_version)?
         };
-        if told > current || state.writer().log_since(told).is_none() {
+        if sent > current || snapshots.writer.lock().log_since(sent).is_none() {
             return Err(StatusError::Expired {
-                message: too_old(told, current),
+                message: too_old(sent, current),
             });
         }
-        (Phase::Waiting, told)
+        (Phase::Waiting, sent)
     };
-    state.counts.watches.fetch_add(1, Ordering::Relaxed);
+    snapshots.counters.watches.fetch_add(1, Ordering::Relaxed);
     let now = Instant::now();
-    let longest = std::time::Duration::from_hours(24);
     let watcher = Watcher {
-        state: Arc::clone(state),
-        form,
+        snapshots: Arc::clone(snapshots),
+        format,
         filter: Filter::of(&request.list),
         versions,
-        told,
+        sent,
         phase,
         bookmarks: request.allow_bookmarks,
-        deadline: now + request.timeout.min(longest),
+        deadline: now + request.timeout.min(MAX_DURATION),
         _open: open,
     };
     let events = stream::unfold(watcher, |mut watcher| async move {
-        let piece = watcher.next().await?;
-        Some((piece, watcher))
+        let chunk = watcher.next().await?;
+        Some((chunk, watcher))
     });
     Ok(Body::stream(events))
 }
 
 impl Watcher {
-    /// The next events that belong together; `None` at the end.
+    /// Returns the next chunk of events; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         let mut out = Vec::new();
         while out.is_empty() {
@@ -133,16 +135,16 @@ impl Watcher {
                 return None;
             }
             match &mut self.phase {
-                Phase::Initial { .. } => self.tell_initial(&mut out),
-                Phase::Changes { .. } => self.tell_changes(&mut out),
+                Phase::Initial { .. } => self.send_initial(&mut out),
+                Phase::Changes { .. } => self.send_changes(&mut out),
                 Phase::Waiting => self.wait(&mut out).await?,
-                Phase::Over => return None,
+                Phase::Done => return None,
             }
         }
         Some(Bytes::from(out))
     }
 
-    fn tell_initial(&mut self, out: &mut Vec<u8>) {
+    fn send_initial(&mut self, out: &mut Vec<u8>) {
         let Phase::Initial {
             cursor,
             then_bookmark,
@@ -151,8 +153,8 @@ impl Watcher {
             return;
         };
         let mut message = Vec::new();
-        while out.len() < self.state.config.limits.piece_bytes {
-            let Some(found) = cursor.next() else {
+        while out.len() < self.snapshots.config.limits.chunk_bytes {
+            let Some(object) = cursor.next() else {
                 let then_bookmark = *then_bookmark;
                 self.phase = Phase::Waiting;
                 if then_bookmark {
@@ -160,72 +162,72 @@ impl Watcher {
                 }
                 return;
             };
-            let told = found.message(&mut message);
-            put_event(out, self.form, "ADDED", told, found.since);
+            let content = object.message(&mut message);
+            put_event(out, self.format, "ADDED", content, object.modified);
         }
     }
 
-    fn tell_changes(&mut self, out: &mut Vec<u8>) {
-        let catalog = self.state.catalog.load();
+    fn send_changes(&mut self, out: &mut Vec<u8>) {
+        let snapshot = self.snapshots.current.load();
         let Phase::Changes { changes, up_to } = &mut self.phase else {
             return;
         };
         let mut message = Vec::new();
-        while out.len() < self.state.config.limits.piece_bytes {
+        while out.len() < self.snapshots.config.limits.chunk_bytes {
             let Some(change) = changes.next() else {
-                self.told = *up_to;
+                self.sent = *up_to;
                 self.phase = Phase::Waiting;
                 return;
             };
             let version = change.version;
-            let event = |born: u64| {
-                if born > self.told {
+            let event = |added: u64| {
+                if added > self.sent {
                     "ADDED"
                 } else {
                     "MODIFIED"
                 }
             };
-            match &change.what {
+            match &change.object {
                 Changed::Node(name) => {
-                    let entry = catalog.node(name);
-                    if let Some((found, own)) =
+                    let entry = snapshot.node(name);
+                    if let Some((object, own)) =
                         entry.and_then(|entry| Some((entry.own()?, entry.own?)))
                     {
-                        let told = found.message(&mut message);
-                        put_event(out, self.form, event(own.born), told, version);
+                        let content = object.message(&mut message);
+                        put_event(out, self.format, event(own.added), content, version);
                     }
                 }
                 Changed::Pod(slot) => {
-                    if let Some(found) = catalog.pod(slot) {
-                        let born = slot.born.load(Ordering::Relaxed);
-                        let told = found.message(&mut message);
-                        put_event(out, self.form, event(born), told, version);
+                    if let Some(object) = snapshot.pod(slot) {
+                        let added = slot.added.load(Ordering::Relaxed);
+                        let content = object.message(&mut message);
+                        put_event(out, self.format, event(added), content, version);
                     }
                 }
-                Changed::Back(slot) => {
-                    if is_served(&catalog, slot)
-                        && let Some(found) = catalog.pod(slot)
+                Changed::Restored(slot) => {
+                    if is_served(&snapshot, slot)
+                        && let Some(object) = snapshot.pod(slot)
                     {
-                        let told = found.message(&mut message);
-                        put_event(out, self.form, "ADDED", told, version);
+                        let content = object.message(&mut message);
+                        put_event(out, self.format, "ADDED", content, version);
                     }
                 }
-                Changed::Gone(departed) => {
-                    if !still_there(&catalog, &self.filter, departed, version) {
-                        let message = message_of_departed(departed, self.state.config.clock.now());
-                        put_event(out, self.form, "DELETED", &message, version);
+                Changed::Deleted(deleted) => {
+                    if !still_exists(&snapshot, &self.filter, deleted, version) {
+                        let message = deleted_message(deleted, self.snapshots.config.clock.now());
+                        put_event(out, self.format, "DELETED", &message, version);
                     }
                 }
             }
         }
     }
 
-    /// Waits until there is something to tell; `None` at the end.
+    /// Waits for changes or the next bookmark; `None` at the end.
     async fn wait(&mut self, out: &mut Vec<u8>) -> Option<()> {
-        let limits = self.state.config.limits;
-        if *self.versions.borrow_and_update() <= self.told {
-            let silent = Instant::now() + limits.bookmarks;
-            let until = silent.min(self.deadline);
+        let limits = self.snapshots.config.limits;
+        if *self.versions.borrow_and_update() <= self.sent {
+            let bookmark = Instant::now() + limits.bookmark_interval;
+            let until = bookmark.min(self.deadline);
             match timeout_at(until, self.versions.changed()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return None,
@@ -235,110 +237,122 @@ impl Watcher {
                 }
                 Err(_) => return Some(()),
             }
-            let gathered = Instant::now() + limits.gather;
-            sleep_until(gathered.min(self.deadline)).await;
+            let send = Instant::now() + limits.watch_delay;
+            sleep_until(send.min(self.deadline)).await;
         }
-        self.phase = self.look(out);
+        self.phase = self.collect_changes(out);
         Some(())
     }
 
-    /// What has changed since what was told last.
-    fn look(&mut self, out: &mut Vec<u8>) -> Phase {
-        let (log, catalog) = {
-            let writer = self.state.writer();
-            (writer.log_since(self.told), self.state.catalog.load_full())
+    /// Collects the changes since the last version sent.
+    fn collect_changes(&mut self, out: &mut Vec<u8>) -> Phase {
+        let (log, snapshot) = {
+            let writer = self.snapshots.writer.lock();
+            (
+                writer.log_since(self.sent),
+                self.snapshots.current.load_full(),
+            )
         };
         let Some(log) = log else {
-            put_expired(out, self.form, &too_old(self.told, catalog.version));
-            return Phase::Over;
+            put_expired(out, self.format, &too_old(self.sent, snapshot.version));
+            return Phase::Done;
         };
         let mut changes = Vec::new();
-        changes.extend(log.into_iter().filter_map(|entry| self.logged(entry)));
-        for entry in catalog
+        changes.extend(
+            log.into_iter()
+                .filter_map(|entry| self.logged_change(entry)),
+        );
+        for entry in snapshot
             .nodes
             .iter()
-            .filter(|entry| entry.latest > self.told)
+            .filter(|entry| entry.modified > self.sent)
         {
-            match self.form.kind {
-                Kind::Node => self.look_at_node(entry, &mut changes),
-                Kind::Pod => self.look_at_pods(&catalog, entry, &mut changes),
+            match self.format.kind {
+                Kind::Node => self.collect_node(entry, &mut changes),
+                Kind::Pod => self.collect_pods(&snapshot, entry, &mut changes),
             }
         }
         changes.sort_by_key(|change| change.version);
         Phase::Changes {
             changes: changes.into_iter(),
-            up_to: catalog.version,
+            up_to: snapshot.version,
         }
     }
 
-    fn look_at_node(&self, entry: &NodeEntry, changes: &mut Vec<Change>) {
+    fn collect_node(&self, entry: &NodeEntry, changes: &mut Vec<Change>) {
         let name = entry.name.as_str();
         if let Some(own) = entry.own
-            && own.since > self.told
-            && self.filter.takes_node(name, &entry.labels)
+            && own.modified > self.sent
+            && self.filter.matches_node(name, &entry.labels)
         {
             changes.push(Change {
-                version: own.since,
-                what: Changed::Node(name.into()),
+                version: own.modified,
+                object: Changed::Node(name.into()),
             });
         }
     }
 
-    fn look_at_pods(&self, catalog: &Catalog, entry: &NodeEntry, changes: &mut Vec<Change>) {
+    fn collect_pods(&self, snapshot: &Snapshot, entry: &NodeEntry, changes: &mut Vec<Change>) {
         let node = entry.name.as_str();
-        for piece in &entry.pods {
-            let slot = &piece.slot;
-            if piece.since > self.told
-                && self.filter.takes_pod(slot, node)
-                && is_served(catalog, slot)
+        for span in &entry.pods {
+            let slot = &span.slot;
+            if span.modified > self.sent
+                && self.filter.matches_pod(slot, node)
+                && is_served(snapshot, slot)
             {
                 changes.push(Change {
-                    version: piece.since,
-                    what: Changed::Pod(Arc::clone(slot)),
+                    version: span.modified,
+                    object: Changed::Pod(Arc::clone(slot)),
                 });
             }
         }
     }
 
-    /// What of the log concerns the reader. Of what came and went in between it was never told.
-    fn logged(&self, entry: LogEntry) -> Option<Change> {
-        let concerns = match (&entry.what, self.form.kind) {
-            (Logged::NodeGone(name, labels), Kind::Node) => {
-                self.filter.takes_node(name.as_str(), labels)
+    /// Converts a log entry that matches the request. A pod that was added and deleted since the
+    /// last version sent is skipped.
+    fn logged_change(&self, entry: LogEntry) -> Option<Change> {
+        let matches = match (&entry.event, self.format.kind) {
+            (LogEvent::NodeDeleted(name, labels), Kind::Node) => {
+                self.filter.matches_node(name.as_str(), labels)
             }
-            (Logged::PodGone(slot, node), Kind::Pod) => {
-                slot.born.load(Ordering::Relaxed) <= self.told
-                    && self.filter.takes_pod(slot, node.as_str())
+            (LogEvent::PodDeleted(slot, node), Kind::Pod) => {
+                slot.added.load(Ordering::Relaxed) <= self.sent
+                    && self.filter.matches_pod(slot, node.as_str())
             }
-            (Logged::PodBack(slot, node), Kind::Pod) => self.filter.takes_pod(slot, node.as_str()),
+            (LogEvent::PodRestored(slot, node), Kind::Pod) => {
+                self.filter.matches_pod(slot, node.as_str())
+            }
             _ => false,
         };
-        let what = match entry.what {
-            Logged::PodBack(slot, _) => Changed::Back(slot),
-            gone => Changed::Gone(gone),
+        let object = match entry.event {
+            LogEvent::PodRestored(slot, _) => Changed::Restored(slot),
+            deleted => Changed::Deleted(deleted),
         };
-        concerns.then_some(Change {
+        matches.then_some(Change {
             version: entry.version,
-            what,
+            object,
         })
     }
 
     fn put_bookmark(&self, out: &mut Vec<u8>, initial_end: bool) {
         let message = proto::bookmark(initial_end);
-        put_event(out, self.form, "BOOKMARK", &message, self.told);
+        put_event(out, self.format, "BOOKMARK", &message, self.sent);
     }
 }
 
 impl OpenWatch {
-    fn new(state: &Arc<State>) -> Result<Self, StatusError> {
-        let open = state.counts.open_watches.fetch_add(1, Ordering::Relaxed);
-        let this = Self(Arc::clone(state));
-        if open < state.config.limits.watches {
+    fn new(snapshots: &Arc<Snapshots>) -> Result<Self, StatusError> {
+        let open = snapshots
+            .counters
+            .open_watches
+            .fetch_add(1, Ordering::Relaxed);
+        let this = Self(Arc::clone(snapshots));
+        if open < snapshots.config.limits.max_watches {
             return Ok(this);
         }
-        state.counts.refused.fetch_add(1, Ordering::Relaxed);
+        snapshots.counters.rejected.fetch_add(1, Ordering::Relaxed);
         Err(StatusError::TooManyRequests {
-            message: format!("{open} watches are open, and no more are allowed"),
+            message: format!("too many open watches ({open}), please try again later"),
             retry_after_seconds: 10,
         })
     }
@@ -346,20 +360,20 @@ impl OpenWatch {
 
 impl Drop for OpenWatch {
     fn drop(&mut self) {
-        self.0.counts.open_watches.fetch_sub(1, Ordering::Relaxed);
+        self.0.counters.open_watches.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Of what went only its metadata is left.
-fn message_of_departed(departed: &Logged, created: Timestamp) -> Vec<u8> {
-    proto::departed(match departed {
-        Logged::NodeGone(name, labels) => Meta {
+/// Returns the message of a deleted object, of which only the metadata is left.
+fn deleted_message(deleted: &LogEvent, created: Timestamp) -> Vec<u8> {
+    proto::without_usage(match deleted {
+        LogEvent::NodeDeleted(name, labels) => Meta {
             name: name.as_str(),
             namespace: "",
             created,
             labels,
         },
-        Logged::PodGone(slot, _) | Logged::PodBack(slot, _) => Meta {
+        LogEvent::PodDeleted(slot, _) | LogEvent::PodRestored(slot, _) => Meta {
             name: slot.key.name(),
             namespace: slot.key.namespace(),
             created,
@@ -368,57 +382,59 @@ fn message_of_departed(departed: &Logged, created: Timestamp) -> Vec<u8> {
     })
 }
 
-fn is_served(catalog: &Catalog, slot: &Arc<PodSlot>) -> bool {
-    let served = catalog.pods.get(slot.key.as_pod_key());
+fn is_served(snapshot: &Snapshot, slot: &Arc<PodSlot>) -> bool {
+    let served = snapshot.pods.get(slot.key.as_pod_key());
     served.is_some_and(|own| Arc::ptr_eq(own, slot))
 }
 
-/// Whether an object of the same name was there, and selected, when this one went, and still is.
-/// One that came later is told of later: the reader may break off in between, go on from there, and
-/// would not know that the first is gone.
-fn still_there(catalog: &Catalog, filter: &Filter, departed: &Logged, version: u64) -> bool {
-    let takes = |entry: &NodeEntry, labels: &Labels| filter.takes_node(entry.name.as_str(), labels);
-    match departed {
-        Logged::NodeGone(name, _) => {
-            let entry = catalog.node(name.as_str());
+/// Whether a matching object of the same name existed at the time of this deletion and still does.
+/// For one that was added later the deletion must be sent: a client that resumes in between would
+/// not learn of it otherwise.
+fn still_exists(snapshot: &Snapshot, filter: &Filter, deleted: &LogEvent, version: u64) -> bool {
+    let matches =
+        |entry: &NodeEntry, labels: &Labels| filter.matches_node(entry.name.as_str(), labels);
+    match deleted {
+        LogEvent::NodeDeleted(name, _) => {
+            let entry = snapshot.node(name.as_str());
             entry.is_some_and(|entry| {
-                entry.own.is_some_and(|own| own.since <= version) && takes(entry, &entry.labels)
+                entry.own.is_some_and(|own| own.modified <= version)
+                    && matches(entry, &entry.labels)
             })
         }
-        Logged::PodGone(slot, _) | Logged::PodBack(slot, _) => {
-            let now = catalog.pods.get(slot.key.as_pod_key());
+        LogEvent::PodDeleted(slot, _) | LogEvent::PodRestored(slot, _) => {
+            let now = snapshot.pods.get(slot.key.as_pod_key());
             now.is_some_and(|slot| {
-                let entry = catalog.nodes.get(slot.node);
-                let since = catalog.pod(slot).map(|found| found.since);
-                since.is_some_and(|since| since <= version)
-                    && entry.is_some_and(|entry| filter.takes_pod(slot, entry.name.as_str()))
+                let entry = snapshot.nodes.get(slot.node);
+                let modified = snapshot.pod(slot).map(|object| object.modified);
+                modified.is_some_and(|modified| modified <= version)
+                    && entry.is_some_and(|entry| filter.matches_pod(slot, entry.name.as_str()))
             })
         }
     }
 }
 
-fn put_event(out: &mut Vec<u8>, form: ListForm, event: &str, message: &[u8], version: u64) {
+fn put_event(out: &mut Vec<u8>, format: ResponseFormat, event: &str, message: &[u8], version: u64) {
     let mut digits = itoa::Buffer::new();
     let version = digits.format(version);
-    match form.representation.encoding {
+    match format.representation.encoding {
         Encoding::Json => {
-            put_json(out, event, &one(form, message, version));
+            put_json(out, event, &encode_object(format, message, version));
         }
         Encoding::Protobuf => {
-            let (kind, message) = bare(form, message, version);
+            let (kind, message) = protobuf_object(format, message, version);
             proto::put_event(out, event, kind, &message);
         }
     }
 }
 
-fn put_expired(out: &mut Vec<u8>, form: ListForm, message: &str) {
+fn put_expired(out: &mut Vec<u8>, format: ResponseFormat, message: &str) {
     let kind = TypeMeta {
         api_version: "v1",
         kind: "Status",
     };
-    match form.representation.encoding {
+    match format.representation.encoding {
         Encoding::Json => {
-            // The message is made of numbers and plain words.
+            // The message contains nothing that JSON escapes.
             let status = format!(
                 r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","message":"{message}","reason":"Expired","code":410}}"#
             );
@@ -438,14 +454,14 @@ fn put_json(out: &mut Vec<u8>, event: &str, object: &[u8]) {
     out.extend_from_slice(b"}\n");
 }
 
-fn version_of(text: &str) -> Result<u64, StatusError> {
+fn parse_version(text: &str) -> Result<u64, StatusError> {
     text.parse().map_err(|_| StatusError::BadRequest {
         message: format!(
-            "invalid resource version {text:?}: it is a number from a list or a watch"
+            "invalid resource version {text:?}: must be a number returned by a list or watch"
         ),
     })
 }
 
-fn too_old(asked: u64, current: u64) -> String {
-    format!("too old resource version: {asked} ({current})")
+fn too_old(requested: u64, current: u64) -> String {
+    format!("too old resource version: {requested} ({current})")
 }

@@ -1,44 +1,45 @@
-//! JSON as Go's encoder writes it, from the messages that are kept.
+//! The JSON encoding, byte for byte that of Go, from stored protobuf messages.
 //!
-//! A list of all pods writes this for every one of them, so that it is done in one pass over the
-//! message: texts are copied as bytes unless they need escapes, constant parts are as long as they
-//! can be, and times are remembered.
+//! A list of all pods encodes every one of them, so it is one pass over the message: strings are
+//! copied as bytes unless they need escapes, constant parts are as long as possible, and formatted
+//! times are cached.
 
 use kubevitals_model::{GoDuration, Timestamp};
 
-use self::listed::put_usual_container;
-use super::message::{Fields, Object, Value, key_and_value, quantity};
-use super::proto::{self, Meta, NO_GENERATED_NAME, NO_LINK_TO_GENERATION};
-use super::recent::RecentLabels;
+use self::list_item::put_common_container;
+use super::label_cache::LabelCache;
+use super::layout::meta;
+use super::proto::{self, Meta};
+use super::reader::{Fields, Object, Value, key_and_value, quantity};
 use super::{Kind, TypeMeta};
 
-mod listed;
+mod list_item;
 
-/// How many times are remembered: more than there are seconds between two publications of a node.
-const TIMES: usize = 64;
+/// Cached times: more than there are seconds between two publications of a node.
+const CACHED_TIMES: usize = 64;
 
-/// Writes objects. Worth keeping for the next object, which often has the same times.
+/// Encodes objects. Reused for the next object, which often has the same times.
 pub(crate) struct Writer {
-    times: [(i64, [u8; TIME]); TIMES],
-    /// A namespace, and what is written between a name and the time of creation for it.
+    times: [(i64, [u8; TIME_LEN]); CACHED_TIMES],
+    /// A namespace, and the encoded part between name and creation timestamp for it.
     namespace: (String, Vec<u8>),
-    /// What is written between the time of creation and that of the sample for labels.
-    labels: RecentLabels,
+    /// The encoded part between creation timestamp and timestamp, by labels.
+    labels: LabelCache,
 }
 
-/// The length of a time in this millennium and the next eight.
-const TIME: usize = "2006-01-02T15:04:05Z".len();
+/// The length of a time until the year 9999.
+const TIME_LEN: usize = "2006-01-02T15:04:05Z".len();
 
 impl Writer {
     pub(crate) fn new() -> Self {
         Self {
-            times: [(i64::MIN, [0; TIME]); TIMES],
-            namespace: (String::new(), listed::after_name("")),
-            labels: RecentLabels::default(),
+            times: [(i64::MIN, [0; TIME_LEN]); CACHED_TIMES],
+            namespace: (String::new(), list_item::after_name("")),
+            labels: LabelCache::default(),
         }
     }
 
-    /// Appends an object. `kind` stands in front where it is not clear from around it.
+    /// Appends an object. List items have no `type_meta`.
     pub(crate) fn put_object(
         &mut self,
         out: &mut Vec<u8>,
@@ -57,7 +58,7 @@ impl Writer {
         self.put_metadata(out, object.metadata, resource_version);
         out.extend_from_slice(b",\"timestamp\":");
         self.put_time(out, object.timestamp);
-        put_measured(out, kind, object.window, object.rest);
+        put_window_and_usage(out, kind, object.window, object.rest);
     }
 
     /// Appends a `PartialObjectMetadata`.
@@ -79,42 +80,45 @@ impl Writer {
     fn put_metadata(&mut self, out: &mut Vec<u8>, metadata: &[u8], resource_version: &str) {
         out.push(b'{');
         let start = out.len();
-        // The map that is open: objects have labels, bookmarks annotations, none has both.
+        // The tag of the open map: objects have labels, bookmarks annotations, none has both.
         let mut map = 0;
         let mut fields = Fields::new(metadata);
-        while let Some((number, value)) = fields.next() {
-            // What is empty in all objects is not looked at one by one.
-            match number {
-                1 => fields.pass(&NO_GENERATED_NAME),
-                3 if resource_version.is_empty() => fields.pass(&NO_LINK_TO_GENERATION),
+        while let Some((tag, value)) = fields.next() {
+            // Fields that are empty in all objects are skipped at once.
+            match tag {
+                meta::NAME => fields.skip_prefix(&meta::EMPTY_GENERATE_NAME),
+                meta::NAMESPACE if resource_version.is_empty() => {
+                    fields.skip_prefix(&meta::EMPTY_SELF_LINK_TO_GENERATION);
+                }
                 _ => {}
             }
             let Value::Bytes(bytes) = value else {
                 continue;
             };
-            if bytes.is_empty() && number != 6 {
+            let is_version = tag == meta::RESOURCE_VERSION;
+            if bytes.is_empty() && !is_version {
                 continue;
             }
-            if out.len() > start && (number != 6 || !resource_version.is_empty()) && map != number {
+            if out.len() > start && (!is_version || !resource_version.is_empty()) && map != tag {
                 out.push(b',');
             }
-            match number {
-                1 => put_quoted(out, b"\"name\":\"", bytes),
-                3 => put_quoted(out, b"\"namespace\":\"", bytes),
-                6 if !resource_version.is_empty() => {
+            match tag {
+                meta::NAME => put_quoted(out, b"\"name\":\"", bytes),
+                meta::NAMESPACE => put_quoted(out, b"\"namespace\":\"", bytes),
+                meta::RESOURCE_VERSION if !resource_version.is_empty() => {
                     put_quoted(out, b"\"resourceVersion\":\"", resource_version.as_bytes());
                 }
-                8 => {
+                meta::CREATION_TIMESTAMP => {
                     out.extend_from_slice(b"\"creationTimestamp\":");
                     self.put_time(out, value.inner_number());
                 }
-                11 | 12 if map == number => put_entry(out, b",\"", bytes),
-                11 => put_entry(out, b"\"labels\":{\"", bytes),
-                12 => put_entry(out, b"\"annotations\":{\"", bytes),
+                meta::LABELS | meta::ANNOTATIONS if map == tag => put_entry(out, b",\"", bytes),
+                meta::LABELS => put_entry(out, b"\"labels\":{\"", bytes),
+                meta::ANNOTATIONS => put_entry(out, b"\"annotations\":{\"", bytes),
                 _ => {}
             }
-            if number == 11 || number == 12 {
-                map = number;
+            if matches!(tag, meta::LABELS | meta::ANNOTATIONS) {
+                map = tag;
             }
         }
         out.extend_from_slice(if map == 0 { b"}" } else { b"}}" });
@@ -126,33 +130,34 @@ impl Writer {
             return;
         };
         out.push(b'"');
-        self.put_bare_time(out, seconds);
+        self.put_unquoted_time(out, seconds);
         out.push(b'"');
     }
 
-    /// Appends a time without quotation marks.
+    /// Appends a time without quotes.
     #[inline]
-    fn put_bare_time(&mut self, out: &mut Vec<u8>, seconds: i64) {
-        let place = usize::try_from(seconds.cast_unsigned() % TIMES as u64).unwrap_or_default();
-        match self.times.get(place) {
-            Some((known, text)) if *known == seconds => out.extend_from_slice(text),
-            _ => self.put_new_time(out, seconds, place),
+    fn put_unquoted_time(&mut self, out: &mut Vec<u8>, seconds: i64) {
+        let index =
+            usize::try_from(seconds.cast_unsigned() % CACHED_TIMES as u64).unwrap_or_default();
+        match self.times.get(index) {
+            Some((cached, text)) if *cached == seconds => out.extend_from_slice(text),
+            _ => self.put_uncached_time(out, seconds, index),
         }
     }
 
     #[cold]
-    fn put_new_time(&mut self, out: &mut Vec<u8>, seconds: i64, place: usize) {
+    fn put_uncached_time(&mut self, out: &mut Vec<u8>, seconds: i64, index: usize) {
         let time = Timestamp::from_unix_millis(seconds.saturating_mul(1000));
         let text = time.rfc3339_seconds();
         out.extend_from_slice(text.as_bytes());
-        if let (Some(place), Ok(text)) = (self.times.get_mut(place), text.as_bytes().try_into()) {
-            *place = (seconds, text);
+        if let (Some(cached), Ok(text)) = (self.times.get_mut(index), text.as_bytes().try_into()) {
+            *cached = (seconds, text);
         }
     }
 }
 
-/// Appends what comes after the time of a sample.
-fn put_measured(out: &mut Vec<u8>, kind: Kind, window: i64, rest: &[u8]) {
+/// Appends the fields after the timestamp.
+fn put_window_and_usage(out: &mut Vec<u8>, kind: Kind, window: i64, rest: &[u8]) {
     out.extend_from_slice(b",\"window\":\"");
     put_window(out, window);
     match kind {
@@ -172,7 +177,8 @@ fn put_measured(out: &mut Vec<u8>, kind: Kind, window: i64, rest: &[u8]) {
     }
 }
 
-/// Appends a window. Those of less than a minute, in whole milliseconds, are what kubelets know.
+/// Appends a window, with a fast path for whole milliseconds of less than a minute, as kubelets
+/// report them.
 #[inline]
 fn put_window(out: &mut Vec<u8>, nanoseconds: i64) {
     let milliseconds = match u64::try_from(nanoseconds) {
@@ -194,7 +200,7 @@ fn put_window(out: &mut Vec<u8>, nanoseconds: i64) {
         digit(rest),
     ];
     let from = usize::from(seconds < 10);
-    // Zeros at the end are left out, and the point if there is nothing else behind it.
+    // Trailing zeros are omitted, and the point if no digit follows.
     let until = match rest {
         0 => 2,
         _ if rest % 100 == 0 => 4,
@@ -205,7 +211,7 @@ fn put_window(out: &mut Vec<u8>, nanoseconds: i64) {
     out.push(b's');
 }
 
-/// Appends the fields that say what something is.
+/// Appends `kind` and `apiVersion`.
 pub(crate) fn put_type_meta(out: &mut Vec<u8>, type_meta: TypeMeta) {
     out.extend_from_slice(b"\"kind\":\"");
     out.extend_from_slice(type_meta.kind.as_bytes());
@@ -225,29 +231,29 @@ pub(crate) fn put_list_meta(out: &mut Vec<u8>, resource_version: &str) {
     out.extend_from_slice(b"\"}");
 }
 
-/// Appends a string with the escapes of Go's encoder, which are also safe inside of HTML.
+/// Appends a string with the escapes of Go, which are also safe in HTML.
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     put_quoted(out, b"\"", text.as_bytes());
 }
 
-/// Appends a comma before all but the first.
+/// Appends a comma before all elements but the first.
 pub(crate) fn put_comma(out: &mut Vec<u8>, at: usize) {
     if at > 0 {
         out.push(b',');
     }
 }
 
-/// Appends something that ends with a quotation mark, a text, and the mark that closes it.
+/// Appends a prefix that ends with a quote, a string, and the closing quote.
 #[inline]
 fn put_quoted<const N: usize>(out: &mut Vec<u8>, before: &[u8; N], text: &[u8]) {
     out.extend_from_slice(before);
-    put_inside(out, text);
+    put_unquoted(out, text);
     out.push(b'"');
 }
 
-/// Appends the inside of a string.
+/// Appends a string without quotes.
 #[inline]
-fn put_inside(out: &mut Vec<u8>, text: &[u8]) {
+fn put_unquoted(out: &mut Vec<u8>, text: &[u8]) {
     if is_plain(text) {
         out.extend_from_slice(text);
     } else {
@@ -255,21 +261,21 @@ fn put_inside(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Appends an entry of a map from text to text, after what stands before its key.
+/// Appends a prefix and an entry of a map from string to string.
 #[inline]
 fn put_entry<const N: usize>(out: &mut Vec<u8>, before: &[u8; N], entry: &[u8]) {
     let (key, value) = key_and_value(entry);
     out.extend_from_slice(before);
-    put_inside(out, key);
+    put_unquoted(out, key);
     out.extend_from_slice(b"\":\"");
-    put_inside(out, value);
+    put_unquoted(out, value);
     out.push(b'"');
 }
 
 #[inline]
 fn put_container(out: &mut Vec<u8>, container: Value<'_>) {
     let container = container.bytes().unwrap_or_default();
-    if put_usual_container(out, container).is_some() {
+    if put_common_container(out, container).is_some() {
         return;
     }
     let mut fields = Fields::new(container);
@@ -280,7 +286,7 @@ fn put_container(out: &mut Vec<u8>, container: Value<'_>) {
     out.extend_from_slice(b"}}");
 }
 
-/// Appends amounts. Their names and texts are our own, and plain.
+/// Appends the resources of a usage, which need no escapes.
 #[inline]
 fn put_amounts(out: &mut Vec<u8>, entries: Fields<'_>) {
     for (at, (_, entry)) in entries.enumerate() {
@@ -297,8 +303,8 @@ fn put_amounts(out: &mut Vec<u8>, entries: Fields<'_>) {
     }
 }
 
-/// Whether all bytes stand for themselves. Eight at a time: most texts are names of some ten to
-/// thirty bytes.
+/// Whether no byte needs an escape. Checks eight at a time: most strings are names of ten to thirty
+/// bytes.
 #[inline]
 fn is_plain(text: &[u8]) -> bool {
     let exactly = || text.iter().all(|byte| is_plain_byte(*byte));
@@ -306,32 +312,32 @@ fn is_plain(text: &[u8]) -> bool {
         return exactly();
     };
     // The last eight overlap with those before.
-    let mut suspicious = suspects(u64::from_le_bytes(*last));
+    let mut suspicious = may_need_escape(u64::from_le_bytes(*last));
     for word in text.as_chunks::<8>().0 {
-        suspicious |= suspects(u64::from_le_bytes(*word));
+        suspicious |= may_need_escape(u64::from_le_bytes(*word));
     }
     suspicious == 0 || exactly()
 }
 
-/// All but controls, what JSON or HTML give a meaning, and the first byte of the two line
-/// separators that JavaScript does not allow in strings.
+/// All but control characters, characters with a meaning in JSON or HTML, and the first byte of the
+/// two line separators that JavaScript does not allow in strings.
 #[inline]
 fn is_plain_byte(byte: u8) -> bool {
     byte >= 0x20 && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xe2)
 }
 
-/// Not zero if one of eight bytes may need an escape. Carries between bytes, bytes beyond ASCII,
-/// and what is smaller than an apostrophe, such as a blank, can raise a false alarm, never hide a
-/// true one.
+/// Returns nonzero if one of eight bytes may need an escape. Carries between bytes, bytes beyond
+/// ASCII and those smaller than an apostrophe, such as a blank, can cause false positives, but never
+/// false negatives.
 #[inline]
-fn suspects(word: u64) -> u64 {
+fn may_need_escape(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
     let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word;
     let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
-    // `<` and `>` differ in one bit alone, so that one test finds both.
+    // `<` and `>` differ in one bit, so one test finds both.
     let angle = below((word & !(ONES * 2)) ^ (ONES * u64::from(b'<')), 1);
-    // Controls, quotation marks and ampersands are smaller than all that names are made of.
+    // Control characters, quotes and ampersands are smaller than all characters of names.
     (below(word, b'\'') | equal(b'\\') | angle | word) & HIGH
 }
 
@@ -373,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_written_as_go_writes_them() {
+    fn windows_are_formatted_as_in_go() {
         let milliseconds = (0..61_000).map(|ms| ms * 1_000_000);
         let odd = [
             -1,
@@ -393,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_is_judged_alike_wherever_it_stands() {
+    fn the_position_of_a_byte_does_not_change_whether_it_is_plain() {
         for byte in 0..=0x7f_u8 {
             for at in 0..20 {
                 let mut text = [b'x'; 20];
@@ -407,11 +413,11 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
 
         #[test]
-        fn texts_come_back_and_hold_nothing_that_html_reads(text in "[a-z<>&\"\\\\\u{0}-\u{1f}é\u{2026}-\u{2030}😀]{0,40}") {
+        fn strings_round_trip_and_contain_nothing_special_in_html(text in "[a-z<>&\"\\\\\u{0}-\u{1f}é\u{2026}-\u{2030}😀]{0,40}") {
             let written = written(&text);
             prop_assert_eq!(serde_json::from_str::<String>(&written).unwrap(), text);
-            let read_by_others = ['<', '>', '&', '\u{2028}', '\u{2029}'];
-            prop_assert!(!written.contains(read_by_others));
+            let special = ['<', '>', '&', '\u{2028}', '\u{2029}'];
+            prop_assert!(!written.contains(special));
             prop_assert!(written.chars().all(|c| c >= ' '));
         }
     }

@@ -1,30 +1,30 @@
-//! Tables, for `kubectl get`: the columns that metrics-server has.
+//! Tables for `kubectl get`, with the columns of metrics-server.
 
 use kubevitals_apiserver::IncludeObject;
 use kubevitals_model::{Format, GoDuration, Quantity};
 
 use super::json::{self, put_comma, put_text};
-use super::message::{Fields, Object, amounts};
+use super::layout::{container, object};
+use super::reader::{Fields, Object, amounts};
 use super::{Kind, TypeMeta};
 
-/// The columns of a table between the name and the window: what the first object uses.
+/// The columns between name and window: the resources of the first object.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Columns {
     amounts: Vec<String>,
 }
 
-/// What goes with each row.
+/// The object that is included in each row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowObject {
     pub(crate) include: IncludeObject,
-    /// Of the table.
+    /// The `apiVersion` of partial metadata.
     pub(crate) meta_version: &'static str,
-    /// Of a whole object.
+    /// The type of a whole object.
     pub(crate) object: TypeMeta,
 }
 
 impl Columns {
-    /// Those of the first object.
     pub(crate) fn of(kind: Kind, message: &[u8]) -> Self {
         let totals = totals(kind, message);
         Self {
@@ -32,7 +32,7 @@ impl Columns {
         }
     }
 
-    /// Appends their definitions.
+    /// Appends the column definitions.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(
             br#"[{"name":"Name","type":"string","format":"name","description":"Name of the resource","priority":0}"#,
@@ -86,8 +86,7 @@ impl Columns {
     }
 }
 
-/// What an object uses in all, by name. A sum that is too large for a quantity stays at what it
-/// was.
+/// Returns the sums of an object's resources, by name. A sum that overflows keeps its last value.
 fn totals(kind: Kind, message: &[u8]) -> Vec<(String, Quantity)> {
     let rest = Object::read(message).rest;
     let mut totals: Vec<(String, Quantity)> = Vec::new();
@@ -95,7 +94,7 @@ fn totals(kind: Kind, message: &[u8]) -> Vec<(String, Quantity)> {
         let Ok(amount) = text.parse::<Quantity>() else {
             return;
         };
-        // A number of bytes below 1024 does not show in its text that it is one.
+        // The text of a number of bytes below 1024 does not show its format.
         let amount = amount.with_format(if name == "cpu" {
             Format::DecimalSi
         } else {
@@ -111,11 +110,11 @@ fn totals(kind: Kind, message: &[u8]) -> Vec<(String, Quantity)> {
         }
     };
     match kind {
-        Kind::Node => amounts(rest, 4).for_each(|(name, text)| add(name, text)),
+        Kind::Node => amounts(rest, object::USAGE).for_each(|(name, text)| add(name, text)),
         Kind::Pod => {
-            for (_, container) in Fields::new(rest) {
-                let container = container.bytes().unwrap_or_default();
-                amounts(container, 2).for_each(|(name, text)| add(name, text));
+            for (_, message) in Fields::new(rest) {
+                let message = message.bytes().unwrap_or_default();
+                amounts(message, container::USAGE).for_each(|(name, text)| add(name, text));
             }
         }
     }

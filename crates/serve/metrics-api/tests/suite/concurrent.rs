@@ -1,4 +1,4 @@
-//! Readers while nodes publish: every answer is whole.
+//! Requests while nodes are published: every response is consistent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,7 +7,7 @@ use kubevitals_usage::{PodUsage, UsagePublisher as _};
 
 use crate::support::*;
 
-/// All pods of a publication have the same usage, so that a mixture would show.
+/// All pods of a publication have the same usage, so that a mixture of two would be visible.
 fn round(node: usize, round: u64) -> Vec<PodUsage> {
     let of = |n: u64| {
         let containers =
@@ -15,12 +15,12 @@ fn round(node: usize, round: u64) -> Vec<PodUsage> {
         let set = labels(&[("app", if n.is_multiple_of(2) { "web" } else { "db" })]);
         pod("a", &format!("pod-{node}-{n}"), set, containers.collect())
     };
-    // Some come and go.
+    // The number of pods changes.
     (0..10 + round % 5).map(of).collect()
 }
 
 #[test]
-fn answers_are_whole_while_nodes_publish() {
+fn responses_are_consistent_while_nodes_are_published() {
     let api = Harness::new();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -49,12 +49,12 @@ fn answers_are_whole_while_nodes_publish() {
                 while !stop.load(Ordering::Relaxed) {
                     let selector = if reader == 0 { "" } else { "app=web" };
                     let body = all(PROTOBUF).labelled(selector).list(api, "pods");
-                    let (kind, list) = opened(&body);
+                    let (kind, list) = open_envelope(&body);
                     assert_eq!(kind, "PodMetricsList");
                     let newer = text_of(&decode(&bytes_of(&list, 1)[0]), 2);
                     assert!(newer >= version, "{newer} after {version}");
                     version = newer;
-                    let items = told_list(&body);
+                    let items = item_texts(&body);
                     assert!(items.is_sorted());
                     for node in 0..2 {
                         let of_node = items
@@ -71,7 +71,7 @@ fn answers_are_whole_while_nodes_publish() {
                             })
                             .collect();
                         assert!(used.windows(2).all(|pair| pair[0] == pair[1]), "{used:?}");
-                        // Ten at least, five of which are selected; or none.
+                        // At least ten pods, five of which match the selector, or none.
                         assert!(used.is_empty() || used.len() >= if reader == 0 { 10 } else { 5 });
                     }
                     let text = all(JSON).labelled(selector).list(api, "pods");

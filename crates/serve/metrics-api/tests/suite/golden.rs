@@ -1,7 +1,7 @@
-//! Bytes compared with what Go's code of Kubernetes writes (`e2e/vectors/metrics-api`).
+//! Byte equality with the Go code of Kubernetes (`e2e/vectors/metrics-api`).
 
 use kubevitals_apiserver::{Encoding, IncludeObject, Representation, Shape, StatusError};
-use kubevitals_model::Bytes;
+use kubevitals_model::{Bytes, Labels, NodeName, Uid};
 
 use crate::support::*;
 
@@ -21,14 +21,14 @@ fn in_table(include: IncludeObject) -> Representation {
     }
 }
 
-fn bare(encoding: Encoding) -> Representation {
+fn metadata_only(encoding: Encoding) -> Representation {
     Representation {
         encoding,
         shape: Shape::Metadata { version: "v1" },
     }
 }
 
-/// What the vectors describe.
+/// Returns an API with the objects of the vectors.
 fn published() -> Harness {
     let api = Harness::new();
     let mut full = usage(5_000_000, 1000, 1_763_254_219, 60_500);
@@ -84,7 +84,7 @@ fn same(ours: &[u8], vector: &[u8]) {
 }
 
 #[test]
-fn objects_are_written_as_go_writes_them() {
+fn objects_equal_those_of_go() {
     let api = published();
     let two = ("a", "two");
     let node = ("", "node-1");
@@ -101,14 +101,14 @@ fn objects_are_written_as_go_writes_them() {
         &get(&api, "nodes", node, PROTOBUF).unwrap(),
         vector!("node.pb"),
     );
-    let partial = get(&api, "pods", two, bare(Encoding::Json)).unwrap();
+    let partial = get(&api, "pods", two, metadata_only(Encoding::Json)).unwrap();
     same(&partial, vector!("partial-pod.json"));
-    let partial = get(&api, "pods", two, bare(Encoding::Protobuf)).unwrap();
+    let partial = get(&api, "pods", two, metadata_only(Encoding::Protobuf)).unwrap();
     same(&partial, vector!("partial-pod.pb"));
 }
 
 #[test]
-fn lists_are_written_as_go_writes_them() {
+fn lists_equal_those_of_go() {
     let api = published();
     same(&all(JSON).list(&api, "pods"), vector!("pods.json"));
     same(&all(PROTOBUF).list(&api, "pods"), vector!("pods.pb"));
@@ -118,14 +118,14 @@ fn lists_are_written_as_go_writes_them() {
     same(&none.list(&api, "pods"), vector!("pods-none.json"));
     let none = all(PROTOBUF).within("c");
     same(&none.list(&api, "pods"), vector!("pods-none.pb"));
-    let partial = all(bare(Encoding::Json)).list(&api, "pods");
+    let partial = all(metadata_only(Encoding::Json)).list(&api, "pods");
     same(&partial, vector!("partial-pods.json"));
-    let partial = all(bare(Encoding::Protobuf)).list(&api, "pods");
+    let partial = all(metadata_only(Encoding::Protobuf)).list(&api, "pods");
     same(&partial, vector!("partial-pods.pb"));
 }
 
 #[test]
-fn tables_are_those_of_metrics_server() {
+fn tables_equal_those_of_metrics_server() {
     let api = published();
     let table = |include| all(in_table(include)).list(&api, "pods");
     same(&table(IncludeObject::Metadata), vector!("table-pods.json"));
@@ -141,28 +141,28 @@ fn tables_are_those_of_metrics_server() {
 #[test]
 fn a_table_of_one_object_has_its_columns() {
     let api = published();
-    let form = in_table(IncludeObject::None);
-    let table = get(&api, "pods", ("a", "two"), form).unwrap();
+    let representation = in_table(IncludeObject::None);
+    let table = get(&api, "pods", ("a", "two"), representation).unwrap();
     insta::assert_snapshot!(String::from_utf8(table).unwrap(), @r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{},"columnDefinitions":[{"name":"Name","type":"string","format":"name","description":"Name of the resource","priority":0},{"name":"cpu","type":"string","format":"quantity","description":"","priority":0},{"name":"ephemeral-storage","type":"string","format":"quantity","description":"","priority":0},{"name":"memory","type":"string","format":"quantity","description":"","priority":0},{"name":"swap","type":"string","format":"quantity","description":"","priority":0},{"name":"Window","type":"string","format":"duration","description":"","priority":0}],"rows":[{"cells":["two","17345u","3Mi","1Ki","24","1m0.5s"],"object":null}]}"#);
 }
 
 #[test]
-fn a_table_has_no_protobuf_form() {
-    let form = Representation {
+fn a_table_has_no_protobuf_encoding() {
+    let representation = Representation {
         encoding: Encoding::Protobuf,
         ..in_table(IncludeObject::None)
     };
-    let refused = all(form).open(&published(), "pods");
+    let refused = all(representation).open(&published(), "pods");
     assert!(matches!(refused, Err(StatusError::BadRequest { .. })));
 }
 
 #[test]
-fn both_versions_differ_in_their_name_alone() {
+fn both_versions_differ_only_in_their_name() {
     let api = published();
-    let list = |version, form| {
-        let mut ask = all(form);
-        ask.version = version;
-        ask.list(&api, "pods")
+    let list = |version, representation| {
+        let mut query = all(representation);
+        query.version = version;
+        query.list(&api, "pods")
     };
     let text = |version| String::from_utf8(list(version, JSON)).unwrap();
     let beta = text("v1beta1");
@@ -171,26 +171,26 @@ fn both_versions_differ_in_their_name_alone() {
         beta.replace("metrics.k8s.io/v1beta1", "metrics.k8s.io/v1")
     );
     assert_eq!(
-        opened(&list("v1", PROTOBUF)),
-        opened(&list("v1beta1", PROTOBUF))
+        open_envelope(&list("v1", PROTOBUF)),
+        open_envelope(&list("v1beta1", PROTOBUF))
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_are_framed_as_go_frames_them() {
+async fn event_frames_equal_those_of_go() {
     let api = published();
-    for (form, vector) in [
+    for (representation, vector) in [
         (JSON, vector!("event.json")),
         (PROTOBUF, vector!("event.pb")),
     ] {
-        let ask = all(form).labelled("app=web");
-        let mut watch = ask.watch(&api, "pods", "", None).unwrap();
+        let query = all(representation).labelled("app=web");
+        let mut watch = query.watch(&api, "pods", "", None).unwrap();
         same(&next(&mut watch).await.unwrap(), vector);
     }
 }
 
 #[test]
-fn metadata_is_read_by_the_generated_types() {
+fn generated_types_decode_partial_metadata() {
     use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 
@@ -208,7 +208,7 @@ fn metadata_is_read_by_the_generated_types() {
 }
 
 #[test]
-fn a_pod_or_node_that_the_store_does_not_know_is_not_found() {
+fn the_store_explains_why_an_object_is_not_found() {
     let api = published();
     let message = |plural, name| match get(&api, plural, name, JSON) {
         Err(StatusError::NotFound { message }) => message,
@@ -216,21 +216,29 @@ fn a_pod_or_node_that_the_store_does_not_know_is_not_found() {
     };
     assert_eq!(message("pods", ("a", "x")), "pods \"x\" not found");
     assert_eq!(message("nodes", ("", "x")), "nodes \"x\" not found");
+
+    let name = NodeName::new("new");
+    api.store
+        .node_applied(&name, &Labels::default(), &Uid::from("1"));
+    assert_eq!(
+        message("nodes", ("", "new")),
+        "nodemetrics.metrics.k8s.io \"new\" not found: node new has not been scraped yet"
+    );
 }
 
 #[test]
 fn the_schemas_describe_both_versions() {
     for resource in published().resources() {
-        let facts = resource.info();
-        let schemas: serde_json::Value = serde_json::from_str(facts.schemas).unwrap();
+        let info = resource.info();
+        let schemas: serde_json::Value = serde_json::from_str(info.schemas).unwrap();
         let schemas = schemas.as_object().unwrap();
         for version in ["v1", "v1beta1"] {
-            for kind in [facts.kind, facts.list_kind] {
+            for kind in [info.kind, info.list_kind] {
                 let name = format!("io.k8s.metrics.pkg.apis.metrics.{version}.{kind}");
                 assert!(schemas.contains_key(&name), "{name}");
             }
         }
-        for reference in facts.schemas.split("#/components/schemas/").skip(1) {
+        for reference in info.schemas.split("#/components/schemas/").skip(1) {
             let name = reference.split('"').next().unwrap();
             assert!(schemas.contains_key(name), "{name}");
         }

@@ -1,4 +1,4 @@
-//! What readers can take, and no more.
+//! Limits on what clients can use.
 
 use kubevitals_apiserver::{Body, StatusError};
 use kubevitals_metrics_api::Limits;
@@ -29,9 +29,9 @@ fn publish_all(api: &Harness, round: u64) {
 
 fn small() -> Limits {
     Limits {
-        piece_bytes: 4 << 10,
-        outdated_bytes: 100_000,
-        watches: 2,
+        chunk_bytes: 4 << 10,
+        max_outdated_bytes: 100_000,
+        max_watches: 2,
         ..Limits::default()
     }
 }
@@ -43,14 +43,14 @@ fn gauge(api: &Harness, name: &str) -> u64 {
 }
 
 #[test]
-fn a_list_is_made_in_pieces_as_they_are_asked_for() {
+fn a_list_is_encoded_in_chunks_on_demand() {
     let api = Harness::with_limits(small());
     publish_all(&api, 1);
-    for form in [JSON, PROTOBUF] {
-        let mut body = all(form).open(&api, "pods").unwrap();
+    for representation in [JSON, PROTOBUF] {
+        let mut body = all(representation).open(&api, "pods").unwrap();
         let mut sizes = Vec::new();
-        while let Some(piece) = piece(&mut body) {
-            sizes.push(piece.len());
+        while let Some(chunk) = chunk(&mut body) {
+            sizes.push(chunk.len());
         }
         assert!(sizes.len() > 3, "{sizes:?}");
         assert!(sizes.iter().all(|size| *size < 6 << 10), "{sizes:?}");
@@ -58,17 +58,17 @@ fn a_list_is_made_in_pieces_as_they_are_asked_for() {
 }
 
 #[test]
-fn slow_readers_get_what_they_asked_for_and_cannot_hold_more_than_the_limit() {
+fn slow_clients_get_a_consistent_list_and_hold_no_more_than_the_limit() {
     let api = Harness::with_limits(small());
     publish_all(&api, 1);
     let generation = gauge(&api, "kubevitals_metrics_api_current_bytes");
     let whole = all(PROTOBUF).list(&api, "pods");
     let mut readers: Vec<(Body, Vec<u8>)> = Vec::new();
-    let mut turned_away = 0;
+    let mut rejected = 0;
     for round in 2..40 {
         match all(PROTOBUF).open(&api, "pods") {
             Ok(mut body) => {
-                let first = piece(&mut body).unwrap().to_vec();
+                let first = chunk(&mut body).unwrap().to_vec();
                 readers.push((body, first));
             }
             Err(StatusError::TooManyRequests {
@@ -76,7 +76,7 @@ fn slow_readers_get_what_they_asked_for_and_cannot_hold_more_than_the_limit() {
                 ..
             }) => {
                 assert!(retry_after_seconds > 0);
-                turned_away += 1;
+                rejected += 1;
             }
             Err(other) => panic!("{other}"),
         }
@@ -88,8 +88,8 @@ fn slow_readers_get_what_they_asked_for_and_cannot_hold_more_than_the_limit() {
         );
     }
     assert!(
-        readers.len() > 1 && turned_away > 10,
-        "{} {turned_away}",
+        readers.len() > 1 && rejected > 10,
+        "{} {rejected}",
         readers.len()
     );
     let (body, mut first) = readers.remove(0);
@@ -101,7 +101,7 @@ fn slow_readers_get_what_they_asked_for_and_cannot_hold_more_than_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_are_only_so_many_watches() {
+async fn the_number_of_open_watches_is_limited() {
     let api = Harness::with_limits(small());
     let watch = || all(JSON).watch(&api, "pods", "", None);
     let (first, _second) = (watch().unwrap(), watch().unwrap());

@@ -1,4 +1,4 @@
-//! The public face of the API: what is published goes in, bytes come out.
+//! Tests of the public API: publications in, response bodies out.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

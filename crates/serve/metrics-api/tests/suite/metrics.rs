@@ -1,4 +1,4 @@
-//! What the API counts.
+//! Metrics of the API.
 
 use kubevitals_telemetry::Metrics;
 
@@ -12,7 +12,7 @@ pub(crate) fn exposition(api: &Harness) -> String {
 }
 
 #[test]
-fn reads_are_counted_with_the_age_of_what_they_got() {
+fn requests_are_counted_with_the_age_of_the_samples_served() {
     let api = Harness::new();
     let seconds = NOW / 1000;
     let some = |name, age| {

@@ -1,5 +1,5 @@
-//! Any sequence of publications, next to a model of a few lines: what is listed is what the model
-//! says, whatever is asked.
+//! Property tests: after any sequence of publications, lists with any selector equal those of a
+//! small model.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,6 @@ use proptest::prelude::*;
 
 use crate::support::*;
 
-/// What happens to a node.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Publish {
@@ -24,14 +23,14 @@ pub(crate) enum Step {
 /// Labels and usage by namespace and name.
 type Pods = BTreeMap<(String, String), (u8, u64)>;
 
-/// What was last said of each node, and of each pod by whom it is claimed, the last claim last.
+/// The last publication of each node, and the nodes that claim each pod, the last claim last.
 #[derive(Default)]
 pub(crate) struct Model {
     nodes: BTreeMap<String, (Option<u64>, Pods)>,
     claims: BTreeMap<(String, String), Vec<(String, u8)>>,
 }
 
-pub(crate) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
+pub(crate) fn steps(max: usize) -> impl Strategy<Value = Vec<Step>> {
     let pods = prop::collection::btree_map((0..3u8, 0..12u8), (0..5u8, 0..4u64), 0..8);
     let publish =
         (0..4u8, prop::option::weighted(0.8, 0..4u64), pods).prop_map(|(node, own, pods)| {
@@ -45,7 +44,7 @@ pub(crate) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
             }
         });
     let step = prop_oneof![6 => publish, 1 => (0..4u8).prop_map(Step::Withdraw)];
-    prop::collection::vec(step, 0..most)
+    prop::collection::vec(step, 0..max)
 }
 
 pub(crate) fn label_set(number: u8) -> Labels {
@@ -59,7 +58,7 @@ pub(crate) fn label_set(number: u8) -> Labels {
 }
 
 impl Step {
-    /// Does it to the API and to the model.
+    /// Applies the step to the API and to the model.
     pub(crate) fn apply(&self, api: &Harness, model: &mut Model) {
         match self {
             Self::Publish { node, own, pods } => {
@@ -117,8 +116,8 @@ impl Model {
         self.nodes.insert(node.to_owned(), (own, pods));
     }
 
-    /// The pods that pass, as texts.
-    pub(crate) fn pods(&self, ask: &Ask) -> Vec<String> {
+    /// Returns the matching pods as texts.
+    pub(crate) fn pods(&self, query: &Query) -> Vec<String> {
         let mut texts = Vec::new();
         for ((namespace, name), claims) in &self.claims {
             let Some((node, labels)) = claims.last() else {
@@ -126,15 +125,15 @@ impl Model {
             };
             let (_, used) = self.nodes[node].1[&(namespace.clone(), name.clone())];
             let labels = label_set(*labels);
-            let fields = kubevitals_model::parse_field_selector(ask.fields).unwrap();
+            let fields = kubevitals_model::parse_field_selector(query.fields).unwrap();
             let fields = fields.iter().all(|term| match &*term.field {
                 "metadata.name" => term.holds(name),
                 "metadata.namespace" => term.holds(namespace),
                 _ => term.holds(node),
             });
-            let selected = ask.labels.matches(|key| labels.get(key).map(|v| &**v));
-            if fields && selected && ask.namespace.is_none_or(|own| own == namespace) {
-                let mut text = format!("{namespace}/{name}{}", told_labels(&labels));
+            let selected = query.labels.matches(|key| labels.get(key).map(|v| &**v));
+            if fields && selected && query.namespace.is_none_or(|own| own == namespace) {
+                let mut text = format!("{namespace}/{name}{}", labels_text(&labels));
                 for n in 0..2 {
                     text += &format!(" [c{n} cpu:{} memory:{used}]", nanocores(used));
                 }
@@ -156,7 +155,7 @@ impl Model {
     }
 }
 
-fn told_labels(labels: &Labels) -> String {
+fn labels_text(labels: &Labels) -> String {
     labels
         .iter()
         .map(|(key, value)| format!(" {key}={value}"))
@@ -171,8 +170,8 @@ fn nanocores(count: u64) -> String {
     }
 }
 
-fn asks() -> Vec<Ask> {
-    let mut asks: Vec<Ask> = [
+fn queries() -> Vec<Query> {
+    let mut queries: Vec<Query> = [
         "",
         "app=web",
         "app in (web,db),tier!=front",
@@ -184,8 +183,13 @@ fn asks() -> Vec<Ask> {
     .iter()
     .map(|selector| all(PROTOBUF).labelled(selector))
     .collect();
-    asks.extend(asks.clone().into_iter().map(|ask| ask.within("ns-1")));
-    asks.extend(
+    queries.extend(
+        queries
+            .clone()
+            .into_iter()
+            .map(|query| query.within("ns-1")),
+    );
+    queries.extend(
         [
             "metadata.name=pod-3",
             "metadata.namespace=ns-2",
@@ -198,48 +202,48 @@ fn asks() -> Vec<Ask> {
         ]
         .map(|fields| all(PROTOBUF).with_fields(fields)),
     );
-    asks.push(
+    queries.push(
         all(PROTOBUF)
             .with_fields("spec.nodeName=node-2")
             .labelled("app=web")
             .within("ns-0"),
     );
-    asks
+    queries
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(96) })]
 
     #[test]
-    fn lists_are_what_was_published_last(steps in steps(24)) {
+    fn lists_show_the_last_publications(steps in steps(24)) {
         let api = Harness::new();
         let mut model = Model::default();
         for step in &steps {
             step.apply(&api, &mut model);
         }
-        for ask in asks() {
-            let listed = told_list(&ask.list(&api, "pods"));
-            prop_assert_eq!(&listed, &model.pods(&ask), "{:?}", &ask);
-            let as_json = Ask { representation: JSON, ..ask };
+        for query in queries() {
+            let listed = item_texts(&query.list(&api, "pods"));
+            prop_assert_eq!(&listed, &model.pods(&query), "{:?}", &query);
+            let as_json = Query { representation: JSON, ..query };
             let plain: Vec<&str> = listed.iter().map(|text| text.split(' ').next().unwrap()).collect();
             prop_assert_eq!(names(&as_json.list(&api, "pods")), plain);
         }
         for selector in ["", "app=web", "!app"] {
-            let ask = all(JSON).labelled(selector);
-            prop_assert_eq!(names(&ask.list(&api, "nodes")), model.nodes(&ask.labels));
+            let query = all(JSON).labelled(selector);
+            prop_assert_eq!(names(&query.list(&api, "nodes")), model.nodes(&query.labels));
         }
         for text in model.pods(&all(PROTOBUF)) {
             let (namespace, rest) = text.split_once('/').unwrap();
             let name = rest.split(' ').next().unwrap();
             let body = get(&api, "pods", (namespace, name), PROTOBUF).unwrap();
             let unknown = decode(body.strip_prefix(b"k8s\0").unwrap());
-            prop_assert_eq!(told(&bytes_of(&unknown, 2)[0]), text);
+            prop_assert_eq!(object_text(&bytes_of(&unknown, 2)[0]), text);
         }
     }
 }
 
 #[test]
-fn an_unchanged_pod_keeps_its_bytes_and_a_repeated_one_counts_once() {
+fn an_unchanged_pod_keeps_its_bytes_and_a_duplicate_counts_once() {
     let api = Harness::new();
     let one = pod(
         "a",
@@ -249,13 +253,13 @@ fn an_unchanged_pod_keeps_its_bytes_and_a_repeated_one_counts_once() {
     );
     publish(&api, "n", None, &[one.clone(), one.clone()]);
     let first = all(PROTOBUF).list(&api, "pods");
-    assert_eq!(told_list(&first).len(), 1);
+    assert_eq!(item_texts(&first).len(), 1);
     publish(&api, "n", None, &[one]);
     assert_eq!(all(PROTOBUF).list(&api, "pods"), first);
 }
 
 #[test]
-fn pods_out_of_order_or_without_containers_do_no_harm() {
+fn unsorted_pods_are_sorted_and_pods_without_containers_skipped() {
     let api = Harness::new();
     let some = |name: &str| {
         pod(
@@ -278,7 +282,7 @@ fn pods_out_of_order_or_without_containers_do_no_harm() {
 }
 
 #[test]
-fn more_pods_than_are_gathered_are_still_selected_in_order() {
+fn a_selector_that_matches_more_pods_than_the_limit_keeps_the_order() {
     let api = Harness::new();
     let web = labels(&[("app", "web")]);
     for node in 0..60 {
@@ -304,7 +308,7 @@ fn more_pods_than_are_gathered_are_still_selected_in_order() {
         [""; 0]
     );
     assert_eq!(
-        told_list(&all(PROTOBUF).labelled("app").list(&api, "pods")).len(),
+        item_texts(&all(PROTOBUF).labelled("app").list(&api, "pods")).len(),
         6000
     );
 }

@@ -1,4 +1,4 @@
-//! Nodes and pods to publish, requests to ask, and an independent reader of what comes back.
+//! Test harness: nodes and pods to publish, requests, and an independent decoder of responses.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -37,12 +37,12 @@ pub(crate) const PROTOBUF: Representation = Representation {
 pub(crate) struct Harness {
     pub(crate) publisher: MetricsApiPublisher,
     pub(crate) api: MetricsApi,
-    store: Arc<UsageStore>,
+    pub(crate) store: Arc<UsageStore>,
 }
 
-/// A request for objects, before it is borrowed.
+/// The owned parts of a list or watch request.
 #[derive(Debug, Clone)]
-pub(crate) struct Ask {
+pub(crate) struct Query {
     pub(crate) version: &'static str,
     pub(crate) namespace: Option<&'static str>,
     pub(crate) labels: LabelSelector,
@@ -78,8 +78,8 @@ impl Harness {
     }
 }
 
-pub(crate) fn all(representation: Representation) -> Ask {
-    Ask {
+pub(crate) fn all(representation: Representation) -> Query {
+    Query {
         version: "v1beta1",
         namespace: None,
         labels: LabelSelector::default(),
@@ -88,7 +88,7 @@ pub(crate) fn all(representation: Representation) -> Ask {
     }
 }
 
-impl Ask {
+impl Query {
     pub(crate) fn labelled(mut self, selector: &str) -> Self {
         self.labels = LabelSelector::parse(selector).unwrap();
         self
@@ -158,25 +158,25 @@ pub(crate) fn get(
     api.resource(plural).get(&request).map(read)
 }
 
-/// All of a body that never waits.
+/// Reads a body that is never pending.
 pub(crate) fn read(mut body: Body) -> Vec<u8> {
     let mut bytes = Vec::new();
-    while let Some(piece) = piece(&mut body) {
-        bytes.extend_from_slice(&piece);
+    while let Some(chunk) = chunk(&mut body) {
+        bytes.extend_from_slice(&chunk);
     }
     bytes
 }
 
-/// The next piece of a body that never waits.
-pub(crate) fn piece(body: &mut Body) -> Option<bytes::Bytes> {
+/// Reads the next chunk of a body that is never pending.
+pub(crate) fn chunk(body: &mut Body) -> Option<bytes::Bytes> {
     let mut context = Context::from_waker(Waker::noop());
     match Pin::new(body).poll_frame(&mut context) {
         Poll::Ready(frame) => Some(frame?.unwrap().into_data().unwrap()),
-        Poll::Pending => panic!("a list has nothing to wait for"),
+        Poll::Pending => panic!("a list is never pending"),
     }
 }
 
-/// The next piece of a body that may wait.
+/// Waits for the next chunk of a body.
 pub(crate) async fn next(body: &mut Body) -> Option<bytes::Bytes> {
     let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await;
     Some(frame?.unwrap().into_data().unwrap())
@@ -239,7 +239,7 @@ pub(crate) fn publish_labelled(
     });
 }
 
-/// A field of a protobuf message: this reader knows nothing of the one in the crate.
+/// A field of a protobuf message. This decoder shares nothing with the crate's.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Field {
     Number(u64),
@@ -248,7 +248,7 @@ pub(crate) enum Field {
 
 pub(crate) type Message = Vec<(u64, Field)>;
 
-/// Takes a protobuf message apart; panics if a length is wrong.
+/// Decodes a protobuf message; panics if a length is wrong.
 pub(crate) fn decode(mut bytes: &[u8]) -> Message {
     fn number(bytes: &mut &[u8]) -> u64 {
         let mut value = 0;
@@ -295,15 +295,15 @@ pub(crate) fn text_of(message: &Message, field: u64) -> String {
     String::from_utf8(bytes.first().cloned().unwrap_or_default()).unwrap()
 }
 
-/// The object inside of a protobuf body, and its kind.
-pub(crate) fn opened(body: &[u8]) -> (String, Message) {
+/// Returns the kind and the object in a protobuf body.
+pub(crate) fn open_envelope(body: &[u8]) -> (String, Message) {
     let unknown = decode(body.strip_prefix(b"k8s\0").unwrap());
     let kind = decode(&bytes_of(&unknown, 1)[0]);
     (text_of(&kind, 2), decode(&bytes_of(&unknown, 2)[0]))
 }
 
-/// An object of either kind as text, from protobuf.
-pub(crate) fn told(object: &[u8]) -> String {
+/// Formats a protobuf object of either kind.
+pub(crate) fn object_text(object: &[u8]) -> String {
     let object = decode(object);
     let meta = decode(&bytes_of(&object, 1)[0]);
     let mut text = format!("{}/{}", text_of(&meta, 3), text_of(&meta, 1));
@@ -331,13 +331,16 @@ pub(crate) fn told(object: &[u8]) -> String {
     text
 }
 
-/// The items of a protobuf list as texts.
-pub(crate) fn told_list(body: &[u8]) -> Vec<String> {
-    let (_, list) = opened(body);
-    bytes_of(&list, 2).iter().map(|item| told(item)).collect()
+/// Formats the items of a protobuf list.
+pub(crate) fn item_texts(body: &[u8]) -> Vec<String> {
+    let (_, list) = open_envelope(body);
+    bytes_of(&list, 2)
+        .iter()
+        .map(|item| object_text(item))
+        .collect()
 }
 
-/// `namespace/name` of the items of a JSON list.
+/// Returns `namespace/name` of the items of a JSON list.
 pub(crate) fn names(body: &[u8]) -> Vec<String> {
     let list: serde_json::Value = serde_json::from_slice(body).unwrap();
     let items = list["items"].as_array().unwrap().iter();

@@ -1,4 +1,4 @@
-//! Watches: who follows one knows what a list would say.
+//! Watches: a client that applies all events has the state of a list.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::model::{Model, steps};
 use crate::support::*;
 
-/// An event: its type, the object as text (empty where it is gone), its key, its version.
+/// A watch event: its type, the key, the object as text (empty if deleted), the version.
 #[derive(Debug)]
 struct Event {
     kind: String,
@@ -21,10 +21,10 @@ struct Event {
     version: u64,
 }
 
-/// The events of a piece.
-fn events(piece: &[u8], encoding: Encoding) -> Vec<Event> {
+/// Decodes the events of a chunk.
+fn events(chunk: &[u8], encoding: Encoding) -> Vec<Event> {
     match encoding {
-        Encoding::Json => piece
+        Encoding::Json => chunk
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty())
             .map(|line| {
@@ -44,7 +44,7 @@ fn events(piece: &[u8], encoding: Encoding) -> Vec<Event> {
             })
             .collect(),
         Encoding::Protobuf => {
-            let mut rest = piece;
+            let mut rest = chunk;
             let mut events = Vec::new();
             while !rest.is_empty() {
                 let (len, after) = rest.split_first_chunk::<4>().unwrap();
@@ -59,7 +59,7 @@ fn events(piece: &[u8], encoding: Encoding) -> Vec<Event> {
                 events.push(Event {
                     kind: text_of(&frame, 1),
                     key: format!("{}/{}", text_of(&meta, 3), text_of(&meta, 1)),
-                    text: told(&object),
+                    text: object_text(&object),
                     version: text_of(&meta, 6).parse().unwrap_or(0),
                 });
             }
@@ -68,16 +68,16 @@ fn events(piece: &[u8], encoding: Encoding) -> Vec<Event> {
     }
 }
 
-/// What comes until nothing has for a second.
+/// Reads events until none has arrived for a second.
 async fn drain(body: &mut Body, encoding: Encoding) -> Vec<Event> {
     let mut all = Vec::new();
-    while let Ok(Some(piece)) = timeout(Duration::from_secs(1), next(body)).await {
-        all.extend(events(&piece, encoding));
+    while let Ok(Some(chunk)) = timeout(Duration::from_secs(1), next(body)).await {
+        all.extend(events(&chunk, encoding));
     }
     all
 }
 
-/// A client that keeps what it is told.
+/// Applies events to the state of a client.
 fn follow(known: &mut BTreeMap<String, String>, events: Vec<Event>) {
     for event in events {
         match event.kind.as_str() {
@@ -105,10 +105,10 @@ fn one(name: &str, used: u64) -> PodUsage {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
 
-    /// Reading in between or not, and going on from the version of a list or of an event after a
-    /// break, leads to the same knowledge as a list at the end.
+    /// Whether a client reads in between or not, and whether it resumes from the version of a list
+    /// or of an event, in the end its state equals a list.
     #[test]
-    fn who_watches_knows_what_a_list_says(
+    fn the_state_of_a_watching_client_equals_a_list(
         steps in steps(20),
         reads in prop::collection::vec(0..4u8, 20),
         selector in prop::sample::select(vec!["", "app=web", "!tier", "n"]),
@@ -116,69 +116,68 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
-            let api = Harness::with_limits(Limits { piece_bytes: 256, ..Limits::default() });
+            let api = Harness::with_limits(Limits { chunk_bytes: 256, ..Limits::default() });
             let mut model = Model::default();
-            let ask = all(PROTOBUF).labelled(selector).with_fields(fields);
+            let query = all(PROTOBUF).labelled(selector).with_fields(fields);
             let mut known = BTreeMap::new();
-            let mut watch = ask.watch(&api, "pods", "", None).unwrap();
+            let mut watch = query.watch(&api, "pods", "", None).unwrap();
             let mut version = 0;
             for (step, read) in steps.iter().zip(reads) {
                 step.apply(&api, &mut model);
                 if read == 0 {
                     continue;
                 }
-                // A break in the middle, once all that was there is told.
-                let told = if read == 3 && version > 0 {
-                    let piece = timeout(Duration::from_secs(1), next(&mut watch)).await;
-                    piece.map_or_else(|_| Vec::new(), |piece| events(&piece.unwrap(), Encoding::Protobuf))
+                // Interrupted in the middle, after the initial events.
+                let received = if read == 3 && version > 0 {
+                    let chunk = timeout(Duration::from_secs(1), next(&mut watch)).await;
+                    chunk.map_or_else(|_| Vec::new(), |chunk| events(&chunk.unwrap(), Encoding::Protobuf))
                 } else {
                     drain(&mut watch, Encoding::Protobuf).await
                 };
-                prop_assert!(told.iter().all(|event| event.version > 0));
-                // What was there at the beginning comes in the order of names, what changes later
-                // in that of changes.
+                prop_assert!(received.iter().all(|event| event.version > 0));
+                // Initial events are sorted by name, later ones by version.
                 if version > 0 {
-                    prop_assert!(told.is_sorted_by_key(|event| event.version));
+                    prop_assert!(received.is_sorted_by_key(|event| event.version));
                 }
-                version = told.last().map_or(version, |event| event.version.max(version));
-                follow(&mut known, told);
+                version = received.last().map_or(version, |event| event.version.max(version));
+                follow(&mut known, received);
                 if read >= 2 && version > 0 {
-                    watch = ask.watch(&api, "pods", &version.to_string(), None).unwrap();
+                    watch = query.watch(&api, "pods", &version.to_string(), None).unwrap();
                 }
             }
             follow(&mut known, drain(&mut watch, Encoding::Protobuf).await);
-            prop_assert_eq!(known.into_values().collect::<Vec<_>>(), model.pods(&ask));
+            prop_assert_eq!(known.into_values().collect::<Vec<_>>(), model.pods(&query));
             Ok(())
         })?;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_went_and_came_again_does_not_stay_with_a_reader_who_broke_off_in_between() {
+async fn a_resumed_watch_receives_the_deletion_of_a_pod_that_was_recreated() {
     let api = Harness::with_limits(Limits {
-        piece_bytes: 1,
+        chunk_bytes: 1,
         ..Limits::default()
     });
-    let ask = all(PROTOBUF);
+    let query = all(PROTOBUF);
     let mut known = BTreeMap::new();
-    let mut watch = ask.watch(&api, "pods", "", None).unwrap();
+    let mut watch = query.watch(&api, "pods", "", None).unwrap();
     publish(&api, "n", None, &[one("p", 1)]);
     follow(&mut known, drain(&mut watch, Encoding::Protobuf).await);
     publish(&api, "n", None, &[]);
     publish(&api, "n", None, &[one("q", 1)]);
     publish(&api, "n", None, &[one("p", 2), one("q", 1)]);
-    let piece = next(&mut watch).await.unwrap();
-    let told = events(&piece, Encoding::Protobuf);
-    let version = told.last().unwrap().version.to_string();
-    follow(&mut known, told);
-    let mut watch = ask.watch(&api, "pods", &version, None).unwrap();
+    let chunk = next(&mut watch).await.unwrap();
+    let received = events(&chunk, Encoding::Protobuf);
+    let version = received.last().unwrap().version.to_string();
+    follow(&mut known, received);
+    let mut watch = query.watch(&api, "pods", &version, None).unwrap();
     publish(&api, "n", None, &[one("q", 1)]);
     follow(&mut known, drain(&mut watch, Encoding::Protobuf).await);
     assert_eq!(known.keys().collect::<Vec<_>>(), ["a/q"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_gets_the_latest_of_each() {
+async fn a_slow_client_receives_the_latest_state_of_each_object() {
     let api = Harness::new();
     let mut watch = all(PROTOBUF).watch(&api, "pods", "", None).unwrap();
     publish(&api, "n", None, &[one("p", 1)]);
@@ -186,14 +185,14 @@ async fn a_slow_reader_gets_the_latest_of_each() {
     for used in 2..100 {
         publish(&api, "n", None, &[one("p", used)]);
     }
-    let told = drain(&mut watch, Encoding::Protobuf).await;
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0].kind, "MODIFIED");
-    assert!(told[0].text.contains("cpu:99n"), "{told:?}");
+    let received = drain(&mut watch, Encoding::Protobuf).await;
+    assert_eq!(received.len(), 1, "{received:?}");
+    assert_eq!(received[0].kind, "MODIFIED");
+    assert!(received[0].text.contains("cpu:99n"), "{received:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_not_measured_again_is_not_told_again() {
+async fn an_unchanged_object_causes_no_event() {
     let api = Harness::new();
     publish(
         &api,
@@ -211,43 +210,45 @@ async fn what_was_not_measured_again_is_not_told_again() {
         Some(usage(1, 1, 5, 1)),
         &[one("p", 1), one("q", 2)],
     );
-    let told = drain(&mut pods, Encoding::Json).await;
-    assert_eq!(told.len(), 1, "{told:?}");
+    let received = drain(&mut pods, Encoding::Json).await;
+    assert_eq!(received.len(), 1, "{received:?}");
     assert_eq!(
-        (told[0].kind.as_str(), told[0].key.as_str()),
+        (received[0].kind.as_str(), received[0].key.as_str()),
         ("MODIFIED", "a/q")
     );
     assert_eq!(drain(&mut nodes, Encoding::Json).await.len(), 0);
     publish(&api, "n", None, &[one("p", 1)]);
-    let told = drain(&mut nodes, Encoding::Json).await;
+    let received = drain(&mut nodes, Encoding::Json).await;
     assert_eq!(
-        (told[0].kind.as_str(), told[0].key.as_str()),
+        (received[0].kind.as_str(), received[0].key.as_str()),
         ("DELETED", "/n")
     );
-    let told = drain(&mut pods, Encoding::Json).await;
-    assert_eq!(told.len(), 1);
+    let received = drain(&mut pods, Encoding::Json).await;
+    assert_eq!(received.len(), 1);
     assert!(
-        told[0].text.contains("\"timestamp\":null,") || told[0].text.contains("null"),
-        "{told:?}"
+        received[0].text.contains("\"timestamp\":null,") || received[0].text.contains("null"),
+        "{received:?}"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_there_ends_with_a_bookmark_where_that_is_asked_for() {
+async fn initial_events_end_with_a_bookmark_if_requested() {
     let api = Harness::new();
     publish(&api, "n", None, &[one("p", 1)]);
-    for form in [JSON, PROTOBUF] {
-        let mut watch = all(form).watch(&api, "pods", "", Some(true)).unwrap();
-        let piece = next(&mut watch).await.unwrap();
-        let told = events(&piece, form.encoding);
-        let kinds: Vec<&str> = told.iter().map(|event| event.kind.as_str()).collect();
+    for representation in [JSON, PROTOBUF] {
+        let mut watch = all(representation)
+            .watch(&api, "pods", "", Some(true))
+            .unwrap();
+        let chunk = next(&mut watch).await.unwrap();
+        let received = events(&chunk, representation.encoding);
+        let kinds: Vec<&str> = received.iter().map(|event| event.kind.as_str()).collect();
         assert_eq!(kinds, ["ADDED", "BOOKMARK"]);
-        assert!(String::from_utf8_lossy(&piece).contains("k8s.io/initial-events-end"));
-        assert_eq!(told[1].version, told[0].version);
-        // Then one now and then, as long as nothing happens.
-        let later = events(&next(&mut watch).await.unwrap(), form.encoding);
+        assert!(String::from_utf8_lossy(&chunk).contains("k8s.io/initial-events-end"));
+        assert_eq!(received[1].version, received[0].version);
+        // Further bookmarks follow while nothing changes.
+        let later = events(&next(&mut watch).await.unwrap(), representation.encoding);
         assert_eq!(later[0].kind, "BOOKMARK");
-        assert_eq!(later[0].version, told[0].version);
+        assert_eq!(later[0].version, received[0].version);
     }
     let mut watch = all(JSON).watch(&api, "pods", "", Some(false)).unwrap();
     publish(&api, "n", None, &[one("p", 2)]);
@@ -255,7 +256,7 @@ async fn what_was_there_ends_with_a_bookmark_where_that_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_ends_by_its_time() {
+async fn a_watch_ends_at_its_timeout() {
     let mut watch = all(JSON).watch(&Harness::new(), "pods", "", None).unwrap();
     let start = tokio::time::Instant::now();
     let mut bookmarks = 0;
@@ -267,9 +268,9 @@ async fn a_watch_ends_by_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_whose_deletions_are_forgotten_has_expired() {
+async fn a_version_older_than_the_kept_deletions_is_expired() {
     let api = Harness::with_limits(Limits {
-        deletions: 2,
+        max_deletions: 2,
         ..Limits::default()
     });
     publish(
@@ -278,15 +279,15 @@ async fn a_version_whose_deletions_are_forgotten_has_expired() {
         None,
         &[one("p", 1), one("q", 1), one("r", 1), one("s", 1)],
     );
-    let (_, list) = opened(&all(PROTOBUF).list(&api, "pods"));
+    let (_, list) = open_envelope(&all(PROTOBUF).list(&api, "pods"));
     let version = text_of(&decode(&bytes_of(&list, 1)[0]), 2);
-    let ask = all(JSON);
-    let mut lagging = ask.watch(&api, "pods", &version, None).unwrap();
+    let query = all(JSON);
+    let mut lagging = query.watch(&api, "pods", &version, None).unwrap();
     publish(&api, "n", None, &[one("r", 1), one("s", 1)]);
-    let mut watch = ask.watch(&api, "pods", &version, None).unwrap();
+    let mut watch = query.watch(&api, "pods", &version, None).unwrap();
     assert_eq!(drain(&mut watch, Encoding::Json).await.len(), 2);
     publish(&api, "n", None, &[one("s", 1)]);
-    let refused = |version: &str| ask.watch(&api, "pods", version, None).unwrap_err();
+    let refused = |version: &str| query.watch(&api, "pods", version, None).unwrap_err();
     assert!(matches!(refused(&version), StatusError::Expired { .. }));
     assert!(matches!(refused("17"), StatusError::Expired { .. }));
     assert!(matches!(
@@ -294,10 +295,10 @@ async fn a_version_whose_deletions_are_forgotten_has_expired() {
         StatusError::Expired { .. }
     ));
     assert!(matches!(refused("x"), StatusError::BadRequest { .. }));
-    let told = next(&mut lagging).await.unwrap();
-    let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
+    let received = next(&mut lagging).await.unwrap();
+    let received: serde_json::Value = serde_json::from_slice(&received).unwrap();
     assert_eq!(
-        (&told["type"], &told["object"]["code"]),
+        (&received["type"], &received["object"]["code"]),
         (&"ERROR".into(), &410.into())
     );
     assert!(next(&mut lagging).await.is_none());

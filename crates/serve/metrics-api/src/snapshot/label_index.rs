@@ -1,6 +1,6 @@
-//! Which pods have which labels.
+//! Pods by labels.
 //!
-//! Pods of a workload mostly have one set of labels, so that sets are indexed rather than pods: ten
+//! The pods of a workload mostly share one label set, so the index holds sets rather than pods: ten
 //! replicas cost one entry per label, and a selector is evaluated once per set.
 
 use std::hash::{Hash, Hasher};
@@ -13,16 +13,15 @@ use kubevitals_model::{
 
 use super::PodSlot;
 
-/// Pods by their namespace and labels.
+/// Pods grouped by namespace and label set.
 #[derive(Default)]
-pub(crate) struct Groups {
-    places: Vec<Option<Group>>,
-    free: Vec<u32>,
+pub(crate) struct LabelIndex {
+    groups: Vec<Option<Group>>,
+    free_ids: Vec<u32>,
     by_labels: HashMap<GroupKey, u32>,
     by_pair: HashMap<LabelPair, Vec<u32>>,
 }
 
-/// What pods of a group have in common.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct GroupKey {
     namespace: Arc<str>,
@@ -31,19 +30,19 @@ struct GroupKey {
 
 struct Group {
     key: GroupKey,
-    /// By name.
+    /// Sorted by name.
     pods: Vec<Arc<PodSlot>>,
 }
 
-/// A label, borrowed: what a map of [`LabelPair`] is searched with.
+/// A borrowed label: the lookup key of a map of [`LabelPair`].
 struct PairRef<'a>(&'a str, &'a str);
 
-impl Groups {
+impl LabelIndex {
     pub(crate) fn insert(&mut self, slot: &Arc<PodSlot>) {
         let key = key_of(slot);
         let id = match self.by_labels.get(&key) {
             Some(id) => *id,
-            None => self.open(key),
+            None => self.add_group(key),
         };
         if let Some(group) = self.group_mut(id) {
             match group.position(slot) {
@@ -71,17 +70,17 @@ impl Groups {
             group.pods.remove(at);
         }
         if group.pods.is_empty() {
-            self.close(id, &key);
+            self.remove_group(id, &key);
         }
     }
 
-    /// The pods that a selector selects, in order; `None` if that cannot be told from this index,
-    /// or if they are more than `most`: then it is cheaper to walk over all.
+    /// Returns the pods that match a selector, sorted; `None` if the index cannot answer it or if
+    /// there are more than `max`: then a scan of all pods is cheaper.
     pub(crate) fn select(
         &self,
         namespace: Option<&str>,
         selector: &LabelSelector,
-        most: usize,
+        max: usize,
     ) -> Option<Vec<Arc<PodSlot>>> {
         let candidates = selector
             .requirements()
@@ -99,7 +98,7 @@ impl Groups {
             if of_namespace && selector.matches(|key| labels.get(key).map(|value| &**value)) {
                 matched += 1;
                 pods.extend(group.pods.iter().map(Arc::clone));
-                if pods.len() > most {
+                if pods.len() > max {
                     return None;
                 }
             }
@@ -110,7 +109,7 @@ impl Groups {
         Some(pods)
     }
 
-    /// The groups that can fulfil a requirement for certain values, each once.
+    /// Returns the IDs of the groups that can satisfy an `in` requirement, each once.
     fn candidates(&self, requirement: &LabelRequirement) -> Option<Vec<&[u32]>> {
         let LabelOperator::In(values) = &requirement.operator else {
             return None;
@@ -126,26 +125,26 @@ impl Groups {
     }
 
     fn group(&self, id: u32) -> Option<&Group> {
-        self.places.get(usize::try_from(id).ok()?)?.as_ref()
+        self.groups.get(usize::try_from(id).ok()?)?.as_ref()
     }
 
     fn group_mut(&mut self, id: u32) -> Option<&mut Group> {
-        self.places.get_mut(usize::try_from(id).ok()?)?.as_mut()
+        self.groups.get_mut(usize::try_from(id).ok()?)?.as_mut()
     }
 
-    fn open(&mut self, key: GroupKey) -> u32 {
+    fn add_group(&mut self, key: GroupKey) -> u32 {
         let group = Group {
             key: key.clone(),
             pods: Vec::new(),
         };
-        let id = self.free.pop().unwrap_or_else(|| {
-            self.places.push(None);
-            u32::try_from(self.places.len() - 1).expect("there are fewer pods than 32 bits count")
+        let id = self.free_ids.pop().unwrap_or_else(|| {
+            self.groups.push(None);
+            u32::try_from(self.groups.len() - 1).expect("there are fewer pods than 32 bits count")
         });
         if let Ok(at) = usize::try_from(id)
-            && let Some(place) = self.places.get_mut(at)
+            && let Some(slot) = self.groups.get_mut(at)
         {
-            *place = Some(group);
+            *slot = Some(group);
         }
         for pair in key.labels.pairs() {
             self.by_pair.entry(pair.clone()).or_default().push(id);
@@ -154,7 +153,7 @@ impl Groups {
         id
     }
 
-    fn close(&mut self, id: u32, key: &GroupKey) {
+    fn remove_group(&mut self, id: u32, key: &GroupKey) {
         for (name, value) in key.labels.iter() {
             let pair = PairRef(name, value);
             let Some(ids) = self.by_pair.get_mut(&pair) else {
@@ -169,11 +168,11 @@ impl Groups {
         }
         self.by_labels.remove(key);
         if let Ok(at) = usize::try_from(id)
-            && let Some(place) = self.places.get_mut(at)
+            && let Some(slot) = self.groups.get_mut(at)
         {
-            *place = None;
+            *slot = None;
         }
-        self.free.push(id);
+        self.free_ids.push(id);
     }
 }
 
@@ -187,7 +186,7 @@ impl Group {
 
 impl Hash for PairRef<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // As a pair of strings hashes.
+        // As a `LabelPair` hashes.
         (self.0, self.1).hash(state);
     }
 }

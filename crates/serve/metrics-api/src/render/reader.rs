@@ -1,34 +1,33 @@
-//! Reading protobuf messages that this crate wrote itself. Nothing here panics on others, but
-//! nothing is promised of what comes out.
+//! Reads protobuf messages that this crate encoded. Other messages cause no panic, but yield
+//! unspecified values.
 
-use super::proto::{LEN, tag};
+use kubevitals_protobuf::read_varint;
 
-/// The tags of a map's entry; a quantity has its text where an entry has its key.
-const KEY: u8 = tag(1, LEN);
-const VALUE: u8 = tag(2, LEN);
+use super::layout::entry::{KEY, VALUE};
+use super::layout::quantity::TEXT;
+use super::layout::{meta, object};
 
-/// The fields of a message, one after the other.
+/// Iterates over the fields of a message: tags and values.
 #[derive(Clone)]
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
 }
 
-/// What a field holds.
 #[derive(Clone, Copy)]
 pub(crate) enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-/// An object, as far as it has been taken apart.
+/// The parts of an object's message.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Object<'a> {
     pub(crate) metadata: &'a [u8],
-    /// Seconds since the epoch; `None` if it is not known.
+    /// Seconds since the epoch.
     pub(crate) timestamp: Option<i64>,
     /// Nanoseconds.
     pub(crate) window: i64,
-    /// What follows: containers, or amounts.
+    /// The remaining fields: containers, or the usage of a node.
     pub(crate) rest: &'a [u8],
 }
 
@@ -37,14 +36,14 @@ impl<'a> Fields<'a> {
         Self { rest: message }
     }
 
-    /// What has not been read yet.
+    /// Returns the bytes that have not been read yet.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Passes over what stands next if it is this.
+    /// Skips these bytes if they come next.
     #[inline]
-    pub(crate) fn pass(&mut self, expected: &[u8]) {
+    pub(crate) fn skip_prefix(&mut self, expected: &[u8]) {
         if let Some(rest) = self.rest.strip_prefix(expected) {
             self.rest = rest;
         }
@@ -60,22 +59,15 @@ impl<'a> Fields<'a> {
         self.long_number()
     }
 
+    // Out of line, to keep the common path short.
+    #[inline(never)]
     fn long_number(&mut self) -> Option<u64> {
-        let mut value = 0_u64;
-        for (at, byte) in self.rest.iter().enumerate().take(10) {
-            let shift = u32::try_from(at * 7).ok()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                self.rest = self.rest.get(at + 1..)?;
-                return Some(value);
-            }
-        }
-        None
+        read_varint(&mut self.rest)
     }
 }
 
 impl<'a> Iterator for Fields<'a> {
-    type Item = (u64, Value<'a>);
+    type Item = (u8, Value<'a>);
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
@@ -90,7 +82,7 @@ impl<'a> Iterator for Fields<'a> {
             }
             _ => return None,
         };
-        Some((tag >> 3, value))
+        Some((u8::try_from(tag).ok()?, value))
     }
 }
 
@@ -108,7 +100,7 @@ impl<'a> Value<'a> {
             .unwrap_or_default()
     }
 
-    /// The first field of a message, as a number: what times and durations are.
+    /// Returns the first field of a nested message, a number: the value of a time or duration.
     pub(crate) fn inner_number(self) -> Option<i64> {
         match Fields::new(self.bytes()?).next()?.1 {
             Value::Number(number) => Some(number.cast_signed()),
@@ -118,38 +110,37 @@ impl<'a> Value<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// Takes the message of an object apart.
     pub(crate) fn read(message: &'a [u8]) -> Self {
-        let mut object = Self::default();
+        let mut parsed = Self::default();
         let mut fields = Fields::new(message);
-        for wanted in 1..=3 {
-            let Some((number, value)) = fields.next() else {
+        for expected in [object::METADATA, object::TIMESTAMP, object::WINDOW] {
+            let Some((tag, value)) = fields.next() else {
                 break;
             };
-            match (wanted, number) {
-                (1, 1) => object.metadata = value.bytes().unwrap_or_default(),
-                (2, 2) => object.timestamp = value.inner_number(),
-                (3, 3) => object.window = value.inner_number().unwrap_or_default(),
-                _ => break,
+            match tag {
+                _ if tag != expected => break,
+                object::METADATA => parsed.metadata = value.bytes().unwrap_or_default(),
+                object::TIMESTAMP => parsed.timestamp = value.inner_number(),
+                _ => parsed.window = value.inner_number().unwrap_or_default(),
             }
         }
-        object.rest = fields.rest();
-        object
+        parsed.rest = fields.rest();
+        parsed
     }
 
-    /// The name in its metadata.
+    /// Returns the name in the metadata.
     pub(crate) fn name(&self) -> &'a str {
         Fields::new(self.metadata)
-            .find(|(number, _)| *number == 1)
+            .find(|(tag, _)| *tag == meta::NAME)
             .map_or("", |(_, value)| value.text())
     }
 }
 
-/// The text of a quantity.
+/// Returns the text of a quantity.
 #[inline]
 pub(crate) fn quantity(value: &[u8]) -> &[u8] {
     match value {
-        [KEY, len @ ..0x80, text @ ..] if usize::from(*len) == text.len() => text,
+        [TEXT, len @ ..0x80, text @ ..] if usize::from(*len) == text.len() => text,
         _ => Fields::new(value)
             .next()
             .and_then(|(_, text)| text.bytes())
@@ -157,7 +148,7 @@ pub(crate) fn quantity(value: &[u8]) -> &[u8] {
     }
 }
 
-/// The key and the value of a map's entry.
+/// Returns the key and the value of a map entry.
 #[inline]
 pub(crate) fn key_and_value(entry: &[u8]) -> (&[u8], &[u8]) {
     short_pair(entry).unwrap_or_else(|| {
@@ -167,7 +158,7 @@ pub(crate) fn key_and_value(entry: &[u8]) -> (&[u8], &[u8]) {
     })
 }
 
-/// The same where lengths take one byte, as they nearly always do.
+/// Returns the same if lengths take one byte, as they nearly always do.
 #[inline]
 fn short_pair(entry: &[u8]) -> Option<(&[u8], &[u8])> {
     let [KEY, len @ ..0x80, rest @ ..] = entry else {
@@ -180,16 +171,15 @@ fn short_pair(entry: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// The names and texts of amounts: the entries of a map from name to quantity that are numbered
-/// `field`.
-pub(crate) fn amounts(message: &[u8], field: u64) -> impl Iterator<Item = (&str, &str)> {
-    let entries = Fields::new(message).filter(move |(number, _)| *number == field);
+/// Iterates over the names and quantities of resources: the map entries with this tag.
+pub(crate) fn amounts(message: &[u8], tag: u8) -> impl Iterator<Item = (&str, &str)> {
+    let entries = Fields::new(message).filter(move |(own, _)| *own == tag);
     entries.map(|(_, entry)| {
         let (mut name, mut amount) = ("", "");
-        for (number, value) in Fields::new(entry.bytes().unwrap_or_default()) {
-            match number {
-                1 => name = value.text(),
-                2 => {
+        for (tag, value) in Fields::new(entry.bytes().unwrap_or_default()) {
+            match tag {
+                KEY => name = value.text(),
+                VALUE => {
                     let text = quantity(value.bytes().unwrap_or_default());
                     amount = str::from_utf8(text).unwrap_or_default();
                 }
@@ -202,22 +192,22 @@ pub(crate) fn amounts(message: &[u8], field: u64) -> impl Iterator<Item = (&str,
 
 #[cfg(test)]
 mod tests {
-    use super::super::proto::put_text;
+    use super::super::proto::put_bytes;
     use super::*;
 
     #[test]
-    fn a_pair_is_found_whatever_its_lengths() {
+    fn entries_and_quantities_of_any_length_are_read() {
         for (key, value) in [(0, 0), (1, 127), (127, 1), (128, 3), (3, 128), (300, 300)] {
             let (key, value) = (vec![b'k'; key], vec![b'v'; value]);
             let mut entry = Vec::new();
-            put_text(&mut entry, KEY, &key);
-            put_text(&mut entry, VALUE, &value);
+            put_bytes(&mut entry, KEY, &key);
+            put_bytes(&mut entry, VALUE, &value);
             assert_eq!(key_and_value(&entry), (key.as_slice(), value.as_slice()));
-            let mut quantity_of_key = Vec::new();
-            put_text(&mut quantity_of_key, KEY, &key);
-            assert_eq!(quantity(&quantity_of_key), key);
+            let mut encoded = Vec::new();
+            put_bytes(&mut encoded, TEXT, &key);
+            assert_eq!(quantity(&encoded), key);
         }
-        // Cut short there is nothing to rely on, but it is no panic.
+        // A truncated message yields unspecified values, but no panic.
         for cut in [&b""[..], b"\x0a", b"\x0a\x05k", b"\x0a\x01k\x12\x09v"] {
             let _ = (key_and_value(cut), quantity(cut));
         }

@@ -1,17 +1,20 @@
-//! Objects of a list, of which there may be very many: straight from what is kept, without a
-//! message in between, and what neighbours have in common is written once and then copied.
+//! List items, of which there may be very many: encoded straight from stored bodies, without a
+//! message in between; what neighbours share is encoded once and then copied.
 
 use kubevitals_model::Labels;
 
-use super::super::message::Fields;
-use super::super::proto::{LEN, tag};
+use super::super::layout::entry::{KEY, VALUE};
+use super::super::layout::quantity::TEXT;
+use super::super::layout::{container, object};
+use super::super::reader::Fields;
 use super::{
-    Kind, Meta, Writer, proto, put_amounts, put_inside, put_measured, put_quoted, put_text,
+    Kind, Meta, Writer, proto, put_amounts, put_quoted, put_text, put_unquoted,
+    put_window_and_usage,
 };
 
 impl Writer {
-    /// Appends an object as the item of a list: what [`Writer::put_object`] makes of its message.
-    pub(crate) fn put_listed(
+    /// Appends an object as a list item, equal to what [`Writer::put_object`] makes of its message.
+    pub(crate) fn put_list_item(
         &mut self,
         out: &mut Vec<u8>,
         kind: Kind,
@@ -19,32 +22,35 @@ impl Writer {
         body: &[u8],
     ) {
         let mut fields = Fields::new(body);
-        let mut number = |of| {
-            let (field, value) = fields.next()?;
-            value.inner_number().filter(|_| field == of)
+        let mut number = |expected| {
+            let (tag, value) = fields.next()?;
+            value.inner_number().filter(|_| tag == expected)
         };
-        let (Some(timestamp), Some(window), false) = (number(2), number(3), meta.name.is_empty())
-        else {
+        let (Some(timestamp), Some(window), false) = (
+            number(object::TIMESTAMP),
+            number(object::WINDOW),
+            meta.name.is_empty(),
+        ) else {
             let mut message = Vec::new();
             proto::put_message(&mut message, meta, body);
             self.put_object(out, kind, None, &message, "");
             return;
         };
         out.extend_from_slice(b"{\"metadata\":{\"name\":\"");
-        put_inside(out, meta.name.as_bytes());
+        put_unquoted(out, meta.name.as_bytes());
         if self.namespace.0 != meta.namespace {
             self.namespace = (meta.namespace.to_owned(), after_name(meta.namespace));
         }
         out.extend_from_slice(&self.namespace.1);
-        self.put_bare_time(out, meta.created.unix_seconds());
-        out.extend_from_slice(self.labels.text(meta.labels, put_after_creation));
-        self.put_bare_time(out, timestamp);
+        self.put_unquoted_time(out, meta.created.unix_seconds());
+        out.extend_from_slice(self.labels.get_or_write(meta.labels, put_after_creation));
+        self.put_unquoted_time(out, timestamp);
         out.push(b'"');
-        put_measured(out, kind, window, fields.rest());
+        put_window_and_usage(out, kind, window, fields.rest());
     }
 }
 
-/// What stands between a name and the time of creation: the namespace, if there is one.
+/// Returns the part between name and creation timestamp: the namespace, if there is one.
 pub(super) fn after_name(namespace: &str) -> Vec<u8> {
     let mut out = b"\",".to_vec();
     if !namespace.is_empty() {
@@ -55,8 +61,7 @@ pub(super) fn after_name(namespace: &str) -> Vec<u8> {
     out
 }
 
-/// Appends what stands between the time of creation and that of the sample: the labels, if there
-/// are any.
+/// Appends the part between creation timestamp and timestamp: the labels, if there are any.
 fn put_after_creation(out: &mut Vec<u8>, labels: &Labels) {
     out.push(b'"');
     for (at, (key, value)) in labels.iter().enumerate() {
@@ -69,18 +74,16 @@ fn put_after_creation(out: &mut Vec<u8>, labels: &Labels) {
     out.extend_from_slice(b",\"timestamp\":\"");
 }
 
-/// Appends a container whose first amounts are processor and memory, as nearly always. It is read
-/// by its shape, with lengths of one byte; `None` and nothing appended if it has another.
+/// Appends a container whose first resources are CPU and memory, with lengths of one byte, as is
+/// nearly always the case. Returns `None` and appends nothing for any other.
 #[inline]
-pub(super) fn put_usual_container(out: &mut Vec<u8>, container: &[u8]) -> Option<()> {
-    const KEY: u8 = tag(1, LEN);
-    const VALUE: u8 = tag(2, LEN);
-    let [KEY, len @ ..0x80, rest @ ..] = container else {
+pub(super) fn put_common_container(out: &mut Vec<u8>, message: &[u8]) -> Option<()> {
+    let [container::NAME, len @ ..0x80, rest @ ..] = message else {
         return None;
     };
     let (name, rest) = rest.split_at_checked(usize::from(*len))?;
     let [
-        VALUE,
+        container::USAGE,
         ..0x80,
         KEY,
         3,
@@ -89,7 +92,7 @@ pub(super) fn put_usual_container(out: &mut Vec<u8>, container: &[u8]) -> Option
         b'u',
         VALUE,
         ..0x80,
-        KEY,
+        TEXT,
         len @ ..0x80,
         rest @ ..,
     ] = rest
@@ -98,7 +101,7 @@ pub(super) fn put_usual_container(out: &mut Vec<u8>, container: &[u8]) -> Option
     };
     let (cpu, rest) = rest.split_at_checked(usize::from(*len))?;
     let [
-        VALUE,
+        container::USAGE,
         ..0x80,
         KEY,
         6,
@@ -110,7 +113,7 @@ pub(super) fn put_usual_container(out: &mut Vec<u8>, container: &[u8]) -> Option
         b'y',
         VALUE,
         ..0x80,
-        KEY,
+        TEXT,
         len @ ..0x80,
         rest @ ..,
     ] = rest
@@ -119,7 +122,7 @@ pub(super) fn put_usual_container(out: &mut Vec<u8>, container: &[u8]) -> Option
     };
     let (memory, rest) = rest.split_at_checked(usize::from(*len))?;
     out.extend_from_slice(b"{\"name\":\"");
-    put_inside(out, name);
+    put_unquoted(out, name);
     out.extend_from_slice(b"\",\"usage\":{\"cpu\":\"");
     out.extend_from_slice(cpu);
     out.extend_from_slice(b"\",\"memory\":\"");
@@ -147,12 +150,12 @@ mod tests {
     fn usage() -> impl Strategy<Value = Usage> {
         let amounts = (any::<u32>(), any::<u32>(), prop::option::of(any::<u32>()));
         (amounts, 1_000_000_000..1_900_000_000_000_i64, 0..70_000_u64).prop_map(
-            |((cpu, memory, swap), taken, window)| Usage {
+            |((cpu, memory, swap), sampled, window)| Usage {
                 cpu: CpuUsage::from_nanocores(cpu.into()),
                 memory: Bytes::new(memory.into()),
                 swap: swap.map(|swap| Bytes::new(swap.into())),
                 ephemeral_storage: None,
-                timestamp: Timestamp::from_unix_millis(taken),
+                timestamp: Timestamp::from_unix_millis(sampled),
                 window: Duration::from_millis(window),
             },
         )
@@ -184,9 +187,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
-        /// The oracle writes from the message, and remembers nothing but times.
+        /// The oracle encodes from the message, with an empty cache.
         #[test]
-        fn an_item_is_what_its_message_becomes(
+        fn a_list_item_equals_the_encoding_of_its_message(
             objects in prop::collection::vec(("[a-z\"]{0,30}", 0..3_usize, 0..12_usize, containers()), 1..40),
             sets in prop::collection::vec(labels(), 12),
             created in 0..4_000_000_000_000_i64,
@@ -206,7 +209,7 @@ mod tests {
                     let (mut message, mut expected, mut out) = (Vec::new(), Vec::new(), Vec::new());
                     proto::put_message(&mut message, meta, &body);
                     Writer::new().put_object(&mut expected, kind, None, &message, "");
-                    writer.put_listed(&mut out, kind, meta, &body);
+                    writer.put_list_item(&mut out, kind, meta, &body);
                     prop_assert_eq!(String::from_utf8(out), String::from_utf8(expected));
                 }
             }

@@ -1,4 +1,4 @@
-//! Pods in the order of namespaces and names.
+//! Pods sorted by namespace and name.
 
 use std::sync::Arc;
 
@@ -6,29 +6,29 @@ use kubevitals_model::{AsPodKey as _, PodKeyRef};
 
 use super::PodSlot;
 
-/// A leaf is split in two when it has grown to twice this, and joined with its neighbour when both
+/// A leaf is split when it has grown to twice this size, and merged with its neighbour when both
 /// together are smaller.
 const LEAF: usize = 256;
 
 type Leaf = Vec<Arc<PodSlot>>;
 
-/// Pods in the order of namespaces and names. A clone shares all of them; a change copies a leaf,
-/// and the list of leaves.
+/// Pods sorted by namespace and name. A clone shares all of them; a change copies one leaf and the
+/// list of leaves.
 #[derive(Clone, Default)]
-pub(crate) struct Roster {
-    /// None is empty.
+pub(crate) struct PodIndex {
+    /// No leaf is empty.
     leaves: Arc<Vec<Arc<Leaf>>>,
     len: usize,
 }
 
-/// A place between pods.
+/// A position in the index: before the pod that it refers to, or at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Position {
     leaf: usize,
     within: usize,
 }
 
-impl Roster {
+impl PodIndex {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -38,8 +38,8 @@ impl Roster {
         self.at(at).filter(|slot| slot.key.as_pod_key() == key)
     }
 
-    /// The place before the first pod for which `before` does not hold; it must hold for none after
-    /// that.
+    /// Returns the position of the first pod for which `before` is false. As in
+    /// [`slice::partition_point`], it must be false for all that follow.
     pub(crate) fn position(&self, before: impl Fn(PodKeyRef<'_>) -> bool) -> Position {
         let holds = |slot: &Arc<PodSlot>| before(slot.key.as_pod_key());
         let leaf = self
@@ -52,42 +52,41 @@ impl Roster {
         }
     }
 
-    /// Where the pods of a namespace are.
-    pub(crate) fn namespace(&self, namespace: &str) -> (Position, Position) {
+    /// Returns the range of the pods of a namespace.
+    pub(crate) fn namespace_range(&self, namespace: &str) -> (Position, Position) {
         (
             self.position(|key| key.namespace < namespace),
             self.position(|key| key.namespace <= namespace),
         )
     }
 
-    /// Where all pods are.
-    pub(crate) fn all(&self) -> (Position, Position) {
+    /// Returns the range of all pods.
+    pub(crate) fn full_range(&self) -> (Position, Position) {
         (Position::default(), self.position(|_| true))
     }
 
-    /// How many pods are between two places.
-    pub(crate) fn between(&self, from: Position, to: Position) -> usize {
+    /// Returns the number of pods between two positions.
+    pub(crate) fn count_between(&self, from: Position, to: Position) -> usize {
         let leaves = self.leaves.iter().take(to.leaf).skip(from.leaf);
         let whole: usize = leaves.map(|leaf| leaf.len()).sum();
         (whole + to.within).saturating_sub(from.within)
     }
 
-    /// The pod after a place.
     pub(crate) fn at(&self, at: Position) -> Option<&Arc<PodSlot>> {
         self.leaves.get(at.leaf)?.get(at.within)
     }
 
-    /// Some of the pods after a place: as many as are asked for, or as lie together.
-    pub(crate) fn some(&self, at: Position, most: usize) -> &[Arc<PodSlot>] {
+    /// Returns up to `max` pods from a position on; fewer where a leaf ends.
+    pub(crate) fn chunk(&self, at: Position, max: usize) -> &[Arc<PodSlot>] {
         let leaf = self.leaves.get(at.leaf);
         let rest = leaf
             .and_then(|leaf| leaf.get(at.within..))
             .unwrap_or_default();
-        rest.get(..most).unwrap_or(rest)
+        rest.get(..max).unwrap_or(rest)
     }
 
-    /// The place after the next pod.
-    pub(crate) fn after(&self, at: Position) -> Position {
+    /// Returns the position that follows.
+    pub(crate) fn next_position(&self, at: Position) -> Position {
         match self.leaves.get(at.leaf) {
             Some(leaf) if at.within + 1 < leaf.len() => Position {
                 leaf: at.leaf,
@@ -100,12 +99,12 @@ impl Roster {
         }
     }
 
-    /// Puts a pod in its place; returns the one of the same name that was there.
+    /// Inserts a pod; returns the pod of the same name that it replaces.
     pub(crate) fn insert(&mut self, slot: &Arc<PodSlot>) -> Option<Arc<PodSlot>> {
         let key = slot.key.as_pod_key();
         let at = self.position(|own| own < key);
         let leaves = Arc::make_mut(&mut self.leaves);
-        // What is after all others joins the last leaf.
+        // A pod after all others is appended to the last leaf.
         let (at_leaf, within) = if at.leaf < leaves.len() {
             (at.leaf, at.within)
         } else {
@@ -132,7 +131,7 @@ impl Roster {
         None
     }
 
-    /// Takes this very pod away; another one of the same name stays.
+    /// Removes this very pod, not another one of the same name.
     pub(crate) fn remove(&mut self, slot: &Arc<PodSlot>) -> bool {
         let key = slot.key.as_pod_key();
         let at = self.position(|own| own < key);
@@ -178,18 +177,18 @@ mod tests {
             labels: Labels::default(),
             node: 0,
             hint: AtomicU32::new(0),
-            born: AtomicU64::new(0),
+            added: AtomicU64::new(0),
         })
     }
 
-    fn walk(roster: &Roster, (mut at, end): (Position, Position)) -> Vec<String> {
+    fn walk(index: &PodIndex, (mut at, end): (Position, Position)) -> Vec<String> {
         let mut keys = Vec::new();
         while at < end {
-            let slot = roster.at(at).unwrap();
-            let some = roster.some(at, 3);
-            assert!(Arc::ptr_eq(&some[0], slot) && some.len() <= 3);
+            let slot = index.at(at).unwrap();
+            let chunk = index.chunk(at, 3);
+            assert!(Arc::ptr_eq(&chunk[0], slot) && chunk.len() <= 3);
             keys.push(slot.key.to_string());
-            at = roster.after(at);
+            at = index.next_position(at);
         }
         keys
     }
@@ -197,37 +196,37 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(24) })]
 
-        /// The oracle is a sorted map. The steps are many, so that leaves split and join.
+        /// The oracle is a `BTreeMap`. There are enough steps for leaves to split and merge.
         #[test]
-        fn a_roster_is_a_sorted_map(steps in prop::collection::vec((0..3u8, 0..900u16, prop::bool::weighted(0.6)), 0..3000)) {
-            let mut roster = Roster::default();
+        fn the_index_is_a_sorted_map(steps in prop::collection::vec((0..3u8, 0..900u16, prop::bool::weighted(0.6)), 0..3000)) {
+            let mut index = PodIndex::default();
             let mut model = BTreeMap::new();
-            let first = roster.clone();
+            let first = index.clone();
             for (namespace, name, insert) in steps {
                 let slot = slot(namespace, name);
                 if insert {
-                    let replaced = roster.insert(&slot).is_some();
+                    let replaced = index.insert(&slot).is_some();
                     prop_assert_eq!(model.insert(slot.key.clone(), slot).is_some(), replaced);
                 } else if let Some(own) = model.remove(&slot.key) {
-                    prop_assert!(!roster.remove(&slot));
-                    prop_assert!(roster.remove(&own));
+                    prop_assert!(!index.remove(&slot));
+                    prop_assert!(index.remove(&own));
                 } else {
-                    prop_assert!(!roster.remove(&slot));
+                    prop_assert!(!index.remove(&slot));
                 }
             }
             let names = |of: &str| -> Vec<String> {
                 model.keys().filter(|key| of.is_empty() || &**key.namespace() == of).map(ToString::to_string).collect()
             };
-            prop_assert_eq!(roster.len(), model.len());
+            prop_assert_eq!(index.len(), model.len());
             prop_assert_eq!(first.len(), 0);
-            prop_assert_eq!(walk(&roster, roster.all()), names(""));
+            prop_assert_eq!(walk(&index, index.full_range()), names(""));
             for namespace in ["n0", "n1", "n2", "n"] {
-                prop_assert_eq!(walk(&roster, roster.namespace(namespace)), if namespace == "n" { Vec::new() } else { names(namespace) });
+                prop_assert_eq!(walk(&index, index.namespace_range(namespace)), if namespace == "n" { Vec::new() } else { names(namespace) });
             }
-            let (from, to) = roster.namespace("n1");
-            prop_assert_eq!(roster.between(from, to), names("n1").len());
+            let (from, to) = index.namespace_range("n1");
+            prop_assert_eq!(index.count_between(from, to), names("n1").len());
             for (key, slot) in &model {
-                prop_assert!(roster.get(key.as_pod_key()).is_some_and(|own| Arc::ptr_eq(own, slot)));
+                prop_assert!(index.get(key.as_pod_key()).is_some_and(|own| Arc::ptr_eq(own, slot)));
             }
         }
     }
