@@ -6,7 +6,6 @@
 //!                      └─► scrape loops ─────▲
 //! ```
 
-mod bridge;
 mod checks;
 mod compat;
 mod config;
@@ -14,6 +13,7 @@ mod flags;
 mod follow;
 mod kubelet_access;
 mod running;
+mod scrape_sink;
 mod scraping;
 mod serving;
 
@@ -30,11 +30,11 @@ use kubevitals_usage::UsageStore;
 use kubevitals_watch::{ObjectEvent, PodKind, Reflector, Subscription, Update};
 use tokio::time::timeout;
 
-use self::bridge::IntoStore;
 use self::config::Settings;
 use self::follow::{follow_nodes, follow_pods};
 use self::kubelet_access::KubeletAccess;
 use self::running::RunningServer;
+use self::scrape_sink::UsageSink;
 use self::scraping::ScrapingThread;
 use crate::process::{ProcessFlags, TaskSet};
 use crate::role::{Kubeconfig, Role, RoleDefinition, RunningRole, Setup};
@@ -146,7 +146,7 @@ impl Server {
         checks::register_inherited(setup.health)?;
         // Before the first scrape: the store ignores batches of nodes that it does not know.
         follow(setup.tasks, streams, &store, &clock);
-        let receiver = Arc::new(IntoStore {
+        let receiver = Arc::new(UsageSink {
             store: Arc::clone(&store),
             clock: clock.clone(),
         });

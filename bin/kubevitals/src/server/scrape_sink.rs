@@ -1,4 +1,4 @@
-//! Hands scrapes over to the usage store.
+//! Forwards scrapes to the usage store.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use kubevitals_model::{Clock, NodeBatch, NodeName, Timestamp};
 use kubevitals_scrape::{BatchInfo, ScrapeError, ScrapeSink};
 use kubevitals_usage::UsageStore;
 
-pub(super) struct IntoStore {
+pub(super) struct UsageSink {
     pub(super) store: Arc<UsageStore>,
     pub(super) clock: Clock,
 }
 
-impl ScrapeSink for IntoStore {
+impl ScrapeSink for UsageSink {
     fn on_batch(&self, node: &NodeName, batch: &NodeBatch, _info: &BatchInfo) {
         self.store.ingest(node.as_str(), batch, self.clock.now());
     }
