@@ -1,4 +1,4 @@
-//! Who may do what: service accounts with stated rights, and their tokens.
+//! Service accounts with given rights, and their tokens.
 
 use std::path::PathBuf;
 
@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 use crate::error::E2eError;
 use crate::namespace::TestNamespace;
 
-/// What is allowed on some resources.
+/// Verbs that are allowed on some resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
     /// The API group; empty for the core.
     pub group: &'static str,
     /// The resources: `nodes/metrics`.
     pub resources: &'static [&'static str],
-    /// What may be done: `get`.
+    /// The verbs: `get`.
     pub verbs: &'static [&'static str],
 }
 
@@ -42,7 +42,7 @@ impl Access {
             "metadata": {"name": name},
         });
         namespace.apply(&account).await?;
-        // Names outside of namespaces must not meet those of another test.
+        // Names of cluster-scoped objects must not collide with those of another test.
         let role = format!("{}-{name}", namespace.name());
         let rules: Vec<Value> = rules.iter().map(Rule::manifest).collect();
         let manifest = json!({
@@ -60,7 +60,7 @@ impl Access {
         Ok(access)
     }
 
-    /// Also gives it a role that the cluster has, everywhere.
+    /// Also binds it to a `ClusterRole` in all namespaces.
     pub async fn bind_everywhere(
         &self,
         namespace: &TestNamespace,
@@ -76,7 +76,7 @@ impl Access {
         namespace.apply(&manifest).await
     }
 
-    /// Also gives it a role of `kube-system`, there.
+    /// Also binds it to a `Role` of `kube-system`.
     pub async fn bind_in_kube_system(
         &self,
         namespace: &TestNamespace,
@@ -92,12 +92,12 @@ impl Access {
         namespace.apply(&manifest).await
     }
 
-    /// The bearer token; good for an hour.
+    /// The bearer token, valid for an hour.
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// Writes a kubeconfig for programs, into the folder of the test.
+    /// Writes a kubeconfig for programs into the folder of the test.
     pub fn kubeconfig(&self, namespace: &TestNamespace) -> Result<PathBuf, E2eError> {
         let config = namespace.cluster().config();
         let authorities = config
@@ -126,7 +126,7 @@ impl Access {
     }
 }
 
-/// The token stays out of what failing tests print.
+/// Without the token, which failing tests must not print.
 impl std::fmt::Debug for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Access")
@@ -136,7 +136,7 @@ impl std::fmt::Debug for Access {
 }
 
 impl Rule {
-    /// May read these resources of the core group.
+    /// `get` on these resources of the core group.
     pub const fn get(resources: &'static [&'static str]) -> Self {
         Self {
             group: "",
@@ -145,7 +145,7 @@ impl Rule {
         }
     }
 
-    /// May read, list and watch these resources of the core group.
+    /// `get`, `list` and `watch` on these resources of the core group.
     pub const fn watch(resources: &'static [&'static str]) -> Self {
         Self {
             group: "",
@@ -159,7 +159,7 @@ impl Rule {
     }
 }
 
-/// DER as PEM.
+/// Encodes DER as PEM.
 fn pem(label: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
     let lines: Vec<&str> = text
@@ -173,7 +173,7 @@ fn pem(label: &str, der: &[u8]) -> String {
     )
 }
 
-/// A colon is good in the name of a role, and reads badly in that of a binding.
+/// Returns the name of a binding, without the colons that names of roles have.
 fn binding_name(namespace: &TestNamespace, account: &str, role: &str) -> String {
     format!("{}-{account}-{}", namespace.name(), role.replace(':', "-"))
 }
@@ -190,10 +190,10 @@ async fn token(namespace: &TestNamespace, account: &str) -> Result<String, E2eEr
         .api::<ServiceAccount>()
         .create_token_request(account, &PostParams::default(), &request)
         .await
-        .map_err(E2eError::api(format!("asking for a token of {account}")))?;
+        .map_err(E2eError::api(format!("requesting a token of {account}")))?;
     let token = answer.status.and_then(|status| status.token);
     token.ok_or_else(|| E2eError::Manifest {
-        missing: "token in the answer",
+        missing: "token in the response",
         manifest: account.to_owned(),
     })
 }

@@ -1,4 +1,4 @@
-//! APIs that a process beside the cluster serves behind an `APIService`.
+//! APIs that a process outside of pods serves behind an `APIService`.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -19,38 +19,38 @@ use crate::error::E2eError;
 use crate::namespace::TestNamespace;
 use crate::wait::has_condition;
 
-/// The name of an API is the cluster's: only one test at a time can serve it.
+/// API groups belong to the whole cluster: only one test at a time can serve one.
 static REGISTERED: Mutex<()> = Mutex::const_new(());
 
-/// An API that the API server passes on to a process of the test: a Service without selector, an
-/// `EndpointSlice` that leads to the process, and an `APIService` that trusts its certificate
-/// alone.
+/// An API that the API server proxies to a process of the test: a Service without selector, an
+/// `EndpointSlice` with the address of the process, and an `APIService` that trusts its certificate
+/// only.
 ///
-/// [`prepare`](Self::prepare) says where to listen and with which certificate,
-/// [`register`](Self::register) makes it known, [`withdraw`](Self::withdraw) ends it. A test that
-/// fails in between leaves the rest to its namespace.
+/// [`prepare`](Self::prepare) chooses the address and the certificate,
+/// [`register`](Self::register) creates the objects, [`withdraw`](Self::withdraw) deletes them. For
+/// a test that fails in between its namespace deletes them.
 #[derive(Debug)]
 pub struct AggregatedApi {
     service: String,
     listen: SocketAddr,
     certificate: PathBuf,
     key: PathBuf,
-    /// None where the server itself writes its authority into its `APIService`s.
+    /// None if the server itself writes its authority into its `APIService`s.
     authority: Option<String>,
     versions: Vec<String>,
-    /// None for one that is served beside another.
-    _turn: Option<MutexGuard<'static, ()>>,
+    /// None for an API that is served beside another.
+    _guard: Option<MutexGuard<'static, ()>>,
 }
 
 impl AggregatedApi {
-    /// Waits until no other test serves an API, makes a certificate for the Service of this name,
+    /// Waits until no other test serves an API, creates a certificate for the Service of this name,
     /// and finds a free port.
     pub async fn prepare(namespace: &TestNamespace, service: &str) -> Result<Self, E2eError> {
         let turn = REGISTERED.lock().await;
         Self::prepare_in_turn(namespace, service, Some(turn))
     }
 
-    /// The same beside an API that the test serves already, of which other versions will be
+    /// The same beside an API that the test already serves, of which other versions will be
     /// registered.
     pub fn prepare_beside(
         _other: &Self,
@@ -60,7 +60,7 @@ impl AggregatedApi {
         Self::prepare_in_turn(namespace, service, None)
     }
 
-    /// Leaves it to the server to say whom to trust: the `APIService`s begin without an authority.
+    /// Creates the `APIService`s without an authority: the server writes its own into them.
     #[must_use]
     pub fn with_authority_of_its_own(mut self) -> Self {
         self.authority = None;
@@ -86,26 +86,26 @@ impl AggregatedApi {
             key,
             authority: Some(pair.authority),
             versions: Vec::new(),
-            _turn: turn,
+            _guard: turn,
         })
     }
 
-    /// Where the process must listen.
+    /// The address that the process must listen on.
     pub fn listen(&self) -> SocketAddr {
         self.listen
     }
 
-    /// The certificate that it must show, as a file.
+    /// The file of the certificate that it must serve.
     pub fn certificate(&self) -> &PathBuf {
         &self.certificate
     }
 
-    /// The key of that certificate, as a file.
+    /// The file of the certificate's key.
     pub fn key(&self) -> &PathBuf {
         &self.key
     }
 
-    /// Makes one version of a group known: `register(&namespace, "metrics.k8s.io", "v1beta1")`.
+    /// Registers one version of a group: `register(&namespace, "metrics.k8s.io", "v1beta1")`.
     pub async fn register(
         &mut self,
         namespace: &TestNamespace,
@@ -150,7 +150,7 @@ impl AggregatedApi {
             .await
     }
 
-    /// Waits until the API server finds all registered versions available.
+    /// Waits until all registered versions are available.
     pub async fn available(&self, namespace: &TestNamespace) -> Result<(), E2eError> {
         for name in &self.versions {
             namespace
@@ -162,7 +162,7 @@ impl AggregatedApi {
         Ok(())
     }
 
-    /// Ends it, and waits until the API server knows.
+    /// Deletes the `APIService`s and waits until they are gone.
     pub async fn withdraw(self, namespace: &TestNamespace) -> Result<(), E2eError> {
         let api: Api<APIService> = Api::all(namespace.cluster().client());
         for name in &self.versions {
@@ -205,7 +205,7 @@ impl ServingPair {
     }
 }
 
-/// A port that nobody listens on. In the cluster's network namespace nobody else takes it in
+/// Returns a free port. In the cluster's network namespace nobody else takes it in
 /// between.
 fn free_port(address: IpAddr) -> Result<u16, E2eError> {
     let port = TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr());

@@ -1,4 +1,4 @@
-//! Programs that run beside a test.
+//! Programs that run during a test.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use crate::error::{E2eError, tail};
 
-/// What is shown of a program's output in an error.
+/// Bytes of a program's output that are shown in an error.
 const MAX_OUTPUT: usize = 2 << 10;
 
-/// A program that ends with the test that started it, however that ends.
+/// A program that ends with the test that started it, for whatever reason the test ends.
 #[derive(Debug)]
 pub struct Background {
     name: String,
@@ -18,8 +18,8 @@ pub struct Background {
 }
 
 impl Background {
-    /// Starts a program; its output goes to a file. The kernel ends it with the thread that calls
-    /// this, so that also a test process that is killed leaves none behind.
+    /// Starts a program; its output goes to a file. The kernel kills it when the calling thread
+    /// ends, so that a killed test process leaves none behind.
     pub fn start(program: &Path, arguments: &[String], output: &Path) -> Result<Self, E2eError> {
         let failed = |source| E2eError::Program {
             program: program.display().to_string(),
@@ -49,7 +49,7 @@ impl Background {
         })
     }
 
-    /// The last lines of what it wrote.
+    /// The last lines of its output.
     pub fn output(&self) -> String {
         match std::fs::read(&self.output) {
             Ok(bytes) => tail(&String::from_utf8_lossy(&bytes), MAX_OUTPUT),
@@ -57,7 +57,7 @@ impl Background {
         }
     }
 
-    /// An error with its last words, if it has ended.
+    /// Fails with the end of its output if it has ended.
     pub fn must_run(&mut self) -> Result<(), E2eError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_ended_says_its_last_words() {
+    fn the_error_of_an_ended_program_has_its_output() {
         let folder = tempfile::tempdir().unwrap();
         let output = folder.path().join("sh.log");
         let arguments = ["-c".to_owned(), "echo no port is free; exit 7".to_owned()];
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_runs_is_ended_with_its_handle() {
+    fn a_program_is_killed_with_its_handle() {
         let folder = tempfile::tempdir().unwrap();
         let output = folder.path().join("sleep.log");
         let mut program =

@@ -1,4 +1,4 @@
-//! Pods that use a stated amount of CPU and hold a stated amount of memory.
+//! Pods that use a given amount of CPU and memory.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ const SHELL_IMAGE: &str = "kubevitals.test/busybox:1";
 /// Burns all CPU that its limit allows, and holds `HOLD_BYTES` of memory. Every cluster has it.
 const BURNER_IMAGE: &str = "kubevitals.test/burner:1";
 
-/// A pod that burns what it is told: the truth that measured usage is compared with.
+/// A pod with a known usage, to which measured usage is compared.
 ///
 /// Its one container is named `burner`. CPU is burnt in an endless loop under a limit, so the
 /// kernel's own accounting keeps it at that amount. Memory is held as pages that were all written.
@@ -20,7 +20,7 @@ pub struct Burner {
 }
 
 impl Burner {
-    /// A pod that does nothing until it is told more.
+    /// A pod that does nothing.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -29,23 +29,23 @@ impl Burner {
         }
     }
 
-    /// Burns so many thousandths of a core, all the time.
+    /// Burns this much CPU all the time.
     #[must_use]
     pub fn cpu_millicores(mut self, millicores: u32) -> Self {
         self.cpu_millicores = Some(millicores);
         self
     }
 
-    /// Holds so much memory.
+    /// Holds this much memory.
     #[must_use]
     pub fn memory_mebibytes(mut self, mebibytes: u64) -> Self {
         self.held_mebibytes = mebibytes;
         self
     }
 
-    /// The pod, as a manifest.
+    /// Returns the manifest of the pod.
     pub fn pod(&self) -> Value {
-        // Requested as well as limited: on a busy machine it must get its share, not only not more.
+        // Requested as well as limited: on a busy machine it must also get its share.
         let (burn, cpu) = match self.cpu_millicores {
             Some(millicores) => ("yes", json!({"cpu": format!("{millicores}m")})),
             None => ("no", json!({})),
@@ -76,7 +76,7 @@ impl Burner {
     }
 }
 
-/// A pod that goes at once when it is deleted.
+/// Returns a pod without a grace period.
 fn pod(name: &str, restart_policy: &str, container: &Value) -> Value {
     json!({
         "apiVersion": "v1",
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_burnt_is_what_the_kernel_allows() {
+    fn burnt_cpu_is_both_requested_and_limited() {
         let burner = Burner::new("b")
             .cpu_millicores(200)
             .memory_mebibytes(64)

@@ -18,13 +18,13 @@ use crate::run;
 /// Names the file that describes the cluster; `cargo xtask e2e` sets it.
 pub const CLUSTER_VARIABLE: &str = "KUBEVITALS_E2E_CLUSTER";
 
-/// Where kubelets answer, by convention.
+/// The default port of kubelets.
 const KUBELET_PORT: u16 = 10250;
 
-/// `kubectl` and restarts hang at most this long.
-const PROGRAM_DEADLINE: Duration = Duration::from_mins(3);
+/// Timeout of `kubectl` and of restarts.
+const PROGRAM_TIMEOUT: Duration = Duration::from_mins(3);
 
-/// What is kept of the output of a program in an error.
+/// Bytes of a program's output that are kept in an error.
 const MAX_STDERR: usize = 4 << 10;
 
 /// The components that watch the API server.
@@ -35,57 +35,57 @@ const WATCHERS: [&str; 4] = [
     "kubelet",
 ];
 
-/// Who restarts components must be alone. Tests have runtimes of their own; this lock needs none.
-static TURNS: RwLock<()> = RwLock::const_new(());
+/// Held exclusively to restart components. It needs no runtime: each test has its own.
+static CLUSTER_LOCK: RwLock<()> = RwLock::const_new(());
 
-/// A real cluster of one node. Cheap to clone; each test makes its own, because clients belong to a
-/// runtime.
+/// A real cluster of one node. Cheap to clone; each test creates its own, because clients belong to
+/// a runtime.
 #[derive(Clone)]
 pub struct Cluster {
-    facts: Arc<Facts>,
+    description: Arc<Description>,
     config: kube::Config,
     client: kube::Client,
 }
 
-/// The right to use the cluster beside other tests, while nobody restarts parts of it.
+/// A guard for use of the cluster beside other tests, during which no component is restarted.
 #[derive(Debug)]
-pub struct Shared {
-    _turn: RwLockReadGuard<'static, ()>,
+pub struct SharedUse {
+    _guard: RwLockReadGuard<'static, ()>,
 }
 
-/// The right to use the cluster alone, and to restart parts of it.
+/// A guard for exclusive use of the cluster, which permits restarts of components.
 #[derive(Debug)]
-pub struct Exclusive {
-    _turn: RwLockWriteGuard<'static, ()>,
+pub struct ExclusiveUse {
+    _guard: RwLockWriteGuard<'static, ()>,
 }
 
 /// How a component is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// It is asked to, and finishes what it is at.
-    Ask,
-    /// It has no time to finish anything.
+    /// By SIGTERM: it shuts down gracefully.
+    Terminate,
+    /// By SIGKILL.
     Kill,
 }
 
-/// What `kubectl` said.
+/// The result of a `kubectl` command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KubectlOutput {
     /// The program and its arguments.
     pub command: String,
-    /// How it ended: `exit status: 0`.
+    /// Its exit status: `exit status: 0`.
     pub status: String,
-    /// Whether it ended well.
+    /// Whether the exit status is zero.
     pub success: bool,
-    /// Its output.
+    /// Its standard output.
     pub stdout: String,
-    /// Its complaints.
+    /// Its standard error.
     pub stderr: String,
 }
 
-/// What is used of the description that `cargo xtask cluster up` leaves in the cluster's folder.
+/// The fields of the cluster's description that tests use.
 #[derive(Debug, Deserialize)]
-struct Facts {
+struct Description {
     name: String,
     kubeconfig: PathBuf,
     node_name: String,
@@ -96,8 +96,8 @@ struct Facts {
 }
 
 impl Cluster {
-    /// The cluster that `cargo xtask e2e` brought up. The first call of a process deletes what
-    /// earlier runs that were killed left behind.
+    /// Returns the cluster that `cargo xtask e2e` brought up. The first call of a process deletes
+    /// what earlier runs that were killed left behind.
     pub async fn from_env() -> Result<Self, E2eError> {
         let cluster =
             Self::described_by(std::env::var_os(CLUSTER_VARIABLE).map(PathBuf::from)).await?;
@@ -107,44 +107,44 @@ impl Cluster {
 
     async fn described_by(file: Option<PathBuf>) -> Result<Self, E2eError> {
         kubevitals_tls::install_crypto_provider();
-        let facts = Facts::read(file)?;
-        let config = configuration(&facts.kubeconfig).await?;
+        let description = Description::read(file)?;
+        let config = configuration(&description.kubeconfig).await?;
         let client =
             kube::Client::try_from(config.clone()).map_err(|source| E2eError::Kubeconfig {
-                path: facts.kubeconfig.clone(),
+                path: description.kubeconfig.clone(),
                 source: source.into(),
             })?;
         Ok(Self {
-            facts: Arc::new(facts),
+            description: Arc::new(description),
             config,
             client,
         })
     }
 
-    /// Its name, as `cargo xtask cluster` knows it.
+    /// Its name in `cargo xtask cluster`.
     pub fn name(&self) -> &str {
-        &self.facts.name
+        &self.description.name
     }
 
     /// The name of its node.
     pub fn node_name(&self) -> &str {
-        &self.facts.node_name
+        &self.description.node_name
     }
 
     /// The address of its node, which is also where processes of a test can listen for the API
     /// server.
     pub fn node_address(&self) -> IpAddr {
-        self.facts.node_address
+        self.description.node_address
     }
 
-    /// Where the kubelet answers.
+    /// The address of the kubelet.
     pub fn kubelet_address(&self) -> SocketAddr {
-        SocketAddr::new(self.facts.node_address, KUBELET_PORT)
+        SocketAddr::new(self.description.node_address, KUBELET_PORT)
     }
 
     /// The authority that signed the serving certificates of the API server and the kubelet.
     pub fn authority(&self) -> &Path {
-        &self.facts.certificate_authority
+        &self.description.certificate_authority
     }
 
     /// An administrator's configuration: for other clients than [`client`](Self::client), such as
@@ -155,7 +155,7 @@ impl Cluster {
 
     /// An administrator's kubeconfig, for programs.
     pub fn kubeconfig(&self) -> &Path {
-        &self.facts.kubeconfig
+        &self.description.kubeconfig
     }
 
     /// An administrator's client.
@@ -163,11 +163,11 @@ impl Cluster {
         self.client.clone()
     }
 
-    /// A program that was fetched for the tests: one of the cluster's own, such as `kubectl`, or a
-    /// peer, such as `metrics-server`.
+    /// Returns the path of a program for the tests: one of the cluster's own, such as `kubectl`, or
+    /// a peer, such as `metrics-server`.
     pub fn program(&self, name: &str) -> Result<PathBuf, E2eError> {
         let variable = program_variable(name);
-        let known = self.facts.programs.get(name).cloned();
+        let known = self.description.programs.get(name).cloned();
         let known = known.or_else(|| std::env::var_os(&variable).map(PathBuf::from));
         known.ok_or(E2eError::NoProgram {
             name: name.to_owned(),
@@ -177,34 +177,33 @@ impl Cluster {
 
     /// The folder of the log files of its components.
     pub(crate) fn log_folder(&self) -> &Path {
-        &self.facts.logs
+        &self.description.logs
     }
 
-    /// Makes a namespace for one test; `name` says which test in names that people see.
+    /// Creates a namespace for one test; `name` is part of its name.
     pub async fn namespace(&self, name: &str) -> Result<TestNamespace, E2eError> {
         TestNamespace::create(self, name).await
     }
 
-    /// Waits until nobody restarts parts of the cluster, and keeps them from it. Every test holds
+    /// Waits until no component is being restarted, and prevents restarts. Every test holds
     /// this or [`exclusive`](Self::exclusive).
-    pub async fn shared(&self) -> Shared {
-        Shared {
-            _turn: TURNS.read().await,
+    pub async fn shared(&self) -> SharedUse {
+        SharedUse {
+            _guard: CLUSTER_LOCK.read().await,
         }
     }
 
-    /// Waits until no other test uses the cluster, and keeps them from it.
-    pub async fn exclusive(&self) -> Exclusive {
-        Exclusive {
-            _turn: TURNS.write().await,
+    /// Waits until no other test uses the cluster, and blocks other tests.
+    pub async fn exclusive(&self) -> ExclusiveUse {
+        ExclusiveUse {
+            _guard: CLUSTER_LOCK.write().await,
         }
     }
 
-    /// Stops a component (`kube-apiserver`, `kubelet`, …), starts it again and waits until it
-    /// answers. Who asks must be alone.
+    /// Restarts a component (`kube-apiserver`, `kubelet`, …) and waits until it is ready.
     pub async fn restart(
         &self,
-        _alone: &Exclusive,
+        _guard: &ExclusiveUse,
         component: &str,
         how: Stop,
     ) -> Result<(), E2eError> {
@@ -216,19 +215,18 @@ impl Cluster {
         output.succeeded().map(drop)
     }
 
-    /// Restarts those who watch the API server. After it was away they wait up to a minute before
-    /// they look again, and every test to come would wait with them: who restarts the API server
-    /// ends with this.
-    pub async fn reconnect(&self, alone: &Exclusive) -> Result<(), E2eError> {
+    /// Restarts the components that watch the API server. After an outage they back off for up to a
+    /// minute, which would delay all later tests: call this last after a restart of the API server.
+    pub async fn reconnect(&self, guard: &ExclusiveUse) -> Result<(), E2eError> {
         for component in WATCHERS {
-            self.restart(alone, component, Stop::Ask).await?;
+            self.restart(guard, component, Stop::Terminate).await?;
         }
         Ok(())
     }
 
     /// Runs `kubectl` as an administrator.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<KubectlOutput, E2eError> {
-        let kubeconfig = self.facts.kubeconfig.display().to_string();
+        let kubeconfig = self.description.kubeconfig.display().to_string();
         let arguments = [&["--kubeconfig", kubeconfig.as_str()], arguments].concat();
         run_to_end(&self.program("kubectl")?, &arguments).await
     }
@@ -237,13 +235,13 @@ impl Cluster {
 impl std::fmt::Debug for Cluster {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cluster")
-            .field("facts", &self.facts)
+            .field("description", &self.description)
             .finish_non_exhaustive()
     }
 }
 
 impl KubectlOutput {
-    /// Its output, if it ended well.
+    /// Returns its output, or an error if it failed.
     pub fn succeeded(self) -> Result<String, E2eError> {
         if self.success {
             return Ok(self.stdout);
@@ -256,7 +254,7 @@ impl KubectlOutput {
     }
 }
 
-impl Facts {
+impl Description {
     fn read(file: Option<PathBuf>) -> Result<Self, E2eError> {
         let path = file.ok_or(E2eError::NoCluster {
             variable: CLUSTER_VARIABLE,
@@ -269,7 +267,7 @@ impl Facts {
     }
 }
 
-/// Names the path of a program that `cargo xtask e2e` has and the cluster's description has not.
+/// Returns the variable with the path of a program that is not in the cluster's description.
 fn program_variable(name: &str) -> String {
     format!("KUBEVITALS_E2E_{}", name.replace('-', "_").to_uppercase())
 }
@@ -285,7 +283,7 @@ async fn configuration(kubeconfig: &Path) -> Result<kube::Config, E2eError> {
         .map_err(unusable)
 }
 
-/// Runs a program until it ends; a test that gives up takes it along.
+/// Runs a program until it ends; it is killed if the test gives up.
 async fn run_to_end(program: &Path, arguments: &[&str]) -> Result<KubectlOutput, E2eError> {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let command = format!("{name} {}", arguments.join(" "));
@@ -301,10 +299,10 @@ async fn run_to_end(program: &Path, arguments: &[&str]) -> Result<KubectlOutput,
         .kill_on_drop(true)
         .spawn()
         .map_err(failed)?;
-    let Ok(output) = tokio::time::timeout(PROGRAM_DEADLINE, child.wait_with_output()).await else {
+    let Ok(output) = tokio::time::timeout(PROGRAM_TIMEOUT, child.wait_with_output()).await else {
         return Err(E2eError::Deadline {
             what: command,
-            waited: PROGRAM_DEADLINE,
+            waited: PROGRAM_TIMEOUT,
             last_seen: "still running".to_owned(),
         });
     };
@@ -323,13 +321,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn without_a_cluster_the_command_is_named() {
+    async fn the_error_without_a_cluster_names_the_command() {
         let error = Cluster::described_by(None).await.unwrap_err().to_string();
         assert!(error.contains("cargo xtask e2e"), "{error}");
     }
 
     #[tokio::test]
-    async fn a_cluster_that_is_gone_is_named() {
+    async fn the_error_of_a_missing_description_names_the_file() {
         let file = PathBuf::from("/nonexistent/cluster.json");
         let error = Cluster::described_by(Some(file)).await.unwrap_err();
         assert_eq!(
@@ -339,13 +337,13 @@ mod tests {
     }
 
     #[test]
-    fn peers_are_named_by_variables() {
+    fn programs_have_variables() {
         let variable = program_variable("metrics-server");
         assert_eq!(variable, "KUBEVITALS_E2E_METRICS_SERVER");
     }
 
     #[tokio::test]
-    async fn a_program_that_fails_says_why() {
+    async fn the_error_of_a_program_has_its_standard_error() {
         let output = run_to_end(
             Path::new("/bin/sh"),
             &["-c", "echo fine; echo bad >&2; exit 3"],

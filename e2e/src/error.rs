@@ -1,11 +1,11 @@
-//! What can go wrong between a test and its cluster.
+//! Errors of tests.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use kubevitals_tls::TlsError;
 
-/// What can go wrong between a test and its cluster.
+/// An error between a test and its cluster.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum E2eError {
@@ -26,8 +26,8 @@ pub enum E2eError {
         #[source]
         source: std::io::Error,
     },
-    /// The description of the cluster says something else than expected.
-    #[error("the description of the cluster in {} is not understood", path.display())]
+    /// The description of the cluster is invalid.
+    #[error("the description of the cluster in {} is invalid", path.display())]
     DescriptionFormat {
         /// The file.
         path: PathBuf,
@@ -53,10 +53,10 @@ pub enum E2eError {
         #[source]
         source: Box<kube::Error>,
     },
-    /// A manifest lacks what every manifest has.
+    /// A manifest lacks a required field.
     #[error("the manifest has no {missing}: {manifest}")]
     Manifest {
-        /// The field.
+        /// The missing field.
         missing: &'static str,
         /// The manifest, cut.
         manifest: String,
@@ -64,17 +64,15 @@ pub enum E2eError {
     /// The wait for a state of an object took too long.
     #[error("{what} was not as expected after {waited:?}; last seen: {last_seen}")]
     Deadline {
-        /// Of what a state was awaited.
+        /// The object.
         what: String,
-        /// How long.
+        /// The timeout.
         waited: Duration,
-        /// What was seen last, cut.
+        /// The last observed state, cut.
         last_seen: String,
     },
     /// A program was not fetched for this run.
-    #[error(
-        "there is no {name}: neither the cluster's description nor {variable} says where it is"
-    )]
+    #[error("there is no {name}: neither the cluster's description nor {variable} has its path")]
     NoProgram {
         /// Which.
         name: String,
@@ -90,14 +88,14 @@ pub enum E2eError {
         #[source]
         source: std::io::Error,
     },
-    /// A program ended badly.
+    /// A program failed.
     #[error("{command} ended with {status}: {stderr}")]
     Failed {
         /// The program and its arguments.
         command: String,
-        /// How it ended.
+        /// Its exit status.
         status: String,
-        /// What it said, cut.
+        /// Its standard error, cut.
         stderr: String,
     },
     /// A peer could not be reached over TLS.
@@ -108,11 +106,11 @@ pub enum E2eError {
         /// Why, with all causes.
         reason: String,
     },
-    /// A TLS configuration could not be made.
+    /// A TLS configuration could not be built.
     #[error("cannot set up TLS")]
     Tls(#[from] TlsError),
-    /// A certificate could not be made.
-    #[error("cannot make a certificate")]
+    /// A certificate could not be created.
+    #[error("cannot create a certificate")]
     Certificate(#[from] rcgen::Error),
     /// A file of a test could not be written.
     #[error("cannot write {}", path.display())]
@@ -123,7 +121,7 @@ pub enum E2eError {
         #[source]
         source: std::io::Error,
     },
-    /// A body of metrics has what the parser refuses.
+    /// A body of metrics is invalid.
     #[error("the metrics of the kubelet cannot be read: {first}")]
     Metrics {
         /// The first problem.
@@ -132,7 +130,7 @@ pub enum E2eError {
 }
 
 impl E2eError {
-    /// Names what was asked of the API server; for `map_err`.
+    /// Names the request to the API server; for `map_err`.
     pub(crate) fn api(doing: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Api {
@@ -142,24 +140,24 @@ impl E2eError {
     }
 }
 
-/// The end of a text that may be long: the last lines say what happened.
-pub(crate) fn tail(text: &str, most_bytes: usize) -> String {
-    if text.len() <= most_bytes {
+/// Returns the last lines of a text.
+pub(crate) fn tail(text: &str, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
         return text.to_owned();
     }
-    let start = text.ceil_char_boundary(text.len() - most_bytes);
+    let start = text.ceil_char_boundary(text.len() - max_bytes);
     let kept = text.get(start..).unwrap_or_default();
-    // A line that was cut in the middle misleads.
+    // Without the line that was cut.
     let kept = kept.split_once('\n').map_or(kept, |(_, whole)| whole);
     format!("… ({} bytes before)\n{kept}", text.len() - kept.len())
 }
 
-/// The beginning of a text that may be long.
-pub(crate) fn head(text: &str, most_bytes: usize) -> String {
-    if text.len() <= most_bytes {
+/// Returns the beginning of a text.
+pub(crate) fn head(text: &str, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
         return text.to_owned();
     }
-    let end = text.floor_char_boundary(most_bytes);
+    let end = text.floor_char_boundary(max_bytes);
     let kept = text.get(..end).unwrap_or_default();
     format!("{kept} … ({} bytes more)", text.len() - kept.len())
 }

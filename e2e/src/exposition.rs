@@ -1,4 +1,4 @@
-//! What a program exposes of itself on `/metrics`: which families, of which shape.
+//! The metric families of a program's `/metrics`, and their shape.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -14,14 +14,14 @@ use crate::kubelet::get_once;
 /// The label of a bucket's upper bound.
 const BOUND: &str = "le";
 
-/// The families of one answer, by name.
+/// The families of one response, by name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Exposition {
     /// Each family with at least one series.
     pub families: BTreeMap<String, Shape>,
 }
 
-/// What a dashboard relies on in a family.
+/// The properties of a family that dashboards rely on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
     /// Its type.
@@ -33,10 +33,10 @@ pub struct Shape {
 }
 
 impl Exposition {
-    /// Asks a program in the cluster's network, on the loopback or at the node's address.
+    /// Scrapes a program in the cluster's network, on the loopback or at the node's address.
     ///
-    /// Control plane programs serve it with certificates that they make for themselves and nobody
-    /// can verify. The token is sent all the same: give it to an account that may read metrics and
+    /// Control plane programs serve it with self-signed certificates that nobody
+    /// can verify. The token is sent nevertheless: use an account that may read metrics and
     /// nothing else.
     pub async fn of(address: SocketAddr, access: &Access) -> Result<Self, E2eError> {
         let options = ClientOptions {
@@ -54,7 +54,7 @@ impl Exposition {
         Self::parse(&answer.body)
     }
 
-    /// Reads an answer in the text format; an error if a line of it is not understood.
+    /// Parses the text format; fails on an invalid line.
     pub fn parse(body: &[u8]) -> Result<Self, E2eError> {
         let document = Document::parse(body);
         if let Some(error) = document.errors().first() {

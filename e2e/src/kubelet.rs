@@ -18,13 +18,13 @@ use crate::error::E2eError;
 use crate::usage::ResourceMetrics;
 use crate::wait::DEADLINE;
 
-/// The largest answer that is read.
+/// Limit of a response body in bytes.
 const MAX_BODY: usize = 32 << 20;
 
-/// How often a kubelet is asked for something that it cannot announce.
-const EVERY: Duration = Duration::from_millis(500);
+/// Polling interval for changes that a kubelet does not announce.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The cluster's kubelet, as a client with a token or none sees it.
+/// A client of the cluster's kubelet, with or without a token.
 #[derive(Debug, Clone)]
 pub struct Kubelet {
     address: SocketAddr,
@@ -32,9 +32,9 @@ pub struct Kubelet {
     access: Option<Access>,
 }
 
-/// An answer of a kubelet.
+/// A response of a kubelet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct KubeletResponse {
     /// The status.
     pub status: StatusCode,
     /// The body.
@@ -60,16 +60,16 @@ impl Kubelet {
         })
     }
 
-    /// Asks once, on a connection of its own.
-    pub async fn get(&self, path: &str) -> Result<Answer, E2eError> {
+    /// Sends one request on a new connection.
+    pub async fn get(&self, path: &str) -> Result<KubeletResponse, E2eError> {
         let url = format!("https://{}{path}", self.address);
         let token = self.access.as_ref().map(Access::token);
-        // Never to someone who may be anybody.
+        // Never to an unverified server.
         let token = token.filter(|_| self.tls.verified().is_some());
         get_once(self.address, &self.tls, token, &url).await
     }
 
-    /// What it says of the usage of its containers.
+    /// Returns the usage of its containers.
     pub async fn resource_metrics(&self) -> Result<ResourceMetrics, E2eError> {
         let answer = self.get("/metrics/resource").await?;
         if answer.status != StatusCode::OK {
@@ -82,14 +82,14 @@ impl Kubelet {
         ResourceMetrics::parse(&answer.body)
     }
 
-    /// Asks for usage again and again until `wanted` finds what it looks for: a kubelet has no way
-    /// to say when it takes its next sample, which is every ten seconds or so.
+    /// Polls usage until `wanted` returns a value: a kubelet samples about every ten seconds and
+    /// does not announce it.
     pub async fn watch_metrics<T>(
         &self,
         what: &str,
         mut wanted: impl FnMut(&ResourceMetrics) -> Option<T>,
     ) -> Result<T, E2eError> {
-        let mut ticks = tokio::time::interval(EVERY);
+        let mut ticks = tokio::time::interval(POLL_INTERVAL);
         let found = async {
             loop {
                 ticks.tick().await;
@@ -109,20 +109,20 @@ impl Kubelet {
     }
 }
 
-/// Asks a server once, on a connection of its own.
+/// Sends one request to a server on a new connection.
 pub(crate) async fn get_once(
     address: SocketAddr,
     tls: &ClientTls,
     token: Option<&str>,
     url: &str,
-) -> Result<Answer, E2eError> {
+) -> Result<KubeletResponse, E2eError> {
     let failed = |reason| E2eError::Get {
         url: url.to_owned(),
         reason,
     };
     match tokio::time::timeout(DEADLINE, exchange(address, tls, token, url)).await {
         Ok(answer) => answer.map_err(|error| failed(causes(&*error))),
-        Err(_) => Err(failed(format!("no answer after {DEADLINE:?}"))),
+        Err(_) => Err(failed(format!("no response after {DEADLINE:?}"))),
     }
 }
 
@@ -131,7 +131,7 @@ async fn exchange(
     tls: &ClientTls,
     token: Option<&str>,
     url: &str,
-) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<KubeletResponse, Box<dyn std::error::Error + Send + Sync>> {
     let tcp = TcpStream::connect(address).await?;
     let name = ServerName::IpAddress(address.ip().into());
     let stream = TlsConnector::from(tls.config()).connect(name, tcp).await?;
@@ -150,13 +150,13 @@ async fn exchange(
         .collect()
         .await?;
     connection.abort();
-    Ok(Answer {
+    Ok(KubeletResponse {
         status,
         body: body.to_bytes(),
     })
 }
 
-/// An error with all its causes, in one line.
+/// Formats an error with all its causes in one line.
 fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     std::iter::successors(Some(error), |error| error.source())
         .map(ToString::to_string)

@@ -1,4 +1,4 @@
-//! What tests against a real cluster are written with.
+//! The harness of tests against a real cluster.
 //!
 //! `cargo xtask e2e` brings up one cluster (`docs/real-cluster.md`) and runs the test binary of
 //! this crate inside its network namespace, so that tests dial the API server, the kubelet and pods
@@ -10,7 +10,7 @@
 //!
 //! # async fn example() -> Result<(), E2eError> {
 //! let cluster = Cluster::from_env().await?;
-//! let _turn = cluster.shared().await;
+//! let _guard = cluster.shared().await;
 //! let namespace = cluster.namespace("usage").await?;
 //! namespace.apply(&Burner::new("burner").cpu_millicores(200).pod()).await?;
 //! namespace.wait_for::<Pod>("burner", is_ready).await?;
@@ -21,24 +21,24 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | the cluster: clients, `kubectl`, restarts of components, turns | [`Cluster`] |
+//! | the cluster: clients, `kubectl`, restarts of components, exclusive use | [`Cluster`] |
 //! | a namespace of the test's own, its objects and waits, and the report if the test fails | [`TestNamespace`] |
-//! | pods that use a stated CPU and hold a stated memory | [`Burner`] |
-//! | who may do what | [`Access`] |
-//! | a kubelet over verified TLS, and what it says of usage | [`Kubelet`], [`ResourceMetrics`] |
-//! | the metrics that a program exposes of itself, as far as their shape goes | [`Exposition`] |
-//! | the lives of pods, as our role writes them | [`LifeLines`] |
-//! | an API behind an `APIService` | [`AggregatedApi`], [`MetricsServer`]; ours: [`MetricsApiServer`] |
+//! | pods with a known usage of CPU and memory | [`Burner`] |
+//! | service accounts and their rights | [`Access`] |
+//! | a kubelet over verified TLS, and the usage that it reports | [`Kubelet`], [`ResourceMetrics`] |
+//! | the shape of the metrics that a program exposes | [`Exposition`] |
+//! | the records of pods that `kubevitals transitions` writes | [`RecordReader`] |
+//! | an API behind an `APIService` | [`AggregatedApi`], [`MetricsApiServer`] |
 //!
-//! **Failing.** A test that panics or returns early never reaches [`TestNamespace::finish`]; the
-//! namespace then prints what a person would look at before it goes. So each test owns a namespace,
-//! and `finish` is its last line.
+//! **Failures.** A test that panics or returns early never reaches [`TestNamespace::finish`]; the
+//! namespace then prints a report and is deleted. So each test owns a namespace, and `finish` is
+//! its last line.
 //!
-//! **Turns.** Tests run two at a time. One that restarts a component takes [`Cluster::exclusive`],
-//! all others [`Cluster::shared`].
+//! **Concurrency.** Tests run two at a time. One that restarts a component takes
+//! [`Cluster::exclusive`], all others [`Cluster::shared`].
 //!
-//! **Leftovers.** All that a test makes carries the label [`RUN_LABEL`] with a value of this run.
-//! What an earlier run that was killed left behind is deleted before the first test begins.
+//! **Leftovers.** All objects of a test have the label [`RUN_LABEL`] with the name of this run.
+//! Objects of an earlier run that was killed are deleted before the first test.
 
 mod access;
 mod aggregation;
@@ -48,7 +48,6 @@ mod cluster;
 mod error;
 mod exposition;
 mod kubelet;
-mod metrics_server;
 mod namespace;
 mod report;
 mod run;
@@ -61,14 +60,13 @@ pub use access::{Access, Rule};
 pub use aggregation::AggregatedApi;
 pub use background::Background;
 pub use burner::Burner;
-pub use cluster::{CLUSTER_VARIABLE, Cluster, Exclusive, KubectlOutput, Shared, Stop};
+pub use cluster::{CLUSTER_VARIABLE, Cluster, ExclusiveUse, KubectlOutput, SharedUse, Stop};
 pub use error::E2eError;
 pub use exposition::{Exposition, Shape};
-pub use kubelet::{Answer, Kubelet};
-pub use metrics_server::MetricsServer;
+pub use kubelet::{Kubelet, KubeletResponse};
 pub use namespace::TestNamespace;
 pub use run::RUN_LABEL;
 pub use server::MetricsApiServer;
-pub use transitions::LifeLines;
+pub use transitions::RecordReader;
 pub use usage::{ResourceMetrics, Series};
 pub use wait::{DEADLINE, has_condition, is_ready, phase_is};

@@ -27,16 +27,16 @@ use crate::report;
 use crate::run::{self, OWNER_LABEL, RUN_LABEL};
 use crate::wait::{self, DEADLINE};
 
-/// Who applies, for the server.
+/// The field manager of server-side apply.
 const FIELD_MANAGER: &str = "kubevitals-e2e";
 
-/// What is shown of a manifest in an error.
+/// Bytes of a manifest that are shown in an error.
 const MAX_MANIFEST: usize = 512;
 
-/// A namespace of one test's own, and all that the test makes.
+/// The namespace of one test, and all objects of the test.
 ///
-/// Call [`finish`](Self::finish) last. A namespace that goes without it belongs to a test that
-/// failed: it prints what a person would look at, then deletes what it can.
+/// Call [`finish`](Self::finish) last. A namespace that is dropped without it belongs to a test
+/// that failed: it prints a report, then deletes what it can.
 #[derive(Debug)]
 pub struct TestNamespace {
     cluster: Cluster,
@@ -63,7 +63,7 @@ impl TestNamespace {
             path: std::env::temp_dir(),
             source,
         })?;
-        // Before the request: if the answer is lost, the namespace is still deleted.
+        // Before the request: if the response is lost, the namespace is still deleted.
         let namespace = Self {
             cluster: cluster.clone(),
             name,
@@ -78,7 +78,7 @@ impl TestNamespace {
                 "creating the namespace {}",
                 namespace.name
             )))?;
-        // Pods are refused until a controller has made it, which takes its time after a restart.
+        // Pods are rejected until a controller has created it, which takes a while after a restart.
         namespace
             .wait_for("default", |account: Option<&ServiceAccount>| {
                 account.is_some()
@@ -92,13 +92,13 @@ impl TestNamespace {
         &self.name
     }
 
-    /// A folder for files of the test; it goes with the namespace. Files in it that end in `.log`
+    /// A folder for files of the test, deleted with the namespace. Files in it that end in `.log`
     /// are part of the report of a test that fails.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Writes a file of the test, readable by its owner alone.
+    /// Writes a file of the test, readable by its owner only.
     pub fn write(&self, name: &str, text: &str) -> Result<PathBuf, E2eError> {
         let path = self.folder().join(name);
         let mut open = OpenOptions::new();
@@ -125,8 +125,8 @@ impl TestNamespace {
         Api::namespaced(self.cluster.client(), &self.name)
     }
 
-    /// Applies a manifest. One of a kind that lives in namespaces goes into this one unless it
-    /// names another; one of another kind is deleted together with this namespace.
+    /// Applies a manifest. A namespaced object goes into this namespace unless it
+    /// names another; a cluster-scoped one is deleted together with this namespace.
     pub async fn apply(&self, manifest: &Value) -> Result<(), E2eError> {
         let mut manifest = manifest.clone();
         let text = |pointer: &'static str| {
@@ -186,8 +186,8 @@ impl TestNamespace {
             .map(drop)
     }
 
-    /// Watches an object of this namespace until it is as wanted; an error says what was seen last.
-    /// `None` stands for an object that is not there.
+    /// Watches an object of this namespace until the predicate holds; the error has the last
+    /// observed state. `None` is an object that does not exist.
     pub async fn wait_for<K>(
         &self,
         name: &str,
@@ -200,7 +200,7 @@ impl TestNamespace {
         wait::wait_for(self.api(), name, DEADLINE, is_wanted).await
     }
 
-    /// The same for an object that is in no namespace.
+    /// The same for a cluster-scoped object.
     pub async fn wait_for_global<K>(
         &self,
         name: &str,
@@ -214,8 +214,7 @@ impl TestNamespace {
         wait::wait_for(api, name, DEADLINE, is_wanted).await
     }
 
-    /// Makes a service account that may do what the rules say anywhere in the cluster, and nothing
-    /// else.
+    /// Creates a service account with these rights in the whole cluster, and no others.
     pub async fn access(&self, name: &str, rules: &[Rule]) -> Result<Access, E2eError> {
         Access::grant(self, name, rules).await
     }
@@ -226,7 +225,7 @@ impl TestNamespace {
         self.cluster.kubectl(&arguments).await?.succeeded()
     }
 
-    /// Ends a test that passed: deletes all that it made, and does not wait for the namespace to be
+    /// Ends a test that passed: deletes all its objects, and does not wait for the namespace to be
     /// gone.
     pub async fn finish(mut self) -> Result<(), E2eError> {
         for arguments in report::deletions(&self.name) {
@@ -240,7 +239,7 @@ impl TestNamespace {
 
 impl Drop for TestNamespace {
     fn drop(&mut self) {
-        run::note_time(self.since.elapsed());
+        run::record_time(self.since.elapsed());
         if !self.is_finished {
             report::print(&self.cluster, &self.name, self.folder.path());
             report::delete(&self.cluster, &self.name);
@@ -248,7 +247,7 @@ impl Drop for TestNamespace {
     }
 }
 
-/// The kinds that tests make outside of namespaces.
+/// Returns whether a kind that tests use is cluster-scoped.
 fn is_cluster_scoped(kind: &str) -> bool {
     matches!(
         kind,

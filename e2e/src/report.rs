@@ -1,8 +1,7 @@
-//! What a person would look at after a test failed.
+//! The report on a failed test.
 //!
-//! It runs while a test goes down, maybe in the middle of a panic and with a cluster that is the
-//! very problem. So nothing here is asynchronous, panics or waits without end, and everything
-//! printed has a bound.
+//! It runs while a test ends, perhaps during a panic and with a broken cluster. So nothing here is
+//! asynchronous, panics or waits forever, and all output is limited.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -13,19 +12,19 @@ use crate::cluster::Cluster;
 use crate::error::tail;
 use crate::run::OWNER_LABEL;
 
-/// What is shown of each thing.
+/// Bytes that are shown of each command's output.
 const MAX_BYTES: usize = 12 << 10;
 
-/// What is shown of the log of each component.
+/// Bytes that are shown of the log of each component.
 const MAX_LOG_BYTES: u64 = 4 << 10;
 
-/// Components beyond this are not shown.
+/// Number of logs that are shown.
 const MAX_LOGS: usize = 16;
 
-/// The longest that one question may take.
-const SECONDS: &str = "20";
+/// Timeout of one command in seconds.
+const TIMEOUT_SECONDS: &str = "20";
 
-/// Prints what is known of a namespace and of the cluster around it.
+/// Prints the state of a namespace and of its cluster.
 #[expect(
     clippy::print_stdout,
     reason = "the test runner captures it, and shows it for tests that fail"
@@ -78,7 +77,7 @@ pub(crate) fn print(cluster: &Cluster, namespace: &str, folder: &Path) {
     println!("=== end of the report on namespace {namespace}");
 }
 
-/// Deletes what the test of a namespace made; says so if it cannot.
+/// Deletes the objects of a namespace's test; prints failures.
 #[expect(
     clippy::print_stdout,
     reason = "the test runner captures it, and shows it for tests that fail"
@@ -92,7 +91,7 @@ pub(crate) fn delete(cluster: &Cluster, namespace: &str) {
     }
 }
 
-/// What to tell `kubectl` so that it deletes all that a test made. Registered APIs go first: one
+/// Returns the `kubectl` arguments that delete all objects of a test. Registered APIs go first: one
 /// that nobody serves keeps namespaces from being deleted.
 pub(crate) fn deletions(namespace: &str) -> Vec<Vec<String>> {
     let owned = format!("--selector={OWNER_LABEL}={namespace}");
@@ -110,7 +109,7 @@ pub(crate) fn deletions(namespace: &str) -> Vec<Vec<String>> {
     .collect()
 }
 
-/// The answer of `kubectl`, or why there is none; cut.
+/// Returns the output of `kubectl`, or its error; cut.
 fn asked(cluster: &Cluster, arguments: &[&str]) -> String {
     match ask(cluster, arguments) {
         Ok(answer) => tail(&answer, MAX_BYTES),
@@ -124,7 +123,7 @@ fn ask(cluster: &Cluster, arguments: &[&str]) -> Result<String, String> {
         .map_err(|error| error.to_string())?;
     // `timeout`, because kubectl itself can hang before its first request.
     let output = Command::new("timeout")
-        .args(["--kill-after=1", SECONDS])
+        .args(["--kill-after=1", TIMEOUT_SECONDS])
         .arg(kubectl)
         .arg("--kubeconfig")
         .arg(cluster.kubeconfig())
@@ -154,7 +153,7 @@ fn lines_with(text: &str, word: &str) -> String {
         .join("\n")
 }
 
-/// The ends of the logs in a folder, by name.
+/// Returns the ends of the logs in a folder, by name.
 fn logs(folder: &Path) -> Vec<(String, String)> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<(String, String)> = files

@@ -1,4 +1,4 @@
-//! This run of the suite: its name on all that it makes, and what earlier runs left behind.
+//! This run of the suite: the label of its objects, and the deletion of earlier runs' objects.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -10,16 +10,16 @@ use tokio::sync::OnceCell;
 use crate::cluster::Cluster;
 use crate::error::E2eError;
 
-/// The label on all that tests make: its value is one run of the suite.
+/// The label of all objects of tests: its value is one run of the suite.
 pub const RUN_LABEL: &str = "kubevitals.test/run";
 
-/// The label on what has no namespace but belongs to one.
+/// The label of cluster-scoped objects that belong to a namespace.
 pub(crate) const OWNER_LABEL: &str = "kubevitals.test/namespace";
 
 /// Names the file that the times of tests are appended to; `cargo xtask e2e` sets it.
 const TIMES_VARIABLE: &str = "KUBEVITALS_E2E_TIMES";
 
-/// Distinct for each process on one machine, whatever clocks do.
+/// Distinct for each process on one machine, regardless of its clock.
 static RUN: LazyLock<String> = LazyLock::new(|| {
     let millis = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -27,7 +27,7 @@ static RUN: LazyLock<String> = LazyLock::new(|| {
     format!("{}-{millis}", std::process::id())
 });
 
-/// Done by the first test that asks; the others wait for it.
+/// Done by the first test; the others wait for it.
 static SWEPT: OnceCell<()> = OnceCell::const_new();
 
 /// The value of [`RUN_LABEL`] in this run.
@@ -35,23 +35,23 @@ pub(crate) fn name() -> &'static str {
     &RUN
 }
 
-/// Notes how long the test of this thread took, if somebody wants to know.
-pub(crate) fn note_time(took: Duration) {
+/// Appends the duration of this thread's test to the file, if there is one.
+pub(crate) fn record_time(duration: Duration) {
     let (Some(file), Some(test)) = (
         std::env::var_os(TIMES_VARIABLE),
         std::thread::current().name().map(str::to_owned),
     ) else {
         return;
     };
-    // In one write, so that tests do not write into each other's lines.
-    let line = format!("{:.3} {test}\n", took.as_secs_f64());
+    // In one write, so that lines of concurrent tests do not mix.
+    let line = format!("{:.3} {test}\n", duration.as_secs_f64());
     let file = OpenOptions::new().create(true).append(true).open(file);
-    // Who fails to note a time has not failed as a test.
+    // A time that cannot be written must not fail the test.
     drop(file.and_then(|mut file| file.write_all(line.as_bytes())));
 }
 
-/// Deletes what runs that were killed left behind. Registered APIs go first: one that nobody serves
-/// keeps namespaces from being deleted.
+/// Deletes the objects of runs that were killed. Registered APIs go first: one that nobody serves
+/// blocks the deletion of namespaces.
 pub(crate) async fn sweep(cluster: &Cluster) -> Result<(), E2eError> {
     let others = format!("--selector={RUN_LABEL},{RUN_LABEL}!={}", name());
     SWEPT
@@ -62,7 +62,7 @@ pub(crate) async fn sweep(cluster: &Cluster) -> Result<(), E2eError> {
                 "namespaces",
             ] {
                 let mut arguments = vec!["delete", kinds, &others, "--ignore-not-found"];
-                // Pods of theirs would take CPU from the tests to come: wait until they are gone.
+                // Their pods would take CPU from the tests: wait until they are gone.
                 arguments.extend(["--wait=true", "--timeout=120s"]);
                 cluster.kubectl(&arguments).await?.succeeded()?;
             }

@@ -1,13 +1,14 @@
-//! Our own server of the resource metrics API.
+//! Servers of the resource metrics API behind the aggregation layer: ours and Go's metrics-server.
+
+use std::time::Duration;
 
 use crate::access::{Access, Rule};
 use crate::aggregation::AggregatedApi;
 use crate::background::Background;
 use crate::error::E2eError;
-use crate::metrics_server::{MetricsServer, death_of};
 use crate::namespace::TestNamespace;
 
-/// What `deploy/server.yaml` allows it.
+/// The rights of our server in `deploy/server.yaml`.
 pub(crate) const RULES: &[Rule] = &[
     Rule::get(&["nodes/metrics", "nodes/stats"]),
     Rule::watch(&["nodes", "pods"]),
@@ -18,11 +19,20 @@ pub(crate) const RULES: &[Rule] = &[
     },
 ];
 
-/// The name of its Service.
+/// The rights of metrics-server in its own manifests.
+const METRICS_SERVER_RULES: &[Rule] = &[
+    Rule::get(&["nodes/metrics"]),
+    Rule::watch(&["nodes", "pods"]),
+];
+
+/// The Service of our server.
 const SERVICE: &str = "kubevitals-server";
 
-/// `kubevitals server` as a process in the cluster's network, with a certificate that it makes
-/// itself, and whose authority it writes into its `APIService`s.
+/// Interval at which a starting server is checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A server as a process in the cluster's network, with the rights of its own manifests and
+/// verified TLS on both sides. Only one test at a time can serve an API.
 #[derive(Debug)]
 pub struct MetricsApiServer {
     process: Background,
@@ -30,20 +40,36 @@ pub struct MetricsApiServer {
 }
 
 impl MetricsApiServer {
-    /// Starts it and waits until `v1` and `v1beta1` of `metrics.k8s.io` are available. Only one
-    /// test at a time can have it.
+    /// Starts `kubevitals server` and waits until `v1` and `v1beta1` of `metrics.k8s.io` are
+    /// available.
     pub async fn start(namespace: &TestNamespace) -> Result<Self, E2eError> {
         let api = AggregatedApi::prepare(namespace, SERVICE).await?;
-        Self::start_as(namespace, api, &["v1", "v1beta1"]).await
+        Self::start_ours(namespace, api, &["v1", "v1beta1"]).await
     }
 
-    /// Starts it beside metrics-server, which keeps `v1beta1`: `v1` is ours.
+    /// Starts `kubevitals server` beside metrics-server: it serves `v1`, metrics-server `v1beta1`.
     pub async fn start_beside(
-        peer: &MetricsServer,
+        peer: &MetricsApiServer,
         namespace: &TestNamespace,
     ) -> Result<Self, E2eError> {
-        let api = AggregatedApi::prepare_beside(peer.api(), namespace, SERVICE)?;
-        Self::start_as(namespace, api, &["v1"]).await
+        let api = AggregatedApi::prepare_beside(&peer.api, namespace, SERVICE)?;
+        Self::start_ours(namespace, api, &["v1"]).await
+    }
+
+    /// Starts Go's metrics-server and waits until `v1beta1` of `metrics.k8s.io` is available.
+    pub async fn start_metrics_server(namespace: &TestNamespace) -> Result<Self, E2eError> {
+        let name = "metrics-server";
+        let api = AggregatedApi::prepare(namespace, name).await?;
+        let access = server_access(namespace, name, METRICS_SERVER_RULES).await?;
+        let kubeconfig = access.kubeconfig(namespace)?.display().to_string();
+        let mut arguments = common_arguments(namespace, &api, &kubeconfig);
+        arguments.extend([
+            format!("--authentication-kubeconfig={kubeconfig}"),
+            format!("--authorization-kubeconfig={kubeconfig}"),
+            format!("--tls-cert-file={}", api.certificate().display()),
+            format!("--tls-private-key-file={}", api.key().display()),
+        ]);
+        Self::launch(namespace, api, name, &arguments, &["v1beta1"]).await
     }
 
     /// The API that it serves.
@@ -51,61 +77,82 @@ impl MetricsApiServer {
         &self.api
     }
 
-    /// An error with its last words, if it has ended.
+    /// Fails with the end of its output if it has ended.
     pub fn must_run(&mut self) -> Result<(), E2eError> {
         self.process.must_run()
     }
 
-    /// Withdraws its `APIService`s and ends it.
+    /// Deletes its `APIService`s and stops it. Fails if it had ended before.
     pub async fn stop(self, namespace: &TestNamespace) -> Result<(), E2eError> {
         let Self { mut process, api } = self;
-        let ran_on = process.must_run();
+        let running = process.must_run();
         api.withdraw(namespace).await?;
-        ran_on
+        running
     }
 
-    async fn start_as(
+    /// Our server makes its certificate itself and writes its authority into its `APIService`s.
+    async fn start_ours(
         namespace: &TestNamespace,
         api: AggregatedApi,
         versions: &[&str],
     ) -> Result<Self, E2eError> {
-        let cluster = namespace.cluster();
-        let mut api = api.with_authority_of_its_own();
-        let access = access_of_server(namespace, SERVICE, RULES).await?;
+        let api = api.with_authority_of_its_own();
+        let access = server_access(namespace, SERVICE, RULES).await?;
         let kubeconfig = access.kubeconfig(namespace)?.display().to_string();
-        let arguments = [
-            "server".to_owned(),
-            format!("--kubeconfig={kubeconfig}"),
-            format!("--bind-address={}", api.listen().ip()),
-            format!("--secure-port={}", api.listen().port()),
+        let mut arguments = vec!["server".to_owned()];
+        arguments.extend(common_arguments(namespace, &api, &kubeconfig));
+        arguments.extend([
             format!("--cert-dir={}", namespace.folder().join("server").display()),
             format!("--apiservice-backend={}/{SERVICE}", namespace.name()),
-            format!(
-                "--kubelet-certificate-authority={}",
-                cluster.authority().display()
-            ),
             "--manage-apiservices".to_owned(),
-            "--kubelet-preferred-address-types=InternalIP".to_owned(),
-            "--metric-resolution=10s".to_owned(),
-            "--kubelet-request-timeout=5s".to_owned(),
-        ];
+        ]);
+        Self::launch(namespace, api, "kubevitals", &arguments, versions).await
+    }
+
+    async fn launch(
+        namespace: &TestNamespace,
+        mut api: AggregatedApi,
+        program: &str,
+        arguments: &[String],
+        versions: &[&str],
+    ) -> Result<Self, E2eError> {
         for version in versions {
             api.register(namespace, "metrics.k8s.io", version).await?;
         }
-        let output = namespace.folder().join("kubevitals-server.log");
-        let program = cluster.program("kubevitals")?;
-        let mut process = Background::start(&program, &arguments, &output)?;
+        let output = namespace.folder().join(format!("{program}.log"));
+        let program = namespace.cluster().program(program)?;
+        let mut process = Background::start(&program, arguments, &output)?;
         tokio::select! {
             available = api.available(namespace) => available?,
-            died = death_of(&mut process) => return Err(died),
+            ended = end_of(&mut process) => return Err(ended),
         }
         Ok(Self { process, api })
     }
 }
 
-/// An account that may do these, and what every aggregated API server may: ask who somebody is, and
-/// what they may.
-pub(crate) async fn access_of_server(
+/// Returns the flags that both servers share, with the shortest resolution of metrics-server.
+fn common_arguments(
+    namespace: &TestNamespace,
+    api: &AggregatedApi,
+    kubeconfig: &str,
+) -> Vec<String> {
+    vec![
+        format!("--kubeconfig={kubeconfig}"),
+        format!("--bind-address={}", api.listen().ip()),
+        format!("--secure-port={}", api.listen().port()),
+        format!(
+            "--kubelet-certificate-authority={}",
+            namespace.cluster().authority().display()
+        ),
+        "--kubelet-preferred-address-types=InternalIP".to_owned(),
+        "--metric-resolution=10s".to_owned(),
+        "--kubelet-request-timeout=5s".to_owned(),
+    ]
+}
+
+/// Creates an account with these rights and those of every aggregated API server: token and access
+/// reviews, and the authentication configuration of the aggregation layer.
+pub(crate) async fn server_access(
     namespace: &TestNamespace,
     name: &str,
     rules: &[Rule],
@@ -117,4 +164,15 @@ pub(crate) async fn access_of_server(
     let reader = "extension-apiserver-authentication-reader";
     access.bind_in_kube_system(namespace, reader).await?;
     Ok(access)
+}
+
+/// Returns once a process has ended.
+async fn end_of(process: &mut Background) -> E2eError {
+    let mut ticks = tokio::time::interval(CHECK_INTERVAL);
+    loop {
+        ticks.tick().await;
+        if let Err(ended) = process.must_run() {
+            return ended;
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Our role that follows the lives of pods.
+//! `kubevitals transitions` as a process of a test.
 
 use std::fs::File;
 use std::io;
@@ -16,21 +16,21 @@ use tokio::time::{sleep, timeout};
 use crate::access::Rule;
 use crate::error::{E2eError, tail};
 use crate::namespace::TestNamespace;
-use crate::server::{RULES as SERVER_RULES, access_of_server};
+use crate::server::{RULES as SERVER_RULES, server_access};
 use crate::wait::DEADLINE;
 
-/// What `deploy/transitions.yaml` allows it.
+/// The rights of the role in `deploy/transitions.yaml`.
 const RULES: &[Rule] = &[Rule::watch(&["pods", "events"])];
 
-/// Between questions to a program that is about to be ready.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Polling interval of a program that is starting.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What is shown of its log in an error.
+/// Bytes of its log that are shown in an error.
 const MAX_LOG: usize = 4 << 10;
 
-/// A program that writes the lives of pods as lines of JSON, with those it has written.
+/// A program that writes records of pods as lines of JSON, and the lines read so far.
 #[derive(Debug)]
-pub struct LifeLines {
+pub struct RecordReader {
     child: Child,
     admin: SocketAddr,
     log: PathBuf,
@@ -38,8 +38,8 @@ pub struct LifeLines {
     lines: Vec<Value>,
 }
 
-impl LifeLines {
-    /// Starts `kubevitals transitions` for one namespace and waits until it watches.
+impl RecordReader {
+    /// Starts `kubevitals transitions` for one namespace and waits until it is ready.
     pub async fn start(namespace: &TestNamespace, arguments: &[&str]) -> Result<Self, E2eError> {
         let access = namespace.access("kubevitals-transitions", RULES).await?;
         let kubeconfig = access.kubeconfig(namespace)?.display().to_string();
@@ -53,11 +53,11 @@ impl LifeLines {
     }
 
     /// Starts `kubevitals run` with this role and the server in one process, for the whole cluster,
-    /// and waits until both are ready. It serves `metrics.k8s.io` on the loopback, where nobody
-    /// asks for it.
+    /// and waits until both are ready. It serves `metrics.k8s.io` on the loopback, where no client
+    /// requests it.
     pub async fn start_with_server(namespace: &TestNamespace) -> Result<Self, E2eError> {
         let rules: Vec<Rule> = [RULES, SERVER_RULES].concat();
-        let access = access_of_server(namespace, "kubevitals", &rules).await?;
+        let access = server_access(namespace, "kubevitals", &rules).await?;
         let authority = namespace.cluster().authority().display().to_string();
         let arguments = [
             "run".to_owned(),
@@ -92,7 +92,7 @@ impl LifeLines {
             path: log.clone(),
             source,
         })?;
-        // The kernel ends it with this thread, so that a test process that is killed leaves none
+        // The kernel kills it with this thread, so that a killed test process leaves none
         // behind.
         let mut child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
@@ -135,7 +135,7 @@ impl LifeLines {
         &self.lines
     }
 
-    /// Reads lines until they are as wanted.
+    /// Reads lines until the predicate holds.
     pub async fn until(
         &mut self,
         what: &str,
@@ -155,7 +155,7 @@ impl LifeLines {
         }
     }
 
-    /// Asks it to end, reads what it still writes, and expects that all is well.
+    /// Stops it by SIGTERM, reads its last lines, and fails unless it succeeds.
     pub async fn stop(mut self) -> Result<Vec<Value>, E2eError> {
         let id = self.child.id().unwrap_or_default().to_string();
         let asked = Command::new("kill").args(["-TERM", &id]).status().await;
@@ -175,7 +175,7 @@ impl LifeLines {
         Ok(self.lines)
     }
 
-    /// Takes the next line; false if there are no more.
+    /// Reads the next line; returns false at the end.
     async fn read(&mut self) -> Result<bool, E2eError> {
         let line = self.coming.next_line().await;
         let Some(line) = line.map_err(|error| self.wrong(error.to_string()))? else {
@@ -191,7 +191,7 @@ impl LifeLines {
         let admin = self.admin;
         let waiting = async {
             while !matches!(get(admin, "/readyz").await, Ok((200, _))) {
-                sleep(PAUSE).await;
+                sleep(POLL_INTERVAL).await;
             }
         };
         let problem = tokio::select! {
@@ -219,7 +219,7 @@ impl LifeLines {
     }
 }
 
-/// Asks an admin server, which speaks plain HTTP.
+/// Sends one request to an admin server, which serves plain HTTP.
 async fn get(admin: SocketAddr, path: &str) -> io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(admin).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n");

@@ -1,4 +1,4 @@
-//! What a kubelet says on `/metrics/resource`, in the words of the model.
+//! A kubelet's `/metrics/resource` in types of the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,30 +9,30 @@ use kubevitals_promtext::{Item, Sample, parse};
 
 use crate::error::E2eError;
 
-/// One answer of `/metrics/resource`.
+/// One response of `/metrics/resource`.
 #[derive(Debug, Clone, Default)]
 pub struct ResourceMetrics {
-    /// What it says of containers.
+    /// The samples of containers, by namespace, pod and container.
     pub containers: BTreeMap<(String, String, String), ContainerSample>,
-    /// What it says of the node.
+    /// The sample of the node.
     pub node: NodeSample,
-    /// All its series, whether they are understood or not.
+    /// All its series, known or unknown.
     pub series: Vec<Series>,
 }
 
-/// A series, as far as its shape goes.
+/// The shape of a series.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Series {
     /// Its name.
     pub name: String,
     /// The names of its labels, in the order of the line.
     pub labels: Vec<String>,
-    /// When its value was taken, if it says so.
+    /// The timestamp of its value, if it has one.
     pub timestamp_ms: Option<i64>,
 }
 
 impl ResourceMetrics {
-    /// Reads an answer; an error if a line of it is not understood.
+    /// Parses a response; fails on an invalid line.
     pub fn parse(body: &[u8]) -> Result<Self, E2eError> {
         let mut metrics = Self::default();
         let mut problem = None;
@@ -52,7 +52,7 @@ impl ResourceMetrics {
         }
     }
 
-    /// What it says of a container, if anything.
+    /// Returns the sample of a container.
     pub fn container(&self, key: &ContainerKey) -> Option<&ContainerSample> {
         let pod = key.pod();
         let key = (
@@ -142,7 +142,7 @@ resource_scrape_error 0
 "#;
 
     #[test]
-    fn an_answer_becomes_samples() {
+    fn a_response_is_parsed_into_samples() {
         let metrics = ResourceMetrics::parse(BODY.as_bytes()).unwrap();
         let burner = metrics
             .container(&ContainerKey::new("n", "p", "burner"))
@@ -162,7 +162,7 @@ resource_scrape_error 0
     }
 
     #[test]
-    fn what_is_not_understood_is_an_error() {
+    fn an_invalid_line_is_an_error() {
         for (body, problem) in [
             ("node_cpu_usage_seconds_total 9\n", "has no timestamp"),
             (

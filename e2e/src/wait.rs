@@ -15,15 +15,14 @@ use serde_json::Value;
 
 use crate::error::{E2eError, head};
 
-/// How long anything may take that a test waits for. Generous: a machine that is busy is no
-/// finding.
+/// The timeout of every wait of a test. Generous, because the machine may be busy.
 pub const DEADLINE: Duration = Duration::from_mins(2);
 
-/// What is kept of an object in an error.
+/// Bytes of an object that are kept in an error.
 const MAX_SEEN: usize = 4 << 10;
 
-/// Watches one object until it is as wanted; `None` is an object that is not there. Errors of the
-/// watch, such as a server that restarts, are waited out.
+/// Watches one object until the predicate holds; `None` is an object that does not exist. Errors of
+/// the watch, such as a restart of the server, are ignored.
 pub(crate) async fn wait_for<K>(
     api: Api<K>,
     name: &str,
@@ -58,12 +57,12 @@ where
     }
 }
 
-/// Whether a pod is ready; for waits.
+/// Returns whether a pod is ready; for waits.
 pub fn is_ready(pod: Option<&Pod>) -> bool {
     has_condition(pod, "Ready")
 }
 
-/// Whether a pod is in a phase; for waits.
+/// Returns a predicate for the phase of a pod; for waits.
 pub fn phase_is(phase: &str) -> impl Fn(Option<&Pod>) -> bool {
     move |pod| {
         let status = pod.and_then(|pod| pod.status.as_ref());
@@ -71,7 +70,7 @@ pub fn phase_is(phase: &str) -> impl Fn(Option<&Pod>) -> bool {
     }
 }
 
-/// Whether an object of any kind has a condition of this type that is true; for waits.
+/// Returns whether an object of any kind has a condition of this type that is true; for waits.
 pub fn has_condition<K: Serialize>(object: Option<&K>, kind: &str) -> bool {
     let Some(Ok(object)) = object.map(serde_json::to_value) else {
         return false;
@@ -86,7 +85,7 @@ pub fn has_condition<K: Serialize>(object: Option<&K>, kind: &str) -> bool {
     })
 }
 
-/// What people look at: the status. Without one, all of it.
+/// Formats the status of an object, or all of it if it has none.
 fn shown<K: Serialize>(object: &K) -> String {
     match serde_json::to_value(object) {
         Ok(value) => match value.get("status") {
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_are_told_apart() {
+    fn phases_are_distinguished() {
         let running = pod(&serde_json::json!({"phase": "Running"}));
         assert!(phase_is("Running")(Some(&running)));
         assert!(!phase_is("Pending")(Some(&running)));

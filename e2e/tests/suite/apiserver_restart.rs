@@ -15,37 +15,37 @@ use serde_json::{Value, json};
 
 use crate::in_time;
 
-/// Between writes while the server is away, and between tries of one that failed.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Interval of writes while the server is down, and of retries.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What a subscriber that must see every end was told: how often each pod came and went.
+/// Counts the creations and deletions of each pod that a subscriber receives.
 #[derive(Default)]
-struct Witness {
+struct Observer {
     mirror: Mirror<PodSummary>,
-    lives: BTreeMap<String, Life>,
+    lifecycles: BTreeMap<String, Lifecycle>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Life {
-    begun: u32,
-    ended: u32,
+struct Lifecycle {
+    created: u32,
+    deleted: u32,
 }
 
-impl Witness {
-    /// Takes the first update in: from here on nothing may pass unseen.
+impl Observer {
+    /// Reads the first update: from here on every change must be observed.
     async fn of(updates: &mut Subscription<PodSummary>) -> Self {
-        let mut witness = Self::default();
-        witness.take(updates, "the first list").await;
-        assert!(witness.mirror.is_empty(), "the namespace is new");
-        witness
+        let mut observer = Self::default();
+        observer.take(updates, "the first list").await;
+        assert!(observer.mirror.is_empty(), "the namespace is new");
+        observer
     }
 
-    /// Takes updates in until a pod is as wanted.
+    /// Reads updates until the predicate holds for a pod.
     async fn until(
         &mut self,
         updates: &mut Subscription<PodSummary>,
         pod: &str,
-        is_wanted: impl Fn(Life) -> bool,
+        is_wanted: impl Fn(Lifecycle) -> bool,
     ) {
         while !is_wanted(self.life(pod)) {
             self.take(updates, pod).await;
@@ -66,18 +66,20 @@ impl Witness {
             ObjectEvent::Modified { now, .. } => (now, 0, 0),
             ObjectEvent::Deleted(pod) => (pod, 0, 1),
         };
-        let life = self.lives.entry(pod.identity.name.to_string()).or_default();
-        life.begun += begun;
-        life.ended += ended;
+        let life = self
+            .lifecycles
+            .entry(pod.identity.name.to_string())
+            .or_default();
+        life.created += begun;
+        life.deleted += ended;
     }
 
-    fn life(&self, pod: &str) -> Life {
-        self.lives.get(pod).copied().unwrap_or_default()
+    fn life(&self, pod: &str) -> Lifecycle {
+        self.lifecycles.get(pod).copied().unwrap_or_default()
     }
 }
 
-/// A pod that no scheduler takes: it goes at once when it is deleted, and nobody but the test
-/// changes it.
+/// Returns a pod of an unknown scheduler: it is deleted at once, and only the test changes it.
 fn unscheduled(name: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -90,18 +92,18 @@ fn unscheduled(name: &str) -> Value {
     })
 }
 
-/// Creates a pod, however often it takes while the server is away.
+/// Creates a pod, with retries while the server is down.
 async fn create(namespace: &TestNamespace, name: &str) {
     let created = async {
         while namespace.apply(&unscheduled(name)).await.is_err() {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
     };
     in_time(&format!("creating {name}"), created).await;
 }
 
-/// Deletes a pod, however often it takes while the server is away. An answer that was lost comes as
-/// "not found" later.
+/// Deletes a pod, with retries while the server is down. After a lost response a retry returns "not
+/// found".
 async fn delete(namespace: &TestNamespace, name: &str) {
     let deleted = async {
         loop {
@@ -112,14 +114,14 @@ async fn delete(namespace: &TestNamespace, name: &str) {
             {
                 Ok(_) => return,
                 Err(kube::Error::Api(status)) if status.code == 404 => return,
-                Err(_) => tokio::time::sleep(PAUSE).await,
+                Err(_) => tokio::time::sleep(RETRY_INTERVAL).await,
             }
         }
     };
     in_time(&format!("deleting {name}"), deleted).await;
 }
 
-/// Name, UID and version of every pod, as a fresh list has them.
+/// Returns name, UID and resource version of every pod in a new list.
 async fn listed(namespace: &TestNamespace) -> BTreeSet<[String; 3]> {
     let list = namespace
         .api::<Pod>()
@@ -135,7 +137,7 @@ async fn listed(namespace: &TestNamespace) -> BTreeSet<[String; 3]> {
 
 #[tokio::test]
 async fn a_restart_of_the_api_server_loses_nothing() -> anyhow::Result<()> {
-    nothing_is_lost("restart", Stop::Ask).await
+    nothing_is_lost("restart", Stop::Terminate).await
 }
 
 #[tokio::test]
@@ -150,18 +152,18 @@ async fn nothing_is_lost(name: &str, stop: Stop) -> anyhow::Result<()> {
     let server = WatchClient::new(KubeTransport::new(cluster.config()).unwrap());
     let pods = server.reflector(WatchSpec::<PodSummary>::new("pods").namespace(namespace.name()));
     let mut updates = pods.subscribe();
-    let mut witness = Witness::of(&mut updates).await;
+    let mut observer = Observer::of(&mut updates).await;
 
     for name in ["kept", "gone-before", "gone-during", "gone-after"] {
         create(&namespace, name).await;
     }
     delete(&namespace, "gone-before").await;
-    witness
-        .until(&mut updates, "gone-before", |life| life.ended == 1)
+    observer
+        .until(&mut updates, "gone-before", |life| life.deleted == 1)
         .await;
 
-    // While the server goes and comes back, one pod of each pair stays until it is back, the other
-    // goes at once.
+    // While the server restarts, one pod of each pair stays until it is back, the other
+    // is deleted at once.
     let is_back = Cell::new(false);
     let restart = async {
         let restarted = cluster.restart(&alone, "kube-apiserver", stop).await;
@@ -176,7 +178,7 @@ async fn nothing_is_lost(name: &str, stop: Stop) -> anyhow::Result<()> {
             create(&namespace, &format!("fleeting-{pairs}")).await;
             delete(&namespace, &format!("fleeting-{pairs}")).await;
             pairs += 1;
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
         pairs
     };
@@ -185,10 +187,10 @@ async fn nothing_is_lost(name: &str, stop: Stop) -> anyhow::Result<()> {
 
     delete(&namespace, "gone-after").await;
     for pair in 0..pairs {
-        // So that it is known to have been there when the stream was back.
-        witness
+        // So that it existed when the watch was re-established.
+        observer
             .until(&mut updates, &format!("stays-{pair}"), |life| {
-                life.begun == 1
+                life.created == 1
             })
             .await;
         if pair > 0 {
@@ -196,34 +198,47 @@ async fn nothing_is_lost(name: &str, stop: Stop) -> anyhow::Result<()> {
         }
     }
     create(&namespace, "last").await;
-    witness
-        .until(&mut updates, "last", |life| life.begun == 1)
+    observer
+        .until(&mut updates, "last", |life| life.created == 1)
         .await;
 
-    let once = Life { begun: 1, ended: 1 };
+    let once = Lifecycle {
+        created: 1,
+        deleted: 1,
+    };
     let gone = ["gone-before", "gone-during", "gone-after"].map(str::to_owned);
     for name in gone
         .into_iter()
         .chain((1..pairs).map(|pair| format!("stays-{pair}")))
     {
-        assert_eq!(witness.life(&name), once, "{name}");
+        assert_eq!(observer.life(&name), once, "{name}");
     }
-    // Who comes and goes while nobody is connected leaves no trace in a list. Of whom one was told,
-    // one is told the end.
+    // A pod that exists only while no watch is connected is in no list. Every pod that was
+    // observed has an observed end.
     for pair in 0..pairs {
         let name = format!("fleeting-{pair}");
-        let life = witness.life(&name);
-        assert!(life == once || life == Life::default(), "{name}: {life:?}");
+        let life = observer.life(&name);
+        assert!(
+            life == once || life == Lifecycle::default(),
+            "{name}: {life:?}"
+        );
     }
     let stay = BTreeSet::from(["kept", "stays-0", "last"].map(str::to_owned));
     for name in &stay {
-        assert_eq!(witness.life(name), Life { begun: 1, ended: 0 }, "{name}");
+        assert_eq!(
+            observer.life(name),
+            Lifecycle {
+                created: 1,
+                deleted: 0
+            },
+            "{name}"
+        );
     }
 
     let fresh = listed(&namespace).await;
     let names: BTreeSet<String> = fresh.iter().map(|[name, ..]| name.clone()).collect();
     assert_eq!(names, stay);
-    for objects in [pods.objects(), witness.mirror.objects()] {
+    for objects in [pods.objects(), observer.mirror.objects()] {
         let identity = |pod: &PodSummary| {
             let identity = &pod.identity;
             [
@@ -236,7 +251,7 @@ async fn nothing_is_lost(name: &str, stop: Stop) -> anyhow::Result<()> {
         assert_eq!(view, fresh);
     }
     let state = pods.state();
-    println!("{pairs} pairs; connections ended: {:?}", state.restarts);
+    println!("{pairs} pairs; connections deleted: {:?}", state.restarts);
     assert!(
         !state.restarts.is_empty(),
         "the stream did not notice: {state:?}"

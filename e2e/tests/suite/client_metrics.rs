@@ -1,5 +1,5 @@
-//! The metrics of our Kubernetes clients beside those of real Go programs: what claims a name of
-//! client-go must have its type, its labels and its buckets.
+//! The metrics of our Kubernetes clients compared to those of real Go programs: a metric with a
+//! name of client-go has its type, its labels and its buckets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -22,27 +22,26 @@ use kube_client_metrics::{Classifier, Code, Registry};
 use kube_lease::{Election, Elector};
 use kube_workqueue::{Action, Controller};
 use kubevitals_e2e::{
-    Access, Background, Cluster, E2eError, Exposition, MetricsApiServer, MetricsServer, Shape,
-    TestNamespace,
+    Access, Background, Cluster, E2eError, Exposition, MetricsApiServer, Shape, TestNamespace,
 };
 use kubevitals_telemetry::exposition::Format;
 use serde_json::json;
 
 use crate::in_time;
 
-/// How often a program is asked while it starts.
-const EVERY: Duration = Duration::from_millis(500);
+/// Polling interval of a starting program.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Where the cluster's own programs expose their metrics.
+/// Ports of the metrics of the cluster's own programs.
 const SCHEDULER_PORT: u16 = 10259;
 const CONTROLLER_MANAGER_PORT: u16 = 10257;
 
-/// What comes from client-go, by the beginning of its name.
-const CLAIMED: [&str; 3] = ["rest_client_", "workqueue_", "leader_election_"];
+/// Prefixes of client-go's metrics.
+const CLIENT_GO_PREFIXES: [&str; 3] = ["rest_client_", "workqueue_", "leader_election_"];
 
-/// What programs of Go show only under conditions that a short test does not bring about. It is
-/// compared if it is there.
-const NOT_SHOWN: [(&str, &str); 5] = [
+/// Families that Go programs expose only under conditions that a short test does not create. They
+/// are compared if they exist.
+const OPTIONAL: [(&str, &str); 5] = [
     (
         "rest_client_transport_ca_reload_total",
         "a CA file is looked at every few minutes",
@@ -62,15 +61,19 @@ const NOT_SHOWN: [(&str, &str); 5] = [
     ),
 ];
 
-fn claimed(exposition: &Exposition) -> BTreeMap<&str, &Shape> {
+fn client_go_families(exposition: &Exposition) -> BTreeMap<&str, &Shape> {
     let families = exposition.families.iter();
     families
         .map(|(name, shape)| (name.as_str(), shape))
-        .filter(|(name, _)| CLAIMED.iter().any(|prefix| name.starts_with(prefix)))
+        .filter(|(name, _)| {
+            CLIENT_GO_PREFIXES
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
+        })
         .collect()
 }
 
-/// A kubeconfig whose user is made known by an exec plugin: a program that prints a token.
+/// Writes a kubeconfig that authenticates with an exec plugin: a program that prints a token.
 fn exec_kubeconfig(namespace: &TestNamespace, access: &Access) -> Result<PathBuf, E2eError> {
     let credential = json!({
         "apiVersion": "client.authentication.k8s.io/v1",
@@ -90,8 +93,8 @@ fn exec_kubeconfig(namespace: &TestNamespace, access: &Access) -> Result<PathBuf
     namespace.write("exec.kubeconfig", &serde_json::to_string(&config).unwrap())
 }
 
-/// A further controller manager of Kubernetes, that stands for a lease and knows itself by an exec
-/// plugin. Its one controller does what that of the cluster does too, so it changes nothing.
+/// Starts a second controller manager of Kubernetes, with leader election and an exec plugin. Its
+/// one controller duplicates that of the cluster, so it changes nothing.
 fn controller_manager(
     namespace: &TestNamespace,
     kubeconfig: &Path,
@@ -119,9 +122,9 @@ fn controller_manager(
     Ok((process, address))
 }
 
-/// Asks until a program shows a family.
-async fn shown(address: SocketAddr, access: &Access, family: &str) -> Exposition {
-    let mut ticks = tokio::time::interval(EVERY);
+/// Polls a program until it exposes a family.
+async fn wait_for_family(address: SocketAddr, access: &Access, family: &str) -> Exposition {
+    let mut ticks = tokio::time::interval(POLL_INTERVAL);
     in_time(&format!("{family} of {address}"), async {
         loop {
             ticks.tick().await;
@@ -135,7 +138,7 @@ async fn shown(address: SocketAddr, access: &Access, family: &str) -> Exposition
     .await
 }
 
-/// What our clients count in real use: requests, a controller and an elector.
+/// Uses our clients: requests, a controller and an elector.
 async fn use_clients(namespace: &TestNamespace, kubeconfig: &PathBuf, registry: &Registry) {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
     let options = KubeConfigOptions::default();
@@ -153,7 +156,7 @@ async fn use_clients(namespace: &TestNamespace, kubeconfig: &PathBuf, registry: 
         |_, _, _| Action::await_change(),
         Arc::new(()),
     );
-    // Every namespace has the one with the cluster's authority.
+    // Every namespace has the ConfigMap with the cluster's authority.
     let reconciled = in_time(
         "two reconciliations",
         controller.take(2).collect::<Vec<_>>(),
@@ -167,12 +170,12 @@ async fn use_clients(namespace: &TestNamespace, kubeconfig: &PathBuf, registry: 
     elector.release().await;
 }
 
-/// What a short test cannot bring about, told to the hooks by hand.
-fn tell_the_rest(hooks: &Hooks) {
+/// Reports events to the hooks that a short test cannot cause.
+fn report_rare_events(hooks: &Hooks) {
     let call = Classifier::new("host").call(&Method::GET, &Uri::from_static("/api/v1/pods"));
-    hooks.rate_limiter_latency.observe(&call, EVERY);
+    hooks.rate_limiter_latency.observe(&call, POLL_INTERVAL);
     hooks.request_retry.increment(&call, Code::Error);
-    hooks.resolver_latency.observe("host", EVERY);
+    hooks.resolver_latency.observe("host", POLL_INTERVAL);
     hooks.transport_cache_entries.observe(1);
     hooks.transport_create_calls.increment(TransportCreate::Hit);
     hooks.transport_ca_reloads.increment(CaReload::Unchanged);
@@ -184,14 +187,14 @@ fn tell_the_rest(hooks: &Hooks) {
         .exec_plugin_calls
         .increment(0, ExecCallStatus::NoError);
     hooks.client_cert_expiry.set(None);
-    hooks.client_cert_rotation_age.observe(EVERY);
+    hooks.client_cert_rotation_age.observe(POLL_INTERVAL);
     hooks.leader_election.slowpath_exercised("ours");
 }
 
 #[tokio::test]
-async fn what_claims_a_name_of_client_go_has_its_type_labels_and_buckets() -> anyhow::Result<()> {
+async fn metrics_named_as_in_client_go_have_its_type_labels_and_buckets() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
-    let _turn = cluster.shared().await;
+    let _guard = cluster.shared().await;
     let namespace = cluster.namespace("client-metrics").await?;
     let reader = namespace.access("metrics-reader", &[]).await?;
     reader
@@ -202,25 +205,25 @@ async fn what_claims_a_name_of_client_go_has_its_type_labels_and_buckets() -> an
     let kubeconfig = exec_kubeconfig(&namespace, &manager)?;
 
     let (mut process, address) = controller_manager(&namespace, &kubeconfig)?;
-    let peer = MetricsServer::start(&namespace).await?;
+    let peer = MetricsApiServer::start_metrics_server(&namespace).await?;
     let node = cluster.node_address();
     let requests = "rest_client_requests_total";
     let go = [
         (
             "kube-scheduler",
-            shown((node, SCHEDULER_PORT).into(), &reader, requests).await,
+            wait_for_family((node, SCHEDULER_PORT).into(), &reader, requests).await,
         ),
         (
             "kube-controller-manager",
-            shown((node, CONTROLLER_MANAGER_PORT).into(), &reader, requests).await,
+            wait_for_family((node, CONTROLLER_MANAGER_PORT).into(), &reader, requests).await,
         ),
         (
             "metrics-server",
-            shown(peer.api().listen(), &reader, requests).await,
+            wait_for_family(peer.api().listen(), &reader, requests).await,
         ),
         (
             "a controller manager that is elected",
-            shown(address, &reader, "leader_election_master_status").await,
+            wait_for_family(address, &reader, "leader_election_master_status").await,
         ),
     ];
     process.must_run()?;
@@ -241,11 +244,11 @@ async fn what_claims_a_name_of_client_go_has_its_type_labels_and_buckets() -> an
             "{family} is not there after real use"
         );
     }
-    tell_the_rest(&registry.hooks());
+    report_rare_events(&registry.hooks());
     let ours = Exposition::parse(&Format::Prometheus.render(&registry.encode()))?;
 
     let mut compared = BTreeSet::new();
-    for (name, shape) in claimed(&ours) {
+    for (name, shape) in client_go_families(&ours) {
         for (program, theirs) in &go {
             let Some(theirs) = theirs.families.get(name) else {
                 continue;
@@ -255,12 +258,15 @@ async fn what_claims_a_name_of_client_go_has_its_type_labels_and_buckets() -> an
             compared.insert(name.to_owned());
         }
     }
-    let claims: BTreeSet<String> = claimed(&ours).into_keys().map(str::to_owned).collect();
+    let claims: BTreeSet<String> = client_go_families(&ours)
+        .into_keys()
+        .map(str::to_owned)
+        .collect();
     let left: Vec<&String> = claims.difference(&compared).collect();
     println!("compared {compared:?}; not shown by any program: {left:?}");
     for name in left {
         assert!(
-            NOT_SHOWN.iter().any(|(known, _)| known == name),
+            OPTIONAL.iter().any(|(known, _)| known == name),
             "{name} is compared with nothing"
         );
     }
@@ -268,20 +274,20 @@ async fn what_claims_a_name_of_client_go_has_its_type_labels_and_buckets() -> an
 }
 
 #[tokio::test]
-async fn our_server_shows_what_its_clients_do() -> anyhow::Result<()> {
+async fn our_server_exposes_the_metrics_of_its_clients() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
-    let _turn = cluster.shared().await;
+    let _guard = cluster.shared().await;
     let namespace = cluster.namespace("server-client-metrics").await?;
     let reader = namespace.access("metrics-reader", &[]).await?;
     reader
         .bind_everywhere(&namespace, "system:monitoring")
         .await?;
     let server = MetricsApiServer::start(&namespace).await?;
-    let shown = shown(server.api().listen(), &reader, "rest_client_requests_total").await;
+    let shown = wait_for_family(server.api().listen(), &reader, "rest_client_requests_total").await;
     let scheduler: SocketAddr = (cluster.node_address(), SCHEDULER_PORT).into();
     let scheduler = Exposition::of(scheduler, &reader).await?;
     let mut compared = 0;
-    for (name, shape) in claimed(&shown) {
+    for (name, shape) in client_go_families(&shown) {
         if let Some(theirs) = scheduler.families.get(name) {
             assert_eq!(shape, theirs, "{name}");
             compared += 1;

@@ -1,17 +1,17 @@
-//! Two roles in one process, as a real API server sees them.
+//! Two roles in one process on a real API server.
 
 use std::time::Duration;
 
-use kubevitals_e2e::{Cluster, DEADLINE, LifeLines};
+use kubevitals_e2e::{Cluster, DEADLINE, RecordReader};
 use serde_json::json;
 
 use crate::in_time;
 use crate::transitions::{container, pod, spec};
 
-/// Between two looks at the API server's own count.
-const PAUSE: Duration = Duration::from_millis(500);
+/// Polling interval of the API server's metrics.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How many watches of pods, nodes and events the API server has open, by its own count.
+/// Returns the number of open watches of pods, nodes and events, from the API server's metrics.
 async fn open_watches(cluster: &Cluster) -> anyhow::Result<[u64; 3]> {
     let page = cluster.kubectl(&["get", "--raw", "/metrics"]).await?;
     let page = page.succeeded()?;
@@ -37,7 +37,7 @@ async fn until_watches_are(cluster: &Cluster, wanted: [u64; 3], when: &str) -> a
                 return anyhow::Ok(());
             }
             last.push(now);
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
     match tokio::time::timeout(DEADLINE, looking).await {
@@ -51,13 +51,13 @@ async fn until_watches_are(cluster: &Cluster, wanted: [u64; 3], when: &str) -> a
 #[tokio::test]
 async fn two_roles_in_one_process_watch_pods_once() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
-    // Others would open and close watches meanwhile.
+    // Other tests would open and close watches meanwhile.
     let _alone = cluster.exclusive().await;
     let namespace = cluster.namespace("roles").await?;
     let before = open_watches(&cluster).await?;
     let [pods, nodes, events] = before;
 
-    let mut both = LifeLines::start_with_server(&namespace).await?;
+    let mut both = RecordReader::start_with_server(&namespace).await?;
     until_watches_are(&cluster, [pods + 1, nodes + 1, events + 1], "both roles").await?;
     let idle = container("main", "exec sleep 3600");
     let pod = pod("started", &spec(&json!([idle]), &json!({})));
@@ -74,7 +74,7 @@ async fn two_roles_in_one_process_watch_pods_once() -> anyhow::Result<()> {
     both.stop().await?;
     until_watches_are(&cluster, before, "afterwards").await?;
 
-    let alone = LifeLines::start(&namespace, &[]).await?;
+    let alone = RecordReader::start(&namespace, &[]).await?;
     until_watches_are(&cluster, [pods + 1, nodes, events + 1], "one role").await?;
     alone.stop().await?;
     Ok(namespace.finish().await?)

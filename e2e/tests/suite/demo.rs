@@ -24,7 +24,7 @@ impl Drop for Demo {
 #[tokio::test]
 async fn the_printed_commands_work_in_a_shell() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
-    let _turn = cluster.shared().await;
+    let _guard = cluster.shared().await;
     let bin = tempfile::tempdir()?;
     for program in ["kubectl", "kubevitals"] {
         symlink(cluster.program(program)?, bin.path().join(program))?;

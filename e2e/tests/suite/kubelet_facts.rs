@@ -1,4 +1,4 @@
-//! What we rely on of a kubelet, and build into the simulated one.
+//! The behaviour of a kubelet that we rely on and simulate.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use serde_json::Value;
 const MAY_SCRAPE: &[Rule] = &[Rule::get(&["nodes/metrics"])];
 const MAY_READ_STATS: &[Rule] = &[Rule::get(&["nodes/stats"])];
 
-/// Series that say what is now and so need no time of their own.
+/// Series without a timestamp of their own.
 const WITHOUT_TIMESTAMP: [&str; 2] = ["container_start_time_seconds", "resource_scrape_error"];
 
 #[tokio::test]
 async fn resource_metrics_have_the_known_series_with_timestamps() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
-    let _turn = cluster.shared().await;
+    let _guard = cluster.shared().await;
     let namespace = cluster.namespace("facts").await?;
     namespace.apply(&Burner::new("idle").pod()).await?;
     let access = namespace.access("scraper", MAY_SCRAPE).await?;
@@ -67,7 +67,7 @@ async fn resource_metrics_have_the_known_series_with_timestamps() -> anyhow::Res
 #[tokio::test]
 async fn the_summary_is_readable_with_nodes_stats() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
-    let _turn = cluster.shared().await;
+    let _guard = cluster.shared().await;
     let namespace = cluster.namespace("summary").await?;
     let access = namespace.access("reader", MAY_READ_STATS).await?;
     let answer = Kubelet::of(&cluster, Some(&access))?
@@ -84,9 +84,9 @@ async fn the_summary_is_readable_with_nodes_stats() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn who_may_not_is_refused() -> anyhow::Result<()> {
+async fn an_unauthorized_client_is_rejected() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
-    let _turn = cluster.shared().await;
+    let _guard = cluster.shared().await;
     let namespace = cluster.namespace("refused").await?;
     let nobody = Kubelet::of(&cluster, None)?
         .get("/metrics/resource")

@@ -1,4 +1,4 @@
-//! What must hold on a real control plane and a real node. Run it with `cargo xtask e2e`.
+//! Tests on a real control plane and a real node. Run them with `cargo xtask e2e`.
 #![expect(
     clippy::indexing_slicing,
     clippy::panic,
@@ -24,13 +24,13 @@ use std::time::Duration;
 
 use kubevitals_e2e::DEADLINE;
 
-/// Waits for what an event must bring, as long as anything may take.
+/// Waits for a future; fails after the timeout of all waits.
 async fn in_time<T>(what: &str, event: impl Future<Output = T>) -> T {
     let seen = tokio::time::timeout(DEADLINE, event).await;
     seen.unwrap_or_else(|_| panic!("{what}: nothing after {DEADLINE:?}"))
 }
 
-/// Asserts that a measured value is within a tenth of the truth.
+/// Asserts that a measured value is within a tenth of the true one.
 #[track_caller]
 fn assert_within_a_tenth(what: &str, measured: u64, truth: u64, context: &dyn Debug) {
     let tolerated = truth / 10;
@@ -41,5 +41,5 @@ fn assert_within_a_tenth(what: &str, measured: u64, truth: u64, context: &dyn De
     );
 }
 
-/// Long enough for a moment in which others had the processor not to count for much.
-const SHORTEST_WINDOW: Duration = Duration::from_secs(10);
+/// Long enough that a short loss of the CPU to other processes has little effect.
+const MIN_WINDOW: Duration = Duration::from_secs(10);

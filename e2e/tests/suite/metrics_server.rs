@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use kubevitals_e2e::{Burner, Cluster, E2eError, MetricsServer, TestNamespace, is_ready};
+use kubevitals_e2e::{Burner, Cluster, E2eError, MetricsApiServer, TestNamespace, is_ready};
 
 use crate::{assert_within_a_tenth, in_time};
 
-/// How often `kubectl top` is asked; the API has no watch.
-const EVERY: Duration = Duration::from_secs(1);
+/// Polling interval of `kubectl top`; the API has no watch.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The CPU of a container in millicores, once `kubectl top` knows it.
+/// Returns the CPU of a container in millicores, once `kubectl top` has it.
 async fn top(namespace: &TestNamespace, pod: &str) -> Option<u64> {
     let answer = namespace
         .kubectl(&["top", "pods", "--containers", "--no-headers"])
@@ -30,19 +30,19 @@ async fn top(namespace: &TestNamespace, pod: &str) -> Option<u64> {
 #[tokio::test]
 async fn kubectl_top_shows_a_burner_through_metrics_server() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
-    let _turn = cluster.shared().await;
+    let _guard = cluster.shared().await;
     let namespace = cluster.namespace("top").await?;
     let burner = Burner::new("burner").cpu_millicores(200);
     namespace.apply(&burner.pod()).await?;
     namespace.wait_for::<Pod>("burner", is_ready).await?;
-    let mut server = MetricsServer::start(&namespace).await?;
+    let mut server = MetricsApiServer::start_metrics_server(&namespace).await?;
 
-    let mut ticks = tokio::time::interval(EVERY);
+    let mut ticks = tokio::time::interval(POLL_INTERVAL);
     let millicores = in_time("metrics of the burner", async {
         loop {
             ticks.tick().await;
             server.must_run()?;
-            // Its first window reaches back to the start of the container, which waited for its
+            // Its first window starts with the container, which waited for its
             // image and its probe.
             if let Some(millicores) = top(&namespace, "burner").await {
                 return Ok::<_, E2eError>(millicores);

@@ -1,4 +1,4 @@
-//! A pod's whole life, as a subscriber of our watch sees it.
+//! The whole lifecycle of a pod, as a subscriber of our watch receives it.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use kubevitals_watch::{KubeTransport, ObjectEvent, Subscription, Update, WatchCl
 
 use crate::in_time;
 
-/// Runs until it is told to end, so that no state passes unseen.
-const UNTIL_TOLD: &str = "while [ ! -e /told ]; do sleep 0.1; done";
+/// Runs until the test creates a file, so that every state is observed.
+const UNTIL_FILE: &str = "while [ ! -e /end ]; do sleep 0.1; done";
 
-/// The next state of the pod; `None` once it is gone.
+/// Returns the next state of the pod; `None` once it is deleted.
 async fn next_state(updates: &mut Subscription<Pod>) -> Option<Arc<Pod>> {
     let update = in_time("a change of the pod", updates.next()).await;
     match update.expect("the stream runs") {
-        Update::Resync(again) => panic!("all is told once: {again:?}"),
+        Update::Resync(again) => panic!("unexpected resync: {again:?}"),
         Update::Change(change) => match change.event {
             ObjectEvent::Added(now) | ObjectEvent::Modified { now, .. } => Some(now),
             ObjectEvent::Deleted(_) => None,
@@ -26,22 +26,22 @@ async fn next_state(updates: &mut Subscription<Pod>) -> Option<Arc<Pod>> {
 }
 
 #[tokio::test]
-async fn a_pod_is_seen_from_its_creation_to_its_end() -> anyhow::Result<()> {
+async fn a_pod_is_observed_from_creation_to_deletion() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
-    let _turn = cluster.shared().await;
+    let _guard = cluster.shared().await;
     let namespace = cluster.namespace("life").await?;
     let server = WatchClient::new(KubeTransport::new(cluster.config()).unwrap());
     let pods = server.reflector(WatchSpec::<Pod>::new("pods").namespace(namespace.name()));
     let mut updates = pods.subscribe();
-    // Taken before the pod is made: whoever asks later is told the pod as it is by then.
+    // Read before the pod is created: a later subscriber starts with the pod's current state.
     let first = in_time("the first list", updates.next()).await;
     let Some(Update::Resync(all)) = first else {
-        panic!("all is told first: {first:?}");
+        panic!("the first update is not a resync: {first:?}");
     };
     assert!(all.objects.is_empty(), "the namespace is new: {all:?}");
 
     namespace
-        .apply(&Burner::script("mortal", UNTIL_TOLD))
+        .apply(&Burner::script("mortal", UNTIL_FILE))
         .await?;
     let mut seen: Vec<String> = Vec::new();
     while let Some(pod) = next_state(&mut updates).await {
@@ -61,7 +61,7 @@ async fn a_pod_is_seen_from_its_creation_to_its_end() -> anyhow::Result<()> {
         match state.as_str() {
             "Running" => {
                 namespace
-                    .kubectl(&["exec", "mortal", "--", "touch", "/told"])
+                    .kubectl(&["exec", "mortal", "--", "touch", "/end"])
                     .await?;
             }
             "Succeeded" => {
@@ -73,7 +73,7 @@ async fn a_pod_is_seen_from_its_creation_to_its_end() -> anyhow::Result<()> {
         }
         seen.push(state);
     }
-    // A pod that has ended and has no grace period may go without having been seen to be going.
+    // A pod that has ended and has no grace period may be deleted without a deletion timestamp.
     seen.retain(|state| state != "deleting");
     assert_eq!(seen, ["Pending", "scheduled", "Running", "Succeeded"]);
     assert!(pods.objects().is_empty());

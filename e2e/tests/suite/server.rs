@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 
 use crate::{assert_within_a_tenth, in_time};
 
-/// How often an answer is asked for where the wait is for an answer.
-const EVERY: Duration = Duration::from_millis(500);
+/// Polling interval of responses.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What the server is told: a value is served for three times as long as a scrape is due, 30 s.
+/// The staleness limit of the server: three times the resolution.
 const STALENESS: Duration = Duration::from_secs(30);
 
-/// The rows of `kubectl top`, if it has any yet.
+/// Returns the rows of `kubectl top`, if it has any yet.
 async fn top(namespace: &TestNamespace, arguments: &[&str]) -> Option<Vec<Vec<String>>> {
     let command = [&["top"], arguments, &["--no-headers"]].concat();
     let table = namespace.kubectl(&command).await.ok()?;
@@ -34,13 +34,13 @@ fn millicores(cell: &str) -> u64 {
     number.parse().unwrap()
 }
 
-/// Waits until a burner's rate spans samples of its steady state alone.
+/// Waits until a burner's rate spans only samples of its steady state.
 async fn settled_burner(namespace: &TestNamespace, server: &mut MetricsApiServer) -> Value {
     let path = format!(
         "/apis/metrics.k8s.io/v1/namespaces/{}/pods/burner",
         namespace.name()
     );
-    let mut ticks = tokio::time::interval(EVERY);
+    let mut ticks = tokio::time::interval(POLL_INTERVAL);
     let mut seen: Option<Value> = None;
     in_time("a second measurement of the burner", async {
         loop {
@@ -62,7 +62,7 @@ async fn settled_burner(namespace: &TestNamespace, server: &mut MetricsApiServer
 #[tokio::test]
 async fn kubectl_top_shows_a_burner_through_our_server() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
-    let _turn = cluster.shared().await;
+    let _guard = cluster.shared().await;
     let namespace = cluster.namespace("server-top").await?;
     let burner = Burner::new("burner")
         .cpu_millicores(200)
@@ -71,7 +71,7 @@ async fn kubectl_top_shows_a_burner_through_our_server() -> anyhow::Result<()> {
     namespace.wait_for::<Pod>("burner", is_ready).await?;
     let mut server = MetricsApiServer::start(&namespace).await?;
 
-    // Available: the API server has verified the certificate, since nobody told it not to.
+    // Available: the API server has verified the certificate.
     let registered: Api<APIService> = Api::all(cluster.client());
     for version in ["v1.metrics.k8s.io", "v1beta1.metrics.k8s.io"] {
         let spec = registered.get(version).await?.spec.unwrap();
@@ -112,7 +112,7 @@ async fn kubectl_top_shows_a_burner_through_our_server() -> anyhow::Result<()> {
     Ok(namespace.finish().await?)
 }
 
-/// A Deployment whose pods burn twice what they request, or nothing.
+/// Returns a Deployment whose pods burn twice their request, or nothing.
 fn deployment(burns: bool) -> Value {
     json!({
         "apiVersion": "apps/v1",
@@ -140,7 +140,7 @@ fn deployment(burns: bool) -> Value {
 #[tokio::test]
 async fn an_autoscaler_scales_up_and_down_by_our_metrics() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
-    let _turn = cluster.shared().await;
+    let _guard = cluster.shared().await;
     let namespace = cluster.namespace("server-hpa").await?;
     let server = MetricsApiServer::start(&namespace).await?;
     namespace.apply(&deployment(true)).await?;
@@ -195,10 +195,10 @@ async fn a_restarted_kubelet_leaves_no_gap() -> anyhow::Result<()> {
     );
     let restarted = cluster.restart(&alone, "kubelet", Stop::Kill);
     let watched = in_time("a measurement by the new kubelet", async {
-        let mut ticks = tokio::time::interval(EVERY);
+        let mut ticks = tokio::time::interval(POLL_INTERVAL);
         let mut moved = 0;
         let mut last = before["timestamp"].clone();
-        // Two new timestamps after the restart began: the second one's window lies behind it.
+        // Two new timestamps after the restart began: the window of the second is after it.
         while moved < 3 {
             ticks.tick().await;
             let text = namespace.kubectl(&["get", "--raw", &path]).await;
@@ -208,7 +208,7 @@ async fn a_restarted_kubelet_leaves_no_gap() -> anyhow::Result<()> {
             let age = Timestamp::from_system_time(std::time::SystemTime::now())
                 .since(at.parse().unwrap())
                 .unwrap_or_default();
-            // A sample may be as old when it is received as kubelets are apart.
+            // A sample may be as old as the sampling interval when it is received.
             assert!(age <= STALENESS + Duration::from_secs(20), "{age:?} old");
             if pod["timestamp"] != last {
                 moved += 1;

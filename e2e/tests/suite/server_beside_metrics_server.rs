@@ -1,25 +1,25 @@
-//! Our server and metrics-server on the same node at the same time: what both say must be the same.
+//! Our server and metrics-server on the same node at the same time return the same.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use kubevitals_e2e::{Burner, Cluster, MetricsApiServer, MetricsServer, TestNamespace, is_ready};
+use kubevitals_e2e::{Burner, Cluster, MetricsApiServer, TestNamespace, is_ready};
 use kubevitals_model::{GoDuration, Quantity, Scale, Timestamp};
 use serde_json::Value;
 
 use crate::in_time;
 
-const EVERY: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Kubelets sample every 10 s to 15 s, and both are asked at the same time.
+/// Kubelets sample every 10 s to 15 s, and both servers are queried at the same time.
 const ONE_SAMPLE: Duration = Duration::from_secs(15);
 
-/// The longest window that one sample more or less explains: kubelets sample every 10 s to 15 s.
+/// Limit of a window: one sample more or less, which kubelets take every 10 s to 15 s.
 const MAX_WINDOW: Duration = Duration::from_secs(45);
 
-/// What one server says, by version of the API: metrics-server has `v1beta1`, ours `v1`.
-async fn ask(namespace: &TestNamespace, version: &str, rest: &str) -> Option<Value> {
+/// Queries one server by version of the API: metrics-server has `v1beta1`, ours `v1`.
+async fn query(namespace: &TestNamespace, version: &str, rest: &str) -> Option<Value> {
     let path = format!("/apis/metrics.k8s.io/{version}/{rest}");
     let answer = namespace.kubectl(&["get", "--raw", &path]).await;
     let text = answer
@@ -28,14 +28,14 @@ async fn ask(namespace: &TestNamespace, version: &str, rest: &str) -> Option<Val
     Some(serde_json::from_str(&text).unwrap())
 }
 
-/// Asks both until both know it, and their answers are no more than a sample apart.
+/// Queries both until both have it, with timestamps at most one sample apart.
 async fn both(namespace: &TestNamespace, rest: &str) -> (Value, Value) {
-    let mut ticks = tokio::time::interval(EVERY);
+    let mut ticks = tokio::time::interval(POLL_INTERVAL);
     in_time("answers of both", async {
         loop {
             ticks.tick().await;
-            let ours = ask(namespace, "v1", rest).await;
-            let theirs = ask(namespace, "v1beta1", rest).await;
+            let ours = query(namespace, "v1", rest).await;
+            let theirs = query(namespace, "v1beta1", rest).await;
             let (Some(ours), Some(theirs)) = (ours, theirs) else {
                 continue;
             };
@@ -49,7 +49,7 @@ async fn both(namespace: &TestNamespace, rest: &str) -> (Value, Value) {
     .await
 }
 
-/// How far apart two answers were measured.
+/// Returns the difference of the timestamps of two responses.
 fn apart(ours: &Value, theirs: &Value) -> Duration {
     let at =
         |object: &Value| -> Timestamp { object["timestamp"].as_str().unwrap().parse().unwrap() };
@@ -58,8 +58,8 @@ fn apart(ours: &Value, theirs: &Value) -> Duration {
     later.since(ours.min(theirs)).unwrap_or_default()
 }
 
-/// Compares one object of both, field by field, and leaves out what each may say in its own way.
-fn agree(ours: &Value, theirs: &Value) {
+/// Compares one object of both, field by field, without the fields in which they may differ.
+fn assert_equal(ours: &Value, theirs: &Value) {
     for field in ["name", "namespace", "labels"] {
         assert_eq!(ours["metadata"][field], theirs["metadata"][field]);
     }
@@ -87,7 +87,7 @@ fn agree(ours: &Value, theirs: &Value) {
     }
 }
 
-/// The usage of each container, or of the node under the empty name.
+/// Returns the usage of each container, or of the node under the empty name.
 fn usages(object: &Value) -> BTreeMap<String, Value> {
     let Some(containers) = object["containers"].as_array() else {
         return BTreeMap::from([(String::new(), object["usage"].clone())]);
@@ -99,7 +99,7 @@ fn usages(object: &Value) -> BTreeMap<String, Value> {
     named.collect()
 }
 
-/// What is used evenly is the same a sample later.
+/// Compares values of a steady usage, which is the same a sample later.
 fn near(unit: &str, ours: i64, theirs: i64, of: &str) {
     let tolerated = ours.max(theirs) / 10;
     println!("{of}: {ours} and {theirs} {unit}");
@@ -122,24 +122,24 @@ fn nanocores(cpu: &Value) -> i64 {
 #[tokio::test]
 async fn every_field_agrees_with_metrics_server() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
-    let _turn = cluster.shared().await;
+    let _guard = cluster.shared().await;
     let namespace = cluster.namespace("server-peer").await?;
     let burner = Burner::new("burner")
         .cpu_millicores(200)
         .memory_mebibytes(32);
     namespace.apply(&burner.pod()).await?;
     namespace.wait_for::<Pod>("burner", is_ready).await?;
-    let mut theirs = MetricsServer::start(&namespace).await?;
+    let mut theirs = MetricsApiServer::start_metrics_server(&namespace).await?;
     let mut ours = MetricsApiServer::start_beside(&theirs, &namespace).await?;
 
     let pod = format!("namespaces/{}/pods/burner", namespace.name());
     for _ in 0..2 {
         let (from_us, from_them) = both(&namespace, &pod).await;
-        agree(&from_us, &from_them);
+        assert_equal(&from_us, &from_them);
     }
     let list = format!("namespaces/{}/pods", namespace.name());
     for version in ["v1", "v1beta1"] {
-        let list = ask(&namespace, version, &list).await.expect("a list");
+        let list = query(&namespace, version, &list).await.expect("a list");
         assert_eq!(list["kind"], "PodMetricsList");
         assert_eq!(list["items"].as_array().map(Vec::len), Some(1), "{list}");
         assert_eq!(list["items"][0].get("kind"), None);

@@ -1,11 +1,10 @@
-//! How long pods of every kind took on a real node, and what becomes of that when the API server is
-//! restarted.
+//! Records of pods of every kind on a real node, also across a restart of the API server.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
-use kubevitals_e2e::{Cluster, LifeLines, Stop, TestNamespace, has_condition};
+use kubevitals_e2e::{Cluster, RecordReader, Stop, TestNamespace, has_condition};
 use serde_json::{Value, json};
 
 const IMAGE: &str = "kubevitals.test/busybox:1";
@@ -20,7 +19,7 @@ pub(crate) fn container(name: &str, script: &str) -> Value {
     })
 }
 
-/// What a pod consists of; it goes at once when it is deleted.
+/// Returns the spec of a pod without a grace period.
 pub(crate) fn spec(containers: &Value, rest: &Value) -> Value {
     let mut spec = json!({"terminationGracePeriodSeconds": 0, "containers": containers});
     for (key, value) in rest.as_object().unwrap() {
@@ -52,8 +51,8 @@ fn workloads() -> Vec<Value> {
     let mut late = container("main", "sleep 1; touch /tmp/ok; exec sleep 3600");
     late["readinessProbe"] =
         json!({"exec": {"command": ["test", "-e", "/tmp/ok"]}, "periodSeconds": 1});
-    // Without the probe both would be ready for as long as they run, and it would be chance whether
-    // that is seen.
+    // Without the probe both would be ready while they run, and it would be chance whether
+    // that is observed.
     let never = json!({"exec": {"command": ["false"]}, "periodSeconds": 1});
     let mut crashing = container("main", "exit 3");
     crashing["readinessProbe"] = never.clone();
@@ -62,7 +61,7 @@ fn workloads() -> Vec<Value> {
     let mut sidecar = container("sidecar", "exec sleep 3600");
     sidecar["restartPolicy"] = json!("Always");
     let mut absent = container("main", "true");
-    // Nobody listens there.
+    // Nothing listens there.
     absent["image"] = json!("127.0.0.1:9/absent:1");
     absent["imagePullPolicy"] = json!("IfNotPresent");
     let two = |name: &str| json!({"replicas": 2, "selector": {"matchLabels": {"app": name}}});
@@ -107,7 +106,7 @@ fn workloads() -> Vec<Value> {
     ]
 }
 
-/// The records of a type, by the names of their pods.
+/// Returns the records of a type, by the names of their pods.
 fn records<'l>(lines: &'l [Value], kind: &str) -> BTreeMap<&'l str, Vec<&'l Value>> {
     let mut found: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
     for line in lines {
@@ -120,7 +119,7 @@ fn records<'l>(lines: &'l [Value], kind: &str) -> BTreeMap<&'l str, Vec<&'l Valu
     found
 }
 
-/// Whether a container of a pod waits for this reason.
+/// Returns whether a container of a pod waits for this reason.
 fn waits_for(pod: Option<&Pod>, reason: &str) -> bool {
     let status = pod.and_then(|pod| pod.status.as_ref());
     let mut containers = status
@@ -140,7 +139,7 @@ async fn pods(namespace: &TestNamespace) -> Vec<Pod> {
     listed.unwrap().items
 }
 
-/// Seconds from creation until a condition came to hold, by the API.
+/// Returns the seconds from creation until a condition became true, from the API.
 fn seconds_until(pod: &Pod, condition: &str) -> Option<f64> {
     let created = pod.metadata.creation_timestamp.as_ref()?;
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
@@ -151,8 +150,8 @@ fn seconds_until(pod: &Pod, condition: &str) -> Option<f64> {
     Some(since.0.duration_since(created.0).as_secs_f64())
 }
 
-/// One record for each of the nine pods, and what the longest story of each says.
-fn assert_lives(lines: &[Value]) {
+/// Asserts one record for each of the nine pods, and the phases of its critical path.
+fn assert_lifecycles(lines: &[Value]) {
     let (told, lives) = (records(lines, "pod"), records(lines, "lifecycle"));
     assert_eq!(told.len(), 9, "{told:#?}");
     for (name, records) in &told {
@@ -181,7 +180,7 @@ fn assert_lives(lines: &[Value]) {
     for name in told.keys().filter(|name| name.starts_with("web-")) {
         let record = told[name][0];
         assert_eq!(record["kube_deployment"], "web", "{record}");
-        // The longest of all is whatever a busy machine makes it.
+        // On a busy machine any phase can be the longest.
         let path = life(name)["critical_path"].as_array().unwrap();
         let readiness = path.iter().find(|piece| piece["phase"] == "readiness");
         let waited = readiness.and_then(|piece| piece["seconds"].as_f64());
@@ -189,7 +188,7 @@ fn assert_lives(lines: &[Value]) {
     }
 }
 
-/// What `kubevitals explain` prints, which needs nothing but the API server.
+/// Returns the output of `kubevitals explain`, which needs only the API server.
 async fn explain(namespace: &TestNamespace, arguments: &[&str]) -> String {
     let program = namespace.cluster().program("kubevitals").unwrap();
     let output = tokio::process::Command::new(program)
@@ -205,8 +204,8 @@ async fn explain(namespace: &TestNamespace, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Of one that started late and of one that never did the cause is told in words, and all are in
-/// the list of the slowest.
+/// Asserts that a late start and a missing one are explained in words, and that the list of the
+/// slowest has all of them.
 async fn assert_explained(namespace: &TestNamespace, pods: &[Pod]) {
     let names = pods.iter().filter_map(|pod| pod.metadata.name.as_deref());
     let names: Vec<&str> = names.collect();
@@ -230,9 +229,9 @@ async fn assert_explained(namespace: &TestNamespace, pods: &[Pod]) {
 #[tokio::test]
 async fn every_start_ends_in_one_record() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
-    let _turn = cluster.shared().await;
+    let _guard = cluster.shared().await;
     let namespace = cluster.namespace("starts").await?;
-    let mut role = LifeLines::start(&namespace, &["--lifecycle"]).await?;
+    let mut role = RecordReader::start(&namespace, &["--lifecycle"]).await?;
     for manifest in workloads() {
         namespace.apply(&manifest).await?;
     }
@@ -282,7 +281,7 @@ async fn every_start_ends_in_one_record() -> anyhow::Result<()> {
         }
     }
 
-    // What never starts is told of when it goes, with the reason.
+    // A pod that never starts is reported when it is deleted, with the reason.
     namespace
         .wait_for::<Pod>("crashing", |pod| waits_for(pod, "CrashLoopBackOff"))
         .await?;
@@ -304,7 +303,7 @@ async fn every_start_ends_in_one_record() -> anyhow::Result<()> {
     })
     .await?;
 
-    assert_lives(&role.stop().await?);
+    assert_lifecycles(&role.stop().await?);
     Ok(namespace.finish().await?)
 }
 
@@ -313,12 +312,12 @@ async fn no_start_is_lost_with_the_api_server() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
     let alone = cluster.exclusive().await;
     let namespace = cluster.namespace("outage").await?;
-    let mut role = LifeLines::start(&namespace, &[]).await?;
+    let mut role = RecordReader::start(&namespace, &[]).await?;
     let idle = spec(&json!([container("main", "exec sleep 3600")]), &json!({}));
     let mut slow = container("main", "sleep 8; touch /tmp/ok; exec sleep 3600");
     slow["readinessProbe"] =
         json!({"exec": {"command": ["test", "-e", "/tmp/ok"]}, "periodSeconds": 1});
-    // Ready before, and while nobody can say so.
+    // One is ready before the outage, one becomes ready during it.
     namespace.apply(&pod("before", &idle)).await?;
     namespace
         .apply(&pod("across", &spec(&json!([slow]), &json!({}))))

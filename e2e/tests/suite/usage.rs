@@ -1,5 +1,4 @@
-//! A container's usage is what the kernel was told to allow, as our parser and our rates see it on
-//! the real kubelet.
+//! The usage of a container on a real kubelet, by our parser and our rates, is its limit.
 
 use std::time::Duration;
 
@@ -9,19 +8,19 @@ use kubevitals_model::{BytesSample, ContainerKey, CpuSample, rate_between};
 
 use crate::{SHORTEST_WINDOW, assert_within_a_tenth};
 
-/// All that a scraper needs.
+/// The rights of a scraper.
 const MAY_SCRAPE: &[Rule] = &[Rule::get(&["nodes/metrics"])];
 
-/// What did not grow for so long is complete.
+/// Time without growth after which memory is complete.
 const SETTLING: Duration = Duration::from_secs(5);
 
 const MILLICORE: u64 = 1_000_000;
 const MEBIBYTE: u64 = 1 << 20;
 
 #[tokio::test]
-async fn a_pod_limited_to_200m_is_seen_at_200m() -> anyhow::Result<()> {
+async fn a_pod_limited_to_200m_uses_200m() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
-    let _turn = cluster.shared().await;
+    let _guard = cluster.shared().await;
     let namespace = cluster.namespace("cpu").await?;
     let burner = Burner::new("burner").cpu_millicores(200);
     namespace.apply(&burner.pod()).await?;
@@ -44,9 +43,9 @@ async fn a_pod_limited_to_200m_is_seen_at_200m() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_pod_that_holds_64_mebibytes_is_seen_with_them() -> anyhow::Result<()> {
+async fn a_pod_that_holds_64_mebibytes_uses_them() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
-    let _turn = cluster.shared().await;
+    let _guard = cluster.shared().await;
     let namespace = cluster.namespace("memory").await?;
     let burner = Burner::new("holder").memory_mebibytes(64);
     namespace.apply(&burner.pod()).await?;
@@ -54,8 +53,7 @@ async fn a_pod_that_holds_64_mebibytes_is_seen_with_them() -> anyhow::Result<()>
     let kubelet = Kubelet::of(&cluster, Some(&access))?;
     namespace.wait_for::<Pod>("holder", is_ready).await?;
 
-    // The pod has no way to say when all pages are written: it has them once they no longer become
-    // more.
+    // The pod does not announce that all pages are written: they are once the usage stops growing.
     let key = ContainerKey::new(namespace.name(), "holder", "burner");
     let mut earlier: Option<BytesSample> = None;
     let memory = kubelet

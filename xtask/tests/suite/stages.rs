@@ -12,8 +12,8 @@ use crate::root;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Base,
-    /// `kube-client-metrics`, `kube-lease`, `kube-workqueue`: published on their own, so they may use
-    /// nothing of ours but each other.
+    /// `kube-client-metrics`, `kube-lease`, `kube-workqueue`: published on their own, so they may
+    /// use nothing of ours but each other.
     Published,
     Sources,
     Store,
