@@ -54,8 +54,8 @@ pub(crate) fn items() -> Vec<f64> {
     decades(1.0, 6)
 }
 
-/// Powers of ten, multiplied step by step as in Go: a power function would differ in the last digit,
-/// and so would the label.
+/// Powers of ten, multiplied step by step as in Go: a power function would differ in the last
+/// digit, and so would the label.
 fn decades(first: f64, count: usize) -> Vec<f64> {
     std::iter::successors(Some(first), |bound| Some(bound * 10.0))
         .take(count)

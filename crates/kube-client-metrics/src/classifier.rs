@@ -30,8 +30,8 @@ impl Classifier {
         }
     }
 
-    /// Sets the limit on endpoints; the rest is `other`. A resource has one endpoint for each form of
-    /// its path, usually two or three.
+    /// Sets the limit on endpoints; the rest is `other`. A resource has one endpoint for each form
+    /// of its path, usually two or three.
     #[must_use]
     pub fn with_limit(self, limit: usize) -> Self {
         Self {

@@ -3,8 +3,8 @@
 //! kube runs exec plugins internally: while a client is built, once for each part of it that needs
 //! credentials, and again when a token has expired. [`client`](crate::client()) reports what can be
 //! observed from outside: the result of building the client, as one call, and the expiry of the
-//! certificate ([`kube::Client::valid_until`]). Successful token renewals cannot be observed; a failed
-//! one is the error of the request that needed it, and [`call_of`] extracts the call.
+//! certificate ([`kube::Client::valid_until`]). Successful token renewals cannot be observed; a
+//! failed one is the error of the request that needed it, and [`call_of`] extracts the call.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -20,8 +20,8 @@ use crate::hooks::{ExecCallStatus, Hooks};
 /// The exit code of a call without one, as in client-go.
 const FAILED: i32 = 1;
 
-/// The client certificates of a process: reports the earliest expiry, and the age of each when it is
-/// rotated.
+/// The client certificates of a process: reports the earliest expiry, and the age of each when it
+/// is rotated.
 ///
 /// Clones share them. client-go keeps the same list for all its exec plugins.
 #[derive(Clone)]

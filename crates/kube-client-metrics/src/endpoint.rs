@@ -64,8 +64,8 @@ impl Endpoint {
     /// Returns the path with `{namespace}` and `{name}` in place of names, without the query.
     ///
     /// client-go's `finalURLTemplate` counts path segments and so takes the name of a node for a
-    /// namespace (`/api/v1/nodes/{namespace}/proxy`), and keeps the path after `proxy`. This one does
-    /// neither.
+    /// namespace (`/api/v1/nodes/{namespace}/proxy`), and keeps the path after `proxy`. This one
+    /// does neither.
     pub fn template(&self) -> &str {
         &self.template
     }

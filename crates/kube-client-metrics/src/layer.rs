@@ -72,8 +72,8 @@ impl MetricsLayer {
 
     /// Returns a layer that also retries by this policy, so that attempts are counted.
     ///
-    /// The inner service should not retry itself; for kube's own stack that is `config.default_retry =
-    /// false`.
+    /// The inner service should not retry itself; for kube's own stack that is
+    /// `config.default_retry = false`.
     pub fn with_retry<P>(self, policy: P) -> RetryMetricsLayer<P> {
         RetryMetricsLayer::new(self.meter, policy)
     }

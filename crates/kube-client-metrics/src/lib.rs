@@ -15,8 +15,8 @@
 //!             Classifier      Hooks ──► Registry (Prometheus), OpenTelemetry, closures
 //! ```
 //!
-//! - [`client()`] and [`builder`] create an instrumented client; [`MetricsLayer`] is for stacks that
-//!   are built by hand.
+//! - [`client()`] and [`builder`] create an instrumented client; [`MetricsLayer`] is for stacks
+//!   that are built by hand.
 //! - [`hooks`]: small traits that receive measurements; [`Hooks`] holds one of each,
 //!   [registered](register) once for the process or passed to a client.
 //! - [`Call`]: the description of a request that hooks receive, without the names of objects or
@@ -61,8 +61,8 @@
 //!
 //! - A client of [`client()`] does not time name resolution and connections: kube creates its
 //!   connector internally.
-//! - Events are counted by lines, so a watch in another encoding than JSON has bytes but no accurate
-//!   number of events.
+//! - Events are counted by lines, so a watch in another encoding than JSON has bytes but no
+//!   accurate number of events.
 //! - The opening of an upgraded connection is counted, its end is not: it leaves the client.
 //! - Versions have the form `v1` or `v1beta1`: custom resources with other versions are `other`.
 //! - A layer inside kube's `base_uri_layer` also sees the path of the server's URL, which does not

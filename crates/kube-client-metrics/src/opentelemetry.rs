@@ -1,8 +1,8 @@
 //! The adapter for OpenTelemetry's metrics API.
 //!
-//! The instruments are named so that a Prometheus exporter, which appends units and `_total`, results
-//! in the names of the Prometheus adapter: `rest_client_request_duration` with the unit `s` becomes
-//! `rest_client_request_duration_seconds`. Attributes have the names of the labels there.
+//! The instruments are named so that a Prometheus exporter, which appends units and `_total`,
+//! results in the names of the Prometheus adapter: `rest_client_request_duration` with the unit `s`
+//! becomes `rest_client_request_duration_seconds`. Attributes have the names of the labels there.
 //!
 //! The cost of a measurement depends on the SDK. The adapter itself clones references for most
 //! attributes and allocates for status codes.

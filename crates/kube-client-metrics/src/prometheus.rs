@@ -22,8 +22,8 @@
 //! | `leader_election_master_status` | gauge | `name` |
 //! | `leader_election_slowpath_total` | counter | `name` |
 //!
-//! Our own, by Kubernetes verb (`list`, `watch`, …) and resource, which client-go lacks. Their labels
-//! are bounded, see [`Endpoint`](crate::Endpoint).
+//! Our own, by Kubernetes verb (`list`, `watch`, …) and resource, which client-go lacks. Their
+//! labels are bounded, see [`Endpoint`](crate::Endpoint).
 //!
 //! | family | type | labels |
 //! |---|---|---|

@@ -217,8 +217,8 @@ fn expected_stream<B>(call: &Call, request: &Request<B>) -> Option<StreamKind> {
     if call.verb == Verb::Watch {
         return Some(StreamKind::Watch);
     }
-    // kube marks requests with the method that made them; one of them streams logs without following
-    // them.
+    // kube marks requests with the method that made them; one of them streams logs without
+    // following them.
     let streamed = || {
         is_set(request.uri().query(), "follow")
             || request.extensions().get::<&'static str>() == Some(&"log_stream")

@@ -1,8 +1,8 @@
 //! Metrics of lists and watches.
 //!
-//! client-go declares them (`cache.MetricsProvider`) but no longer calls them, and component-base has
-//! no families for them. So the families have names of our own, `kube_client_reflector_*`, with the
-//! name of the reflector as their only label.
+//! client-go declares them (`cache.MetricsProvider`) but no longer calls them, and component-base
+//! has no families for them. So the families have names of our own, `kube_client_reflector_*`, with
+//! the name of the reflector as their only label.
 //!
 //! A hand-written list+watch calls [`Reflector::list`] and [`Reflector::watch`] when it starts one.
 #![cfg_attr(

@@ -1,8 +1,8 @@
 //! Parses the resource and the verb of a request from its method and URL, by the rules of the API
 //! server.
 //!
-//! The server's rules are positional, so in an invalid path a name could be taken for a resource and
-//! become a label. Therefore each segment must also look like what it stands for.
+//! The server's rules are positional, so in an invalid path a name could be taken for a resource
+//! and become a label. Therefore each segment must also look like what it stands for.
 
 use http::Method;
 

@@ -19,8 +19,8 @@
 //!
 //! # Limits
 //!
-//! - There is no fencing, as in client-go: a process that is suspended for longer than its lease may
-//!   act for a moment before it notices.
+//! - There is no fencing, as in client-go: a process that is suspended for longer than its lease
+//!   may act for a moment before it notices.
 //! - Clocks may differ by any amount, but must run about equally fast, within the ratio of lease
 //!   duration to renew deadline.
 

@@ -55,8 +55,8 @@ where
     K::DynamicType: Eq + Hash + Clone,
 {
     /// Creates a controller of the objects of `api`, with a queue of this name. Its lists are
-    /// reported under the same name as a [reflector](kube_client_metrics::reflector), and so are its
-    /// watches if the client of `api` is that reflector's.
+    /// reported under the same name as a [reflector](kube_client_metrics::reflector), and so are
+    /// its watches if the client of `api` is that reflector's.
     pub fn new(name: &str, hooks: &Hooks, api: Api<K>, config: watcher::Config) -> Self
     where
         K::DynamicType: Default,
@@ -84,8 +84,8 @@ where
         )
     }
 
-    /// Creates a controller of the objects in `store`, which the caller updates, that reconciles the
-    /// objects of `triggers`.
+    /// Creates a controller of the objects in `store`, which the caller updates, that reconciles
+    /// the objects of `triggers`.
     pub fn triggered_by(
         queue: Workqueue,
         triggers: impl Stream<Item = Result<ReconcileRequest<K>, watcher::Error>> + Send + 'static,
@@ -250,7 +250,8 @@ where
         self.queue.drive(
             move |object, context, work| {
                 let reconciliation = TryFutureExt::into_future(reconciler(object, context));
-                // The guard moves into the task: work ends when the task does, not when it is polled.
+                // The guard moves into the task: work ends when the task does, not when it is
+                // polled.
                 let task = async move { work.complete(reconciliation.await) };
                 CancelableJoinHandle::spawn(task.in_current_span(), &Handle::current())
             },

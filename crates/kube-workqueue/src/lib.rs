@@ -10,9 +10,9 @@
 //! ```
 //!
 //! That requires access to the trigger stream, which kube's `Controller` creates internally.
-//! [`Controller`] is a builder like kube's that creates the triggers itself and passes them to kube's
-//! own `applier`; [`Workqueue::applier`] is for programs that call that one directly. Scheduling,
-//! de-duplication, debouncing, concurrency and shutdown remain kube's.
+//! [`Controller`] is a builder like kube's that creates the triggers itself and passes them to
+//! kube's own `applier`; [`Workqueue::applier`] is for programs that call that one directly.
+//! Scheduling, de-duplication, debouncing, concurrency and shutdown remain kube's.
 //!
 //! ```no_run
 //! # use std::{convert::Infallible, sync::Arc, time::Duration};
@@ -47,8 +47,8 @@
 //! # Limits
 //!
 //! - The delay in kube's own `Action` cannot be read. A reconciler that returns [`Action`] of this
-//!   crate is counted exactly. One that returns kube's is counted too, but an object with a delay is
-//!   seen only when its reconciliation starts: while the concurrency limit holds it back, it is
+//!   crate is counted exactly. One that returns kube's is counted too, but an object with a delay
+//!   is seen only when its reconciliation starts: while the concurrency limit holds it back, it is
 //!   missing from depth and queue duration.
 //! - If a trigger arrives before such a delay is over, kube's scheduler merges the two, while
 //!   client-go's queue keeps both. The metrics follow kube: one add.
@@ -56,9 +56,9 @@
 //!   happens, also while all workers are busy.
 //! - kube calls no reconciler for an object that has left the store. It counts as started and done
 //!   when kube reports it.
-//! - A cluster-scoped object that was triggered under two namespaces, as owners of namespaced objects
-//!   are, is two items to kube and one here; the second counts as added when its reconciliation
-//!   starts.
+//! - A cluster-scoped object that was triggered under two namespaces, as owners of namespaced
+//!   objects are, is two items to kube and one here; the second counts as added when its
+//!   reconciliation starts.
 
 #![warn(missing_docs)]
 

@@ -33,8 +33,8 @@ const MAX_ENDPOINTS: usize = 8;
 ///
 /// # Panics
 ///
-/// If a label value does not look like a group, a version or a resource, or comes from the position of
-/// a name, or if there are more endpoints than the limit.
+/// If a label value does not look like a group, a version or a resource, or comes from the position
+/// of a name, or if there are more endpoints than the limit.
 pub fn client_request(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

@@ -12,9 +12,9 @@
 //!                                                             └──────────► protobuf
 //! ```
 //!
-//! [`Format::Prometheus`] is byte for byte what Go's client library would send for the same metrics,
-//! so that a comparison with a Go program shows no difference. [`Format::Protobuf`] is the only one
-//! with native histograms.
+//! [`Format::Prometheus`] is byte for byte what Go's client library would send for the same
+//! metrics, so that a comparison with a Go program shows no difference. [`Format::Protobuf`] is the
+//! only one with native histograms.
 
 mod accept;
 mod model;

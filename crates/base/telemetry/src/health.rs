@@ -2,8 +2,8 @@
 //!
 //! A [`Health`] is passed to every component that can fail. The component registers either a
 //! [`HealthCell`], which it sets when its state changes, or a closure that is cheap to call.
-//! Responses have the format of the Kubernetes API server's `/livez`, `/readyz` and `/healthz`, with
-//! one difference: a failing check shows its reason instead of `reason withheld`.
+//! Responses have the format of the Kubernetes API server's `/livez`, `/readyz` and `/healthz`,
+//! with one difference: a failing check shows its reason instead of `reason withheld`.
 //!
 //! Two checks always exist, named as in Kubernetes: `ping` always passes, and `shutdown` comes last
 //! in every readiness report and fails once the process drains.

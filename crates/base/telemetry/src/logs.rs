@@ -1,9 +1,9 @@
 //! Structured logs on standard error, as text or JSON, with a filter that changes at run time.
 //!
-//! Each event is one line, whatever bytes its fields hold: line breaks inside text lines are escaped,
-//! so that a node's response quoted in a warning cannot forge a second line. Timestamps are RFC 3339
-//! in UTC. In JSON the fields of an event are siblings of `timestamp`, `level`, `target` and
-//! `message`, so fields must not have these names.
+//! Each event is one line, whatever bytes its fields hold: line breaks inside text lines are
+//! escaped, so that a node's response quoted in a warning cannot forge a second line. Timestamps
+//! are RFC 3339 in UTC. In JSON the fields of an event are siblings of `timestamp`, `level`,
+//! `target` and `message`, so fields must not have these names.
 
 mod filter;
 mod line;

@@ -1,8 +1,8 @@
 //! CPU profiles of this process, one at a time.
 //!
 //! The sampler runs in a signal handler and unwinds the interrupted thread. It skips samples inside
-//! the C library, the unwinder and the vDSO, where unwinding can deadlock. It stores its samples in a
-//! temporary file, so it needs a writable temporary directory.
+//! the C library, the unwinder and the vDSO, where unwinding can deadlock. It stores its samples in
+//! a temporary file, so it needs a writable temporary directory.
 
 mod proto;
 

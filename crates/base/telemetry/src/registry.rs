@@ -1,8 +1,8 @@
 //! The metric registry, which is filled at startup and then only read.
 //!
-//! The binary creates one [`Metrics`], passes each crate a sub-registry with the crate's prefix, and
-//! freezes it before the admin server starts. There is no global registry, so tests are independent
-//! of each other and a crate's metrics exist only where the crate is used.
+//! The binary creates one [`Metrics`], passes each crate a sub-registry with the crate's prefix,
+//! and freezes it before the admin server starts. There is no global registry, so tests are
+//! independent of each other and a crate's metrics exist only where the crate is used.
 
 use std::fmt::Debug;
 use std::hash::Hash;

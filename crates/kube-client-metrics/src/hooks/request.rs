@@ -6,8 +6,8 @@ use super::{bundle::Noop, hook};
 use crate::{Call, Code};
 
 hook! {
-    /// The duration of a logical request that is not a stream: from the call to the end of the body,
-    /// with all attempts and waits.
+    /// The duration of a logical request that is not a stream: from the call to the end of the
+    /// body, with all attempts and waits.
     ///
     /// client-go: `RequestLatency`.
     RequestLatency::observe(call: &Call, latency: Duration)

@@ -7,8 +7,8 @@ use super::bundle::Noop;
 
 /// Creates the metrics of reflectors. client-go: `cache.MetricsProvider`.
 pub trait ReflectorProvider: Send + Sync + 'static {
-    /// Returns the metrics of the reflector with this name. Names come from the program, not from the
-    /// cluster.
+    /// Returns the metrics of the reflector with this name. Names come from the program, not from
+    /// the cluster.
     fn reflector(&self, name: &str) -> Arc<dyn ReflectorMetrics>;
 }
 

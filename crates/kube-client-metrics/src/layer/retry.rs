@@ -1,8 +1,8 @@
 //! Retries with counted attempts.
 //!
 //! `tower::retry` reports nothing, and kube places it so deep in the stack that no layer gets below
-//! it. Layers on both sides of it would have to mark the request to recognize a second attempt, which
-//! costs an allocation; the retry loop itself needs none.
+//! it. Layers on both sides of it would have to mark the request to recognize a second attempt,
+//! which costs an allocation; the retry loop itself needs none.
 
 use std::future::Future;
 use std::pin::Pin;

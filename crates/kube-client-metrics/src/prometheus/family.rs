@@ -1,7 +1,7 @@
 //! A family of series with lookups that do not allocate.
 //!
-//! Unlike in families of `prometheus-client`, a series is found by borrowed label values, with a fast
-//! hash, and a family is shared without registration.
+//! Unlike in families of `prometheus-client`, a series is found by borrowed label values, with a
+//! fast hash, and a family is shared without registration.
 
 use std::fmt;
 use std::hash::Hash;

@@ -1,7 +1,7 @@
 //! A request of an existing series does not allocate.
 //!
-//! The allocator counts all threads, and other tests run at the same time. Their allocations can only
-//! increase a count, so one round without any proves that ours do not allocate.
+//! The allocator counts all threads, and other tests run at the same time. Their allocations can
+//! only increase a count, so one round without any proves that ours do not allocate.
 
 use std::alloc::System;
 use std::convert::Infallible;

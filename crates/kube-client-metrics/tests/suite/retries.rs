@@ -15,8 +15,8 @@ use tower::{BoxError, Layer, Service, ServiceExt};
 
 use crate::harness::{Broken, Recorder, Script, exchange, frame, request, respond};
 
-/// A service that responds with these codes in order and then with 200, behind the layer with kube's
-/// policy.
+/// A service that responds with these codes in order and then with 200, behind the layer with
+/// kube's policy.
 fn service(
     calls: &Recorder,
     codes: &'static [u16],

@@ -95,8 +95,8 @@ impl NativeBuckets {
         &self.positive
     }
 
-    /// Returns the buckets in use as spans, and the count of each bucket as the difference to the one
-    /// before.
+    /// Returns the buckets in use as spans, and the count of each bucket as the difference to the
+    /// one before.
     ///
     /// Gaps of one or two are filled with empty buckets, which takes less space than another span.
     pub fn spans(&self) -> (Vec<Span>, Vec<i64>) {

@@ -15,8 +15,8 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// the debug lines of one node only. It may name one field; a comma always ends the directive. A
 /// bare number is a Kubernetes verbosity, see [`LogFilter::from_verbosity`].
 ///
-/// A bare word that is not a level is rejected. As a target, which is how `tracing` would parse it, a
-/// mistyped `debgu` would silence every log.
+/// A bare word that is not a level is rejected. As a target, which is how `tracing` would parse it,
+/// a mistyped `debgu` would silence every log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter(String);
 
