@@ -1,9 +1,9 @@
 //! The resource metrics API, `metrics.k8s.io`: usage is encoded once when it is published, then
 //! selected and streamed.
 //!
-//! [`MetricsApi::pair`] returns the two ends: a publisher for the usage store, and the API, which gives
-//! a group of resources to the API server. Between them is the current snapshot, an
-//! immutable value: a request loads it without a lock and reads from it for as long as it needs.
+//! [`MetricsApi::pair`] returns the two ends: a publisher for the usage store, and the API, which
+//! gives a group of resources to the API server. Between them is the current snapshot, an immutable
+//! value: a request loads it without a lock and reads from it for as long as it needs.
 //!
 //! | step | module |
 //! |---|---|

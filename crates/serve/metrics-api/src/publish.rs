@@ -101,7 +101,7 @@ impl Writer {
 }
 
 impl Snapshots {
-    /// Serves a node and its pods from now on as given.
+    /// Replaces the usage of a node and its pods.
     pub(crate) fn publish(&self, usage: &NodeUsage<'_>) {
         let id = self.writer.lock().node_id(usage.node);
         let before = self.current.load().nodes.get(id).cloned();
@@ -116,8 +116,8 @@ impl Snapshots {
             .filter(|before| pending.own.is_none() || before.labels != *usage.labels);
         if let Some(before) = relabelled {
             next.version += 1;
-            let gone = LogEvent::NodeDeleted(before.name.clone(), before.labels.clone());
-            writer.log(next.version, gone);
+            let deleted = LogEvent::NodeDeleted(before.name.clone(), before.labels.clone());
+            writer.log(next.version, deleted);
         }
         let version = &mut next.version;
         let (added, removed, entry) =

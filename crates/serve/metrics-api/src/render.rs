@@ -1,7 +1,7 @@
 //! The encodings of objects.
 //!
-//! An object is stored once, as the protobuf message that autoscalers request all the time, which is
-//! also the smallest form. JSON, tables and partial metadata are encoded straight from it.
+//! An object is stored once, as the protobuf message that autoscalers request all the time, which
+//! is also the smallest form. JSON, tables and partial metadata are encoded straight from it.
 
 pub(crate) mod json;
 mod label_cache;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use kubevitals_model::FirstWindow;
 
-/// cAdvisor samples containers every 10 s: a younger one has no second sample, and its first seconds
-/// are its start.
+/// cAdvisor samples containers every 10 s: a younger one has no second sample, and its first
+/// seconds are its start.
 const MIN_FIRST_WINDOW: Duration = Duration::from_secs(10);
 
 /// A kubelet may find a container a whole stretched housekeeping interval (15 s) after its start,
@@ -43,7 +43,8 @@ pub struct ExtraResources {
 
 impl UsageConfig {
     /// Returns the defaults for a resolution: values are served for three times as long (at least
-    /// 30 s), and the first window of a container is between 10 s and twice as long (at least 30 s).
+    /// 30 s), and the first window of a container is between 10 s and twice as long (at least 30
+    /// s).
     pub fn new(resolution: Duration) -> Self {
         let staleness = resolution.saturating_mul(3).max(MIN_STALENESS);
         Self {

@@ -6,15 +6,15 @@
 //!  pods, nodes ─ applied ─► of each container                     └─► explain: the reason for an absence
 //! ```
 //!
-//! **Usage.** A rate is computed from the last two distinct samples and the times at which their CPU
-//! was read. A repeated sample changes nothing. A container that started after the last sample is
-//! measured from its start, once it is old enough ([`UsageConfig::first_window`]). Until there are
-//! two samples, the kubelet's own average is served, if it reports one.
+//! **Usage.** A rate is computed from the last two distinct samples and the times at which their
+//! CPU was read. A repeated sample changes nothing. A container that started after the last sample
+//! is measured from its start, once it is old enough ([`UsageConfig::first_window`]). Until there
+//! are two samples, the kubelet's own average is served, if it reports one.
 //!
-//! **Faults stay local.** Without a new rate the last usage stays as it is, with its true timestamp,
-//! until it is older than [`UsageConfig::staleness`]; then the container is omitted, and its
-//! siblings stay. The age of a value is measured from its receipt, so a node with a wrong clock is
-//! served as well.
+//! **Faults stay local.** Without a new rate the last usage stays as it is, with its true
+//! timestamp, until it is older than [`UsageConfig::staleness`]; then the container is omitted, and
+//! its siblings stay. The age of a value is measured from its receipt, so a node with a wrong clock
+//! is served as well.
 //!
 //! **Authority.** A kubelet can report pods that the API has bound to its node, and no others.
 //! Samples of a pod that the API has not reported yet are held, in bounded number and for a bounded

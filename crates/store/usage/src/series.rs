@@ -1,8 +1,8 @@
 //! The last sample and the last usage of a container, or of a node as a whole.
 //!
-//! Timestamps of samples are by the clock of the node and are only compared with each other. The age
-//! of a value is measured from its receipt: a node with a wrong clock is served like any other, with
-//! the timestamps that it reports.
+//! Timestamps of samples are by the clock of the node and are only compared with each other. The
+//! age of a value is measured from its receipt: a node with a wrong clock is served like any other,
+//! with the timestamps that it reports.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use crate::evaluation::{Evaluation, Tick};
 /// Consecutive older samples after which the clock of the node is taken to have been set back.
 const OLDER_BEFORE_BASELINE: u8 = 2;
 
-/// Tolerated excess of the time between two samples over that of our clock: a kubelet's response may
-/// be a housekeeping interval old or slow, and clocks are adjusted in small steps. Beyond it the
-/// clock of the node has jumped.
+/// Tolerated excess of the time between two samples over that of our clock: a kubelet's response
+/// may be a housekeeping interval old or slow, and clocks are adjusted in small steps. Beyond it
+/// the clock of the node has jumped.
 const CLOCK_TOLERANCE: Duration = Duration::from_mins(1);
 
 /// The window of the kubelet's own average, which it does not report. cAdvisor samples every 10 s
-/// and stretches that to 15 s: the longer one is used, so that an autoscaler which waits for a whole
-/// window after a start waits long enough.
+/// and stretches that to 15 s: the longer one is used, so that an autoscaler which waits for a
+/// whole window after a start waits long enough.
 const KUBELET_WINDOW: Duration = Duration::from_secs(15);
 
 /// The last sample and the last usage. 64 bytes: there are hundreds of thousands.

@@ -327,8 +327,8 @@ fn is_plain_byte(byte: u8) -> bool {
 }
 
 /// Returns nonzero if one of eight bytes may need an escape. Carries between bytes, bytes beyond
-/// ASCII and those smaller than an apostrophe, such as a blank, can cause false positives, but never
-/// false negatives.
+/// ASCII and those smaller than an apostrophe, such as a blank, can cause false positives, but
+/// never false negatives.
 #[inline]
 fn may_need_escape(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;

@@ -36,8 +36,8 @@ impl Scratch {
         }
     }
 
-    /// Calls `work` with the buffers of this thread. A publisher that calls back into the store gets
-    /// empty ones.
+    /// Calls `work` with the buffers of this thread. A publisher that calls back into the store
+    /// gets empty ones.
     pub(super) fn with<R>(work: impl FnOnce(&mut Self) -> R) -> R {
         SCRATCH.with(|cell| {
             let mut scratch = cell.take();
