@@ -37,6 +37,8 @@ pub struct Ingested {
     pub older: u32,
     /// Containers of pods that the API has not reported yet, held for a while.
     pub held: u32,
+    /// Containers dropped because no pod on the node has the UID of theirs.
+    pub unknown: u32,
     /// Containers dropped because too many are held, or their pod has too many.
     pub overflowed: u32,
     /// Containers dropped because their pod is bound to another node, or has terminated.

@@ -43,8 +43,18 @@ impl NodeState {
                 None => self.hold(key, sample, &mut ingested, cx),
             }
         }
+        for (uid, container, sample) in batch.containers_by_uid() {
+            match self.pods.find_uid(uid, index) {
+                Some(found) => {
+                    index = found;
+                    self.record(found, container, sample, &mut ingested, cx);
+                }
+                None => ingested.unknown += 1,
+            }
+        }
         ingested.new_sample |= ingested.new > 0;
         for (reason, count) in [
+            (Dropped::UnknownPod, ingested.unknown),
             (Dropped::Foreign, ingested.foreign),
             (Dropped::Overflow, ingested.overflowed),
         ] {

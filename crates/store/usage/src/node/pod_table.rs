@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use kubevitals_model::{AsPodSummary, PodKey, PodKeyRef, PodSummary};
+use kubevitals_model::{AsPodSummary, PodKey, PodKeyRef, PodSummary, Uid};
 
 use crate::series::Series;
 
@@ -73,6 +73,16 @@ impl PodTable {
             .into_iter()
             .find(|at| is_at(*at))
             .or_else(|| self.find(key).ok())
+    }
+
+    /// Returns the index of the pod with a UID. `guess` and its successor are tried first; a node has
+    /// few enough pods to look at each of the others.
+    pub(crate) fn find_uid(&self, uid: &Uid, guess: usize) -> Option<usize> {
+        let is_at = |at: usize| self.pod(at).is_some_and(|pod| pod.identity.uid == *uid);
+        [guess, guess.saturating_add(1)]
+            .into_iter()
+            .chain(0..self.pods.len())
+            .find(|at| is_at(*at))
     }
 
     /// Returns the index of a pod, or where it would be inserted.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use kubevitals_model::{Labels, PodPhase, PodSummary};
+use kubevitals_model::{Labels, NodeBatch, PodPhase, PodSummary};
+use kubevitals_usage::Ingested;
 
 use crate::harness::{CORE_SECOND, Harness, at, batch, pod, row, row_of, uid};
 
@@ -31,6 +32,25 @@ fn a_pod_that_is_bound_to_another_node_is_dropped_and_counted() {
         harness.store.ingest("n2", &batch, at(now + 1));
     }
     assert_eq!(harness.recorder.node("n2").unwrap().pods.len(), 1);
+}
+
+#[test]
+fn a_container_by_pod_uid_counts_for_the_pod_on_this_node_alone() {
+    let harness = Harness::with_pod();
+    harness.node("n2");
+    harness.pod("n2", "default/web-1");
+    let mut last = Ingested::default();
+    for (now, total) in [(0, 10), (15_000, 25)] {
+        let mut batch = NodeBatch::default();
+        for pod in ["default/web-0", "default/web-1", "never-reported"] {
+            let sample = row("app", now, total * CORE_SECOND).sample;
+            batch.push_by_uid(&uid(pod), "app", sample).unwrap();
+        }
+        last = harness.store.ingest("n1", &batch, at(now + 1_000));
+    }
+    assert_eq!((last.new, last.unknown, last.held), (1, 2, 0));
+    assert_eq!(harness.served("app"), Some((1_000, 15_000, 15_000)));
+    assert_eq!(harness.pods(), ["default/web-0"]);
 }
 
 #[test]
