@@ -3,6 +3,8 @@
 //! The seed of each part is derived from that of its parent (cluster, workload, pod, container), so
 //! that adding one pod does not affect any other.
 
+use kubevitals_model::fnv1a;
+
 use crate::json::push_hex;
 
 /// Alphabet of generated name suffixes in Kubernetes: no vowels, so no accidental words.
@@ -30,11 +32,7 @@ impl Seed {
     /// Derives the seed of the part with this name.
     #[must_use]
     pub fn derive_name(self, name: &str) -> Self {
-        // FNV-1a: stable across versions of the standard library, unlike its hashers.
-        let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
-        });
-        self.derive(hash)
+        self.derive(fnv1a(name.as_bytes()))
     }
 
     /// Returns the next number.
