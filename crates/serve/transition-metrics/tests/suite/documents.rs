@@ -1,4 +1,4 @@
-//! The documents say what there is.
+//! The document matches the program.
 
 use kubevitals_transition_metrics::FAMILIES;
 

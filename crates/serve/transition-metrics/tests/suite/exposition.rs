@@ -25,7 +25,7 @@ fn the_recordings_of_a_real_cluster() {
 }
 
 #[test]
-fn all_that_is_registered_is_in_the_table() {
+fn every_registered_family_is_in_the_table() {
     let harness = Harness::with(FamilyConfig::default());
     harness.record(&recorded());
     let found = harness.registry.families().unwrap();
@@ -42,7 +42,7 @@ fn all_that_is_registered_is_in_the_table() {
 }
 
 #[test]
-fn names_and_texts_are_as_prometheus_asks_for() {
+fn names_and_help_texts_follow_the_conventions() {
     for family in FAMILIES {
         let name = family.name;
         assert!(name.starts_with("kubevitals_pod_"), "{name}");
@@ -59,7 +59,7 @@ fn names_and_texts_are_as_prometheus_asks_for() {
 }
 
 #[test]
-fn forms_agree() {
+fn formats_agree() {
     let harness = Harness::with(FamilyConfig {
         native_histograms: true,
         ..FamilyConfig::default()

@@ -1,4 +1,4 @@
-//! What holds whatever is harness.
+//! Properties of all recorded pods.
 
 use std::sync::{Arc, LazyLock};
 
@@ -100,7 +100,7 @@ proptest! {
     }
 
     #[test]
-    fn the_bound_on_label_sets_holds_in_every_family(stream in proptest::collection::vec(moved(), 0..40), labels in choice(), limit in 0_usize..6) {
+    fn the_limit_of_label_sets_holds_in_every_family(stream in proptest::collection::vec(moved(), 0..40), labels in choice(), limit in 0_usize..6) {
         let harness = Harness::with(FamilyConfig { labels, series_limit: limit, ..FamilyConfig::default() });
         for one in &stream {
             one.record(&harness);

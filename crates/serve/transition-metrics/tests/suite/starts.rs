@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Harness, Made, Samples, container, ended, running, stamp};
+use crate::support::{Harness, PodBuilder, Samples, container, ended, running, stamp};
 
 /// Tells of pods and gives what a scrape finds.
-fn found(pods: &mut [Made]) -> Samples {
+fn found(pods: &mut [PodBuilder]) -> Samples {
     let harness = Harness::bare();
     for pod in pods {
         harness.record(&pod.finish());
@@ -25,16 +25,16 @@ const SANDBOX: &str = "PodReadyToStartContainers=True@2";
 
 /// A pod with one container whose image was there: scheduled at 1, running at 4, ready at 6,
 /// observed 100 ms later each.
-fn plain(spec: Value) -> Made {
-    let mut pod = Made::new(spec);
-    pod.seen(Some(100));
-    pod.conditions(&[SCHEDULED]).seen(Some(1_100));
+fn plain(spec: Value) -> PodBuilder {
+    let mut pod = PodBuilder::new(spec);
+    pod.observe(Some(100));
+    pod.conditions(&[SCHEDULED]).observe(Some(1_100));
     pod.present("main");
     pod.status["startTime"] = stamp(1).into();
     pod.status["phase"] = "Running".into();
     pod.status["containerStatuses"] = json!([running("main", 4)]);
     pod.conditions(&[SCHEDULED, SANDBOX, "Initialized=True@1"])
-        .seen(Some(4_600));
+        .observe(Some(4_600));
     pod.conditions(&[
         SCHEDULED,
         SANDBOX,
@@ -42,7 +42,7 @@ fn plain(spec: Value) -> Made {
         "ContainersReady=True@6",
         "Ready=True@6",
     ])
-    .seen(Some(6_100));
+    .observe(Some(6_100));
     pod
 }
 
@@ -51,7 +51,7 @@ fn one_container() -> Value {
 }
 
 #[test]
-fn phases_lie_between_milestones() {
+fn phases_are_between_milestones() {
     let found = found(&mut [plain(one_container())]);
     for (phase, seconds) in [
         ("scheduling", 1.0),
@@ -69,7 +69,7 @@ fn phases_lie_between_milestones() {
 }
 
 #[test]
-fn the_indicator_is_measured_by_what_was_observed() {
+fn the_indicator_uses_observed_times() {
     let found = found(&mut [plain(one_container())]);
     // From 0.1 to 4.6 by the observer, where the API says 0 and 4.
     assert_eq!(found.get("start_sli_duration_seconds_sum"), 4.5);
@@ -79,35 +79,36 @@ fn the_indicator_is_measured_by_what_was_observed() {
 
 /// Which pods do not count for the indicator, and why.
 #[test]
-fn the_indicator_leaves_out_what_the_kubelet_does() {
+fn the_indicator_excludes_what_the_kubelet_does() {
     let stateful = json!({"containers": [container("main")],
         "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]});
     let stateless = json!({"containers": [container("main")], "volumes": [
         {"name": "a", "secret": {}}, {"name": "b", "configMap": {}}, {"name": "c", "emptyDir": {}},
         {"name": "d", "downwardAPI": {}}, {"name": "e", "projected": {}}]});
-    let mut unschedulable = Made::new(one_container());
-    unschedulable.seen(Some(50));
+    let mut unschedulable = PodBuilder::new(one_container());
+    unschedulable.observe(Some(50));
     unschedulable
         .conditions(&["PodScheduled=False@0"])
-        .seen(Some(60));
+        .observe(Some(60));
     let mut late = plain(one_container());
     late.meta = json!({});
-    let mut gated =
-        Made::new(json!({"containers": [container("main")], "schedulingGates": [{"name": "g"}]}));
-    gated.seen(Some(50));
+    let mut gated = PodBuilder::new(
+        json!({"containers": [container("main")], "schedulingGates": [{"name": "g"}]}),
+    );
+    gated.observe(Some(50));
     // A pod that the kubelet had when it was first seen.
-    let mut reconstructed = Made::new(one_container());
+    let mut reconstructed = PodBuilder::new(one_container());
     reconstructed.status = json!({"phase": "Running", "startTime": stamp(1), "containerStatuses": [running("main", 4)]});
     reconstructed.present("main");
     reconstructed
         .conditions(&[SCHEDULED, SANDBOX, "ContainersReady=True@6", "Ready=True@6"])
-        .seen(Some(9_000));
+        .observe(Some(9_000));
     // A Job that had ended when it was first seen to have begun.
-    let mut quick = Made::new(one_container());
-    quick.seen(Some(100));
+    let mut quick = PodBuilder::new(one_container());
+    quick.observe(Some(100));
     quick.present("main");
     quick.status = json!({"phase": "Succeeded", "startTime": stamp(1), "containerStatuses": [ended("main", 3, 4, 0)]});
-    quick.conditions(&[SCHEDULED, SANDBOX]).seen(Some(4_100));
+    quick.conditions(&[SCHEDULED, SANDBOX]).observe(Some(4_100));
     let found = found(&mut [
         plain(stateful),
         plain(stateless),
@@ -135,12 +136,12 @@ fn the_indicator_leaves_out_what_the_kubelet_does() {
 }
 
 #[test]
-fn without_events_the_indicator_is_not_known() {
-    let mut pod = Made::new(one_container());
-    pod.seen(Some(100));
+fn without_events_the_indicator_is_unknown() {
+    let mut pod = PodBuilder::new(one_container());
+    pod.observe(Some(100));
     pod.status = json!({"phase": "Running", "startTime": stamp(1), "containerStatuses": [running("main", 4)]});
     pod.conditions(&[SCHEDULED, SANDBOX, "Ready=True@6"])
-        .seen(Some(6_100));
+        .observe(Some(6_100));
     let found = found(&mut [pod]);
     assert_eq!(
         found.get("start_sli_excluded_total{reason=pulls_unknown}"),
@@ -150,13 +151,13 @@ fn without_events_the_indicator_is_not_known() {
 }
 
 #[test]
-fn pulls_side_by_side_count_once_and_init_containers_do_not_count() {
+fn parallel_pulls_count_once_and_init_containers_do_not_count() {
     let spec = json!({
         "initContainers": [container("init"), {"name": "proxy", "image": "i", "restartPolicy": "Always"}],
         "containers": [container("a"), container("b")],
     });
-    let mut pod = Made::new(spec);
-    pod.seen(Some(0));
+    let mut pod = PodBuilder::new(spec);
+    pod.observe(Some(0));
     pod.present("init");
     pod.present("proxy");
     // From 10 to 20, and from 15 to 25: fifteen seconds.
@@ -174,7 +175,7 @@ fn pulls_side_by_side_count_once_and_init_containers_do_not_count() {
         "ContainersReady=True@27",
         "Ready=True@27",
     ])
-    .seen(Some(27_500));
+    .observe(Some(27_500));
     let found = found(&mut [pod]);
     // 27.5 s, without 15 of pulls and 5 of an init container; the sidecar runs on and does not
     // count.
@@ -214,9 +215,9 @@ fn pulls_side_by_side_count_once_and_init_containers_do_not_count() {
 
 #[test]
 fn a_failed_pull_is_counted_with_its_reason() {
-    let mut pod = Made::new(one_container());
-    pod.seen(Some(0));
-    pod.conditions(&[SCHEDULED]).seen(Some(1_000));
+    let mut pod = PodBuilder::new(one_container());
+    pod.observe(Some(0));
+    pod.conditions(&[SCHEDULED]).observe(Some(1_000));
     for second in [3, 10] {
         pod.event("main", "Pulling", "Pulling image \"i\"", second);
         let message = "Failed to pull image \"i\": failed to resolve reference \"i\": not found";
@@ -226,10 +227,10 @@ fn a_failed_pull_is_counted_with_its_reason() {
     pod.status["startTime"] = stamp(1).into();
     pod.status["containerStatuses"] = json!([{"name": "main", "ready": false, "started": false, "restartCount": 0,
         "state": {"waiting": {"reason": "ImagePullBackOff"}}}]);
-    pod.conditions(&[SCHEDULED, SANDBOX]).seen(Some(12_000));
+    pod.conditions(&[SCHEDULED, SANDBOX]).observe(Some(12_000));
     pod.meta = json!({"deletionTimestamp": stamp(60), "deletionGracePeriodSeconds": 30});
-    pod.seen(Some(30_200));
-    pod.gone(Some(31_700));
+    pod.observe(Some(30_200));
+    pod.delete(Some(31_700));
     let found = found(&mut [pod]);
     for (series, value) in [
         ("startups_total{result=image_pull}", 1.0),
@@ -264,7 +265,7 @@ fn restarts_are_counted_by_reason_and_downtimes_individually() {
         pod.status["containerStatuses"] = json!([{"name": "main", "ready": true, "started": true, "restartCount": restart,
             "lastState": {"terminated": {"exitCode": 137, "reason": reason, "startedAt": stamp(start), "finishedAt": stamp(end)}},
             "state": {"running": {"startedAt": stamp(next)}}}]);
-        pod.seen(Some((next + 1) * 1_000));
+        pod.observe(Some((next + 1) * 1_000));
         start = next;
     }
     let found = found(&mut [pod]);
@@ -289,7 +290,7 @@ fn restarts_are_counted_by_reason_and_downtimes_individually() {
 #[test]
 fn starts_hidden_by_a_restart_are_not_measured() {
     // Ready since 500 in a state with two restarts before: not its first start.
-    let mut pod = Made::new(one_container());
+    let mut pod = PodBuilder::new(one_container());
     pod.present("main");
     let mut status = running("main", 490);
     status["restartCount"] = 2.into();
@@ -300,7 +301,7 @@ fn starts_hidden_by_a_restart_are_not_measured() {
         "ContainersReady=True@500",
         "Ready=True@500",
     ])
-    .seen(Some(600_000));
+    .observe(Some(600_000));
     let found = found(&mut [pod]);
     assert_eq!(found.get("startups_total{result=ready}"), 1.0);
     assert_eq!(

@@ -66,7 +66,7 @@ impl Harness {
 pub(crate) struct Samples(pub(crate) BTreeMap<String, f64>);
 
 impl Samples {
-    /// The value of a series without the prefix that all have; zero if it is not there.
+    /// The value of a series without the prefix that all have; zero if it is absent.
     pub(crate) fn get(&self, series: &str) -> f64 {
         let found = self.0.get(&format!("kubevitals_pod_{series}"));
         found.copied().unwrap_or(0.0)
@@ -115,7 +115,7 @@ pub(crate) fn stamp(second: i64) -> String {
 }
 
 /// Builds a pod created at second 0, and its observations.
-pub(crate) struct Made {
+pub(crate) struct PodBuilder {
     tracker: Tracker,
     outputs: Vec<Output>,
     version: u64,
@@ -124,7 +124,7 @@ pub(crate) struct Made {
     pub(crate) status: Value,
 }
 
-impl Made {
+impl PodBuilder {
     pub(crate) fn new(spec: Value) -> Self {
         Self {
             tracker: patient(),
@@ -147,8 +147,8 @@ impl Made {
         self
     }
 
-    /// It is seen as it is now.
-    pub(crate) fn seen(&mut self, millis: Option<i64>) -> &mut Self {
+    /// Observes the current state.
+    pub(crate) fn observe(&mut self, millis: Option<i64>) -> &mut Self {
         let pod = pod(&self.object());
         let outputs = &mut |output| self.outputs.push(output);
         self.tracker
@@ -156,8 +156,8 @@ impl Made {
         self
     }
 
-    /// It is seen to be gone.
-    pub(crate) fn gone(&mut self, millis: Option<i64>) -> &mut Self {
+    /// Observes the deletion.
+    pub(crate) fn delete(&mut self, millis: Option<i64>) -> &mut Self {
         let pod = pod(&self.object());
         let outputs = &mut |output| self.outputs.push(output);
         self.tracker
@@ -180,13 +180,13 @@ impl Made {
         self.tracker.event(&event, outputs);
     }
 
-    /// The image was there already.
+    /// The image is already present.
     pub(crate) fn present(&mut self, container: &str) {
         let message = "Container image \"i\" already present on machine";
         self.event(container, "Pulled", message, 2);
     }
 
-    /// Everything emitted for it.
+    /// All records of the pod.
     pub(crate) fn finish(&mut self) -> Vec<Output> {
         let outputs = &mut |output| self.outputs.push(output);
         self.tracker.finish(outputs);
