@@ -109,14 +109,15 @@ async fn explain(
             (pods, Some(summary.to_string()))
         }
         Selection::Pods(targets) => {
-            let mut signals = forward_signals().map_err(RunError::runtime)?;
+            // Without --watch a signal ends the process, as by default.
+            let signals = flags.watch.then(forward_signals).transpose();
+            let mut signals = signals.map_err(RunError::runtime)?;
             let mut pods = Vec::new();
             for target in targets {
                 let pod = target.in_namespace(&namespace);
-                pods.push(if flags.watch {
-                    explainer.wait(&pod, signals.recv()).await?
-                } else {
-                    explainer.pod(&pod).await?
+                pods.push(match &mut signals {
+                    Some(signals) => explainer.wait(&pod, signals.recv()).await?,
+                    None => explainer.pod(&pod).await?,
                 });
             }
             (pods, None)
