@@ -1,5 +1,5 @@
-//! The folder is the stage, and data flows one way: sources → store → serve and export. Only the
-//! binary wires.
+//! The folder of a package is its stage, and data flows one way: sources → store → serve and export.
+//! Only the binary and the roles wire stages together.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::root;
 
-/// Where a package stands, told by its folder.
+/// The stage of a package, given by its folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Base,
@@ -26,7 +26,7 @@ enum Stage {
     Sim,
     /// The library of the project's commands, for other tools.
     Tools,
-    /// Programs and what proves them: may use everything, and nothing may use them.
+    /// Programs, benches and tests: may use everything, and nothing may use them.
     Top,
 }
 
@@ -71,7 +71,7 @@ impl Stage {
         })
     }
 
-    /// Whether a package of this stage may be built on one of the other.
+    /// Whether a package of this stage may depend on one of the other.
     fn may_use(self, other: Self) -> bool {
         use Stage::{Base, Export, Node, Published, Roles, Serve, Sim, Sources, Store, Tools, Top};
         match self {
@@ -90,7 +90,7 @@ impl Stage {
     }
 }
 
-/// One line for each edge that breaks the rule.
+/// Returns a line for each forbidden edge.
 fn forbidden_edges(metadata: &Metadata) -> Vec<String> {
     let folder = |path: &str| {
         let path = Path::new(path)
@@ -100,9 +100,9 @@ fn forbidden_edges(metadata: &Metadata) -> Vec<String> {
     };
     let mut found = Vec::new();
     for package in &metadata.packages {
-        let place = folder(&package.manifest_path).unwrap_or_default();
-        let Some(stage) = Stage::of(&place) else {
-            found.push(format!("{}: {place} is in no stage's folder", package.name));
+        let path = folder(&package.manifest_path).unwrap_or_default();
+        let Some(stage) = Stage::of(&path) else {
+            found.push(format!("{}: {path} is in no stage's folder", package.name));
             continue;
         };
         for dependency in &package.dependencies {
@@ -179,7 +179,7 @@ fn a_source_that_knows_serve_is_named() {
 }
 
 #[test]
-fn no_stage_reaches_back_or_around_the_store() {
+fn no_stage_depends_on_a_later_one_or_bypasses_the_store() {
     for (from, to) in [
         ("crates/base/model", "crates/store/usage"),
         ("crates/store/usage", "crates/sources/watch"),

@@ -7,8 +7,8 @@
 //! 3. the configuration file, `metric-resolution: 15s`
 //! 4. the built-in default
 //!
-//! A setting has the same name in all of them. [`parse`] merges the layers before clap sees them, so
-//! that clap validates every layer, and an error names the layer of the invalid value.
+//! A setting has the same name in all of them. [`parse`] merges the layers before clap sees them,
+//! so that clap validates every layer, and an error names the layer of the invalid value.
 //!
 //! [`supervise`] runs a role until it ends or a signal arrives and drains it within a grace period;
 //! [`exit_code`] turns the result into the exit code of the process.

@@ -40,8 +40,8 @@ pub fn shutdown_channel() -> (ShutdownTrigger, Shutdown) {
     (ShutdownTrigger(sender), Shutdown(receiver))
 }
 
-/// Runs `work` to its end. The first signal requests a shutdown and starts the grace period; a second
-/// ends it.
+/// Runs `work` to its end. The first signal requests a shutdown and starts the grace period; a
+/// second ends it.
 pub async fn supervise<T>(
     work: impl Future<Output = T>,
     mut signals: mpsc::Receiver<Signal>,

@@ -9,8 +9,8 @@
 //! window, so that with usual windows both give the same whole nanocores in 996 of 1000 cases, and
 //! differ by one in the others.
 //!
-//! A value that is not a number, not finite, negative or too large is an error. An unknown amount is
-//! absent, never zero.
+//! A value that is not a number, not finite, negative or too large is an error. An unknown amount
+//! is absent, never zero.
 
 use std::fmt::{self, Write};
 

@@ -19,8 +19,8 @@ pub struct BackoffPolicy {
 /// The randomness of waits, which keeps clients that fail together apart.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Jitter {
-    /// A random wait from zero up to that of the policy. After a restart of a server all its clients
-    /// return at once; spreading them over the whole interval is what lets it recover.
+    /// A random wait from zero up to that of the policy. After a restart of a server all its
+    /// clients return at once; spreading them over the whole interval is what lets it recover.
     Full,
     /// Adds up to this fraction of the wait.
     Added(f64),

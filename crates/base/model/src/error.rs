@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::duration::GoDuration;
 
-/// The maximum length of an invalid text in an error. Texts come from flags, but also from objects of
-/// others, and errors end up in logs.
+/// The maximum length of an invalid text in an error. Texts come from flags, but also from objects
+/// of others, and errors end up in logs.
 const EXCERPT_CHARS: usize = 64;
 
 /// An invalid text or number.

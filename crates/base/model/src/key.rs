@@ -228,8 +228,8 @@ impl fmt::Display for ContainerKeyRef<'_> {
     }
 }
 
-/// Hash, equality, order and text of a key are those of its borrowed form, so that a lookup by either
-/// finds the other.
+/// Hash, equality, order and text of a key are those of its borrowed form, so that a lookup by
+/// either finds the other.
 macro_rules! like_its_borrowed_form {
     ($method:ident: $($name:ty),+) => {$(
         impl PartialEq for $name {

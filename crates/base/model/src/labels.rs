@@ -39,8 +39,8 @@ impl Labels {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Creates a set of pairs that are sorted by key without duplicates, which [`Labels::get`] relies
-    /// on.
+    /// Creates a set of pairs that are sorted by key without duplicates, which [`Labels::get`]
+    /// relies on.
     pub fn from_sorted(pairs: Arc<[LabelPair]>) -> Self {
         Self(pairs)
     }

@@ -35,7 +35,7 @@ impl Rng {
 
     /// Returns a number from 0 up to 1, in steps of 2^-32.
     pub fn fraction(&mut self) -> f64 {
-        let upper = u32::try_from(self.next_u64() >> 32).expect("32 bits are left");
+        let upper = u32::try_from(self.next_u64() >> 32).unwrap_or(u32::MAX);
         f64::from(upper) / (f64::from(u32::MAX) + 1.0)
     }
 

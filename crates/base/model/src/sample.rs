@@ -32,8 +32,8 @@ pub struct ContainerSample {
     pub swap: Option<BytesSample>,
     /// Bytes written to the container's own layer and its logs. Only `/stats/summary` has them.
     pub ephemeral_storage: Option<BytesSample>,
-    /// CPU in use as the kubelet averages it, at the time of `cpu`. Only `/stats/summary` has it, and
-    /// its window is unknown: it is used until there are two samples of `cpu`.
+    /// CPU in use as the kubelet averages it, at the time of `cpu`. Only `/stats/summary` has it,
+    /// and its window is unknown: it is used until there are two samples of `cpu`.
     pub cpu_now: Option<CpuUsage>,
     /// The start of the container. A kubelet reports it as soon as the container runs, even before
     /// its first sample.

@@ -39,8 +39,8 @@ pub struct CpuRate {
     pub window: Duration,
 }
 
-/// The range of ages at which the CPU time of a container since its start is used as a rate, if there
-/// is no earlier sample.
+/// The range of ages at which the CPU time of a container since its start is used as a rate, if
+/// there is no earlier sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstWindow {
     /// Below, the rate would be that of the start alone: a burst that misleads an autoscaler.

@@ -197,9 +197,9 @@ impl<K: Kind> Broadcaster<K> {
         inner.wake();
     }
 
-    /// Adds to an incomplete list; returns whether a bookmark has completed it. An object in a state
-    /// that is cached already is taken from the cache, so that it is not stored twice; so is one
-    /// that can no longer be decoded, which would otherwise look deleted.
+    /// Adds to an incomplete list; returns whether a bookmark has completed it. An object in a
+    /// state that is cached already is taken from the cache, so that it is not stored twice; so is
+    /// one that can no longer be decoded, which would otherwise look deleted.
     pub(crate) fn stage(
         &self,
         list: &mut Cache<K>,
@@ -306,8 +306,8 @@ impl<K: Kind> Broadcaster<K> {
     }
 }
 
-/// A list replaces the cache only when it is complete, so that a lost connection leaves the cache as
-/// it was. No call waits for a subscriber.
+/// A list replaces the cache only when it is complete, so that a lost connection leaves the cache
+/// as it was. No call waits for a subscriber.
 impl<K: Kind> Sink<K> for Arc<Broadcaster<K>> {
     type List = Cache<K>;
 

@@ -246,7 +246,7 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
             };
             match event {
                 Ok(WatchEvent::Error(status)) => {
-                    batch.disconnect = Some(Disconnect::from_event(&status))
+                    batch.disconnect = Some(Disconnect::from_event(&status));
                 }
                 Ok(WatchEvent::Bookmark(mark)) if is_initial && !mark.ends_initial_events => {
                     // Servers that support streaming lists send no other bookmark before that one.

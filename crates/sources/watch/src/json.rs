@@ -338,8 +338,8 @@ fn wrong(what: &str) -> Error {
     Error::custom(what)
 }
 
-/// Returns the index of the closing quote of the string that starts at `from`, and whether it has no
-/// escape.
+/// Returns the index of the closing quote of the string that starts at `from`, and whether it has
+/// no escape.
 fn string_end(input: &[u8], from: usize) -> Option<(usize, bool)> {
     let mut at = from;
     let mut is_plain = true;

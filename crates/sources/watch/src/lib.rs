@@ -19,14 +19,14 @@
 //! [`Pod`]: kubevitals_model::Pod
 //! [`PartialObjectMeta`]: kubevitals_model::PartialObjectMeta
 //!
-//! **Cache.** [`WatchClient::reflector`] starts a [`Reflector`]. It lists (streaming where the server
-//! supports it, in pages otherwise), watches, and resumes from the last version. The cache never
-//! shows half a list. After a gap the list is compared with the cache: missing objects are reported
-//! as deleted with their last state, unchanged ones are not reported.
+//! **Cache.** [`WatchClient::reflector`] starts a [`Reflector`]. It lists (streaming where the
+//! server supports it, in pages otherwise), watches, and resumes from the last version. The cache
+//! never shows half a list. After a gap the list is compared with the cache: missing objects are
+//! reported as deleted with their last state, unchanged ones are not reported.
 //!
-//! **Subscribers.** Each receives all objects once, then every change ([`Update`]). A slow one loses
-//! its queue and receives all objects again; neither the reflector nor the others wait for it.
-//! [`Mirror`] turns such a resync into changes.
+//! **Subscribers.** Each receives all objects once, then every change ([`Update`]). A slow one
+//! loses its queue and receives all objects again; neither the reflector nor the others wait for
+//! it. [`Mirror`] turns such a resync into changes.
 //!
 //! **Event watchers.** Objects that are too many to keep, such as events, are passed on and not
 //! cached ([`WatchClient::event_watcher`]). There is one reader, and an [`EventWatcher`] stops
@@ -56,8 +56,8 @@
 //! # Limits
 //!
 //! - A state of an object that cannot be decoded is skipped and counted; the cache keeps the state
-//!   before it until the next that can be decoded. A deletion is seen even then, if the names can be
-//!   decoded.
+//!   before it until the next that can be decoded. A deletion is seen even then, if the names can
+//!   be decoded.
 //! - Watches use JSON over HTTP/1.1, as `kube` does: each has a connection of its own.
 //! - Times are kept to the millisecond.
 

@@ -157,8 +157,8 @@ impl<K: Kind> WatchSpec<K> {
         query
     }
 
-    /// Returns the path and query of a streaming list, which continues as a watch. Without a version
-    /// it starts with the newest state.
+    /// Returns the path and query of a streaming list, which continues as a watch. Without a
+    /// version it starts with the newest state.
     pub(crate) fn streaming_list(&self, timeout: Duration) -> String {
         let mut query = self.target();
         push(&mut query, "watch", "true");

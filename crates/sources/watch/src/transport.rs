@@ -37,8 +37,9 @@ pub struct KubeTransport {
 struct KubeBody(kube::client::Body);
 
 impl KubeTransport {
-    /// Builds a client without kube's own retries, which wait for minutes and hide failures from the
-    /// engine, and without its read timeout, which ends quiet watches. Must be called on a runtime.
+    /// Builds a client without kube's own retries, which wait for minutes and hide failures from
+    /// the engine, and without its read timeout, which ends quiet watches. Must be called on a
+    /// runtime.
     pub fn new(config: kube::Config) -> Result<Self, WatchError> {
         Self::measured(config, &Hooks::default())
     }

@@ -48,8 +48,8 @@ impl<K: Kind> Cache<K> {
         self.objects.iter().map(Arc::clone).collect()
     }
 
-    /// Stores the newest state of an object. Nothing changes if the state is cached already; another
-    /// object of the same name means that the cached one was deleted meanwhile.
+    /// Stores the newest state of an object. Nothing changes if the state is cached already;
+    /// another object of the same name means that the cached one was deleted meanwhile.
     pub(crate) fn put(&mut self, object: Arc<K>) -> Changes<K> {
         let changes = match self.entry(object.identity()) {
             Entry::Vacant(entry) => {
@@ -98,8 +98,8 @@ impl<K: Kind> Cache<K> {
         is_same.then(|| Arc::clone(known))
     }
 
-    /// Replaces all objects by those of a list and returns the differences: deletions first, so that
-    /// a subscriber never holds more objects than exist.
+    /// Replaces all objects by those of a list and returns the differences: deletions first, so
+    /// that a subscriber never holds more objects than exist.
     pub(crate) fn replace(&mut self, list: Self) -> Vec<ObjectEvent<K>> {
         let mut changes = Vec::new();
         for known in &self.objects {

@@ -28,8 +28,8 @@ struct Walk {
 
 const BLOCK: usize = 64;
 
-/// Returns the length of the value that starts with the opening bracket at the start of `input`. The
-/// kinds of brackets are not compared.
+/// Returns the length of the value that starts with the opening bracket at the start of `input`.
+/// The kinds of brackets are not compared.
 pub(super) fn bracketed(input: &[u8]) -> Option<usize> {
     let mut walk = Walk::default();
     let (blocks, tail) = input.as_chunks::<BLOCK>();
