@@ -1,11 +1,11 @@
-//! Where tools and other things that are made once are kept: outside the source tree, shared by all
+//! The cache of tools, programs and corpora: outside the source tree, shared by all
 //! clones.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-/// `$KUBEVITALS_CACHE`, else the user's cache folder.
+/// Returns `$KUBEVITALS_CACHE`, or a folder in the user's cache.
 pub fn folder() -> Result<PathBuf> {
     let set = |name| {
         std::env::var_os(name)
@@ -17,6 +17,6 @@ pub fn folder() -> Result<PathBuf> {
     }
     let base = set("XDG_CACHE_HOME")
         .or_else(|| set("HOME").map(|home| home.join(".cache")))
-        .context("neither KUBEVITALS_CACHE nor HOME is set: where may tools be kept?")?;
+        .context("neither KUBEVITALS_CACHE nor HOME is set: set one of them")?;
     Ok(base.join("kubevitals"))
 }

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
-
 use xtask::cache;
 use xtask::step::{self, Steps, cargo};
 
-/// Bump together with a look at its release notes: new lints may fail a build that was clean.
+/// Read the release notes before raising it: new lints may fail a clean build.
 const CARGO_DENY: &str = "0.20.2";
 
 pub(crate) fn run() -> Result<()> {
@@ -25,7 +24,7 @@ pub(crate) fn run() -> Result<()> {
     result
 }
 
-/// The pinned cargo-deny in the cache; built there the first time.
+/// Returns the pinned cargo-deny in the cache, built on first use.
 fn installed() -> Result<PathBuf> {
     let root = cache::folder()?.join(format!("cargo-deny-{CARGO_DENY}"));
     let program = root.join("bin/cargo-deny");
@@ -39,7 +38,7 @@ fn installed() -> Result<PathBuf> {
         install.arg(format!("--version={CARGO_DENY}"));
         step::run(install.arg("--root").arg(&root).arg("cargo-deny"))
     };
-    // A registry that is slow for a moment is not a finding about our dependencies.
+    // Retried once: a registry may be slow for a moment.
     install().or_else(|_| install())?;
     if !works(&program) {
         bail!("{} was installed but does not run", program.display());

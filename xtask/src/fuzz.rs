@@ -6,11 +6,10 @@
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-
 use xtask::cache;
 use xtask::step::{self, cargo, root};
 
-/// What to fuzz, and for how long
+/// A fuzz target and its limits
 #[derive(Debug, Args)]
 pub(crate) struct FuzzFlags {
     /// The target: a file name in `fuzz/fuzz_targets` without its ending
@@ -18,12 +17,12 @@ pub(crate) struct FuzzFlags {
     /// Stop after this many seconds
     #[arg(long, default_value_t = 60, value_name = "N")]
     seconds: u32,
-    /// Longest input to try, in bytes
+    /// Length limit of inputs in bytes
     #[arg(long, default_value_t = 4096, value_name = "BYTES")]
     max_len: u32,
 }
 
-/// What libFuzzer needs to see which branches an input takes and what it is compared with.
+/// Coverage instrumentation for libFuzzer: branches and comparisons.
 const INSTRUMENTATION: &str = "--cfg fuzzing -Cdebug-assertions -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
@@ -40,7 +39,7 @@ pub(crate) fn run(flags: &FuzzFlags) -> Result<()> {
             known.join(", ")
         );
     }
-    // New inputs go to the cache; the seeds in the repository are only read.
+    // New inputs are written to the cache; the seeds in the repository are only read.
     let found = cache::folder()?.join("fuzz-corpus").join(&flags.target);
     std::fs::create_dir_all(&found).with_context(|| format!("making {}", found.display()))?;
     let artifacts = fuzz.join("artifacts").join(&flags.target);
@@ -50,7 +49,7 @@ pub(crate) fn run(flags: &FuzzFlags) -> Result<()> {
             .current_dir(&fuzz)
             .env("RUSTFLAGS", INSTRUMENTATION)
             .args(["run", "--release", "--locked", "--quiet"])
-            // With a target given, build scripts and macros are left without instrumentation.
+            // With `--target`, build scripts and macros are not instrumented.
             .arg(format!("--target={}", host()?))
             .args(["--bin", &flags.target, "--features", &flags.target, "--"])
             .arg(format!("-max_total_time={}", flags.seconds))
@@ -74,7 +73,7 @@ fn targets(folder: &std::path::Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The triple of this machine, as the compiler names it.
+/// Returns the target triple of this machine.
 fn host() -> Result<String> {
     let output = std::process::Command::new("rustc").arg("-vV").output()?;
     let text = String::from_utf8_lossy(&output.stdout);

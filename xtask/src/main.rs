@@ -1,4 +1,4 @@
-//! `cargo xtask`: everything that is done to this repository, as commands that need only a Rust
+//! `cargo xtask`: the commands of this repository, which need only a Rust
 //! toolchain.
 #![expect(
     clippy::print_stdout,
@@ -52,12 +52,12 @@ const EXAMPLES: &str = "Examples:
   cargo xtask bench server --quick
   cargo xtask deny
   cargo xtask fetch kubectl               kubectl as pinned, in the cache
-  cargo xtask fetch --list                what is built, and where
+  cargo xtask fetch --list                the programs and their paths
   cargo xtask cluster up                  a real cluster of one node, see docs/real-cluster.md
-  cargo xtask e2e usage                   the tests on a real cluster whose name holds \"usage\"";
+  cargo xtask e2e usage                   tests on a real cluster whose name contains \"usage\"";
 
 fn main() -> ExitCode {
-    let done = match Xtask::parse().command {
+    let result = match Xtask::parse().command {
         Task::Test(flags) => suite::run(&flags),
         Task::Cluster(flags) => cluster_tool::exec("cluster", &flags),
         Task::E2e(flags) => cluster_tool::exec("e2e", &flags),
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         Task::Fuzz(flags) => fuzz::run(&flags),
         Task::Bench(flags) => bench::run(&flags),
     };
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             println!("error: {error:#}");

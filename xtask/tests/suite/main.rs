@@ -1,4 +1,4 @@
-//! What holds for the repository as a whole: its stages, its files, its documents.
+//! Rules of the whole repository: its stages, its files, its documents.
 #![expect(
     clippy::panic,
     clippy::unwrap_used,
@@ -12,7 +12,7 @@ mod stages;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Asked at run time: clones may share a target folder, and with it this binary.
+/// Read at run time: clones may share a target folder, and with it this binary.
 fn root() -> PathBuf {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap();
     Path::new(&manifest).parent().unwrap().to_path_buf()
@@ -22,7 +22,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Every file that git knows or would add, as paths from the root.
+/// Returns every tracked or untracked file that is not ignored, as paths from the root.
 fn tracked() -> Vec<String> {
     let output = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
