@@ -240,7 +240,7 @@ fn undecodable_objects_are_reported_with_their_offset() {
     );
     let end = 12 + text.len();
     assert!(
-        stderr.contains(&format!("{path}: byte {end}: object does not end")),
+        stderr.contains(&format!("{path}: byte {end}: object is truncated")),
         "{stderr}"
     );
 }
