@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kubevitals_e2e::{Burner, Cluster, Kubelet, Rule, is_ready};
 use kubevitals_model::{BytesSample, ContainerKey, CpuSample, rate_between};
 
-use crate::{SHORTEST_WINDOW, assert_within_a_tenth};
+use crate::{MIN_WINDOW, assert_within_a_tenth};
 
 /// The rights of a scraper.
 const MAY_SCRAPE: &[Rule] = &[Rule::get(&["nodes/metrics"])];
@@ -35,7 +35,7 @@ async fn a_pod_limited_to_200m_uses_200m() -> anyhow::Result<()> {
             let now = metrics.container(&key)?.cpu?;
             let before = *first.get_or_insert(now);
             let rate = rate_between(before, now).ok()?;
-            (rate.window >= SHORTEST_WINDOW).then_some(rate)
+            (rate.window >= MIN_WINDOW).then_some(rate)
         })
         .await?;
     assert_within_a_tenth("nanocores", rate.usage.nanocores(), 200 * MILLICORE, &rate);
