@@ -202,10 +202,8 @@ async fn nothing_is_lost(name: &str, stop: Stop) -> anyhow::Result<()> {
         .until(&mut updates, "last", |life| life.created == 1)
         .await;
 
-    let once = Lifecycle {
-        created: 1,
-        deleted: 1,
-    };
+    let counts = |created, deleted| Lifecycle { created, deleted };
+    let once = counts(1, 1);
     let gone = ["gone-before", "gone-during", "gone-after"].map(str::to_owned);
     for name in gone
         .into_iter()
@@ -225,14 +223,7 @@ async fn nothing_is_lost(name: &str, stop: Stop) -> anyhow::Result<()> {
     }
     let stay = BTreeSet::from(["kept", "stays-0", "last"].map(str::to_owned));
     for name in &stay {
-        assert_eq!(
-            observer.life(name),
-            Lifecycle {
-                created: 1,
-                deleted: 0
-            },
-            "{name}"
-        );
+        assert_eq!(observer.life(name), counts(1, 0), "{name}");
     }
 
     let fresh = listed(&namespace).await;
@@ -251,7 +242,7 @@ async fn nothing_is_lost(name: &str, stop: Stop) -> anyhow::Result<()> {
         assert_eq!(view, fresh);
     }
     let state = pods.state();
-    println!("{pairs} pairs; connections deleted: {:?}", state.restarts);
+    println!("{pairs} pairs; connections ended: {:?}", state.restarts);
     assert!(
         !state.restarts.is_empty(),
         "the stream did not notice: {state:?}"
