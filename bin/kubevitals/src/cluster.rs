@@ -2,7 +2,7 @@
 //! client metrics.
 
 use kube_client_metrics::{Hooks, Registry as ClientMetrics};
-use kubevitals_cli::RunError;
+use kubevitals_cli::{ResultExt as _, RunError};
 use kubevitals_telemetry::Metrics;
 use kubevitals_watch::{KubeTransport, WatchClient, WatchMetrics};
 
@@ -26,7 +26,7 @@ impl Cluster {
         let hooks = client_metrics.hooks();
         metrics.root().register_collector(Box::new(client_metrics));
         let transport = KubeTransport::measured(config.clone(), &hooks);
-        let transport = transport.map_err(RunError::runtime)?;
+        let transport = transport.context("cannot create the client for watches")?;
         Ok(Self {
             config,
             watches: WatchClient::measured(transport, hooks.clone()),

@@ -15,7 +15,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Command, FromArgMatches as _};
-use kubevitals_cli::{InvalidSetting, RunError};
+use kubevitals_cli::{InvalidSetting, ResultExt as _, RunError};
 use kubevitals_sim::api::ADDRESS_ANNOTATION;
 use kubevitals_sim::api::User;
 use kubevitals_sim::cluster::SimCluster;
@@ -111,7 +111,7 @@ impl Demo {
         let shown = async {
             let admin = aggregate(&cluster, &folder, notices).await?;
             ready(&cluster, &health).await;
-            text::write(out, &cluster, &folder, admin).map_err(RunError::runtime)
+            text::write(out, &cluster, &folder, admin).context("cannot write to standard output")
         };
         let mut running = Box::pin(running);
         let result = tokio::select! {
@@ -153,7 +153,9 @@ fn role_flags(folder: &DemoFolder) -> Result<RunFlags, RunError> {
 fn write_credentials(cluster: &SimCluster) -> Result<DemoFolder, RunError> {
     let api = cluster.api();
     let admin = User::new("demo", ["system:masters"]);
-    let token = api.issue_token(admin, None).map_err(RunError::runtime)?;
+    let token = api
+        .issue_token(admin, None)
+        .context("cannot issue a token")?;
     let failed = |error| RunError::runtime(format!("cannot write the demo's credentials: {error}"));
     let folder = DemoFolder::create().map_err(failed)?;
     for (name, contents) in [
@@ -179,7 +181,7 @@ async fn aggregate(
             continue;
         };
         let ca = folder.path().join("certificates/kubevitals-ca.crt");
-        let ca = std::fs::read(ca).map_err(RunError::runtime)?;
+        let ca = std::fs::read(ca).context("cannot read the CA of the server")?;
         let writer = cluster.api().writer();
         for (version, priority) in VERSIONS {
             writer
@@ -187,7 +189,7 @@ async fn aggregate(
                     Resource::ApiServices,
                     api_service(version, priority, address, &ca),
                 )
-                .map_err(RunError::runtime)?;
+                .context("cannot create an APIService")?;
         }
         return Ok(notice.admin);
     }

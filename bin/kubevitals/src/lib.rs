@@ -27,6 +27,7 @@ use std::path::Path;
 
 use args::{Args, Task, Tool};
 use clap::CommandFactory;
+use kubevitals_cli::ResultExt as _;
 pub use kubevitals_cli::{Input, RunError, exit_code};
 use output::Output;
 use process::ProcessConfig;
@@ -48,7 +49,7 @@ pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> 
             let roles = Roles::configure(&flags)?;
             let config = ProcessConfig::new(roles.process(), &args.logs)?;
             let output = if roles.owns_stdout() {
-                let data = output::unbuffered_stdout().map_err(RunError::runtime)?;
+                let data = output::unbuffered_stdout().context("cannot open standard output")?;
                 Output::new(std::io::stderr(), Some(Box::new(data)))
             } else {
                 Output::new(std::io::stdout(), None)
@@ -72,7 +73,8 @@ pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> 
         Task::Tool(Tool::Explain(flags)) => explain::run(&flags, out),
         Task::Tool(Tool::Replay(flags)) => replay::run(&flags, out),
         Task::Tool(Tool::Completion { shell }) => {
-            kubevitals_cli::write_completion(shell, Args::command(), out).map_err(RunError::runtime)
+            kubevitals_cli::write_completion(shell, Args::command(), out)
+                .context("cannot write completions")
         }
     }
 }

@@ -11,7 +11,8 @@ use std::time::Duration;
 use clap::Args;
 use kubevitals_cli::flags::{LogFlags, LoggingFormat, go_bool};
 use kubevitals_cli::{
-    Ending, InvalidSetting, RunError, Shutdown, forward_signals, shutdown_channel, supervise,
+    Ending, InvalidSetting, ResultExt as _, RunError, Shutdown, forward_signals, shutdown_channel,
+    supervise,
 };
 use kubevitals_model::GoDuration;
 use kubevitals_telemetry::{
@@ -175,16 +176,16 @@ pub(crate) fn run<F>(
 where
     F: Future<Output = Result<(), RunError>>,
 {
-    let logs = logs::init(&config.logs).map_err(RunError::runtime)?;
+    let logs = logs::init(&config.logs).context("cannot set up logging")?;
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(processors.min(max_threads))
         .event_interval(EVENT_INTERVAL)
         .enable_all()
         .build()
-        .map_err(RunError::runtime)?;
+        .context("cannot start the runtime")?;
     let ending: Result<_, RunError> = runtime.block_on(async {
-        let signals = forward_signals().map_err(RunError::runtime)?;
+        let signals = forward_signals().context("cannot handle signals")?;
         let (trigger, shutdown) = shutdown_channel();
         let context = Context::new(config, shutdown, Some(logs));
         Ok(supervise(work(context), signals, trigger, config.grace).await)

@@ -154,6 +154,7 @@ impl Roles {
         let cluster = Arc::new(Cluster::new(config, &mut context.metrics)?);
         let mut watches = self.requests.open(&cluster);
         let tasks = TaskSet::new(&context.health, context.shutdown.clone())?;
+        watches.supervise(&tasks);
         let mut started = Vec::new();
         for (name, role) in self.configured {
             let role = role.start(&mut Setup {

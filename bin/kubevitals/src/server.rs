@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 
 pub use flags::ServerFlags;
 use kubevitals_apiserver::ApiServerMetrics;
-use kubevitals_cli::{InvalidSetting, RunError};
+use kubevitals_cli::{InvalidSetting, ResultExt as _, RunError};
 use kubevitals_metrics_api::{Config as MetricsApiConfig, MetricsApi};
 use kubevitals_model::{Clock, Node, PodPhase};
 use kubevitals_scrape::{RESOURCE_METRICS_PATH, ScrapeConfig, ScrapeMetrics, Scraper};
@@ -151,7 +151,7 @@ impl Server {
             clock: clock.clone(),
         });
         let refreshed = kubelets.refreshed.clone();
-        let scraping = ScrapingThread::start().map_err(RunError::runtime)?;
+        let scraping = ScrapingThread::start().context("cannot start the scraping thread")?;
         let start = || {
             Scraper::start(
                 first_pod_list(streams),
@@ -163,6 +163,7 @@ impl Server {
         };
         let scraper = scraping.enter(start).map_err(RunError::runtime)?;
         let scraper = Arc::new(scraper);
+        setup.tasks.spawn("scrape-nodes", scraper.failed());
         setup.tasks.spawn(
             "scrape-started-pods",
             nudge(streams.pods.subscribe(), Arc::downgrade(&scraper)),

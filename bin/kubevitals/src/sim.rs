@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use kubevitals_cli::{InvalidSetting, RunError};
+use kubevitals_cli::{InvalidSetting, ResultExt as _, RunError};
 use kubevitals_sim::api::{HistoryLimits, Rule, SimApiConfig};
 use kubevitals_sim::cluster::{ClusterError, Progress, SimCluster, SimClusterConfig};
 use kubevitals_sim::faults::FaultSpec;
@@ -166,7 +166,7 @@ impl Sim {
         }
         cluster.shutdown().await;
         let _ = admin.task.await;
-        printed.map_err(RunError::runtime)
+        printed.context("cannot write to standard output")
     }
 }
 

@@ -7,7 +7,7 @@ mod flags;
 
 pub use flags::TransitionsFlags;
 use futures_util::future::BoxFuture;
-use kubevitals_cli::{InvalidSetting, RunError};
+use kubevitals_cli::{InvalidSetting, ResultExt as _, RunError};
 use kubevitals_model::Rng;
 use kubevitals_transitions_role::{Deps, LeaseClient, Registered, Streams};
 
@@ -138,7 +138,7 @@ impl Transitions {
         };
         let Cluster { config, hooks, .. } = cluster;
         let client = kube_client_metrics::client(config.clone(), hooks.clone())
-            .map_err(RunError::runtime)?;
+            .context("cannot create the client for leader election")?;
         Ok(Some(LeaseClient {
             client,
             hooks: hooks.clone(),

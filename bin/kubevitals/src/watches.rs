@@ -5,6 +5,7 @@ use kubevitals_model::{Event, Node, Pod, PodSummary};
 use kubevitals_watch::{EventWatcher, Reflector, WatchSpec};
 
 use crate::cluster::Cluster;
+use crate::process::TaskSet;
 
 /// Pods that can still run. A pod that has ended has no usage, and some clusters keep thousands of
 /// them.
@@ -192,6 +193,21 @@ impl Watches {
     pub(crate) fn pods(&self) -> Result<PodWatch, RunError> {
         let pods = self.pods.clone();
         pods.ok_or_else(|| RunError::runtime("the role did not ask for pods"))
+    }
+
+    /// Supervises the watches: one that ends before shutdown ends the process.
+    pub(crate) fn supervise(&self, tasks: &TaskSet) {
+        if let Some(nodes) = &self.nodes {
+            tasks.spawn("watch-nodes", nodes.closed());
+        }
+        match &self.pods {
+            Some(PodWatch::Summaries(pods)) => tasks.spawn("watch-pods", pods.closed()),
+            Some(PodWatch::Full(pods)) => tasks.spawn("watch-pods", pods.closed()),
+            None => {}
+        }
+        if let Some(events) = &self.events {
+            tasks.spawn("watch-events", events.closed());
+        }
     }
 
     /// Ends all watches and waits until their tasks are gone.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use kubevitals_apiserver::{ApiServer, ApiServerMetrics, ServerTelemetry};
-use kubevitals_cli::{RunError, Shutdown};
+use kubevitals_cli::{ResultExt as _, RunError, Shutdown};
 use kubevitals_metrics_api::MetricsApi;
 use kubevitals_model::Clock;
 use kubevitals_scrape::Scraper;
@@ -82,7 +82,9 @@ impl RunningServer {
             address: Some(address),
             admin,
         };
-        output.notify(notice).map_err(RunError::runtime)?;
+        output
+            .notify(notice)
+            .context("cannot write to standard output")?;
 
         tasks.spawn(
             "refresh-certificates",

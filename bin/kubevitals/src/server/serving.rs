@@ -10,7 +10,7 @@ use kubevitals_apiserver::{
     KubeReviewer, Lookup, ServerConfig, ServerTelemetry, ServingCertificate, VersionInfo,
     service_names,
 };
-use kubevitals_cli::RunError;
+use kubevitals_cli::{ResultExt as _, RunError};
 use kubevitals_tls::{PemSource, TrustRoots};
 
 use super::config::{Certificate, Settings};
@@ -174,7 +174,8 @@ async fn reviewer(
 }
 
 fn client(config: kube::Config, hooks: &Hooks) -> Result<kube::Client, RunError> {
-    kube_client_metrics::client(config, hooks.clone()).map_err(RunError::runtime)
+    kube_client_metrics::client(config, hooks.clone())
+        .context("cannot create the client for the API server")
 }
 
 fn version() -> VersionInfo {

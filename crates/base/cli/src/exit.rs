@@ -53,6 +53,18 @@ impl RunError {
     }
 }
 
+/// Adds what failed to an error, as `anyhow` does.
+pub trait ResultExt<T> {
+    /// Turns an error into [`RunError::Context`].
+    fn context(self, context: impl Into<Cow<'static, str>>) -> Result<T, RunError>;
+}
+
+impl<T, E: Into<Box<dyn Error + Send + Sync>>> ResultExt<T> for Result<T, E> {
+    fn context(self, context: impl Into<Cow<'static, str>>) -> Result<T, RunError> {
+        self.map_err(|error| RunError::context(context, error))
+    }
+}
+
 /// Prints the error with all its causes and returns the exit code.
 pub fn exit_code(result: &Result<(), RunError>) -> ExitCode {
     let code = match result {

@@ -9,6 +9,7 @@ use kubevitals_model::{Node, NodeName};
 use kubevitals_telemetry::{Health, Probe, Status, TelemetryError};
 use kubevitals_watch::{Change, Mirror, ObjectEvent, Reflector, Subscription};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -24,6 +25,7 @@ pub struct Scraper {
     inner: Arc<ScraperInner>,
     loops: Arc<NodeLoops>,
     task: JoinHandle<()>,
+    failed: watch::Receiver<bool>,
 }
 
 /// Number of nodes by state.
@@ -44,6 +46,10 @@ struct RunningLoop {
     task: JoinHandle<()>,
 }
 
+/// Reports a task that panics. One that is aborted is not reported.
+#[derive(Clone)]
+struct PanicGuard(watch::Sender<bool>);
+
 impl Scraper {
     /// Starts to scrape the nodes of a watch, which keeps
     /// [`RESOURCE_METRICS_PATH`](crate::RESOURCE_METRICS_PATH) among the annotations, once `ready`
@@ -59,14 +65,33 @@ impl Scraper {
         let inner = Arc::new(ScraperInner::new(config, sink, metrics));
         let loops = Arc::new(NodeLoops::default());
         let updates = nodes.subscribe();
+        let (report, failed) = watch::channel(false);
         let task = {
             let (inner, loops) = (Arc::clone(&inner), Arc::clone(&loops));
+            let guard = PanicGuard(report);
             tokio::spawn(async move {
                 ready.await;
-                follow_nodes(updates, inner, loops).await;
+                follow_nodes(updates, inner, loops, &guard).await;
+                guard.0.send_replace(true);
             })
         };
-        Ok(Self { inner, loops, task })
+        Ok(Self {
+            inner,
+            loops,
+            task,
+            failed,
+        })
+    }
+
+    /// Returns a future that completes once a loop has panicked or the watch of nodes has ended. It
+    /// does not complete on [`Scraper::shutdown`].
+    pub fn failed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut failed = self.failed.clone();
+        async move {
+            if failed.wait_for(|failed| *failed).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// Scrapes a node soon, since a pod on it became Running. How often this has an effect is
@@ -116,6 +141,14 @@ impl Scraper {
     }
 }
 
+impl Drop for PanicGuard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.send_replace(true);
+        }
+    }
+}
+
 impl NodeCounts {
     /// Returns the number of all scraped nodes.
     pub fn total(&self) -> usize {
@@ -144,13 +177,14 @@ async fn follow_nodes(
     mut updates: Subscription<Node>,
     inner: Arc<ScraperInner>,
     loops: Arc<NodeLoops>,
+    guard: &PanicGuard,
 ) {
     let mut mirror = Mirror::new();
     while let Some(update) = updates.next().await {
         for Change { event, .. } in mirror.apply(update, inner.config.clock.now()) {
             match event {
                 ObjectEvent::Added(node) | ObjectEvent::Modified { now: node, .. } => {
-                    apply(&node, &inner, &loops);
+                    apply(&node, &inner, &loops, guard);
                 }
                 ObjectEvent::Deleted(node) => remove(&node.identity.name, &loops).await,
             }
@@ -159,7 +193,7 @@ async fn follow_nodes(
 }
 
 /// Starts the loop of a node, or updates it.
-fn apply(node: &Node, inner: &Arc<ScraperInner>, loops: &NodeLoops) {
+fn apply(node: &Node, inner: &Arc<ScraperInner>, loops: &NodeLoops, guard: &PanicGuard) {
     let target = Arc::new(Target::new(node, &inner.config));
     let mut loops = loops.lock();
     let name = &node.identity.name;
@@ -175,7 +209,12 @@ fn apply(node: &Node, inner: &Arc<ScraperInner>, loops: &NodeLoops) {
         Arc::clone(&control),
         Arc::clone(inner),
     );
-    let task = tokio::spawn(Box::new(node).run());
+    let guard = guard.clone();
+    let run = Box::new(node).run();
+    let task = tokio::spawn(async move {
+        let _guard = guard;
+        run.await;
+    });
     loops.insert(Arc::clone(name), RunningLoop { control, task });
 }
 
@@ -209,6 +248,26 @@ fn check_timely(inner: &ScraperInner, now: Instant) -> Status {
 mod tests {
     use super::*;
     use crate::{Credentials, Transport};
+
+    /// Unsupervised, a node whose loop panicked was never scraped again, with all checks passing.
+    #[tokio::test]
+    async fn a_task_that_panics_is_reported_and_one_that_is_aborted_is_not() {
+        let (report, mut failed) = watch::channel(false);
+        let guard = PanicGuard(report.clone());
+        let aborted = tokio::spawn(async move {
+            let _guard = guard;
+            std::future::pending::<()>().await;
+        });
+        aborted.abort();
+        assert!(aborted.await.unwrap_err().is_cancelled());
+        assert!(!*failed.borrow());
+        let guard = PanicGuard(report);
+        tokio::spawn(async move {
+            let _guard = guard;
+            panic!("a bug");
+        });
+        failed.wait_for(|failed| *failed).await.unwrap();
+    }
 
     #[tokio::test(start_paused = true)]
     async fn liveness_fails_if_no_scrape_starts() {

@@ -124,6 +124,11 @@ impl<K: Kind> EventWatcher<K> {
         health_check(self.observer(), timeout)
     }
 
+    /// Returns a future that completes when the watch has ended, by a shutdown or a panic.
+    pub fn closed(&self) -> impl Future<Output = ()> + Send + use<K> {
+        self.task.closed()
+    }
+
     /// Ends the watch and waits for its task. Queued objects can still be read.
     pub async fn shutdown(&self) {
         self.task.stop().await;

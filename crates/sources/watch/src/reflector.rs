@@ -36,6 +36,8 @@ pub struct Reflector<K: Kind> {
 pub(crate) struct WatchTask {
     stop: watch::Sender<bool>,
     handle: Mutex<Option<JoinHandle<()>>>,
+    /// Closed when the task ends, however it ends.
+    closed: watch::Receiver<()>,
 }
 
 impl<K: Kind> Reflector<K> {
@@ -103,6 +105,12 @@ impl<K: Kind> Reflector<K> {
         move || broadcaster.upgrade().map(|broadcaster| broadcaster.state())
     }
 
+    /// Returns a future that completes when the reflector has ended, by a shutdown or a panic. It does
+    /// not keep the reflector running.
+    pub fn closed(&self) -> impl Future<Output = ()> + Send + use<K> {
+        self.task.closed()
+    }
+
     /// Ends the reflector and waits for its task. Subscribers get what is queued for them, then the
     /// end.
     pub async fn shutdown(&self) {
@@ -131,7 +139,9 @@ impl WatchTask {
         on_end: impl FnOnce() + Send + 'static,
     ) -> Self {
         let (stop, mut stopped) = watch::channel(false);
+        let (running, closed) = watch::channel(());
         let handle = tokio::spawn(async move {
+            let _running = running;
             tokio::select! {
                 biased;
                 // An error means that the last handle is gone.
@@ -143,7 +153,15 @@ impl WatchTask {
         Self {
             stop,
             handle: Mutex::new(Some(handle)),
+            closed,
         }
+    }
+
+    /// Returns a future that completes when the task has ended, for supervision.
+    pub(crate) fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut closed = self.closed.clone();
+        // Nothing is sent: an error means that the sender is gone with the task.
+        async move { while closed.changed().await.is_ok() {} }
     }
 
     /// Waits for the first list; false if the task is stopped before.
@@ -160,7 +178,7 @@ impl WatchTask {
         self.stop.send_replace(true);
         let handle = self.handle.lock().take();
         if let Some(handle) = handle {
-            // The task cannot panic and is never aborted; the end of the runtime is as good.
+            // A panic is seen through `closed`; the end of the runtime is as good.
             let _ = handle.await;
         }
     }
