@@ -41,7 +41,7 @@ impl KubeconfigFile {
 
 impl Drop for KubeconfigFile {
     fn drop(&mut self) {
-        // Already gone is as good.
         // The file may have been removed already.
+        let _ = std::fs::remove_file(&self.path);
     }
 }
