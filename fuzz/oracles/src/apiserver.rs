@@ -1,10 +1,10 @@
-//! What strangers send to the API server before anybody knows who they are.
+//! Requests to the API server before authentication.
 
 use http::{Method, Uri};
 use kubevitals_apiserver::{RequestInfo, Target};
 use kubevitals_http::accept;
 
-/// What requests are made of.
+/// Tokens of requests.
 pub(crate) const REQUEST_TOKENS: &[&[u8]] = &[
     b"/apis/",
     b"/namespaces/",
@@ -28,11 +28,11 @@ pub(crate) const REQUEST_TOKENS: &[&[u8]] = &[
     b"=",
 ];
 
-/// A line with a path and a query, and a line with an `Accept` header.
+/// Parses a line with a path and a query, and a line with an `Accept` header.
 ///
 /// # Panics
 ///
-/// If a resource is read from a path that names none, or a range of the header is malformed.
+/// If a resource is parsed from a path without one, or a range of the header is malformed.
 pub fn api_request(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -61,8 +61,7 @@ pub fn api_request(data: &[u8]) {
                 ] {
                     assert!(!text.contains('/'), "{info:?}");
                 }
-                // One object is asked for by the verb of one, many by the verb of many: rules rely
-                // on it.
+                // One object has the verb `get`, a collection has not: RBAC rules rely on it.
                 if method == Method::GET && target.parts <= 2 {
                     assert_eq!(info.verb == "get", target.parts == 2, "{info:?}");
                 }

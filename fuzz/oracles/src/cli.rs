@@ -2,7 +2,7 @@
 
 use kubevitals_cli::check_config_text;
 
-/// What configuration files are made of.
+/// Tokens of configuration files.
 pub(crate) const TOKENS: &[&[u8]] = &[
     b"log-level",
     b": ",
@@ -33,7 +33,7 @@ pub(crate) const TOKENS: &[&[u8]] = &[
     b"\t",
 ];
 
-/// Nothing that stands in a file makes reading it panic.
+/// Parses any configuration file; it never panics.
 pub fn config_file(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data) {
         let _ = check_config_text(text);

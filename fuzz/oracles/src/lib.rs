@@ -1,7 +1,7 @@
-//! What must hold for every input: one function per fuzz target.
+//! Oracles, one function per fuzz target: properties that hold for every input.
 //!
-//! Each function takes bytes and panics if something does not hold. The binaries in
-//! `fuzz/fuzz_targets` give them to libFuzzer; the test of this crate replays the corpus and a
+//! Each function takes bytes and panics if a property is violated. The binaries in
+//! `fuzz/fuzz_targets` pass them to libFuzzer; the test of this crate replays the corpus and a
 //! bounded number of mutations of it, so that every target is also an ordinary test.
 //!
 //! To add a target: a module with a function here, a line in [`TARGETS`], a binary of three lines
@@ -57,11 +57,10 @@ pub use watch::watch_line;
 /// A fuzz target.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
-    /// The name of its binary and of its corpus.
+    /// Name of its binary and of its corpus.
     pub name: &'static str,
-    /// What must hold.
     pub oracle: fn(&[u8]),
-    /// What inputs are made of, for mutations that get past the first byte.
+    /// Fragments of inputs, for mutations that get past the first byte.
     pub tokens: &'static [&'static [u8]],
 }
 

@@ -1,10 +1,10 @@
-//! The texts in which Kubernetes and Go write amounts and times.
+//! Text formats of amounts and times in Kubernetes and Go.
 
 use std::str::FromStr;
 
 use kubevitals_model::{GoDuration, Quantity, Timestamp};
 
-/// What quantities are made of.
+/// Tokens of quantities.
 pub(crate) const QUANTITY_TOKENS: &[&[u8]] = &[
     b"-",
     b"+",
@@ -35,7 +35,7 @@ pub(crate) const QUANTITY_TOKENS: &[&[u8]] = &[
     b"000000000001",
 ];
 
-/// What durations are made of.
+/// Tokens of durations.
 pub(crate) const DURATION_TOKENS: &[&[u8]] = &[
     b"-",
     b"+",
@@ -55,7 +55,7 @@ pub(crate) const DURATION_TOKENS: &[&[u8]] = &[
     b"9223372036854775808ns",
 ];
 
-/// What instants are made of.
+/// Tokens of timestamps.
 pub(crate) const TIMESTAMP_TOKENS: &[&[u8]] = &[
     b"-",
     b"+",
@@ -76,11 +76,11 @@ pub(crate) const TIMESTAMP_TOKENS: &[&[u8]] = &[
     b"23:59:60",
 ];
 
-/// A quantity that can be read prints a canonical text that reads as the same quantity.
+/// A valid quantity has a canonical text that parses as the same quantity.
 ///
 /// # Panics
 ///
-/// If that does not hold.
+/// If the property is violated.
 pub fn quantity(data: &[u8]) {
     let Some(quantity) = read::<Quantity>(data) else {
         return;
@@ -101,11 +101,11 @@ pub fn quantity(data: &[u8]) {
     assert!(sum.is_none_or(|sum| sum == quantity));
 }
 
-/// A duration that can be read prints as Go would, and reads as itself.
+/// A valid duration prints as in Go, and parses as itself.
 ///
 /// # Panics
 ///
-/// If that does not hold.
+/// If the property is violated.
 pub fn duration(data: &[u8]) {
     let Some(duration) = read::<GoDuration>(data) else {
         return;
@@ -117,11 +117,11 @@ pub fn duration(data: &[u8]) {
     assert_eq!(out, text.as_bytes());
 }
 
-/// An instant that can be read and printed reads as itself.
+/// A timestamp that is valid and printable parses as itself.
 ///
 /// # Panics
 ///
-/// If that does not hold.
+/// If the property is violated.
 pub fn timestamp(data: &[u8]) {
     let Some(timestamp) = read::<Timestamp>(data) else {
         return;

@@ -1,6 +1,6 @@
 //! The Prometheus text format.
 
-// The same second parser that the crate's own tests use.
+// The reference parser of the crate's own tests.
 #[path = "../../../crates/base/promtext/tests/suite/reference.rs"]
 mod reference;
 
@@ -8,7 +8,7 @@ use kubevitals_promtext::{Document, Item, Label, Summary, parse, unescape};
 
 use reference::{What, expected, observed};
 
-/// What the format is made of.
+/// Tokens of the format.
 pub(crate) const TOKENS: &[&[u8]] = &[
     b"\n",
     b"\r\n",
@@ -57,11 +57,11 @@ pub(crate) const TOKENS: &[&[u8]] = &[
     b"\0",
 ];
 
-/// Parsing is what the slow reference says, and encoding what was parsed loses nothing.
+/// Parsing agrees with the slow reference, and encoding the parsed document loses nothing.
 ///
 /// # Panics
 ///
-/// If that does not hold.
+/// If the property is violated.
 pub fn promtext(body: &[u8]) {
     let found = observed(body);
     assert_eq!(found, expected(body), "differs from the reference");
@@ -94,7 +94,7 @@ pub fn promtext(body: &[u8]) {
     assert!(same == text, "encoding what was encoded changed it");
 }
 
-/// Checks what must hold of each item by itself.
+/// Checks the properties of each item by itself.
 fn walk(body: &[u8]) -> Summary {
     let mut last_line = 0;
     let mut pushed = 0;
@@ -142,7 +142,7 @@ fn walk(body: &[u8]) -> Summary {
     summary
 }
 
-/// Whether `part` lies in `body`: nothing that is pushed may be a copy.
+/// Checks that `part` lies in `body`: no item may be a copy.
 fn assert_within(body: &[u8], part: &str) {
     let (outer, inner) = (body.as_ptr_range(), part.as_bytes().as_ptr_range());
     assert!(
@@ -154,7 +154,7 @@ fn assert_within(body: &[u8], part: &str) {
 /// A series: its name, its labels by name, the bits of its value and its timestamp.
 type Series = (String, Vec<(String, String)>, u64, Option<i64>);
 
-/// Every series, in an order of its own; negative zero is written as zero.
+/// Returns every series in sorted order; negative zero is written as zero.
 fn series(body: &[u8]) -> Vec<Series> {
     let mut all: Vec<Series> = observed(body)
         .into_iter()

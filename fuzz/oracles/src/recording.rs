@@ -1,4 +1,4 @@
-//! Recorded watch streams, and the lives that are read from them.
+//! Recorded watch streams, and the pod lifecycles derived from them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use kubevitals_recording::{Piece, RecordedObject, Recording, Splitter};
 use kubevitals_transitions::{Arrival, Existing, Output, Segment, Tracker, TrackerConfig};
 use kubevitals_watch::{Decoder, EventType};
 
-/// What recordings are made of.
+/// Tokens of recordings.
 pub(crate) const TOKENS: &[&[u8]] = &[
     b"{",
     b"}",
@@ -38,13 +38,12 @@ pub(crate) const TOKENS: &[&[u8]] = &[
     b"9999-12-31T23:59:59Z",
 ];
 
-/// No bytes make the reader panic; pieces are the same however the bytes come, and lie in order
-/// without touching one another; and whatever was read ends in one record of each pod, whose way
-/// adds up.
+/// No bytes make the reader panic; pieces do not depend on how the bytes are chunked, and are in
+/// order without overlap; and every pod has one record, whose critical path adds up.
 ///
 /// # Panics
 ///
-/// If that does not hold.
+/// If the property is violated.
 pub fn recording(bytes: &[u8]) {
     for limit in [40, 1 << 20] {
         let whole = pieces(&[bytes], limit);
@@ -60,10 +59,10 @@ pub fn recording(bytes: &[u8]) {
         }
         assert!(end <= bytes.len() as u64);
     }
-    lives(bytes);
+    track(bytes);
 }
 
-/// Where each piece is, and how long.
+/// Returns offset and length of each piece.
 fn pieces(chunks: &[&[u8]], limit: usize) -> Vec<(u64, u64)> {
     let mut splitter = Splitter::new(limit);
     let mut found = Vec::new();
@@ -89,24 +88,24 @@ fn pieces(chunks: &[&[u8]], limit: usize) -> Vec<(u64, u64)> {
     found
 }
 
-fn lives(bytes: &[u8]) {
+fn track(bytes: &[u8]) {
     let mut tracker = Tracker::new(TrackerConfig {
         linger: None,
         existing: Existing::All,
         ..TrackerConfig::default()
     });
-    let mut told = HashSet::new();
+    let mut recorded = HashSet::new();
     let mut out = |output: Output| {
         let Output::Lifecycle(record) = output else {
             return;
         };
-        let is_new = told.insert(record.pod.summary.identity.uid.clone());
-        assert!(is_new, "each pod is told of once");
+        let is_new = recorded.insert(record.pod.summary.identity.uid.clone());
+        assert!(is_new, "each pod has one record");
         assert_eq!(record.is_complete(), record.blocker.is_none());
-        let way = record.critical_path();
-        let sum: Duration = way.iter().map(Segment::took).sum();
+        let path = record.critical_path();
+        let sum: Duration = path.iter().map(Segment::took).sum();
         if record.milestones.created.best().is_some() {
-            assert_eq!(sum, record.total().unwrap_or_default(), "the way adds up");
+            assert_eq!(sum, record.total().unwrap_or_default(), "the path adds up");
         }
         let _ = record.cause();
     };

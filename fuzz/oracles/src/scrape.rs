@@ -1,4 +1,4 @@
-//! What kubelets answer.
+//! Responses of kubelets.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use kubevitals_scrape::internals::{
 };
 use serde_json::Value;
 
-/// What `/metrics/resource` is made of.
+/// Tokens of `/metrics/resource`.
 pub(crate) const METRICS_TOKENS: &[&[u8]] = &[
     b"\n",
     b" ",
@@ -38,7 +38,7 @@ pub(crate) const METRICS_TOKENS: &[&[u8]] = &[
     b"\xff",
 ];
 
-/// What `/stats/summary` is made of.
+/// Tokens of `/stats/summary`.
 pub(crate) const SUMMARY_TOKENS: &[&[u8]] = &[
     b"{",
     b"}",
@@ -66,28 +66,27 @@ pub(crate) const SUMMARY_TOKENS: &[&[u8]] = &[
     b"\xff",
 ];
 
-const MOST: usize = 8;
+const MAX_CONTAINERS: usize = 8;
 const REQUESTED_AT: Timestamp = Timestamp::from_unix_millis(1_794_773_490_000);
 const OPTIONS: DecodeOptions = DecodeOptions {
     requested_at: REQUESTED_AT,
     is_complete: true,
-    max_containers: MOST,
+    max_containers: MAX_CONTAINERS,
 };
 
 type Key = (String, String, String);
 
-/// What is read is what a slow and plain reader of all lines finds, whether the decoder is new or
-/// was used before.
+/// The decoder agrees with a slow and simple reader of all lines, whether it is new or reused.
 ///
 /// # Panics
 ///
-/// If that does not hold.
+/// If the property is violated.
 pub fn metrics_resource(body: &[u8]) {
     let (mut batch, mut decoder) = (NodeBatch::default(), Decoder::default());
     let report = decode(body, OPTIONS, &mut batch, &mut decoder);
     let again = decode(body, OPTIONS, &mut batch, &mut decoder);
-    assert_eq!(report, again, "a decoder that was used reads the same");
-    assert!(batch.len() <= MOST);
+    assert_eq!(report, again, "a reused decoder agrees with a new one");
+    assert!(batch.len() <= MAX_CONTAINERS);
 
     let mut cpu: BTreeMap<Key, CpuSample> = BTreeMap::new();
     let mut memory: BTreeMap<Key, BytesSample> = BTreeMap::new();
@@ -111,7 +110,7 @@ pub fn metrics_resource(body: &[u8]) {
         _ => {}
     });
     let malformed = report.rejected(Rejection::Malformed);
-    assert!(malformed <= errors, "no more lines are bad than there are");
+    assert!(malformed <= errors, "rejected lines are malformed");
     let is_all = report.rejected(Rejection::TooMany) == 0;
     let mut seen = Vec::new();
     for (found, sample) in batch.containers() {
@@ -130,23 +129,23 @@ pub fn metrics_resource(body: &[u8]) {
     }
 }
 
-/// No bytes make the reader panic; what it takes is bounded and is what a generic reading finds;
-/// and extras change nothing that was there.
+/// No bytes make the decoder panic; its output is bounded and agrees with a generic JSON parser;
+/// and extras do not change existing values.
 ///
 /// # Panics
 ///
-/// If that does not hold.
+/// If the property is violated.
 pub fn stats_summary(body: &[u8]) {
     let (mut batch, mut decoder) = (NodeBatch::default(), Decoder::default());
     let Ok(report) = decode_summary(body, SummaryFields::All, OPTIONS, &mut batch, &mut decoder)
     else {
         return;
     };
-    assert!(batch.len() <= MOST);
+    assert!(batch.len() <= MAX_CONTAINERS);
     if let Ok(value) = serde_json::from_slice::<Value>(body) {
-        let said = value.pointer("/node/cpu/usageCoreNanoSeconds");
+        let expected = value.pointer("/node/cpu/usageCoreNanoSeconds");
         if let Some(cpu) = batch.node.cpu {
-            assert_eq!(Some(cpu.total.get()), said.and_then(Value::as_u64));
+            assert_eq!(Some(cpu.total.get()), expected.and_then(Value::as_u64));
         }
     }
     let before = batch.clone();
@@ -157,8 +156,8 @@ pub fn stats_summary(body: &[u8]) {
         &mut batch,
         &mut decoder,
     );
-    assert!(extras.is_ok(), "what is read once is read again");
-    assert_eq!(batch, before, "extras that were there already");
+    assert!(extras.is_ok(), "a valid body decodes again");
+    assert_eq!(batch, before, "extras do not change existing values");
     let again = decode_summary(body, SummaryFields::All, OPTIONS, &mut batch, &mut decoder);
     assert_eq!(again.ok(), Some(report));
 }

@@ -1,4 +1,4 @@
-//! What the simulated cluster is told in text: faults, and selectors of lists and watches.
+//! Text input of the simulated cluster: faults, and selectors of lists and watches.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use kubevitals_sim::objects::Resource;
 use kubevitals_sim::selectors::{SelectorError, fields_match, labels_match};
 use serde_json::json;
 
-/// What faults are made of.
+/// Tokens of faults.
 pub(crate) const FAULT_TOKENS: &[&[u8]] = &[
     b"=",
     b":",
@@ -39,7 +39,7 @@ pub(crate) const FAULT_TOKENS: &[&[u8]] = &[
     b"\0",
 ];
 
-/// What selectors are made of.
+/// Tokens of selectors.
 pub(crate) const SELECTOR_TOKENS: &[&[u8]] = &[
     b",",
     b"=",
@@ -73,12 +73,11 @@ pub(crate) const SELECTOR_TOKENS: &[&[u8]] = &[
     b"\0",
 ];
 
-/// A fault that can be read prints a text that reads as the same fault, and every mistake is told
-/// in a few words.
+/// A valid fault prints a text that parses as the same fault, and error messages are short.
 ///
 /// # Panics
 ///
-/// If that does not hold.
+/// If the property is violated.
 pub fn fault_spec(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -92,12 +91,12 @@ pub fn fault_spec(data: &[u8]) {
     }
 }
 
-/// A selector that can be read selects the same if it is said twice, or if what is true anyway is
-/// added; and a mistake is told at a length in proportion to the selector.
+/// A valid selector selects the same if it is repeated, or if true requirements are added; and the
+/// length of an error message is in proportion to the selector.
 ///
 /// # Panics
 ///
-/// If that does not hold.
+/// If the property is violated.
 pub fn selector(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -109,9 +108,9 @@ pub fn selector(data: &[u8]) {
         .collect();
     let of_labels = |selector: &str| labels_match(selector, &labels);
     let truths = ["app", "!absent", "example.com/rank>6", "tier="];
-    // One without a requirement cannot be continued by a comma.
+    // A selector without a requirement cannot be extended by a comma.
     if !text.trim_matches([' ', '\t', '\r', '\n']).is_empty() {
-        says_the_same(text, of_labels, &truths);
+        check_repeated(text, of_labels, &truths);
     }
 
     let pod = json!({
@@ -121,12 +120,12 @@ pub fn selector(data: &[u8]) {
     });
     let of_pod = |selector: &str| fields_match(Resource::Pods, selector, &pod);
     let truths = ["", "metadata.name=a", "spec.nodeName!=n2"];
-    says_the_same(text, of_pod, &truths);
+    check_repeated(text, of_pod, &truths);
     let of_map = |selector: &str| fields_match(Resource::ConfigMaps, selector, &pod);
-    says_the_same(text, of_map, &["metadata.namespace=default"]);
+    check_repeated(text, of_map, &["metadata.namespace=default"]);
 }
 
-fn says_the_same(
+fn check_repeated(
     text: &str,
     matches: impl Fn(&str) -> Result<bool, SelectorError>,
     truths: &[&str],
@@ -140,7 +139,7 @@ fn says_the_same(
         }
         Err(error) => {
             let words = error.to_string();
-            // What was given may be in it twice, and each byte take up to six if it is escaped.
+            // The message may quote the text twice, and escape each byte to up to six.
             assert!(words.len() <= 1_000 + 12 * text.len(), "{words}");
         }
     }

@@ -1,8 +1,8 @@
-//! Certificates and keys, as files and peers give them.
+//! Certificates and keys, from files and peers.
 
 use kubevitals_tls::{CertificateInfo, CipherSuites, parse_certificates, parse_private_key};
 
-/// What PEM files are made of.
+/// Tokens of PEM files.
 pub(crate) const TOKENS: &[&[u8]] = &[
     b"-----BEGIN CERTIFICATE-----\n",
     b"-----END CERTIFICATE-----\n",
@@ -20,7 +20,7 @@ pub(crate) const TOKENS: &[&[u8]] = &[
     b",",
 ];
 
-/// Nothing that a file or a peer holds makes reading it panic, and what is read can be looked into.
+/// Parses any certificate, key and cipher suites; it never panics.
 pub fn tls_pem(data: &[u8]) {
     if let Ok(certificates) = parse_certificates(data) {
         for certificate in &certificates {

@@ -8,7 +8,7 @@ use kubevitals_model::{
 use kubevitals_watch::{Decoder, Kind, WatchEvent, decode_event, decode_page};
 use serde_json::Value;
 
-/// What watch events are made of.
+/// Tokens of watch events.
 pub(crate) const TOKENS: &[&[u8]] = &[
     b"{",
     b"}",
@@ -45,24 +45,24 @@ pub(crate) const TOKENS: &[&[u8]] = &[
     b"\n",
 ];
 
-/// No bytes make the decoder panic; every event or list that it takes, and that is JSON throughout,
-/// has just the names it gives; and the smaller types are exactly parts of the larger.
+/// No bytes make the decoder panic; every event or list that decodes and is valid JSON has the
+/// decoded names; and smaller types are exactly parts of the larger.
 ///
 /// # Panics
 ///
-/// If that does not hold.
+/// If the property is violated.
 pub fn watch_line(line: &[u8]) {
     let decoder = Decoder::default();
     let pod = decode::<Pod>(line, &decoder);
-    let brief = decode::<PodSummary>(line, &decoder);
+    let summary = decode::<PodSummary>(line, &decoder);
     let metadata = decode::<PartialObjectMeta>(line, &decoder);
     if let Some(pod) = pod {
         assert_eq!(
             Some(&pod.summary),
-            brief.as_ref(),
-            "a pod that is read whole is read brief"
+            summary.as_ref(),
+            "a valid Pod is a valid PodSummary"
         );
-        let metadata = metadata.expect("a pod that is read whole has metadata");
+        let metadata = metadata.expect("a valid Pod has metadata");
         assert_eq!(
             (pod.summary.identity, pod.summary.labels, pod.meta),
             (metadata.identity, metadata.labels, metadata.meta)
@@ -83,22 +83,22 @@ pub fn watch_line(line: &[u8]) {
         assert_eq!(
             page.objects.len() + page.unreadable.len(),
             items,
-            "each item is read or blamed"
+            "each item is decoded or reported as unreadable"
         );
     }
 }
 
-/// Reads the line, checks it against a generic reading, and gives the object if it has one.
+/// Decodes the line, checks it against a generic parser, and returns the object if it has one.
 fn decode<K: Kind + PartialEq + Debug>(line: &[u8], decoder: &Decoder) -> Option<K> {
     let event = decode_event::<K>(line, decoder).ok()?;
-    let again = decode_event::<K>(line, decoder).expect("what is read once is read again");
-    assert_eq!(event, again, "shared strings change nothing");
-    // What is skipped need only be well bracketed.
+    let again = decode_event::<K>(line, decoder).expect("a valid event decodes again");
+    assert_eq!(event, again, "interning changes nothing");
+    // Skipped values only need balanced brackets.
     let value: Option<Value> = serde_json::from_slice(line).ok();
     match event {
         WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
             let identity = object.identity();
-            for (field, read) in [
+            for (field, decoded) in [
                 ("/object/metadata/name", identity.name.to_string()),
                 ("/object/metadata/namespace", identity.namespace.to_string()),
                 ("/object/metadata/uid", identity.uid.to_string()),
@@ -108,8 +108,8 @@ fn decode<K: Kind + PartialEq + Debug>(line: &[u8], decoder: &Decoder) -> Option
                 ),
             ] {
                 let Some(value) = &value else { continue };
-                let said = value.pointer(field).and_then(Value::as_str);
-                assert_eq!(read, said.unwrap_or_default(), "{field}");
+                let expected = value.pointer(field).and_then(Value::as_str);
+                assert_eq!(decoded, expected.unwrap_or_default(), "{field}");
             }
             Some(object)
         }
