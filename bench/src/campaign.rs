@@ -1,5 +1,5 @@
-//! A report that grows: written after every measurement, so that a long run can be ended and taken
-//! up again.
+//! A report that is saved after every measurement, so that a long run can be interrupted and
+//! resumed.
 
 use std::path::{Path, PathBuf};
 
@@ -8,9 +8,9 @@ use futures_util::future::try_join_all;
 use crate::BenchError;
 use crate::measure::{Plan, Repeat, Turn, Values, calibrate};
 use crate::result::Report;
-use crate::session::say;
+use crate::session::print_line;
 
-/// A plan, what has come of it so far, and where that is kept.
+/// A plan, its results so far, and the file in which they are saved.
 #[derive(Debug)]
 pub struct Campaign {
     plan: Plan,
@@ -19,8 +19,8 @@ pub struct Campaign {
 }
 
 impl Campaign {
-    /// Begins with a report that has contenders and no repeats yet.
-    pub fn begin(plan: Plan, report: Report, folder: &Path, name: &str) -> Self {
+    /// Starts with a report that has contenders and no repeats yet.
+    pub fn new(plan: Plan, report: Report, folder: &Path, name: &str) -> Self {
         Self {
             plan,
             path: folder.join(format!("{name}.json")),
@@ -28,18 +28,18 @@ impl Campaign {
         }
     }
 
-    /// The same with the measurements that an earlier run left in the file, if they were made with
-    /// the same programs and parameters on the same machine; others are not comparable, and are
-    /// measured again.
+    /// Loads the measurements that an earlier run left in the file, if they were made with the same
+    /// programs and parameters on the same machine; others are not comparable, and are measured
+    /// again.
     #[must_use]
-    pub fn taken_up(mut self) -> Self {
+    pub fn resumed(mut self) -> Self {
         let Some(earlier) = self.earlier() else {
             return self;
         };
         if !is_same(&self.report, &earlier) {
             let path = self.path.display();
-            say(&format!(
-                "{path} is of other programs, parameters or another machine: measuring afresh"
+            print_line(&format!(
+                "{path} has other programs, parameters or another machine: measuring again"
             ));
             return self;
         }
@@ -47,18 +47,17 @@ impl Campaign {
         self
     }
 
-    /// What there is so far.
+    /// The results so far.
     pub fn report(&self) -> &Report {
         &self.report
     }
 
-    /// Where it is kept.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Turns that are still to be made; a turn of which a part was made has only the rest.
-    pub fn left(&self) -> Vec<Turn> {
+    /// Returns the turns that remain; a partial turn has only the missing contenders.
+    pub fn remaining(&self) -> Vec<Turn> {
         let made = |contender: usize| {
             let measured = self.report.contenders.get(contender);
             measured.map_or(0, |measured| measured.repeats.len())
@@ -72,14 +71,14 @@ impl Campaign {
         turns
     }
 
-    /// Makes what is left, or `at_most` turns of it, and keeps each. `measure` is given the
+    /// Runs the remaining turns, `max_turns` of them, and saves each. `measure` gets the
     /// contender's index and the repeat.
     pub async fn run(
         &mut self,
-        at_most: usize,
+        max_turns: usize,
         measure: impl AsyncFn(usize, usize) -> Result<Values, BenchError>,
     ) -> Result<(), BenchError> {
-        for turn in self.left().into_iter().take(at_most) {
+        for turn in self.remaining().into_iter().take(max_turns) {
             let calibration_before = calibrate();
             let together = turn.contenders.iter().map(|one| measure(*one, turn.repeat));
             let measured = try_join_all(together).await?;
@@ -159,36 +158,36 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_that_was_ended_is_taken_up_where_it_was() {
+    async fn an_interrupted_run_is_resumed() {
         let folder = tempfile::tempdir().unwrap();
-        let begin = || Campaign::begin(plan(2), empty(), folder.path(), "server");
+        let begin = || Campaign::new(plan(2), empty(), folder.path(), "server");
         begin().run(3, one).await.unwrap();
-        let mut again = begin().taken_up();
+        let mut again = begin().resumed();
         assert_eq!(values(&again), [vec![10.0, 11.0], vec![20.0]]);
         again.run(usize::MAX, one).await.unwrap();
         assert_eq!(values(&again), [[10.0, 11.0], [20.0, 21.0]]);
-        assert!(begin().taken_up().left().is_empty());
+        assert!(begin().resumed().remaining().is_empty());
     }
 
     #[tokio::test]
-    async fn more_repeats_are_added_to_those_that_there_are() {
+    async fn repeats_can_be_added_later() {
         let folder = tempfile::tempdir().unwrap();
-        let begin = |repeats| Campaign::begin(plan(repeats), empty(), folder.path(), "server");
+        let begin = |repeats| Campaign::new(plan(repeats), empty(), folder.path(), "server");
         begin(1).run(usize::MAX, one).await.unwrap();
-        let mut more = begin(3).taken_up();
+        let mut more = begin(3).resumed();
         more.run(usize::MAX, one).await.unwrap();
         assert_eq!(values(&more), [[10.0, 11.0, 12.0], [20.0, 21.0, 22.0]]);
     }
 
     #[tokio::test]
-    async fn figures_of_another_program_are_not_mixed_in() {
+    async fn results_of_another_program_are_not_reused() {
         let folder = tempfile::tempdir().unwrap();
-        let begin = |report| Campaign::begin(plan(1), report, folder.path(), "server");
+        let begin = |report| Campaign::new(plan(1), report, folder.path(), "server");
         begin(empty()).run(usize::MAX, one).await.unwrap();
         let mut other = empty();
         other
             .versions
             .insert("peer".to_owned(), "v0.9.1".to_owned());
-        assert_eq!(begin(other).taken_up().left().len(), 2);
+        assert_eq!(begin(other).resumed().remaining().len(), 2);
     }
 }

@@ -1,5 +1,5 @@
-//! A program under measure: started, watched from outside through `/proc`, and ended by the process
-//! id that was started.
+//! A measured program: started, observed from outside through `/proc`, and stopped by its process
+//! id.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,29 +14,26 @@ use crate::BenchError;
 use crate::measure::Spread;
 use crate::proc::{CpuTicks, Memory};
 
-/// How often memory is looked at: often enough for a median, too seldom to cost anything.
-const SAMPLE_EVERY: Duration = Duration::from_millis(250);
+/// Interval of memory samples: short enough for a median, too long to cost anything.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long a program may take to end after it was asked to.
-const GRACE: Duration = Duration::from_secs(10);
+/// Maximum time that a program may take to exit after SIGTERM.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A program and how it is started.
 #[derive(Debug, Clone)]
 pub struct Contender {
-    /// What tables and messages call it.
+    /// Name in tables and messages.
     pub name: String,
-    /// Where it is.
     pub program: PathBuf,
-    /// Its arguments.
     pub arguments: Vec<String>,
-    /// Variables on top of ours.
+    /// Variables in addition to our own.
     pub environment: Vec<(String, String)>,
-    /// Where its output goes, standard error alone if it is a worker.
+    /// File for its output; only for standard error if it is a worker.
     pub log: PathBuf,
 }
 
-/// A contender that was started. Dropping it ends the program at once, on an error and on a panic
-/// too.
+/// A running contender. Dropping it kills the program, also on an error and on a panic.
 #[derive(Debug)]
 pub struct Running {
     name: String,
@@ -46,23 +43,23 @@ pub struct Running {
     started: Instant,
 }
 
-/// What a program used while it was watched.
+/// Resources that a program used during a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Usage {
     /// Processor time of the window.
     pub cpu: Duration,
-    /// The median of its resident memory in the window, in bytes.
+    /// Median of its resident memory in the window, in bytes.
     pub steady: f64,
-    /// The most resident memory since it was started, in bytes: what the kernel remembers, or a
-    /// larger sample of the window. The kernel counts pages in batches for each processor, so that
-    /// the two can differ by some.
+    /// Maximum resident memory since its start, in bytes: the kernel's value, or a larger sample of
+    /// the window. The kernel counts pages in batches for each processor, so that the two can
+    /// differ a little.
     pub peak: u64,
-    /// The most of the window alone, as far as samples saw it, in bytes.
-    pub most: u64,
+    /// Maximum of the samples of the window, in bytes.
+    pub max: u64,
 }
 
 impl Contender {
-    /// Starts the program, its output going to the log.
+    /// Starts the program with its output redirected to the log.
     pub fn start(&self) -> Result<Running, BenchError> {
         let mut command = self.command();
         let log = self.log_file()?;
@@ -73,10 +70,10 @@ impl Contender {
         self.spawn(command)
     }
 
-    /// Starts the program with its input and output in our hands.
+    /// Starts the program with piped input and output.
     ///
     /// # Panics
-    /// Never: both were asked for.
+    /// Never: both are piped.
     pub fn start_piped(&self) -> Result<(Running, ChildStdin, ChildStdout), BenchError> {
         let mut command = self.command();
         command
@@ -84,14 +81,14 @@ impl Contender {
             .stdout(Stdio::piped())
             .stderr(self.log_file()?);
         let mut running = self.spawn(command)?;
-        let stdin = running.child.stdin.take().expect("it was asked for above");
-        let stdout = running.child.stdout.take().expect("it was asked for above");
+        let stdin = running.child.stdin.take().expect("stdin is piped");
+        let stdout = running.child.stdout.take().expect("stdout is piped");
         Ok((running, stdin, stdout))
     }
 
-    /// The program, or `setpriv` that becomes it: the kernel then ends it with us, even if we are
-    /// killed. The signal is tied to the thread that starts the program, so programs are started
-    /// from the main thread alone.
+    /// The program, or `setpriv` which executes it: the kernel then kills it when we exit, even if
+    /// we are killed. The signal is tied to the thread that starts the program, so programs are
+    /// started from the main thread only.
     fn command(&self) -> Command {
         let setpriv = ["/usr/bin/setpriv", "/bin/setpriv"]
             .into_iter()
@@ -118,13 +115,13 @@ impl Contender {
             program: self.program.display().to_string(),
             source,
         };
-        // `setpriv` would start and then fail; say at once what is missing.
+        // `setpriv` would start and then fail; report a missing program at once.
         std::fs::metadata(&self.program).map_err(failed)?;
         let child = command.spawn().map_err(failed)?;
         Ok(Running {
             name: self.name.clone(),
             log: self.log.clone(),
-            pid: child.id().expect("nobody has waited for it yet"),
+            pid: child.id().expect("it has not been waited for yet"),
             child,
             started: Instant::now(),
         })
@@ -138,27 +135,25 @@ impl Contender {
 }
 
 impl Running {
-    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// How long ago it was started.
+    /// Time since its start.
     pub fn age(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Processor time since it was started, with that of children that have ended.
+    /// Processor time since its start, including children that have exited.
     pub fn cpu(&self) -> Result<Duration, BenchError> {
         Ok(CpuTicks::read(self.pid)?.time())
     }
 
-    /// Its memory now.
     pub fn memory(&self) -> Result<Memory, BenchError> {
         Memory::read(self.pid)
     }
 
-    /// An error if it has ended.
+    /// Returns an error if it has exited.
     pub fn check(&mut self) -> Result<(), BenchError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -167,7 +162,7 @@ impl Running {
         }
     }
 
-    /// Watches it while something else happens.
+    /// Measures it while `work` runs.
     pub async fn during<T>(
         &mut self,
         work: impl Future<Output = Result<T, BenchError>>,
@@ -175,7 +170,7 @@ impl Running {
         self.check()?;
         let before = self.cpu()?;
         let mut samples: Vec<u64> = Vec::new();
-        let mut ticks = interval(SAMPLE_EVERY);
+        let mut ticks = interval(SAMPLE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut work = std::pin::pin!(work);
         let done = loop {
@@ -194,39 +189,39 @@ impl Running {
             cpu: self.cpu()?.saturating_sub(before),
             steady: steady.map(|spread| spread.median).unwrap_or_default(),
             peak: samples.iter().copied().fold(memory.peak, u64::max),
-            most: samples.iter().copied().max().unwrap_or_default(),
+            max: samples.iter().copied().max().unwrap_or_default(),
         };
         Ok((done, usage))
     }
 
-    /// Asks it to end, and ends it if it does not.
+    /// Sends SIGTERM, and SIGKILL if it does not exit in time.
     pub async fn stop(mut self) {
-        // Until it is waited for, its id is its own, even if it has ended.
+        // Until it is waited for, its id is not reused, even if it has exited.
         if let Ok(None) = self.child.try_wait()
             && let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw)
         {
-            // Gone in between is as good.
+            // It may have exited in between.
             let _ = kill_process(pid, Signal::TERM);
         }
-        if timeout(GRACE, self.child.wait()).await.is_err() {
+        if timeout(STOP_TIMEOUT, self.child.wait()).await.is_err() {
             let _ = self.child.kill().await;
         }
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it exits by itself.
     pub(crate) async fn end(mut self) -> Result<(), BenchError> {
-        match timeout(GRACE, self.child.wait()).await {
+        match timeout(STOP_TIMEOUT, self.child.wait()).await {
             Ok(Ok(status)) if status.success() => Ok(()),
             Ok(Ok(status)) => Err(self.ended(status.to_string())),
             Ok(Err(error)) => Err(self.ended(error.to_string())),
-            Err(_) => Err(BenchError::Late {
-                what: format!("the end of {}", self.name),
-                within: GRACE,
+            Err(_) => Err(BenchError::Timeout {
+                event: format!("{} to exit", self.name),
+                timeout: STOP_TIMEOUT,
             }),
         }
     }
 
-    /// Its memory, or how it ended: one that has ended has none, which alone would say little.
+    /// Returns its memory, or how it exited: a process that has exited has none.
     fn look(&mut self) -> Result<Memory, BenchError> {
         let memory = self.memory();
         self.check()?;
@@ -234,7 +229,7 @@ impl Running {
     }
 
     fn ended(&self, status: String) -> BenchError {
-        BenchError::Ended {
+        BenchError::Exited {
             name: self.name.clone(),
             status,
             log: self.log.clone(),
@@ -261,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_costs_of_a_program_are_its_own() {
+    async fn usage_is_that_of_the_program() {
         let folder = tempfile::tempdir().unwrap();
         let script =
             "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done; echo $WORD; read never < /dev/zero";
@@ -286,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_ends_early_is_an_error_that_says_where_to_look() {
+    async fn a_program_that_exits_early_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let mut running = shell("exit 3", folder.path()).start().unwrap();
         let error = running
@@ -294,7 +289,7 @@ mod tests {
             .await
             .unwrap_err();
         let text = error.to_string();
-        // It may be gone before the first look, or between the look and the reading of its costs.
+        // It may have exited before the first check, or between the check and the sample.
         assert!(
             text.contains("exit status: 3") || matches!(error, BenchError::Proc { .. }),
             "{text}"
@@ -302,7 +297,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dropping_ends_the_program() {
+    async fn dropping_kills_the_program() {
         let folder = tempfile::tempdir().unwrap();
         let running = shell("read never < /dev/zero", folder.path())
             .start()

@@ -1,9 +1,12 @@
-//! What can go wrong in a benchmark.
+//! Errors of benchmarks.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why a benchmark ended without a result.
+use http::StatusCode;
+use serde_json::Value;
+
+/// The reason why a benchmark failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// A program could not be started.
@@ -11,117 +14,87 @@ pub enum BenchError {
     Start {
         /// The program's name or path.
         program: String,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
-    /// A program ended while it was measured.
-    #[error("{name} ended early ({status}); its last words are in {log}")]
-    Ended {
+    /// A program exited while it was measured.
+    #[error("{name} exited early ({status}); see its log {log}")]
+    Exited {
         /// The contender.
         name: String,
-        /// How it ended.
         status: String,
-        /// Where its output went.
         log: PathBuf,
     },
-    /// A program did not do in time what was waited for.
-    #[error("{what} did not happen within {within:?}")]
-    Late {
-        /// What was waited for.
-        what: String,
-        /// How long.
-        within: Duration,
+    /// A program did not do something in time.
+    #[error("timed out after {timeout:?} waiting for {event}")]
+    Timeout {
+        /// The expected event, as a noun phrase.
+        event: String,
+        timeout: Duration,
     },
-    /// A worker did not keep to the protocol.
-    #[error("{name} answered {answer:?} instead of {expected}")]
+    /// A worker violated the protocol.
+    #[error("{name} wrote {output:?}, expected {expected}")]
     Protocol {
         /// The contender.
         name: String,
-        /// What it said.
-        answer: String,
-        /// What it should have said.
+        output: String,
         expected: &'static str,
     },
-    /// Contenders found different things in the same input, so that their costs cannot be compared.
+    /// Contenders found different items in the same input, so that costs cannot be compared.
     #[error(
         "{name} found {found} where {reference} found {expected}: they did not do the same work"
     )]
     DifferentWork {
         /// The contender that differs.
         name: String,
-        /// What it found.
         found: u64,
         /// The contender it was compared with.
         reference: String,
-        /// What that one found.
         expected: u64,
     },
-    /// A file of `/proc` was not what it should be.
+    /// A file of `/proc` could not be read or parsed.
     #[error("cannot read {path}: {problem}")]
-    Proc {
-        /// The file.
-        path: String,
-        /// What is wrong.
-        problem: String,
-    },
+    Proc { path: String, problem: String },
     /// A file or folder could not be read or written.
     #[error("cannot {doing} {path}")]
     File {
-        /// Such as `write`.
+        /// The operation, such as `write`.
         doing: &'static str,
-        /// Which.
         path: PathBuf,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
-    /// A kubeconfig lacks something or is none.
-    #[error("the kubeconfig {path} is not usable: {problem}")]
-    Kubeconfig {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong.
-        problem: String,
-    },
+    /// A kubeconfig is invalid.
+    #[error("invalid kubeconfig {path}: {problem}")]
+    Kubeconfig { path: PathBuf, problem: String },
     /// A TLS configuration could not be built.
     #[error("cannot set up TLS")]
     Tls(#[from] kubevitals_tls::TlsError),
     /// A request failed.
-    #[error("GET {path}: {problem}")]
-    Request {
-        /// What was asked for.
-        path: String,
-        /// What went wrong.
-        problem: String,
-    },
-    /// A result could not be made into JSON.
-    #[error("cannot write the result as JSON")]
+    #[error("request of {path}: {problem}")]
+    Request { path: String, problem: String },
+    /// A result could not be read or written as JSON.
+    #[error("cannot read or write JSON")]
     Json(#[from] serde_json::Error),
-    /// The counter of instructions is not there.
-    #[error(
-        "valgrind is not installed; get it with `apt-get install valgrind` or `dnf install valgrind`"
-    )]
+    /// Valgrind is missing.
+    #[error("valgrind is not installed: run `apt-get install valgrind` or `dnf install valgrind`")]
     NoValgrind,
-    /// The counter of instructions failed, or wrote something that is not understood.
-    #[error("callgrind did not count: {problem}")]
-    Callgrind {
-        /// What is wrong.
-        problem: String,
-    },
+    /// Callgrind failed, or its output could not be parsed.
+    #[error("callgrind failed: {problem}")]
+    Callgrind { problem: String },
     /// There is nothing to measure.
     #[error("nothing to measure: {0}")]
     NoContender(String),
-    /// Something was measured that must not be.
-    #[error("not held: {0}")]
-    Missed(String),
-    /// The user asked for the end.
+    /// Conditions of a benchmark were not met.
+    #[error("conditions not met: {0}")]
+    ConditionsNotMet(String),
+    /// The run was interrupted by a signal.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl BenchError {
-    /// For `map_err` at a file operation.
+    /// Maps the error of a file operation.
     pub fn file(
         doing: &'static str,
         path: impl Into<PathBuf>,
@@ -134,7 +107,16 @@ impl BenchError {
         }
     }
 
-    /// The error and its causes in one line.
+    /// An unexpected HTTP status, with the message of a `metav1.Status`.
+    pub fn unexpected_status(path: &str, status: StatusCode, body: &Value) -> Self {
+        let message = body.get("message").and_then(Value::as_str);
+        Self::Request {
+            path: path.to_owned(),
+            problem: format!("{status} {}", message.unwrap_or_default()),
+        }
+    }
+
+    /// Returns the error and its causes in one line.
     pub fn chain(&self) -> String {
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);

@@ -1,5 +1,4 @@
-//! The contenders that are written in Go: small programs under `bench/go`, built from pinned
-//! modules.
+//! The contenders in Go: small programs under `bench/go`, built from pinned modules.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -8,8 +7,8 @@ use tokio::process::Command;
 
 use crate::BenchError;
 
-/// Builds a program of `bench/go` into a folder. Without Go on the path there is none, and the
-/// table lacks it.
+/// Builds a program of `bench/go` into a folder; none without Go on the path, and the table then
+/// lacks its contenders.
 pub async fn build(bench: &Path, name: &str, into: &Path) -> Result<Option<PathBuf>, BenchError> {
     let found = Command::new("go")
         .arg("version")
@@ -38,14 +37,14 @@ pub async fn build(bench: &Path, name: &str, into: &Path) -> Result<Option<PathB
     if built.success() {
         return Ok(Some(program));
     }
-    Err(BenchError::Ended {
+    Err(BenchError::Exited {
         name: command,
         status: built.to_string(),
         log: "the lines above".into(),
     })
 }
 
-/// The Go toolchain, as it names itself.
+/// Version of the Go toolchain.
 pub async fn toolchain() -> Option<String> {
     let output = Command::new("go")
         .args(["env", "GOVERSION"])

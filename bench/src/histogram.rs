@@ -1,45 +1,45 @@
-//! Latencies: every value is kept as it was measured, so that quantiles are exact, up to a bound.
+//! Latencies: every value is kept as measured, so that quantiles are exact, up to a limit.
 
 use std::time::Duration;
 
-/// The most values that are kept; more than any plan of ours asks for. Four bytes each.
+/// Maximum values, four bytes each: more than any of our plans produces.
 const MAX_VALUES: usize = 4_000_000;
 
 /// Recorded durations, in whole microseconds.
 #[derive(Debug, Clone, Default)]
 pub struct Histogram {
     microseconds: Vec<u32>,
-    left_out: u64,
+    dropped: u64,
 }
 
-/// A histogram in order, to be asked.
+/// The values of a histogram in order.
 #[derive(Debug, Clone)]
 pub struct Quantiles {
     sorted: Vec<u32>,
 }
 
 impl Histogram {
-    /// Keeps a duration; one beyond an hour counts as an hour and a bit.
+    /// Records a duration; one beyond an hour counts as about 71 minutes.
     pub fn record(&mut self, duration: Duration) {
         if self.microseconds.len() >= MAX_VALUES {
-            self.left_out = self.left_out.saturating_add(1);
+            self.dropped = self.dropped.saturating_add(1);
             return;
         }
         let value = u32::try_from(duration.as_micros()).unwrap_or(u32::MAX);
         self.microseconds.push(value);
     }
 
-    /// How many are kept.
+    /// Number of recorded values.
     pub fn count(&self) -> usize {
         self.microseconds.len()
     }
 
-    /// How many came when there was no more room.
-    pub fn left_out(&self) -> u64 {
-        self.left_out
+    /// Number of values dropped because of the limit.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
     }
 
-    /// Puts the values in order.
+    /// Sorts the values.
     pub fn quantiles(&self) -> Quantiles {
         let mut sorted = self.microseconds.clone();
         sorted.sort_unstable();
@@ -48,8 +48,8 @@ impl Histogram {
 }
 
 impl Quantiles {
-    /// The smallest value that at least this share of all values (0 to 1) does not exceed; none if
-    /// there is none.
+    /// Returns the smallest value that at least this share of all values (0 to 1) does not exceed;
+    /// none if there are no values.
     pub fn at(&self, share: f64) -> Option<Duration> {
         let count = self.sorted.len();
         #[expect(
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_quantiles() {
+    fn an_empty_histogram_has_no_quantiles() {
         assert_eq!(Histogram::default().quantiles().at(0.5), None);
     }
 

@@ -1,8 +1,7 @@
-//! A small HTTPS client for loopback: HTTP/1.1 with keep-alive, a bounded set of connections, and
-//! the times that a user would feel.
+//! A small HTTPS client for loopback: HTTP/1.1 with keep-alive, a bounded number of connections,
+//! and latencies as a user sees them.
 
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +11,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use kubevitals_tls::ClientTls;
+use parking_lot::Mutex;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -20,32 +20,31 @@ use tokio_rustls::TlsConnector;
 
 use crate::BenchError;
 
-/// The most that is read of one answer, and kept of it where it is kept.
+/// Maximum size of a response.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Nobody waits longer for one answer.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Timeout of one exchange.
+const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// What to ask for.
+/// A GET request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ask {
+pub struct GetRequest {
     /// Path and query.
     pub path: String,
     /// Media types to accept.
     pub accept: &'static str,
-    /// Whether the answer may be compressed, as Go's clients let it be.
+    /// Whether the response may be compressed, as Go's clients allow.
     pub gzip: bool,
 }
 
-/// What an answer was like.
+/// Status, size and latencies of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Answered {
-    /// Its status.
+pub struct ResponseStats {
     pub status: StatusCode,
-    /// From the request to the head of the answer.
+    /// From the request to the response head.
     pub head: Duration,
     /// From the request to the first byte of the body: a server may send its head long before it
-    /// has anything to say.
+    /// has data.
     pub first_byte: Duration,
     /// From the request to the last byte.
     pub total: Duration,
@@ -53,7 +52,7 @@ pub struct Answered {
     pub bytes: u64,
 }
 
-/// One server, and the connections to it.
+/// A server, and the connections to it.
 #[derive(Debug)]
 pub struct Client {
     address: SocketAddr,
@@ -63,7 +62,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// At most this many connections at a time.
+    /// A client with at most this many connections at a time.
     pub fn new(address: SocketAddr, tls: ClientTls, connections: usize) -> Self {
         Self {
             address,
@@ -73,22 +72,22 @@ impl Client {
         }
     }
 
-    /// Asks and reads the answer to its end without keeping it.
-    pub async fn get(&self, ask: &Ask) -> Result<Answered, BenchError> {
-        let request = || {
-            let builder = Request::get(&ask.path).header(ACCEPT, ask.accept);
-            let builder = if ask.gzip {
+    /// Sends a request and discards the response body.
+    pub async fn get(&self, request: &GetRequest) -> Result<ResponseStats, BenchError> {
+        let build = || {
+            let builder = Request::get(&request.path).header(ACCEPT, request.accept);
+            let builder = if request.gzip {
                 builder.header(ACCEPT_ENCODING, "gzip")
             } else {
                 builder
             };
             builder.body(Full::default())
         };
-        self.exchange(&ask.path, request, |_| {}).await
+        self.exchange(&request.path, build, |_| {}).await
     }
 
-    /// Asks for JSON and counts how often some bytes occur in it, without keeping it: lists can be
-    /// very long.
+    /// Requests JSON and counts the occurrences of `needle` without buffering it: lists can be very
+    /// long.
     pub async fn count(
         &self,
         path: &str,
@@ -106,7 +105,7 @@ impl Client {
         Ok((answered.status, counter.found))
     }
 
-    /// Asks for something and keeps it as text.
+    /// Requests a text.
     pub async fn text(&self, path: &str) -> Result<(StatusCode, String), BenchError> {
         let mut kept = Vec::new();
         let request = || Request::get(path).body(Full::default());
@@ -117,12 +116,12 @@ impl Client {
         Ok((answered.status, text))
     }
 
-    /// Asks for JSON and keeps it.
+    /// Requests JSON.
     pub async fn json(&self, path: &str) -> Result<(StatusCode, serde_json::Value), BenchError> {
         self.send(Method::GET, path, None).await
     }
 
-    /// Sends JSON, or nothing, and keeps the JSON of the answer.
+    /// Sends JSON or an empty body, and returns the JSON of the response.
     pub async fn send(
         &self,
         method: Method,
@@ -153,7 +152,7 @@ impl Client {
         path: &str,
         request: impl Fn() -> http::Result<Request<Full<Bytes>>>,
         mut look: impl FnMut(&[u8]),
-    ) -> Result<Answered, BenchError> {
+    ) -> Result<ResponseStats, BenchError> {
         let failed = |problem: String| BenchError::Request {
             path: path.to_owned(),
             problem,
@@ -170,10 +169,10 @@ impl Client {
             request
                 .headers_mut()
                 .insert(HOST, host.map_err(|_| "no header value".to_owned())?);
-            let asked = Instant::now();
+            let requested_at = Instant::now();
             let sent = connection.send_request(request).await;
             let response = sent.map_err(|error| error.to_string())?;
-            let head = asked.elapsed();
+            let head = requested_at.elapsed();
             let mut first_byte = None;
             let status = response.status();
             let mut body = response.into_body();
@@ -183,19 +182,16 @@ impl Client {
                 let Some(data) = frame.data_ref() else {
                     continue;
                 };
-                first_byte.get_or_insert_with(|| asked.elapsed());
+                first_byte.get_or_insert_with(|| requested_at.elapsed());
                 bytes = bytes.saturating_add(u64::try_from(data.len()).unwrap_or(u64::MAX));
                 if bytes > MAX_BYTES {
-                    return Err(format!("the answer is longer than {MAX_BYTES} bytes"));
+                    return Err(format!("the response is longer than {MAX_BYTES} bytes"));
                 }
                 look(data);
             }
-            let total = asked.elapsed();
-            self.idle
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(connection);
-            Ok(Answered {
+            let total = requested_at.elapsed();
+            self.idle.lock().push(connection);
+            Ok(ResponseStats {
                 status,
                 head,
                 first_byte: first_byte.unwrap_or(total),
@@ -203,34 +199,30 @@ impl Client {
                 bytes,
             })
         };
-        let answered = timeout(PATIENCE, exchange).await;
+        let answered = timeout(TIMEOUT, exchange).await;
         answered
-            .map_err(|_| failed(format!("no answer within {PATIENCE:?}")))?
+            .map_err(|_| failed(format!("no response within {TIMEOUT:?}")))?
             .map_err(failed)
     }
 
-    /// One that is open and idle, or a new one.
+    /// Returns an idle connection, or opens one.
     async fn connection(&self) -> Result<SendRequest<Full<Bytes>>, String> {
         loop {
-            let idle = self
-                .idle
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop();
+            let idle = self.idle.lock().pop();
             let Some(mut connection) = idle else { break };
-            // A server may have closed it meanwhile.
+            // The server may have closed it meanwhile.
             if !connection.is_closed() && connection.ready().await.is_ok() {
                 return Ok(connection);
             }
         }
         let stream = TcpStream::connect(self.address).await;
         let stream = stream.map_err(|error| error.to_string())?;
-        speak(stream, self.address, &self.tls).await
+        connect_http(stream, self.address, &self.tls).await
     }
 }
 
-/// Speaks TLS and then HTTP/1.1 over a stream to a server.
-pub async fn speak(
+/// Sets up TLS and HTTP/1.1 over a stream to a server.
+pub async fn connect_http(
     stream: TcpStream,
     address: SocketAddr,
     tls: &ClientTls,
@@ -244,15 +236,15 @@ pub async fn speak(
     let (sender, connection) = handshake(TokioIo::new(tls))
         .await
         .map_err(|e| e.to_string())?;
-    // It ends with its sender, or with the server; who waits for an answer is told.
+    // It ends with its sender, or with the server; pending requests then fail.
     tokio::spawn(connection);
     Ok(sender)
 }
 
-/// Counts some bytes in a body that comes in pieces, also where they lie across two of them.
+/// Counts occurrences of some bytes in a body that arrives in chunks, across chunks too.
 struct Occurrences<'a> {
     needle: &'a [u8],
-    /// The last bytes of earlier pieces, fewer than the needle has.
+    /// The last bytes of earlier chunks, fewer than the needle has.
     rest: Vec<u8>,
     found: usize,
 }
@@ -267,16 +259,16 @@ impl<'a> Occurrences<'a> {
     }
 
     fn add(&mut self, data: &[u8]) {
-        let most = self.needle.len().saturating_sub(1);
-        // Only what begins in the earlier pieces and ends in this one; it cannot be counted twice.
-        self.rest.extend(data.iter().take(most));
+        let overlap = self.needle.len().saturating_sub(1);
+        // Only occurrences that begin in earlier chunks and end in this one, none counted twice.
+        self.rest.extend(data.iter().take(overlap));
         self.found += self.finder().find_iter(&self.rest).count();
         self.found += self.finder().find_iter(data).count();
-        let kept = self.rest.len().saturating_sub(data.len().min(most));
+        let kept = self.rest.len().saturating_sub(data.len().min(overlap));
         self.rest.truncate(kept);
         self.rest
-            .extend(data.iter().skip(data.len().saturating_sub(most)));
-        let surplus = self.rest.len().saturating_sub(most);
+            .extend(data.iter().skip(data.len().saturating_sub(overlap)));
+        let surplus = self.rest.len().saturating_sub(overlap);
         self.rest.drain(..surplus);
     }
 
@@ -295,7 +287,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn pieces_are_counted_as_the_whole(text in "[ab]{0,40}", cuts in prop::collection::vec(0..40_usize, 0..6)) {
+        fn occurrences_across_chunks_are_counted_once(text in "[ab]{0,40}", cuts in prop::collection::vec(0..40_usize, 0..6)) {
             // A needle that does not overlap itself, as the keys of JSON do not.
             let needle = b"aab";
             let whole = text.as_bytes();

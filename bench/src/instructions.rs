@@ -1,21 +1,21 @@
-//! How many instructions a hot path takes, counted by callgrind and compared with a record.
+//! Instructions of hot paths, counted by callgrind and compared with a record.
 //!
-//! Times move with the machine and with what else it does; a count of instructions hardly does, so
-//! that a change of two per cent can be seen. It is no time: a miss of the cache costs as much as a
-//! hundred instructions and counts as one.
+//! Times vary with the machine and its other load; a count of instructions hardly does, so that a
+//! change of two per cent is visible. It is no time: a cache miss costs as much as a hundred
+//! instructions and counts as one.
 //!
-//! - [`callgrind`] runs a program under valgrind and reads what came out;
-//! - [`record`] is the file that counts are compared with;
+//! - [`callgrind`] runs a program under valgrind and parses the output;
+//! - [`record`] is the file with the recorded counts;
 //! - [`comparison`] is the table of both.
 
 pub mod callgrind;
 pub mod comparison;
 pub mod record;
 
-/// The function whose instructions are counted, with all that it calls: callgrind knows it by its
+/// The function whose instructions are counted, including all that it calls: callgrind finds it by
 /// name.
 ///
-/// `work` is given the number of each call.
+/// `work` gets the number of each call.
 #[inline(never)]
 pub fn counted_by_callgrind(times: usize, work: &mut dyn FnMut(usize)) {
     for number in 0..times {
@@ -23,5 +23,5 @@ pub fn counted_by_callgrind(times: usize, work: &mut dyn FnMut(usize)) {
     }
 }
 
-/// The name by which callgrind finds [`counted_by_callgrind`], whatever the compiler adds to it.
+/// Pattern of [`counted_by_callgrind`] for callgrind, including suffixes of the compiler.
 const COUNTED: &str = "*counted_by_callgrind*";

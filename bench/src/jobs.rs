@@ -1,5 +1,4 @@
-//! Benchmarks that are made of workers: contenders side by side, each with a job for some of the
-//! tasks.
+//! Workers side by side: contenders, each with a job for some of the tasks.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,136 +7,151 @@ use std::path::{Path, PathBuf};
 use crate::BenchError;
 use crate::contender::Contender;
 use crate::measure::{Plan, Values};
-use crate::result::Measured;
-use crate::worker::{self, Worked};
+use crate::result::ContenderResult;
+use crate::worker::{self, WorkerRun};
+use crate::worker_bench::Input;
 
-/// A contender and what it does.
+/// A contender and its jobs.
 #[derive(Debug, Clone)]
-pub struct Side {
-    /// What the table calls it.
+pub struct Implementation {
+    /// Name in the table.
     pub name: String,
-    /// At most one for each task.
+    /// At most one per task.
     pub jobs: Vec<Job>,
 }
 
 /// A worker for one task.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// The task, which all sides call the same.
+    /// Name of the task, equal for all implementations.
     pub task: &'static str,
-    /// The program that does it.
     pub worker: Contender,
-    /// What one pass is divided by, such as its bytes or its pods.
+    /// Divisor of the values of a pass, such as its bytes or its pods.
     pub units: f64,
 }
 
-/// How workers of this program and of others are started.
+/// Starts workers of one program.
 #[derive(Debug, Clone)]
 pub struct Workers {
     program: PathBuf,
+    subcommand: Option<&'static str>,
     input: PathBuf,
+    units: f64,
+    scale: u32,
     log: PathBuf,
 }
 
-/// Measures all sides in turns, their jobs one after the other.
+/// Measures all implementations in turns, their jobs one after the other.
 ///
-/// For each task the values are `TASK.cpu` and `TASK.pass` (seconds of processor and of the clock
-/// for one unit), `TASK.speed` (units per second of the clock), `TASK.peak` (bytes of the whole
-/// process) and, where it was asked for, `TASK.kept` (bytes of the heap for one unit). All sides
-/// must find the same in one task.
-pub async fn measure(sides: &[Side], plan: Plan) -> Result<Vec<Measured>, BenchError> {
+/// For each task the values are `TASK.cpu` and `TASK.pass` (processor and wall-clock seconds per
+/// unit), `TASK.speed` (units per wall-clock second), `TASK.peak` (bytes of the whole process) and,
+/// if the worker measures it, `TASK.kept` (heap bytes per unit). All implementations must find the
+/// same number of items in a task.
+pub async fn measure(
+    implementations: &[Implementation],
+    plan: Plan,
+) -> Result<Vec<ContenderResult>, BenchError> {
     let found = RefCell::new(BTreeMap::new());
     let measured = plan
-        .run(sides.len(), async |index, _| {
+        .run(implementations.len(), async |index, _| {
             let mut values = Values::new();
-            let Some(side) = sides.get(index) else {
+            let Some(implementation) = implementations.get(index) else {
                 return Ok(values);
             };
-            for job in &side.jobs {
+            for job in &implementation.jobs {
                 let worked = worker::run(&job.worker).await?;
-                same_work(&mut found.borrow_mut(), side, job.task, worked.answer.items)?;
+                same_work(
+                    &mut found.borrow_mut(),
+                    implementation,
+                    job.task,
+                    worked.result.items,
+                )?;
                 values.extend(values_of(job, &worked));
             }
             Ok(values)
         })
         .await?;
-    let named = sides.iter().zip(measured).map(|(side, repeats)| Measured {
-        name: side.name.clone(),
-        repeats,
-    });
+    let named = implementations
+        .iter()
+        .zip(measured)
+        .map(|(implementation, repeats)| ContenderResult {
+            name: implementation.name.clone(),
+            repeats,
+        });
     Ok(named.collect())
 }
 
 impl Workers {
-    /// Workers that are this very program, called with `worker MODE PASSES INPUT`.
-    pub fn of_this_program(input: &Path, scratch: &Path) -> Result<Self, BenchError> {
-        let program = std::env::current_exe().map_err(BenchError::file("find", "this program"))?;
+    /// Workers of this program, called with `worker MODE PASSES INPUT`. All passes are multiplied
+    /// by `scale`.
+    pub fn of_this_program(input: &Input, scale: u32, scratch: &Path) -> Result<Self, BenchError> {
+        let program =
+            std::env::current_exe().map_err(BenchError::file("locate", "this program"))?;
         Ok(Self {
             program,
-            input: input.to_owned(),
+            subcommand: Some("worker"),
+            input: input.path.clone(),
+            units: input.units,
+            scale,
             log: scratch.join("workers.log"),
         })
     }
 
-    /// A job for this program.
-    pub fn job(&self, task: &'static str, mode: &str, passes: u32, units: f64) -> Job {
-        let words = ["worker".to_owned(), mode.to_owned(), passes.to_string()];
-        self.start(&self.program, words.to_vec(), task, units)
-    }
-
-    /// A job for another program, called with `MODE PASSES INPUT`.
-    pub fn job_of(
-        &self,
-        program: &Path,
-        task: &'static str,
-        mode: &str,
-        passes: u32,
-        units: f64,
-    ) -> Job {
-        self.start(
+    /// Workers of another program with the same input, called with `MODE PASSES INPUT`.
+    #[must_use]
+    pub fn of_program(&self, program: PathBuf) -> Self {
+        Self {
             program,
-            vec![mode.to_owned(), passes.to_string()],
-            task,
-            units,
-        )
+            subcommand: None,
+            ..self.clone()
+        }
     }
 
-    fn start(
-        &self,
-        program: &Path,
-        mut arguments: Vec<String>,
-        task: &'static str,
-        units: f64,
-    ) -> Job {
-        arguments.push(self.input.display().to_string());
+    /// A job for this program.
+    pub fn job(&self, task: &'static str, mode: &str, passes: u32) -> Job {
+        let mut arguments: Vec<String> = self.subcommand.map(str::to_owned).into_iter().collect();
+        arguments.extend([
+            mode.to_owned(),
+            (passes * self.scale).to_string(),
+            self.input.display().to_string(),
+        ]);
         Job {
             task,
             worker: Contender {
-                name: format!("{task} of {}", program.display()),
-                program: program.to_owned(),
+                name: format!("{task} of {}", self.program.display()),
+                program: self.program.clone(),
                 arguments,
                 environment: Vec::new(),
                 log: self.log.clone(),
             },
-            units,
+            units: self.units,
         }
     }
 }
 
-fn values_of(job: &Job, worked: &Worked) -> Values {
-    let Worked { answer, usage } = worked;
-    let all = job.units * f64::from(answer.passes);
+impl Implementation {
+    pub fn new(name: &str, jobs: Vec<Job>) -> Self {
+        Self {
+            name: name.to_owned(),
+            jobs,
+        }
+    }
+}
+
+fn values_of(job: &Job, worked: &WorkerRun) -> Values {
+    let WorkerRun { result, usage } = worked;
+    let all = job.units * f64::from(result.passes);
     let key = |name: &str| format!("{}.{name}", job.task);
     let mut values = Values::from([
         (key("cpu"), usage.cpu.as_secs_f64() / all),
-        (key("pass"), answer.median_seconds / job.units),
-        (key("speed"), job.units / answer.median_seconds),
+        (key("pass"), result.median_seconds / job.units),
+        (key("speed"), job.units / result.median_seconds),
     ]);
     #[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^53")]
     {
         values.insert(key("peak"), usage.peak as f64);
         values.extend(
-            answer
+            result
                 .kept_bytes
                 .map(|kept| (key("kept"), kept as f64 / job.units)),
         );
@@ -147,18 +161,18 @@ fn values_of(job: &Job, worked: &Worked) -> Values {
 
 fn same_work(
     found: &mut BTreeMap<&'static str, (String, u64)>,
-    side: &Side,
+    implementation: &Implementation,
     task: &'static str,
     items: u64,
 ) -> Result<(), BenchError> {
     let (reference, expected) = found
         .entry(task)
-        .or_insert_with(|| (side.name.clone(), items));
+        .or_insert_with(|| (implementation.name.clone(), items));
     if *expected == items {
         return Ok(());
     }
     Err(BenchError::DifferentWork {
-        name: side.name.clone(),
+        name: implementation.name.clone(),
         found: items,
         reference: reference.clone(),
         expected: *expected,
@@ -170,11 +184,11 @@ mod tests {
     use super::*;
     use crate::measure::Schedule;
 
-    fn side(name: &str, items: u64, folder: &Path) -> Side {
-        let answer = format!(
+    fn implementation(name: &str, items: u64, folder: &Path) -> Implementation {
+        let result = format!(
             r#"{{"passes":2,"best_seconds":0.1,"median_seconds":0.5,"items":{items},"kept_bytes":300}}"#
         );
-        let script = format!("echo ready; read go; echo '{answer}'; read end; exit 0");
+        let script = format!("echo ready; read go; echo '{result}'; read end; exit 0");
         let worker = Contender {
             name: name.to_owned(),
             program: "/bin/sh".into(),
@@ -182,7 +196,7 @@ mod tests {
             environment: Vec::new(),
             log: folder.join("log"),
         };
-        Side {
+        Implementation {
             name: name.to_owned(),
             jobs: vec![Job {
                 task: "parse",
@@ -198,9 +212,11 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn figures_are_for_one_unit() {
+    async fn values_are_per_unit() {
         let folder = tempfile::tempdir().unwrap();
-        let measured = measure(&[side("a", 7, folder.path())], PLAN).await.unwrap();
+        let measured = measure(&[implementation("a", 7, folder.path())], PLAN)
+            .await
+            .unwrap();
         let values = &measured[0].repeats[0].values;
         let close = |key: &str, expected: f64| (values[key] - expected).abs() < 1e-9;
         assert!(
@@ -210,10 +226,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_finds_something_else_did_not_do_the_same_work() {
+    async fn contenders_that_find_different_items_are_an_error() {
         let folder = tempfile::tempdir().unwrap();
-        let sides = [side("a", 7, folder.path()), side("b", 8, folder.path())];
-        let error = measure(&sides, PLAN).await.unwrap_err();
+        let implementations = [
+            implementation("a", 7, folder.path()),
+            implementation("b", 8, folder.path()),
+        ];
+        let error = measure(&implementations, PLAN).await.unwrap_err();
         assert_eq!(
             error.to_string(),
             "b found 8 where a found 7: they did not do the same work"

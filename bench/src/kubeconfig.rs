@@ -1,4 +1,4 @@
-//! The little of a kubeconfig that a load generator needs: where the API server is, and who we are.
+//! The parts of a kubeconfig that a load generator needs: API server and client certificate.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::BenchError;
 /// An API server on a literal address and a client certificate for it.
 #[derive(Debug)]
 pub struct Kubeconfig {
-    /// Where the API server listens.
+    /// Address of the API server.
     pub server: SocketAddr,
     authority: PemSource,
     authority_pem: Vec<u8>,
@@ -54,7 +54,7 @@ struct User {
     client_key_data: String,
 }
 
-/// Where a kubeconfig keeps its authority.
+/// Field of the CA.
 const AUTHORITY: &str = "certificate-authority-data";
 
 impl Kubeconfig {
@@ -71,7 +71,7 @@ impl Kubeconfig {
         let cluster = file.clusters.into_iter().next();
         let user = file.users.into_iter().next();
         let (Some(NamedCluster { cluster }), Some(NamedUser { user })) = (cluster, user) else {
-            return Err(unusable("it names no cluster or no user".to_owned()));
+            return Err(unusable("it has no cluster or no user".to_owned()));
         };
         let server = cluster
             .server
@@ -108,14 +108,14 @@ impl Kubeconfig {
         })
     }
 
-    /// The cluster's authority.
+    /// The cluster's CA.
     pub fn authority_pem(&self) -> &[u8] {
         &self.authority_pem
     }
 
-    /// A kubeconfig of the same user for another API server, whose authority is trusted beside that
-    /// of this one.
-    pub fn for_another(&self, server: SocketAddr, authority: &[u8]) -> String {
+    /// Returns a kubeconfig of the same user for another API server, whose CA is trusted in
+    /// addition.
+    pub fn for_server(&self, server: SocketAddr, authority: &[u8]) -> String {
         let bundle = [&self.authority_pem, authority].concat();
         serde_json::json!({
             "apiVersion": "v1",
@@ -134,15 +134,15 @@ impl Kubeconfig {
         .to_string()
     }
 
-    /// How to dial the API server.
+    /// Returns the TLS configuration for the API server.
     pub fn api_tls(&self) -> Result<ClientTls, BenchError> {
         let sources = vec![self.authority.clone()];
         let roots = TrustRoots::load("the cluster's authority", sources, SystemTime::now())?;
         Ok(ClientTls::trusting(roots, &self.options())?)
     }
 
-    /// How to dial a server on loopback that signed its certificate itself. The client certificate
-    /// is no secret, and its key never leaves this process.
+    /// Returns the TLS configuration for a server on loopback with a self-signed certificate. The
+    /// client certificate is no secret, and its key never leaves this process.
     pub fn self_signed_tls(&self) -> Result<ClientTls, BenchError> {
         Ok(ClientTls::dangerous_without_verification(&self.options())?)
     }

@@ -1,24 +1,23 @@
-//! Side-by-side benchmarks: what a program costs, next to what its peers cost, in one run.
+//! Side-by-side benchmarks: the cost of a program next to that of its peers, in one run.
 //!
-//! Each benchmark is a program of its own in `src/bin`, run with `cargo xtask bench NAME`. What
-//! they share is here:
+//! Each benchmark is a program in `src/bin`, run with `cargo xtask bench NAME`. Shared parts:
 //!
-//! - [`contender`] starts a program under measure, reads its costs from outside and ends it by its
-//!   process id;
-//! - [`worker`] is the protocol of small contenders that do one thing many times over, in Rust and
-//!   in Go;
-//! - [`jobs`] measures such workers side by side;
-//! - [`sim`] runs the simulated cluster in a process of its own;
-//! - [`load`] applies an open-loop load over [`https`], so that a slow server is not asked less;
-//! - [`measure`] repeats in turns and shows how quiet the machine was; [`campaign`] keeps what came
-//!   of each turn, so that a long run can be taken up again;
-//! - [`instructions`] counts what a hot path takes, and compares it with a record;
-//! - [`serving`] is what benchmarks of servers of `metrics.k8s.io` share;
-//! - [`timing`] is a loop for what is measured in the benchmark itself;
-//! - [`table`] and [`result`] tell what came out, to a person and to a file.
+//! - [`contender`] starts a program, measures it from outside and stops it by its process id;
+//! - [`worker`] is the protocol of small contenders that repeat one operation, in Rust and in Go;
+//! - [`jobs`] measures such workers side by side, [`worker_bench`] is the main function of their
+//!   benchmarks;
+//! - [`sim`] runs the simulated cluster in its own process;
+//! - [`load`] applies an open-loop load over [`https`], so that a slow server gets no fewer
+//!   requests;
+//! - [`measure`] repeats in turns and shows how quiet the machine was; [`campaign`] saves the
+//!   result of each turn, so that a long run can be resumed;
+//! - [`instructions`] counts the instructions of a hot path and compares them with a record;
+//! - [`serving`] is shared by the benchmarks of servers of `metrics.k8s.io`;
+//! - [`timing`] is a loop for operations that run in the benchmark itself;
+//! - [`table`] and [`result`] report to a person and to a file.
 //!
-//! Ratios within one run are what counts; absolute figures change with the machine and with what
-//! else it does.
+//! Only ratios within one run are comparable; absolute figures change with the machine and its
+//! other load.
 
 pub mod campaign;
 pub mod contender;
@@ -43,5 +42,6 @@ pub mod table;
 pub mod timing;
 pub mod versions;
 pub mod worker;
+pub mod worker_bench;
 
 pub use error::BenchError;

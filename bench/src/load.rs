@@ -1,6 +1,6 @@
-//! An open-loop load: requests leave when they are due, whether or not earlier ones were answered.
-//! A slow server is not asked less, and what its users waited is counted from the moment at which
-//! they would have asked.
+//! An open-loop load: requests are sent when they are due, whether or not earlier ones have
+//! completed. A slow server gets no fewer requests, and latencies count from the time at which a
+//! request was due.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,38 +11,36 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::BenchError;
 use crate::histogram::Histogram;
-use crate::https::{Answered, Ask, Client};
+use crate::https::{Client, GetRequest, ResponseStats};
 use crate::measure::Values;
 
-/// The most requests of one plan.
+/// Maximum requests of one plan.
 const MAX_REQUESTS: usize = 1_000_000;
 
-/// One kind of read.
+/// A kind of request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kind {
-    /// Its key in the result.
+    /// Key in the result.
     pub key: &'static str,
-    /// What is asked for in turn.
-    pub asks: Vec<Ask>,
-    /// How many requests in each period, spread evenly over it.
+    /// Requests, sent in turn.
+    pub requests: Vec<GetRequest>,
+    /// Requests per period, spread evenly over it.
     pub count: u32,
-    /// The period.
-    pub every: Duration,
+    pub period: Duration,
 }
 
-/// What is asked for, and for how long.
+/// The requests to send, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadPlan {
-    /// The kinds, all at once.
+    /// Kinds, all at the same time.
     pub kinds: Vec<Kind>,
-    /// Requests leave until then.
     pub duration: Duration,
-    /// Requests that are under way at the same time, at most; what comes due then waits, and its
-    /// waiting counts.
+    /// Maximum requests in flight; requests that are due meanwhile queue, and the time in the queue
+    /// counts.
     pub concurrency: usize,
 }
 
-/// A request that leaves at a time.
+/// A request and the time at which it is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Arrival {
     /// After the start.
@@ -53,45 +51,44 @@ pub struct Arrival {
     pub number: usize,
 }
 
-/// What became of the requests of one kind.
+/// Outcome of the requests of one kind.
 #[derive(Debug, Clone, Default)]
 pub struct KindResult {
-    /// From when it was due to the last byte.
+    /// From the due time to the last byte.
     pub total: Histogram,
-    /// From when it was due to the first byte of the body.
+    /// From the due time to the first byte of the body.
     pub first_byte: Histogram,
-    /// Bytes of all bodies.
+    /// Total size of bodies.
     pub bytes: u64,
-    /// Answers other than 200, and failures.
+    /// Responses other than 200, and errors.
     pub failed: u64,
-    /// What the first failure was.
     pub first_failure: Option<String>,
 }
 
-/// What became of all of them, by the key of the kind.
+/// Outcome of all requests, by the key of the kind.
 pub type LoadResult = BTreeMap<&'static str, KindResult>;
 
-/// Who answers: a server, or something in a test.
+/// Responds to requests: a server, or a fake in a test.
 pub trait Service {
-    /// Asks once.
-    fn ask(&self, ask: &Ask) -> impl Future<Output = Result<Answered, BenchError>>;
+    /// Sends one request.
+    fn get(&self, request: &GetRequest) -> impl Future<Output = Result<ResponseStats, BenchError>>;
 }
 
 impl Service for Client {
-    fn ask(&self, ask: &Ask) -> impl Future<Output = Result<Answered, BenchError>> {
-        self.get(ask)
+    fn get(&self, request: &GetRequest) -> impl Future<Output = Result<ResponseStats, BenchError>> {
+        self.get(request)
     }
 }
 
 impl LoadPlan {
-    /// All requests in the order in which they leave. Kinds begin at different moments, so that
-    /// they do not all come at once, and the same plan leaves at the same moments every time.
+    /// Returns all requests in the order in which they are due. Kinds begin at different times, so
+    /// that they are not all due at once, and the times of a plan never vary.
     pub fn arrivals(&self) -> Vec<Arrival> {
         let kinds = u32::try_from(self.kinds.len().max(1)).unwrap_or(u32::MAX);
         let mut all = Vec::new();
         for ((kind, of), position) in self.kinds.iter().enumerate().zip(0_u32..) {
-            let gap = of.every / of.count.max(1);
-            if gap.is_zero() || of.asks.is_empty() || of.count == 0 {
+            let gap = of.period / of.count.max(1);
+            if gap.is_zero() || of.requests.is_empty() || of.count == 0 {
                 continue;
             }
             let mut at = gap.saturating_mul(position) / kinds;
@@ -106,7 +103,7 @@ impl LoadPlan {
         all
     }
 
-    /// Sends everything and waits for the last answer, and at least until the duration is over.
+    /// Sends everything and waits for the last response, and at least until the duration is over.
     pub async fn run(&self, service: &impl Service) -> LoadResult {
         let start = Instant::now();
         let mut results: LoadResult = self
@@ -114,33 +111,36 @@ impl LoadPlan {
             .iter()
             .map(|kind| (kind.key, KindResult::default()))
             .collect();
-        let mut under_way = FuturesUnordered::new();
+        let mut in_flight = FuturesUnordered::new();
         let mut keep =
-            |(key, late, answer): (&'static str, Duration, Result<Answered, BenchError>)| {
-                results.entry(key).or_default().add(late, answer);
+            |(key, late, response): (&'static str, Duration, Result<ResponseStats, BenchError>)| {
+                results.entry(key).or_default().add(late, response);
             };
         for arrival in self.arrivals() {
             let Some(kind) = self.kinds.get(arrival.kind) else {
                 continue;
             };
-            let Some(ask) = kind.asks.get(arrival.number % kind.asks.len().max(1)) else {
+            let Some(request) = kind
+                .requests
+                .get(arrival.number % kind.requests.len().max(1))
+            else {
                 continue;
             };
             let due = start + arrival.at;
             loop {
-                let is_full = under_way.len() >= self.concurrency.max(1);
+                let is_full = in_flight.len() >= self.concurrency.max(1);
                 if !is_full && Instant::now() >= due {
                     break;
                 }
                 tokio::select! {
-                    Some(done) = under_way.next() => keep(done),
+                    Some(done) = in_flight.next() => keep(done),
                     () = sleep_until(due), if !is_full => {}
                 }
             }
             let late = due.elapsed();
-            under_way.push(async move { (kind.key, late, service.ask(ask).await) });
+            in_flight.push(async move { (kind.key, late, service.get(request).await) });
         }
-        while let Some(done) = under_way.next().await {
+        while let Some(done) = in_flight.next().await {
             keep(done);
         }
         sleep_until(start + self.duration).await;
@@ -149,25 +149,25 @@ impl LoadPlan {
 }
 
 impl KindResult {
-    fn add(&mut self, late: Duration, answer: Result<Answered, BenchError>) {
-        match answer {
-            Ok(answer) if answer.status == http::StatusCode::OK => {
-                self.total.record(late.saturating_add(answer.total));
+    fn add(&mut self, late: Duration, response: Result<ResponseStats, BenchError>) {
+        match response {
+            Ok(response) if response.status == http::StatusCode::OK => {
+                self.total.record(late.saturating_add(response.total));
                 self.first_byte
-                    .record(late.saturating_add(answer.first_byte));
-                self.bytes = self.bytes.saturating_add(answer.bytes);
+                    .record(late.saturating_add(response.first_byte));
+                self.bytes = self.bytes.saturating_add(response.bytes);
             }
-            Ok(answer) => self.fail(|| format!("status {}", answer.status)),
+            Ok(response) => self.fail(|| format!("status {}", response.status)),
             Err(error) => self.fail(|| error.chain()),
         }
     }
 
-    fn fail(&mut self, why: impl FnOnce() -> String) {
+    fn fail(&mut self, reason: impl FnOnce() -> String) {
         self.failed = self.failed.saturating_add(1);
-        self.first_failure.get_or_insert_with(why);
+        self.first_failure.get_or_insert_with(reason);
     }
 
-    /// The figures under `KEY.p50`, `.p99`, `.first_byte_p50`, `.bytes`, `.count` and `.failed`.
+    /// Returns the values `KEY.p50`, `.p99`, `.first_byte_p50`, `.bytes`, `.count` and `.failed`.
     pub fn values(&self, key: &str) -> Values {
         let mut values = Values::new();
         let mut set = |name: &str, value: Option<f64>| {

@@ -1,22 +1,22 @@
-//! What the machine is, for whoever reads the figures elsewhere.
+//! Description of the machine, for readers of the figures.
 
 use serde::{Deserialize, Serialize};
 
 /// The machine of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Processors that may be used.
+    /// Available processors.
     pub cores: usize,
-    /// The processor as it calls itself.
+    /// Model name of the processor.
     pub cpu_model: String,
-    /// Name and version of the kernel.
+    /// Version of the kernel.
     pub kernel: String,
-    /// All memory, in bytes.
+    /// Total memory, in bytes.
     pub memory_bytes: u64,
 }
 
 impl Machine {
-    /// This machine; what it does not tell is `unknown`, or 0.
+    /// Reads this machine; missing values are `unknown`, or 0.
     pub fn read() -> Self {
         let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         Self {

@@ -1,4 +1,4 @@
-//! Repetition in turns, the spread of what was measured, and how quiet the machine was meanwhile.
+//! Repetition in turns, the spread of the values, and how quiet the machine was.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -10,39 +10,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 
-/// About 40 ms of work as released. Without optimization it would be a second, and nothing is
-/// measured then.
+/// About 40 ms of work in a release build. Without optimization it would be a second, and nothing
+/// is measured then.
 const CALIBRATION_ROUNDS: u32 = if cfg!(debug_assertions) {
     200_000
 } else {
     20_000_000
 };
 
-/// What one contender was measured at in one turn, by the key of the measure. What could not be
-/// measured is left out.
+/// Values of one contender in one turn, by the key of the metric. A value that could not be
+/// measured is missing.
 pub type Values = BTreeMap<String, f64>;
 
-/// Whether contenders have the machine to themselves.
+/// Whether contenders run alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
-    /// One after the other: costs of each alone. Repeats are interleaved, A B A B, so that a
-    /// machine that slows down over the run slows both.
+    /// One after the other: the cost of each alone. Repeats are interleaved, A B A B, so that a
+    /// machine that slows down over the run affects both.
     OneAfterOther,
-    /// All at once: what each gets while the others run, under the very same conditions.
+    /// All at the same time: the cost of each while the others run, under the same conditions.
     Together,
 }
 
-/// How often, and in which order.
+/// Number and order of measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
-    /// Who runs beside whom.
     pub schedule: Schedule,
-    /// Measurements of each contender.
+    /// Measurements per contender.
     pub repeats: usize,
 }
 
-/// Contenders that run at the same time, by their index, and which repeat it is for them.
+/// Contenders that run at the same time, by index, and the number of their repeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
     /// From 0.
@@ -51,40 +50,37 @@ pub struct Turn {
     pub contenders: Vec<usize>,
 }
 
-/// One measurement.
+/// One measurement of one contender.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Repeat {
-    /// What was measured.
     pub values: Values,
-    /// The calibration right before.
+    /// Calibration right before.
     pub calibration_before: Calibration,
-    /// And right after.
+    /// Calibration right after.
     pub calibration_after: Calibration,
 }
 
-/// How long a fixed amount of work took. On a machine that is ours alone the two are the same; the
-/// clock runs ahead of the processor time while somebody else has the processor.
+/// Duration of a fixed amount of work. On an idle machine the two are equal; wall-clock time
+/// exceeds processor time while another process has the processor.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// By the clock, in seconds.
+    /// Wall-clock time, in seconds.
     pub clock: f64,
-    /// Of the processor, in seconds.
+    /// Processor time, in seconds.
     pub cpu: f64,
 }
 
-/// Where values lie.
+/// Minimum, median and maximum of some values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
-    /// The smallest.
     pub min: f64,
-    /// The one in the middle, or the mean of the two in the middle.
+    /// The mean of the middle two if their number is even.
     pub median: f64,
-    /// The largest.
     pub max: f64,
 }
 
 impl Plan {
-    /// The turns in their order.
+    /// Returns the turns in order.
     pub fn turns(self, contenders: usize) -> Vec<Turn> {
         let turn = |repeat, contenders| Turn { repeat, contenders };
         (0..self.repeats)
@@ -97,8 +93,8 @@ impl Plan {
             .collect()
     }
 
-    /// Measures every contender as often as planned; `measure` is given the contender's index and
-    /// the repeat.
+    /// Measures every contender as often as planned; `measure` gets the contender's index and the
+    /// repeat.
     pub async fn run(
         self,
         contenders: usize,
@@ -125,7 +121,7 @@ impl Plan {
 }
 
 impl Spread {
-    /// Of some values; none if there are none, or if one is not a number.
+    /// Computes the spread of some values; none if there are none, or if one is not a number.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         if sorted.iter().any(|value| value.is_nan()) {
@@ -146,14 +142,14 @@ impl Spread {
         })
     }
 
-    /// The largest distance from the median, as a share of it; none where the median is 0.
+    /// The largest distance from the median, as a share of it; none if the median is 0.
     pub fn relative(self) -> Option<f64> {
         let distance = (self.max - self.median).max(self.median - self.min);
         (self.median != 0.0).then(|| (distance / self.median).abs())
     }
 }
 
-/// Works a fixed amount on this thread and says how long it took.
+/// Times a fixed amount of work on this thread.
 pub fn calibrate() -> Calibration {
     let (clock, cpu) = (Instant::now(), thread_time());
     let mut state = black_box(0x9e37_79b9_7f4a_7c15_u64);
@@ -202,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_contender_gets_its_own_values() {
+    async fn values_are_kept_by_contender() {
         let order = RefCell::new(Vec::new());
         let measured = plan(Schedule::OneAfterOther, 2)
             .run(2, async |contender, repeat| {
@@ -229,8 +225,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn together_means_at_the_same_time() {
-        // Each waits for the other: one after the other would never end.
+    async fn together_is_at_the_same_time() {
+        // Each waits for the other: one after the other would deadlock.
         let meeting = tokio::sync::Barrier::new(2);
         let measured = plan(Schedule::Together, 1)
             .run(2, async |_, _| {
@@ -242,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_spread_holds_the_median_in_the_middle() {
+    fn the_median_is_the_middle_value() {
         let spread = |values: &[f64]| Spread::of(values.iter().copied());
         let (min, median, max) = (1.0, 2.5, 4.0);
         assert_eq!(

@@ -1,35 +1,47 @@
-//! Pods as a real cluster sends them, `managedFields` and all: copies of those in the recording
-//! with names of their own.
+//! Pods as a real cluster sends them, including `managedFields`: copies of recorded ones with
+//! unique names.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::{BenchError, versions};
+use crate::BenchError;
+use crate::worker_bench::Input;
 
 const RECORDING: &str = include_str!("../../crates/sources/watch/tests/fixtures/pods.watch.jsonl");
 
-/// Writes watch lines for that many pods to a file, and says how many bytes they are.
+/// Crates and Go modules that decode pods.
+pub const VERSIONS: (&[&str], &[&str]) = (&["kube", "k8s-openapi"], &["k8s.io/client-go"]);
+
+/// Baseline of benchmarks that decode pods.
+pub const BASELINE: &str = "kube + k8s-openapi";
+
+/// Writes the input of workers that decode `count` pods.
+pub fn input(folder: &Path, count: u32) -> Result<Input, BenchError> {
+    let path = folder.join("pods.watch.jsonl");
+    let bytes = write(&path, count)?;
+    Ok(Input {
+        path,
+        units: f64::from(count),
+        parameters: vec![("pods", u64::from(count)), ("bytes", bytes)],
+    })
+}
+
+/// Writes watch lines for `count` pods to a file, and returns their size in bytes.
 pub fn write(path: &Path, count: u32) -> Result<u64, BenchError> {
     let text = lines(usize::try_from(count).unwrap_or(usize::MAX)).concat();
     std::fs::write(path, &text).map_err(BenchError::file("write", path))?;
     Ok(u64::try_from(text.len()).unwrap_or(u64::MAX))
 }
 
-/// Reads such a file, line by line, each with its end.
+/// Reads such a file as lines, each with its line end.
 pub fn read(path: &Path) -> io::Result<Vec<Vec<u8>>> {
     let text = std::fs::read(path)?;
     Ok(text
         .split_inclusive(|byte| *byte == b'\n')
         .map(<[u8]>::to_vec)
         .collect())
-}
-
-/// What decodes pods, by name.
-pub async fn versions(bench: &Path) -> BTreeMap<String, String> {
-    versions::of(bench, &["kube", "k8s-openapi"], &["k8s.io/client-go"]).await
 }
 
 /// Watch lines that each add a pod. Namespaces, nodes and label sets repeat as they do in a
@@ -45,8 +57,8 @@ pub fn lines(count: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The watch line with another text at a place, all else as it was written: the order in which a
-/// server writes members matters to who reads them. A line without that place is left as it is.
+/// Replaces the string at `pointer` in a watch line and nothing else: the order in which a server
+/// writes members matters to decoders. A line without that member is unchanged.
 ///
 /// # Panics
 /// If the line is no JSON.
@@ -56,7 +68,7 @@ pub fn with_text(line: &str, pointer: &str, text: &str) -> String {
     let Some(old) = event.pointer(pointer) else {
         return line.to_owned();
     };
-    // The first of its kind is the object's own: owners and references come behind.
+    // The first occurrence is the object's own: owners and references follow.
     line.replacen(
         &format!("\"{member}\":{old}"),
         &format!("\"{member}\":\"{text}\""),
@@ -64,7 +76,7 @@ pub fn with_text(line: &str, pointer: &str, text: &str) -> String {
     )
 }
 
-/// Only pods that run: the others are smaller, and rarer.
+/// Running pods only: the others are smaller, and rarer.
 fn is_running(line: &str) -> bool {
     let event: Value = serde_json::from_str(line).expect("the recording is JSON");
     event.pointer("/object/status/containerStatuses").is_some()
@@ -108,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_set_where_it_is_meant_and_nothing_else_changes() {
+    fn only_the_text_at_the_pointer_changes() {
         for line in RECORDING.lines() {
             for pointer in [
                 "/type",

@@ -1,4 +1,4 @@
-//! What the kernel says of a process: processor time and memory, read from `/proc`.
+//! Processor time and memory of a process, from `/proc`.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ pub struct CpuTicks {
 pub struct Memory {
     /// Now (`VmRSS`).
     pub resident: u64,
-    /// The most it ever was (`VmHWM`).
+    /// Maximum so far (`VmHWM`).
     pub peak: u64,
 }
 
 impl CpuTicks {
-    /// Reads the text of `/proc/PID/stat`. The second field is the program's name in parentheses,
-    /// and may hold anything.
+    /// Parses `/proc/PID/stat`. The second field is the program's name in parentheses, and may
+    /// contain anything.
     pub fn parse(stat: &str) -> Option<Self> {
         let (_, fields) = stat.rsplit_once(')')?;
         // The state is field 3; utime, stime, cutime and cstime are 14 to 17.
@@ -35,12 +35,12 @@ impl CpuTicks {
         Some(Self { own, children })
     }
 
-    /// Of a process that exists. Children that still run are not counted.
+    /// Reads a running process. Its own running children are not counted.
     pub fn read(pid: u32) -> Result<Self, BenchError> {
         read(pid, "stat", Self::parse)
     }
 
-    /// As a duration; its grain is one clock tick, commonly 10 ms.
+    /// Converts to a duration; the resolution is one clock tick, commonly 10 ms.
     pub fn time(self) -> Duration {
         let per_second = rustix::param::clock_ticks_per_second().max(1);
         let ticks = self.own.saturating_add(self.children);
@@ -50,8 +50,7 @@ impl CpuTicks {
 }
 
 impl Memory {
-    /// Reads the text of `/proc/PID/status`; none for a process that has ended, which has no memory
-    /// left.
+    /// Parses `/proc/PID/status`; none for a process that has exited, which has no memory left.
     pub fn parse(status: &str) -> Option<Self> {
         let bytes = |key: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(key))?;
@@ -64,7 +63,7 @@ impl Memory {
         })
     }
 
-    /// Of a process that exists.
+    /// Reads a running process.
     pub fn read(pid: u32) -> Result<Self, BenchError> {
         read(pid, "status", Self::parse)
     }
@@ -79,7 +78,7 @@ fn read<T>(pid: u32, file: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T,
     })?;
     parse(&String::from_utf8_lossy(&text)).ok_or_else(|| BenchError::Proc {
         path,
-        problem: "fields are missing: the process has ended, or is no ordinary one".to_owned(),
+        problem: "fields are missing: the process has exited, or is a kernel thread".to_owned(),
     })
 }
 
@@ -93,7 +92,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn times_are_found_behind_any_name(
+        fn times_are_found_after_any_name(
             name in any::<String>(), before in prop::collection::vec(any::<i32>(), 10),
             times in any::<[u32; 4]>(), after in prop::collection::vec(any::<u64>(), 0..40),
         ) {
@@ -111,7 +110,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_ends_the_harness(text in any::<String>()) {
+        fn parsers_never_panic(text in any::<String>()) {
             let _ = CpuTicks::parse(&text);
             let _ = Memory::parse(&text);
         }
@@ -129,12 +128,12 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_ended_has_no_memory() {
+    fn a_process_that_has_exited_has_no_memory() {
         assert_eq!(Memory::parse("Name:\tgone\nState:\tZ (zombie)\n"), None);
     }
 
     #[test]
-    fn this_very_process_can_be_read() {
+    fn the_current_process_can_be_read() {
         let pid = std::process::id();
         let memory = Memory::read(pid).unwrap();
         assert!(memory.peak >= memory.resident && memory.resident > 0);

@@ -1,4 +1,4 @@
-//! What came out of a run, as data: every raw number, and what one needs to know to judge them.
+//! The result of a run as data: every raw value, and the context needed to judge it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,92 +9,81 @@ use crate::BenchError;
 use crate::machine::Machine;
 use crate::measure::{Repeat, Schedule, Spread};
 
-/// A calibration whose clock shows this much more than the least processor time of the run means
-/// that the machine was busy with something else, or ran slower.
-pub const NOISY: f64 = 1.10;
+/// A calibration whose wall-clock time exceeds the least processor time of the run by this factor
+/// shows that the machine was busy, or ran slower.
+pub const NOISE_THRESHOLD: f64 = 1.10;
 
-/// The unit of a measure, which decides how it is shown.
+/// Unit of a metric, which determines its format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
-    /// Seconds.
     Seconds,
-    /// Bytes.
     Bytes,
-    /// Bytes per second.
     BytesPerSecond,
     /// A plain number.
     Count,
 }
 
-/// Which way is better; a fact that is only told has none.
+/// Which direction is better; informational values have none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
-    /// Less cost.
+    /// A cost.
     Lower,
-    /// More done.
+    /// A throughput.
     Higher,
-    /// Neither: it shows that the work was the same.
+    /// Informational: for example, it shows that the work was the same.
     Neither,
 }
 
-/// Something that is measured.
+/// A measured quantity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metric {
-    /// Its key in [`Repeat::values`].
+    /// Key in [`Repeat::values`].
     pub key: String,
-    /// What the table calls it.
+    /// Label in the table.
     pub label: String,
-    /// Its unit.
     pub unit: Unit,
-    /// Which way is better.
     pub better: Better,
-    /// The contender that ratios of this measure are taken against, where the report's own baseline
-    /// has none.
+    /// The baseline of this metric, if it differs from the report's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<String>,
 }
 
 /// All measurements of one contender.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
-    /// The contender.
+pub struct ContenderResult {
     pub name: String,
-    /// In the order in which they were made.
+    /// In the order of measurement.
     pub repeats: Vec<Repeat>,
 }
 
 /// A whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The benchmark.
+    /// Name of the benchmark.
     pub bench: String,
-    /// When it began (RFC 3339).
+    /// Start time (RFC 3339).
     pub started: String,
-    /// Where it ran.
     pub machine: Machine,
-    /// Programs and libraries by name.
+    /// Versions of programs and libraries by name.
     pub versions: BTreeMap<String, String>,
-    /// What it was run with.
     pub parameters: BTreeMap<String, String>,
-    /// Who ran beside whom.
     pub schedule: Schedule,
-    /// The contender that ratios are taken against.
+    /// The contender that ratios are relative to.
     pub baseline: String,
-    /// What was measured, in the order of the table.
+    /// In the order of the table.
     pub metrics: Vec<Metric>,
-    /// The contenders, ours first.
-    pub contenders: Vec<Measured>,
+    /// Contenders, ours first.
+    pub contenders: Vec<ContenderResult>,
 }
 
 /// How quiet the machine was.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Noise {
-    /// The least processor time of a calibration, in seconds: what it takes on a machine that does
-    /// nothing else.
+    /// Least processor time of a calibration, in seconds: its duration on an idle machine.
     pub best: f64,
-    /// The most that the clock showed for one.
+    /// Maximum wall-clock time of a calibration.
     pub worst: f64,
     /// Repeats that began or ended on a busy machine.
     pub noisy: usize,
@@ -113,12 +102,16 @@ impl Metric {
         Self::new(key, label, Unit::Bytes, Better::Lower)
     }
 
-    /// A number that is only told.
+    /// An informational number.
     pub fn count(key: &str, label: &str) -> Self {
-        Self::new(key, label, Unit::Count, Better::Neither)
+        Self::info(key, label, Unit::Count)
     }
 
-    /// Any.
+    /// An informational value.
+    pub fn info(key: &str, label: &str, unit: Unit) -> Self {
+        Self::new(key, label, unit, Better::Neither)
+    }
+
     pub fn new(key: &str, label: &str, unit: Unit, better: Better) -> Self {
         let (key, label) = (key.to_owned(), label.to_owned());
         Self {
@@ -130,7 +123,7 @@ impl Metric {
         }
     }
 
-    /// The same with a baseline of its own.
+    /// Sets the baseline of this metric.
     #[must_use]
     pub fn against(mut self, contender: &str) -> Self {
         self.against = Some(contender.to_owned());
@@ -138,8 +131,8 @@ impl Metric {
     }
 }
 
-impl Measured {
-    /// Where the values of one measure lie.
+impl ContenderResult {
+    /// Computes the spread of one metric.
     pub fn spread(&self, key: &str) -> Option<Spread> {
         let values = self
             .repeats
@@ -150,15 +143,15 @@ impl Measured {
 }
 
 impl Report {
-    /// The contender that ratios of a measure are taken against.
+    /// Returns the contender that ratios of a metric are relative to.
     pub fn baseline_of<'a>(&'a self, metric: &'a Metric) -> &'a str {
         metric.against.as_deref().unwrap_or(&self.baseline)
     }
 
-    /// How many times better a contender is than the baseline, repeat by repeat: those of one
-    /// number were measured side by side. Infinite where only the contender costs nothing, left out
-    /// where neither does.
-    pub fn ratio(&self, contender: &Measured, metric: &Metric) -> Option<Spread> {
+    /// Computes how many times better a contender is than the baseline, repeat by repeat: repeats
+    /// of one number were measured side by side. Infinite where only the contender costs nothing,
+    /// omitted where neither does.
+    pub fn ratio(&self, contender: &ContenderResult, metric: &Metric) -> Option<Spread> {
         let baseline = self
             .contenders
             .iter()
@@ -181,7 +174,7 @@ impl Report {
         Spread::of(ratios)
     }
 
-    /// How quiet the machine was.
+    /// Computes how quiet the machine was.
     pub fn noise(&self) -> Option<Noise> {
         let repeats: Vec<&Repeat> = self
             .contenders
@@ -191,7 +184,11 @@ impl Report {
         let both = |repeat: &&Repeat| [repeat.calibration_before, repeat.calibration_after];
         let best = Spread::of(repeats.iter().flat_map(both).map(|one| one.cpu))?.min;
         let worst = Spread::of(repeats.iter().flat_map(both).map(|one| one.clock))?.max;
-        let noisy = |repeat: &&&Repeat| both(repeat).iter().any(|one| one.clock > best * NOISY);
+        let noisy = |repeat: &&&Repeat| {
+            both(repeat)
+                .iter()
+                .any(|one| one.clock > best * NOISE_THRESHOLD)
+        };
         Some(Noise {
             best,
             worst,
@@ -200,9 +197,9 @@ impl Report {
         })
     }
 
-    /// The report as a file of `folder`, which holds one for each benchmark and size.
+    /// Writes the report to a file of `folder`, which has one per benchmark and size.
     pub fn write(&self, folder: &Path, name: &str) -> Result<PathBuf, BenchError> {
-        std::fs::create_dir_all(folder).map_err(BenchError::file("make", folder))?;
+        std::fs::create_dir_all(folder).map_err(BenchError::file("create", folder))?;
         let path = folder.join(format!("{name}.json"));
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
@@ -216,7 +213,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::measure::{Calibration, Values};
 
-    /// A server that is better in all but one, and measured with one noisy repeat.
+    /// A server that is better in all metrics but one, with one noisy repeat.
     pub(crate) fn report() -> Report {
         let repeat = |cpu: f64, rss: f64, speed: f64, blind: f64, after: f64| Repeat {
             values: Values::from([
@@ -255,17 +252,17 @@ pub(crate) mod tests {
                 Metric::new("speed", "full list", Unit::BytesPerSecond, Better::Higher),
                 Metric::seconds("blind", "blind after a lost scrape"),
                 Metric::count("reads", "reads"),
-                Metric::seconds("other", "what nobody measured"),
+                Metric::seconds("other", "not measured"),
             ],
             contenders: vec![
-                Measured {
+                ContenderResult {
                     name: "ours".to_owned(),
                     repeats: vec![
                         repeat(0.50, 20.0 * mib, 900e6, 0.0, 0.041),
                         repeat(0.40, 21.0 * mib, 950e6, 0.0, 0.052),
                     ],
                 },
-                Measured {
+                ContenderResult {
                     name: "peer".to_owned(),
                     repeats: vec![
                         repeat(4.0, 10.0 * mib, 90e6, 30.4, 0.041),
@@ -277,7 +274,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_report_survives_its_file() {
+    fn a_report_can_be_written_and_read() {
         let report = report();
         let folder = tempfile::tempdir().unwrap();
         let path = report.write(folder.path(), "server").unwrap();
@@ -286,7 +283,21 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_ratio_compares_repeats_that_were_measured_side_by_side() {
+    fn committed_results_can_be_read() {
+        for entry in std::fs::read_dir(crate::session::source_folder().join("results")).unwrap() {
+            let path = entry.unwrap().path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "json")
+            {
+                let text = std::fs::read(&path).unwrap();
+                serde_json::from_slice::<Report>(&text).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_ratio_compares_repeats_of_the_same_turn() {
         let report = report();
         let ours = &report.contenders[0];
         let ratio = |index: usize| report.ratio(ours, &report.metrics[index]);
@@ -301,14 +312,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_busy_machine_is_noticed() {
+    fn noise_of_a_busy_machine_is_detected() {
         let noise = report().noise().unwrap();
         assert_eq!((noise.noisy, noise.repeats), (1, 4));
         assert!((noise.worst / noise.best - 1.3).abs() < 1e-9);
     }
 
     #[test]
-    fn a_machine_that_is_busy_all_the_time_is_noticed_too() {
+    fn noise_of_a_machine_that_is_always_busy_is_detected() {
         let mut report = report();
         for repeat in report
             .contenders

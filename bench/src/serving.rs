@@ -1,18 +1,18 @@
-//! Servers of `metrics.k8s.io` under measure: the programs, the cluster that they read, who reads
-//! them, and what is done with each from its start to its end.
+//! Benchmarks of servers of `metrics.k8s.io`: the programs, the cluster that they read, the load of
+//! their clients, and the phases of a measurement.
 //!
-//! Every server is started with metrics-server's flags, so that whatever takes them can be put
-//! beside it.
+//! Every server is started with metrics-server's flags, so that any program that accepts them can
+//! be compared.
 
-pub mod bed;
+pub mod control_plane;
 pub mod phases;
 pub mod program;
 pub mod reads;
-pub mod real;
 pub mod report;
-pub mod told;
+pub mod reported;
+pub mod testbed;
 
-pub use bed::{Bed, free_address};
+pub use control_plane::ControlPlaneFlags;
 pub use phases::Phases;
 pub use program::{ServerFlags, ServerProgram};
-pub use real::RealFlags;
+pub use testbed::{Testbed, free_address};

@@ -1,5 +1,4 @@
-//! What every benchmark does around its measure: end cleanly on a signal, print the table, write
-//! the result.
+//! The frame of every benchmark: stop on a signal, print the table, write the result.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,19 +17,18 @@ use crate::table::{self, Style};
 pub struct Session {
     /// The folder `bench` of the source tree.
     pub bench: PathBuf,
-    /// For fixtures and logs; gone at the end unless the run fails.
+    /// Folder for fixtures and logs; removed at the end unless the run fails.
     pub scratch: PathBuf,
-    /// Where results are kept.
+    /// Folder for results.
     pub results: PathBuf,
-    /// Whether it is a small run, whose results are kept apart.
+    /// Whether it is a small run, whose results have names of their own.
     pub quick: bool,
-    /// When it began (RFC 3339).
+    /// Start time (RFC 3339).
     pub started: String,
-    /// The machine.
     pub machine: Machine,
 }
 
-/// Runs a benchmark with one report to its end, as [`run_all`] does.
+/// Runs a benchmark with one report, as [`run_all`] does.
 pub fn run(
     flags: &RunFlags,
     bench: impl AsyncFnOnce(&Session) -> Result<Report, BenchError>,
@@ -39,15 +37,15 @@ pub fn run(
         let report = bench(session).await?;
         session.show(&report);
         let path = report.write(&session.results, &session.file_name(&report.bench))?;
-        say(&format!("every number is in {}", path.display()));
+        print_line(&format!("wrote all values to {}", path.display()));
         Ok(())
     })
 }
 
-/// Runs a benchmark to its end, or to the first Ctrl-C. What it started is ended in every case:
-/// leaving drops it.
+/// Runs a benchmark until it is complete or interrupted by a signal. Programs that it started are
+/// stopped in every case: they are dropped.
 ///
-/// All of it runs on this thread: programs end with the thread that started them (see
+/// All of it runs on this thread: programs are killed when the thread that started them exits (see
 /// [`crate::contender`]).
 pub fn run_all(
     flags: &RunFlags,
@@ -67,14 +65,14 @@ pub fn run_all(
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&format!("error: {}", error.chain()));
+            print_line(&format!("error: {}", error.chain()));
             ExitCode::FAILURE
         }
     }
 }
 
 impl Session {
-    /// What the file of a result is called, without its ending.
+    /// Returns the name of a result file, without its extension.
     pub fn file_name(&self, bench: &str) -> String {
         if self.quick {
             format!("{bench}.quick")
@@ -85,24 +83,24 @@ impl Session {
 
     /// Prints the table of a report.
     pub fn show(&self, report: &Report) {
-        say("");
-        say(&table::render(report, Style::of_stdout()));
+        print_line("");
+        print_line(&table::render(report, Style::of_stdout()));
     }
 }
 
-/// One line on the terminal: what is being done, or what is left out.
-pub fn say(line: &str) {
-    // Nobody listens any more: the run goes on, the result is in the file.
+/// Prints a line of progress to stdout.
+pub fn print_line(line: &str) {
+    // If stdout is closed, the run continues: the result is in the file.
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// The end of a run that has conditions: says that they held, or fails with those that were missed.
-pub fn held(missed: &[String], conditions: &str) -> Result<(), BenchError> {
+/// Ends a run that has conditions: prints that they are met, or fails with those that are not.
+pub fn check_conditions(missed: &[String], conditions: &str) -> Result<(), BenchError> {
     if missed.is_empty() {
-        say(&format!("all held: {conditions}"));
+        print_line(&format!("all conditions met: {conditions}"));
         return Ok(());
     }
-    Err(BenchError::Missed(missed.join("; ")))
+    Err(BenchError::ConditionsNotMet(missed.join("; ")))
 }
 
 async fn measured(
@@ -112,7 +110,7 @@ async fn measured(
     let scratch = tempfile::Builder::new()
         .prefix("kubevitals-bench-")
         .tempdir();
-    let scratch = scratch.map_err(BenchError::file("make", std::env::temp_dir()))?;
+    let scratch = scratch.map_err(BenchError::file("create", std::env::temp_dir()))?;
     let bench_folder = source_folder();
     let session = Session {
         scratch: scratch.path().to_owned(),
@@ -134,7 +132,7 @@ async fn measured(
     if let Err(error) = &outcome
         && !matches!(error, BenchError::Interrupted)
     {
-        say(&format!("logs are kept in {}", scratch.keep().display()));
+        print_line(&format!("logs are in {}", scratch.keep().display()));
     }
     outcome
 }
@@ -153,10 +151,10 @@ async fn interrupted() {
     }
 }
 
-/// The folder `bench` of the source tree.
+/// Returns the folder `bench` of the source tree.
 ///
-/// Asked of the cargo that runs us: clones that share a target folder share this program too.
+/// Read from the environment of `cargo run`: clones that share a target folder share this program.
 pub fn source_folder() -> PathBuf {
-    let asked = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-    asked.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf())
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    manifest.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf())
 }

@@ -1,4 +1,4 @@
-//! The simulated cluster in a process of its own, so that its cost is nobody else's.
+//! The simulated cluster in its own process, so that its cost is not part of any other.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,45 +16,42 @@ use crate::https::Client;
 use crate::kubeconfig::Kubeconfig;
 use crate::proc::Memory;
 
-/// Thousands of nodes take some seconds.
-const START: Duration = Duration::from_mins(2);
+/// Timeout of the start: thousands of nodes take some seconds.
+const START_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// How often it is looked whether the cluster is there.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval of polls for the start of the cluster.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 const FAULTS: &str = "/api/v1/namespaces/kube-system/configmaps";
 const FAULTS_NAME: &str = "kubevitals-sim";
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 
-/// How large it is.
+/// Size of a simulated cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SimSize {
-    /// Nodes.
     pub nodes: u32,
-    /// Pods on each.
     pub pods_per_node: u32,
-    /// Containers of each pod.
     pub containers_per_pod: u32,
 }
 
-/// Why a text is not a size.
+/// Error of parsing a size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("write NODESxPODS, such as 1000x30")]
+#[error("invalid size: expected NODESxPODS, such as 1000x30")]
 pub struct SimSizeError;
 
-/// A cluster that runs.
+/// A running cluster.
 #[derive(Debug)]
 pub struct SimProcess {
     running: Running,
     kubeconfig: PathBuf,
-    /// Who we are in it.
+    /// Our client certificate.
     pub identity: Kubeconfig,
-    /// For questions of our own, apart from any load.
+    /// Client of the harness, separate from any load.
     pub api: Client,
 }
 
 impl SimSize {
-    /// So many nodes with so many pods of two containers each.
+    /// Nodes with pods of two containers each.
     pub const fn new(nodes: u32, pods_per_node: u32) -> Self {
         Self {
             nodes,
@@ -63,7 +60,7 @@ impl SimSize {
         }
     }
 
-    /// All pods.
+    /// Number of all pods.
     pub fn pods(self) -> usize {
         let pods = usize::try_from(self.nodes.saturating_mul(self.pods_per_node));
         pods.unwrap_or(usize::MAX)
@@ -89,7 +86,7 @@ impl FromStr for SimSize {
 }
 
 impl SimProcess {
-    /// Starts `kubevitals sim` and waits until it answers; everything it writes is in `folder`.
+    /// Starts `kubevitals sim` and waits until it is ready; it writes files to `folder` only.
     /// `more` are further flags.
     pub async fn start(
         program: &Path,
@@ -116,15 +113,15 @@ impl SimProcess {
             log: folder.join("sim.log"),
         };
         let mut running = contender.start()?;
-        let mut looks = interval(LOOK);
+        let mut looks = interval(POLL_INTERVAL);
         // The file appears in one step, once the cluster is complete.
         while !kubeconfig.exists() {
             looks.tick().await;
             running.check()?;
-            if running.age() > START {
-                return Err(BenchError::Late {
-                    what: "the start of the simulated cluster".to_owned(),
-                    within: START,
+            if running.age() > START_TIMEOUT {
+                return Err(BenchError::Timeout {
+                    event: "the start of the simulated cluster".to_owned(),
+                    timeout: START_TIMEOUT,
                 });
             }
         }
@@ -138,28 +135,25 @@ impl SimProcess {
         })
     }
 
-    /// An administrator's kubeconfig.
+    /// Path of an administrator's kubeconfig.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Processor time that it has used.
     pub fn cpu(&self) -> Result<Duration, BenchError> {
         self.running.cpu()
     }
 
-    /// Its memory now.
     pub fn memory(&self) -> Result<Memory, BenchError> {
         self.running.memory()
     }
 
-    /// Switches faults on, as `--fault` names them, in place of those of an earlier call; none
-    /// heals.
+    /// Replaces the faults of an earlier call, in the syntax of `--fault`; none clears them.
     pub async fn set_fault(&self, fault: Option<&str>) -> Result<(), BenchError> {
         let path = format!("{FAULTS}/{FAULTS_NAME}");
-        let (status, answer) = self.api.send(Method::DELETE, &path, None).await?;
+        let (status, response) = self.api.send(Method::DELETE, &path, None).await?;
         if status != StatusCode::OK && status != StatusCode::NOT_FOUND {
-            return Err(refused(&path, status, &answer));
+            return Err(BenchError::unexpected_status(&path, status, &response));
         }
         let Some(fault) = fault else { return Ok(()) };
         let object = json!({
@@ -171,10 +165,9 @@ impl SimProcess {
         self.create(FAULTS, &object).await
     }
 
-    /// Puts a server behind the simulated aggregation layer, and waits until it is called
-    /// available.
-    pub async fn aggregate(&self, address: SocketAddr) -> Result<(), BenchError> {
-        self.leave_aggregation().await?;
+    /// Registers a server with the simulated aggregation layer.
+    pub async fn register_api_service(&self, address: SocketAddr) -> Result<(), BenchError> {
+        self.remove_api_service().await?;
         let object = json!({
             "apiVersion": "apiregistration.k8s.io/v1",
             "kind": "APIService",
@@ -194,62 +187,51 @@ impl SimProcess {
         self.create(API_SERVICES, &object).await
     }
 
-    /// Takes it away again.
-    pub async fn leave_aggregation(&self) -> Result<(), BenchError> {
+    /// Removes the registration.
+    pub async fn remove_api_service(&self) -> Result<(), BenchError> {
         let path = format!("{API_SERVICES}/v1beta1.metrics.k8s.io");
-        let (status, answer) = self.api.send(Method::DELETE, &path, None).await?;
+        let (status, response) = self.api.send(Method::DELETE, &path, None).await?;
         if status == StatusCode::OK || status == StatusCode::NOT_FOUND {
             return Ok(());
         }
-        Err(refused(&path, status, &answer))
+        Err(BenchError::unexpected_status(&path, status, &response))
     }
 
-    /// Ends it.
+    /// Stops it.
     pub async fn stop(self) {
         self.running.stop().await;
     }
 
     async fn create(&self, path: &str, object: &Value) -> Result<(), BenchError> {
-        let (status, answer) = self.api.send(Method::POST, path, Some(object)).await?;
+        let (status, response) = self.api.send(Method::POST, path, Some(object)).await?;
         if status == StatusCode::CREATED {
             return Ok(());
         }
-        Err(refused(path, status, &answer))
+        Err(BenchError::unexpected_status(path, status, &response))
     }
 }
 
-/// Asks again and again until an answer is what is wanted, and says when that was.
-pub async fn until<T>(
-    what: &str,
-    every: Duration,
-    within: Duration,
-    mut look: impl AsyncFnMut() -> Result<Option<T>, BenchError>,
+/// Polls until `poll` returns a value, and returns that.
+pub async fn poll_until<T>(
+    event: &str,
+    interval: Duration,
+    timeout: Duration,
+    mut poll: impl AsyncFnMut() -> Result<Option<T>, BenchError>,
 ) -> Result<T, BenchError> {
-    let deadline = Instant::now() + within;
-    let mut ticks = interval(every);
+    let deadline = Instant::now() + timeout;
+    let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if let Some(found) = look().await? {
+        if let Some(found) = poll().await? {
             return Ok(found);
         }
         if Instant::now() > deadline {
-            return Err(BenchError::Late {
-                what: what.to_owned(),
-                within,
+            return Err(BenchError::Timeout {
+                event: event.to_owned(),
+                timeout,
             });
         }
-    }
-}
-
-fn refused(path: &str, status: StatusCode, answer: &Value) -> BenchError {
-    let message = answer
-        .get("message")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    BenchError::Request {
-        path: path.to_owned(),
-        problem: format!("{status} {message}"),
     }
 }
 
@@ -258,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_and_printed() {
+    fn sizes_are_parsed_and_printed() {
         let size: SimSize = "1000x30".parse().unwrap();
         assert_eq!((size, size.pods()), (SimSize::new(1_000, 30), 30_000));
         assert_eq!(size.to_string(), "1000x30");

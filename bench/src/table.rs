@@ -1,25 +1,24 @@
-//! The table that a person reads: for each measure who costs what, how much that moved, and how
-//! many times better than the baseline it is.
+//! The table for people: for each metric the median and spread of each program, and how many times
+//! better than the baseline it is.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 
 use crate::measure::Spread;
-use crate::result::{Better, Metric, NOISY, Report, Unit};
+use crate::result::{Better, Metric, NOISE_THRESHOLD, Report, Unit};
 
-/// Less than this either way is no difference that the table would stress.
+/// Smaller ratios either way are not coloured.
 const NO_DIFFERENCE: f64 = 1.05;
 
-/// Whether words are stressed by colour.
+/// Whether output is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// Text alone.
     Plain,
     /// Better in green, worse in red.
     Colored,
 }
 
-/// One line, cell by cell.
+/// One row, by cell.
 struct Row {
     cells: [String; 5],
     verdict: Option<Verdict>,
@@ -32,7 +31,7 @@ enum Verdict {
 }
 
 impl Style {
-    /// Colours on a terminal, unless the variable `NO_COLOR` is set to something (see
+    /// Colours on a terminal, unless the variable `NO_COLOR` is set and not empty (see
     /// no-color.org).
     pub fn of_stdout() -> Self {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -44,11 +43,11 @@ impl Style {
     }
 }
 
-/// The whole table, with the noise of the machine below it.
+/// Renders the table, with the noise of the machine below it.
 pub fn render(report: &Report, style: Style) -> String {
     let mut rows = vec![Row {
         cells: [
-            "measure".to_owned(),
+            "metric".to_owned(),
             "program".to_owned(),
             "median".to_owned(),
             "min .. max".to_owned(),
@@ -63,20 +62,20 @@ pub fn render(report: &Report, style: Style) -> String {
     if let Some(noise) = report.noise() {
         let _ = write!(
             text,
-            "\nmachine: a fixed calibration needs {} of a processor and took {} at worst; {} of {} measurements began or \
-             ended on a machine that was busy (more than {:.0} % over)\n",
-            shown(Unit::Seconds, noise.best),
-            shown(Unit::Seconds, noise.worst),
+            "\nmachine: a fixed calibration takes {} of processor time and took {} at worst; {} of {} measurements began or \
+             ended on a busy machine (more than {:.0} % over)\n",
+            format_value(Unit::Seconds, noise.best),
+            format_value(Unit::Seconds, noise.worst),
             noise.noisy,
             noise.repeats,
-            (NOISY - 1.0) * 100.0,
+            (NOISE_THRESHOLD - 1.0) * 100.0,
         );
     }
     text
 }
 
-/// A value with its unit, at three significant digits or so.
-pub fn shown(unit: Unit, value: f64) -> String {
+/// Formats a value with its unit, at about three significant digits.
+pub fn format_value(unit: Unit, value: f64) -> String {
     let scaled = |scales: &[(f64, &str)]| {
         let last = scales.last().copied().unwrap_or((1.0, ""));
         let fitting = scales
@@ -112,7 +111,7 @@ fn rows_of(report: &Report, metric: &Metric) -> Vec<Row> {
             cells: [
                 label,
                 contender.name.clone(),
-                shown(metric.unit, spread.median),
+                format_value(metric.unit, spread.median),
                 range(metric.unit, spread),
                 ratio.map_or_else(String::new, |ratio| times(ratio, metric)),
             ],
@@ -128,7 +127,11 @@ fn range(unit: Unit, spread: Spread) -> String {
     if spread.min.total_cmp(&spread.max).is_eq() {
         return String::new();
     }
-    let mut text = format!("{} .. {}", shown(unit, spread.min), shown(unit, spread.max));
+    let mut text = format!(
+        "{} .. {}",
+        format_value(unit, spread.min),
+        format_value(unit, spread.max)
+    );
     if let Some(relative) = spread.relative() {
         let _ = write!(text, " (±{:.0} %)", relative * 100.0);
     }
@@ -148,14 +151,14 @@ fn times(ratio: Spread, metric: &Metric) -> String {
     if min != max {
         let _ = write!(text, " ({min} .. {max})");
     }
-    // The head of the column names another.
+    // The header of the column names another.
     if let Some(other) = &metric.against {
         let _ = write!(text, " than {other}");
     }
     text
 }
 
-/// Only a difference that every repeat shows is one.
+/// Only a difference in every repeat counts.
 fn verdict(ratio: Spread) -> Option<Verdict> {
     if ratio.min > NO_DIFFERENCE {
         Some(Verdict::Better)
@@ -220,7 +223,7 @@ mod tests {
     #[test]
     fn a_baseline_of_its_own_is_named() {
         let mut report = report();
-        report.baseline = "somebody else".to_owned();
+        report.baseline = "another".to_owned();
         report.metrics.truncate(2);
         if let Some(metric) = report.metrics.first_mut() {
             *metric = metric.clone().against("peer");
@@ -231,7 +234,7 @@ mod tests {
             1,
             "{text}"
         );
-        // Nobody measured the baseline of the other, so there is no ratio.
+        // The baseline of the other metric was not measured, so it has no ratio.
         assert_eq!(text.matches("x (").count(), 1, "{text}");
     }
 
@@ -260,7 +263,7 @@ mod tests {
             (Unit::BytesPerSecond, 1.265e9, "1265 MB/s"),
             (Unit::Count, 0.0, "0"),
         ] {
-            assert_eq!(shown(unit, value), expected);
+            assert_eq!(format_value(unit, value), expected);
         }
     }
 }

@@ -1,27 +1,26 @@
-//! A plain timing loop, for what runs in the benchmark itself.
+//! A timing loop for operations that run in the benchmark itself.
 
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// How long runs of something took.
+/// Durations of repeated runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
-    /// The shortest run: the machine's own speed, without what else it did.
+    /// The shortest run: the least disturbed by other load of the machine.
     pub best: Duration,
-    /// The run in the middle.
     pub median: Duration,
 }
 
 impl Timing {
-    /// Times `runs` runs after one that is not counted; each is given its number.
+    /// Times `runs` runs after an untimed one; each gets its number.
     pub fn of(runs: usize, run: impl FnMut(usize)) -> Self {
         let start = Instant::now();
         Self::by(|| start.elapsed(), runs, run)
     }
 
-    /// As [`Timing::of`], but counts the processor time of the whole process: what else the machine
-    /// does meanwhile matters less.
+    /// Like [`Timing::of`], but measures processor time of the whole process: other load of the
+    /// machine matters less.
     pub fn of_cpu(runs: usize, run: impl FnMut(usize)) -> Self {
         Self::by(cpu_time, runs, run)
     }

@@ -1,12 +1,12 @@
-//! Which versions were measured: read from the lock files that they were built from.
+//! Versions of the measured libraries, read from the lock files that they were built from.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::go;
 
-/// Versions of our own crates' dependencies, of Go modules and of Go itself, by name. What is not
-/// found is left out.
+/// Returns versions of our own crates' dependencies, of Go modules and of Go itself, by name.
+/// Unknown ones are omitted.
 pub async fn of(bench: &Path, crates: &[&str], modules: &[&str]) -> BTreeMap<String, String> {
     let lock = std::fs::read_to_string(bench.join("../Cargo.lock")).unwrap_or_default();
     let go_mod = std::fs::read_to_string(bench.join("go/go.mod")).unwrap_or_default();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_benchmarks_tell_is_pinned() {
+    async fn versions_in_reports_are_pinned() {
         let bench = Path::new(env!("CARGO_MANIFEST_DIR"));
         let crates = ["kube", "k8s-openapi", "prometheus-parse"];
         let modules = [

@@ -179,8 +179,10 @@ pub(crate) fn run(flags: &BenchFlags) -> Result<()> {
 /// Returns whether the flags select a real API server in front of the servers.
 fn needs_control_plane(flags: &[String]) -> bool {
     let pairs = flags.windows(2);
-    flags.iter().any(|flag| flag == "--bed=real")
-        || pairs.into_iter().any(|pair| pair == ["--bed", "real"])
+    flags.iter().any(|flag| flag == "--control-plane=real")
+        || pairs
+            .into_iter()
+            .any(|pair| pair == ["--control-plane", "real"])
 }
 
 fn print_all() {
@@ -200,8 +202,10 @@ mod tests {
             let words: Vec<String> = words.iter().map(ToString::to_string).collect();
             needs_control_plane(&words)
         };
-        assert!(wants(&["--bed=real"]) && wants(&["--quick", "--bed", "real"]));
-        assert!(!wants(&["--bed=sim"]) && !wants(&["--bed"]) && !wants(&["real"]));
+        assert!(wants(&["--control-plane=real"]) && wants(&["--quick", "--control-plane", "real"]));
+        assert!(
+            !wants(&["--control-plane=sim"]) && !wants(&["--control-plane"]) && !wants(&["real"])
+        );
     }
 
     #[test]

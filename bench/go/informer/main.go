@@ -1,6 +1,6 @@
-// Informer watches all pods with a shared informer of client-go and only counts: `informer KUBECONFIG`.
+// Informer watches all pods with a shared informer of client-go and only counts events: `informer KUBECONFIG`.
 //
-// It prints the address at which it tells the counts: `GET /` answers `ADDED UPDATED`.
+// It prints the address of the counts: the response to `GET /` is `ADDED UPDATED`.
 package main
 
 import (
@@ -48,10 +48,10 @@ func main() {
 		worker.Fail(err)
 	}
 	fmt.Println(listener.Addr())
-	tell := func(w http.ResponseWriter, _ *http.Request) {
+	counts := func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, added.Load(), updated.Load())
 	}
-	go func() { worker.Fail(http.Serve(listener, http.HandlerFunc(tell))) }()
+	go func() { worker.Fail(http.Serve(listener, http.HandlerFunc(counts))) }()
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

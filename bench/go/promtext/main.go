@@ -1,6 +1,6 @@
 // Promtext parses kubelet bodies as Go programs do: `promtext textparse|expfmt|expfmt-encode PASSES FOLDER`.
 //
-// textparse is what metrics-server and Prometheus use, expfmt what most other programs do.
+// metrics-server and Prometheus use textparse, most other programs expfmt.
 package main
 
 import (
@@ -49,7 +49,7 @@ func main() {
 	case "expfmt-encode":
 		encode(passes, bodies)
 	default:
-		worker.Fail(fmt.Sprintf("no mode %q", os.Args[1]))
+		worker.Fail(fmt.Sprintf("unknown mode %q", os.Args[1]))
 	}
 }
 
@@ -91,7 +91,7 @@ func viaExpfmt(body []byte) (samples uint64) {
 	return samples
 }
 
-// encode writes what was read before, and counts the bytes.
+// encode writes the parsed families, and counts the bytes.
 func encode(passes int, bodies [][]byte) {
 	var documents []map[string]*dto.MetricFamily
 	for _, body := range bodies {

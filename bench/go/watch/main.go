@@ -45,11 +45,11 @@ func main() {
 	case "heap":
 		worker.ServeOnce(func() (items, kept uint64) { return keep(recording) })
 	default:
-		worker.Fail(fmt.Sprintf("no mode %q", os.Args[1]))
+		worker.Fail(fmt.Sprintf("unknown mode %q", os.Args[1]))
 	}
 }
 
-// decode reads the stream with the very decoders that the generated clients of client-go negotiate for a watch in JSON.
+// decode reads the stream with the decoders that generated clients of client-go negotiate for a watch in JSON.
 func decode(recording []byte, each func(*corev1.Pod)) {
 	codecs := rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion()
 	negotiator := kruntime.NewClientNegotiator(codecs, corev1.SchemeGroupVersion)
@@ -72,7 +72,7 @@ func decode(recording []byte, each func(*corev1.Pod)) {
 	}
 }
 
-// fill puts all pods into a store as an informer has one.
+// fill adds all pods to a store, as an informer does.
 func fill(recording []byte) cache.Store {
 	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
 	decode(recording, func(pod *corev1.Pod) {
@@ -83,7 +83,7 @@ func fill(recording []byte) cache.Store {
 	return store
 }
 
-// keep counts what a filled store leaves on the heap.
+// keep measures the heap that a filled store retains.
 func keep(recording []byte) (pods, kept uint64) {
 	before := live()
 	store := fill(recording)

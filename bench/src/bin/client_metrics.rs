@@ -1,8 +1,8 @@
-//! What measuring costs a request: the same requests with and without the layer of
+//! The cost of measuring a request: the same requests with and without the layer of
 //! `kube-client-metrics`, in turns.
 //!
-//! `cargo xtask bench client-metrics` sends requests to a service in memory that answers at once,
-//! so that nothing but the layer differs. Allocations are counted.
+//! `cargo xtask bench client-metrics` sends requests to a service in memory that responds at once,
+//! so that only the layer differs. Allocations are counted.
 #![expect(clippy::print_stdout, reason = "the table is the output")]
 
 use std::alloc::System;
@@ -27,7 +27,7 @@ use tower::{Layer, Service};
 #[global_allocator]
 static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What a controller asks for: objects by name, lists, a health check, a watch.
+/// Requests of a controller: objects by name, lists, a health check, a watch.
 const PATHS: [&str; 5] = [
     "/api/v1/namespaces/default/pods/web-6c5f4d7b9-x2x4z",
     "/apis/apps/v1/namespaces/default/deployments/web/status",
@@ -37,12 +37,12 @@ const PATHS: [&str; 5] = [
 ];
 const REQUESTS: usize = 200_000;
 const TURNS: usize = 15;
-/// What a request may cost more.
+/// Maximum cost of measuring a request.
 const BAR: Duration = Duration::from_micros(1);
 
-/// Tries nothing again: what is left is the loop that could.
+/// Retries nothing: only the retry loop remains.
 #[derive(Clone)]
-struct Never;
+struct NoRetry;
 
 /// One way to send all requests.
 struct Contender<'a> {
@@ -52,7 +52,7 @@ struct Contender<'a> {
     allocations: usize,
 }
 
-impl<Q, R, E> Policy<Q, R, E> for Never {
+impl<Q, R, E> Policy<Q, R, E> for NoRetry {
     type Future = Ready<()>;
 
     fn retry(&mut self, _: &mut Q, _: &mut Result<R, E>) -> Option<Ready<()>> {
@@ -90,8 +90,8 @@ impl<'a> Contender<'a> {
         self.allocations = change.allocations + change.reallocations;
     }
 
-    /// Nanoseconds of a request in the turn in the middle, beyond those of the other in the same
-    /// turn.
+    /// Returns the median over turns of the nanoseconds per request beyond those of the other
+    /// contender.
     fn beyond(&self, other: &Self) -> i128 {
         let mut differences: Vec<i128> = self
             .times
@@ -119,16 +119,16 @@ fn main() -> ExitCode {
     let registry = Registry::new();
     let classifier = || Classifier::new("cluster.example:6443");
     let service = || tower::service_fn(answer);
-    let nobody = MetricsLayer::new(Hooks::default(), classifier());
+    let noop = MetricsLayer::new(Hooks::default(), classifier());
     let families = MetricsLayer::new(&registry, classifier());
-    let again = families.clone().with_retry(Never);
+    let again = families.clone().with_retry(NoRetry);
     let mut contenders = [
         Contender::new("without the layer", &uris, service()),
-        Contender::new("hooks that do nothing", &uris, nobody.layer(service())),
+        Contender::new("hooks that do nothing", &uris, noop.layer(service())),
         Contender::new("Prometheus families", &uris, families.layer(service())),
         Contender::new("the same, with retries", &uris, again.layer(service())),
     ];
-    // All series exist before anything is counted.
+    // Create all series before counting.
     for contender in &mut contenders {
         (contender.send_all)();
     }
@@ -139,11 +139,11 @@ fn main() -> ExitCode {
     }
     let [base, measured @ ..] = &contenders;
     println!(
-        "{REQUESTS} requests a turn, {TURNS} turns; processor time and allocations of a request\n"
+        "{REQUESTS} requests per turn, {TURNS} turns; processor time and allocations per request\n"
     );
     println!(
         "{:<26} {:>8} {:>12} {:>14}",
-        "", "ns", "ns beyond", "allocations"
+        "", "ns", "ns more", "allocations"
     );
     println!(
         "{:<26} {:>8} {:>12} {:>14}",
@@ -165,8 +165,8 @@ fn main() -> ExitCode {
         good &= beyond < nanos(BAR) && allocations <= base.allocations;
     }
     println!(
-        "\nthe bar, under {BAR:?} and no allocation: {}",
-        if good { "held" } else { "NOT held" }
+        "\nbar of less than {BAR:?} more and no allocation: {}",
+        if good { "reached" } else { "NOT reached" }
     );
     if good {
         ExitCode::SUCCESS
@@ -202,7 +202,7 @@ fn nanos(time: Duration) -> i128 {
     i128::try_from(time.as_nanos()).unwrap_or(i128::MAX)
 }
 
-/// Of a request, to the thousandth: one among many would show.
+/// Formats allocations per request with three decimals: one among many is visible.
 fn each(allocations: usize) -> String {
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
     let of_one = allocations as f64 / REQUESTS as f64;

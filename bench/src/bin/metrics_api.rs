@@ -1,14 +1,14 @@
-//! The resource metrics API without a network: what a publication costs, what lists cost, what is
-//! kept.
+//! The resource metrics API without a network: the cost of a publication and of lists, and the heap
+//! that it retains.
 //!
 //! `cargo xtask bench metrics-api` prints CPU time on one core, at 1,000 nodes of 30 pods with two
-//! containers each, and counts the heap. The baseline of a list is copying its bytes once.
+//! containers each, and counts the heap. The baseline of a list is one copy of its bytes.
 #![expect(clippy::print_stdout, reason = "the table is the output")]
 #![expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_wrap,
     clippy::indexing_slicing,
-    reason = "small figures, and a cluster of our own making"
+    reason = "small figures, and indexes into fixtures of known size"
 )]
 
 use std::alloc::System;
@@ -50,15 +50,11 @@ fn main() {
     let change = region.change();
     let kept = change.bytes_allocated as isize - change.bytes_deallocated as isize;
     println!("{NODES} nodes, {pods} pods of two containers, one core\n");
-    println!(
-        "{:<52} {:>10}",
-        "heap kept per pod, bytes",
-        kept / pods as isize
-    );
+    println!("{:<52} {:>10}", "heap per pod, bytes", kept / pods as isize);
 
     let per_node = |timing: Timing| timing.best.as_secs_f64() * 1e6 / NODES as f64;
     let all = Timing::of_cpu(RUNS, |round| {
-        publish_all(&publisher, &mut cluster, round + 1)
+        publish_all(&publisher, &mut cluster, round + 1);
     });
     println!(
         "{:<52} {:>10.2}",
@@ -70,7 +66,7 @@ fn main() {
     });
     println!(
         "{:<52} {:>10.2}",
-        "the same, one of them replaced by another, µs",
+        "the same with one pod replaced, µs",
         per_node(churn)
     );
 
@@ -117,12 +113,12 @@ fn parts(resource: &dyn ApiResource) {
             "app=app-7-70",
         ),
         (
-            "list 10 pods by a label that all have, too, µs",
+            "list 10 pods by two labels, one common, µs",
             Some("ns-7"),
             "team=one,app=app-7-70",
         ),
         (
-            "list a namespace by a label that all have, µs",
+            "list a namespace by a common label, µs",
             Some("ns-7"),
             "team=one",
         ),
@@ -159,7 +155,7 @@ fn parts(resource: &dyn ApiResource) {
     );
 }
 
-/// Ten replicas of an application have one set of labels; ten namespaces share the pods.
+/// Ten replicas of an application share a label set; ten namespaces share the pods.
 fn cluster() -> Vec<(NodeName, Vec<PodUsage>)> {
     let apps = NODES * PODS_OF_NODE / REPLICAS;
     let namespaces: Vec<Arc<str>> = (0..10).map(|n| format!("ns-{n}").into()).collect();
@@ -267,7 +263,7 @@ fn form(encoding: Encoding) -> Representation {
     }
 }
 
-/// How many bytes a list has. Pieces are kept where somebody wants them.
+/// Returns the size of a list in bytes, and appends its chunks to `pieces` if given.
 fn list(
     resource: &dyn ApiResource,
     namespace: Option<&str>,

@@ -1,8 +1,8 @@
-//! What the store of the server costs: bytes kept for a container, and the time of one sample.
+//! Costs of the usage store: bytes per container, and time per sample.
 //!
-//! `cargo xtask bench usage` makes a cluster of 5,000 nodes with 30 pods of 2 containers each, as
-//! the store sees it, and prints a table. Allocations are counted; pods and their strings are not,
-//! since the stream of pods has them anyway.
+//! `cargo xtask bench usage` builds a store with 5,000 nodes of 30 pods of 2 containers each, and
+//! prints a table. Allocations are counted, except pods and their strings, which the reflector of
+//! pods holds in any case.
 #![expect(clippy::print_stdout, reason = "the table is the output")]
 
 use std::alloc::System;
@@ -27,11 +27,11 @@ const CONTAINERS: [&str; 2] = ["app", "sidecar"];
 const ROUNDS: usize = 8;
 const BEGIN: i64 = 1_700_000_000_000;
 
-/// Looks at every container, as who renders them must, and keeps nothing.
+/// Reads every container, as a renderer does, and retains nothing.
 #[derive(Default)]
-struct Looks(AtomicU64);
+struct ReadingPublisher(AtomicU64);
 
-impl UsagePublisher for Looks {
+impl UsagePublisher for ReadingPublisher {
     fn publish(&self, view: &NodeUsage<'_>) {
         let containers = view.pods.iter().flat_map(|pod| &pod.containers);
         let seen = containers.fold(0, |sum, own| sum ^ own.usage.cpu.nanocores());
@@ -51,12 +51,12 @@ fn main() {
         .filter_map(|n| Some(Arc::new(pod(names.get(n / PODS_PER_NODE)?, n))))
         .collect();
     let mut batch = NodeBatch::default();
-    // The buffers of one publication are a thread's, not the store's: they are warm before anything
-    // is counted.
-    let publish = Arc::new(Looks::default());
+    // The buffers of a publication belong to the thread, not to the store: they are warm before
+    // anything is counted.
+    let publish = Arc::new(ReadingPublisher::default());
     let region = Region::new(COUNTING);
     let mut store = UsageStore::new(UsageConfig::new(Duration::from_secs(15)));
-    store.add_publisher(Arc::<Looks>::clone(&publish));
+    store.add_publisher(Arc::<ReadingPublisher>::clone(&publish));
     let kept = || {
         let change = region.change();
         change
@@ -82,11 +82,15 @@ fn main() {
     round(1);
     let of_containers = kept() - of_nodes - of_pods - of_batch;
     println!("{NODES} nodes, {pods} pods, {containers} containers\n");
-    println!("{:<34} {:>10} B", "a node", of_nodes / NODES);
-    println!("{:<34} {:>10} B", "a pod", of_pods / pods);
-    println!("{:<34} {:>10} B", "a container", of_containers / containers);
+    println!("{:<34} {:>10} B", "per node", of_nodes / NODES);
+    println!("{:<34} {:>10} B", "per pod", of_pods / pods);
+    println!(
+        "{:<34} {:>10} B",
+        "per container",
+        of_containers / containers
+    );
     let total = of_nodes + of_pods + of_containers;
-    println!("{:<34} {:>10} KiB", "all of it", total / 1_024);
+    println!("{:<34} {:>10} KiB", "total", total / 1_024);
 
     let mut next = 1;
     let filling = Timing::of_cpu(ROUNDS, |_| {
@@ -105,7 +109,7 @@ fn main() {
     let net = timing.best.saturating_sub(filling.best);
     println!(
         "{:<34} {:>10} ns",
-        "take in and publish a container",
+        "ingest and publish a container",
         each(net)
     );
     let repeated = Timing::of_cpu(ROUNDS, |_| {
@@ -115,11 +119,11 @@ fn main() {
         }
     });
     let net = repeated.best.saturating_sub(filling.best);
-    println!("{:<34} {:>10} ns", "take in a repeated one", each(net));
+    println!("{:<34} {:>10} ns", "ingest a repeated sample", each(net));
     let expiry = Timing::of_cpu(ROUNDS, |_| store.expire(time(next)));
     println!(
         "{:<34} {:>10} µs",
-        "look for what expired, all nodes",
+        "check expiry of all nodes",
         expiry.best.as_micros()
     );
     let ready = Timing::of_cpu(ROUNDS, |_| drop(store.readiness(time(next))));
@@ -146,7 +150,7 @@ fn pod(node: &NodeName, number: usize) -> PodSummary {
     }
 }
 
-/// What the kubelet of a node says in a round.
+/// Fills the batch of a node in a round.
 fn fill(batch: &mut NodeBatch, all: &[Arc<PodSummary>], node: usize, round: usize) {
     batch.clear();
     let at = time(round);

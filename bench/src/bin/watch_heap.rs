@@ -1,24 +1,21 @@
-//! What watched pods cost in memory: our slim types next to `kube` with `k8s-openapi` and to Go's
-//! client-go.
+//! Memory of watched pods: our slim types next to `kube` with `k8s-openapi` and to Go's client-go.
 //!
-//! It is a program of its own because counting every allocation costs the side that allocates more
-//! some time.
+//! A separate program because counting every allocation slows down the contender that allocates
+//! more.
 
 use std::alloc::System;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::ValueEnum;
 use k8s_openapi::api::core::v1 as core;
 use kube::api::WatchEvent as TypedEvent;
-use kubevitals_bench::flags::RunFlags;
-use kubevitals_bench::jobs::{self, Side, Workers};
-use kubevitals_bench::measure::{Plan, Schedule};
-use kubevitals_bench::result::{Metric, Report};
-use kubevitals_bench::session::{self, Session, say};
-use kubevitals_bench::{BenchError, go, pods, worker};
+use kubevitals_bench::jobs::{Implementation, Workers};
+use kubevitals_bench::pods::{self, BASELINE};
+use kubevitals_bench::result::Metric;
+use kubevitals_bench::worker;
+use kubevitals_bench::worker_bench::WorkerBench;
 use kubevitals_model::{PartialObjectMeta, Pod, PodSummary, Timestamp};
 use kubevitals_watch::{
     Decoder, Kind, Mirror, Resync, ResyncCause, Update, WatchEvent, decode_event,
@@ -30,32 +27,9 @@ static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const PODS: u32 = 5_000;
 
-const BASELINE: &str = "kube + k8s-openapi";
-
-/// What watched pods keep on the heap
-#[derive(Debug, Parser)]
-#[command(name = "cargo xtask bench watch-heap")]
-struct Flags {
-    #[command(flatten)]
-    run: RunFlags,
-    #[command(subcommand)]
-    mode: Option<Mode>,
-}
-
-#[derive(Debug, Subcommand)]
-enum Mode {
-    /// One contender of this benchmark, for the harness
-    #[command(hide = true)]
-    Worker {
-        kept: Kept,
-        passes: u32,
-        file: PathBuf,
-    },
-}
-
-/// What is kept of a pod.
+/// Type of the retained objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kept {
+enum Retained {
     Typed,
     Pod,
     PodSummary,
@@ -63,82 +37,49 @@ enum Kept {
 }
 
 fn main() -> ExitCode {
-    let flags = Flags::parse();
-    match flags.mode {
-        None => session::run(&flags.run, async |session| run(&flags.run, session).await),
-        Some(Mode::Worker { kept, file, .. }) => match serve(kept, &file) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
-        },
-    }
+    let bench = WorkerBench {
+        name: "watch-heap",
+        about: "Measure the heap of watched pods",
+        go: "watch",
+        versions: pods::VERSIONS,
+        baseline: (BASELINE, BASELINE),
+        repeats: (3, 1),
+        metrics: || vec![Metric::bytes("heap.kept", "heap per pod")],
+        prepare: |folder| pods::input(folder, PODS),
+        implementations,
+        serve,
+    };
+    bench.main()
 }
 
-async fn run(flags: &RunFlags, session: &Session) -> Result<Report, BenchError> {
-    let file = session.scratch.join("pods.watch.jsonl");
-    let bytes = pods::write(&file, PODS)?;
-    let go = go::build(&session.bench, "watch", &session.scratch).await?;
-    if go.is_none() {
-        say("Go is not installed: its contender is left out");
-    }
-    let workers = Workers::of_this_program(&file, &session.scratch)?;
-    let job = |mode: &str| vec![workers.job("heap", mode, 1, f64::from(PODS))];
-    let side = |name: &str, jobs| Side {
-        name: name.to_owned(),
-        jobs,
+fn implementations(own: &Workers, go: Option<&Workers>) -> Vec<Implementation> {
+    let heap = |name: &str, workers: &Workers, mode: &str| {
+        Implementation::new(name, vec![workers.job("heap", mode, 1)])
     };
-    let mut sides = vec![
-        side("kubevitals PodSummary", job("pod-summary")),
-        side("kubevitals Pod", job("pod")),
-        side("kubevitals Metadata", job("metadata")),
-        side(BASELINE, job("typed")),
+    let mut all = vec![
+        heap("kubevitals PodSummary", own, "pod-summary"),
+        heap("kubevitals Pod", own, "pod"),
+        heap("kubevitals Metadata", own, "metadata"),
+        heap(BASELINE, own, "typed"),
     ];
-    sides.extend(go.map(|go| {
-        side(
-            "Go client-go",
-            vec![workers.job_of(&go, "heap", "heap", 1, f64::from(PODS))],
-        )
-    }));
-    let plan = Plan {
-        schedule: Schedule::OneAfterOther,
-        repeats: flags.repeats_or(3, 1),
-    };
-    say(&format!(
-        "{PODS} pods of {} bytes on average; {} turns of {} contenders",
-        bytes / u64::from(PODS),
-        plan.repeats,
-        sides.len()
-    ));
-    let contenders = jobs::measure(&sides, plan).await?;
-    Ok(Report {
-        bench: "watch-heap".to_owned(),
-        started: session.started.clone(),
-        machine: session.machine.clone(),
-        versions: pods::versions(&session.bench).await,
-        parameters: BTreeMap::from([
-            ("pods".to_owned(), PODS.to_string()),
-            ("bytes".to_owned(), bytes.to_string()),
-        ]),
-        schedule: plan.schedule,
-        baseline: BASELINE.to_owned(),
-        metrics: vec![Metric::bytes("heap.kept", "heap kept for a pod")],
-        contenders,
-    })
+    all.extend(go.map(|go| heap("Go client-go", go, "heap")));
+    all
 }
 
-fn serve(kept: Kept, file: &Path) -> std::io::Result<()> {
+fn serve(retained: Retained, _: u32, file: &Path) -> std::io::Result<()> {
     let lines = pods::read(file)?;
-    worker::serve_once(|| match kept {
-        Kept::Typed => cost(|| typed(&lines), Vec::len),
-        Kept::Pod => cost(|| view::<Pod>(&lines), |(_, mirror)| mirror.len()),
-        Kept::PodSummary => cost(|| view::<PodSummary>(&lines), |(_, mirror)| mirror.len()),
-        Kept::Metadata => cost(
+    worker::serve_once(|| match retained {
+        Retained::Typed => cost(|| typed(&lines), Vec::len),
+        Retained::Pod => cost(|| view::<Pod>(&lines), |(_, mirror)| mirror.len()),
+        Retained::PodSummary => cost(|| view::<PodSummary>(&lines), |(_, mirror)| mirror.len()),
+        Retained::Metadata => cost(
             || view::<PartialObjectMeta>(&lines),
             |(_, mirror)| mirror.len(),
         ),
     })
 }
 
-/// Nothing but the objects themselves: a store of kube's would add its keys.
+/// Retains only the objects themselves: a store of kube would add its keys.
 fn typed(lines: &[Vec<u8>]) -> Vec<Arc<core::Pod>> {
     let decode = |line: &Vec<u8>| {
         let line = String::from_utf8(line.clone()).expect("JSON is UTF-8");
@@ -150,7 +91,7 @@ fn typed(lines: &[Vec<u8>]) -> Vec<Arc<core::Pod>> {
     lines.iter().map(decode).collect()
 }
 
-/// All that a stream keeps: the objects, the strings they share, and the view they are found in.
+/// Retains what a reflector does: the objects, their interned strings, and the cache.
 fn view<K: Kind>(lines: &[Vec<u8>]) -> (Decoder, Mirror<K>) {
     let decoder = Decoder::default();
     let decode = |line: &Vec<u8>| match decode_event(line, &decoder) {
@@ -167,7 +108,7 @@ fn view<K: Kind>(lines: &[Vec<u8>]) -> (Decoder, Mirror<K>) {
     (decoder, mirror)
 }
 
-/// How many objects were made, and the bytes they keep.
+/// Returns the number of objects and the bytes that they retain.
 fn cost<T>(make: impl FnOnce() -> T, count: impl FnOnce(&T) -> usize) -> (u64, u64) {
     let region = Region::new(COUNTING);
     let made = make();

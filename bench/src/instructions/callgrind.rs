@@ -1,4 +1,4 @@
-//! Running a program under valgrind's callgrind, and reading its output.
+//! Runs a program under valgrind's callgrind, and parses its output.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -8,24 +8,24 @@ use std::process::Command;
 use super::COUNTED;
 use crate::BenchError;
 
-/// What was counted.
+/// Counted instructions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Profile {
     /// All instructions.
     pub total: u64,
-    /// Those of each function itself, without what it calls. Who is inlined counts as part of its
-    /// caller.
+    /// Those of each function itself, without its callees. An inlined function counts as part of
+    /// its caller.
     pub own: BTreeMap<String, u64>,
 }
 
-/// Runs a program under callgrind, which writes to the file `out`. Only what
-/// [`counted_by_callgrind`](super::counted_by_callgrind) does is counted.
+/// Runs a program under callgrind, which writes to the file `out`. Only
+/// [`counted_by_callgrind`](super::counted_by_callgrind) and its callees are counted.
 pub fn run<A: AsRef<OsStr>>(program: &Path, args: &[A], out: &Path) -> Result<Profile, BenchError> {
     let mut named = std::ffi::OsString::from("--callgrind-out-file=");
     named.push(out);
     let mut command = Command::new("valgrind");
     command
-        // The size of the environment moves the stack, and with it how copies are aligned.
+        // The size of the environment shifts the stack, and with it the alignment of copies.
         .env_clear()
         .arg("--tool=callgrind")
         .arg(format!("--toggle-collect={COUNTED}"))
@@ -54,13 +54,13 @@ pub fn run<A: AsRef<OsStr>>(program: &Path, args: &[A], out: &Path) -> Result<Pr
 
 /// The version of valgrind.
 pub fn version() -> Result<String, BenchError> {
-    let asked = Command::new("valgrind").arg("--version").output();
-    let output = asked.map_err(|_| BenchError::NoValgrind)?;
+    let output = Command::new("valgrind").arg("--version").output();
+    let output = output.map_err(|_| BenchError::NoValgrind)?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 impl Profile {
-    /// Reads a file in callgrind's format.
+    /// Parses a file in callgrind's format.
     pub fn read(text: &str) -> Result<Self, BenchError> {
         let mut names: BTreeMap<&str, &str> = BTreeMap::new();
         let mut profile = Self::default();
@@ -70,11 +70,11 @@ impl Profile {
             if let Some(name) = line.strip_prefix("fn=") {
                 function = full_name(name, &mut names);
             } else if let Some(name) = line.strip_prefix("cfn=") {
-                // Named here for the first time, perhaps.
+                // Possibly the first occurrence of the name.
                 full_name(name, &mut names);
             } else if line.starts_with("calls=") {
-                // The line after it is what the call took, which the functions that were called
-                // count themselves.
+                // The next line is the inclusive cost of the call, which the callees count
+                // themselves.
                 of_a_call = true;
             } else if let Some(cost) = cost(line)
                 && !std::mem::take(&mut of_a_call)
@@ -83,13 +83,13 @@ impl Profile {
             }
         }
         profile.total = profile.own.values().sum();
-        let told = text
+        let claimed = text
             .lines()
             .find_map(|line| line.strip_prefix("totals:")?.trim().parse().ok());
-        if profile.total == 0 || told != Some(profile.total) {
+        if profile.total == 0 || claimed != Some(profile.total) {
             return Err(BenchError::Callgrind {
                 problem: format!(
-                    "its file holds {} instructions and claims {told:?}",
+                    "its file has {} instructions but a total of {claimed:?}",
                     profile.total
                 ),
             });
@@ -97,15 +97,15 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The functions that took most, and how much of all they took.
-    pub fn top(&self, most: usize) -> Vec<(&str, f64)> {
+    /// Returns the most expensive functions, each with its share of the total.
+    pub fn top(&self, max: usize) -> Vec<(&str, f64)> {
         let mut own: Vec<(&str, u64)> = self
             .own
             .iter()
             .map(|(name, cost)| (name.as_str(), *cost))
             .collect();
         own.sort_by_key(|(name, cost)| (std::cmp::Reverse(*cost), *name));
-        own.truncate(most);
+        own.truncate(max);
         #[expect(clippy::cast_precision_loss, reason = "a share, for people")]
         let share = |cost: u64| cost as f64 / self.total as f64;
         own.into_iter()
@@ -114,7 +114,7 @@ impl Profile {
     }
 }
 
-/// A name is written once, as `(12) name`, and is `(12)` from then on.
+/// Resolves a name, which is written as `(12) name` at first, and as `(12)` from then on.
 fn full_name<'t>(name: &'t str, names: &mut BTreeMap<&'t str, &'t str>) -> &'t str {
     match name.split_once(' ') {
         Some((number, name)) => {
@@ -125,15 +125,15 @@ fn full_name<'t>(name: &'t str, names: &mut BTreeMap<&'t str, &'t str>) -> &'t s
     }
 }
 
-/// The cost in a line such as `+3 12`: a place, absolute or relative or `*`, and a number.
+/// Parses the cost in a line such as `+3 12`: a position, absolute or relative or `*`, and a
+/// number.
 fn cost(line: &str) -> Option<u64> {
-    let is_place = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '*');
-    let (place, cost) = line.split_once(' ')?;
-    (!place.is_empty() && place.chars().all(is_place)).then(|| cost.parse().ok())?
+    let is_position = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '*');
+    let (position, cost) = line.split_once(' ')?;
+    (!position.is_empty() && position.chars().all(is_position)).then(|| cost.parse().ok())?
 }
 
-/// A name without the hash at its end, which changes with every build, and without where callgrind
-/// found it.
+/// Removes the hash at the end of a name, which changes with every build, and callgrind's suffix.
 fn readable(name: &str) -> String {
     let name = name.split_once('\'').map_or(name, |(name, _)| name);
     match name.rsplit_once("::h") {
@@ -153,7 +153,7 @@ mod tests {
         fn=(2)\nfi=(3) b.rs\n7 40\n-2 20\n\ntotals: 76\n";
 
     #[test]
-    fn what_a_call_takes_is_counted_once() {
+    fn the_cost_of_a_call_is_counted_once() {
         let profile = Profile::read(FILE).unwrap();
         assert_eq!(profile.total, 76);
         let own: Vec<_> = profile.own.into_iter().collect();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_not_understood_is_no_result() {
+    fn a_file_that_cannot_be_parsed_is_an_error() {
         for wrong in [
             "",
             "totals: 0\n",
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_loses_only_its_hash() {
+    fn only_the_hash_of_a_name_is_removed() {
         assert_eq!(readable("a::b::h0123456789abcdef"), "a::b");
         assert_eq!(readable("a::b::h0123456789abcdef'2"), "a::b");
         assert_eq!(readable("a::hash"), "a::hash");

@@ -1,35 +1,35 @@
-//! The table of what was recorded and what is now.
+//! The table of recorded and current counts.
 
 use std::fmt::Write as _;
 
 use super::record::{Count, Record};
 use crate::table::Style;
 
-/// How a count stands to the record.
+/// Comparison of a count with the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Fewer instructions, by more than the threshold.
     Better,
-    /// Neither.
+    /// Within the threshold.
     Same,
     /// More instructions, by more than the threshold.
     Worse,
-    /// There is no record.
+    /// Not recorded.
     New,
 }
 
-/// Counts beside their record.
+/// Counts next to their record.
 #[derive(Debug)]
 pub struct Comparison<'a> {
     record: &'a Record,
     counted: &'a [Count],
-    /// A part of one: 0.02 is two per cent.
+    /// As a fraction: 0.02 is two per cent.
     threshold: f64,
 }
 
 impl<'a> Comparison<'a> {
-    /// Counts beside their record; a change by less than `threshold` (0.02 is two per cent) is
-    /// none.
+    /// Compares counts with their record; changes up to `threshold` (0.02 is two per cent) are
+    /// ignored.
     pub fn new(record: &'a Record, counted: &'a [Count], threshold: f64) -> Self {
         Self {
             record,
@@ -38,14 +38,14 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// The paths of a verdict.
+    /// Returns the paths with a verdict.
     pub fn paths(&self, verdict: Verdict) -> Vec<&'a str> {
         let is_it = |count: &&Count| self.verdict(count) == verdict;
         let counted = self.counted.iter().filter(is_it);
         counted.map(|count| count.path.as_str()).collect()
     }
 
-    /// The table.
+    /// Renders the table.
     pub fn render(&self, style: Style) -> String {
         let head = ["path", "recorded", "now", "change", "for"].map(str::to_owned);
         let mut rows = vec![(head, Verdict::Same)];
@@ -60,7 +60,7 @@ impl<'a> Comparison<'a> {
                 recorded.map_or_else(String::new, |count| grouped(count.instructions)),
                 grouped(count.instructions),
                 change,
-                count.what.clone(),
+                count.operation.clone(),
             ];
             rows.push((cells, self.verdict(count)));
         }
@@ -89,7 +89,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// How much more it is than recorded, as a part of that.
+    /// Change against the record, as a fraction of it.
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
     fn change(&self, count: &Count) -> Option<f64> {
         let recorded = self.record.of(&count.path)?.instructions;
@@ -105,7 +105,7 @@ fn colour(verdict: Verdict, style: Style) -> (&'static str, &'static str) {
     }
 }
 
-/// With a comma between thousands.
+/// Formats a number with a comma between thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -126,7 +126,7 @@ mod tests {
         of.iter()
             .map(|(path, instructions)| Count {
                 path: (*path).to_owned(),
-                what: format!("one {path}"),
+                operation: format!("one {path}"),
                 instructions: *instructions,
             })
             .collect()
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_just_the_threshold_is_none() {
+    fn a_change_of_exactly_the_threshold_is_ignored() {
         let record = record();
         for (instructions, verdict) in [
             (2_040, Verdict::Same),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_coloured() {
+    fn only_changes_are_coloured() {
         let record = record();
         let counted = counts(&[("parse", 1), ("publish", 2_001), ("list", u64::MAX)]);
         let comparison = Comparison::new(&record, &counted, 0.02);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_told_apart() {
+    fn thousands_are_separated_by_commas() {
         for (number, text) in [
             (0, "0"),
             (999, "999"),

@@ -1,5 +1,4 @@
-//! The record: what each path took when somebody last looked, and with what it was built and
-//! counted.
+//! The recorded counts, and the tools with which they were built and counted.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,38 +11,36 @@ use crate::BenchError;
 /// The file in the source tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct Record {
-    /// With what it was built and counted.
+    /// Tools of the build and of the count.
     pub made_with: Tools,
     /// In the order in which they are counted.
     pub paths: Vec<Count>,
 }
 
-/// What a count depends on besides our own code.
+/// The environment that a count depends on, besides our own code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct Tools {
-    /// The compiler.
     pub rustc: String,
-    /// The counter.
     pub valgrind: String,
-    /// Where copies, comparisons and the allocator come from.
+    /// Provides copies, comparisons and the allocator.
     pub libc: String,
-    /// The instruction set, and the widest of its extensions for which there is code.
+    /// Instruction set, and the widest of its extensions that code is selected by.
     pub cpu: String,
 }
 
-/// What one path takes.
+/// Count of one path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// Its name.
     pub path: String,
-    /// What is done once.
-    pub what: String,
-    /// Instructions to do it once.
+    /// The counted operation.
+    #[serde(alias = "what")]
+    pub operation: String,
+    /// Instructions per operation.
     pub instructions: u64,
 }
 
 impl Record {
-    /// Reads the file. One that is not there records nothing.
+    /// Reads the file. A missing file is an empty record.
     pub fn read(path: &Path) -> Result<Self, BenchError> {
         match std::fs::read(path) {
             Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
@@ -59,13 +56,13 @@ impl Record {
         std::fs::write(path, text).map_err(BenchError::file("write", path))
     }
 
-    /// What was recorded of a path.
+    /// Returns the recorded count of a path.
     pub fn of(&self, path: &str) -> Option<&Count> {
         self.paths.iter().find(|count| count.path == path)
     }
 
-    /// The record after these were counted: `order` names all paths there are, and what was not
-    /// counted stays.
+    /// Updates the record with new counts: `order` has the names of all paths, and paths without a
+    /// new count are unchanged.
     #[must_use]
     pub fn updated(&self, made_with: Tools, counted: &[Count], order: &[&str]) -> Self {
         let find = |name: &&str| {
@@ -80,7 +77,7 @@ impl Record {
 }
 
 impl Tools {
-    /// Those of this machine. What does not say its version is called unknown.
+    /// Reads those of this machine. Missing versions are `unknown`.
     pub fn here() -> Result<Self, BenchError> {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let libc = first_line(Command::new("ldd").arg("--version"));
@@ -92,7 +89,7 @@ impl Tools {
         })
     }
 
-    /// What differs from what a record was made with, in words.
+    /// Describes the differences from the tools of a record.
     pub fn differences(&self, recorded: &Self) -> Vec<String> {
         [
             ("rustc", &recorded.rustc, &self.rustc),
@@ -102,21 +99,21 @@ impl Tools {
         ]
         .into_iter()
         .filter(|(_, then, now)| then != now)
-        .map(|(what, then, now)| format!("{what}: recorded with {then}, now {now}"))
+        .map(|(tool, then, now)| format!("{tool}: recorded with {then}, now {now}"))
         .collect()
     }
 }
 
 fn first_line(command: &mut Command) -> String {
-    let output = command.output().ok().filter(|told| told.status.success());
-    let line = output.and_then(|told| {
-        let text = String::from_utf8_lossy(&told.stdout).into_owned();
+    let output = command.output().ok().filter(|out| out.status.success());
+    let line = output.and_then(|out| {
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
         text.lines().next().map(str::to_owned)
     });
     line.unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// Valgrind passes AVX2 on and nothing wider: libraries choose their code by it.
+/// Valgrind supports AVX2 and nothing wider: libraries select their code by it.
 #[cfg(target_arch = "x86_64")]
 fn cpu() -> String {
     let extension = if std::is_x86_feature_detected!("avx2") {
@@ -139,13 +136,13 @@ mod tests {
     fn count(path: &str, instructions: u64) -> Count {
         Count {
             path: path.to_owned(),
-            what: "one".to_owned(),
+            operation: "one".to_owned(),
             instructions,
         }
     }
 
     #[test]
-    fn a_record_survives_its_file_and_none_is_empty() {
+    fn a_record_can_be_written_and_read_and_a_missing_one_is_empty() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("instructions.json");
         assert_eq!(Record::read(&path).unwrap(), Record::default());
@@ -161,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_record_is_an_error_and_not_an_empty_one() {
+    fn an_invalid_file_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("instructions.json");
         std::fs::write(&path, "{").unwrap();
@@ -169,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_counted_stays_and_what_is_no_path_goes() {
+    fn paths_without_a_new_count_are_kept_and_unknown_paths_are_removed() {
         let record = Record {
             made_with: Tools::default(),
             paths: vec![count("gone", 1), count("b", 2), count("c", 3)],
@@ -179,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn other_tools_are_told() {
+    fn other_tools_are_reported() {
         let here = Tools {
             rustc: "rustc 2".to_owned(),
             ..Tools::default()

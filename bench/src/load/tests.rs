@@ -1,64 +1,64 @@
-//! The clock of these tests is tokio's paused one: the service is in memory, so time moves only
-//! when all wait.
+//! These tests run on tokio's paused clock: the service is in memory, so time advances only when
+//! all tasks wait.
 
 use std::cell::{Cell, RefCell};
 
 use super::*;
 
-/// Answers after a fixed time, and remembers who asked when.
-struct Slow {
-    takes: Duration,
-    begun: Instant,
-    asked: RefCell<Vec<(Duration, String)>>,
-    under_way: Cell<usize>,
-    most_under_way: Cell<usize>,
+/// Responds after a fixed delay, and records the time of each request.
+struct SlowService {
+    delay: Duration,
+    started: Instant,
+    requested: RefCell<Vec<(Duration, String)>>,
+    in_flight: Cell<usize>,
+    max_in_flight: Cell<usize>,
     status: http::StatusCode,
 }
 
-impl Slow {
-    fn new(takes: Duration) -> Self {
+impl SlowService {
+    fn new(delay: Duration) -> Self {
         Self {
-            takes,
-            begun: Instant::now(),
-            asked: RefCell::default(),
-            under_way: Cell::new(0),
-            most_under_way: Cell::new(0),
+            delay,
+            started: Instant::now(),
+            requested: RefCell::default(),
+            in_flight: Cell::new(0),
+            max_in_flight: Cell::new(0),
             status: http::StatusCode::OK,
         }
     }
 }
 
-impl Service for Slow {
-    async fn ask(&self, ask: &Ask) -> Result<Answered, BenchError> {
-        self.asked
+impl Service for SlowService {
+    async fn get(&self, request: &GetRequest) -> Result<ResponseStats, BenchError> {
+        self.requested
             .borrow_mut()
-            .push((self.begun.elapsed(), ask.path.clone()));
-        self.under_way.set(self.under_way.get() + 1);
-        self.most_under_way
-            .set(self.most_under_way.get().max(self.under_way.get()));
-        tokio::time::sleep(self.takes).await;
-        self.under_way.set(self.under_way.get() - 1);
-        Ok(Answered {
+            .push((self.started.elapsed(), request.path.clone()));
+        self.in_flight.set(self.in_flight.get() + 1);
+        self.max_in_flight
+            .set(self.max_in_flight.get().max(self.in_flight.get()));
+        tokio::time::sleep(self.delay).await;
+        self.in_flight.set(self.in_flight.get() - 1);
+        Ok(ResponseStats {
             status: self.status,
-            head: self.takes / 4,
-            first_byte: self.takes / 2,
-            total: self.takes,
+            head: self.delay / 4,
+            first_byte: self.delay / 2,
+            total: self.delay,
             bytes: 1_000,
         })
     }
 }
 
-fn kind(key: &'static str, paths: &[&str], count: u32, every: u64) -> Kind {
-    let ask = |path: &&str| Ask {
+fn kind(key: &'static str, paths: &[&str], count: u32, period: u64) -> Kind {
+    let request = |path: &&str| GetRequest {
         path: (*path).to_owned(),
         accept: "application/json",
         gzip: false,
     };
     Kind {
         key,
-        asks: paths.iter().map(ask).collect(),
+        requests: paths.iter().map(request).collect(),
         count,
-        every: Duration::from_secs(every),
+        period: Duration::from_secs(period),
     }
 }
 
@@ -113,42 +113,42 @@ fn a_plan_is_bounded_in_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_server_is_not_asked_less() {
+async fn a_slow_server_gets_no_fewer_requests() {
     let plan = plan(vec![kind("a", &["/1", "/2"], 1, 1)], 5, 10);
-    let service = Slow::new(Duration::from_secs(3));
+    let service = SlowService::new(Duration::from_secs(3));
     let results = plan.run(&service).await;
-    let asked = service.asked.borrow();
-    let seconds: Vec<_> = asked.iter().map(|(at, _)| at.as_secs()).collect();
+    let requested_at = service.requested.borrow();
+    let seconds: Vec<_> = requested_at.iter().map(|(at, _)| at.as_secs()).collect();
     assert_eq!(seconds, [0, 1, 2, 3, 4]);
-    let paths: Vec<_> = asked.iter().map(|(_, path)| path.as_str()).collect();
+    let paths: Vec<_> = requested_at.iter().map(|(_, path)| path.as_str()).collect();
     assert_eq!(paths, ["/1", "/2", "/1", "/2", "/1"]);
     assert_eq!(results["a"].total.quantiles().at(1.0).unwrap().as_secs(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_its_turn_has_waited() {
+async fn time_in_the_queue_counts_as_latency() {
     let plan = plan(vec![kind("a", &["/a"], 1, 1)], 3, 1);
-    let service = Slow::new(Duration::from_secs(3));
+    let service = SlowService::new(Duration::from_secs(3));
     let results = plan.run(&service).await;
-    assert_eq!(service.most_under_way.get(), 1);
-    // Due at 0, 1 and 2; answered at 3, 6 and 9.
+    assert_eq!(service.max_in_flight.get(), 1);
+    // Due at 0, 1 and 2; completed at 3, 6 and 9.
     let quantiles = results["a"].total.quantiles();
     let seconds = [0.3, 0.6, 1.0].map(|share| quantiles.at(share).unwrap().as_secs());
     assert_eq!(seconds, [3, 5, 7]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_lasts_as_long_as_it_should() {
+async fn a_load_lasts_for_its_duration() {
     let plan = plan(vec![kind("a", &["/a"], 1, 60)], 20, 4);
-    let begun = Instant::now();
-    plan.run(&Slow::new(Duration::from_millis(1))).await;
-    assert_eq!(begun.elapsed().as_secs(), 20);
+    let started = Instant::now();
+    plan.run(&SlowService::new(Duration::from_millis(1))).await;
+    assert_eq!(started.elapsed().as_secs(), 20);
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_are_counted_and_are_no_latencies() {
+async fn rejections_are_counted_and_have_no_latency() {
     let plan = plan(vec![kind("a", &["/a"], 1, 1)], 2, 4);
-    let mut service = Slow::new(Duration::from_millis(1));
+    let mut service = SlowService::new(Duration::from_millis(1));
     service.status = http::StatusCode::TOO_MANY_REQUESTS;
     let results = plan.run(&service).await;
     let values = results["a"].values("a");

@@ -1,60 +1,60 @@
-//! What is done with one server: started, left alone, put under load, made to lose a scrape, ended.
+//! The phases of one measurement: start, scraping only, load, a lost scrape, stop.
 
 use std::time::Duration;
 
 use http::StatusCode;
 use tokio::time::{Instant, sleep};
 
-use super::bed::{Bed, VICTIM};
 use super::program::ServerProgram;
 use super::reads::{self, API};
-use super::told;
+use super::reported;
+use super::testbed::{FAULTY_NODE, Testbed};
 use crate::BenchError;
 use crate::contender::{Running, Usage};
 use crate::https::Client;
 use crate::measure::Values;
 use crate::proc::CpuTicks;
-use crate::result::{Better, Metric, Unit};
-use crate::session::say;
-use crate::sim::until;
+use crate::result::{Metric, Unit};
+use crate::session::print_line;
+use crate::sim::poll_until;
 
-/// No server needs longer until it has metrics of nearly every pod.
-const FIRST_METRICS: Duration = Duration::from_mins(4);
+/// Maximum time until a server has metrics of nearly every pod.
+const FIRST_METRICS_TIMEOUT: Duration = Duration::from_mins(4);
 
-/// How many resolutions the last of the pods may take beyond nearly all of them; then it goes on
-/// without.
-const STRAGGLERS: u32 = 4;
+/// Maximum wait for the last pods after nearly all of them, in resolutions; then the measurement
+/// continues without.
+const MAX_STRAGGLER_RESOLUTIONS: u32 = 4;
 
-/// How often it is asked whether there are metrics: the grain of the figures about them.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval of polls for metrics: the resolution of the figures about them.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Asking for all pods may take this part of the time until it is asked again: who waits for
-/// metrics must not be what keeps the server from having them.
-const SHARE_OF_LOOKING: u32 = 5;
+/// Minimum ratio of the time between two polls to the duration of a list of all pods: polling must
+/// not delay the server's metrics.
+const MIN_POLL_RATIO: u32 = 5;
 
-/// Beyond the resolution, a scrape is certainly lost after this: schedules have some jitter.
+/// Scrape schedules have some jitter: a scrape is lost after the resolution and this.
 const JITTER: Duration = Duration::from_secs(5);
 
 /// Occurs once in each item of a list, of nodes and of pods.
 const ITEM: &[u8] = br#""window":"#;
 
-/// What is done, and for how long.
+/// Parameters of the phases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Phases {
-    /// How often servers scrape.
+    /// Scrape interval of the servers.
     pub resolution: Duration,
-    /// How long each window is: one with scraping only, one under load.
+    /// Length of each window: one with scraping only, one under load.
     pub duration: Duration,
     /// Whether reads go through the cluster's aggregation layer.
     pub aggregated: bool,
-    /// Whether answers may be compressed.
+    /// Whether responses may be compressed.
     pub gzip: bool,
-    /// Whether a node is made to lose a scrape. Servers that run together would share the fault,
-    /// and the first of them to notice would heal the node before another lost one.
+    /// Whether a scrape of a node is made to fail. Servers that run together would share the fault,
+    /// and the first of them to notice would clear it before another lost a scrape.
     pub lost_scrape: bool,
 }
 
-/// What a window cost the server, the cluster and the load.
+/// Cost of a window for the server, the cluster and the load generator.
 struct Window {
     server: Usage,
     cluster: Duration,
@@ -62,16 +62,15 @@ struct Window {
 }
 
 impl Phases {
-    /// A window of whole resolutions: one that is cut at random holds a scrape more or less, which
-    /// is chance and no cost.
+    /// Rounds a window up to whole resolutions: a window of arbitrary length contains one scrape
+    /// more or less by chance.
     pub fn whole_scrapes(duration: Duration, resolution: Duration) -> Duration {
         let resolution = resolution.as_secs().max(1);
         Duration::from_secs(duration.as_secs().next_multiple_of(resolution))
     }
 
-    /// What [`Bed::measure`] tells, in the order of the table.
+    /// The metrics of [`Testbed::measure`], in the order of the table.
     pub fn metrics() -> Vec<Metric> {
-        let told = |key, label, unit| Metric::new(key, label, unit, Better::Neither);
         let mut metrics = vec![
             Metric::seconds("cpu.load", "CPU, under load"),
             Metric::seconds("cpu.scrape", "CPU, scraping only"),
@@ -81,7 +80,7 @@ impl Phases {
             Metric::seconds("first.node", "first metrics after start"),
             Metric::seconds("first.most", "metrics of 99 % of pods after start"),
             Metric::seconds("first.all", "metrics of every pod after start"),
-            Metric::seconds("blind", "without metrics after a lost scrape"),
+            Metric::seconds("blind", "no metrics after a lost scrape"),
         ];
         for (key, label) in reads::KINDS {
             let key = |name: &str| format!("{key}.{name}");
@@ -90,29 +89,29 @@ impl Phases {
                 Metric::seconds(&key("p99"), "  p99"),
                 Metric::seconds(&key("first_byte_p50"), "  first byte of the body, p50"),
                 Metric::bytes(&key("bytes"), "  bytes on the wire"),
-                Metric::count(&key("count"), "  answered"),
+                Metric::count(&key("count"), "  succeeded"),
                 Metric::count(&key("failed"), "  failed"),
             ]);
         }
         metrics.extend([
-            told("age.p50", "age of nodes' samples, p50", Unit::Seconds),
-            told("age.max", "  oldest", Unit::Seconds),
-            told("scrapes", "scrapes of a node in a resolution", Unit::Count),
-            told("scrapes.failed", "scrapes that failed", Unit::Count),
-            told(
+            Metric::info("age.p50", "age of node samples, p50", Unit::Seconds),
+            Metric::info("age.max", "  maximum", Unit::Seconds),
+            Metric::info("scrapes", "scrapes per node and resolution", Unit::Count),
+            Metric::info("scrapes.failed", "failed scrapes", Unit::Count),
+            Metric::info(
                 "cluster.load",
                 "CPU of the cluster, under load",
                 Unit::Seconds,
             ),
-            told("cluster.scrape", "  scraping only", Unit::Seconds),
-            told("generator.load", "CPU of the load generator", Unit::Seconds),
+            Metric::info("cluster.scrape", "  scraping only", Unit::Seconds),
+            Metric::info("generator.load", "CPU of the load generator", Unit::Seconds),
         ]);
         metrics
     }
 }
 
-impl Bed {
-    /// One measurement of one server, from its start to its end.
+impl Testbed {
+    /// Measures one server from its start to its stop.
     pub async fn measure(
         &self,
         server: &ServerProgram,
@@ -138,17 +137,17 @@ impl Bed {
         let ((), alone) = self.window(&mut running, pause).await?;
         let plan = reads::plan(&self.workloads, phases.duration, phases.gzip);
         let load = async { Ok(plan.run(client).await) };
-        let (answers, loaded) = self.window(&mut running, load).await?;
-        for (key, answers) in &answers {
-            values.extend(answers.values(key));
-            if let Some(failure) = &answers.first_failure {
-                let (name, failed) = (server.name, answers.failed);
-                say(&format!(
+        let (results, loaded) = self.window(&mut running, load).await?;
+        for (key, results) in &results {
+            values.extend(results.values(key));
+            if let Some(failure) = &results.first_failure {
+                let (name, failed) = (server.name, results.failed);
+                print_line(&format!(
                     "{name}: {failed} reads of {key} failed, first: {failure}"
                 ));
             }
         }
-        if let Some(ages) = told::ages_over(client, phases.resolution).await? {
+        if let Some(ages) = reported::ages_over(client, phases.resolution).await? {
             values.insert("age.p50".to_owned(), ages.median.as_secs_f64());
             values.insert("age.max".to_owned(), ages.oldest.as_secs_f64());
         }
@@ -166,12 +165,12 @@ impl Bed {
             ("rss.peak".to_owned(), peak),
         ]);
         if phases.lost_scrape {
-            let (blind, _) = running
-                .during(self.blind(client, phases.resolution))
+            let (outage, _) = running
+                .during(self.outage(client, phases.resolution))
                 .await?;
-            values.insert("blind".to_owned(), blind.as_secs_f64());
+            values.insert("blind".to_owned(), outage.as_secs_f64());
         }
-        if let Some(scrapes) = told::scrapes(&direct).await? {
+        if let Some(scrapes) = reported::scrapes(&direct).await? {
             let resolutions = running.age().as_secs_f64() / phases.resolution.as_secs_f64();
             let each = scrapes.good / f64::from(self.size.nodes) / resolutions;
             values.insert("scrapes".to_owned(), each);
@@ -199,9 +198,9 @@ impl Bed {
     }
 
     /// Waits until there are metrics of a node, of nearly every pod and of every pod. The last can
-    /// hang on one container of thousands whose kubelet took no new sample between two scrapes, and
-    /// then moves by a whole resolution; it is not waited for forever, and left out if it did not
-    /// come.
+    /// depend on one container of thousands whose kubelet took no new sample between two scrapes,
+    /// and is then late by a whole resolution; the wait is bounded, and the value is omitted if it
+    /// is exceeded.
     pub async fn first_metrics(
         &self,
         running: &mut Running,
@@ -209,68 +208,74 @@ impl Bed {
         resolution: Duration,
     ) -> Result<Values, BenchError> {
         let mut seen = Values::new();
-        let patience = (resolution * STRAGGLERS).as_secs_f64();
+        let max_wait = (resolution * MAX_STRAGGLER_RESOLUTIONS).as_secs_f64();
         let all = self.size.pods();
-        let most = all - all / 100;
+        let nearly_all = all - all / 100;
         loop {
             running.check()?;
-            let (age, most_at) = (running.age(), seen.get("first.most").copied());
-            if most_at.is_some_and(|at| age.as_secs_f64() > at + patience) {
+            let (age, nearly_all_at) = (running.age(), seen.get("first.most").copied());
+            if nearly_all_at.is_some_and(|at| age.as_secs_f64() > at + max_wait) {
                 return Ok(seen);
             }
-            if age > FIRST_METRICS && most_at.is_none() {
-                return Err(BenchError::Late {
-                    what: "metrics of 99 % of pods".to_owned(),
-                    within: FIRST_METRICS,
+            if age > FIRST_METRICS_TIMEOUT && nearly_all_at.is_none() {
+                return Err(BenchError::Timeout {
+                    event: "metrics of 99 % of pods".to_owned(),
+                    timeout: FIRST_METRICS_TIMEOUT,
                 });
             }
-            let mut wait = LOOK;
+            let mut wait = POLL_INTERVAL;
             if !seen.contains_key("first.node") && items(client, "nodes").await > 0 {
                 seen.insert("first.node".to_owned(), running.age().as_secs_f64());
             }
-            // The list of pods is long: it is asked for only when there may be some.
+            // The list of pods is long: it is requested only once there may be some.
             if seen.contains_key("first.node") {
-                let asked = Instant::now();
+                let requested_at = Instant::now();
                 let listed = items(client, "pods").await;
                 let now = running.age().as_secs_f64();
-                if listed >= most {
+                if listed >= nearly_all {
                     seen.entry("first.most".to_owned()).or_insert(now);
                 }
                 if listed >= all {
                     seen.insert("first.all".to_owned(), now);
                     return Ok(seen);
                 }
-                wait = wait.max(asked.elapsed() * (SHARE_OF_LOOKING - 1));
+                wait = wait.max(requested_at.elapsed() * (MIN_POLL_RATIO - 1));
             }
             sleep(wait).await;
         }
     }
 
-    /// How long one lost scrape leaves the node or its pod without metrics.
-    async fn blind(&self, client: &Client, resolution: Duration) -> Result<Duration, BenchError> {
-        let (namespace, pod) = &self.victim_pod;
+    /// Measures how long one lost scrape leaves the node or its pod without metrics.
+    async fn outage(&self, client: &Client, resolution: Duration) -> Result<Duration, BenchError> {
+        let (namespace, pod) = &self.faulty_pod;
         let paths = [
-            format!("{API}/nodes/{VICTIM}"),
+            format!("{API}/nodes/{FAULTY_NODE}"),
             format!("{API}/namespaces/{namespace}/pods/{pod}"),
         ];
-        self.sim.set_fault(Some(&format!("500={VICTIM}"))).await?;
-        // One that keeps the last good value never lacks it; then a scrape was lost at the latest
-        // here.
+        self.sim
+            .set_fault(Some(&format!("500={FAULTY_NODE}")))
+            .await?;
+        // A server that keeps the last good value always has one; a scrape has been lost by then.
         let lost_by = Instant::now() + resolution + JITTER;
-        let gone = until("the loss of a scrape", LOOK, resolution * 3, async || {
-            if !has_all(client, &paths).await {
-                return Ok(Some(Some(Instant::now())));
-            }
-            Ok((Instant::now() >= lost_by).then_some(None))
-        })
+        let gone = poll_until(
+            "the loss of a scrape",
+            POLL_INTERVAL,
+            resolution * 3,
+            async || {
+                if !has_all(client, &paths).await {
+                    return Ok(Some(Some(Instant::now())));
+                }
+                Ok((Instant::now() >= lost_by).then_some(None))
+            },
+        )
         .await?;
         self.sim.set_fault(None).await?;
         let Some(gone) = gone else {
-            return Ok(blind_later(client, &paths, resolution).await);
+            return Ok(later_outage(client, &paths, resolution).await);
         };
-        until(
+        poll_until(
             "metrics after a lost scrape",
-            LOOK,
+            POLL_INTERVAL,
             resolution * 6,
             async || Ok(has_all(client, &paths).await.then(|| gone.elapsed())),
         )
@@ -278,21 +283,21 @@ impl Bed {
     }
 }
 
-/// Two further scrapes, in which nothing may be lacking either.
-async fn blind_later(client: &Client, paths: &[String; 2], resolution: Duration) -> Duration {
-    let until_then = Instant::now() + resolution * 2;
-    let (mut blind, mut last) = (Duration::ZERO, Instant::now());
-    while Instant::now() < until_then {
-        sleep(LOOK).await;
+/// Checks for missing metrics during two further scrapes.
+async fn later_outage(client: &Client, paths: &[String; 2], resolution: Duration) -> Duration {
+    let deadline = Instant::now() + resolution * 2;
+    let (mut outage, mut last) = (Duration::ZERO, Instant::now());
+    while Instant::now() < deadline {
+        sleep(POLL_INTERVAL).await;
         if !has_all(client, paths).await {
-            blind += last.elapsed();
+            outage += last.elapsed();
         }
         last = Instant::now();
     }
-    blind
+    outage
 }
 
-/// How many there are; none while the server does not answer yet.
+/// Returns the number of items, 0 while the server does not respond yet.
 async fn items(client: &Client, resource: &str) -> usize {
     match client.count(&format!("{API}/{resource}"), ITEM).await {
         Ok((StatusCode::OK, count)) => count,

@@ -1,4 +1,4 @@
-//! The servers that are compared: whatever takes metrics-server's flags.
+//! The compared servers: programs that accept metrics-server's flags.
 
 use std::hash::Hasher;
 use std::net::SocketAddr;
@@ -11,20 +11,19 @@ use clap::Args;
 use crate::BenchError;
 use crate::contender::Contender;
 
-/// The peer, which ratios are taken against.
+/// The peer, and the baseline of ratios.
 pub const METRICS_SERVER: &str = "metrics-server";
 
-/// Ours.
 pub const KUBEVITALS: &str = "kubevitals";
 
-/// Where the programs are
+/// Paths of the programs
 #[derive(Debug, Clone, Args)]
 pub struct ServerFlags {
-    /// metrics-server's program
+    /// Path of metrics-server
     #[arg(long, value_name = "FILE", env = "KUBEVITALS_METRICS_SERVER")]
     pub metrics_server: Option<PathBuf>,
 
-    /// Our own program, which also simulates the cluster [default: kubevitals beside this program]
+    /// Path of kubevitals, which also simulates the cluster [default: next to this program]
     #[arg(long, value_name = "FILE")]
     pub kubevitals: Option<PathBuf>,
 
@@ -33,35 +32,35 @@ pub struct ServerFlags {
     pub only: Option<String>,
 }
 
-/// A server and the words that come before its flags.
+/// A server and how to start it.
 #[derive(Debug, Clone)]
 pub struct ServerProgram {
-    /// What tables call it.
+    /// Name in tables.
     pub name: &'static str,
-    /// Where it is.
     pub program: PathBuf,
-    /// What comes before the flags.
+    /// Subcommand before the flags.
     pub subcommand: Option<&'static str>,
 }
 
 impl ServerFlags {
-    /// Our own program.
+    /// Returns the path of kubevitals.
     pub fn kubevitals(&self) -> Result<PathBuf, BenchError> {
         if let Some(program) = &self.kubevitals {
             return Ok(program.clone());
         }
-        let program = std::env::current_exe().map_err(BenchError::file("find", "this program"))?;
+        let program =
+            std::env::current_exe().map_err(BenchError::file("locate", "this program"))?;
         Ok(program.with_file_name(KUBEVITALS))
     }
 
-    /// The servers that are wanted and there.
+    /// Returns the selected servers whose programs are available.
     pub fn servers(&self) -> Result<Vec<ServerProgram>, BenchError> {
         let mut all = ServerProgram::all(&self.kubevitals()?, self.metrics_server.as_deref());
         if let Some(only) = &self.only {
             all.retain(|server| server.name == only);
         }
         if all.is_empty() {
-            let unknown = "metrics-server's program is not known: give --metrics-server".to_owned();
+            let unknown = "no metrics-server: set --metrics-server".to_owned();
             return Err(BenchError::NoContender(unknown));
         }
         Ok(all)
@@ -69,7 +68,7 @@ impl ServerFlags {
 }
 
 impl ServerProgram {
-    /// Those that can be measured: ours first, then the peer.
+    /// Returns the available servers: ours first, then the peer.
     pub fn all(kubevitals: &Path, metrics_server: Option<&Path>) -> Vec<Self> {
         let peer = metrics_server.map(|program| Self {
             name: METRICS_SERVER,
@@ -84,7 +83,7 @@ impl ServerProgram {
         [ours].into_iter().chain(peer).collect()
     }
 
-    /// The program with its flags, listening on loopback alone.
+    /// Returns the program with its flags, listening on loopback only.
     pub fn contender(
         &self,
         address: SocketAddr,
@@ -123,8 +122,8 @@ impl ServerProgram {
         }
     }
 
-    /// The module version that Go wrote into the program, else what it says to `--version`, in one
-    /// line: a program that was built without its version stamped in calls itself `v0.0.0-master`.
+    /// Returns the module version that Go wrote into the program, else the first line of
+    /// `--version`: a program that was built without a stamped version reports `v0.0.0-master`.
     pub fn version(&self) -> String {
         let program = self.program.as_os_str();
         let built = output(Command::new("go").args(["version", "-m"]).arg(program));
@@ -137,7 +136,7 @@ impl ServerProgram {
                     .map(str::to_owned)
             })
             .unwrap_or_else(|| "unknown".to_owned());
-        // Two builds of one version are two programs: their figures must not be mixed.
+        // Two builds of one version are two programs: their figures must not be combined.
         match std::fs::read(&self.program) {
             Ok(bytes) => format!("{version}, build {:016x}", fingerprint(&bytes)),
             Err(_) => version,
@@ -178,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_that_of_the_module() {
+    fn the_version_is_the_module_version() {
         let text = "/bin/x: go1.26.0\n\tpath\ta.b/x/cmd/x\n\tmod\ta.b/x\tv0.9.0\th1:abc=\n\tdep\tc.d/e\tv1.0.0\n";
         assert_eq!(module_version(text).as_deref(), Some("v0.9.0"));
         assert_eq!(
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subcommand_comes_first_and_nothing_listens_beyond_loopback() {
+    fn the_subcommand_comes_first_and_the_server_listens_on_loopback_only() {
         let server = ServerProgram {
             name: "kubevitals",
             program: "/bin/kubevitals".into(),

@@ -1,18 +1,18 @@
-//! The reads: what autoscalers, `kubectl top` and dashboards ask for.
+//! The read load: requests of autoscalers, `kubectl top` and dashboards.
 
 use std::time::Duration;
 
-use crate::https::Ask;
+use crate::https::GetRequest;
 use crate::load::{Kind, LoadPlan};
 use serde_json::Value;
 
-/// The API's root; both our peer and its clients speak this version.
+/// The API's root; both the peer and its clients use this version.
 pub const API: &str = "/apis/metrics.k8s.io/v1beta1";
 
 /// All pods of the cluster.
 pub const API_PODS: &str = "/apis/metrics.k8s.io/v1beta1/pods";
 
-/// Each kind of read: its key, and what the table calls it.
+/// Kinds of reads: key, and label in the table.
 pub const KINDS: [(&str, &str); 4] = [
     (SELECTED, "pods of a workload, protobuf"),
     (PODS_JSON, "all pods, JSON"),
@@ -28,39 +28,39 @@ const NODES: &str = "nodes";
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf,application/json;q=0.5";
 
-/// Workloads that an autoscaler looks at, whatever the size of the cluster.
+/// Autoscaled workloads, for any size of the cluster.
 const WORKLOADS: u32 = 100;
 
-/// Requests under way at once: far more than a server in good health ever sees.
+/// Maximum requests in flight: far more than a healthy server ever has.
 const CONCURRENCY: usize = 64;
 
-/// 100 lists by label every 15 s, as the autoscaler asks; the full list every 6 s in each format;
-/// nodes every 5 s.
+/// 100 lists by label every 15 s, as the horizontal pod autoscaler sends; the full list every 6 s
+/// in each format; nodes every 5 s.
 pub fn plan(workloads: &[(String, String)], duration: Duration, gzip: bool) -> LoadPlan {
-    let ask = |path: String, accept| Ask { path, accept, gzip };
+    let request = |path: String, accept| GetRequest { path, accept, gzip };
     let selected = workloads.iter().map(|(namespace, selector)| {
-        ask(
+        request(
             format!("{API}/namespaces/{namespace}/pods?labelSelector={selector}"),
             PROTOBUF,
         )
     });
-    let kind = |key, asks, count, seconds| Kind {
+    let kind = |key, requests, count, seconds| Kind {
         key,
-        asks,
+        requests,
         count,
-        every: Duration::from_secs(seconds),
+        period: Duration::from_secs(seconds),
     };
     LoadPlan {
         kinds: vec![
             kind(SELECTED, selected.collect(), WORKLOADS, 15),
-            kind(PODS_JSON, vec![ask(format!("{API}/pods"), JSON)], 1, 6),
+            kind(PODS_JSON, vec![request(format!("{API}/pods"), JSON)], 1, 6),
             kind(
                 PODS_PROTOBUF,
-                vec![ask(format!("{API}/pods"), PROTOBUF)],
+                vec![request(format!("{API}/pods"), PROTOBUF)],
                 1,
                 6,
             ),
-            kind(NODES, vec![ask(format!("{API}/nodes"), JSON)], 1, 5),
+            kind(NODES, vec![request(format!("{API}/nodes"), JSON)], 1, 5),
         ],
         duration,
         concurrency: CONCURRENCY,
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_workload_is_asked_for_by_its_labels() {
+    fn a_workload_is_selected_by_its_labels() {
         let deployments = json!({"items": [
             {"metadata": {"namespace": "a"}, "spec": {"selector": {"matchLabels": {"app.kubernetes.io/name": "x", "t": "1"}}}},
             {"metadata": {"namespace": "b"}, "spec": {"selector": {"matchLabels": {}}}},
@@ -110,13 +110,13 @@ mod tests {
             )]
         );
         let plan = plan(&found, Duration::from_secs(30), false);
-        let asked = plan
+        let requested_at = plan
             .kinds
             .first()
-            .and_then(|kind| kind.asks.first())
+            .and_then(|kind| kind.requests.first())
             .unwrap();
         assert_eq!(
-            asked.path,
+            requested_at.path,
             "/apis/metrics.k8s.io/v1beta1/namespaces/a/pods?labelSelector=app.kubernetes.io%2Fname%3Dx%2Ct%3D1"
         );
     }

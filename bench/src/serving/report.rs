@@ -1,16 +1,16 @@
-//! The report that benchmarks of servers begin with.
+//! The initial report of benchmarks of servers.
 
 use std::collections::BTreeMap;
 
 use super::phases::Phases;
 use super::program::{self, ServerProgram};
 use crate::measure::Schedule;
-use crate::result::{Measured, Metric, Report};
+use crate::result::{ContenderResult, Metric, Report};
 use crate::session::Session;
 use crate::sim::SimSize;
 
-/// A report without measurements yet.
-pub fn begun(
+/// Returns a report without measurements yet.
+pub fn new(
     bench: &str,
     session: &Session,
     servers: &[ServerProgram],
@@ -25,7 +25,7 @@ pub fn begun(
         "kubevitals sim".to_owned(),
         env!("CARGO_PKG_VERSION").to_owned(),
     );
-    let contenders = servers.iter().map(|server| Measured {
+    let contenders = servers.iter().map(|server| ContenderResult {
         name: server.name.to_owned(),
         repeats: Vec::new(),
     });
@@ -42,7 +42,7 @@ pub fn begun(
     }
 }
 
-/// What a cluster and the phases on it are, for whoever reads the figures.
+/// Describes the cluster and the phases.
 pub fn parameters(size: SimSize, phases: &Phases) -> BTreeMap<String, String> {
     let pairs = [
         ("nodes", size.nodes.to_string()),

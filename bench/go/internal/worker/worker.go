@@ -1,7 +1,7 @@
-// Package worker is the other end of the harness's protocol, in Go: see bench/src/worker.rs.
+// Package worker implements the worker's side of the harness's protocol in Go: see bench/src/worker.rs.
 //
-// A worker loads its input, says "ready", waits for a line, does its passes, answers with one line of JSON and waits
-// for the end of its input, so that the harness can read its costs while it still exists.
+// A worker loads its input, prints "ready", waits for a line, does its passes, prints the result as one line of JSON
+// and waits for the end of its input, so that the harness can read its costs before it exits.
 package worker
 
 import (
@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// Answer is what a worker says about its passes.
-type Answer struct {
+// Result is a worker's report of its passes.
+type Result struct {
 	Passes        int     `json:"passes"`
 	BestSeconds   float64 `json:"best_seconds"`
 	MedianSeconds float64 `json:"median_seconds"`
-	// Items is what one pass found: all contenders must find the same.
+	// Items is the number of items that one pass found: equal for all contenders.
 	Items uint64 `json:"items"`
-	// KeptBytes is what the result keeps on the heap, where that is the question.
+	// KeptBytes is the heap that the result retains, if the job measures it.
 	KeptBytes *uint64 `json:"kept_bytes,omitempty"`
 }
 
-// Serve times passes after one that is not counted.
+// Serve times passes after an untimed one.
 func Serve(passes int, pass func() uint64) {
 	items := pass()
 	start()
@@ -35,19 +35,19 @@ func Serve(passes int, pass func() uint64) {
 		times[number] = time.Since(started).Seconds()
 	}
 	slices.Sort(times)
-	finish(Answer{Passes: passes, BestSeconds: times[0], MedianSeconds: times[len(times)/2], Items: items})
+	finish(Result{Passes: passes, BestSeconds: times[0], MedianSeconds: times[len(times)/2], Items: items})
 }
 
-// ServeOnce makes something once, without practice, and says what it keeps.
+// ServeOnce runs make once, without an untimed pass, and reports the heap that its result retains.
 func ServeOnce(make func() (items, kept uint64)) {
 	start()
 	started := time.Now()
 	items, kept := make()
 	seconds := time.Since(started).Seconds()
-	finish(Answer{Passes: 1, BestSeconds: seconds, MedianSeconds: seconds, Items: items, KeptBytes: &kept})
+	finish(Result{Passes: 1, BestSeconds: seconds, MedianSeconds: seconds, Items: items, KeptBytes: &kept})
 }
 
-// Fail ends the program with a reason.
+// Fail exits the program with an error.
 func Fail(reason any) {
 	fmt.Fprintln(os.Stderr, "error:", reason)
 	os.Exit(1)
@@ -62,8 +62,8 @@ func start() {
 	}
 }
 
-func finish(answer Answer) {
-	line, err := json.Marshal(answer)
+func finish(result Result) {
+	line, err := json.Marshal(result)
 	if err != nil {
 		Fail(err)
 	}

@@ -1,4 +1,4 @@
-//! What a node and a pod cost: the plane that lies best in what was measured.
+//! Cost per node and per pod: a plane fitted to the measurements.
 
 /// One measured cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -8,19 +8,19 @@ pub(crate) struct Point {
     pub(crate) cost: f64,
 }
 
-/// A fixed part, a part for each node and one for each pod.
+/// A fixed cost, and costs per node and per pod.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Fit {
     pub(crate) fixed: f64,
     pub(crate) node: f64,
     pub(crate) pod: f64,
-    /// The largest distance of a point from it, as a share of the point.
+    /// The largest relative error of a point.
     pub(crate) worst: f64,
 }
 
 impl Fit {
     /// Least squares of relative errors, so that ten nodes weigh as much as five thousand. None
-    /// with fewer than three points, or where nodes and pods cannot be told apart.
+    /// with fewer than three points, or if nodes and pods are collinear.
     pub(crate) fn of(points: &[Point]) -> Option<Self> {
         let usable: Vec<&Point> = points.iter().filter(|point| point.cost > 0.0).collect();
         let mut matrix = [[0.0; 3]; 3];
@@ -48,9 +48,8 @@ impl Fit {
     }
 }
 
-/// Cramer's rule for three unknowns, of a matrix as least squares make it. Its diagonal is brought
-/// to one first: sizes that differ by thousands would otherwise look as if they could not be told
-/// apart.
+/// Cramer's rule for three unknowns, with a matrix of normal equations. Its diagonal is scaled to
+/// one first: sizes that differ by thousands would otherwise look collinear.
 fn solve(matrix: [[f64; 3]; 3], right: [f64; 3]) -> Option<[f64; 3]> {
     let [[a, _, _], [_, b, _], [_, _, c]] = matrix;
     let size = [a, b, c].map(f64::sqrt);
@@ -80,7 +79,7 @@ fn solve(matrix: [[f64; 3]; 3], right: [f64; 3]) -> Option<[f64; 3]> {
     Some(answer)
 }
 
-/// The first row times what the other two span.
+/// The dot product of the first row and the cross product of the others.
 fn determinant([first, second, third]: [[f64; 3]; 3]) -> f64 {
     let ([ax, ay, az], [bx, by, bz]) = (second, third);
     let spanned = [ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx];
@@ -118,7 +117,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_plane_is_found_again(fixed in 1.0..100.0_f64, node in 0.01..10.0_f64, pod in 0.01..10.0_f64) {
+        fn a_plane_is_recovered(fixed in 1.0..100.0_f64, node in 0.01..10.0_f64, pod in 0.01..10.0_f64) {
             let fit = Fit::of(&points(&SIZES, |n, p| fixed + node * n + pod * p)).unwrap();
             for (found, wanted) in [(fit.fixed, fixed), (fit.node, node), (fit.pod, pod)] {
                 prop_assert!((found - wanted).abs() <= 1e-3 * wanted + 1e-3, "{fit:?}");
@@ -128,13 +127,13 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_all_have_as_many_pods_tell_nothing_of_one() {
+    fn a_constant_number_of_pods_per_node_has_no_fit() {
         assert_eq!(Fit::of(&points(&SIZES[..4], |n, p| 1.0 + n + p)), None);
         assert_eq!(Fit::of(&[]), None);
     }
 
     #[test]
-    fn what_is_no_plane_is_said_to_be_none() {
+    fn the_error_of_a_nonlinear_cost_is_large() {
         let bent = Fit::of(&points(&SIZES, |n, p| 1.0 + n * n + p)).unwrap();
         assert!(bent.worst > 0.1, "{bent:?}");
     }

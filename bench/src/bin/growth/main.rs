@@ -1,5 +1,5 @@
-//! How processor time and memory of both servers grow with the cluster, and what a node and a pod
-//! cost.
+//! Growth of processor time and memory of both servers with the cluster, and the cost of a node and
+//! of a pod.
 
 mod fit;
 mod svg;
@@ -14,14 +14,14 @@ use kubevitals_bench::campaign::Campaign;
 use kubevitals_bench::flags::RunFlags;
 use kubevitals_bench::measure::{Plan, Schedule};
 use kubevitals_bench::result::Report;
-use kubevitals_bench::serving::{Bed, Phases, ServerFlags, program, report};
-use kubevitals_bench::session::{self, Session, say};
+use kubevitals_bench::serving::{Phases, ServerFlags, Testbed, program, report};
+use kubevitals_bench::session::{self, Session, print_line};
 use kubevitals_bench::sim::SimSize;
 
 use self::fit::{Fit, Point};
 use self::svg::{Line, Panel};
 
-/// What the picture shows; the last one is only for the fit, which must tell nodes from pods.
+/// Measured sizes; the last is only for the fit, which must separate nodes from pods.
 const SIZES: [SimSize; 5] = [
     SimSize::new(10, 30),
     SimSize::new(100, 30),
@@ -30,12 +30,12 @@ const SIZES: [SimSize; 5] = [
     SimSize::new(1_000, 10),
 ];
 
-/// Pods of each node in the picture.
+/// Pods per node in the chart.
 const DRAWN_PODS: u32 = 30;
 
 const RESOLUTION: Duration = Duration::from_secs(15);
 
-/// Grow the cluster and see what grows with it
+/// Measure the cost of growing clusters
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench growth")]
 struct Flags {
@@ -45,38 +45,38 @@ struct Flags {
     #[command(flatten)]
     programs: ServerFlags,
 
-    /// A size to measure, may be repeated; the picture is drawn of all that results hold
+    /// Size to measure, may be repeated; the chart has all sizes with results
     /// [default: 10x30, 100x30, 1000x30, 5000x30, 1000x10; with --quick those up to 100 nodes]
     #[arg(long = "size", value_name = "NODESxPODS")]
     sizes: Vec<SimSize>,
 
-    /// How long each window is, in seconds, rounded up to whole resolutions of 15 s
+    /// Length of each window, in seconds, rounded up to whole resolutions of 15 s
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(5..=3600))]
     duration: u64,
 
-    /// Beyond this many nodes ours is measured alone
+    /// Above this number of nodes only kubevitals is measured
     #[arg(long, value_name = "N", default_value_t = 2_000)]
-    most_nodes_of_peer: u32,
+    max_peer_nodes: u32,
 
-    /// Keep the measurements that the result files hold already, and make those that are missing
+    /// Reuse the measurements in the result files, and make the missing ones
     #[arg(long)]
     resume: bool,
 
-    /// Measure nothing: draw what the results hold
+    /// Measure nothing, and draw the existing results
     #[arg(long)]
     draw: bool,
 
-    /// Where the picture goes [default: docs/growth.svg, with --quick beside the results]
+    /// File of the chart [default: docs/growth.svg, with --quick next to the results]
     #[arg(long, value_name = "FILE")]
     picture: Option<std::path::PathBuf>,
 }
 
-/// What is drawn and fitted: its key, its title, and what one of its unit is in the measure.
+/// A cost in the chart and in the fit: its key, its title, and the size of its unit.
 struct Cost {
     key: &'static str,
     title: &'static str,
     unit: f64,
-    /// Of a share of the window instead of a sum.
+    /// Whether it is divided by the duration of the window.
     is_time: bool,
 }
 
@@ -132,9 +132,9 @@ async fn run(flags: &Flags, session: &Session) -> Result<(), BenchError> {
     });
     std::fs::write(&picture, svg::draw(&panels(&reports)))
         .map_err(BenchError::file("write", &picture))?;
-    say("");
-    say(&text(&reports));
-    say(&format!("the picture is {}", picture.display()));
+    print_line("");
+    print_line(&text(&reports));
+    print_line(&format!("wrote the chart to {}", picture.display()));
     Ok(())
 }
 
@@ -145,14 +145,14 @@ async fn measure(
     session: &Session,
 ) -> Result<(), BenchError> {
     let mut servers = flags.programs.servers()?;
-    if size.nodes > flags.most_nodes_of_peer {
+    if size.nodes > flags.max_peer_nodes {
         servers.retain(|server| server.name == program::KUBEVITALS);
     }
     let plan = Plan {
         schedule: Schedule::OneAfterOther,
         repeats: flags.run.repeats_or(1, 1),
     };
-    let report = report::begun(
+    let report = report::new(
         "growth",
         session,
         &servers,
@@ -161,29 +161,27 @@ async fn measure(
         Phases::metrics(),
     );
     let name = session.file_name(&format!("growth.{size}"));
-    let mut campaign = Campaign::begin(plan, report, &session.results, &name);
+    let mut campaign = Campaign::new(plan, report, &session.results, &name);
     if flags.resume {
-        campaign = campaign.taken_up();
+        campaign = campaign.resumed();
     }
-    if campaign.left().is_empty() {
+    if campaign.remaining().is_empty() {
         return Ok(());
     }
-    say(&format!("{size}"));
+    print_line(&format!("{size}"));
     let program = flags.programs.kubevitals()?;
-    let bed = Bed::start(&program, size, &[], &session.scratch).await?;
+    let testbed = Testbed::start(&program, size, &[], &session.scratch).await?;
     let measured = campaign.run(usize::MAX, async |index, repeat| {
-        let server = servers
-            .get(index)
-            .expect("the campaign has these very servers");
-        say(&format!(
+        let server = servers.get(index).expect("the campaign has these servers");
+        print_line(&format!(
             "{size}: {}, measurement {}",
             server.name,
             repeat + 1
         ));
-        bed.measure(server, phases).await
+        testbed.measure(server, phases).await
     });
     let measured = measured.await;
-    bed.stop().await;
+    testbed.stop().await;
     measured
 }
 
@@ -204,7 +202,7 @@ fn read(session: &Session, size: SimSize) -> Option<Report> {
     serde_json::from_slice(&text).ok()
 }
 
-/// What a program cost at a size, in the unit of the picture.
+/// Returns the cost of a program at a size, in the unit of the chart.
 fn cost_of(report: &Report, name: &str, cost: &Cost) -> Option<f64> {
     let measured = report.contenders.iter().find(|one| one.name == name)?;
     let value = measured.spread(cost.key)?.median;
@@ -216,7 +214,7 @@ fn cost_of(report: &Report, name: &str, cost: &Cost) -> Option<f64> {
     Some(value / window / cost.unit)
 }
 
-/// The programs of some reports, ours first.
+/// Returns the programs of some reports, ours first.
 fn names(reports: &[(SimSize, Report)]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for measured in reports.iter().flat_map(|(_, report)| &report.contenders) {
@@ -248,7 +246,7 @@ fn panels(reports: &[(SimSize, Report)]) -> Vec<Panel> {
         .collect()
 }
 
-/// The same as the picture in Markdown, and what a node and a pod cost.
+/// Formats the costs as Markdown, with the cost of a node and of a pod.
 fn text(reports: &[(SimSize, Report)]) -> String {
     let mut text = String::new();
     for cost in &COSTS {
@@ -280,7 +278,7 @@ fn text(reports: &[(SimSize, Report)]) -> String {
     text
 }
 
-/// One line: what a node and a pod cost.
+/// Describes the cost of a node and of a pod in one line.
 fn fitted(reports: &[(SimSize, Report)], name: &str, cost: &Cost) -> String {
     let points: Vec<Point> = reports
         .iter()
@@ -299,12 +297,12 @@ fn fitted(reports: &[(SimSize, Report)], name: &str, cost: &Cost) -> String {
             pod,
             worst,
         }) => format!(
-            "{name}: {fixed:.2} + {:.3} for 1,000 nodes + {:.3} for 1,000 pods (off by {:.0} % at most)",
+            "{name}: {fixed:.2} + {:.3} per 1,000 nodes + {:.3} per 1,000 pods (maximum error {:.0} %)",
             node * 1e3,
             pod * 1e3,
             worst * 100.0
         ),
-        None => format!("{name}: too few sizes to tell what a node and a pod cost"),
+        None => format!("{name}: too few sizes for the cost of a node and of a pod"),
     }
 }
 
@@ -315,12 +313,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flags_are_sound() {
+    fn the_flags_are_valid() {
         Flags::command().debug_assert();
     }
 
     #[test]
-    fn a_quick_run_has_no_thousands_of_nodes() {
+    fn a_quick_run_is_limited_to_100_nodes() {
         let flags = |words: &[&str]| Flags::parse_from(["bench"].iter().chain(words));
         assert_eq!(sizes(&flags(&[])).len(), 5);
         assert_eq!(

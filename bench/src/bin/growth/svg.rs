@@ -1,22 +1,22 @@
-//! A picture of what grows with the cluster: both axes logarithmic, readable on light and on dark
+//! A chart of costs by size of the cluster: both axes logarithmic, readable on light and on dark
 //! pages.
 
 use std::fmt::Write as _;
 
-/// A picture beside others.
+/// One of several charts side by side.
 #[derive(Debug, Clone)]
 pub(crate) struct Panel {
-    /// What is drawn, with its unit.
+    /// The quantity and its unit.
     pub(crate) title: String,
     /// The lines, ours first.
     pub(crate) lines: Vec<Line>,
 }
 
-/// What belongs to one program.
+/// The points of one program.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) name: String,
-    /// Nodes and what they cost; all above 0.
+    /// Nodes and cost; all above 0.
     pub(crate) points: Vec<(f64, f64)>,
 }
 
@@ -27,7 +27,7 @@ const RIGHT: f64 = 16.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 44.0;
 
-/// One colour a line, each readable on white and on black.
+/// One colour per line, each readable on white and on black.
 const COLORS: [&str; 4] = ["#2f81f7", "#db6d28", "#3fb950", "#a371f7"];
 
 const STYLE: &str = "text{font:12px system-ui,sans-serif;fill:#57606a}.t{font-weight:600;font-size:13px}\
@@ -62,13 +62,13 @@ impl Decades {
         }
     }
 
-    /// Where a value lies, from 0 to 1.
-    fn place(self, value: f64) -> f64 {
+    /// Relative position of a value, from 0 to 1.
+    fn position(self, value: f64) -> f64 {
         (value.log10() - f64::from(self.from)) / f64::from(self.to - self.from)
     }
 }
 
-/// The whole picture.
+/// Draws the whole chart.
 pub(crate) fn draw(panels: &[Panel]) -> String {
     let count = u32::try_from(panels.len()).unwrap_or(1);
     let width = WIDTH * f64::from(count.max(1));
@@ -94,8 +94,8 @@ impl Panel {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let across = Decades::around(points().map(|(nodes, _)| *nodes));
         let up = Decades::around(points().map(|(_, cost)| *cost));
-        let x = |nodes: f64| LEFT + across.place(nodes) * (WIDTH - LEFT - RIGHT);
-        let y = |cost: f64| HEIGHT - BOTTOM - up.place(cost) * (HEIGHT - TOP - BOTTOM);
+        let x = |nodes: f64| LEFT + across.position(nodes) * (WIDTH - LEFT - RIGHT);
+        let y = |cost: f64| HEIGHT - BOTTOM - up.position(cost) * (HEIGHT - TOP - BOTTOM);
         let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
         let title = escaped(&self.title);
         let _ = writeln!(
@@ -157,7 +157,7 @@ impl Panel {
     }
 }
 
-/// A power of ten as people write it.
+/// Formats a power of ten.
 fn power(decade: i32) -> String {
     let value = 10_f64.powi(decade);
     match decade {
@@ -177,10 +177,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decades_hold_every_value() {
+    fn decades_contain_every_value() {
         let decades = Decades::around([12.0, 0.0, f64::NAN, 4_999.0].into_iter());
         assert_eq!(decades, Decades { from: 1, to: 4 });
-        assert!((decades.place(100.0) - 1.0 / 3.0).abs() < 1e-9);
+        assert!((decades.position(100.0) - 1.0 / 3.0).abs() < 1e-9);
         assert_eq!(
             Decades::around([1_000.0].into_iter()),
             Decades { from: 3, to: 4 }

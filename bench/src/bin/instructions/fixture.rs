@@ -1,4 +1,4 @@
-//! A cluster that is the same every time: what its API server, its kubelets and its store say.
+//! A cluster that never varies: its pods, responses of its kubelets, and contents of its store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use kubevitals_usage::{ContainerUsage, PodUsage};
 
 pub(crate) const NODES: usize = 100;
 pub(crate) const PODS_OF_NODE: usize = 30;
-/// Pods of an application, which have the same labels.
+/// Pods of an application, which share labels.
 pub(crate) const REPLICAS: usize = 10;
 const NAMESPACES: usize = 10;
 const SIDECAR: &str = "istio-proxy";
 const BEGIN: i64 = 1_794_773_483_000;
-/// Milliseconds between two answers of a kubelet.
+/// Milliseconds between two scrapes of a kubelet.
 const RESOLUTION: i64 = 15_000;
 
 /// All nodes with their pods.
@@ -32,18 +32,18 @@ pub(crate) struct Node {
     number: u64,
 }
 
-/// A family of a kubelet's answer.
+/// A family of a kubelet's response.
 struct Family {
     name: MetricName<'static>,
     help: &'static str,
     kind: MetricType,
-    /// The last of container, namespace and pod.
+    /// Number of labels, the last of container, namespace and pod.
     labels: usize,
     is_timed: bool,
     value: Value,
 }
 
-/// What a family tells.
+/// Values of a family.
 #[derive(Clone, Copy)]
 enum Value {
     CpuSeconds,
@@ -109,8 +109,8 @@ impl Cluster {
 }
 
 impl Node {
-    /// What its kubelet answers in a round: series in the order of container, namespace and pod, as
-    /// a kubelet has them.
+    /// Response of its kubelet in a round: series in the order of container, namespace and pod, as
+    /// a kubelet sorts them.
     pub(crate) fn body(&self, round: u32) -> Vec<u8> {
         let mut out = Vec::new();
         let mut encoder = Encoder::new(&mut out);
@@ -130,7 +130,7 @@ impl Node {
         out
     }
 
-    /// What the store would publish in a round.
+    /// Usage that the store would publish in a round.
     pub(crate) fn view(&self, round: u32) -> Vec<PodUsage> {
         let pods = self.pods.iter().map(|pod| {
             let identity = &pod.identity;
@@ -148,7 +148,7 @@ impl Node {
         pods.collect()
     }
 
-    /// What the node or a container uses in a round.
+    /// Usage of the node or of a container in a round.
     pub(crate) fn usage(&self, round: u32, seed: u64) -> Usage {
         Usage {
             cpu: CpuUsage::from_nanocores(mixed(seed, u64::from(round)) >> 38),
@@ -160,7 +160,7 @@ impl Node {
         }
     }
 
-    /// A kubelet takes its samples one by one, in the seconds before it is asked.
+    /// A kubelet samples containers one by one, in the seconds before the scrape.
     fn sampled(&self, round: u32, seed: u64) -> i64 {
         let before = mixed(seed, self.number) % 5_000;
         time(round).unix_millis() - i64::try_from(before).unwrap_or_default()
@@ -252,7 +252,7 @@ fn seed_of(pod: &PodSummary, container: &str) -> u64 {
     bytes.fold(11, |seed, byte| mixed(seed, byte.into()))
 }
 
-/// A number that looks random, always the same for the same two.
+/// Hashes two numbers.
 fn mixed(one: u64, two: u64) -> u64 {
     let mut x = one.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ two.wrapping_add(0x2545_f491_4f6c_dd1d);
     x ^= x >> 29;

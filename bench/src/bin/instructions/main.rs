@@ -1,10 +1,9 @@
-//! How many instructions the hot paths take, beside what they took when it was last recorded.
+//! Instructions of the hot paths, next to the recorded counts.
 //!
-//! Each path runs in a process of its own under callgrind, which counts only what the path itself
-//! does.
+//! Each path runs in its own process under callgrind, which counts only the path itself.
 #![expect(
     clippy::indexing_slicing,
-    reason = "a cluster of our own making, walked over as it was made"
+    reason = "indexes into fixtures of known size"
 )]
 
 mod fixture;
@@ -19,36 +18,36 @@ use kubevitals_bench::instructions::callgrind::{self, Profile};
 use kubevitals_bench::instructions::comparison::{Comparison, Verdict};
 use kubevitals_bench::instructions::counted_by_callgrind;
 use kubevitals_bench::instructions::record::{Count, Record, Tools};
-use kubevitals_bench::session::{say, source_folder};
+use kubevitals_bench::session::{print_line, source_folder};
 use kubevitals_bench::table::Style;
 
 use self::paths::{HotPath, PATHS};
 
-/// Count the instructions of hot paths, and compare with the record in bench/instructions.json
+/// Count the instructions of hot paths, and compare with bench/instructions.json
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench instructions")]
 struct Flags {
-    /// Only these paths [default: all]
+    /// Paths to count [default: all]
     #[arg(value_name = "PATH")]
     paths: Vec<String>,
 
-    /// Write what was counted into the record
+    /// Write the counts to the record
     #[arg(long)]
     record: bool,
 
-    /// Fail if a path takes more than recorded, beyond the threshold, or is not recorded
+    /// Fail if a path exceeds its record by more than the threshold, or is not recorded
     #[arg(long, conflicts_with = "record")]
     check: bool,
 
-    /// Less change than this, in per cent, is none
+    /// Ignore changes up to this, in per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0)]
     threshold: f64,
 
-    /// Also show that many functions of each path that take most
+    /// Show this many of the most expensive functions of each path
     #[arg(long, value_name = "N", default_value_t = 0)]
     top: usize,
 
-    /// Keep callgrind's files here, for `callgrind_annotate`
+    /// Folder in which to keep callgrind's files, for `callgrind_annotate`
     #[arg(long, value_name = "FOLDER")]
     keep: Option<PathBuf>,
 
@@ -58,7 +57,7 @@ struct Flags {
 
 #[derive(Debug, Subcommand)]
 enum Mode {
-    /// Does one path, for the counter
+    /// Run one path, for callgrind
     #[command(hide = true)]
     Worker { path: String },
 }
@@ -73,13 +72,13 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            say(&format!("error: {}", error.chain()));
+            print_line(&format!("error: {}", error.chain()));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Does what is counted.
+/// Runs the counted operations.
 fn work(name: &str) -> Result<(), BenchError> {
     let path = find(name)?;
     let mut work = (path.prepare)(path.times);
@@ -87,7 +86,7 @@ fn work(name: &str) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Counts, compares, and says whether all is well.
+/// Counts and compares; returns false if `--check` fails.
 fn run(flags: &Flags) -> Result<bool, BenchError> {
     let file = source_folder().join("instructions.json");
     let record = Record::read(&file)?;
@@ -95,63 +94,63 @@ fn run(flags: &Flags) -> Result<bool, BenchError> {
     let scratch = tempfile::Builder::new()
         .prefix("kubevitals-bench-")
         .tempdir();
-    let scratch = scratch.map_err(BenchError::file("make", std::env::temp_dir()))?;
+    let scratch = scratch.map_err(BenchError::file("create", std::env::temp_dir()))?;
     let folder = flags.keep.as_deref().unwrap_or(scratch.path());
-    std::fs::create_dir_all(folder).map_err(BenchError::file("make", folder))?;
+    std::fs::create_dir_all(folder).map_err(BenchError::file("create", folder))?;
     let mut counted = Vec::new();
     for path in chosen(&flags.paths)? {
         let profile = profile(path, folder)?;
         show_top(path, &profile, flags.top);
         counted.push(Count {
             path: path.name.to_owned(),
-            what: path.what.to_owned(),
+            operation: path.operation.to_owned(),
             instructions: profile.total.div_ceil(path.times as u64),
         });
     }
     let comparison = Comparison::new(&record, &counted, flags.threshold / 100.0);
-    say(&comparison.render(Style::of_stdout()));
+    print_line(&comparison.render(Style::of_stdout()));
     if !record.paths.is_empty() {
         for difference in tools.differences(&record.made_with) {
-            say(&difference);
+            print_line(&difference);
         }
     }
     if flags.record {
         let order = PATHS.map(|path| path.name);
         record.updated(tools, &counted, &order).write(&file)?;
-        say(&format!("recorded in {}", file.display()));
+        print_line(&format!("recorded in {}", file.display()));
         return Ok(true);
     }
     Ok(!flags.check || holds(&comparison, flags.threshold))
 }
 
-/// Whether no path takes more than recorded; says which do.
+/// Whether no path exceeds its record; prints those that do.
 fn holds(comparison: &Comparison<'_>, threshold: f64) -> bool {
     let worse = comparison.paths(Verdict::Worse);
     let new = comparison.paths(Verdict::New);
     if !worse.is_empty() {
         let worse = worse.join(", ");
-        say(&format!(
-            "over {threshold} % more instructions than recorded: {worse}; mend it, or --record with the reason in the change"
+        print_line(&format!(
+            "more than {threshold} % over the record: {worse}; reduce it, or use --record and give the reason in the commit"
         ));
     }
     if !new.is_empty() {
-        say(&format!("not recorded: {}; use --record", new.join(", ")));
+        print_line(&format!("not recorded: {}; use --record", new.join(", ")));
     }
     worse.is_empty() && new.is_empty()
 }
 
 fn profile(path: &HotPath, folder: &Path) -> Result<Profile, BenchError> {
-    let program = std::env::current_exe().map_err(BenchError::file("find", "this program"))?;
+    let program = std::env::current_exe().map_err(BenchError::file("locate", "this program"))?;
     let out = folder.join(format!("callgrind.{}", path.name));
     callgrind::run(&program, &["worker", path.name], &out)
 }
 
-fn show_top(path: &HotPath, profile: &Profile, most: usize) {
-    for (at, (function, share)) in profile.top(most).into_iter().enumerate() {
+fn show_top(path: &HotPath, profile: &Profile, max: usize) {
+    for (at, (function, share)) in profile.top(max).into_iter().enumerate() {
         if at == 0 {
-            say(&format!("{}: {}", path.name, path.what));
+            print_line(&format!("{}: {}", path.name, path.operation));
         }
-        say(&format!("  {:>5.1} %  {function}", share * 100.0));
+        print_line(&format!("  {:>5.1} %  {function}", share * 100.0));
     }
 }
 
@@ -166,7 +165,7 @@ fn find(name: &str) -> Result<&'static HotPath, BenchError> {
     let found = PATHS.iter().find(|path| path.name == name);
     found.ok_or_else(|| {
         let known = PATHS.map(|path| path.name).join(", ");
-        BenchError::NoContender(format!("no path `{name}`; there are: {known}"))
+        BenchError::NoContender(format!("unknown path `{name}`; known paths: {known}"))
     })
 }
 
@@ -174,16 +173,16 @@ fn find(name: &str) -> Result<&'static HotPath, BenchError> {
 mod tests {
     use super::*;
 
-    /// Without counting: each can be made ready, and done as often as it says.
+    /// Without callgrind: each path can be prepared and run as often as it is counted.
     #[test]
-    fn every_path_can_be_walked() {
+    fn every_path_can_be_run() {
         for path in &PATHS {
             work(path.name).unwrap();
         }
     }
 
     #[test]
-    fn every_path_has_a_name_of_its_own_and_a_record() {
+    fn every_path_has_a_unique_name_and_a_record() {
         let record = Record::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.json"));
         let recorded: Vec<String> = record.unwrap().paths.into_iter().map(|c| c.path).collect();
         assert_eq!(recorded, PATHS.map(|path| path.name));

@@ -1,4 +1,4 @@
-//! The hot paths: each is made ready without being counted, and then done some times over.
+//! The hot paths: each is prepared without being counted, and then run several times.
 
 use std::hint::black_box;
 use std::pin::Pin;
@@ -20,97 +20,97 @@ use kubevitals_watch::{Kind, decode_event};
 
 use crate::fixture::{Cluster, NODES, selector, time};
 
-/// Something that is done all the time.
+/// A frequent operation.
 pub(crate) struct HotPath {
     pub(crate) name: &'static str,
-    /// What is done once.
-    pub(crate) what: &'static str,
-    /// How often it is done while instructions are counted.
+    /// The counted operation.
+    pub(crate) operation: &'static str,
+    /// Number of counted operations.
     pub(crate) times: usize,
-    /// Makes everything ready to do it that many times.
+    /// Prepares that many operations.
     pub(crate) prepare: fn(times: usize) -> Box<dyn FnMut(usize)>,
 }
 
-/// All of them, along the way of a sample.
+/// All hot paths, in the order in which a sample passes through them.
 pub(crate) const PATHS: [HotPath; 12] = [
     HotPath {
         name: "parse",
-        what: "a kubelet's body of 30 pods of 2 containers, every value and label",
+        operation: "a kubelet's body of 30 pods of 2 containers, every value and label",
         times: 20,
         prepare: parse_bodies,
     },
     HotPath {
         name: "decode",
-        what: "the same into a batch, what is served of it",
+        operation: "the same into a batch, the families that are served",
         times: 20,
         prepare: decode_bodies,
     },
     HotPath {
         name: "store",
-        what: "a batch of new samples into the store, up to its publication",
+        operation: "a batch of new samples into the store, up to its publication",
         times: 40,
         prepare: store_new,
     },
     HotPath {
         name: "store-repeated",
-        what: "a batch that the store knows already",
+        operation: "a batch that the store already has",
         times: 40,
         prepare: store_repeated,
     },
     HotPath {
         name: "publish",
-        what: "a node of 30 pods rendered and put in place, all its values new",
+        operation: "a node of 30 pods rendered and published, all its values new",
         times: 40,
         prepare: publish_new,
     },
     HotPath {
         name: "publish-churn",
-        what: "the same, one of its pods replaced by another",
+        operation: "the same, one of its pods replaced by another",
         times: 40,
         prepare: publish_churn,
     },
     HotPath {
         name: "scrape",
-        what: "a body decoded, stored and published: all that follows a scrape",
+        operation: "a body decoded, stored and published: everything after a scrape",
         times: 40,
         prepare: scrape,
     },
     HotPath {
         name: "select",
-        what: "10 of 3,000 pods by a label, as protobuf",
+        operation: "10 of 3,000 pods by a label, as protobuf",
         times: 100,
         prepare: select,
     },
     HotPath {
         name: "list-json",
-        what: "all 3,000 pods as JSON",
+        operation: "all 3,000 pods as JSON",
         times: 4,
         prepare: list_json,
     },
     HotPath {
         name: "list-protobuf",
-        what: "all 3,000 pods as protobuf",
+        operation: "all 3,000 pods as protobuf",
         times: 4,
         prepare: list_protobuf,
     },
     HotPath {
-        name: "watch-brief",
-        what: "a watched pod decoded to what the server keeps of it",
+        name: "watch-summary",
+        operation: "a watched pod decoded to the fields that the server keeps",
         times: 64,
         prepare: watch::<PodSummary>,
     },
     HotPath {
         name: "watch-pod",
-        what: "the same, with its containers and conditions",
+        operation: "the same, with its containers and conditions",
         times: 64,
         prepare: watch::<Pod>,
     },
 ];
 
-/// A publisher that looks at what it is told and keeps nothing.
-struct Nobody;
+/// A publisher that does nothing.
+struct NoopPublisher;
 
-impl UsagePublisher for Nobody {
+impl UsagePublisher for NoopPublisher {
     fn publish(&self, view: &NodeUsage<'_>) {
         black_box(view);
     }
@@ -135,7 +135,7 @@ fn parse_bodies(times: usize) -> Box<dyn FnMut(usize)> {
 fn decode_bodies(times: usize) -> Box<dyn FnMut(usize)> {
     let bodies = bodies(&Cluster::new(), times, 0);
     let mut decoding = Decoding::default();
-    // The buffers of a decoder are used again and again.
+    // The buffers of a decoder are reused.
     decoding.decode(&bodies[0], 0);
     Box::new(move |number| {
         black_box(decoding.decode(&bodies[number], 0));
@@ -144,7 +144,7 @@ fn decode_bodies(times: usize) -> Box<dyn FnMut(usize)> {
 
 fn store_new(times: usize) -> Box<dyn FnMut(usize)> {
     let cluster = Cluster::new();
-    let store = store(&cluster, Arc::new(Nobody));
+    let store = store(&cluster, Arc::new(NoopPublisher));
     take_in(&store, &cluster, times, 0);
     take_in(&store, &cluster, times, 1);
     let batches = batches(&cluster, times, 2);
@@ -156,7 +156,7 @@ fn store_new(times: usize) -> Box<dyn FnMut(usize)> {
 
 fn store_repeated(times: usize) -> Box<dyn FnMut(usize)> {
     let cluster = Cluster::new();
-    let store = store(&cluster, Arc::new(Nobody));
+    let store = store(&cluster, Arc::new(NoopPublisher));
     take_in(&store, &cluster, times, 0);
     take_in(&store, &cluster, times, 1);
     let batches = batches(&cluster, times, 1);
@@ -222,8 +222,8 @@ fn list_protobuf(times: usize) -> Box<dyn FnMut(usize)> {
     list_all(times, Encoding::Protobuf)
 }
 
-/// Between two full lists something is published, so that each is the first of its version: an API
-/// each.
+/// Something is published between two full lists, so that each is the first of its version: one API
+/// per list.
 fn list_all(times: usize, encoding: Encoding) -> Box<dyn FnMut(usize)> {
     let cluster = Cluster::new();
     let all: Vec<Arc<dyn ApiResource>> = (0..times).map(|_| pods_of(&api(&cluster).1)).collect();
@@ -232,7 +232,7 @@ fn list_all(times: usize, encoding: Encoding) -> Box<dyn FnMut(usize)> {
     })
 }
 
-/// The pods that a stream sends again as they change: their labels and namespaces are known.
+/// Pods that change, as a watch sends them again: their labels and namespaces are interned.
 fn watch<K: Kind>(times: usize) -> Box<dyn FnMut(usize)> {
     let decoder = kubevitals_watch::Decoder::default();
     let lines = pods::lines(times);
@@ -243,7 +243,7 @@ fn watch<K: Kind>(times: usize) -> Box<dyn FnMut(usize)> {
     })
 }
 
-/// A decoder with the batch that it fills.
+/// A decoder and the batch that it fills.
 #[derive(Default)]
 struct Decoding {
     decoder: Decoder,
@@ -316,7 +316,7 @@ fn api(cluster: &Cluster) -> (MetricsApiPublisher, MetricsApi) {
 
 fn config() -> Config {
     Config {
-        // Versions have the same digits every time.
+        // Resource versions have the same number of digits in every run.
         clock: SteppedClock::new(time(3)).clock(),
         ..Config::default()
     }
@@ -347,7 +347,7 @@ fn pods_of(api: &MetricsApi) -> Arc<dyn ApiResource> {
     pods.expect("the API has pods")
 }
 
-/// How many bytes a list has.
+/// Returns the size of a list in bytes.
 fn list(pods: &dyn ApiResource, labels: &LabelSelector, encoding: Encoding) -> usize {
     let request = ListRequest {
         version: "v1beta1",
@@ -359,7 +359,7 @@ fn list(pods: &dyn ApiResource, labels: &LabelSelector, encoding: Encoding) -> u
             shape: Shape::Object,
         },
     };
-    let mut body = pods.list(&request).expect("nobody else reads");
+    let mut body = pods.list(&request).expect("there is no other reader");
     let mut len = 0;
     while let Some(piece) = next(&mut body) {
         len += black_box(piece).len();

@@ -1,11 +1,12 @@
-//! A server while many ask for everything at once, and half of them read slowly: does it keep its
-//! memory, its resolution and its probes, and does whom it turns away learn when to come back?
+//! A server under many simultaneous requests for the full list, half of them from slow readers:
+//! does it keep its memory, its resolution and its probes, and do rejected clients get a
+//! `Retry-After`?
 //!
-//! Two rounds: one with the server's own limits, one with so few places that some must be turned
-//! away. A condition that is missed ends the benchmark with an error, after the table.
+//! Two rounds: one with the server's own limits, one with a limit so low that some requests must be
+//! rejected. A condition that is not met fails the benchmark, after the table.
 
+mod conditions;
 mod readers;
-mod verdict;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,21 +19,21 @@ use futures_util::stream::FuturesUnordered;
 use kubevitals_bench::BenchError;
 use kubevitals_bench::flags::RunFlags;
 use kubevitals_bench::measure::{Plan, Schedule, Values};
-use kubevitals_bench::result::{Better, Measured, Metric, Unit};
+use kubevitals_bench::result::{ContenderResult, Metric, Unit};
 use kubevitals_bench::serving::reads::API_PODS;
-use kubevitals_bench::serving::{Bed, ServerFlags, ServerProgram, program, report, told};
-use kubevitals_bench::session::{self, Session, held, say};
+use kubevitals_bench::serving::{ServerFlags, ServerProgram, Testbed, program, report, reported};
+use kubevitals_bench::session::{self, Session, check_conditions, print_line};
 use kubevitals_bench::sim::SimSize;
 use tokio::sync::Barrier;
 use tokio::time::{Instant, sleep};
 
-use self::readers::{Ended, KUBELET, READERS, Reader, probe};
-use self::verdict::Bounds;
+use self::conditions::Bounds;
+use self::readers::{KUBELET, Liveness, Outcome, READERS, Reader, probe};
 
-/// How often samples' ages are looked at meanwhile.
-const LOOK_AT_AGES: Duration = Duration::from_secs(3);
+/// Interval of requests for the ages of samples.
+const AGES_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Hold a server under many readers at once
+/// Load a server with many simultaneous readers
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench load")]
 struct Flags {
@@ -42,41 +43,41 @@ struct Flags {
     #[command(flatten)]
     programs: ServerFlags,
 
-    /// The cluster [default: 1000x30, with --quick 100x30]
+    /// Size of the cluster [default: 1000x30, with --quick 100x30]
     #[arg(long, value_name = "NODESxPODS")]
     size: Option<SimSize>,
 
-    /// How often the server scrapes, in seconds
+    /// Scrape interval of the server, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(10..=300))]
     resolution: u64,
 
-    /// Who asks for the full list, all at once
+    /// Clients that request the full list at the same time
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     readers: u32,
 
-    /// How many of them read slowly
+    /// Number of them that read slowly
     #[arg(long, value_name = "N", default_value_t = 100)]
     slow: u32,
 
-    /// How slowly, in KiB per second
+    /// Read rate of slow clients, in KiB per second
     #[arg(long, value_name = "KIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pace: u32,
 
-    /// How long they stay, in seconds [default: 60, with --quick 20]
+    /// Duration of each round, in seconds [default: 60, with --quick 20]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     hold: Option<u64>,
 
-    /// Places of the second round
+    /// Maximum requests in flight in the second round
     #[arg(long, value_name = "N", default_value_t = 50)]
-    places: u32,
+    max_inflight: u32,
 }
 
-/// One round.
+/// One round of load.
 #[derive(Debug, Clone, Copy)]
 struct Round {
     name: &'static str,
-    /// None leaves the server's own limit.
-    places: Option<u32>,
+    /// None for the server's own limit.
+    max_inflight: Option<u32>,
 }
 
 fn main() -> ExitCode {
@@ -94,17 +95,20 @@ async fn run(flags: &Flags, session: &Session) -> Result<(), BenchError> {
     let wanted = wanted.unwrap_or(program::KUBEVITALS);
     let servers = flags.programs.servers()?;
     let Some(server) = servers.into_iter().find(|server| server.name == wanted) else {
-        return Err(BenchError::NoContender(format!("{wanted} is not known")));
+        return Err(BenchError::NoContender(format!(
+            "{wanted} is not available"
+        )));
     };
-    let bed = Bed::start(&flags.programs.kubevitals()?, size, &[], &session.scratch).await?;
+    let testbed =
+        Testbed::start(&flags.programs.kubevitals()?, size, &[], &session.scratch).await?;
     let rounds = [
         Round {
             name: "its own limits",
-            places: None,
+            max_inflight: None,
         },
         Round {
-            name: "few places",
-            places: Some(flags.places),
+            name: "low limit",
+            max_inflight: Some(flags.max_inflight),
         },
     ];
     let plan = Plan {
@@ -112,13 +116,13 @@ async fn run(flags: &Flags, session: &Session) -> Result<(), BenchError> {
         repeats: 1,
     };
     let measured = plan.run(rounds.len(), async |index, _| {
-        let round = rounds.get(index).expect("the plan counts these rounds");
-        round.hold(flags, &bed, &server).await
+        let round = rounds.get(index).expect("the plan has these rounds");
+        round.hold(flags, &testbed, &server).await
     });
     let measured = measured.await;
-    bed.stop().await;
+    testbed.stop().await;
 
-    let mut report = report::begun(
+    let mut report = report::new(
         "load",
         session,
         &[server],
@@ -129,51 +133,55 @@ async fn run(flags: &Flags, session: &Session) -> Result<(), BenchError> {
     report.contenders = rounds
         .iter()
         .zip(measured?)
-        .map(|(round, repeats)| Measured {
+        .map(|(round, repeats)| ContenderResult {
             name: round.name.to_owned(),
             repeats,
         })
         .collect();
     session.show(&report);
     let path = report.write(&session.results, &session.file_name("load"))?;
-    say(&format!("every number is in {}", path.display()));
+    print_line(&format!("wrote all values to {}", path.display()));
     let bounds = Bounds::new(flags.readers, Duration::from_secs(flags.resolution));
     let missed: Vec<String> = rounds
         .iter()
         .zip(&report.contenders)
         .filter_map(|(round, measured)| Some((round, measured.repeats.first()?)))
         .flat_map(|(round, repeat)| {
-            let missed = bounds.missed(&repeat.values, round.places.is_some());
+            let missed = bounds.missed(&repeat.values, round.max_inflight.is_some());
             missed
                 .into_iter()
-                .map(|what| format!("{}: {what}", round.name))
+                .map(|clause| format!("{}: {clause}", round.name))
         })
         .collect();
-    held(&missed, &bounds.to_string())
+    check_conditions(&missed, &bounds.to_string())
 }
 
 impl Round {
     async fn hold(
         self,
         flags: &Flags,
-        bed: &Bed,
+        testbed: &Testbed,
         server: &ServerProgram,
     ) -> Result<Values, BenchError> {
         let resolution = Duration::from_secs(flags.resolution);
         let hold = Duration::from_secs(flags.hold.unwrap_or(flags.run.pick(60, 20)));
-        let limit = self.places.map(|n| format!("--max-requests-inflight={n}"));
+        let limit = self
+            .max_inflight
+            .map(|n| format!("--max-requests-inflight={n}"));
         let limit: Vec<String> = limit.into_iter().collect();
-        say(&format!("{}, with {}", server.name, self.name));
-        let (mut running, address) = bed.serve(server, resolution, &limit).await?;
-        let client = bed.client(address)?;
-        bed.first_metrics(&mut running, &client, resolution).await?;
+        print_line(&format!("{}, with {}", server.name, self.name));
+        let (mut running, address) = testbed.serve(server, resolution, &limit).await?;
+        let client = testbed.client(address)?;
+        testbed
+            .first_metrics(&mut running, &client, resolution)
+            .await?;
         let pause = async {
             sleep(resolution).await;
             Ok(())
         };
         let ((), before) = running.during(pause).await?;
 
-        let tls = bed.sim.identity.self_signed_tls()?;
+        let tls = testbed.sim.identity.self_signed_tls()?;
         let all = Arc::new(Barrier::new(usize::try_from(flags.readers).unwrap_or(1)));
         let readers: FuturesUnordered<_> = (0..flags.readers)
             .map(|number| {
@@ -192,25 +200,25 @@ impl Round {
             let (tls, done) = (tls.clone(), Arc::clone(&done));
             std::thread::spawn(move || probe(from, address, &tls, &done))
         });
-        let until = Instant::now() + hold;
+        let deadline = Instant::now() + hold;
         let work = async {
             let ages = async {
                 let mut oldest = Duration::ZERO;
-                while Instant::now() < until {
-                    sleep(LOOK_AT_AGES).await;
-                    if let Some(ages) = told::ages(&client).await? {
+                while Instant::now() < deadline {
+                    sleep(AGES_INTERVAL).await;
+                    if let Some(ages) = reported::ages(&client).await? {
                         oldest = oldest.max(ages.oldest);
                     }
                 }
                 Ok::<_, BenchError>(oldest)
             };
-            let (ended, oldest) = tokio::join!(readers.collect::<Vec<Ended>>(), ages);
-            Ok((ended, oldest?))
+            let (outcomes, oldest) = tokio::join!(readers.collect::<Vec<Outcome>>(), ages);
+            Ok((outcomes, oldest?))
         };
-        let held = running.during(work).await;
+        let measured = running.during(work).await;
         done.store(true, Ordering::SeqCst);
         let [liveness, of_readers] = probers.map(|prober| prober.join().unwrap_or_default());
-        let ((ended, oldest), during) = held?;
+        let ((outcomes, oldest), during) = measured?;
         let pause = async {
             sleep(resolution).await;
             Ok(())
@@ -218,16 +226,16 @@ impl Round {
         let ((), after) = running.during(pause).await?;
         running.stop().await;
 
-        let mut values = verdict::count(&ended);
-        let told = [
+        let mut values = conditions::count(&outcomes);
+        let latencies = [
             ("livez.p50", liveness.seconds(0.5)),
             ("livez.max", liveness.seconds(1.0)),
             ("livez.readers_max", of_readers.seconds(1.0)),
         ];
-        let told = told
+        let latencies = latencies
             .into_iter()
-            .filter_map(|(key, value)| Some((key, value?)));
-        values.extend(told.map(|(key, value)| (key.to_owned(), value)));
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        values.extend(latencies);
         #[expect(
             clippy::cast_precision_loss,
             reason = "counts and sizes are far below 2^53"
@@ -239,55 +247,53 @@ impl Round {
             ),
             ("livez.count".to_owned(), liveness.latency.count() as f64),
             ("rss.before".to_owned(), before.steady),
-            ("rss.peak".to_owned(), during.most as f64),
+            ("rss.peak".to_owned(), during.max as f64),
             ("rss.after".to_owned(), after.steady),
             ("cpu".to_owned(), during.cpu.as_secs_f64()),
             ("age.max".to_owned(), oldest.as_secs_f64()),
         ]);
-        for (whose, probes) in [("a kubelet", &liveness), ("the readers", &of_readers)] {
-            if let Some(slowest) = probes.slowest {
-                let words = format!("slowest /livez from the address of {whose}, {slowest}");
-                say(&words);
-            }
-            if let Some(failure) = &probes.first_failure {
-                say(&format!(
-                    "/livez from the address of {whose} failed, first: {failure}"
-                ));
-            }
-        }
-        if let Some(failure) = ended.iter().find(|one| matches!(one, Ended::Failed(_))) {
-            say(&format!("a reader failed: {failure:?}"));
+        print_probes("a kubelet", &liveness);
+        print_probes("the readers", &of_readers);
+        if let Some(failure) = outcomes
+            .iter()
+            .find(|one| matches!(one, Outcome::Failed(_)))
+        {
+            print_line(&format!("a reader failed: {failure:?}"));
         }
         Ok(values)
     }
 }
 
+fn print_probes(source: &str, probes: &Liveness) {
+    if let Some(slowest) = probes.slowest {
+        print_line(&format!("slowest /livez from {source}: {slowest}"));
+    }
+    if let Some(failure) = &probes.first_failure {
+        print_line(&format!("first failure of /livez from {source}: {failure}"));
+    }
+}
+
 fn metrics() -> Vec<Metric> {
-    let told = |key, label, unit| Metric::new(key, label, unit, Better::Neither);
     vec![
-        told("rss.before", "RSS before", Unit::Bytes),
-        told("rss.peak", "most RSS meanwhile", Unit::Bytes),
-        told("rss.after", "RSS after", Unit::Bytes),
-        told("cpu", "CPU meanwhile", Unit::Seconds),
-        told(
-            "age.max",
-            "oldest sample of a node meanwhile",
-            Unit::Seconds,
-        ),
-        told("livez.p50", "/livez, p50", Unit::Seconds),
-        told("livez.max", "  slowest", Unit::Seconds),
-        told(
+        Metric::info("rss.before", "RSS before", Unit::Bytes),
+        Metric::info("rss.peak", "maximum RSS meanwhile", Unit::Bytes),
+        Metric::info("rss.after", "RSS after", Unit::Bytes),
+        Metric::info("cpu", "CPU meanwhile", Unit::Seconds),
+        Metric::info("age.max", "oldest node sample meanwhile", Unit::Seconds),
+        Metric::info("livez.p50", "/livez, p50", Unit::Seconds),
+        Metric::info("livez.max", "  slowest", Unit::Seconds),
+        Metric::info(
             "livez.readers_max",
             "  slowest, from the readers' address",
             Unit::Seconds,
         ),
-        told("livez.count", "  answered", Unit::Count),
-        told("livez.failed", "  failed", Unit::Count),
-        told("whole", "readers with the whole list", Unit::Count),
-        told("cut", "  that left in the middle", Unit::Count),
-        told("away", "  that were turned away (429)", Unit::Count),
-        told("away.blank", "  of them without Retry-After", Unit::Count),
-        told("failed", "  that failed otherwise", Unit::Count),
+        Metric::count("livez.count", "  succeeded"),
+        Metric::count("livez.failed", "  failed"),
+        Metric::count("whole", "readers with the whole list"),
+        Metric::count("cut", "  disconnected before its end"),
+        Metric::count("away", "  rejected (429)"),
+        Metric::count("away.blank", "  of these without Retry-After"),
+        Metric::count("failed", "  failed otherwise"),
     ]
 }
 
@@ -300,7 +306,7 @@ fn parameters(flags: &Flags, size: SimSize) -> std::collections::BTreeMap<String
         ("slow-readers", flags.slow.to_string()),
         ("pace-kib-per-second", flags.pace.to_string()),
         ("hold-seconds", hold.to_string()),
-        ("places", flags.places.to_string()),
+        ("max-inflight", flags.max_inflight.to_string()),
     ];
     let pairs = pairs.into_iter();
     pairs.map(|(key, value)| (key.to_owned(), value)).collect()
@@ -313,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flags_are_sound() {
+    fn the_flags_are_valid() {
         Flags::command().debug_assert();
     }
 }

@@ -1,5 +1,5 @@
-//! Readers that all ask at once, some of whom take their time, and somebody who asks meanwhile
-//! whether the server lives.
+//! Readers that all send a request at once, some of which read slowly, and liveness probes
+//! meanwhile.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,30 +12,30 @@ use http::header::{ACCEPT, HOST, RETRY_AFTER};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use kubevitals_bench::histogram::Histogram;
-use kubevitals_bench::https::speak;
+use kubevitals_bench::https::connect_http;
 use kubevitals_tls::ClientTls;
 use tokio::net::TcpSocket;
 use tokio::sync::Barrier;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// As whom all ask: somebody without privileges, whom a server may turn away.
+/// Identity of all readers: without privileges, so that a server may reject them.
 const USER: (&str, &str) = ("Impersonate-User", "reader");
 const GROUP: (&str, &str) = ("Impersonate-Group", "sim:readers");
 
-/// What the kernel keeps for a slow reader, so that the server feels that it is slow.
+/// Receive buffer of a slow reader, small enough that the server's writes block.
 const SLOW_BUFFER: u32 = 64 << 10;
 
-/// Where a kubelet asks from: the server's own node, which is not where API servers pass on what
-/// readers ask for.
+/// Source address of a kubelet's probes: the server's own node, unlike that of API servers, which
+/// proxy the requests of readers.
 pub(crate) const KUBELET: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-/// Where readers ask from.
+/// Source address of readers.
 pub(crate) const READERS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// How often it is asked whether the server lives.
-const PROBE_EVERY: Duration = Duration::from_millis(100);
+/// Interval of liveness probes.
+const PROBE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A probe that takes this long has failed, whatever it says.
-const PROBE_PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of a liveness probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One reader of the full list.
 #[derive(Clone)]
@@ -45,58 +45,59 @@ pub(crate) struct Reader {
     pub(crate) path: &'static str,
     /// Bytes per second; none reads as fast as it can.
     pub(crate) pace: Option<u32>,
-    /// How long it stays at most.
+    /// Maximum duration of the read.
     pub(crate) stays: Duration,
 }
 
-/// What became of a reader.
+/// Outcome of a reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum Outcome {
     /// It has the whole list.
-    Whole,
-    /// It was told to come back, and perhaps when.
-    TurnedAway { retry_after: Option<String> },
-    /// It left, or was sent away, in the middle.
-    Cut,
-    /// Something else.
+    Complete,
+    /// The server responded with 429.
+    Rejected {
+        retry_after: Option<String>,
+    },
+    /// It or the server disconnected before the end.
+    Aborted,
     Failed(String),
 }
 
-/// Answers to the question whether the server lives.
+/// Results of liveness probes.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
     pub(crate) latency: Histogram,
-    /// The one that took longest; none if nothing was answered.
+    /// The slowest successful probe.
     pub(crate) slowest: Option<Steps>,
     pub(crate) failed: usize,
     pub(crate) first_failure: Option<String>,
 }
 
-/// Where the time of one answer went.
+/// Times of the steps of one probe.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Steps {
-    /// When it was asked, from the first question on.
-    pub(crate) asked: Duration,
+    /// Time of the request since the first probe.
+    pub(crate) sent: Duration,
     pub(crate) connected: Duration,
-    pub(crate) shaken_hands: Duration,
-    pub(crate) answered: Duration,
+    pub(crate) handshaken: Duration,
+    pub(crate) responded: Duration,
 }
 
 impl Reader {
-    /// Connects, waits for all others, asks and reads.
-    pub(crate) async fn read(self, all: Arc<Barrier>) -> Ended {
+    /// Connects, waits for all other readers, sends the request and reads the response.
+    pub(crate) async fn read(self, all: Arc<Barrier>) -> Outcome {
         let connected = self.connect().await;
-        // Also one that could not connect is waited for.
+        // A reader that could not connect takes part in the barrier too.
         all.wait().await;
         let deadline = Instant::now() + self.stays;
         let sender = match connected {
             Ok(sender) => sender,
-            Err(error) => return Ended::Failed(error),
+            Err(error) => return Outcome::Failed(error),
         };
         match timeout_at(deadline, self.exchange(sender)).await {
-            Ok(Ok(ended)) => ended,
-            Ok(Err(error)) => Ended::Failed(error),
-            Err(_) => Ended::Cut,
+            Ok(Ok(outcomes)) => outcomes,
+            Ok(Err(error)) => Outcome::Failed(error),
+            Err(_) => Outcome::Aborted,
         }
     }
 
@@ -111,13 +112,13 @@ impl Reader {
         }
         let stream = socket.connect(self.address).await;
         let stream = stream.map_err(|error| error.to_string())?;
-        speak(stream, self.address, &self.tls).await
+        connect_http(stream, self.address, &self.tls).await
     }
 
     async fn exchange(
         &self,
         mut sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
-    ) -> Result<Ended, String> {
+    ) -> Result<Outcome, String> {
         let request = Request::get(self.path)
             .header(HOST, self.address.to_string())
             .header(ACCEPT, "application/json")
@@ -132,18 +133,18 @@ impl Reader {
             StatusCode::TOO_MANY_REQUESTS => {
                 let after = response.headers().get(RETRY_AFTER);
                 let after = after.and_then(|value| value.to_str().ok());
-                return Ok(Ended::TurnedAway {
+                return Ok(Outcome::Rejected {
                     retry_after: after.map(str::to_owned),
                 });
             }
-            status => return Ok(Ended::Failed(format!("status {status}"))),
+            status => return Ok(Outcome::Failed(format!("status {status}"))),
         }
         let mut body = response.into_body();
         while let Some(frame) = body.frame().await {
             let frame = match (frame, self.pace) {
                 (Ok(frame), _) => frame,
-                // A server may send away who takes too long.
-                (Err(_), Some(_)) => return Ok(Ended::Cut),
+                // A server may disconnect a slow reader.
+                (Err(_), Some(_)) => return Ok(Outcome::Aborted),
                 (Err(error), None) => return Err(error.to_string()),
             };
             if let (Some(pace), Some(data)) = (self.pace, frame.data_ref()) {
@@ -151,12 +152,12 @@ impl Reader {
                 sleep(Duration::from_secs_f64(f64::from(bytes) / f64::from(pace))).await;
             }
         }
-        Ok(Ended::Whole)
+        Ok(Outcome::Complete)
     }
 }
 
-/// Asks again and again on a thread of its own, over a new connection each time as a kubelet does,
-/// until `done`. What this process does for the readers is then not in the way.
+/// Probes on its own thread, over a new connection each time as a kubelet does, until `done`. Work
+/// of this process for the readers then does not delay it.
 pub(crate) fn probe(
     from: IpAddr,
     address: SocketAddr,
@@ -172,24 +173,24 @@ pub(crate) fn probe(
         return liveness;
     };
     runtime.block_on(async {
-        let mut ticks = tokio::time::interval(PROBE_EVERY);
+        let mut ticks = tokio::time::interval(PROBE_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let begun = Instant::now();
+        let started = Instant::now();
         while !done.load(Ordering::SeqCst) {
             ticks.tick().await;
-            let asked = Instant::now();
-            match timeout(PROBE_PATIENCE, livez(from, address, tls)).await {
+            let sent = Instant::now();
+            match timeout(PROBE_TIMEOUT, livez(from, address, tls)).await {
                 Ok(Ok((StatusCode::OK, steps))) => {
-                    liveness.latency.record(steps.answered);
-                    let slowest = liveness.slowest.map(|known| known.answered);
-                    if slowest < Some(steps.answered) {
-                        let asked = asked.duration_since(begun);
-                        liveness.slowest = Some(Steps { asked, ..steps });
+                    liveness.latency.record(steps.responded);
+                    let slowest = liveness.slowest.map(|known| known.responded);
+                    if slowest < Some(steps.responded) {
+                        let sent = sent.duration_since(started);
+                        liveness.slowest = Some(Steps { sent, ..steps });
                     }
                 }
                 Ok(Ok((status, _))) => liveness.fail(format!("status {status}")),
                 Ok(Err(error)) => liveness.fail(error),
-                Err(_) => liveness.fail(format!("no answer within {PROBE_PATIENCE:?}")),
+                Err(_) => liveness.fail(format!("no response within {PROBE_TIMEOUT:?}")),
             }
         }
     });
@@ -201,51 +202,51 @@ async fn livez(
     address: SocketAddr,
     tls: &ClientTls,
 ) -> Result<(StatusCode, Steps), String> {
-    let asked = Instant::now();
+    let sent = Instant::now();
     let mut steps = Steps::default();
     let socket = TcpSocket::new_v4().map_err(|error| error.to_string())?;
     let bound = socket.bind(SocketAddr::new(from, 0));
     bound.map_err(|error| error.to_string())?;
     let stream = socket.connect(address).await;
     let stream = stream.map_err(|error| error.to_string())?;
-    steps.connected = asked.elapsed();
-    let mut sender = speak(stream, address, tls).await?;
-    steps.shaken_hands = asked.elapsed();
+    steps.connected = sent.elapsed();
+    let mut sender = connect_http(stream, address, tls).await?;
+    steps.handshaken = sent.elapsed();
     let request = Request::get("/livez")
         .header(HOST, address.to_string())
         .body(Full::default())
         .map_err(|error| error.to_string())?;
     let response = sender.send_request(request).await;
     let status = response.map_err(|error| error.to_string())?.status();
-    steps.answered = asked.elapsed();
+    steps.responded = sent.elapsed();
     Ok((status, steps))
 }
 
 impl fmt::Display for Steps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            asked,
+            sent,
             connected,
-            shaken_hands,
-            answered,
+            handshaken,
+            responded,
         } = self;
         write!(
             f,
-            "{asked:.1?} after the first: connected after {connected:.1?}, hands shaken after {shaken_hands:.1?}, answered \
-             after {answered:.1?}"
+            "connected after {connected:.1?}, TLS established after {handshaken:.1?}, response after {responded:.1?} \
+             (sent {sent:.1?} after the first)"
         )
     }
 }
 
 impl Liveness {
-    /// The time within which this share was answered.
+    /// Returns the latency that this share of probes did not exceed.
     pub(crate) fn seconds(&self, share: f64) -> Option<f64> {
         let time = self.latency.quantiles().at(share);
         time.map(|time| time.as_secs_f64())
     }
 
-    fn fail(&mut self, why: String) {
+    fn fail(&mut self, reason: String) {
         self.failed += 1;
-        self.first_failure.get_or_insert(why);
+        self.first_failure.get_or_insert(reason);
     }
 }

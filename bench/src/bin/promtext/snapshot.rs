@@ -1,5 +1,6 @@
-//! Bodies as a kubelet serves them, the same every time.
+//! Bodies as a kubelet serves them, the same in every run.
 
+use fastrand::Rng;
 use kubevitals_promtext::{Document, Encoder, LabelName, MetricName, MetricType};
 
 const PODS: u64 = 110;
@@ -29,7 +30,7 @@ struct Series {
 impl Snapshot {
     /// Pods of two containers each, named and measured as in a real cluster.
     pub(crate) fn random(seed: u64) -> Self {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random = Rng::with_seed(seed);
         let apps = [
             "checkout",
             "web-frontend",
@@ -41,19 +42,19 @@ impl Snapshot {
         let namespaces = ["default", "kube-system", "payments", "team-observability"];
         let mut pods: Vec<[String; 3]> = Vec::new();
         for _ in 0..PODS {
-            let app = random.pick(&apps);
-            let namespace = random.pick(&namespaces).to_owned();
+            let app = random.choice(apps).unwrap_or_default();
+            let namespace = random.choice(namespaces).unwrap_or_default().to_owned();
             let pod = format!(
                 "{app}-{:09x}-{:05x}",
-                random.next() >> 28,
-                random.next() >> 44
+                random.u64(..1 << 36),
+                random.u64(..1 << 20)
             );
             for container in [app.to_owned(), "istio-proxy".to_owned()] {
                 pods.push([container, namespace.clone(), pod.clone()]);
             }
         }
         pods.sort();
-        let now = 1_794_773_483_261 + i64::try_from(random.next() >> 44).unwrap_or_default();
+        let now = 1_794_773_483_261 + random.i64(0..1 << 20);
         let mut families = Vec::new();
         for (name, help, kind, width, timed) in FAMILIES {
             let mut keys: Vec<Vec<(LabelName<'static>, String)>> = pods
@@ -70,9 +71,8 @@ impl Snapshot {
             keys.dedup();
             let series = keys.into_iter().map(|labels| Series {
                 labels,
-                value: random.value(name.as_str()),
-                timestamp_ms: timed
-                    .then(|| now - i64::try_from(random.next() >> 50).unwrap_or_default()),
+                value: value(&mut random, name.as_str()),
+                timestamp_ms: timed.then(|| now - random.i64(0..1 << 14)),
             });
             families.push(Family {
                 name,
@@ -102,12 +102,12 @@ impl Snapshot {
 
     pub(crate) fn shuffled(&self) -> Document<'_> {
         let mut document = Document::new();
-        let mut random = Random(7);
+        let mut random = Rng::with_seed(7);
         for family in self.families.iter().rev() {
             let mut to = document.family(family.name);
             to.set_help(family.help).set_kind(family.kind);
             let mut series: Vec<&Series> = family.series.iter().collect();
-            series.sort_by_cached_key(|_| random.next());
+            series.sort_by_cached_key(|_| random.u64(..));
             for one in series {
                 let labels = one.labels.iter().rev().map(|(name, value)| (*name, value));
                 to.add(labels, one.value, one.timestamp_ms)
@@ -120,7 +120,7 @@ impl Snapshot {
 
 type Description = (MetricName<'static>, &'static str, MetricType, usize, bool);
 
-/// What a kubelet serves: name, help, type, number of labels, whether there are timestamps.
+/// Families of a kubelet: name, help, type, number of labels, whether they have timestamps.
 const FAMILIES: [Description; 9] = [
     (
         MetricName::from_static("container_cpu_usage_seconds_total"),
@@ -187,35 +187,18 @@ const FAMILIES: [Description; 9] = [
     ),
 ];
 
-/// Xorshift: the same bodies every time.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn pick<'t>(&mut self, from: &[&'t str]) -> &'t str {
-        let index = usize::try_from(self.next() >> 33).unwrap_or_default() % from.len();
-        from.get(index).copied().unwrap_or_default()
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "any number will do")]
-    fn value(&mut self, name: &str) -> f64 {
-        // Of very different sizes, as usage is.
-        let shift = self.next() % 16;
-        match name {
-            name if name.ends_with("_seconds_total") => ((self.next() >> 16 >> shift) as f64) / 1e9,
-            name if name.ends_with("_set_bytes") => {
-                ((self.next() >> 42 >> (shift / 2)) * 4096) as f64
-            }
-            name if name.starts_with("container_start") => {
-                1_794_773_000.0 + (self.next() >> 40) as f64 / 1e7
-            }
-            _ => 0.0,
+/// Values of very different magnitudes, as usage is.
+#[expect(clippy::cast_precision_loss, reason = "any number will do")]
+fn value(random: &mut Rng, name: &str) -> f64 {
+    let shift = random.u32(..16);
+    match name {
+        name if name.ends_with("_seconds_total") => (random.u64(..1 << 48) >> shift) as f64 / 1e9,
+        name if name.ends_with("_set_bytes") => {
+            ((random.u64(..1 << 22) >> (shift / 2)) * 4096) as f64
         }
+        name if name.starts_with("container_start") => {
+            1_794_773_000.0 + random.u64(..1 << 24) as f64 / 1e7
+        }
+        _ => 0.0,
     }
 }

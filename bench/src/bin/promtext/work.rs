@@ -1,4 +1,4 @@
-//! The contenders that are written in Rust.
+//! The workers in Rust.
 
 use std::hint::black_box;
 use std::io;
@@ -10,26 +10,26 @@ use kubevitals_promtext::{Document, Item, Visitor, parse, parse_with};
 
 use crate::snapshot::Snapshot;
 
-/// What to do with the bodies.
+/// Operation on the bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
     /// Every value and label.
     Parse,
-    /// What a scraper for `kubectl top` wants.
+    /// The families that `kubectl top` needs.
     Five,
-    /// Into a document that is kept.
+    /// Into a document.
     Document,
-    /// From values to text, in the order of the text.
+    /// From values to text, in order.
     Encode,
-    /// A document that is in order.
+    /// A sorted document.
     EncodeDocument,
-    /// A document that must be sorted: it is copied before, which is part of the time.
+    /// A document that must be sorted: it is cloned before, which counts.
     EncodeShuffled,
     /// The peer.
     PrometheusParse,
 }
 
-/// Does it over and over, as the harness asks.
+/// Runs a worker.
 pub(crate) fn serve(mode: Mode, passes: u32, folder: &Path) -> io::Result<()> {
     let bodies = read(folder)?;
     let mut out = Vec::new();
@@ -66,7 +66,7 @@ pub(crate) fn serve(mode: Mode, passes: u32, folder: &Path) -> io::Result<()> {
                 for (document, body) in documents.iter_mut().zip(&bodies) {
                     out.clear();
                     document.encode(&mut out);
-                    assert!(out.len() == body.len(), "a body comes back as it was");
+                    assert!(out.len() == body.len(), "a body is encoded as it was");
                 }
                 count(bodies.len())
             })
@@ -139,7 +139,7 @@ fn parse_five(body: &[u8]) -> u64 {
     five.samples
 }
 
-/// What a scraper for `kubectl top` wants.
+/// The families that `kubectl top` needs.
 struct Five {
     sum: f64,
     lengths: usize,

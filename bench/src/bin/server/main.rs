@@ -1,7 +1,7 @@
 //! Servers of `metrics.k8s.io` on one simulated cluster, under the load of autoscalers and people.
 //!
-//! Each contender is started with metrics-server's flags, so that whatever takes them can be put
-//! beside it. The cluster and the load run in processes of their own.
+//! Each contender is started with metrics-server's flags, so that any program that accepts them can
+//! be compared. The cluster and the load run in their own processes.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use kubevitals_bench::campaign::Campaign;
 use kubevitals_bench::flags::RunFlags;
 use kubevitals_bench::measure::{Plan, Schedule};
 use kubevitals_bench::serving::{
-    Bed, Phases, RealFlags, ServerFlags, ServerProgram, program, report,
+    ControlPlaneFlags, Phases, ServerFlags, ServerProgram, Testbed, program, report,
 };
-use kubevitals_bench::session::{self, Session, say};
+use kubevitals_bench::session::{self, Session, print_line};
 use kubevitals_bench::sim::SimSize;
 
-/// Beyond this metrics-server is measured only if it is asked for: see `docs/benchmarks.md`.
+/// Above this size metrics-server is measured only on request: see `docs/benchmarks.md`.
 const MAX_NODES_OF_PEER: u32 = 2_000;
 
 /// Serve metrics.k8s.io on a simulated cluster under load
@@ -31,82 +31,82 @@ struct Flags {
     programs: ServerFlags,
 
     #[command(flatten)]
-    real: RealFlags,
+    control_plane_programs: ControlPlaneFlags,
 
-    /// Whether servers read a simulated API server, or a real one that has the same nodes and pods
-    #[arg(long, value_enum, default_value_t = BedKind::Sim)]
-    bed: BedKind,
+    /// Whether servers read a simulated API server, or a real one with the same nodes and pods
+    #[arg(long, value_enum, default_value_t = ControlPlaneKind::Sim)]
+    control_plane: ControlPlaneKind,
 
-    /// A cluster to measure on, may be repeated [default: 100x70, 1000x30, 1000x30 behind the
+    /// Size of a cluster, may be repeated [default: 100x70, 1000x30, 1000x30 behind the
     /// aggregation layer, 5000x30; with --quick 100x30]
     #[arg(long = "size", value_name = "NODESxPODS", conflicts_with_all = ["nodes", "pods_per_node"])]
     sizes: Vec<SimSize>,
 
-    /// Nodes of the cluster, another way to give one size
+    /// Nodes of the cluster, instead of --size
     #[arg(long, value_name = "N")]
     nodes: Option<u32>,
 
-    /// Pods of each node
+    /// Pods per node
     #[arg(long, value_name = "N", default_value_t = 30)]
     pods_per_node: u32,
 
-    /// Containers of each pod
+    /// Containers per pod
     #[arg(long, value_name = "N", default_value_t = 2)]
     containers_per_pod: u32,
 
-    /// How often servers scrape, in seconds [default: 15, with --quick 10]
+    /// Scrape interval of the servers, in seconds [default: 15, with --quick 10]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(10..=300))]
     resolution: Option<u64>,
 
-    /// How long each window is, in seconds, rounded up to whole resolutions: one with scraping
-    /// only, one under load [default: 60, with --quick 20]
+    /// Length of each window, in seconds, rounded up to whole resolutions: one with scraping only,
+    /// one under load [default: 60, with --quick 20]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(5..=3600))]
     duration: Option<u64>,
 
     /// Whether contenders run one after the other or all at once
-    #[arg(long, value_enum, default_value_t = Beside::OneAfterOther)]
-    schedule: Beside,
+    #[arg(long, value_enum, default_value_t = ScheduleArg::OneAfterOther)]
+    schedule: ScheduleArg,
 
-    /// Send reads through the cluster's aggregation layer instead of straight to the server (one
+    /// Send reads through the cluster's aggregation layer instead of directly to the server (one
     /// after the other only)
     #[arg(long)]
     aggregated: bool,
 
-    /// Let answers be compressed, as Go's clients do
+    /// Allow compressed responses, as Go's clients do
     #[arg(long)]
     gzip: bool,
 
-    /// Keep the measurements that the result file holds already, and make those that are missing
+    /// Reuse the measurements in the result file, and make the missing ones
     #[arg(long)]
     resume: bool,
 
-    /// Make at most this many turns of each size now; --resume makes the others
+    /// Make at most this many turns of each size; use --resume for the others
     #[arg(long, value_name = "N")]
     turns: Option<usize>,
 }
 
 const AFTER_HELP: &str = "A turn of both servers at 1000x30 takes about seven minutes, three turns of every size an hour \
-and a half. What was measured is kept after each turn.
+and a half. Results are saved after each turn.
 
-  cargo xtask bench server --size 1000x30 --repeats 3 --turns 1 --resume   one turn now, the others another time";
+  cargo xtask bench server --size 1000x30 --repeats 3 --turns 1 --resume   one turn now, the others later";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Beside {
+enum ScheduleArg {
     OneAfterOther,
     Together,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum BedKind {
+enum ControlPlaneKind {
     Sim,
     Real,
 }
 
-/// A cluster and what is done on it.
+/// A cluster and the phases of measurements on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Case {
     size: SimSize,
-    bed: BedKind,
+    control_plane: ControlPlaneKind,
     phases: Phases,
 }
 
@@ -116,13 +116,12 @@ fn main() -> ExitCode {
 }
 
 async fn run(flags: &Flags, session: &Session) -> Result<(), BenchError> {
-    if flags.aggregated && flags.bed == BedKind::Real {
-        let real =
-            "the aggregation layer is the simulated one: leave out --bed real or --aggregated";
+    if flags.aggregated && flags.control_plane == ControlPlaneKind::Real {
+        let real = "the aggregation layer is simulated: omit --control-plane real or --aggregated";
         return Err(BenchError::NoContender(real.to_owned()));
     }
-    if flags.aggregated && flags.schedule == Beside::Together {
-        let both = "behind the aggregation layer there is one server at a time: leave out --schedule together";
+    if flags.aggregated && flags.schedule == ScheduleArg::Together {
+        let both = "the aggregation layer has one server at a time: omit --schedule together";
         return Err(BenchError::NoContender(both.to_owned()));
     }
     for case in cases(flags) {
@@ -134,7 +133,7 @@ async fn run(flags: &Flags, session: &Session) -> Result<(), BenchError> {
 async fn measure(flags: &Flags, case: Case, session: &Session) -> Result<(), BenchError> {
     let servers = contenders(flags, case)?;
     let plan = plan(flags);
-    let report = report::begun(
+    let report = report::new(
         "server",
         session,
         &servers,
@@ -143,51 +142,54 @@ async fn measure(flags: &Flags, case: Case, session: &Session) -> Result<(), Ben
         Phases::metrics(),
     );
     let name = session.file_name(&case.name());
-    let mut campaign = Campaign::begin(plan, report, &session.results, &name);
+    let mut campaign = Campaign::new(plan, report, &session.results, &name);
     if flags.resume {
-        campaign = campaign.taken_up();
+        campaign = campaign.resumed();
     }
     let size = case.size;
-    if campaign.left().is_empty() {
-        say(&format!("{size}: all was measured before"));
+    if campaign.remaining().is_empty() {
+        print_line(&format!("{size}: all measurements exist"));
     } else {
         let SimSize {
             nodes,
             pods_per_node,
             ..
         } = size;
-        say(&format!(
+        print_line(&format!(
             "a simulated cluster of {nodes} nodes with {pods_per_node} pods each"
         ));
         let program = flags.programs.kubevitals()?;
-        let mut bed = Bed::start(&program, size, &[], &session.scratch).await?;
-        if case.bed == BedKind::Real {
-            bed = bed.with_control_plane(&flags.real).await?;
+        let mut testbed = Testbed::start(&program, size, &[], &session.scratch).await?;
+        if case.control_plane == ControlPlaneKind::Real {
+            testbed = testbed
+                .with_control_plane(&flags.control_plane_programs)
+                .await?;
         }
         let turns = flags.turns.unwrap_or(usize::MAX);
         let measured = campaign.run(turns, async |index, repeat| {
-            let server = servers
-                .get(index)
-                .expect("the campaign has these very servers");
+            let server = servers.get(index).expect("the campaign has these servers");
             let (name, number) = (server.name, repeat + 1);
-            say(&format!("{name}, measurement {number} of {}", plan.repeats));
-            let values = bed.measure(server, &case.phases).await?;
+            print_line(&format!("{name}, measurement {number} of {}", plan.repeats));
+            let values = testbed.measure(server, &case.phases).await?;
             let took = values.get("took").copied().unwrap_or_default();
-            say(&format!(
+            print_line(&format!(
                 "{name}, measurement {number}: done after {took:.0} s"
             ));
             Ok(values)
         });
         let measured = measured.await;
-        bed.stop().await;
+        testbed.stop().await;
         measured?;
     }
     session.show(campaign.report());
-    say(&format!("every number is in {}", campaign.path().display()));
+    print_line(&format!(
+        "wrote all values to {}",
+        campaign.path().display()
+    ));
     Ok(())
 }
 
-/// The servers of a case: at sizes that the peer is not made for, ours alone.
+/// Returns the servers of a case: at sizes that the peer does not support, only ours.
 fn contenders(flags: &Flags, case: Case) -> Result<Vec<ServerProgram>, BenchError> {
     let mut servers = flags.programs.servers()?;
     if case.size.nodes > MAX_NODES_OF_PEER && flags.programs.only.is_none() {
@@ -199,8 +201,8 @@ fn contenders(flags: &Flags, case: Case) -> Result<Vec<ServerProgram>, BenchErro
 fn plan(flags: &Flags) -> Plan {
     Plan {
         schedule: match flags.schedule {
-            Beside::OneAfterOther => Schedule::OneAfterOther,
-            Beside::Together => Schedule::Together,
+            ScheduleArg::OneAfterOther => Schedule::OneAfterOther,
+            ScheduleArg::Together => Schedule::Together,
         },
         repeats: flags.run.repeats_or(3, 1),
     }
@@ -216,7 +218,7 @@ fn cases(flags: &Flags) -> Vec<Case> {
         duration: Phases::whole_scrapes(seconds(flags.duration, 60, 20), resolution),
         aggregated: flags.aggregated,
         gzip: flags.gzip,
-        lost_scrape: flags.schedule == Beside::OneAfterOther,
+        lost_scrape: flags.schedule == ScheduleArg::OneAfterOther,
     };
     let case = |mut size: SimSize, aggregated| {
         size.containers_per_pod = flags.containers_per_pod;
@@ -224,8 +226,11 @@ fn cases(flags: &Flags) -> Vec<Case> {
             aggregated: phases.aggregated || aggregated,
             ..phases
         };
-        let bed = flags.bed;
-        Case { size, bed, phases }
+        Case {
+            size,
+            control_plane: flags.control_plane,
+            phases,
+        }
     };
     if let Some(nodes) = flags.nodes {
         return vec![case(SimSize::new(nodes, flags.pods_per_node), false)];
@@ -237,7 +242,7 @@ fn cases(flags: &Flags) -> Vec<Case> {
     if flags.run.quick {
         return vec![case(SimSize::new(100, flags.pods_per_node), false)];
     }
-    if flags.bed == BedKind::Real {
+    if flags.control_plane == ControlPlaneKind::Real {
         let sizes = [SimSize::new(100, 30), SimSize::new(1_000, 30)];
         return sizes.map(|size| case(size, false)).to_vec();
     }
@@ -246,17 +251,17 @@ fn cases(flags: &Flags) -> Vec<Case> {
         case(SimSize::new(1_000, 30), false),
         case(SimSize::new(5_000, 30), false),
     ];
-    if flags.schedule == Beside::OneAfterOther && !flags.aggregated {
+    if flags.schedule == ScheduleArg::OneAfterOther && !flags.aggregated {
         all.insert(2, case(SimSize::new(1_000, 30), true));
     }
     all
 }
 
 impl Case {
-    /// What its result is called.
+    /// Name of the result.
     fn name(&self) -> String {
         let mut name = format!("server.{}", self.size);
-        if self.bed == BedKind::Real {
+        if self.control_plane == ControlPlaneKind::Real {
             name.push_str(".real");
         }
         if self.phases.aggregated {
@@ -284,12 +289,12 @@ mod tests {
     }
 
     #[test]
-    fn the_flags_are_sound() {
+    fn the_flags_are_valid() {
         Flags::command().debug_assert();
     }
 
     #[test]
-    fn a_full_run_is_of_every_size() {
+    fn a_full_run_has_every_size() {
         let all = [
             "server.100x70",
             "server.1000x30",
@@ -300,13 +305,13 @@ mod tests {
         assert_eq!(names(&["--size=7x5", "--gzip"]), ["server.7x5.gzip"]);
         assert_eq!(names(&["--schedule=together"]).len(), 3);
         assert_eq!(
-            names(&["--bed=real"]),
+            names(&["--control-plane=real"]),
             ["server.100x30.real", "server.1000x30.real"]
         );
     }
 
     #[test]
-    fn quick_is_smaller_and_what_is_asked_for_wins() {
+    fn quick_is_smaller_and_explicit_flags_take_precedence() {
         let of = |words: &[&str]| {
             let flags = flags(words);
             let case = cases(&flags).pop().unwrap();
@@ -325,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_very_large_cluster_is_for_ours_alone_unless_the_peer_is_asked_for() {
+    fn a_very_large_cluster_has_no_peer_unless_requested() {
         let of = |words: &[&str]| {
             let mut words = words.to_vec();
             words.extend(["--metrics-server=/x", "--kubevitals=/y"]);

@@ -1,71 +1,72 @@
-//! What was seen over time, and whether it stayed flat.
+//! Samples over time, and whether they stay flat.
 
 use std::fmt::Write as _;
 
 use kubevitals_bench::measure::{Spread, Values};
 
-/// One look.
+/// Values at one time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Look {
+pub(crate) struct Sample {
     /// Seconds since the warm-up ended.
     pub(crate) at: f64,
     /// Resident memory, in bytes.
     pub(crate) rss: f64,
-    /// Pods that the server shows.
+    /// Pods that the server serves.
     pub(crate) pods: f64,
-    /// Pods that the cluster has, in whatever state.
+    /// Pods of the cluster, in any phase.
     pub(crate) cluster: f64,
-    /// Series of its own metrics: what it counts by name must go with the name.
+    /// Series of its own metrics: series of deleted objects must be removed.
     pub(crate) series: f64,
 }
 
-/// When memory counts as flat.
+/// Limits within which memory counts as flat.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Rule {
-    /// What the last third may be above the first, as a share.
+    /// Share by which the last third may exceed the first.
     pub(crate) share: f64,
-    /// And in bytes: an allocator moves by some whatever is done.
+    /// Further bytes: an allocator varies a little in any case.
     pub(crate) slack: f64,
 }
 
-/// All looks, in their order.
+/// All samples, in order.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Series(pub(crate) Vec<Look>);
+pub(crate) struct Series(pub(crate) Vec<Sample>);
 
 impl Series {
     /// Medians of the first and of the last third.
-    fn thirds(&self, of: impl Fn(&Look) -> f64) -> Option<(f64, f64)> {
+    fn thirds(&self, of: impl Fn(&Sample) -> f64) -> Option<(f64, f64)> {
         let third = self.0.len() / 3;
-        let median = |looks: &[Look]| Spread::of(looks.iter().map(&of)).map(|spread| spread.median);
+        let median =
+            |samples: &[Sample]| Spread::of(samples.iter().map(&of)).map(|spread| spread.median);
         let first = median(self.0.get(..third)?)?;
         let last = median(self.0.get(self.0.len() - third..)?)?;
         Some((first, last))
     }
 
-    /// How much memory grows in a minute, by least squares.
+    /// Returns the growth of memory per minute, by least squares.
     fn slope_per_minute(&self) -> Option<f64> {
-        #[expect(clippy::cast_precision_loss, reason = "thousands of looks at most")]
+        #[expect(clippy::cast_precision_loss, reason = "thousands of samples at most")]
         let count = self.0.len() as f64;
-        let mean = |of: &dyn Fn(&Look) -> f64| self.0.iter().map(of).sum::<f64>() / count;
-        let (at, rss) = (mean(&|look| look.at), mean(&|look| look.rss));
-        let spread: f64 = self.0.iter().map(|look| (look.at - at).powi(2)).sum();
+        let mean = |of: &dyn Fn(&Sample) -> f64| self.0.iter().map(of).sum::<f64>() / count;
+        let (at, rss) = (mean(&|sample| sample.at), mean(&|sample| sample.rss));
+        let spread: f64 = self.0.iter().map(|sample| (sample.at - at).powi(2)).sum();
         let together: f64 = self
             .0
             .iter()
-            .map(|look| (look.at - at) * (look.rss - rss))
+            .map(|sample| (sample.at - at) * (sample.rss - rss))
             .sum();
         (spread > 0.0).then(|| together / spread * 60.0)
     }
 
-    /// The figures of the table.
+    /// Returns the values of the table.
     pub(crate) fn values(&self) -> Values {
         let mut values = Values::new();
         let mut set = |key: &str, value: f64| values.insert(key.to_owned(), value);
         let thirds = [
-            ("rss", self.thirds(|look| look.rss)),
-            ("pods", self.thirds(|look| look.pods)),
-            ("cluster.pods", self.thirds(|look| look.cluster)),
-            ("series", self.thirds(|look| look.series)),
+            ("rss", self.thirds(|sample| sample.rss)),
+            ("pods", self.thirds(|sample| sample.pods)),
+            ("cluster.pods", self.thirds(|sample| sample.cluster)),
+            ("series", self.thirds(|sample| sample.series)),
         ];
         for (key, thirds) in thirds {
             if let Some((first, last)) = thirds {
@@ -76,40 +77,40 @@ impl Series {
         if let Some(slope) = self.slope_per_minute() {
             set("rss.slope", slope);
         }
-        if let Some(spread) = Spread::of(self.0.iter().map(|look| look.rss)) {
+        if let Some(spread) = Spread::of(self.0.iter().map(|sample| sample.rss)) {
             set("rss.max", spread.max);
         }
         values
     }
 
-    /// What is not flat, each in a clause.
+    /// Returns the conditions that are not met, as clauses.
     pub(crate) fn missed(&self, rule: Rule) -> Vec<String> {
         let mib = |bytes: f64| bytes / f64::from(1 << 20);
         let mut missed = Vec::new();
-        match self.thirds(|look| look.rss) {
+        match self.thirds(|sample| sample.rss) {
             Some((first, last)) if last > first * (1.0 + rule.share) + rule.slack => {
                 missed.push(format!(
-                    "memory went from {:.1} to {:.1} MiB between the first and the last third",
+                    "memory changed from {:.1} to {:.1} MiB between the first and the last third",
                     mib(first),
                     mib(last)
                 ));
             }
             Some(_) => {}
-            None => missed.push("too few looks to tell".to_owned()),
+            None => missed.push("too few samples".to_owned()),
         }
-        match self.thirds(|look| look.series) {
+        match self.thirds(|sample| sample.series) {
             Some((first, last)) if last > first * (1.0 + rule.share) => missed.push(format!(
-                "series of its own metrics went from {first:.0} to {last:.0}"
+                "series of its own metrics changed from {first:.0} to {last:.0}"
             )),
             _ => {}
         }
         missed
     }
 
-    /// For a spreadsheet.
+    /// Formats the samples as CSV.
     pub(crate) fn csv(&self) -> String {
         let mut text = "seconds,rss_bytes,pods,cluster_pods,own_series\n".to_owned();
-        for Look {
+        for Sample {
             at,
             rss,
             pods,
@@ -133,21 +134,21 @@ mod tests {
     };
 
     fn series(rss: impl Fn(f64) -> f64) -> Series {
-        let look = |at: u32| Look {
+        let sample = |at: u32| Sample {
             at: f64::from(at) * 10.0,
             rss: rss(f64::from(at)),
             pods: 3_000.0,
             cluster: 3_100.0,
             series: 500.0,
         };
-        Series((0..60).map(look).collect())
+        Series((0..60).map(sample).collect())
     }
 
     #[test]
-    fn a_leak_is_seen_and_a_wave_is_not() {
+    fn a_leak_is_detected_and_a_wave_is_not() {
         let leak = series(|n| 30e6 + n * 0.1e6);
         assert!(
-            leak.missed(RULE)[0].contains("memory went from"),
+            leak.missed(RULE)[0].contains("memory changed from"),
             "{leak:?}"
         );
         let slope = leak.values()["rss.slope"];
@@ -157,10 +158,10 @@ mod tests {
     }
 
     #[test]
-    fn series_that_stay_behind_are_seen() {
+    fn series_that_are_not_removed_are_detected() {
         let mut behind = series(|_| 30e6);
-        for (number, look) in (0_u32..).zip(&mut behind.0) {
-            look.series += f64::from(number);
+        for (number, sample) in (0_u32..).zip(&mut behind.0) {
+            sample.series += f64::from(number);
         }
         let missed = behind.missed(RULE);
         assert!(
@@ -170,12 +171,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_seen_is_nothing_proven() {
+    fn no_samples_do_not_meet_the_conditions() {
         assert_eq!(Series::default().missed(RULE).len(), 1);
     }
 
     #[test]
-    fn every_look_is_in_the_file() {
+    fn every_sample_is_in_the_file() {
         let text = series(|_| 30e6).csv();
         assert_eq!(text.lines().count(), 61);
         assert_eq!(text.lines().nth(1), Some("0,30000000,3000,3100,500"));

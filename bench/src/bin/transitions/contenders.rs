@@ -1,4 +1,4 @@
-//! Who follows pods, and the fake API server that they follow.
+//! The programs that watch pods, and the fake API server that they watch.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
@@ -9,74 +9,74 @@ use std::time::Duration;
 use kubevitals_bench::BenchError;
 use kubevitals_bench::contender::{Contender, Running};
 use kubevitals_bench::serving::free_address;
-use kubevitals_bench::sim::until;
+use kubevitals_bench::sim::poll_until;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::{Instant, sleep};
 
-use crate::{INFORMER, KUBEVITALS, feeder};
+use crate::{INFORMER, KUBEVITALS, fake_apiserver};
 
-/// Who is measured has this core to itself; the other is for all else.
-const MEASURED: &str = "0";
-const OTHERS: &str = "1";
+/// The measured program runs alone on this core; all others share the other one.
+const MEASURED_CORE: &str = "0";
+const OTHER_CORE: &str = "1";
 
-/// A list of 20,000 pods takes seconds.
-const LIST: Duration = Duration::from_mins(3);
+/// Timeout of the list: 20,000 pods take seconds.
+const LIST_TIMEOUT: Duration = Duration::from_mins(3);
 
-/// How long changes may take after the last was written: they are on their way.
-const REST: Duration = Duration::from_mins(1);
+/// Timeout of the last changes after they were written.
+const CHANGES_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How often counts are asked for while the last changes are awaited. Not often: to answer is work
-/// on the core that is measured.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval of polls for counts while the last changes are pending. Not shorter: responding is work
+/// on the measured core.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// More is no answer.
-const MAX_ANSWER: u64 = 256 << 20;
+/// Maximum size of a response.
+const MAX_RESPONSE_BYTES: u64 = 256 << 20;
 
-/// A program that follows pods.
+/// A program that watches pods.
 #[derive(Debug)]
-pub(crate) enum Follower {
+pub(crate) enum Watcher {
     Kubevitals(PathBuf),
     Informer(PathBuf),
 }
 
-/// One that runs.
-pub(crate) struct Following {
+/// A running watcher.
+pub(crate) struct RunningWatcher {
     pub(crate) process: Running,
     pub(crate) counts: Counts,
     log: PathBuf,
 }
 
-/// Where it says what it has seen.
+/// Endpoint with the counts of a watcher.
 #[derive(Debug, Clone)]
 pub(crate) enum Counts {
-    /// Metrics.
+    /// Prometheus metrics.
     Kubevitals(SocketAddr),
     /// Two numbers.
     Informer(SocketAddr),
 }
 
 /// The fake API server.
-pub(crate) struct Stream {
+pub(crate) struct FakeApiServer {
     process: Running,
     stdin: ChildStdin,
     lines: tokio::io::Lines<tokio::io::BufReader<ChildStdout>>,
     kubeconfig: PathBuf,
 }
 
-impl Stream {
+impl FakeApiServer {
     pub(crate) async fn start(pods: usize, folder: &Path) -> Result<Self, BenchError> {
-        let own = std::env::current_exe().map_err(BenchError::file("find", "this program"))?;
+        let own = std::env::current_exe().map_err(BenchError::file("locate", "this program"))?;
         let kubeconfig = folder.join("kubeconfig");
         let arguments = vec![
-            "feeder".to_owned(),
+            "fake-apiserver".to_owned(),
             pods.to_string(),
             kubeconfig.display().to_string(),
         ];
         let log = folder.join("feeder.log");
-        let contender = pinned(OTHERS, "the fake API server", &own, arguments, log);
+        let contender = pinned(OTHER_CORE, "the fake API server", &own, arguments, log);
         let (process, stdin, stdout) = contender.start_piped()?;
         let mut stream = Self {
             process,
@@ -84,7 +84,7 @@ impl Stream {
             lines: tokio::io::BufReader::new(stdout).lines(),
             kubeconfig,
         };
-        // The kubeconfig is written by then.
+        // The kubeconfig has been written by then.
         stream.line().await?;
         Ok(stream)
     }
@@ -97,18 +97,18 @@ impl Stream {
         self.process.cpu()
     }
 
-    /// Has all changes sent, and waits until they are.
+    /// Starts the changes, and waits until all are sent.
     pub(crate) async fn send_all(&mut self) -> Result<(), BenchError> {
-        let told = self.stdin.write_all(b"go\n").await;
-        told.map_err(BenchError::file("write to", "the fake API server"))?;
+        let written = self.stdin.write_all(b"go\n").await;
+        written.map_err(BenchError::file("write to", "the fake API server"))?;
         let line = self.line().await?;
-        if line == feeder::SENT {
+        if line == fake_apiserver::SENT {
             return Ok(());
         }
         Err(BenchError::Protocol {
             name: "the fake API server".to_owned(),
-            answer: line,
-            expected: "that it has sent everything",
+            output: line,
+            expected: "`sent`",
         })
     }
 
@@ -124,14 +124,14 @@ impl Stream {
             Some(line) => Ok(line),
             None => Err(self.process.check().err().unwrap_or(BenchError::Protocol {
                 name: "the fake API server".to_owned(),
-                answer: String::new(),
+                output: String::new(),
                 expected: "a line",
             })),
         }
     }
 }
 
-impl Follower {
+impl Watcher {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Kubevitals(_) => KUBEVITALS,
@@ -143,7 +143,7 @@ impl Follower {
         &self,
         kubeconfig: &Path,
         folder: &Path,
-    ) -> Result<Following, BenchError> {
+    ) -> Result<RunningWatcher, BenchError> {
         let log = folder.join("follower.log");
         let kubeconfig = kubeconfig.display();
         match self {
@@ -154,8 +154,8 @@ impl Follower {
                     format!("--kubeconfig={kubeconfig}"),
                     format!("--admin-bind-address={address}"),
                 ];
-                let contender = pinned(MEASURED, KUBEVITALS, program, arguments, log.clone());
-                Ok(Following {
+                let contender = pinned(MEASURED_CORE, KUBEVITALS, program, arguments, log.clone());
+                Ok(RunningWatcher {
                     process: contender.start()?,
                     counts: Counts::Kubevitals(address),
                     log,
@@ -163,15 +163,20 @@ impl Follower {
             }
             Self::Informer(program) => {
                 let arguments = vec![kubeconfig.to_string()];
-                let contender = pinned(MEASURED, INFORMER, program, arguments, log.clone());
+                let contender = pinned(MEASURED_CORE, INFORMER, program, arguments, log.clone());
                 let mut process = contender.start()?;
-                let told = || std::fs::read_to_string(&log).unwrap_or_default();
-                let address = until("a word of the informer", LOOK, LIST, async || {
-                    process.check()?;
-                    Ok(told().lines().next().and_then(|line| line.parse().ok()))
-                });
+                let output = || std::fs::read_to_string(&log).unwrap_or_default();
+                let address = poll_until(
+                    "the informer's address",
+                    POLL_INTERVAL,
+                    LIST_TIMEOUT,
+                    async || {
+                        process.check()?;
+                        Ok(output().lines().next().and_then(|line| line.parse().ok()))
+                    },
+                );
                 let address = address.await?;
-                Ok(Following {
+                Ok(RunningWatcher {
                     process,
                     counts: Counts::Informer(address),
                     log,
@@ -181,13 +186,13 @@ impl Follower {
     }
 }
 
-impl Following {
-    /// Waits until it has so many pods.
+impl RunningWatcher {
+    /// Waits until it has listed this many pods.
     pub(crate) async fn until_listed(&mut self, pods: u64) -> Result<(), BenchError> {
         let every = Duration::from_millis(100);
         let process = &mut self.process;
         let counts = &self.counts;
-        until("the list", every, LIST, async || {
+        poll_until("the list", every, LIST_TIMEOUT, async || {
             process.check()?;
             // It may not listen yet.
             let seen = counts.read().await.map_or(0, |(listed, _)| listed);
@@ -196,31 +201,36 @@ impl Following {
         .await
     }
 
-    /// Ends it. Of ours, every pod must be told of once: how many were.
+    /// Stops it. For kubevitals, returns the number of pods with a record; each must have one.
     pub(crate) async fn end(self) -> Result<Option<u64>, BenchError> {
         let is_ours = matches!(self.counts, Counts::Kubevitals(_));
         self.process.stop().await;
         if !is_ours {
             return Ok(None);
         }
-        pods_told_of(&self.log).map(Some)
+        pods_with_a_record(&self.log).map(Some)
     }
 }
 
 impl Counts {
-    /// Waits until it has seen so many changes; more is an error. Gives how many, and when it was
-    /// asked for them.
+    /// Waits until it has received this many changes; more is an error. Returns the number, and the
+    /// time of the request that returned it.
     pub(crate) async fn until_changed(&self, wanted: u64) -> Result<(u64, Instant), BenchError> {
-        // What is still on its way is read in less.
-        sleep(LOOK / 2).await;
-        let seen = until("the last change", LOOK, REST, async || {
-            let asked = Instant::now();
-            let (_, changed) = self.read().await?;
-            Ok((changed >= wanted).then_some((changed, asked)))
-        });
-        let (seen, asked) = seen.await?;
+        // Changes in flight are received in less.
+        sleep(POLL_INTERVAL / 2).await;
+        let seen = poll_until(
+            "the last change",
+            POLL_INTERVAL,
+            CHANGES_TIMEOUT,
+            async || {
+                let requested_at = Instant::now();
+                let (_, changed) = self.read().await?;
+                Ok((changed >= wanted).then_some((changed, requested_at)))
+            },
+        );
+        let (seen, requested_at) = seen.await?;
         if seen == wanted {
-            return Ok((seen, asked));
+            return Ok((seen, requested_at));
         }
         Err(BenchError::DifferentWork {
             name: format!("{self:?}"),
@@ -230,29 +240,34 @@ impl Counts {
         })
     }
 
-    /// What it says of the changes in the end, once that is published.
+    /// Waits until the published count of changes agrees.
     pub(crate) async fn until_confirmed(&self, wanted: u64) -> Result<(), BenchError> {
         let Self::Kubevitals(address) = self else {
             return Ok(());
         };
-        until("the count of changes", LOOK, REST, async || {
-            let text = ask(*address, "/metrics").await?;
-            let changed = value(&text, "pod_watch_events_total{event_type=\"MODIFIED\"}");
-            Ok((changed == Some(wanted)).then_some(()))
-        })
+        poll_until(
+            "the count of changes",
+            POLL_INTERVAL,
+            CHANGES_TIMEOUT,
+            async || {
+                let text = http_get(*address, "/metrics").await?;
+                let changed = value(&text, "pod_watch_events_total{event_type=\"MODIFIED\"}");
+                Ok((changed == Some(wanted)).then_some(()))
+            },
+        )
         .await
     }
 
-    /// Pods it has, and changes it has seen.
+    /// Reads the number of pods and of changes that it has received.
     pub(crate) async fn read(&self) -> Result<(u64, u64), BenchError> {
         let unknown = |text: String| BenchError::Protocol {
             name: format!("{self:?}"),
-            answer: text,
+            output: text,
             expected: "counts",
         };
         match self {
             Self::Informer(address) => {
-                let text = ask(*address, "/").await?;
+                let text = http_get(*address, "/").await?;
                 let mut numbers = text.split_whitespace().map(str::parse);
                 match (numbers.next(), numbers.next()) {
                     (Some(Ok(added)), Some(Ok(updated))) => Ok((added, updated)),
@@ -260,9 +275,10 @@ impl Counts {
                 }
             }
             Self::Kubevitals(address) => {
-                let text = ask(*address, "/metrics").await?;
+                let text = http_get(*address, "/metrics").await?;
                 let tracked = value(&text, "pod_statistics_tracked");
-                // Counted as it happens, unlike what the loop publishes four times a second.
+                // Updated with each event, unlike the counters that the loop publishes four times a
+                // second.
                 let taken = "statistic_event_processing_seconds_count{event_loop=\"pod\"}";
                 let changed = value(&text, taken);
                 match tracked {
@@ -274,7 +290,7 @@ impl Counts {
     }
 }
 
-/// The value of a series.
+/// Returns the value of a series.
 pub(crate) fn value(text: &str, series: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(series))?;
     let number: f64 = line.trim().parse().ok()?;
@@ -286,20 +302,23 @@ pub(crate) fn value(text: &str, series: &str) -> Option<u64> {
     (number >= 0.0).then_some(number as u64)
 }
 
-/// A GET in plain HTTP.
-pub(crate) async fn ask(address: SocketAddr, path: &str) -> Result<String, BenchError> {
+/// Sends a GET request over plain HTTP.
+pub(crate) async fn http_get(address: SocketAddr, path: &str) -> Result<String, BenchError> {
     let failed = |error: std::io::Error| BenchError::Request {
         path: path.to_owned(),
         problem: error.to_string(),
     };
     let mut stream = TcpStream::connect(address).await.map_err(failed)?;
-    // The answer of the oldest version has no pieces.
+    // Responses to HTTP/1.0 are not chunked.
     let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
     stream.write_all(request.as_bytes()).await.map_err(failed)?;
-    let mut answer = String::new();
-    let mut limited = stream.take(MAX_ANSWER);
-    limited.read_to_string(&mut answer).await.map_err(failed)?;
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let mut response = String::new();
+    let mut limited = stream.take(MAX_RESPONSE_BYTES);
+    limited
+        .read_to_string(&mut response)
+        .await
+        .map_err(failed)?;
+    let (head, body) = response.split_once("\r\n\r\n").unwrap_or((&response, ""));
     if head.split(' ').nth(1) == Some("200") {
         return Ok(body.to_owned());
     }
@@ -309,13 +328,13 @@ pub(crate) async fn ask(address: SocketAddr, path: &str) -> Result<String, Bench
     })
 }
 
-/// How many pods have a `pod` record among the lines; more than one of a pod is an error.
-fn pods_told_of(lines: &Path) -> Result<u64, BenchError> {
+/// Counts the pods with a `pod` record among the lines; a second record of a pod is an error.
+fn pods_with_a_record(lines: &Path) -> Result<u64, BenchError> {
     let file = std::fs::File::open(lines).map_err(BenchError::file("open", lines))?;
     let mut seen = HashSet::new();
     for line in BufReader::new(file).lines() {
         let line = line.map_err(BenchError::file("read", lines))?;
-        // Logs are among the lines.
+        // Log messages are among the lines.
         let Ok(value) = serde_json::from_str::<Value>(&line) else {
             continue;
         };
@@ -328,13 +347,15 @@ fn pods_told_of(lines: &Path) -> Result<u64, BenchError> {
         let name = |key: &str| metrics.get(key).and_then(Value::as_str).unwrap_or_default();
         let pod = format!("{}/{}", name("kube_namespace"), name("pod_name"));
         if !seen.insert(pod.clone()) {
-            return Err(BenchError::Missed(format!("{pod} was told of twice")));
+            return Err(BenchError::ConditionsNotMet(format!(
+                "{pod} has two records"
+            )));
         }
     }
     Ok(u64::try_from(seen.len()).unwrap_or(u64::MAX))
 }
 
-/// A program on one core of its own.
+/// A program that runs on one core only.
 pub(crate) fn pinned(
     core: &str,
     name: &str,

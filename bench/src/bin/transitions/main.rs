@@ -1,10 +1,10 @@
-//! Changes of pods followed by `kubevitals transitions`, next to a shared informer of client-go
-//! that only counts them: both read the same stream of the same fake API server, each on one core.
+//! Pod changes received by `kubevitals transitions`, next to a shared informer of client-go that
+//! only counts them: both read the same stream of the same fake API server, each on one core.
 
 mod contenders;
-mod crowd;
-mod feeder;
+mod fake_apiserver;
 mod script;
+mod simulated;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,47 +14,46 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use kubevitals_bench::flags::RunFlags;
 use kubevitals_bench::measure::{Plan, Schedule, Values};
-use kubevitals_bench::result::{Better, Measured, Metric, Report, Unit};
-use kubevitals_bench::session::{self, Session, say};
+use kubevitals_bench::result::{Better, ContenderResult, Metric, Report, Unit};
+use kubevitals_bench::session::{self, Session, print_line};
 use kubevitals_bench::{BenchError, go, versions};
 use tokio::time::{Instant, sleep};
 
-use self::contenders::{Follower, Stream};
+use self::contenders::{FakeApiServer, Watcher};
 use self::script::Script;
 
 /// The peer.
 const INFORMER: &str = "client-go informer";
 
-/// Ours.
 const KUBEVITALS: &str = "kubevitals transitions";
 
-/// Between the list and the first change, so that what the list left behind is done with.
-const SETTLE: Duration = Duration::from_secs(2);
+/// Pause between the list and the first change, so that work after the list is done.
+const SETTLE_TIME: Duration = Duration::from_secs(2);
 
-/// Follow changes of pods on one core
+/// Process pod changes on one core
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench transitions")]
 struct Flags {
     #[command(flatten)]
     run: RunFlags,
 
-    /// Pods that are listed and then walked through their start [default: 20000, with --quick 2000]
+    /// Pods that are listed and then started [default: 20000, with --quick 2000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pods: Option<u32>,
 
-    /// Instead: a simulated cluster with 150,000 pods in which 1,000 are created a second (see
-    /// --quick), followed for a minute
+    /// Run on a simulated cluster with 150,000 pods in which 1,000 are created per second (see
+    /// --quick), for a minute
     #[arg(long)]
     sim: bool,
 
     #[command(flatten)]
-    crowd: crowd::CrowdFlags,
+    parameters: simulated::SimFlags,
 
-    /// Our own program [default: kubevitals beside this program]
+    /// Path of kubevitals [default: next to this program]
     #[arg(long, value_name = "FILE")]
     kubevitals: Option<PathBuf>,
 
-    /// Measure one only
+    /// Measure one program only
     #[arg(long, value_name = "NAME", value_parser = ["kubevitals", "informer"])]
     only: Option<String>,
 
@@ -66,21 +65,29 @@ struct Flags {
 enum Mode {
     /// The fake API server, for the harness
     #[command(hide = true)]
-    Feeder { pods: usize, kubeconfig: PathBuf },
+    FakeApiserver { pods: usize, kubeconfig: PathBuf },
 }
 
 fn main() -> ExitCode {
     let flags = Flags::parse();
     match &flags.mode {
-        Some(Mode::Feeder { pods, kubeconfig }) => match feeder::serve(*pods, kubeconfig) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                say(&format!("error: {error}"));
-                ExitCode::FAILURE
+        Some(Mode::FakeApiserver { pods, kubeconfig }) => {
+            match fake_apiserver::serve(*pods, kubeconfig) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    print_line(&format!("error: {error}"));
+                    ExitCode::FAILURE
+                }
             }
-        },
+        }
         None if flags.sim => session::run_all(&flags.run, async |session| {
-            crowd::run(&flags.crowd, flags.run.quick, &flags.program()?, session).await
+            simulated::run(
+                &flags.parameters,
+                flags.run.quick,
+                &flags.program()?,
+                session,
+            )
+            .await
         }),
         None => session::run(&flags.run, async |session| run(&flags, session).await),
     }
@@ -89,30 +96,30 @@ fn main() -> ExitCode {
 async fn run(flags: &Flags, session: &Session) -> Result<Report, BenchError> {
     let pods = flags.pods.unwrap_or(flags.run.pick(20_000, 2_000));
     let script = Script::new(usize::try_from(pods).unwrap_or(usize::MAX));
-    let followers = flags.followers(session).await?;
+    let watchers = flags.watchers(session).await?;
     let plan = Plan {
         schedule: Schedule::OneAfterOther,
         repeats: flags.run.repeats_or(3, 2),
     };
     let (updates, bytes) = (script.updates(), script.update_bytes());
-    say(&format!(
+    print_line(&format!(
         "{pods} pods, then {updates} changes of {} bytes on average; {} turns of {} contenders",
         bytes.checked_div(updates).unwrap_or_default(),
         plan.repeats,
-        followers.len()
+        watchers.len()
     ));
-    let measured = plan.run(followers.len(), async |index, _| {
-        let follower = followers
+    let measured = plan.run(watchers.len(), async |index, _| {
+        let watcher = watchers
             .get(index)
             .expect("the plan has as many as there are");
-        follow(follower, &script, session).await
+        measure(watcher, &script, session).await
     });
     let measured = measured.await?;
-    let contenders = followers
+    let contenders = watchers
         .iter()
         .zip(measured)
-        .map(|(follower, repeats)| Measured {
-            name: follower.name().to_owned(),
+        .map(|(watcher, repeats)| ContenderResult {
+            name: watcher.name().to_owned(),
             repeats,
         });
     let count = |key, label, better| Metric::new(key, label, Unit::Count, better);
@@ -129,47 +136,46 @@ async fn run(flags: &Flags, session: &Session) -> Result<Report, BenchError> {
         schedule: plan.schedule,
         baseline: INFORMER.to_owned(),
         metrics: vec![
-            count("rate", "changes a second, one core", Better::Higher),
-            Metric::seconds("cpu", "CPU of a change"),
+            count("rate", "changes per second, one core", Better::Higher),
+            Metric::seconds("cpu", "CPU per change"),
             Metric::bytes("steady", "RSS meanwhile, median"),
             Metric::bytes("peak", "  peak since the start"),
             Metric::bytes("listed", "  after the list"),
-            Metric::seconds("list.cpu", "CPU of a listed pod"),
-            count("updates", "changes seen", Better::Neither),
-            count("lines", "pods told of in lines", Better::Neither),
-            Metric::new(
-                "feeder",
-                "API server's core in use",
-                Unit::Count,
-                Better::Neither,
-            ),
+            Metric::seconds("list.cpu", "CPU per listed pod"),
+            Metric::count("updates", "changes received"),
+            Metric::count("lines", "pods with a record"),
+            Metric::count("feeder", "cores used by the fake API server"),
         ],
         contenders: contenders.collect(),
     })
 }
 
-/// One contender from the list to the last change.
-async fn follow(
-    follower: &Follower,
+/// Measures one contender from the list to the last change.
+async fn measure(
+    watcher: &Watcher,
     script: &Script,
     session: &Session,
 ) -> Result<Values, BenchError> {
     let folder = tempfile::Builder::new().tempdir_in(&session.scratch);
-    let folder = folder.map_err(BenchError::file("make", &session.scratch))?;
-    let mut stream = Stream::start(script.pods(), folder.path()).await?;
-    let mut running = follower.start(stream.kubeconfig(), folder.path()).await?;
+    let folder = folder.map_err(BenchError::file("create", &session.scratch))?;
+    let mut stream = FakeApiServer::start(script.pods(), folder.path()).await?;
+    let mut running = watcher.start(stream.kubeconfig(), folder.path()).await?;
     let listed = u64::try_from(script.pods()).unwrap_or(u64::MAX);
     running.until_listed(listed).await?;
-    sleep(SETTLE).await;
+    sleep(SETTLE_TIME).await;
     let list_cpu = running.process.cpu()?;
     let after_list = running.process.memory()?.resident;
     let wanted = script.updates();
-    let (begun, fed) = (Instant::now(), stream.cpu()?);
+    let (started, fed) = (Instant::now(), stream.cpu()?);
     let counts = running.counts.clone();
     let work = async {
         stream.send_all().await?;
-        let (seen, asked) = counts.until_changed(wanted).await?;
-        Ok((seen, asked - begun, stream.cpu()?.saturating_sub(fed)))
+        let (seen, requested_at) = counts.until_changed(wanted).await?;
+        Ok((
+            seen,
+            requested_at - started,
+            stream.cpu()?.saturating_sub(fed),
+        ))
     };
     let ((seen, took, fed), usage) = running.process.during(work).await?;
     running.counts.until_confirmed(wanted).await?;
@@ -204,26 +210,26 @@ impl Flags {
         if let Some(program) = &self.kubevitals {
             return Ok(program.clone());
         }
-        let own = std::env::current_exe().map_err(BenchError::file("find", "this program"))?;
+        let own = std::env::current_exe().map_err(BenchError::file("locate", "this program"))?;
         Ok(own.with_file_name("kubevitals"))
     }
 
-    async fn followers(&self, session: &Session) -> Result<Vec<Follower>, BenchError> {
+    async fn watchers(&self, session: &Session) -> Result<Vec<Watcher>, BenchError> {
         let wants = |name: &str| self.only.as_deref().is_none_or(|only| only == name);
-        let mut followers = Vec::new();
+        let mut watchers = Vec::new();
         if wants("kubevitals") {
-            followers.push(Follower::Kubevitals(self.program()?));
+            watchers.push(Watcher::Kubevitals(self.program()?));
         }
         if wants("informer") {
             match go::build(&session.bench, "informer", &session.scratch).await? {
-                Some(program) => followers.push(Follower::Informer(program)),
-                None => say("Go is not installed: its contender is left out"),
+                Some(program) => watchers.push(Watcher::Informer(program)),
+                None => print_line("Go is not installed: its contenders are skipped"),
             }
         }
-        if followers.is_empty() {
+        if watchers.is_empty() {
             return Err(BenchError::NoContender("Go is not installed".to_owned()));
         }
-        Ok(followers)
+        Ok(watchers)
     }
 }
 
@@ -234,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flags_are_sound() {
+    fn the_flags_are_valid() {
         Flags::command().debug_assert();
     }
 }

@@ -1,4 +1,4 @@
-//! The contenders that are written in Rust.
+//! The workers in Rust.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -24,10 +24,10 @@ use kubevitals_watch::{
     decode_event,
 };
 
-/// What one read of a TLS connection brings.
+/// Size of one read of a TLS connection.
 const CHUNK: usize = 16 << 10;
 
-/// What to do with the recorded stream.
+/// Operation on the recorded stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
     DecodeTyped,
@@ -39,18 +39,18 @@ pub(crate) enum Mode {
     StreamPodSummary,
 }
 
-/// Answers each request with the same chunks.
+/// Responds to each request with the same chunks.
 #[derive(Debug, Clone)]
 struct Canned(Arc<Vec<Bytes>>);
 
-/// The chunks, then nothing more.
+/// The chunks, then no further data.
 #[derive(Debug)]
 struct CannedBody {
     chunks: Canned,
     next: usize,
 }
 
-/// Does it over and over, as the harness asks.
+/// Runs a worker.
 pub(crate) fn serve(mode: Mode, passes: u32, file: &Path) -> io::Result<()> {
     let lines = pods::read(file)?;
     let count = lines.len();
@@ -110,7 +110,7 @@ impl Body for CannedBody {
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let Some(chunk) = self.chunks.0.get(self.next).cloned() else {
-            // An open watch on which nothing happens.
+            // An open watch without events.
             return Poll::Pending;
         };
         self.next += 1;
@@ -128,7 +128,7 @@ fn decode<K: Kind>(lines: &[Vec<u8>]) -> u64 {
     found
 }
 
-/// As kube does: a line becomes a String, and that an object.
+/// Decodes as kube does: a line becomes a String, and that an object.
 fn decode_typed(lines: &[Vec<u8>]) -> u64 {
     let mut found = 0;
     for line in lines {
@@ -140,7 +140,7 @@ fn decode_typed(lines: &[Vec<u8>]) -> u64 {
     found
 }
 
-/// All lines and the bookmark that ends a streaming list, cut without regard to lines.
+/// All lines and the bookmark that ends a streaming list, split regardless of lines.
 fn chunks(lines: &[Vec<u8>]) -> Vec<Bytes> {
     let mut all = lines.concat();
     all.extend_from_slice(

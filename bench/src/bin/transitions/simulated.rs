@@ -1,8 +1,8 @@
-//! A cluster with many pods in which many more are created, followed for a while: two watches are
-//! open whatever the number of pods, every pod is told of once, and memory stays what it is.
+//! `kubevitals transitions` on a simulated cluster with many pods in which many more are created:
+//! two watches are open for any number of pods, every pod has one record, and memory stays flat.
 //!
-//! Who was created and who is gone is seen by a watch of the harness itself, so that the lines are
-//! held against something that the program under measure did not say.
+//! A watch of the harness records which pods were created and deleted, so that the lines are
+//! compared with a source other than the measured program.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader};
@@ -13,10 +13,10 @@ use std::time::Duration;
 use clap::Args;
 use kubevitals_bench::contender::Contender;
 use kubevitals_bench::measure::{Plan, Schedule, Spread, Values};
-use kubevitals_bench::result::{Better, Measured, Metric, Report, Unit};
+use kubevitals_bench::result::{ContenderResult, Metric, Report, Unit};
 use kubevitals_bench::serving::free_address;
-use kubevitals_bench::session::{Session, held, say};
-use kubevitals_bench::sim::{SimProcess, SimSize, until};
+use kubevitals_bench::session::{Session, check_conditions, print_line};
+use kubevitals_bench::sim::{SimProcess, SimSize, poll_until};
 use kubevitals_bench::{BenchError, versions};
 use kubevitals_model::PartialObjectMeta;
 use kubevitals_watch::{
@@ -26,124 +26,125 @@ use serde_json::Value;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::KUBEVITALS;
-use crate::contenders::{ask, value};
+use crate::contenders::{http_get, value};
 
-/// How often it is looked.
-const EVERY: Duration = Duration::from_secs(1);
+/// Interval of samples.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A pod that went this long before the end must have been told of by then: events are waited for,
-/// and lines are written.
-const LATEST: Duration = Duration::from_secs(15);
+/// A pod that was deleted this long before the end must have a record: the tracker waits for
+/// events, and lines are written.
+const MAX_RECORD_DELAY: Duration = Duration::from_secs(15);
 
-/// The last third may be a twentieth above the first, and two megabytes: an allocator moves by some
-/// whatever is done.
-const FLAT: f64 = 1.05;
+/// The last third may exceed the first by a twentieth and two megabytes: an allocator varies a
+/// little in any case.
+const MAX_GROWTH: f64 = 1.05;
 const SLACK: f64 = 2e6;
 
-/// Changes that watches can go back for each pod that is created a second: half a minute of them,
-/// since a list of all pods takes seconds, and who is sent it must be able to go on from where it
-/// began.
-const HISTORY: u64 = 300;
+/// Watch history of the simulated cluster for each pod created per second: half a minute of
+/// changes, since a list of all pods takes seconds, and its client must be able to continue from
+/// where it began.
+const HISTORY_PER_RATE: u64 = 300;
 
-/// How long a list of all pods may take, as long as the cluster is busy with its pods.
-const LIST: Duration = Duration::from_mins(5);
+/// Timeout of a list of all pods while the cluster is busy with its pods.
+const LIST_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// The watches that the program has: pods, and events.
+/// Watches of the program: pods and events.
 const WATCHES: u64 = 2;
 
 /// The simulated cluster of --sim
 #[derive(Debug, Clone, Args)]
-pub(crate) struct CrowdFlags {
-    /// With --sim: the cluster [default: 5000x30, with --quick 50x30]
+pub(crate) struct SimFlags {
+    /// With --sim: size of the cluster [default: 5000x30, with --quick 50x30]
     #[arg(long, value_name = "NODESxPODS")]
     size: Option<SimSize>,
 
-    /// With --sim: pods that are created a second [default: 1000, with --quick 50]
+    /// With --sim: pods created per second [default: 1000, with --quick 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     created: Option<u32>,
 
-    /// With --sim: how long before it counts: pods live up to 90 s [default: 180, with --quick 100]
+    /// With --sim: warm-up, as pods run up to 90 s [default: 180, with --quick 100]
     #[arg(long, value_name = "SECONDS")]
     warm_up: Option<u64>,
 
-    /// With --sim: how long it is looked at [default: 60, with --quick 30]
+    /// With --sim: duration of the measurement [default: 60, with --quick 30]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(30..=86_400))]
     seconds: Option<u64>,
 }
 
-/// What is asked for.
+/// Parameters of the run.
 #[derive(Debug, Clone, Copy)]
-struct Crowd {
+struct SimParameters {
     size: SimSize,
     created: u32,
     warm_up: Duration,
     lasts: Duration,
 }
 
-/// What a watch of our own saw of a pod that was created while it was looked.
+/// A pod that was created during the run, as our own watch saw it.
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
-    /// When it was removed.
-    gone: Option<Instant>,
+struct CreatedPod {
+    deleted_at: Option<Instant>,
 }
 
-/// Namespace and name of a pod: the cluster gives no name twice.
+/// Namespace and name of a pod: the cluster does not reuse names.
 type Name = (Box<str>, Box<str>);
 
-/// Pods that were created while it was looked.
-type Pods = HashMap<Name, Seen>;
+/// Pods that were created during the run.
+type Pods = HashMap<Name, CreatedPod>;
 
-/// How often each pod was told to have started.
+/// Number of startup lines of each pod.
 type Startups = HashMap<Name, u32>;
 
 pub(crate) async fn run(
-    flags: &CrowdFlags,
+    flags: &SimFlags,
     is_quick: bool,
     program: &Path,
     session: &Session,
 ) -> Result<(), BenchError> {
-    let crowd = flags.read(is_quick);
-    say(&format!(
+    let parameters = flags.read(is_quick);
+    print_line(&format!(
         "{} pods in the cluster ({}), {} created a second: {} s of warm-up, then {} s",
-        crowd.size.pods(),
-        crowd.size,
-        crowd.created,
-        crowd.warm_up.as_secs(),
-        crowd.lasts.as_secs(),
+        parameters.size.pods(),
+        parameters.size,
+        parameters.created,
+        parameters.warm_up.as_secs(),
+        parameters.lasts.as_secs(),
     ));
     let more = [
-        format!("--churn={}/s", crowd.created),
-        format!("--watch-history={}", u64::from(crowd.created) * HISTORY),
+        format!("--churn={}/s", parameters.created),
+        format!(
+            "--watch-history={}",
+            u64::from(parameters.created) * HISTORY_PER_RATE
+        ),
     ];
-    let sim = SimProcess::start(program, crowd.size, &more, &session.scratch).await?;
+    let sim = SimProcess::start(program, parameters.size, &more, &session.scratch).await?;
     let plan = Plan {
         schedule: Schedule::OneAfterOther,
         repeats: 1,
     };
-    let measured = plan.run(1, async |_, _| follow(crowd, program, &sim, session).await);
+    let measured = plan.run(1, async |_, _| {
+        measure(parameters, program, &sim, session).await
+    });
     let measured = measured.await;
     sim.stop().await;
     let repeats = measured?.into_iter().next().unwrap_or_default();
     let missed = match repeats.first() {
-        Some(repeat) => missed(&repeat.values, crowd),
+        Some(repeat) => missed(&repeat.values, parameters),
         None => vec!["nothing was measured".to_owned()],
     };
-    let report = report(crowd, session, repeats).await;
+    let report = report(parameters, session, repeats).await;
     session.show(&report);
     let path = report.write(&session.results, &session.file_name("transitions-sim"))?;
-    say(&format!("every number is in {}", path.display()));
-    held(
+    print_line(&format!("wrote all values to {}", path.display()));
+    check_conditions(
         &missed,
-        "two watches, every pod told of once, flat memory, as many pods created as asked for",
+        "two watches, one record per pod, flat memory, pods created at the requested rate",
     )
 }
 
-#[expect(
-    clippy::too_many_lines,
-    reason = "one course of events, told in its order"
-)]
-async fn follow(
-    crowd: Crowd,
+#[expect(clippy::too_many_lines, reason = "one sequence of events, in order")]
+async fn measure(
+    parameters: SimParameters,
     program: &Path,
     sim: &SimProcess,
     session: &Session,
@@ -164,16 +165,21 @@ async fn follow(
         log: log.clone(),
     };
     let mut running = contender.start()?;
-    until("the list of all pods", EVERY, LIST, async || {
-        running.check()?;
-        Ok(ask(address, "/readyz").await.ok())
-    })
+    poll_until(
+        "the list of all pods",
+        SAMPLE_INTERVAL,
+        LIST_TIMEOUT,
+        async || {
+            running.check()?;
+            Ok(http_get(address, "/readyz").await.ok())
+        },
+    )
     .await?;
-    // Whoever is created from here on is new to the program too.
+    // A pod that is created from here on is new to the program too.
     let mut pods = Pods::new();
     drain(&mut updates, &mut Pods::new()).await;
-    let begun = Instant::now() + crowd.warm_up;
-    let mut ticks = interval_at(Instant::now(), EVERY);
+    let started = Instant::now() + parameters.warm_up;
+    let mut ticks = interval_at(Instant::now(), SAMPLE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut memory, mut watches) = (Vec::new(), Vec::new());
     let mut at_start = None;
@@ -181,28 +187,28 @@ async fn follow(
         tokio::select! {
             _ = ticks.tick() => {}
             Some(update) = updates.next() => {
-                note(update, &mut pods);
+                record(update, &mut pods);
                 continue;
             }
         }
         running.check()?;
-        if Instant::now() < begun {
+        if Instant::now() < started {
             continue;
         }
         at_start.get_or_insert((running.cpu()?, sim.cpu()?, pods.len(), Instant::now()));
         memory.push(running.memory()?.resident);
-        let told = ask(sim_admin, "/metrics").await?;
-        watches.push(value(&told, "kubevitals_sim_watches").unwrap_or(0));
-        if begun.elapsed() >= crowd.lasts {
+        let text = http_get(sim_admin, "/metrics").await?;
+        watches.push(value(&text, "kubevitals_sim_watches").unwrap_or(0));
+        if started.elapsed() >= parameters.lasts {
             break;
         }
     }
     let ended = Instant::now();
-    let told = ask(address, "/metrics").await?;
-    let exposed = told.len();
+    let text = http_get(address, "/metrics").await?;
+    let exposed = text.len();
     let (cpu, sim_cpu) = (running.cpu()?, sim.cpu()?);
     let (cpu_before, sim_before, created_before, since) =
-        at_start.expect("it was looked at least once");
+        at_start.expect("the loop takes at least one sample");
     let created = pods.len() - created_before;
     running.stop().await;
     drop(own);
@@ -248,14 +254,14 @@ async fn follow(
             "pod_watch_events_total{event_type=\"MODIFIED\"}",
         ),
     ] {
-        if let Some(found) = value(&told, series) {
+        if let Some(found) = value(&text, series) {
             set(key, number(found));
         }
     }
     Ok(values)
 }
 
-/// Our own watch of names, which counts as one of those that are open.
+/// Our own watch of names, which is one of the open watches.
 async fn watch_pods(
     sim: &SimProcess,
 ) -> Result<
@@ -265,16 +271,16 @@ async fn watch_pods(
     ),
     BenchError,
 > {
-    let refused = |problem: String| BenchError::Kubeconfig {
+    let invalid = |problem: String| BenchError::Kubeconfig {
         path: sim.kubeconfig().to_owned(),
         problem,
     };
     let read = kube::config::Kubeconfig::read_from(sim.kubeconfig());
-    let read = read.map_err(|error| refused(error.to_string()))?;
+    let read = read.map_err(|error| invalid(error.to_string()))?;
     let options = kube::config::KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(read, &options).await;
-    let config = config.map_err(|error| refused(error.to_string()))?;
-    let transport = KubeTransport::new(config).map_err(|error| refused(error.to_string()))?;
+    let config = config.map_err(|error| invalid(error.to_string()))?;
+    let transport = KubeTransport::new(config).map_err(|error| invalid(error.to_string()))?;
     let mut spec = WatchSpec::metadata("pods", Resource::new("", "v1", "pods"));
     spec.options.queue = 1_000_000;
     let stream = WatchClient::new(transport).reflector(spec);
@@ -282,20 +288,20 @@ async fn watch_pods(
     Ok((stream, updates))
 }
 
-/// Takes what has come so far.
+/// Receives the pending updates.
 async fn drain(updates: &mut Subscription<PartialObjectMeta>, pods: &mut Pods) {
     while let Ok(Some(update)) =
         tokio::time::timeout(Duration::from_millis(50), updates.next()).await
     {
-        note(update, pods);
+        record(update, pods);
         if pods.len() > 10_000 {
             return;
         }
     }
 }
 
-fn note(update: Update<PartialObjectMeta>, pods: &mut Pods) {
-    // What is listed was there before.
+fn record(update: Update<PartialObjectMeta>, pods: &mut Pods) {
+    // Listed pods existed before.
     let Update::Change(change) = update else {
         return;
     };
@@ -309,20 +315,20 @@ fn note(update: Update<PartialObjectMeta>, pods: &mut Pods) {
         }
         ObjectEvent::Deleted(pod) => {
             if let Some(seen) = pods.get_mut(&key(&pod)) {
-                seen.gone.get_or_insert(Instant::now());
+                seen.deleted_at.get_or_insert(Instant::now());
             }
         }
         ObjectEvent::Modified { .. } => {}
     }
 }
 
-/// How often each pod was told to have started.
+/// Counts the startup lines of each pod.
 fn startups(lines: &Path) -> Result<Startups, BenchError> {
     let file = std::fs::File::open(lines).map_err(BenchError::file("open", lines))?;
-    let mut told = HashMap::new();
+    let mut counts = HashMap::new();
     for line in BufReader::new(file).lines() {
         let line = line.map_err(BenchError::file("read", lines))?;
-        // Logs are among the lines, and records of containers are most of them.
+        // Log messages are among the lines, and most lines are records of containers.
         if !line.contains("\"type\":\"pod\"") {
             continue;
         }
@@ -335,26 +341,28 @@ fn startups(lines: &Path) -> Result<Startups, BenchError> {
             text("/kube_transition_metrics/kube_namespace"),
             text("/kube_transition_metrics/pod_name"),
         );
-        *told.entry(key).or_default() += 1;
+        *counts.entry(key).or_default() += 1;
     }
-    Ok(told)
+    Ok(counts)
 }
 
-/// Holds the lines against what was seen.
+/// Compares the lines with the pods of our own watch.
 fn compare(pods: &Pods, startups: &Startups, ended: Instant) -> Values {
     let (mut gone, mut missing, mut twice) = (0_u32, 0_u32, 0_u32);
     for (pod, seen) in pods {
-        let is_settled = seen.gone.is_some_and(|gone| ended - gone >= LATEST);
+        let is_settled = seen
+            .deleted_at
+            .is_some_and(|at| ended - at >= MAX_RECORD_DELAY);
         gone += u32::from(is_settled);
         missing += u32::from(is_settled && !startups.contains_key(pod));
     }
     for times in startups.values() {
         twice += u32::from(*times > 1);
     }
-    let told = u32::try_from(startups.len()).unwrap_or(u32::MAX);
+    let with_line = u32::try_from(startups.len()).unwrap_or(u32::MAX);
     let pairs = [
         ("gone", gone),
-        ("told", told),
+        ("told", with_line),
         ("missing", missing),
         ("twice", twice),
     ];
@@ -364,116 +372,114 @@ fn compare(pods: &Pods, startups: &Startups, ended: Instant) -> Values {
         .collect()
 }
 
-/// What is not as it must be, each in a clause.
-fn missed(values: &Values, crowd: Crowd) -> Vec<String> {
+/// Returns the conditions that are not met, as clauses.
+fn missed(values: &Values, parameters: SimParameters) -> Vec<String> {
     let get = |key: &str| values.get(key).copied().unwrap_or(f64::NAN);
     let mut missed = Vec::new();
-    let mut must = |holds: bool, words: String| {
+    let mut require = |holds: bool, reason: String| {
         if !holds {
-            missed.push(words);
+            missed.push(reason);
         }
     };
     let (missing, twice) = (get("missing"), get("twice"));
-    must(missing <= 0.0, format!("{missing} pods were not told of"));
-    must(
+    require(missing <= 0.0, format!("{missing} pods have no record"));
+    require(
         twice <= 0.0,
-        format!("{twice} pods were told of more than once"),
+        format!("{twice} pods have more than one record"),
     );
-    must(get("gone") > 0.0, "no pod came and went".to_owned());
-    let (least, most) = (get("watches.min"), get("watches.max"));
+    require(get("gone") > 0.0, "no pod was deleted".to_owned());
+    let (min, max) = (get("watches.min"), get("watches.max"));
     let wanted = f64::from(u32::try_from(WATCHES).unwrap_or_default());
-    must(
-        least >= wanted && most <= wanted,
-        format!("{least} to {most} watches were open"),
+    require(
+        min >= wanted && max <= wanted,
+        format!("between {min} and {max} watches were open"),
     );
     let (first, last) = (get("rss.first"), get("rss.last"));
-    must(
-        last <= first * FLAT + SLACK,
-        format!("memory went from {first:.0} to {last:.0} bytes"),
+    require(
+        last <= first * MAX_GROWTH + SLACK,
+        format!("memory changed from {first:.0} to {last:.0} bytes"),
     );
     let rate = get("created.rate");
-    must(
-        rate >= 0.9 * f64::from(crowd.created),
-        format!("only {rate:.0} pods a second were created"),
+    require(
+        rate >= 0.9 * f64::from(parameters.created),
+        format!("only {rate:.0} pods per second were created"),
     );
     missed
 }
 
 async fn report(
-    crowd: Crowd,
+    parameters: SimParameters,
     session: &Session,
     repeats: Vec<kubevitals_bench::measure::Repeat>,
 ) -> Report {
-    let told = |key, label, unit| Metric::new(key, label, unit, Better::Neither);
     Report {
         bench: "transitions-sim".to_owned(),
         started: session.started.clone(),
         machine: session.machine.clone(),
         versions: versions::of(&session.bench, &["kube"], &[]).await,
         parameters: BTreeMap::from([
-            ("size".to_owned(), crowd.size.to_string()),
-            ("created-per-second".to_owned(), crowd.created.to_string()),
+            ("size".to_owned(), parameters.size.to_string()),
+            (
+                "created-per-second".to_owned(),
+                parameters.created.to_string(),
+            ),
             (
                 "warm-up-seconds".to_owned(),
-                crowd.warm_up.as_secs().to_string(),
+                parameters.warm_up.as_secs().to_string(),
             ),
-            ("seconds".to_owned(), crowd.lasts.as_secs().to_string()),
+            ("seconds".to_owned(), parameters.lasts.as_secs().to_string()),
         ]),
         schedule: Schedule::OneAfterOther,
         baseline: KUBEVITALS.to_owned(),
         metrics: vec![
-            told("created.rate", "pods created a second", Unit::Count),
-            told("watches.min", "watches open, fewest", Unit::Count),
-            told("watches.max", "  most", Unit::Count),
-            told("gone", "pods that came and went", Unit::Count),
-            told("missing", "  without a startup line", Unit::Count),
-            told("told", "pods with a startup line", Unit::Count),
-            told("twice", "  with more than one", Unit::Count),
-            told("rss.first", "RSS, first third", Unit::Bytes),
-            told("rss.last", "  last third", Unit::Bytes),
-            told("tracked", "pods followed at the end", Unit::Count),
-            told(
-                "modified",
-                "changes of pods taken in, all of it",
-                Unit::Count,
-            ),
-            told("exposed", "its own metrics as text", Unit::Bytes),
-            told("cpu", "cores in use", Unit::Count),
-            told(
+            Metric::info("created.rate", "pods created per second", Unit::Count),
+            Metric::info("watches.min", "open watches, minimum", Unit::Count),
+            Metric::info("watches.max", "  maximum", Unit::Count),
+            Metric::info("gone", "pods created and deleted", Unit::Count),
+            Metric::info("missing", "  without a startup line", Unit::Count),
+            Metric::info("told", "pods with a startup line", Unit::Count),
+            Metric::info("twice", "  with more than one", Unit::Count),
+            Metric::info("rss.first", "RSS, first third", Unit::Bytes),
+            Metric::info("rss.last", "  last third", Unit::Bytes),
+            Metric::info("tracked", "pods tracked at the end", Unit::Count),
+            Metric::info("modified", "pod changes received in total", Unit::Count),
+            Metric::info("exposed", "size of its own metrics", Unit::Bytes),
+            Metric::info("cpu", "cores used", Unit::Count),
+            Metric::info(
                 "cpu.pod",
-                "CPU of a created pod, all its changes and events",
+                "CPU per created pod, all its changes and events",
                 Unit::Seconds,
             ),
-            told("sim.cpu", "cores in use by the cluster", Unit::Count),
+            Metric::info("sim.cpu", "cores used by the cluster", Unit::Count),
         ],
-        contenders: vec![Measured {
+        contenders: vec![ContenderResult {
             name: KUBEVITALS.to_owned(),
             repeats,
         }],
     }
 }
 
-/// Where the simulated cluster says that its metrics are.
+/// Returns the admin address from the log of the simulated cluster.
 fn admin_address(log: &Path) -> Result<SocketAddr, BenchError> {
     let text = std::fs::read_to_string(log).map_err(BenchError::file("read", log))?;
     let address = text.split("curl http://").nth(1);
     let address = address.and_then(|rest| rest.split('/').next()?.parse().ok());
     address.ok_or_else(|| BenchError::Protocol {
         name: "kubevitals sim".to_owned(),
-        answer: text,
-        expected: "where its metrics are",
+        output: text,
+        expected: "the address of its metrics",
     })
 }
 
-impl CrowdFlags {
-    fn read(&self, is_quick: bool) -> Crowd {
+impl SimFlags {
+    fn read(&self, is_quick: bool) -> SimParameters {
         let pick = |full, quick| if is_quick { quick } else { full };
         let size = if is_quick {
             SimSize::new(50, 30)
         } else {
             SimSize::new(5_000, 30)
         };
-        Crowd {
+        SimParameters {
             size: self.size.unwrap_or(size),
             created: self.created.unwrap_or(if is_quick { 50 } else { 1_000 }),
             warm_up: Duration::from_secs(self.warm_up.unwrap_or(pick(180, 100))),
@@ -491,19 +497,21 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_missing_or_told_of_twice_is_found() {
+    fn missing_and_duplicate_records_are_counted() {
         let ended = Instant::now() + Duration::from_mins(1);
-        let gone = Seen {
-            gone: Some(ended - LATEST),
+        let gone = CreatedPod {
+            deleted_at: Some(ended - MAX_RECORD_DELAY),
         };
-        let late = Seen { gone: Some(ended) };
+        let late = CreatedPod {
+            deleted_at: Some(ended),
+        };
         let pods = Pods::from([
-            (pod("told"), gone),
+            (pod("recorded"), gone),
             (pod("missing"), gone),
             (pod("late"), late),
-            (pod("there"), Seen::default()),
+            (pod("there"), CreatedPod::default()),
         ]);
-        let startups = HashMap::from([(pod("told"), 1), (pod("there"), 2)]);
+        let startups = HashMap::from([(pod("recorded"), 1), (pod("there"), 2)]);
         let values = compare(&pods, &startups, ended);
         let get = |key: &str| values.get(key).copied();
         assert_eq!(get("gone"), Some(2.0));

@@ -1,10 +1,10 @@
 //! A real API server whose nodes and pods are those of a simulated cluster: etcd and kube-apiserver
-//! as processes, with the objects copied into them, and the simulated kubelets answering for the
-//! nodes.
+//! as processes, with the objects copied into them, and the simulated kubelets serving metrics of
+//! the nodes.
 //!
-//! The watch side of a server is half its memory, and a real API server sends what the simulated
-//! one leaves out, such as `managedFields`. Both trust the simulated cluster's authority, so that
-//! one identity is known to API server, kubelets and servers alike.
+//! The watch side of a server is half its memory, and a real API server sends fields that the
+//! simulated one omits, such as `managedFields`. Both trust the simulated cluster's CA, so that one
+//! identity is valid for API server, kubelets and servers alike.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,36 +16,36 @@ use http::{Method, StatusCode};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType};
 use serde_json::Value;
 
-use super::bed::free_address;
+use super::testbed::free_address;
 use crate::BenchError;
 use crate::contender::{Contender, Running};
 use crate::https::Client;
 use crate::kubeconfig::Kubeconfig;
-use crate::session::say;
-use crate::sim::{SimProcess, until};
+use crate::session::print_line;
+use crate::sim::{SimProcess, poll_until};
 
-/// How long the API server may take until it is ready.
-const START: Duration = Duration::from_mins(1);
+/// Maximum time until the API server is ready.
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Writes under way at once.
-const WRITES: usize = 24;
+/// Maximum writes in flight.
+const MAX_WRITES: usize = 24;
 
-/// Objects of one page of a list.
-const PAGE: u32 = 500;
+/// Objects per page of a list.
+const PAGE_SIZE: u32 = 500;
 
-/// Where the programs of a real control plane are
+/// Paths of a real control plane
 #[derive(Debug, Clone, Args)]
-pub struct RealFlags {
-    /// etcd's program, for --bed real
+pub struct ControlPlaneFlags {
+    /// Path of etcd, for --control-plane real
     #[arg(long, value_name = "FILE", env = "KUBEVITALS_ETCD")]
     pub etcd: Option<PathBuf>,
 
-    /// kube-apiserver's program, for --bed real
+    /// Path of kube-apiserver, for --control-plane real
     #[arg(long, value_name = "FILE", env = "KUBEVITALS_KUBE_APISERVER")]
     pub kube_apiserver: Option<PathBuf>,
 }
 
-/// A control plane that runs.
+/// A running etcd and kube-apiserver.
 #[derive(Debug)]
 pub struct ControlPlane {
     etcd: Running,
@@ -54,13 +54,13 @@ pub struct ControlPlane {
     api: Client,
 }
 
-impl RealFlags {
-    /// Both, or what to do about it.
+impl ControlPlaneFlags {
+    /// Returns both paths, or an error that names the flags.
     fn programs(&self) -> Result<(&Path, &Path), BenchError> {
         let both = self.etcd.as_deref().zip(self.kube_apiserver.as_deref());
         both.ok_or_else(|| {
             BenchError::NoContender(
-                "a real bed needs --etcd and --kube-apiserver: `cargo xtask bench` gives them"
+                "--control-plane real needs --etcd and --kube-apiserver: `cargo xtask bench` sets them"
                     .to_owned(),
             )
         })
@@ -68,16 +68,16 @@ impl RealFlags {
 }
 
 impl ControlPlane {
-    /// Starts etcd and an API server that trusts the simulated cluster's authority, and copies all
-    /// nodes and pods.
+    /// Starts etcd and an API server that trusts the simulated cluster's CA, and copies all nodes
+    /// and pods.
     pub async fn start(
-        flags: &RealFlags,
+        flags: &ControlPlaneFlags,
         sim: &SimProcess,
         scratch: &Path,
     ) -> Result<Self, BenchError> {
         let (etcd, kube_apiserver) = flags.programs()?;
         let folder = scratch.join("control-plane");
-        std::fs::create_dir_all(&folder).map_err(BenchError::file("make", &folder))?;
+        std::fs::create_dir_all(&folder).map_err(BenchError::file("create", &folder))?;
         let (clients, peers, address) = (
             free_address().await?,
             free_address().await?,
@@ -87,18 +87,18 @@ impl ControlPlane {
         let ca = folder.join("clients-ca.crt");
         write(&ca, sim.identity.authority_pem())?;
         let kubeconfig = folder.join("admin.kubeconfig");
-        let text = sim.identity.for_another(address, authority.as_bytes());
+        let text = sim.identity.for_server(address, authority.as_bytes());
         write(&kubeconfig, text.as_bytes())?;
 
         let etcd = contender("etcd", etcd, etcd_flags(&folder, clients, peers), scratch).start()?;
         let flags = api_server_flags(&folder, clients, address);
         let mut api_server = contender("kube-apiserver", kube_apiserver, flags, scratch).start()?;
         let identity = Kubeconfig::read(&kubeconfig)?;
-        let api = Client::new(address, identity.api_tls()?, WRITES);
-        until(
+        let api = Client::new(address, identity.api_tls()?, MAX_WRITES);
+        poll_until(
             "a ready API server",
             Duration::from_millis(200),
-            START,
+            START_TIMEOUT,
             async || {
                 api_server.check()?;
                 let ready = api.text("/readyz").await;
@@ -116,17 +116,17 @@ impl ControlPlane {
         Ok(control_plane)
     }
 
-    /// An administrator's kubeconfig.
+    /// Returns the path of an administrator's kubeconfig.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Processor time that etcd and the API server have used.
+    /// Returns the processor time that etcd and the API server have used.
     pub fn cpu(&self) -> Result<Duration, BenchError> {
         Ok(self.etcd.cpu()? + self.api_server.cpu()?)
     }
 
-    /// Ends both.
+    /// Stops both.
     pub async fn stop(self) {
         self.api_server.stop().await;
         self.etcd.stop().await;
@@ -134,29 +134,29 @@ impl ControlPlane {
 
     async fn copy(&self, sim: &SimProcess) -> Result<(), BenchError> {
         for namespace in list(&sim.api, "/api/v1/namespaces").await? {
-            // Those that every cluster has are there already.
+            // Those that every cluster has exist already.
             self.create("/api/v1/namespaces", &fresh(namespace)).await?;
         }
         let nodes = list(&sim.api, "/api/v1/nodes").await?;
         let pods = list(&sim.api, "/api/v1/pods").await?;
-        say(&format!(
+        print_line(&format!(
             "copying {} nodes and {} pods into a real API server",
             nodes.len(),
             pods.len()
         ));
         futures_util::stream::iter(nodes)
             .map(async |node| self.create("/api/v1/nodes", &fresh(node)).await)
-            .buffer_unordered(WRITES)
+            .buffer_unordered(MAX_WRITES)
             .try_for_each(async |_| Ok(()))
             .await?;
         futures_util::stream::iter(pods)
             .map(async |pod| self.create_pod(pod).await)
-            .buffer_unordered(WRITES)
+            .buffer_unordered(MAX_WRITES)
             .try_for_each(async |()| Ok(()))
             .await
     }
 
-    /// A pod is created without a status, which its kubelet writes afterwards.
+    /// A pod is created without a status, which its kubelet would write afterwards.
     async fn create_pod(&self, mut pod: Value) -> Result<(), BenchError> {
         let status = pod.get_mut("status").map(Value::take);
         let namespace = pod.pointer("/metadata/namespace").and_then(Value::as_str);
@@ -172,25 +172,25 @@ impl ControlPlane {
         let put = self.api.send(Method::PUT, &status_path, Some(&created));
         match put.await? {
             (StatusCode::OK, _) => Ok(()),
-            (status, answer) => Err(refused(&status_path, status, &answer)),
+            (status, body) => Err(BenchError::unexpected_status(&status_path, status, &body)),
         }
     }
 
-    /// The object as the API server has it; none if there was one before.
+    /// Creates an object, and returns it as the API server stored it; none if it existed.
     async fn create(&self, path: &str, object: &Value) -> Result<Option<Value>, BenchError> {
         match self.api.send(Method::POST, path, Some(object)).await? {
             (StatusCode::CREATED, created) => Ok(Some(created)),
             (StatusCode::CONFLICT, _) => Ok(None),
-            (status, answer) => Err(refused(path, status, &answer)),
+            (status, body) => Err(BenchError::unexpected_status(path, status, &body)),
         }
     }
 }
 
-/// The authority and the certificate that the API server shows.
+/// The CA and the serving certificate of the API server.
 struct Serving;
 
 impl Serving {
-    /// Writes certificate and key, and returns the authority as PEM.
+    /// Writes certificate and key, and returns the CA as PEM.
     fn write(folder: &Path, address: SocketAddr) -> Result<String, BenchError> {
         let failed = |error: rcgen::Error| BenchError::Proc {
             path: "a certificate".to_owned(),
@@ -236,7 +236,7 @@ fn etcd_flags(folder: &Path, clients: SocketAddr, peers: SocketAddr) -> Vec<Stri
         format!("--listen-peer-urls=http://{peers}"),
         format!("--initial-advertise-peer-urls=http://{peers}"),
         format!("--initial-cluster=default=http://{peers}"),
-        // Nothing here is to outlive a power failure.
+        // No data has to survive a power failure.
         "--unsafe-no-fsync".to_owned(),
     ]
 }
@@ -255,10 +255,10 @@ fn api_server_flags(folder: &Path, etcd: SocketAddr, address: SocketAddr) -> Vec
         format!("--tls-private-key-file={}", file("apiserver.key")),
         format!("--client-ca-file={}", file("clients-ca.crt")),
         "--authorization-mode=RBAC".to_owned(),
-        // Nobody makes service accounts here, and nodes are ready without a controller.
+        // No controller creates service accounts, and nodes are ready without a controller.
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        // Public keys are read from certificates too.
+        // Public keys are also read from certificates.
         format!("--service-account-key-file={}", file("apiserver.crt")),
         format!(
             "--service-account-signing-key-file={}",
@@ -268,27 +268,30 @@ fn api_server_flags(folder: &Path, etcd: SocketAddr, address: SocketAddr) -> Vec
     ]
 }
 
-/// All objects of a resource, page by page.
+/// Lists all objects of a resource, page by page.
 async fn list(api: &Client, path: &str) -> Result<Vec<Value>, BenchError> {
     let mut all = Vec::new();
     let mut next = String::new();
     loop {
-        let page = format!("{path}?limit={PAGE}{next}");
-        let (status, mut answer) = api.json(&page).await?;
+        let page = format!("{path}?limit={PAGE_SIZE}{next}");
+        let (status, mut response) = api.json(&page).await?;
         if status != StatusCode::OK {
-            return Err(refused(path, status, &answer));
+            return Err(BenchError::unexpected_status(path, status, &response));
         }
-        if let Some(Value::Array(items)) = answer.get_mut("items").map(Value::take) {
+        if let Some(Value::Array(items)) = response.get_mut("items").map(Value::take) {
             all.extend(items);
         }
-        match answer.pointer("/metadata/continue").and_then(Value::as_str) {
+        match response
+            .pointer("/metadata/continue")
+            .and_then(Value::as_str)
+        {
             Some(token) if !token.is_empty() => next = format!("&continue={}", escaped(token)),
             _ => return Ok(all),
         }
     }
 }
 
-/// The object without what the API server gives it.
+/// Removes the fields that the API server sets.
 fn fresh(mut object: Value) -> Value {
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
         for given in [
@@ -304,7 +307,7 @@ fn fresh(mut object: Value) -> Value {
     object
 }
 
-/// A token in a query: base64 has three characters that mean something there.
+/// Escapes a continue token for a query: base64 has three reserved characters.
 fn escaped(token: &str) -> String {
     token
         .replace('+', "%2B")
@@ -316,14 +319,6 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), BenchError> {
     std::fs::write(path, bytes).map_err(BenchError::file("write", path))
 }
 
-fn refused(path: &str, status: StatusCode, answer: &Value) -> BenchError {
-    let message = answer.get("message").and_then(Value::as_str);
-    BenchError::Request {
-        path: path.to_owned(),
-        problem: format!("{status} {}", message.unwrap_or_default()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -331,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_server_gives_is_left_out() {
+    fn fields_that_the_server_sets_are_removed() {
         let object = json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": "7", "labels": {}}, "spec": {}});
         assert_eq!(
             fresh(object),
@@ -342,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_named() {
-        let flags = RealFlags {
+        let flags = ControlPlaneFlags {
             etcd: Some("/bin/etcd".into()),
             kube_apiserver: None,
         };

@@ -1,4 +1,4 @@
-//! What a server tells of itself and of its samples: how old they are, and how often it scraped.
+//! Values that a server reports: the age of its samples, and its scrape counters.
 
 use std::time::Duration;
 
@@ -12,26 +12,23 @@ use crate::BenchError;
 use crate::histogram::Histogram;
 use crate::https::Client;
 
-/// metrics-server's counter of requests to kubelets, which ours has too.
+/// metrics-server's counter of requests to kubelets, which kubevitals has too.
 const SCRAPES: &str = "metrics_server_kubelet_request_total";
 
-/// How old the samples of nodes are that a list shows.
+/// Ages of the node samples in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ages {
-    /// The one in the middle.
     pub median: Duration,
-    /// The oldest.
     pub oldest: Duration,
-    /// How many nodes are listed.
+    /// Number of listed nodes.
     pub nodes: usize,
 }
 
 /// Requests to kubelets since the start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scrapes {
-    /// Those that were answered.
+    /// Successful ones.
     pub good: f64,
-    /// The others.
     pub failed: f64,
 }
 
@@ -45,24 +42,24 @@ struct NodeItem {
     timestamp: Timestamp,
 }
 
-/// How often ages are looked at within one resolution.
-const LOOKS: u32 = 15;
+/// Number of lists over one resolution.
+const LISTS: u32 = 15;
 
-/// Lists the nodes and looks at the timestamps.
+/// Lists the nodes once and returns the ages of their samples.
 pub async fn ages(client: &Client) -> Result<Option<Ages>, BenchError> {
     let mut ages = Histogram::default();
     look(client, &mut ages).await?;
     Ok(Ages::of(&ages))
 }
 
-/// The same, over a whole resolution: a server that scrapes all nodes on one beat serves old
-/// samples at one moment and new ones at the next, and a single look would tell more of the moment
-/// than of the server.
+/// Lists the nodes repeatedly over a whole resolution: a server that scrapes all nodes at once
+/// serves old samples at one moment and new ones at the next, and a single list would depend on the
+/// moment.
 pub async fn ages_over(client: &Client, resolution: Duration) -> Result<Option<Ages>, BenchError> {
     let mut ages = Histogram::default();
-    let begun = Instant::now();
-    for at in 0..LOOKS {
-        sleep_until(begun + resolution * at / LOOKS).await;
+    let started = Instant::now();
+    for at in 0..LISTS {
+        sleep_until(started + resolution * at / LISTS).await;
         look(client, &mut ages).await?;
     }
     Ok(Ages::of(&ages))
@@ -85,14 +82,14 @@ fn record(ages: &mut Histogram, taken: impl Iterator<Item = Timestamp>, now: Tim
     }
 }
 
-/// Reads the server's metrics. It is asked once, after everything else: with thousands of nodes the
-/// answer is long, and would count as memory that serving needs.
+/// Reads the server's metrics. Called once, after everything else: with thousands of nodes the
+/// response is long, and would count as memory that serving needs.
 pub async fn scrapes(client: &Client) -> Result<Option<Scrapes>, BenchError> {
     let (status, text) = client.text("/metrics").await?;
     Ok((status == StatusCode::OK).then(|| Scrapes::of(&text)))
 }
 
-/// The sum of all series of a family whose labels hold some text.
+/// Sums all series of a family whose labels contain a text.
 pub fn sum(text: &str, family: &str, label: &str) -> f64 {
     let value = |line: &str| {
         let rest = line.strip_prefix(family)?;
@@ -103,7 +100,7 @@ pub fn sum(text: &str, family: &str, label: &str) -> f64 {
         let value = value.strip_prefix(' ')?.split(' ').next()?;
         labels.contains(label).then(|| value.parse::<f64>().ok())?
     };
-    // The sum of nothing would be -0.
+    // `Iterator::sum` of no floats is -0.
     text.lines()
         .filter_map(value)
         .fold(0.0, |sum, value| sum + value)
@@ -142,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_of_the_future_is_no_older_than_now() {
+    fn a_sample_from_the_future_has_age_zero() {
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
         let mut ages = Histogram::default();
         record(&mut ages, [at(90), at(100), at(70)].into_iter(), at(95));

@@ -1,26 +1,25 @@
-//! What must hold, and what did not.
+//! The conditions of the benchmark.
 
 use std::fmt;
 use std::time::Duration;
 
 use kubevitals_bench::measure::Values;
 
-use crate::readers::Ended;
+use crate::readers::Outcome;
 
-/// A reader may cost the server as much as buffers of a connection, and nowhere near a list of its
-/// own.
-const BYTES_OF_A_READER: f64 = 512.0 * 1024.0;
+/// Memory that a reader may cost the server: connection buffers, but far less than a list.
+const MAX_BYTES_PER_READER: f64 = 512.0 * 1024.0;
 
-/// A probe that takes longer may be given up by who asks.
-const LIVEZ: Duration = Duration::from_millis(100);
+/// Maximum latency of a probe: clients may give up a slower one.
+const MAX_LIVEZ_LATENCY: Duration = Duration::from_millis(100);
 
-/// Kubelets take a sample every 15 seconds at the latest; then it waits for the next scrape.
-const KUBELET: Duration = Duration::from_secs(15);
+/// Kubelets take a sample every 15 seconds at least; then it waits for the next scrape.
+const KUBELET_SAMPLE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Scrapes have some jitter, and timestamps are of whole seconds.
+/// Scrapes have some jitter, and timestamps have whole seconds.
 const JITTER: Duration = Duration::from_secs(2);
 
-/// What must hold.
+/// Limits of memory growth and of the age of samples.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     growth: f64,
@@ -30,23 +29,23 @@ pub(crate) struct Bounds {
 impl Bounds {
     pub(crate) fn new(readers: u32, resolution: Duration) -> Self {
         Self {
-            growth: f64::from(readers) * BYTES_OF_A_READER,
-            oldest: resolution + KUBELET + JITTER,
+            growth: f64::from(readers) * MAX_BYTES_PER_READER,
+            oldest: resolution + KUBELET_SAMPLE_INTERVAL + JITTER,
         }
     }
 
-    /// What did not hold, each in a clause.
-    pub(crate) fn missed(&self, values: &Values, must_turn_away: bool) -> Vec<String> {
+    /// Returns the conditions that are not met, as clauses.
+    pub(crate) fn missed(&self, values: &Values, must_reject: bool) -> Vec<String> {
         let value = |key: &str| values.get(key).copied().unwrap_or(f64::NAN);
         let mut missed = Vec::new();
-        let mut hold = |holds: bool, what: String| {
+        let mut require = |holds: bool, what: String| {
             if !holds {
                 missed.push(what);
             }
         };
         let mib = |bytes: f64| bytes / f64::from(1 << 20);
         let growth = value("rss.peak") - value("rss.before");
-        hold(
+        require(
             growth <= self.growth,
             format!(
                 "memory grew by {:.0} MiB, more than {:.0}",
@@ -55,38 +54,38 @@ impl Bounds {
             ),
         );
         let oldest = value("age.max");
-        hold(
+        require(
             oldest <= self.oldest.as_secs_f64(),
             format!(
                 "a sample was {oldest:.1} s old, more than {:?}",
                 self.oldest
             ),
         );
-        for (key, whose) in [
+        for (key, source) in [
             ("livez.max", "a kubelet"),
             ("livez.readers_max", "the readers"),
         ] {
             let slowest = value(key);
-            hold(
-                slowest <= LIVEZ.as_secs_f64(),
+            require(
+                slowest <= MAX_LIVEZ_LATENCY.as_secs_f64(),
                 format!(
-                    "/livez took {:.0} ms from the address of {whose}, more than {LIVEZ:?}",
+                    "/livez took {:.0} ms from the address of {source}, more than {MAX_LIVEZ_LATENCY:?}",
                     slowest * 1e3
                 ),
             );
         }
         let failed = value("livez.failed");
-        hold(failed == 0.0, format!("/livez failed {failed} times"));
+        require(failed == 0.0, format!("/livez failed {failed} times"));
         let (away, blank) = (value("away"), value("away.blank"));
-        hold(
+        require(
             blank == 0.0,
-            format!("{blank} of {away} that were turned away were not told when to come back"),
+            format!("{blank} of {away} rejections had no Retry-After"),
         );
-        hold(
-            !must_turn_away || away > 0.0,
-            "nobody was turned away, although there were more readers than places".to_owned(),
+        require(
+            !must_reject || away > 0.0,
+            "no request was rejected, although there were more readers than the limit".to_owned(),
         );
-        hold(
+        require(
             value("failed") == 0.0,
             format!("{} readers failed", value("failed")),
         );
@@ -100,27 +99,28 @@ impl fmt::Display for Bounds {
         let oldest = self.oldest;
         write!(
             f,
-            "memory grows by {growth:.0} MiB at most, no sample is older than {oldest:?}, /livez answers within {LIVEZ:?}, \
-             429 comes with Retry-After"
+            "memory grows by {growth:.0} MiB at most, no sample is older than {oldest:?}, /livez responds within {MAX_LIVEZ_LATENCY:?}, \
+             429 has a Retry-After"
         )
     }
 }
 
-/// How many readers ended in which way.
-pub(crate) fn count(ended: &[Ended]) -> Values {
+/// Counts the readers by outcome.
+pub(crate) fn count(outcomes: &[Outcome]) -> Values {
     #[expect(clippy::cast_precision_loss, reason = "thousands of readers at most")]
-    let of =
-        |wanted: &dyn Fn(&Ended) -> bool| ended.iter().filter(|one| wanted(one)).count() as f64;
-    let blank = |one: &Ended| {
-        // A number of seconds or a date; an empty header says neither.
-        matches!(one, Ended::TurnedAway { retry_after } if retry_after.as_deref().is_none_or(str::is_empty))
+    let of = |wanted: &dyn Fn(&Outcome) -> bool| {
+        outcomes.iter().filter(|one| wanted(one)).count() as f64
+    };
+    let blank = |one: &Outcome| {
+        // A number of seconds or a date, but not empty.
+        matches!(one, Outcome::Rejected { retry_after } if retry_after.as_deref().is_none_or(str::is_empty))
     };
     let counts = [
-        ("whole", of(&|one| *one == Ended::Whole)),
-        ("cut", of(&|one| *one == Ended::Cut)),
-        ("away", of(&|one| matches!(one, Ended::TurnedAway { .. }))),
+        ("whole", of(&|one| *one == Outcome::Complete)),
+        ("cut", of(&|one| *one == Outcome::Aborted)),
+        ("away", of(&|one| matches!(one, Outcome::Rejected { .. }))),
         ("away.blank", of(&blank)),
-        ("failed", of(&|one| matches!(one, Ended::Failed(_)))),
+        ("failed", of(&|one| matches!(one, Outcome::Failed(_)))),
     ];
     let counts = counts.into_iter();
     counts.map(|(key, value)| (key.to_owned(), value)).collect()
@@ -131,10 +131,10 @@ mod tests {
     use super::*;
 
     fn good() -> Values {
-        let away = |after: &str| Ended::TurnedAway {
+        let away = |after: &str| Outcome::Rejected {
             retry_after: Some(after.to_owned()),
         };
-        let mut values = count(&[Ended::Whole, Ended::Cut, away("1")]);
+        let mut values = count(&[Outcome::Complete, Outcome::Aborted, away("1")]);
         values.extend(
             [
                 ("rss.before", 50e6),
@@ -163,8 +163,8 @@ mod tests {
             ),
             ("livez.readers_max", 0.2, "from the address of the readers"),
             ("livez.failed", 1.0, "/livez failed"),
-            ("away.blank", 1.0, "when to come back"),
-            ("away", 0.0, "nobody was turned away"),
+            ("away.blank", 1.0, "no Retry-After"),
+            ("away", 0.0, "no request was rejected"),
             ("failed", 2.0, "2 readers failed"),
         ] {
             let mut values = good();
@@ -175,21 +175,21 @@ mod tests {
                 "{key}: {missed:?}"
             );
         }
-        let mut nobody = good();
-        nobody.insert("away".to_owned(), 0.0);
-        assert!(bounds.missed(&nobody, false).is_empty());
+        let mut none_rejected = good();
+        none_rejected.insert("away".to_owned(), 0.0);
+        assert!(bounds.missed(&none_rejected, false).is_empty());
     }
 
     #[test]
-    fn what_was_not_measured_does_not_hold() {
+    fn a_missing_value_does_not_meet_its_condition() {
         let bounds = Bounds::new(200, Duration::from_secs(15));
         assert!(bounds.missed(&Values::new(), false).len() >= 5);
     }
 
     #[test]
-    fn who_is_turned_away_without_a_word_is_counted() {
-        let blank = Ended::TurnedAway { retry_after: None };
-        let counts = count(&[blank, Ended::Failed("x".to_owned())]);
+    fn a_rejection_without_retry_after_is_counted() {
+        let blank = Outcome::Rejected { retry_after: None };
+        let counts = count(&[blank, Outcome::Failed("x".to_owned())]);
         assert_eq!(counts["away.blank"].to_bits(), 1.0_f64.to_bits());
         assert_eq!(counts["failed"].to_bits(), 1.0_f64.to_bits());
     }

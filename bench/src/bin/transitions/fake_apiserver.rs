@@ -1,9 +1,9 @@
-//! An API server that knows one thing: it lists pods as a stream, and once it is told to, sends
-//! changes of them as fast as they are taken.
+//! A fake API server with one purpose: it streams a list of pods, and on a line of input sends
+//! changes of them as fast as the client reads.
 //!
-//! It speaks TLS and HTTP/1.1 as an API server does, answers every watch of another resource with
-//! nothing, and refuses what is no streaming list, so that nobody can be measured at something
-//! else.
+//! It serves TLS and HTTP/1.1 as an API server does, results every watch of another resource with
+//! an empty list, and rejects requests that are no streaming list, so that all clients do the same
+//! work.
 
 use std::io::{self, BufRead, Write as _};
 use std::net::SocketAddr;
@@ -21,20 +21,20 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::script::Script;
 
-/// Written at once: what a few TLS records hold.
-const BATCH: usize = 64 << 10;
+/// Size of a write: a few TLS records.
+const BATCH_BYTES: usize = 64 << 10;
 
-/// The longest head of a request.
-const HEAD: usize = 16 << 10;
+/// Maximum size of a request head.
+const MAX_HEAD: usize = 16 << 10;
 
-/// What the harness reads: that everything was written.
+/// Line for the harness once everything was written.
 pub(crate) const SENT: &str = "sent";
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Serves until its input ends. It says where it listens, starts at a line of input, and says when
+/// Serves until its input ends. It prints its address, starts at a line of input, and prints when
 /// it has sent everything.
-pub(crate) fn serve(pods: usize, kubeconfig: &Path) -> Result<(), Failure> {
+pub(crate) fn serve(pods: usize, kubeconfig: &Path) -> Result<(), BoxError> {
     kubevitals_tls::install_crypto_provider();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -42,16 +42,16 @@ pub(crate) fn serve(pods: usize, kubeconfig: &Path) -> Result<(), Failure> {
     runtime.block_on(run(pods, kubeconfig))
 }
 
-async fn run(pods: usize, kubeconfig: &Path) -> Result<(), Failure> {
+async fn run(pods: usize, kubeconfig: &Path) -> Result<(), BoxError> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let (acceptor, authority) = tls()?;
     std::fs::write(kubeconfig, client_config(address, &authority))?;
     let script = Arc::new(Script::new(pods));
-    tell(&address.to_string())?;
+    write_line(&address.to_string())?;
     let (go, start) = watch::channel(false);
     let (ended, mut end) = watch::channel(());
-    // The harness ends it by closing the input.
+    // The harness stops it by closing the input.
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines() {
             if line.is_err() {
@@ -68,8 +68,7 @@ async fn run(pods: usize, kubeconfig: &Path) -> Result<(), Failure> {
         };
         let (acceptor, script, start) = (acceptor.clone(), Arc::clone(&script), start.clone());
         tokio::spawn(async move {
-            // A client that goes away is no failure of ours; one that is missing is seen by the
-            // harness.
+            // A client may disconnect; the harness notices a client that is missing.
             let _ = connection(stream, acceptor, &script, start).await;
         });
     }
@@ -80,7 +79,7 @@ async fn connection(
     acceptor: TlsAcceptor,
     script: &Script,
     mut start: watch::Receiver<bool>,
-) -> Result<(), Failure> {
+) -> Result<(), BoxError> {
     stream.set_nodelay(true)?;
     let mut stream = acceptor.accept(stream).await?;
     loop {
@@ -92,7 +91,7 @@ async fn connection(
             .split('&')
             .any(|pair| pair == "sendInitialEvents=true");
         if !is_streaming_list {
-            refuse(&mut stream, path).await?;
+            reject(&mut stream, path).await?;
             continue;
         }
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -103,7 +102,7 @@ async fn connection(
             chunk(&mut stream, bookmark(1).as_bytes()).await?;
         }
         stream.flush().await?;
-        // A watch stays open until its client goes.
+        // A watch stays open until its client disconnects.
         let mut rest = [0; 256];
         while stream.read(&mut rest).await? > 0 {}
         return Ok(());
@@ -114,9 +113,9 @@ async fn send_pods(
     stream: &mut (impl AsyncWrite + Unpin),
     script: &Script,
     start: &mut watch::Receiver<bool>,
-) -> Result<(), Failure> {
+) -> Result<(), BoxError> {
     let mut version = 1_000;
-    let mut batch = Vec::with_capacity(2 * BATCH);
+    let mut batch = Vec::with_capacity(2 * BATCH_BYTES);
     send_step(stream, script, 0, &mut version, &mut batch).await?;
     batch.extend_from_slice(bookmark(version).as_bytes());
     chunk(stream, &batch).await?;
@@ -128,24 +127,24 @@ async fn send_pods(
     }
     chunk(stream, &batch).await?;
     stream.flush().await?;
-    tell(SENT)?;
+    write_line(SENT)?;
     Ok(())
 }
 
-/// One state of every pod that has it. What does not fill a batch is left in it.
+/// Sends one state of every pod that has it. A partial batch stays in `batch`.
 async fn send_step(
     stream: &mut (impl AsyncWrite + Unpin),
     script: &Script,
     step: usize,
     version: &mut u64,
     batch: &mut Vec<u8>,
-) -> Result<(), Failure> {
+) -> Result<(), BoxError> {
     let mut pod = 0;
     while pod < script.pods() {
         *version += 1;
         script.write(step, pod, *version, batch);
         pod += 1;
-        if batch.len() >= BATCH {
+        if batch.len() >= BATCH_BYTES {
             chunk(stream, batch).await?;
             batch.clear();
         }
@@ -163,13 +162,13 @@ async fn chunk(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Resu
     stream.write_all(b"\r\n").await
 }
 
-/// The target of the next request; none at the end.
+/// Reads the target of the next request; none at the end of the stream.
 async fn request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<String>> {
     let mut head = Vec::new();
     let mut piece = [0; 1024];
     while !head.windows(4).any(|window| window == b"\r\n\r\n") {
         let count = stream.read(&mut piece).await?;
-        if count == 0 || head.len() > HEAD {
+        if count == 0 || head.len() > MAX_HEAD {
             return Ok(None);
         }
         head.extend_from_slice(piece.get(..count).unwrap_or_default());
@@ -178,17 +177,17 @@ async fn request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Str
     Ok(text.split(' ').nth(1).map(ToOwned::to_owned))
 }
 
-async fn refuse(stream: &mut (impl AsyncWrite + Unpin), path: &str) -> io::Result<()> {
+async fn reject(stream: &mut (impl AsyncWrite + Unpin), path: &str) -> io::Result<()> {
     let body = serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound",
         "message": format!("{path} is not served here"),
     });
     let body = body.to_string();
     let length = body.len();
-    let answer = format!(
+    let response = format!(
         "HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
     );
-    stream.write_all(answer.as_bytes()).await?;
+    stream.write_all(response.as_bytes()).await?;
     stream.flush().await
 }
 
@@ -199,7 +198,7 @@ fn bookmark(version: u64) -> String {
     )
 }
 
-fn tls() -> Result<(TlsAcceptor, String), Failure> {
+fn tls() -> Result<(TlsAcceptor, String), BoxError> {
     let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
     let inline = |label, pem: String| PemSource::Inline {
         label,
@@ -234,7 +233,7 @@ fn client_config(address: SocketAddr, authority: &str) -> String {
     .to_string()
 }
 
-fn tell(line: &str) -> io::Result<()> {
+fn write_line(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()
