@@ -178,7 +178,7 @@ pub(super) struct ServingFlags {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Authentication", mut_args(go_bools))]
 pub(super) struct AuthenticationFlags {
-    /// Kubeconfig for TokenReviews [default: --kubeconfig, or the service account of the pod]
+    /// Kubeconfig for token reviews [default: --kubeconfig, or the service account of the pod]
     #[arg(long, value_name = "FILE")]
     pub(super) authentication_kubeconfig: Option<PathBuf>,
 
@@ -190,7 +190,7 @@ pub(super) struct AuthenticationFlags {
     #[arg(long)]
     pub(super) authentication_tolerate_lookup_failure: bool,
 
-    /// Time to cache TokenReviews
+    /// Time to cache token reviews
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub(super) authentication_token_webhook_cache_ttl: GoDuration,
 
@@ -246,7 +246,7 @@ pub(super) struct AuthenticationFlags {
     reason = "the names of the fields are the names of the flags"
 )]
 pub(super) struct AuthorizationFlags {
-    /// Kubeconfig for SubjectAccessReviews [default: --kubeconfig, or the service account of the pod]
+    /// Kubeconfig for access reviews [default: --kubeconfig, or the service account of the pod]
     #[arg(long, value_name = "FILE")]
     pub(super) authorization_kubeconfig: Option<PathBuf>,
 
@@ -259,11 +259,11 @@ pub(super) struct AuthorizationFlags {
     )]
     pub(super) authorization_always_allow_paths: Vec<String>,
 
-    /// Time to cache allowed SubjectAccessReviews
+    /// Time to cache access reviews that allow a request
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub(super) authorization_webhook_cache_authorized_ttl: GoDuration,
 
-    /// Time to cache denied SubjectAccessReviews
+    /// Time to cache access reviews that deny a request
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub(super) authorization_webhook_cache_unauthorized_ttl: GoDuration,
 }

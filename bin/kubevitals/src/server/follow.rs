@@ -51,7 +51,7 @@ fn apply_pods<P: PodKind>(update: Update<P>, store: &UsageStore) {
                 store.pod_deleted(&*pod);
             }
             ObjectEvent::Added(pod) | ObjectEvent::Modified { now: pod, .. } => {
-                store.pod_applied(&pod)
+                store.pod_applied(&pod);
             }
             ObjectEvent::Deleted(pod) => store.pod_deleted(&*pod),
         },

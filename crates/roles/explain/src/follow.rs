@@ -109,7 +109,7 @@ fn take_event(tracker: &mut Tracker, update: Update<Event>, take: &mut impl FnMu
         }
         Update::Change(Change { event, .. }) => match event {
             ObjectEvent::Added(event) | ObjectEvent::Modified { now: event, .. } => {
-                tracker.event(&event, take)
+                tracker.event(&event, take);
             }
             ObjectEvent::Deleted(_) => {}
         },
