@@ -92,12 +92,12 @@ impl Campaign {
                     });
                 }
             }
-            self.keep()?;
+            self.save()?;
         }
         Ok(())
     }
 
-    fn keep(&self) -> Result<(), BenchError> {
+    fn save(&self) -> Result<(), BenchError> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         let name = self.path.file_stem().unwrap_or_default().to_string_lossy();
         self.report.write(folder, &name)?;

@@ -112,7 +112,7 @@ impl LoadPlan {
             .map(|kind| (kind.key, KindResult::default()))
             .collect();
         let mut in_flight = FuturesUnordered::new();
-        let mut keep =
+        let mut record =
             |(key, late, response): (&'static str, Duration, Result<ResponseStats, BenchError>)| {
                 results.entry(key).or_default().add(late, response);
             };
@@ -133,7 +133,7 @@ impl LoadPlan {
                     break;
                 }
                 tokio::select! {
-                    Some(done) = in_flight.next() => keep(done),
+                    Some(done) = in_flight.next() => record(done),
                     () = sleep_until(due), if !is_full => {}
                 }
             }
@@ -141,7 +141,7 @@ impl LoadPlan {
             in_flight.push(async move { (kind.key, late, service.get(request).await) });
         }
         while let Some(done) = in_flight.next().await {
-            keep(done);
+            record(done);
         }
         sleep_until(start + self.duration).await;
         results

@@ -95,12 +95,12 @@ pub fn print_line(line: &str) {
 }
 
 /// Ends a run that has conditions: prints that they are met, or fails with those that are not.
-pub fn check_conditions(missed: &[String], conditions: &str) -> Result<(), BenchError> {
-    if missed.is_empty() {
+pub fn check_conditions(violations: &[String], conditions: &str) -> Result<(), BenchError> {
+    if violations.is_empty() {
         print_line(&format!("all conditions met: {conditions}"));
         return Ok(());
     }
-    Err(BenchError::ConditionsNotMet(missed.join("; ")))
+    Err(BenchError::ConditionsNotMet(violations.join("; ")))
 }
 
 async fn measured(

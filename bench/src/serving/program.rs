@@ -65,6 +65,13 @@ impl ServerFlags {
         }
         Ok(all)
     }
+
+    /// Returns the server for benchmarks of one server: kubevitals unless another is selected.
+    pub fn server(&self) -> Result<ServerProgram, BenchError> {
+        let name = self.only.as_deref().unwrap_or(KUBEVITALS);
+        let server = self.servers()?.into_iter().find(|one| one.name == name);
+        server.ok_or_else(|| BenchError::NoContender(format!("{name} is not available")))
+    }
 }
 
 impl ServerProgram {

@@ -35,12 +35,12 @@ impl Bounds {
     }
 
     /// Returns the conditions that are not met, as clauses.
-    pub(crate) fn missed(&self, values: &Values, must_reject: bool) -> Vec<String> {
+    pub(crate) fn violations(&self, values: &Values, must_reject: bool) -> Vec<String> {
         let value = |key: &str| values.get(key).copied().unwrap_or(f64::NAN);
-        let mut missed = Vec::new();
+        let mut violations = Vec::new();
         let mut require = |holds: bool, what: String| {
             if !holds {
-                missed.push(what);
+                violations.push(what);
             }
         };
         let mib = |bytes: f64| bytes / f64::from(1 << 20);
@@ -89,7 +89,7 @@ impl Bounds {
             value("failed") == 0.0,
             format!("{} readers failed", value("failed")),
         );
-        missed
+        violations
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn each_condition_is_missed_by_itself() {
         let bounds = Bounds::new(200, Duration::from_secs(15));
-        assert_eq!(bounds.missed(&good(), true), Vec::<String>::new());
+        assert_eq!(bounds.violations(&good(), true), Vec::<String>::new());
         for (key, value, words) in [
             ("rss.peak", 300e6, "memory grew by"),
             ("age.max", 40.0, "a sample was 40.0 s old"),
@@ -169,21 +169,21 @@ mod tests {
         ] {
             let mut values = good();
             values.insert(key.to_owned(), value);
-            let missed = bounds.missed(&values, true);
+            let violations = bounds.violations(&values, true);
             assert!(
-                missed.len() == 1 && missed[0].contains(words),
-                "{key}: {missed:?}"
+                violations.len() == 1 && violations[0].contains(words),
+                "{key}: {violations:?}"
             );
         }
         let mut none_rejected = good();
         none_rejected.insert("away".to_owned(), 0.0);
-        assert!(bounds.missed(&none_rejected, false).is_empty());
+        assert!(bounds.violations(&none_rejected, false).is_empty());
     }
 
     #[test]
     fn a_missing_value_does_not_meet_its_condition() {
         let bounds = Bounds::new(200, Duration::from_secs(15));
-        assert!(bounds.missed(&Values::new(), false).len() >= 5);
+        assert!(bounds.violations(&Values::new(), false).len() >= 5);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use kubevitals_bench::flags::RunFlags;
 use kubevitals_bench::measure::{Plan, Schedule, Values};
 use kubevitals_bench::result::{ContenderResult, Metric, Unit};
 use kubevitals_bench::serving::reads::API_PODS;
-use kubevitals_bench::serving::{ServerFlags, ServerProgram, Testbed, program, report, reported};
+use kubevitals_bench::serving::{ServerFlags, ServerProgram, Testbed, report, reported};
 use kubevitals_bench::session::{self, Session, check_conditions, print_line};
 use kubevitals_bench::sim::SimSize;
 use tokio::sync::Barrier;
@@ -91,14 +91,7 @@ async fn run(flags: &Flags, session: &Session) -> Result<(), BenchError> {
             .run
             .pick(SimSize::new(1_000, 30), SimSize::new(100, 30)),
     );
-    let wanted = flags.programs.only.as_deref();
-    let wanted = wanted.unwrap_or(program::KUBEVITALS);
-    let servers = flags.programs.servers()?;
-    let Some(server) = servers.into_iter().find(|server| server.name == wanted) else {
-        return Err(BenchError::NoContender(format!(
-            "{wanted} is not available"
-        )));
-    };
+    let server = flags.programs.server()?;
     let testbed =
         Testbed::start(&flags.programs.kubevitals()?, size, &[], &session.scratch).await?;
     let rounds = [
@@ -117,7 +110,7 @@ async fn run(flags: &Flags, session: &Session) -> Result<(), BenchError> {
     };
     let measured = plan.run(rounds.len(), async |index, _| {
         let round = rounds.get(index).expect("the plan has these rounds");
-        round.hold(flags, &testbed, &server).await
+        round.measure(flags, &testbed, &server).await
     });
     let measured = measured.await;
     testbed.stop().await;
@@ -142,22 +135,22 @@ async fn run(flags: &Flags, session: &Session) -> Result<(), BenchError> {
     let path = report.write(&session.results, &session.file_name("load"))?;
     print_line(&format!("wrote all values to {}", path.display()));
     let bounds = Bounds::new(flags.readers, Duration::from_secs(flags.resolution));
-    let missed: Vec<String> = rounds
+    let violations: Vec<String> = rounds
         .iter()
         .zip(&report.contenders)
         .filter_map(|(round, measured)| Some((round, measured.repeats.first()?)))
         .flat_map(|(round, repeat)| {
-            let missed = bounds.missed(&repeat.values, round.max_inflight.is_some());
-            missed
+            let violations = bounds.violations(&repeat.values, round.max_inflight.is_some());
+            violations
                 .into_iter()
                 .map(|clause| format!("{}: {clause}", round.name))
         })
         .collect();
-    check_conditions(&missed, &bounds.to_string())
+    check_conditions(&violations, &bounds.to_string())
 }
 
 impl Round {
-    async fn hold(
+    async fn measure(
         self,
         flags: &Flags,
         testbed: &Testbed,
@@ -190,7 +183,7 @@ impl Round {
                     tls: tls.clone(),
                     path: API_PODS,
                     pace: (number < flags.slow).then(|| flags.pace.saturating_mul(1024)),
-                    stays: hold,
+                    max_duration: hold,
                 };
                 reader.read(Arc::clone(&all))
             })

@@ -46,7 +46,7 @@ pub(crate) struct Reader {
     /// Bytes per second; none reads as fast as it can.
     pub(crate) pace: Option<u32>,
     /// Maximum duration of the read.
-    pub(crate) stays: Duration,
+    pub(crate) max_duration: Duration,
 }
 
 /// Outcome of a reader.
@@ -89,7 +89,7 @@ impl Reader {
         let connected = self.connect().await;
         // A reader that could not connect takes part in the barrier too.
         all.wait().await;
-        let deadline = Instant::now() + self.stays;
+        let deadline = Instant::now() + self.max_duration;
         let sender = match connected {
             Ok(sender) => sender,
             Err(error) => return Outcome::Failed(error),

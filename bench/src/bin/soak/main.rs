@@ -14,7 +14,7 @@ use kubevitals_bench::https::Client;
 use kubevitals_bench::measure::{Plan, Schedule};
 use kubevitals_bench::result::{ContenderResult, Metric, Unit};
 use kubevitals_bench::serving::reads::API;
-use kubevitals_bench::serving::{ServerFlags, Testbed, program, report, reported};
+use kubevitals_bench::serving::{ServerFlags, Testbed, report, reported};
 use kubevitals_bench::session::{self, Session, check_conditions, print_line};
 use kubevitals_bench::sim::SimSize;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
@@ -68,14 +68,7 @@ fn main() -> ExitCode {
 
 async fn run(flags: &Flags, session: &Session) -> Result<(), BenchError> {
     let minutes = flags.minutes.unwrap_or(flags.run.pick(10, 2));
-    let wanted = flags.programs.only.as_deref();
-    let wanted = wanted.unwrap_or(program::KUBEVITALS);
-    let servers = flags.programs.servers()?;
-    let Some(server) = servers.into_iter().find(|server| server.name == wanted) else {
-        return Err(BenchError::NoContender(format!(
-            "{wanted} is not available"
-        )));
-    };
+    let server = flags.programs.server()?;
     // Every node once during the measurement.
     let per_hour = u64::from(flags.size.nodes) * 60 / minutes.max(1);
     let more = [
@@ -83,8 +76,9 @@ async fn run(flags: &Flags, session: &Session) -> Result<(), BenchError> {
         format!("--replace-nodes={per_hour}/h"),
     ];
     print_line(&format!(
-        "{wanted} on {} with {} pods replaced per second and {per_hour} nodes per hour: {} minutes of warm-up, then {minutes} \
+        "{} on {} with {} pods replaced per second and {per_hour} nodes per hour: {} minutes of warm-up, then {minutes} \
          minutes",
+        server.name,
         flags.size,
         flags.churn,
         WARM_UP.as_secs() / 60,
@@ -158,7 +152,7 @@ async fn run(flags: &Flags, session: &Session) -> Result<(), BenchError> {
         path.display(),
         samples.display()
     ));
-    check_conditions(&series.missed(RULE), "memory and series stayed flat")
+    check_conditions(&series.violations(RULE), "memory and series stayed flat")
 }
 
 async fn sample(

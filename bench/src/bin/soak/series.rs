@@ -84,27 +84,27 @@ impl Series {
     }
 
     /// Returns the conditions that are not met, as clauses.
-    pub(crate) fn missed(&self, rule: Rule) -> Vec<String> {
+    pub(crate) fn violations(&self, rule: Rule) -> Vec<String> {
         let mib = |bytes: f64| bytes / f64::from(1 << 20);
-        let mut missed = Vec::new();
+        let mut violations = Vec::new();
         match self.thirds(|sample| sample.rss) {
             Some((first, last)) if last > first * (1.0 + rule.share) + rule.slack => {
-                missed.push(format!(
+                violations.push(format!(
                     "memory changed from {:.1} to {:.1} MiB between the first and the last third",
                     mib(first),
                     mib(last)
                 ));
             }
             Some(_) => {}
-            None => missed.push("too few samples".to_owned()),
+            None => violations.push("too few samples".to_owned()),
         }
         match self.thirds(|sample| sample.series) {
-            Some((first, last)) if last > first * (1.0 + rule.share) => missed.push(format!(
+            Some((first, last)) if last > first * (1.0 + rule.share) => violations.push(format!(
                 "series of its own metrics changed from {first:.0} to {last:.0}"
             )),
             _ => {}
         }
-        missed
+        violations
     }
 
     /// Formats the samples as CSV.
@@ -148,13 +148,13 @@ mod tests {
     fn a_leak_is_detected_and_a_wave_is_not() {
         let leak = series(|n| 30e6 + n * 0.1e6);
         assert!(
-            leak.missed(RULE)[0].contains("memory changed from"),
+            leak.violations(RULE)[0].contains("memory changed from"),
             "{leak:?}"
         );
         let slope = leak.values()["rss.slope"];
         assert!((slope - 0.6e6).abs() < 1.0, "{slope}");
         let wave = series(|n| 30e6 + (n % 7.0) * 0.1e6);
-        assert_eq!(wave.missed(RULE), Vec::<String>::new());
+        assert_eq!(wave.violations(RULE), Vec::<String>::new());
     }
 
     #[test]
@@ -163,16 +163,16 @@ mod tests {
         for (number, sample) in (0_u32..).zip(&mut behind.0) {
             sample.series += f64::from(number);
         }
-        let missed = behind.missed(RULE);
+        let violations = behind.violations(RULE);
         assert!(
-            missed.len() == 1 && missed[0].contains("own metrics"),
-            "{missed:?}"
+            violations.len() == 1 && violations[0].contains("own metrics"),
+            "{violations:?}"
         );
     }
 
     #[test]
     fn no_samples_do_not_meet_the_conditions() {
-        assert_eq!(Series::default().missed(RULE).len(), 1);
+        assert_eq!(Series::default().violations(RULE).len(), 1);
     }
 
     #[test]

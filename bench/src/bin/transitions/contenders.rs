@@ -75,18 +75,18 @@ impl FakeApiServer {
             pods.to_string(),
             kubeconfig.display().to_string(),
         ];
-        let log = folder.join("feeder.log");
+        let log = folder.join("fake-apiserver.log");
         let contender = pinned(OTHER_CORE, "the fake API server", &own, arguments, log);
         let (process, stdin, stdout) = contender.start_piped()?;
-        let mut stream = Self {
+        let mut server = Self {
             process,
             stdin,
             lines: tokio::io::BufReader::new(stdout).lines(),
             kubeconfig,
         };
         // The kubeconfig has been written by then.
-        stream.line().await?;
-        Ok(stream)
+        server.line().await?;
+        Ok(server)
     }
 
     pub(crate) fn kubeconfig(&self) -> &Path {
@@ -144,7 +144,7 @@ impl Watcher {
         kubeconfig: &Path,
         folder: &Path,
     ) -> Result<RunningWatcher, BenchError> {
-        let log = folder.join("follower.log");
+        let log = folder.join("watcher.log");
         let kubeconfig = kubeconfig.display();
         match self {
             Self::Kubevitals(program) => {

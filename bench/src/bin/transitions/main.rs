@@ -158,29 +158,29 @@ async fn measure(
 ) -> Result<Values, BenchError> {
     let folder = tempfile::Builder::new().tempdir_in(&session.scratch);
     let folder = folder.map_err(BenchError::file("create", &session.scratch))?;
-    let mut stream = FakeApiServer::start(script.pods(), folder.path()).await?;
-    let mut running = watcher.start(stream.kubeconfig(), folder.path()).await?;
+    let mut server = FakeApiServer::start(script.pods(), folder.path()).await?;
+    let mut running = watcher.start(server.kubeconfig(), folder.path()).await?;
     let listed = u64::try_from(script.pods()).unwrap_or(u64::MAX);
     running.until_listed(listed).await?;
     sleep(SETTLE_TIME).await;
     let list_cpu = running.process.cpu()?;
     let after_list = running.process.memory()?.resident;
     let wanted = script.updates();
-    let (started, fed) = (Instant::now(), stream.cpu()?);
+    let (started, server_cpu) = (Instant::now(), server.cpu()?);
     let counts = running.counts.clone();
     let work = async {
-        stream.send_all().await?;
+        server.send_all().await?;
         let (seen, requested_at) = counts.until_changed(wanted).await?;
         Ok((
             seen,
             requested_at - started,
-            stream.cpu()?.saturating_sub(fed),
+            server.cpu()?.saturating_sub(server_cpu),
         ))
     };
-    let ((seen, took, fed), usage) = running.process.during(work).await?;
+    let ((seen, took, server_cpu), usage) = running.process.during(work).await?;
     running.counts.until_confirmed(wanted).await?;
     let lines = running.end().await?;
-    stream.stop().await;
+    server.stop().await;
     #[expect(
         clippy::cast_precision_loss,
         reason = "counts and bytes are far below 2^53"
@@ -197,7 +197,10 @@ async fn measure(
             list_cpu.as_secs_f64() / number(listed),
         ),
         ("updates".to_owned(), number(seen)),
-        ("feeder".to_owned(), fed.as_secs_f64() / took.as_secs_f64()),
+        (
+            "feeder".to_owned(),
+            server_cpu.as_secs_f64() / took.as_secs_f64(),
+        ),
     ]);
     if let Some(lines) = lines {
         values.insert("lines".to_owned(), number(lines));

@@ -77,7 +77,7 @@ struct SimParameters {
     size: SimSize,
     created: u32,
     warm_up: Duration,
-    lasts: Duration,
+    duration: Duration,
 }
 
 /// A pod that was created during the run, as our own watch saw it.
@@ -103,12 +103,12 @@ pub(crate) async fn run(
 ) -> Result<(), BenchError> {
     let parameters = flags.read(is_quick);
     print_line(&format!(
-        "{} pods in the cluster ({}), {} created a second: {} s of warm-up, then {} s",
+        "{} pods in the cluster ({}), {} created per second: {} s of warm-up, then {} s",
         parameters.size.pods(),
         parameters.size,
         parameters.created,
         parameters.warm_up.as_secs(),
-        parameters.lasts.as_secs(),
+        parameters.duration.as_secs(),
     ));
     let more = [
         format!("--churn={}/s", parameters.created),
@@ -128,8 +128,8 @@ pub(crate) async fn run(
     let measured = measured.await;
     sim.stop().await;
     let repeats = measured?.into_iter().next().unwrap_or_default();
-    let missed = match repeats.first() {
-        Some(repeat) => missed(&repeat.values, parameters),
+    let violations = match repeats.first() {
+        Some(repeat) => violations(&repeat.values, parameters),
         None => vec!["nothing was measured".to_owned()],
     };
     let report = report(parameters, session, repeats).await;
@@ -137,7 +137,7 @@ pub(crate) async fn run(
     let path = report.write(&session.results, &session.file_name("transitions-sim"))?;
     print_line(&format!("wrote all values to {}", path.display()));
     check_conditions(
-        &missed,
+        &violations,
         "two watches, one record per pod, flat memory, pods created at the requested rate",
     )
 }
@@ -199,7 +199,7 @@ async fn measure(
         memory.push(running.memory()?.resident);
         let text = http_get(sim_admin, "/metrics").await?;
         watches.push(value(&text, "kubevitals_sim_watches").unwrap_or(0));
-        if started.elapsed() >= parameters.lasts {
+        if started.elapsed() >= parameters.duration {
             break;
         }
     }
@@ -220,11 +220,11 @@ async fn measure(
     )]
     let number = |count: u64| count as f64;
     let mut set = |key: &str, value: f64| values.insert(key.to_owned(), value);
-    let lasted = (ended - since).as_secs_f64();
+    let seconds = (ended - since).as_secs_f64();
     let created = number(u64::try_from(created).unwrap_or(u64::MAX));
     let cpu = cpu.saturating_sub(cpu_before).as_secs_f64();
-    set("created.rate", created / lasted);
-    set("cpu", cpu / lasted);
+    set("created.rate", created / seconds);
+    set("cpu", cpu / seconds);
     set(
         "exposed",
         number(u64::try_from(exposed).unwrap_or(u64::MAX)),
@@ -232,7 +232,7 @@ async fn measure(
     set("cpu.pod", cpu / created.max(1.0));
     set(
         "sim.cpu",
-        sim_cpu.saturating_sub(sim_before).as_secs_f64() / lasted,
+        sim_cpu.saturating_sub(sim_before).as_secs_f64() / seconds,
     );
     let open = watches.iter().map(|open| number(*open) - 1.0);
     if let Some(spread) = Spread::of(open) {
@@ -373,12 +373,12 @@ fn compare(pods: &Pods, startups: &Startups, ended: Instant) -> Values {
 }
 
 /// Returns the conditions that are not met, as clauses.
-fn missed(values: &Values, parameters: SimParameters) -> Vec<String> {
+fn violations(values: &Values, parameters: SimParameters) -> Vec<String> {
     let get = |key: &str| values.get(key).copied().unwrap_or(f64::NAN);
-    let mut missed = Vec::new();
+    let mut violations = Vec::new();
     let mut require = |holds: bool, reason: String| {
         if !holds {
-            missed.push(reason);
+            violations.push(reason);
         }
     };
     let (missing, twice) = (get("missing"), get("twice"));
@@ -404,7 +404,7 @@ fn missed(values: &Values, parameters: SimParameters) -> Vec<String> {
         rate >= 0.9 * f64::from(parameters.created),
         format!("only {rate:.0} pods per second were created"),
     );
-    missed
+    violations
 }
 
 async fn report(
@@ -427,7 +427,10 @@ async fn report(
                 "warm-up-seconds".to_owned(),
                 parameters.warm_up.as_secs().to_string(),
             ),
-            ("seconds".to_owned(), parameters.lasts.as_secs().to_string()),
+            (
+                "seconds".to_owned(),
+                parameters.duration.as_secs().to_string(),
+            ),
         ]),
         schedule: Schedule::OneAfterOther,
         baseline: KUBEVITALS.to_owned(),
@@ -483,7 +486,7 @@ impl SimFlags {
             size: self.size.unwrap_or(size),
             created: self.created.unwrap_or(if is_quick { 50 } else { 1_000 }),
             warm_up: Duration::from_secs(self.warm_up.unwrap_or(pick(180, 100))),
-            lasts: Duration::from_secs(self.seconds.unwrap_or(pick(60, 30))),
+            duration: Duration::from_secs(self.seconds.unwrap_or(pick(60, 30))),
         }
     }
 }
