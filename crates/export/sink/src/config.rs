@@ -1,5 +1,6 @@
-use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
+
+use kubevitals_model::Rng;
 
 /// Limits of a sink. Sizes are in the unit of [`SinkItem::size`](crate::SinkItem::size).
 #[derive(Debug, Clone, PartialEq)]
@@ -58,15 +59,8 @@ impl RetryPolicy {
             .initial_delay
             .saturating_mul(factor)
             .min(self.max_delay);
-        delay.mul_f64(1.0 - self.jitter.clamp(0.0, 1.0) * random_fraction())
+        delay.mul_f64(1.0 - self.jitter.clamp(0.0, 1.0) * Rng::random().fraction())
     }
-}
-
-/// A random number from 0 to 1. The standard library seeds its hash maps from the system, which is
-/// random enough to spread clients.
-fn random_fraction() -> f64 {
-    let random = u32::try_from(RandomState::new().hash_one(0) >> 32).unwrap_or(0);
-    f64::from(random) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]
