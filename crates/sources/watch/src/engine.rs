@@ -66,7 +66,7 @@ struct Session<L> {
     /// Reports the watch to the client metrics.
     watching: Watching,
     opened: Instant,
-    /// When the watch was in sync.
+    /// When the watch became live.
     live: Option<Instant>,
     invalid_lines: u32,
 }
@@ -179,7 +179,9 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
                 Ok(Some(Err(error))) => {
                     return Disconnect::new(RestartReason::ConnectionLost, error.to_string());
                 }
-                // The whole timeout passed without it. Earlier, the server may have restarted.
+                // The server ended the watch after its full timeout without the bookmark that ends
+                // the initial events: it does not support streaming lists. Earlier, it may have
+                // restarted.
                 Ok(None)
                     if session.initial.is_some() && session.opened.elapsed() >= session.timeout =>
                 {
@@ -369,7 +371,7 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
     fn record_decode_error(&self, error: &DecodeError) {
         let count = self.sink.record(|stats| stats.decode_failed(error));
         // A cluster can hold thousands of objects that fail alike: the metric counts all, the log
-        // has ever fewer.
+        // is sampled at powers of two.
         if count.is_power_of_two() {
             tracing::warn!(watch = self.spec.name, count, %error, "skipped an object that cannot be decoded");
         }

@@ -102,8 +102,8 @@ impl<K: Kind> EventWatcher<K> {
         self.queue.try_recv().ok()
     }
 
-    /// Waits until the first list is complete; false if the watch was shut down before. Another
-    /// task must read the queue unless the list fits in it.
+    /// Waits until the first list is complete; false once the watch has ended. Another task
+    /// must read the queue unless the list fits in it.
     pub async fn synced(&self) -> bool {
         self.task.synced(self.status.is_synced.subscribe()).await
     }
@@ -116,7 +116,11 @@ impl<K: Kind> EventWatcher<K> {
     /// `None` once it has ended.
     pub fn observer(&self) -> impl Fn() -> Option<WatchState> + Send + Sync + use<K> {
         let status = Arc::downgrade(&self.status);
-        move || status.upgrade().map(|status| status.state())
+        let is_running = self.task.is_running();
+        move || {
+            let status = status.upgrade().filter(|_| is_running())?;
+            Some(status.state())
+        }
     }
 
     /// A readiness check, as [`Reflector::health_check`](crate::Reflector::health_check).

@@ -40,6 +40,9 @@ pub(crate) struct WatchTask {
     closed: watch::Receiver<()>,
 }
 
+/// Calls a function when it is dropped: at the end of a task, also by a panic.
+struct OnDrop<F: FnMut()>(F);
+
 impl<K: Kind> Reflector<K> {
     pub(crate) fn start(client: Arc<ClientInner>, spec: WatchSpec<K>, decoder: Decoder) -> Self {
         let (name, queue) = (spec.name, spec.options.queue);
@@ -82,7 +85,7 @@ impl<K: Kind> Reflector<K> {
         self.broadcaster.lock().cache.objects()
     }
 
-    /// Waits until the first list is complete; false if the reflector was shut down before.
+    /// Waits until the first list is complete; false once the reflector has ended.
     pub async fn synced(&self) -> bool {
         self.task.synced(self.broadcaster.watch_synced()).await
     }
@@ -102,11 +105,15 @@ impl<K: Kind> Reflector<K> {
     /// `None` once it has ended.
     pub fn observer(&self) -> impl Fn() -> Option<WatchState> + Send + Sync + use<K> {
         let broadcaster = Arc::downgrade(&self.broadcaster);
-        move || broadcaster.upgrade().map(|broadcaster| broadcaster.state())
+        let is_running = self.task.is_running();
+        move || {
+            let broadcaster = broadcaster.upgrade().filter(|_| is_running())?;
+            Some(broadcaster.state())
+        }
     }
 
-    /// Returns a future that completes when the reflector has ended, by a shutdown or a panic. It does
-    /// not keep the reflector running.
+    /// Returns a future that completes when the reflector has ended, by a shutdown or a panic. It
+    /// does not keep the reflector running.
     pub fn closed(&self) -> impl Future<Output = ()> + Send + use<K> {
         self.task.closed()
     }
@@ -133,14 +140,17 @@ pub(crate) fn health_check<F: Fn() -> Option<WatchState>>(
 }
 
 impl WatchTask {
-    /// Runs an engine until the last handle is dropped or [`WatchTask::stop`] is called.
+    /// Runs an engine until the last handle is dropped or [`WatchTask::stop`] is called. Calls
+    /// `on_end` however the task ends.
     pub(crate) fn spawn<K: Kind, S: Sink<K>>(
         engine: Engine<K, S>,
-        on_end: impl FnOnce() + Send + 'static,
+        on_end: impl FnMut() + Send + 'static,
     ) -> Self {
         let (stop, mut stopped) = watch::channel(false);
         let (running, closed) = watch::channel(());
         let handle = tokio::spawn(async move {
+            // Dropped in reverse order: supervision sees the end before subscribers do.
+            let _on_end = OnDrop(on_end);
             let _running = running;
             tokio::select! {
                 biased;
@@ -148,7 +158,6 @@ impl WatchTask {
                 _ = stopped.wait_for(|stop| *stop) => {}
                 never = engine.run() => match never {},
             }
-            on_end();
         });
         Self {
             stop,
@@ -164,12 +173,18 @@ impl WatchTask {
         async move { while closed.changed().await.is_ok() {} }
     }
 
-    /// Waits for the first list; false if the task is stopped before.
+    /// Returns a function that reports whether the task is running.
+    pub(crate) fn is_running(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let closed = self.closed.clone();
+        move || closed.has_changed().is_ok()
+    }
+
+    /// Waits for the first list; false once the task has ended.
     pub(crate) async fn synced(&self, mut synced: watch::Receiver<bool>) -> bool {
-        let mut stopped = self.stop.subscribe();
         tokio::select! {
+            biased;
+            () = self.closed() => false,
             result = synced.wait_for(|synced| *synced) => result.is_ok(),
-            _ = stopped.wait_for(|stop| *stop) => false,
         }
     }
 
@@ -178,9 +193,15 @@ impl WatchTask {
         self.stop.send_replace(true);
         let handle = self.handle.lock().take();
         if let Some(handle) = handle {
-            // A panic is seen through `closed`; the end of the runtime is as good.
+            // A panic is seen through `closed`; cancellation by the runtime is fine.
             let _ = handle.await;
         }
+    }
+}
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
     }
 }
 

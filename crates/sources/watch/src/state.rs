@@ -39,11 +39,11 @@ pub struct WatchState {
     pub subscribers: usize,
     /// The number of subscribers whose queue was full and that have not resynced yet.
     pub lagging: usize,
-    /// How often the queue of a subscriber was full.
+    /// The number of times that the queue of a subscriber was full.
     pub lags: u64,
     /// The number of events queued for the slowest subscriber.
     pub queue_depth: usize,
-    /// How long an event watcher was blocked on a full queue.
+    /// The time for which an event watcher was blocked on a full queue.
     pub blocked: Duration,
     /// The number of lists that an event watcher did not read to the end.
     pub truncated_lists: u64,

@@ -62,6 +62,7 @@ pub(crate) enum Fault {
     Status(u16, Option<&'static str>),
     Unreachable,
     Hang,
+    Panic,
     /// Answers 200 and this body, then ends.
     Body(String),
     /// Answers 200 and this body, then says nothing.
@@ -247,6 +248,7 @@ impl State {
             Fault::Status(code, retry_after) => Ok(status(code, retry_after)),
             Fault::Unreachable => Err(TransportError::Request("connection refused".into())),
             Fault::Hang => return None,
+            Fault::Panic => panic!("the transport panics"),
             Fault::Body(body) => Ok(self.ended(&body)),
             Fault::Silent(body) => {
                 let response = self.watch(&[body]);

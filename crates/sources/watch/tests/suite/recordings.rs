@@ -1,4 +1,4 @@
-//! What a real cluster sent, read here and by the types that `kube` reads it with.
+//! Recordings of a real cluster, read here and by the types that `kube` reads it with.
 
 use std::sync::Arc;
 
@@ -439,7 +439,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 16, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_split_of_the_recording_is_told_alike(cuts in prop::collection::vec(any::<usize>(), 0..200)) {
+    fn any_split_of_the_recording_decodes_alike(cuts in prop::collection::vec(any::<usize>(), 0..200)) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)

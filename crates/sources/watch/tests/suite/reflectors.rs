@@ -1,4 +1,4 @@
-//! What a stream does as servers behave well and badly.
+//! Reflectors against servers that behave well and badly.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,14 @@ use tokio::time::Instant;
 
 use crate::fake::{Fake, Fault, Streaming, event, pass, view};
 
-/// The restarts that a stream counts, without those that belong to its ordinary life.
-fn count(stream: &Reflector<PodSummary>, why: RestartReason) -> u64 {
-    stream.state().restarts.get(&why).copied().unwrap_or(0)
+/// The number of restarts for a reason.
+fn count(reflector: &Reflector<PodSummary>, reason: RestartReason) -> u64 {
+    reflector
+        .state()
+        .restarts
+        .get(&reason)
+        .copied()
+        .unwrap_or(0)
 }
 
 #[tokio::test(start_paused = true)]
@@ -495,6 +500,34 @@ async fn a_shutdown_ends_subscriptions_once_their_queues_are_empty() {
     pods.shutdown().await;
     assert!(!pods.synced().await);
     assert!(pods.subscribe().next().await.is_none());
+}
+
+/// Checks used to pass for as long as a handle was left, and subscriptions to wait forever.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_has_ended_fails_its_checks_and_is_not_synced() {
+    let timeout = Duration::from_mins(1);
+    for panics in [false, true] {
+        let fake = Fake::new();
+        let pods = fake.pods();
+        assert!(pods.synced().await);
+        let (check, observer) = (pods.health_check(timeout), pods.observer());
+        let mut subscription = pods.subscribe();
+        subscription.next().await.unwrap();
+        assert_eq!(check(), Status::Ok);
+        assert!(observer().is_some());
+
+        if panics {
+            fake.lock().faults.push_back(Fault::Panic);
+            fake.drop_watches();
+        } else {
+            pods.shutdown().await;
+        }
+        pods.closed().await;
+        assert_eq!(check(), Status::failing("watch has ended"));
+        assert!(observer().is_none());
+        assert!(!pods.synced().await);
+        assert!(subscription.next().await.is_none());
+    }
 }
 
 #[tokio::test(start_paused = true)]

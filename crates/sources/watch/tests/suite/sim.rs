@@ -1,4 +1,4 @@
-//! The same streams over kube's client and real sockets, against the simulated cluster.
+//! The same watches over kube's client and real sockets, against the simulated cluster.
 //!
 //! Nothing here sleeps: tests wait for requests and updates, with a deadline that only a hang
 //! reaches.
@@ -31,18 +31,18 @@ use tokio::time::timeout;
 /// Longer than anything here takes.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// kube's client, and what it was asked for.
+/// kube's client, and its requests.
 #[derive(Debug)]
 struct Spy {
     client: KubeTransport,
     requests: watch::Sender<Vec<String>>,
 }
 
-/// What a [`Spy`] has seen.
+/// The requests that a [`Spy`] has seen.
 struct Requests(watch::Receiver<Vec<String>>);
 
 /// A cluster whose clock only tests advance.
-struct Bed {
+struct Harness {
     cluster: SimCluster,
     clock: SteppedClock,
 }
@@ -51,7 +51,7 @@ struct Bed {
 struct Follower<K: Kind> {
     updates: Subscription<K>,
     mirror: Mirror<K>,
-    /// What the changes alone say there is.
+    /// The objects that the changes alone add up to.
     known: BTreeMap<String, Uid>,
     changes: Vec<Change<K>>,
 }
@@ -69,7 +69,7 @@ impl Requests {
         self.0.borrow().clone()
     }
 
-    /// Waits until something holds, looking whenever a request is sent. By then the stream has
+    /// Waits until something holds, checking whenever a request is sent. By then the watch has
     /// counted how the connection before it ended.
     async fn until(&mut self, what: &str, is_so: impl Fn() -> bool) {
         let waited = timeout(DEADLINE, self.0.wait_for(|_| is_so()));
@@ -78,7 +78,7 @@ impl Requests {
     }
 }
 
-impl Bed {
+impl Harness {
     async fn start() -> Self {
         let clock = SteppedClock::new(Clock::system().now());
         let config = SimClusterConfig {
@@ -108,9 +108,9 @@ impl Bed {
 }
 
 impl<K: Kind> Follower<K> {
-    fn new(stream: &Reflector<K>) -> Self {
+    fn new(reflector: &Reflector<K>) -> Self {
         Self {
-            updates: stream.subscribe(),
+            updates: reflector.subscribe(),
             mirror: Mirror::new(),
             known: BTreeMap::new(),
             changes: Vec::new(),
@@ -121,7 +121,7 @@ impl<K: Kind> Follower<K> {
     async fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
         let follow = async {
             while !is_so(self) {
-                let update = self.updates.next().await.expect("the stream runs");
+                let update = self.updates.next().await.expect("the watch runs");
                 for change in self.mirror.apply(update, Timestamp::from_unix_millis(0)) {
                     self.take(change);
                 }
@@ -191,7 +191,7 @@ async fn connect(kubeconfig: &str) -> (WatchClient, Requests) {
     (WatchClient::new(Spy { client, requests }), Requests(seen))
 }
 
-/// A stream that comes back quickly, so that tests do not wait.
+/// A watch with short back-off, so that tests do not wait.
 fn spec<K: TypedKind>(name: &'static str) -> WatchSpec<K> {
     WatchSpec::new(name).options(quick())
 }
@@ -205,16 +205,21 @@ fn quick() -> WatchOptions {
     }
 }
 
-async fn synced<K: Kind>(stream: &Reflector<K>) {
-    let synced = timeout(DEADLINE, stream.synced()).await;
-    assert_eq!(synced, Ok(true), "{:?}", stream.state());
+async fn synced<K: Kind>(reflector: &Reflector<K>) {
+    let synced = timeout(DEADLINE, reflector.synced()).await;
+    assert_eq!(synced, Ok(true), "{:?}", reflector.state());
 }
 
-fn count<K: Kind>(stream: &Reflector<K>, why: RestartReason) -> u64 {
-    stream.state().restarts.get(&why).copied().unwrap_or(0)
+fn count<K: Kind>(reflector: &Reflector<K>, reason: RestartReason) -> u64 {
+    reflector
+        .state()
+        .restarts
+        .get(&reason)
+        .copied()
+        .unwrap_or(0)
 }
 
-/// Which objects in which state, of those of a stream.
+/// The UIDs and versions of the objects of a watch, by name.
 fn states<K: Kind>(objects: &[Arc<K>]) -> BTreeMap<String, String> {
     objects
         .iter()
@@ -228,7 +233,7 @@ fn states<K: Kind>(objects: &[Arc<K>]) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Which objects in which state there are in truth.
+/// The UIDs and versions of the stored objects, by name.
 fn stored(sim: &SimApiHandle, resource: Stored) -> BTreeMap<String, String> {
     sim.objects(resource)
         .iter()

@@ -12,8 +12,8 @@ use kubevitals_watch::{Kind, Reflector, Resource, RestartReason, WatchClient, Wa
 use serde_json::{Value, json};
 
 use super::{
-    Bed, Follower, Requests, connect, count, create, key, pod, quick, spec, start, states, stored,
-    synced,
+    Follower, Harness, Requests, connect, count, create, key, pod, quick, spec, start, states,
+    stored, synced,
 };
 
 /// Some fields of an object, by where the server has them.
@@ -176,11 +176,16 @@ impl Compared for PartialObjectMeta {
 }
 
 /// Lists, lets something happen, and compares both times.
-async fn compare<K: Compared>(server: &WatchClient, bed: &Bed, spec: WatchSpec<K>, of: Stored) {
+async fn compare<K: Compared>(
+    server: &WatchClient,
+    harness: &Harness,
+    spec: WatchSpec<K>,
+    of: Stored,
+) {
     let stream = server.reflector(spec);
     let mut follower = Follower::new(&stream);
     for _ in ["listed", "watched"] {
-        let truth = stored(bed.api(), of);
+        let truth = stored(harness.api(), of);
         assert!(!truth.is_empty(), "{of:?}");
         follower.learn(&truth).await;
         assert_eq!(states(&stream.objects()), truth, "{of:?}");
@@ -192,14 +197,14 @@ async fn compare<K: Compared>(server: &WatchClient, bed: &Bed, spec: WatchSpec<K
                 (object.identity().to_string(), fields)
             })
             .collect();
-        assert_eq!(seen, expected::<K>(bed.api(), of), "{of:?}");
-        bed.churn(1);
+        assert_eq!(seen, expected::<K>(harness.api(), of), "{of:?}");
+        harness.churn(1);
     }
     let state = stream.state();
     assert_eq!((state.decode_errors, state.restarts.len()), (0, 0));
 }
 
-/// What the cluster holds at the places that are compared.
+/// The compared fields of the stored objects.
 fn expected<K: Compared>(sim: &SimApiHandle, of: Stored) -> BTreeMap<String, Vec<Value>> {
     sim.objects(of)
         .iter()
@@ -213,19 +218,19 @@ fn expected<K: Compared>(sim: &SimApiHandle, of: Stored) -> BTreeMap<String, Vec
 
 #[tokio::test]
 async fn every_kind_is_cached_as_the_cluster_has_it() {
-    let bed = Bed::start().await;
-    bed.churn(10);
-    let (server, requests) = connect(&bed.api().kubeconfig()).await;
-    compare(&server, &bed, spec::<PodSummary>("pods"), Stored::Pods).await;
-    compare(&server, &bed, spec::<Pod>("pods"), Stored::Pods).await;
-    compare(&server, &bed, spec::<Node>("nodes"), Stored::Nodes).await;
-    compare(&server, &bed, spec::<Event>("events"), Stored::Events).await;
+    let harness = Harness::start().await;
+    harness.churn(10);
+    let (server, requests) = connect(&harness.api().kubeconfig()).await;
+    compare(&server, &harness, spec::<PodSummary>("pods"), Stored::Pods).await;
+    compare(&server, &harness, spec::<Pod>("pods"), Stored::Pods).await;
+    compare(&server, &harness, spec::<Node>("nodes"), Stored::Nodes).await;
+    compare(&server, &harness, spec::<Event>("events"), Stored::Events).await;
     let of = Stored::Deployments;
-    compare(&server, &bed, spec::<Deployment>("deployments"), of).await;
+    compare(&server, &harness, spec::<Deployment>("deployments"), of).await;
     let of = Stored::ReplicaSets;
-    compare(&server, &bed, spec::<ReplicaSet>("replicasets"), of).await;
+    compare(&server, &harness, spec::<ReplicaSet>("replicasets"), of).await;
     let of = Stored::DaemonSets;
-    compare(&server, &bed, spec::<DaemonSet>("daemonsets"), of).await;
+    compare(&server, &harness, spec::<DaemonSet>("daemonsets"), of).await;
     for (group, plural, of) in [
         ("", "pods", Stored::Pods),
         ("", "configmaps", Stored::ConfigMaps),
@@ -234,14 +239,14 @@ async fn every_kind_is_cached_as_the_cluster_has_it() {
     ] {
         let resource = Resource::new(group, "v1", plural);
         let spec = WatchSpec::metadata("any", resource).options(quick());
-        compare(&server, &bed, spec, of).await;
+        compare(&server, &harness, spec, of).await;
     }
     // Each of them was one streaming list that became a watch.
     let requests = requests.all();
     assert_eq!(requests.len(), 11, "{requests:?}");
     let streaming = |uri: &String| uri.contains("sendInitialEvents=true");
     assert!(requests.iter().all(streaming), "{requests:?}");
-    bed.cluster.shutdown().await;
+    harness.cluster.shutdown().await;
 }
 
 #[tokio::test]

@@ -10,13 +10,13 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::{
-    Bed, DEADLINE, Follower, Requests, connect, count, create, delete, pod, spec, start, states,
-    stored,
+    DEADLINE, Follower, Harness, Requests, connect, count, create, delete, pod, spec, start,
+    states, stored,
 };
 
 /// One stream of a cluster that churns, and a subscriber that must always end up right.
 struct Scene {
-    bed: Bed,
+    harness: Harness,
     pods: Reflector<PodSummary>,
     requests: Requests,
     follower: Follower<PodSummary>,
@@ -24,13 +24,13 @@ struct Scene {
 
 impl Scene {
     async fn begin() -> Self {
-        let bed = Bed::start().await;
-        bed.churn(5);
-        let (server, requests) = connect(&bed.api().kubeconfig()).await;
+        let harness = Harness::start().await;
+        harness.churn(5);
+        let (server, requests) = connect(&harness.api().kubeconfig()).await;
         let pods = server.reflector(spec::<PodSummary>("pods"));
         let follower = Follower::new(&pods);
         let mut scene = Self {
-            bed,
+            harness,
             pods,
             requests,
             follower,
@@ -41,8 +41,8 @@ impl Scene {
 
     /// Lets pods come and go, and waits until the subscriber knows them all as they are.
     async fn settle(&mut self) {
-        self.bed.churn(3);
-        let truth = stored(self.bed.api(), Stored::Pods);
+        self.harness.churn(3);
+        let truth = stored(self.harness.api(), Stored::Pods);
         self.follower.learn(&truth).await;
         assert_eq!(states(&self.pods.objects()), truth);
     }
@@ -58,7 +58,7 @@ impl Scene {
     /// Makes everything that the stream has seen older than the newest state.
     fn age(&self, name: &str) {
         let map = json!({"metadata": {"name": name, "namespace": "default"}});
-        self.bed
+        self.harness
             .api()
             .writer()
             .create(Stored::ConfigMaps, map)
@@ -70,25 +70,25 @@ impl Scene {
 async fn after_every_kind_of_outage_the_cache_is_correct_and_the_reason_is_counted() {
     let mut scene = Scene::begin().await;
 
-    scene.bed.api().drop_watches();
+    scene.harness.api().drop_watches();
     scene.ended(RestartReason::Ended, 1).await;
     scene.settle().await;
 
-    let api = scene.bed.cluster.api_mut();
+    let api = scene.harness.cluster.api_mut();
     api.restart(History::Keep).await.unwrap();
     scene.ended(RestartReason::ConnectionLost, 1).await;
     scene.settle().await;
 
     scene.age("before-the-restart");
-    let api = scene.bed.cluster.api_mut();
+    let api = scene.harness.cluster.api_mut();
     api.restart(History::Lose).await.unwrap();
     scene.ended(RestartReason::ConnectionLost, 2).await;
     scene.ended(RestartReason::Expired, 1).await;
     scene.settle().await;
 
     scene.age("before-the-compaction");
-    scene.bed.api().expire_history();
-    scene.bed.api().drop_watches();
+    scene.harness.api().expire_history();
+    scene.harness.api().drop_watches();
     scene.ended(RestartReason::Ended, 2).await;
     scene.ended(RestartReason::Expired, 2).await;
     scene.settle().await;
@@ -101,8 +101,11 @@ async fn after_every_kind_of_outage_the_cache_is_correct_and_the_reason_is_count
     ];
     for ((effect, why, times), ended) in effects.into_iter().zip(3..) {
         let fault = RequestFault::always(effect).on_verb("watch");
-        scene.bed.api().inject(fault.on_resource("pods").times(1));
-        scene.bed.api().drop_watches();
+        scene
+            .harness
+            .api()
+            .inject(fault.on_resource("pods").times(1));
+        scene.harness.api().drop_watches();
         scene.ended(RestartReason::Ended, ended).await;
         scene.ended(why, times).await;
         scene.settle().await;
@@ -121,19 +124,19 @@ async fn after_every_kind_of_outage_the_cache_is_correct_and_the_reason_is_count
             (RestartReason::ServerError, 2),
         ])
     );
-    scene.bed.cluster.shutdown().await;
+    scene.harness.cluster.shutdown().await;
 }
 
 #[tokio::test]
 async fn objects_deleted_during_an_outage_are_reported_as_deleted() {
     for history in [History::Keep, History::Lose] {
         let mut scene = Scene::begin().await;
-        let api = scene.bed.cluster.api_mut();
+        let api = scene.harness.cluster.api_mut();
         api.stop().await;
         scene.ended(RestartReason::ConnectionLost, 1).await;
         scene.ended(RestartReason::Unreachable, 2).await;
 
-        let api = scene.bed.cluster.api_mut();
+        let api = scene.harness.cluster.api_mut();
         let doomed: Vec<_> = api.objects(Stored::Pods).into_iter().take(5).collect();
         for pod in &doomed {
             let text = |member: &str| pod["metadata"][member].as_str().unwrap();
@@ -162,7 +165,7 @@ async fn objects_deleted_during_an_outage_are_reported_as_deleted() {
         let expired = u64::from(history == History::Lose);
         assert_eq!(count(&scene.pods, RestartReason::Expired), expired);
         assert_eq!(count(&scene.pods, RestartReason::ConnectionLost), 1);
-        scene.bed.cluster.shutdown().await;
+        scene.harness.cluster.shutdown().await;
     }
 }
 
