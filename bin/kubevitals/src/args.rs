@@ -25,7 +25,7 @@ pub(crate) struct Args {
     pub(crate) task: Task,
 }
 
-/// What the program is asked to do.
+/// The selected command.
 #[derive(Debug)]
 pub(crate) enum Task {
     /// A role by itself, or several with `run`.

@@ -39,11 +39,11 @@ const SERVICE: (&str, &str) = ("kube-system", "metrics-server");
 /// The versions of `metrics.k8s.io`, and their priority in discovery.
 const VERSIONS: [(&str, u32); 2] = [("v1", 200), ("v1beta1", 100)];
 
-/// How long the commands wait to be printed until the server is ready. They are printed after that
-/// too, since the reason is one of the things to look at.
+/// Maximum wait for readiness before the commands are printed anyway: they also show why the server is
+/// not ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How often readiness is checked meanwhile.
+/// Interval of the readiness checks meanwhile.
 const READY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Flags of the demo.

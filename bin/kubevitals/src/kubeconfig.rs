@@ -61,8 +61,8 @@ impl KubeconfigFlags {
 /// pod, or outside of a pod the files of kubectl if a role reads those.
 pub(crate) async fn load_first(of_roles: &[RoleKubeconfig]) -> Result<kube::Config, RunError> {
     let file = of_roles.iter().find_map(|role| role.file.as_deref());
-    let or_kubectl = of_roles.iter().any(|role| role.or_kubectl);
-    if file.is_none() && or_kubectl && env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
+    let fall_back_to_kubectl = of_roles.iter().any(|role| role.fall_back_to_kubectl);
+    if file.is_none() && fall_back_to_kubectl && env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
         return KubeconfigFlags::default().load().await;
     }
     load("kubeconfig", file).await

@@ -1,4 +1,4 @@
-//! What a process of roles writes to its user.
+//! The output of a process to its user.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ pub struct Output {
 /// A role has begun to serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// What the role does now: `serving metrics.k8s.io on https://127.0.0.1:10250`.
+    /// The activity of the role: `serving metrics.k8s.io on https://127.0.0.1:10250`.
     pub text: String,
     /// The address that the role listens on, besides the admin server's.
     pub address: Option<SocketAddr>,

@@ -21,7 +21,6 @@ use kubevitals_telemetry::{
 };
 use tokio::task::JoinHandle;
 
-pub(crate) use self::tasks::panic_message;
 pub use self::tasks::{TaskFailure, TaskSet};
 
 /// Flags of every role that keeps running.
@@ -50,7 +49,7 @@ pub struct ProcessConfig {
     pub grace: Duration,
     /// See [`ProcessFlags::profiling`].
     pub profiling: Profiling,
-    /// How to log.
+    /// The log options.
     pub logs: LogOptions,
 }
 

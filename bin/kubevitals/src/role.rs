@@ -72,7 +72,7 @@ pub struct Kubeconfig {
     /// `--kubeconfig`.
     pub file: Option<PathBuf>,
     /// Outside of a pod, the files of kubectl are read where no file is named.
-    pub or_kubectl: bool,
+    pub fall_back_to_kubectl: bool,
 }
 
 /// The process, as a role that starts sees it.
@@ -164,7 +164,7 @@ impl RoleEntry {
         (self.augment)(command)
     }
 
-    /// Reads the flags, and returns the error that clap words.
+    /// Reads the flags. Returns clap's error if they are invalid.
     pub(crate) fn validate(&self, matches: &ArgMatches) -> Result<(), Error> {
         (self.validate)(matches)
     }

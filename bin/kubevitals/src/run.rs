@@ -9,18 +9,21 @@
 //! watch (events) ─────► transitions
 //! ```
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
+use futures_util::FutureExt as _;
 use kubevitals_cli::{InvalidSetting, RunError};
-use tokio::task::{JoinError, JoinSet};
+use kubevitals_telemetry::panic_message;
+use tokio::task::JoinSet;
 
 use crate::ROLES;
 use crate::cluster::Cluster;
 use crate::kubeconfig;
 use crate::output::Output;
-use crate::process::{Context, ProcessFlags, TaskSet, panic_message};
+use crate::process::{Context, ProcessFlags, TaskSet};
 use crate::role::{Configured, Kubeconfig, Role, RoleContext, RoleEntry, Setup};
 use crate::watches::WatchRequests;
 
@@ -113,14 +116,14 @@ impl Roles {
     pub fn configure(flags: &RunFlags) -> Result<Self, RunError> {
         let mut roles = Vec::new();
         let mut merged = WatchRequests::default();
-        let mut of_process = None;
+        let mut process_flags = None;
         for entry in &flags.roles {
             let Configured { role, process } = entry.configure(&flags.matches)?;
             role.watches(&mut merged)?;
-            of_process.get_or_insert(process);
+            process_flags.get_or_insert(process);
             roles.push((entry.name, role));
         }
-        let process = of_process.ok_or_else(no_role)?;
+        let process = process_flags.ok_or_else(no_role)?;
         Ok(Self {
             configured: roles,
             requests: merged,
@@ -186,17 +189,17 @@ impl Roles {
         let mut running = JoinSet::new();
         for (name, role) in started {
             let run = role.run(context.clone());
-            running.spawn(async move { (name, run.await) });
+            running.spawn(run_role(name, run));
         }
         let result = tokio::select! {
-            result = all(&mut running) => result,
+            result = join_all_roles(&mut running) => result,
             failure = tasks.failed() => Err(RunError::runtime(failure)),
         };
         running.shutdown().await;
         tasks.shutdown().await;
         watches.shutdown().await;
         if result.is_ok() {
-            // It ends by the same signal.
+            // The admin server ends on the same signal.
             let _ = admin.task.await;
         }
         result
@@ -209,21 +212,25 @@ impl Roles {
 }
 
 /// Waits until all roles have ended, or one fails.
-async fn all(running: &mut JoinSet<(&'static str, Result<(), RunError>)>) -> Result<(), RunError> {
+async fn join_all_roles(running: &mut JoinSet<Result<(), RunError>>) -> Result<(), RunError> {
     while let Some(ended) = running.join_next().await {
-        match ended {
-            Ok((_, result)) => result?,
-            Err(error) => return Err(RunError::runtime(role_panicked(error))),
-        }
+        ended.map_err(RunError::runtime)??;
     }
     Ok(())
 }
 
-fn role_panicked(error: JoinError) -> String {
-    match error.try_into_panic() {
-        Ok(panic) => format!("a role panicked: {}", panic_message(&*panic)),
-        Err(error) => format!("a role was cancelled: {error}"),
-    }
+/// Runs a role; a panic becomes an error with the name of the role.
+async fn run_role(
+    name: &'static str,
+    role: impl Future<Output = Result<(), RunError>>,
+) -> Result<(), RunError> {
+    let ended = AssertUnwindSafe(role).catch_unwind().await;
+    ended.unwrap_or_else(|panic| {
+        let message = panic_message(&*panic);
+        Err(RunError::runtime(format!(
+            "role {name} panicked: {message}"
+        )))
+    })
 }
 
 fn no_role() -> InvalidSetting {
@@ -286,6 +293,13 @@ mod tests {
         process: ProcessFlags,
         #[command(flatten)]
         logs: LogFlags,
+    }
+
+    #[tokio::test]
+    async fn a_role_that_panics_fails_with_its_name() {
+        let error = run_role("server", async { panic!("no {}", "port") }).await;
+        let error = error.unwrap_err().to_string();
+        assert_eq!(error, "role server panicked: no port");
     }
 
     /// Without supervision, the role went on with frozen data and passing checks.

@@ -40,16 +40,16 @@ use crate::process::{ProcessFlags, TaskSet};
 use crate::role::{Kubeconfig, Role, RoleDefinition, RunningRole, Setup};
 use crate::watches::{NodeRequest, PodWatch, WatchRequests};
 
-/// How often expired usage is removed.
+/// Interval at which expired usage is removed.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long scraping waits for the first list of pods. The list of the largest cluster takes less;
-/// without a list, nodes still get metrics.
+/// Maximum wait of scraping for the first list of pods. Even the largest clusters list faster; without
+/// a list, nodes still get metrics.
 const POD_LIST_TIMEOUT: Duration = Duration::from_secs(30);
 
 const EXAMPLES: &str = "\
-Flags of metrics-server have their names, defaults and meaning. Called by the name metrics-server (a
-link to this program), it is this command.
+Flags of metrics-server have the same names, defaults and meaning. A binary that is invoked as
+metrics-server (by a symbolic link) runs this command.
 
 Examples:
   kubevitals server --secure-port=10250 --cert-dir=/tmp --metric-resolution=15s \\
@@ -63,7 +63,7 @@ pub struct Server {
 }
 
 /// The watches that the role reads.
-struct Streams<P: PodKind> {
+struct ServerWatches<P: PodKind> {
     nodes: Reflector<Node>,
     /// All pods that can still run, and possibly others.
     pods: Reflector<P>,
@@ -95,7 +95,7 @@ impl Role for Server {
     fn kubeconfig(&self) -> Kubeconfig {
         Kubeconfig {
             file: self.settings.kubeconfig.clone(),
-            or_kubectl: false,
+            fall_back_to_kubectl: false,
         }
     }
 
@@ -110,8 +110,8 @@ impl Role for Server {
     fn start(self: Box<Self>, setup: &mut Setup<'_>) -> Result<Box<dyn RunningRole>, RunError> {
         let nodes = setup.watches.nodes()?;
         let running = match setup.watches.pods()? {
-            PodWatch::Summaries(pods) => self.start_on(&Streams { nodes, pods }, setup),
-            PodWatch::Full(pods) => self.start_on(&Streams { nodes, pods }, setup),
+            PodWatch::Summaries(pods) => self.start_on(&ServerWatches { nodes, pods }, setup),
+            PodWatch::Full(pods) => self.start_on(&ServerWatches { nodes, pods }, setup),
         };
         Ok(Box::new(running?))
     }
@@ -121,7 +121,7 @@ impl Server {
     /// Starts to scrape the nodes of the cluster.
     fn start_on<P: PodKind>(
         self,
-        streams: &Streams<P>,
+        watches: &ServerWatches<P>,
         setup: &mut Setup<'_>,
     ) -> Result<RunningServer, RunError> {
         let settings = self.settings;
@@ -145,8 +145,8 @@ impl Server {
 
         checks::register_inherited(setup.health)?;
         // Before the first scrape: the store ignores batches of nodes that it does not know.
-        follow(setup.tasks, streams, &store, &clock);
-        let receiver = Arc::new(UsageSink {
+        follow(setup.tasks, watches, &store, &clock);
+        let sink = Arc::new(UsageSink {
             store: Arc::clone(&store),
             clock: clock.clone(),
         });
@@ -154,10 +154,10 @@ impl Server {
         let scraping = ScrapingThread::start().context("cannot start the scraping thread")?;
         let start = || {
             Scraper::start(
-                first_pod_list(streams),
+                first_pod_list(watches),
                 scrape_config(&settings, kubelets, clock.clone()),
-                &streams.nodes,
-                receiver,
+                &watches.nodes,
+                sink,
                 scrape_metrics,
             )
         };
@@ -166,10 +166,10 @@ impl Server {
         setup.tasks.spawn("scrape-nodes", scraper.failed());
         setup.tasks.spawn(
             "scrape-started-pods",
-            nudge(streams.pods.subscribe(), Arc::downgrade(&scraper)),
+            trigger_scrapes(watches.pods.subscribe(), Arc::downgrade(&scraper)),
         );
         scraper.add_livez(setup.health).map_err(RunError::runtime)?;
-        let checks = checks::Sources::new(&streams.nodes, &streams.pods);
+        let checks = checks::Sources::new(&watches.nodes, &watches.pods);
         Ok(RunningServer {
             settings,
             cluster: Arc::clone(cluster),
@@ -203,8 +203,10 @@ fn scrape_config(settings: &Settings, kubelets: KubeletAccess, clock: Clock) -> 
 
 /// Waits for the first list of pods. The samples of a pod that is not listed yet are held with all
 /// their names, and those of a large cluster would be the peak of the program's memory.
-fn first_pod_list<P: PodKind>(streams: &Streams<P>) -> impl Future<Output = ()> + Send + 'static {
-    let pods = streams.pods.clone();
+fn first_pod_list<P: PodKind>(
+    watches: &ServerWatches<P>,
+) -> impl Future<Output = ()> + Send + 'static {
+    let pods = watches.pods.clone();
     async move {
         if timeout(POD_LIST_TIMEOUT, pods.synced()).await.is_err() {
             tracing::warn!("pods are not listed yet, scraping nodes without them");
@@ -215,22 +217,22 @@ fn first_pod_list<P: PodKind>(streams: &Streams<P>) -> impl Future<Output = ()> 
 /// Keeps the store in sync with the cluster.
 fn follow<P: PodKind>(
     tasks: &TaskSet,
-    streams: &Streams<P>,
+    watches: &ServerWatches<P>,
     store: &Arc<UsageStore>,
     clock: &Clock,
 ) {
-    let shared = || (Arc::clone(store), clock.clone());
-    let (into, clock) = shared();
-    let nodes = streams.nodes.subscribe();
+    let deps = || (Arc::clone(store), clock.clone());
+    let (store, clock) = deps();
+    let nodes = watches.nodes.subscribe();
     tasks.spawn("follow-nodes", async move {
-        follow_nodes(nodes, &into, &clock).await;
+        follow_nodes(nodes, &store, &clock).await;
     });
-    let (into, clock) = shared();
-    let pods = streams.pods.subscribe();
+    let (store, clock) = deps();
+    let pods = watches.pods.subscribe();
     tasks.spawn("follow-pods", async move {
-        follow_pods(pods, &into, &clock).await;
+        follow_pods(pods, &store, &clock).await;
     });
-    let (store, clock) = shared();
+    let (store, clock) = deps();
     tasks.spawn("expire-usage", async move {
         let mut ticks = tokio::time::interval(EXPIRY_INTERVAL);
         loop {
@@ -241,7 +243,7 @@ fn follow<P: PodKind>(
 }
 
 /// Scrapes a node soon after a pod on it has started.
-async fn nudge<P: PodKind>(mut pods: Subscription<P>, scraper: Weak<Scraper>) {
+async fn trigger_scrapes<P: PodKind>(mut pods: Subscription<P>, scraper: Weak<Scraper>) {
     while let Some(update) = pods.next().await {
         let Update::Change(change) = update else {
             continue;

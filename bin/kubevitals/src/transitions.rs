@@ -9,7 +9,7 @@ pub use flags::TransitionsFlags;
 use futures_util::future::BoxFuture;
 use kubevitals_cli::{InvalidSetting, ResultExt as _, RunError};
 use kubevitals_model::Rng;
-use kubevitals_transitions_role::{Deps, LeaseClient, Registered, Streams};
+use kubevitals_transitions_role::{Deps, LeaseClient, Registered, Watches};
 
 use self::config::Settings;
 use crate::cluster::Cluster;
@@ -37,7 +37,7 @@ pub struct Transitions {
 /// The role with its watches open and its metrics registered.
 struct RunningTransitions {
     settings: Settings,
-    streams: Streams,
+    watches: Watches,
     leases: Option<LeaseClient>,
     registered: Registered,
 }
@@ -68,7 +68,7 @@ impl Role for Transitions {
     fn kubeconfig(&self) -> Kubeconfig {
         Kubeconfig {
             file: self.settings.kubeconfig.clone(),
-            or_kubectl: true,
+            fall_back_to_kubectl: true,
         }
     }
 
@@ -93,17 +93,17 @@ impl Role for Transitions {
         let PodWatch::Full(pods) = setup.watches.pods()? else {
             return Err(RunError::runtime("pods are watched as summaries"));
         };
-        let streams = Streams {
+        let watches = Watches {
             pods,
             events: setup.watches.events.take(),
             nodes: setup.watches.nodes.clone(),
         };
         let registered = Registered::new(setup.metrics, self.settings.role.families.clone());
-        registered.add_checks(setup.health, &streams)?;
+        registered.add_checks(setup.health, &watches)?;
         Ok(Box::new(RunningTransitions {
             leases: self.lease_client(setup.cluster)?,
             settings: self.settings,
-            streams,
+            watches,
             registered,
         }))
     }
@@ -125,7 +125,7 @@ impl RunningRole for RunningTransitions {
                 leases: self.leases,
                 registered: self.registered,
             };
-            kubevitals_transitions_role::run(self.settings.role, self.streams, deps).await
+            kubevitals_transitions_role::run(self.settings.role, self.watches, deps).await
         })
     }
 }

@@ -1,6 +1,5 @@
 //! The supervised tasks of the process.
 
-use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -8,7 +7,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use kubevitals_cli::{RunError, Shutdown};
-use kubevitals_telemetry::{Health, HealthCell, Probe, Status};
+use kubevitals_telemetry::{Health, HealthCell, Probe, Status, panic_message};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -58,7 +57,7 @@ impl TaskSet {
             if panic.is_some() || !set.shutdown.is_requested() {
                 set.fail(TaskFailure {
                     name,
-                    panic: panic.map(|panic| panic_message(&*panic)),
+                    panic: panic.map(|panic| panic_message(&*panic).to_owned()),
                 });
             }
         });
@@ -114,13 +113,6 @@ impl fmt::Display for TaskFailure {
 }
 
 impl std::error::Error for TaskFailure {}
-
-/// The text of `panic!`, which is a `&str` or a `String`.
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("no message").to_owned()
-}
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ use kubevitals_telemetry::{Health, Probe, Status};
 use kubevitals_usage::UsageStore;
 use kubevitals_watch::{PodKind, Reflector};
 
-/// How long the connection of a watch may be lost before its check fails.
+/// Maximum time without the connection of a watch before its check fails.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// The checks that metrics-server inherits from k8s.io/apiserver. This server has no such hooks: it

@@ -20,7 +20,7 @@ use crate::cluster::Cluster;
 use crate::output::Notice;
 use crate::role::{RoleContext, RunningRole};
 
-/// How often certificate and token files are read again.
+/// Interval at which certificate and token files are read again.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A server that scrapes, and does not listen yet.

@@ -14,19 +14,19 @@ pub(crate) struct KubeconfigFile {
 impl KubeconfigFile {
     /// Writes a new file and renames it into place, so that no reader sees a partial one.
     pub(crate) fn create(path: &Path, text: &str) -> io::Result<Self> {
-        let mut draft = path.as_os_str().to_owned();
-        draft.push(".new");
-        let draft = PathBuf::from(draft);
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(".new");
+        let temporary = PathBuf::from(temporary);
         let written = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(true)
             .mode(0o600)
-            .open(&draft)
+            .open(&temporary)
             .and_then(|mut file| file.write_all(text.as_bytes()))
-            .and_then(|()| std::fs::rename(&draft, path));
+            .and_then(|()| std::fs::rename(&temporary, path));
         if let Err(error) = written {
-            let _ = std::fs::remove_file(&draft);
+            let _ = std::fs::remove_file(&temporary);
             return Err(error);
         }
         Ok(Self {

@@ -51,6 +51,7 @@ pub mod health;
 pub mod histogram;
 pub mod logs;
 mod metrics;
+mod panics;
 pub mod process;
 #[cfg(feature = "pprof")]
 pub mod profile;
@@ -63,5 +64,6 @@ pub use health::{Health, HealthCell, Probe, Status};
 pub use histogram::{HistogramFamily, HistogramSpec, LabelSet, NativeOptions};
 pub use logs::{LogFilter, LogFormat, LogHandle, LogOptions};
 pub use metrics::{AdminMetrics, BuildInfo};
+pub use panics::panic_message;
 pub use redacted::Redacted;
 pub use registry::{Buckets, Metrics, RegistryExt, SharedRegistry};

@@ -5,8 +5,8 @@
 //! **Liveness** fails only where a restart helps. It helps against an event loop that is stuck. It
 //! does not help against an unreachable API server, and would lose the state of pods that are
 //! starting. But a process may also be cut off for a reason of its own, such as stale credentials
-//! or a stale address. So silence counts only after [`SILENCE_TIMEOUT`] plus a random part of
-//! [`SILENCE_JITTER`], so that not all replicas restart at once. A process without its first list
+//! or a stale address. So an idle watch fails only after [`IDLE_TIMEOUT`] plus a random part of
+//! [`IDLE_JITTER`], so that not all replicas restart at once. A process without its first list
 //! is never restarted: it would only start over. An outage costs each replica one restart at most.
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ use kubevitals_cli::RunError;
 use kubevitals_telemetry::{Health, Probe, Status};
 use kubevitals_watch::WatchState;
 
-use crate::Streams;
+use crate::Watches;
 use crate::event_loop::Heartbeat;
 use crate::metrics::Observer;
 
@@ -25,17 +25,17 @@ const RECONNECT_TIMEOUT: Duration = Duration::from_mins(1);
 /// The loop ticks four times a second, unless it processes a list of all pods.
 const STUCK_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Silence that a restart might end. Many attempts fit into it: the longest wait between two is
-/// half a minute.
-const SILENCE_TIMEOUT: Duration = Duration::from_mins(10);
+/// Time without data that a restart might end. Many attempts fit into it: the longest wait between
+/// two is half a minute.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Largest random addition to [`SILENCE_TIMEOUT`].
-const SILENCE_JITTER: Duration = Duration::from_mins(5);
+/// Largest random addition to [`IDLE_TIMEOUT`].
+const IDLE_JITTER: Duration = Duration::from_mins(5);
 
 /// Registers the checks; `jitter` is from 0 to 1.
 pub(crate) fn register(
     health: &Health,
-    streams: &Streams,
+    watches: &Watches,
     heartbeat: Heartbeat,
     jitter: f64,
 ) -> Result<(), RunError> {
@@ -45,9 +45,9 @@ pub(crate) fn register(
     add(
         "pods",
         Probe::READINESS,
-        Box::new(streams.pods.health_check(RECONNECT_TIMEOUT)),
+        Box::new(watches.pods.health_check(RECONNECT_TIMEOUT)),
     )?;
-    if let Some(events) = &streams.events {
+    if let Some(events) = &watches.events {
         add(
             "events",
             Probe::READINESS,
@@ -56,27 +56,27 @@ pub(crate) fn register(
     }
     let ticks = move || loop_status(heartbeat.age());
     add("event-loop", Probe::ALL, Box::new(ticks))?;
-    let timeout = SILENCE_TIMEOUT + SILENCE_JITTER.mul_f64(jitter.clamp(0.0, 1.0));
+    let timeout = IDLE_TIMEOUT + IDLE_JITTER.mul_f64(jitter.clamp(0.0, 1.0));
     for (name, observer) in [
-        ("pods-stream", Some(streams.observe_pods())),
-        ("events-stream", streams.observe_events()),
+        ("pods-watch", Some(watches.observe_pods())),
+        ("events-watch", watches.observe_events()),
     ] {
         if let Some(observer) = observer {
-            add(name, Probe::LIVENESS, silence_check(observer, timeout))?;
+            add(name, Probe::LIVENESS, idle_check(observer, timeout))?;
         }
     }
     Ok(())
 }
 
-fn silence_check(observer: Observer, timeout: Duration) -> Box<dyn Fn() -> Status + Send + Sync> {
+fn idle_check(observer: Observer, timeout: Duration) -> Box<dyn Fn() -> Status + Send + Sync> {
     Box::new(move || match observer() {
-        Some(state) => stream_status(&state, timeout),
-        // The stream has ended, which it does with the process alone.
+        Some(state) => watch_status(&state, timeout),
+        // The watch has ended: readiness fails, and supervision ends the process.
         None => Status::Ok,
     })
 }
 
-fn stream_status(state: &WatchState, timeout: Duration) -> Status {
+fn watch_status(state: &WatchState, timeout: Duration) -> Status {
     if !state.synced {
         return Status::warming_up("waiting for the first list");
     }
@@ -104,10 +104,10 @@ fn loop_status(age: Option<Duration>) -> Status {
 mod tests {
     use super::*;
 
-    fn state(synced: bool, silent: Duration) -> WatchState {
+    fn state(synced: bool, idle: Duration) -> WatchState {
         WatchState {
             synced,
-            idle: silent,
+            idle,
             consecutive_failures: 30,
             connected: None,
             since_sync: None,
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn liveness_fails_after_a_long_outage_and_never_before_the_first_list() {
         let minutes = Duration::from_mins;
-        let status = |synced, silent| stream_status(&state(synced, silent), minutes(10));
+        let status = |synced, idle| watch_status(&state(synced, idle), minutes(10));
         assert_eq!(status(true, minutes(10)), Status::Ok);
         let failing = status(true, minutes(11));
         assert_eq!(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kubevitals_cli::Shutdown;
+use kubevitals_cli::{RunError, Shutdown};
 use kubevitals_model::{Clock, Event, Pod, Timestamp};
 use kubevitals_transitions::{Arrival, Shard, Tracker};
 use kubevitals_watch::{
@@ -62,8 +62,8 @@ struct Stopwatch<'m> {
 }
 
 impl EventLoop {
-    /// Runs until shutdown is requested or the pod watch ends.
-    pub(crate) async fn run(&mut self, mut shutdown: Shutdown) {
+    /// Runs until shutdown is requested. Fails if the pod watch or leader election ends before.
+    pub(crate) async fn run(&mut self, mut shutdown: Shutdown) -> Result<(), RunError> {
         let mut ticks = tokio::time::interval(TICK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -71,13 +71,17 @@ impl EventLoop {
             // longer exist.
             let is_listed = self.counts.resyncs > 0;
             tokio::select! {
-                () = shutdown.requested() => return,
+                () = shutdown.requested() => return Ok(()),
                 update = self.pods.next() => match update {
                     Some(update) => self.process_pods(update),
-                    None => return,
+                    None if shutdown.is_requested() => return Ok(()),
+                    None => return Err(RunError::runtime("pod watch ended unexpectedly")),
                 },
                 Some(event) = next_event(&mut self.events), if is_listed => self.process_events(event),
-                () = leadership_changed(&mut self.leader) => self.update_leadership(),
+                changed = leadership_changed(&mut self.leader) => {
+                    changed?;
+                    self.update_leadership();
+                }
                 _ = ticks.tick() => self.tick(),
             }
             if self.counts.resyncs > 0 {
@@ -201,7 +205,7 @@ impl EventLoop {
                 Arrival::Relisted
             }
         };
-        if !self.shard.has(&pod.summary.identity.uid) {
+        if !self.shard.contains(&pod.summary.identity.uid) {
             self.counts.other_shards += 1;
             return;
         }
@@ -233,7 +237,7 @@ impl EventLoop {
             ..
         } = self;
         let ours = pods.iter().filter(|pod| {
-            let is_ours = shard.has(&pod.summary.identity.uid);
+            let is_ours = shard.contains(&pod.summary.identity.uid);
             counts.other_shards += u64::from(!is_ours);
             is_ours
         });
@@ -274,7 +278,9 @@ impl EventLoop {
             (Origin::Live, _) => counts.added += 1,
         }
         // Events are deleted when they expire, which says nothing about their pod.
-        if watched.event == EventType::Deleted || !self.shard.has(&watched.object.regarding.uid) {
+        if watched.event == EventType::Deleted
+            || !self.shard.contains(&watched.object.regarding.uid)
+        {
             return;
         }
         let Self {
@@ -328,16 +334,9 @@ impl<'m> Stopwatch<'m> {
 }
 
 /// Waits for a change of leadership or of the leader's checkpoint; forever without an election.
-async fn leadership_changed(leader: &mut Option<LeaderState>) {
+async fn leadership_changed(leader: &mut Option<LeaderState>) -> Result<(), RunError> {
     match leader {
-        Some(leader) => {
-            tokio::select! {
-                // An error means that the candidate has ended, which it does at shutdown alone.
-                Ok(()) = leader.leading.changed() => {}
-                Ok(()) = leader.observed.changed() => {}
-                else => std::future::pending().await,
-            }
-        }
+        Some(leader) => leader.changed().await,
         None => std::future::pending().await,
     }
 }
@@ -345,7 +344,7 @@ async fn leadership_changed(leader: &mut Option<LeaderState>) {
 /// The next event; `None` if events are not watched or their watch has ended.
 async fn next_event(events: &mut Option<EventWatcher<Event>>) -> Option<WatchedObject<Event>> {
     match events {
-        Some(tail) => tail.next().await,
+        Some(events) => events.next().await,
         None => None,
     }
 }

@@ -1,4 +1,5 @@
-//! Leader election between replicas: the leader emits, the others are ready to.
+//! Leader election between replicas: the leader emits, the standbys are ready to take
+//! over.
 //!
 //! All replicas watch and track. The holder of the Lease emits, and annotates the Lease, as it
 //! renews it, with the checkpoint up to which all records are emitted and written. The standbys
@@ -24,6 +25,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::LeaseClient;
+use crate::run::task_error;
 
 /// The annotation of the Lease that holds a [`Checkpoint`].
 const CHECKPOINT_ANNOTATION: &str = "kubevitals.io/checkpoint";
@@ -46,6 +48,11 @@ pub(crate) struct LeaderState {
     task: JoinHandle<()>,
 }
 
+/// Whether this replica is the leader, as the candidate says. Dropping it, which a panic of the
+/// candidate does, resigns: a replica without a candidate must not emit, as another one may acquire
+/// the Lease.
+struct Leadership(watch::Sender<bool>);
+
 impl LeaderState {
     /// Reads the Lease, retrying until it can be read, and becomes a candidate. Returns `None` if
     /// shutdown is requested first.
@@ -64,12 +71,7 @@ impl LeaderState {
             () = shutdown.requested() => return Ok(None),
         };
         let own: Arc<Mutex<Option<Checkpoint>>> = Arc::default();
-        let (observed, leading, stop) = (
-            watch::Sender::new(initial),
-            watch::Sender::new(false),
-            watch::Sender::new(false),
-        );
-        let (observed_by_loop, leading_by_loop) = (observed.subscribe(), leading.subscribe());
+        let (observed, observed_rx) = watch::channel(initial);
         let annotated = Arc::clone(&own);
         let elector = Elector::new(client, election, &hooks)
             .map_err(RunError::runtime)?
@@ -86,15 +88,37 @@ impl LeaderState {
                     is_new
                 });
             });
-        let task = tokio::spawn(run_candidate(elector, leading, stop.subscribe()));
-        Ok(Some(Self {
-            leading: leading_by_loop,
-            observed: observed_by_loop,
+        let candidate = |leading, stop| run_candidate(elector, leading, stop);
+        Ok(Some(Self::with_candidate(observed_rx, own, candidate)))
+    }
+
+    /// Spawns a candidate, which runs until its second argument is true.
+    fn with_candidate<F: Future<Output = ()> + Send + 'static>(
+        observed: watch::Receiver<Option<Checkpoint>>,
+        own: Arc<Mutex<Option<Checkpoint>>>,
+        candidate: impl FnOnce(Leadership, watch::Receiver<bool>) -> F,
+    ) -> Self {
+        let (leading, leading_rx) = watch::channel(false);
+        let (stop, stop_rx) = watch::channel(false);
+        let task = tokio::spawn(candidate(Leadership(leading), stop_rx));
+        Self {
+            leading: leading_rx,
+            observed,
             own,
             pending: None,
             stop,
             task,
-        }))
+        }
+    }
+
+    /// Waits for a change of leadership or of the leader's checkpoint. Fails once the candidate has
+    /// ended, after the change of leadership that this implies.
+    pub(crate) async fn changed(&mut self) -> Result<(), RunError> {
+        let changed = tokio::select! {
+            changed = self.leading.changed() => changed,
+            Ok(()) = self.observed.changed() => Ok(()),
+        };
+        changed.map_err(|_| RunError::runtime("leader election ended unexpectedly"))
     }
 
     /// The checkpoint last read from the Lease.
@@ -120,29 +144,37 @@ impl LeaderState {
         *self.own.lock() = None;
     }
 
-    /// Releases the Lease with the last checkpoint.
-    pub(crate) async fn release(self, checkpoint: Option<Checkpoint>) {
+    /// Releases the Lease with the last checkpoint. Fails if the candidate has panicked.
+    pub(crate) async fn release(self, checkpoint: Option<Checkpoint>) -> Result<(), RunError> {
         if *self.leading.borrow() && checkpoint.is_some() {
             *self.own.lock() = checkpoint;
         }
         self.stop.send_replace(true);
-        // The task cannot panic and is never aborted.
-        let _ = self.task.await;
+        let ended = self.task.await;
+        ended.map_err(|error| task_error("leader election", error))
+    }
+}
+
+impl Leadership {
+    fn set(&self, is_leader: bool) {
+        self.0.send_replace(is_leader);
+    }
+}
+
+impl Drop for Leadership {
+    fn drop(&mut self) {
+        self.set(false);
     }
 }
 
 /// Acquires the Lease, holds it, and releases it on stop.
-async fn run_candidate(
-    mut elector: Elector,
-    leading: watch::Sender<bool>,
-    mut stop: watch::Receiver<bool>,
-) {
+async fn run_candidate(mut elector: Elector, leading: Leadership, mut stop: watch::Receiver<bool>) {
     loop {
         tokio::select! {
             () = elector.acquire() => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
-        leading.send_replace(true);
+        leading.set(true);
         let is_stopped = tokio::select! {
             () = elector.hold() => false,
             _ = stop.wait_for(|stop| *stop) => true,
@@ -151,7 +183,7 @@ async fn run_candidate(
             elector.release().await;
             return;
         }
-        leading.send_replace(false);
+        leading.set(false);
     }
 }
 
@@ -162,7 +194,7 @@ async fn read_lease(api: &Api<Lease>, election: &Election) -> Option<Checkpoint>
     loop {
         let error = match timeout(REQUEST_TIMEOUT, api.get_opt(&election.name)).await {
             Ok(Ok(None)) => return None,
-            // A leader without a checkpoint yet: it may not have emitted what changes from now on.
+            // A leader without a checkpoint yet may not emit the changes from now on.
             Ok(Ok(Some(lease))) => {
                 let since_now = || Checkpoint {
                     version: 0,
@@ -189,4 +221,34 @@ async fn read_lease(api: &Api<Lease>, election: &Election) -> Option<Checkpoint>
 fn checkpoint_in(lease: &Lease) -> Option<Checkpoint> {
     let annotations = lease.metadata.annotations.as_ref()?;
     annotations.get(CHECKPOINT_ANNOTATION)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A panic used to leave the replica as a leader that emits forever, beside the next one.
+    #[tokio::test]
+    async fn a_candidate_that_panics_resigns_and_fails_the_role() {
+        let (_observed, observed) = watch::channel(None);
+        let mut leader =
+            LeaderState::with_candidate(observed, Arc::default(), |leading, mut stop| async move {
+                leading.set(true);
+                let _ = stop.changed().await;
+                panic!("lost the clock");
+            });
+        leader.changed().await.unwrap();
+        assert!(*leader.leading.borrow_and_update());
+
+        leader.stop.send_replace(true);
+        leader.changed().await.unwrap();
+        assert!(!*leader.leading.borrow_and_update());
+        let error = leader.changed().await.unwrap_err();
+        assert_eq!(error.to_string(), "leader election ended unexpectedly");
+        let error = leader.release(None).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "leader election panicked: lost the clock"
+        );
+    }
 }

@@ -28,7 +28,7 @@ pub use run::{Deps, Registered, TransitionsConfig, run};
 use self::metrics::Observer;
 
 /// The watches that the role reads. Another role of the process may share them.
-pub struct Streams {
+pub struct Watches {
     pub pods: Reflector<Pod>,
     /// `None` if events are not watched.
     pub events: Option<EventWatcher<Event>>,
@@ -43,7 +43,7 @@ pub struct LeaseClient {
     pub election: Election,
 }
 
-impl Streams {
+impl Watches {
     fn observe_pods(&self) -> Observer {
         Box::new(self.pods.observer())
     }

@@ -73,7 +73,7 @@ pub(crate) struct ChangeCounts {
 /// Reads the state of a watch without keeping it running.
 pub(crate) type Observer = Box<dyn Fn() -> Option<WatchState> + Send + Sync>;
 
-/// What is read at scrape time.
+/// Values that are read at scrape time.
 #[derive(Default)]
 struct ScrapeInputs {
     snapshot: LoopSnapshot,

@@ -7,16 +7,17 @@ use kubevitals_cli::{RunError, Shutdown};
 use kubevitals_jsonl::{JsonLines, TransitionLines};
 use kubevitals_model::{Clock, Node, Rng, Timestamp};
 use kubevitals_sink::SinkMetrics;
-use kubevitals_telemetry::{Health, Metrics};
+use kubevitals_telemetry::{Health, Metrics, panic_message};
 use kubevitals_transition_metrics::{FamilyConfig, TransitionMetrics};
 use kubevitals_transitions::{Checkpoint, Existing, Output, Shard, Tracker, TrackerConfig};
 use kubevitals_watch::Reflector;
+use tokio::task::JoinError;
 
 use crate::emitter::{Emitter, RecordCounts, RecordHook};
 use crate::event_loop::{EventLoop, Heartbeat, InputCounts};
 use crate::leader_state::LeaderState;
 use crate::metrics::RoleMetrics;
-use crate::{LeaseClient, Streams, checks};
+use crate::{LeaseClient, Watches, checks};
 
 /// Part of the grace period reserved for everything that follows the flush of the lines.
 const SHUTDOWN_RESERVE: Duration = Duration::from_secs(2);
@@ -40,7 +41,7 @@ pub struct TransitionsConfig {
     pub grace: Duration,
 }
 
-/// What the role needs from its process besides its watches.
+/// The dependencies of the role besides its watches.
 pub struct Deps {
     pub shutdown: Shutdown,
     /// Destination of the lines; `None` for none, whatever the configuration says.
@@ -71,16 +72,17 @@ impl Registered {
     }
 
     /// Adds the health checks of the role.
-    pub fn add_checks(&self, health: &Health, streams: &Streams) -> Result<(), RunError> {
+    pub fn add_checks(&self, health: &Health, watches: &Watches) -> Result<(), RunError> {
         let jitter = Rng::random().fraction();
-        checks::register(health, streams, self.heartbeat.clone(), jitter)
+        checks::register(health, watches, self.heartbeat.clone(), jitter)
     }
 }
 
-/// Runs until shutdown is requested or the pod watch ends, and then stops the watches.
+/// Runs until shutdown is requested, and then stops the watches. Fails if a watch or leader election
+/// ends before.
 pub async fn run(
     mut config: TransitionsConfig,
-    mut streams: Streams,
+    mut watches: Watches,
     deps: Deps,
 ) -> Result<(), RunError> {
     let Deps {
@@ -112,7 +114,7 @@ pub async fn run(
     };
     registered
         .metrics
-        .observe(streams.observe_pods(), streams.observe_events());
+        .observe(watches.observe_pods(), watches.observe_events());
     let mut tracker = Tracker::new(config.tracker);
     if leader.is_some() {
         tracker.stand_by();
@@ -120,13 +122,13 @@ pub async fn run(
     let mut event_loop = EventLoop {
         tracker,
         leader,
-        pods: streams.pods.subscribe_with(config.queue),
-        events: streams.events.take(),
+        pods: watches.pods.subscribe_with(config.queue),
+        events: watches.events.take(),
         shard: config.shard,
         emitter: Emitter {
             form: config.lines,
             lines: lines.clone(),
-            hook: metrics_hook(registered.families, streams.nodes),
+            hook: metrics_hook(registered.families, watches.nodes),
             counts: RecordCounts::default(),
         },
         metrics: registered.metrics,
@@ -134,15 +136,16 @@ pub async fn run(
         clock,
         counts: InputCounts::default(),
     };
-    // On a worker beside the streams: the thread that waits for signals would be woken for every
-    // batch that they bring, which costs more than a tenth where there is one processor.
+    // On a worker thread, as the watches: the main thread would be woken for each of their batches,
+    // which takes more than a tenth of the CPU time on a single core.
     let task = tokio::spawn(async move {
-        event_loop.run(shutdown).await;
-        event_loop
+        let result = event_loop.run(shutdown).await;
+        (event_loop, result)
     });
-    let mut event_loop = task.await.map_err(RunError::runtime)?;
+    let ended = task.await;
+    let (mut event_loop, result) = ended.map_err(|error| task_error("event loop", error))?;
 
-    streams.pods.shutdown().await;
+    watches.pods.shutdown().await;
     if let Some(events) = &event_loop.events {
         events.shutdown().await;
     }
@@ -156,9 +159,17 @@ pub async fn run(
         // Lines that were not written are left to the next leader.
         let all_written = event_loop.emitter.line_counts().dropped == dropped;
         let checkpoint = event_loop.tracker.checkpoint().filter(|_| all_written);
-        leader.release(checkpoint).await;
+        leader.release(checkpoint).await?;
     }
-    Ok(())
+    result
+}
+
+/// Names a task that panicked or was cancelled.
+pub(crate) fn task_error(name: &str, error: JoinError) -> RunError {
+    RunError::runtime(match error.try_into_panic() {
+        Ok(panic) => format!("{name} panicked: {}", panic_message(&*panic)),
+        Err(error) => format!("{name} ended: {error}"),
+    })
 }
 
 /// Limits the age of a checkpoint: a replica that starts after a week without any does not emit
@@ -181,8 +192,8 @@ fn metrics_hook(families: TransitionMetrics, nodes: Option<Reflector<Node>>) -> 
             .as_ref()
             .zip(name)
             .and_then(|(nodes, name)| nodes.get("", name));
-        let place = node.as_ref().map(|node| families.topology_of(&node.labels));
-        families.record(output, place.unwrap_or_default());
+        let topology = node.as_ref().map(|node| families.topology_of(&node.labels));
+        families.record(output, topology.unwrap_or_default());
     })
 }
 

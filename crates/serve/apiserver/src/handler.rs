@@ -15,6 +15,7 @@ use http::{Request, Response};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use kubevitals_http::query::Query;
+use kubevitals_telemetry::panic_message;
 use tokio::sync::{Semaphore, watch};
 
 use self::deadline_body::{DeadlineBody, Slot};
@@ -81,11 +82,12 @@ impl kubevitals_http::Handler<Peer> for ApiHandler {
             RequestKind::of_method(&head.method),
         );
         let deadline = tokio::time::Instant::now() + self.limits.request_timeout;
+        let (method, uri) = (head.method.clone(), head.uri.clone());
         let mut context = RequestContext {
             recorder,
             slot: None,
             close: false,
-            is_head: head.method == http::Method::HEAD,
+            is_head: method == http::Method::HEAD,
         };
         let handled = AssertUnwindSafe(self.handle_request(
             connection,
@@ -102,9 +104,10 @@ impl kubevitals_http::Handler<Peer> for ApiHandler {
         let response = match handled {
             Ok(Ok(Ok(response))) => response,
             Ok(Ok(Err(status))) => error(status),
-            Ok(Err(_panic)) => {
+            Ok(Err(panic)) => {
                 self.metrics.panics.inc();
-                tracing::error!("request handler panicked");
+                let panic = panic_message(&*panic);
+                tracing::error!(%method, path = uri.path(), panic, "request handler panicked");
                 error(ApiStatus::internal(
                     "this request caused the server to fail",
                 ))

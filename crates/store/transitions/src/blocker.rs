@@ -1,4 +1,4 @@
-//! What keeps a pod from being ready.
+//! The reason why a pod is not ready.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use kubevitals_model::{
 /// restart it at once.
 const STABLE_AFTER: Duration = Duration::from_mins(10);
 
-/// What keeps a pod from being ready.
+/// The reason why a pod is not ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocker {
     pub kind: BlockerKind,
@@ -23,7 +23,8 @@ pub struct Blocker {
     pub message: Option<Arc<str>>,
 }
 
-/// The kind of a blocker, a closed set that may be the value of a label.
+/// The kind of a blocker, a closed set that may be the value of a label. Variants are in the order of
+/// a start: of several containers, the one with the least kind is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BlockerKind {
     /// A scheduling gate is not removed.
@@ -54,7 +55,7 @@ pub enum BlockerKind {
     ReadinessGate,
     /// The pod finished before it was seen ready, as Jobs may.
     Ended,
-    /// It was ready before it was observed, at a time that its state no longer has.
+    /// It was ready before it was observed; its state no longer has the time.
     Unseen,
 }
 
@@ -112,11 +113,11 @@ impl Blocker {
         if pod.summary.phase.is_final() {
             return Self::of_ended(pod);
         }
-        Self::before_the_node(pod)
-            .or_else(|| Self::before_containers(pod))
-            .or_else(|| Self::in_init_containers(pod, seen))
-            .or_else(|| Self::in_containers(pod, seen))
-            .unwrap_or_else(|| Self::at_the_gates(pod))
+        Self::scheduling_blocker(pod)
+            .or_else(|| Self::sandbox_blocker(pod))
+            .or_else(|| Self::init_blocker(pod, seen))
+            .or_else(|| Self::containers_blocker(pod, seen))
+            .unwrap_or_else(|| Self::readiness_gate_blocker(pod))
     }
 
     fn of_ended(pod: &Pod) -> Self {
@@ -137,7 +138,7 @@ impl Blocker {
         }
     }
 
-    fn before_the_node(pod: &Pod) -> Option<Self> {
+    fn scheduling_blocker(pod: &Pod) -> Option<Self> {
         let scheduled = Condition::find(&pod.conditions, "PodScheduled");
         if scheduled.is_some_and(Condition::is_true) || pod.summary.node.is_some() {
             return None;
@@ -152,7 +153,7 @@ impl Blocker {
         })
     }
 
-    fn before_containers(pod: &Pod) -> Option<Self> {
+    fn sandbox_blocker(pod: &Pod) -> Option<Self> {
         if pod.started.is_none() && pod.container_statuses.is_empty() {
             return Some(Self::new(BlockerKind::NotAccepted));
         }
@@ -163,12 +164,12 @@ impl Blocker {
         })
     }
 
-    fn in_init_containers(pod: &Pod, seen: Option<Timestamp>) -> Option<Self> {
+    fn init_blocker(pod: &Pod, seen: Option<Timestamp>) -> Option<Self> {
         pod.init_containers.iter().find_map(|spec| {
             let status = status_of(&pod.init_container_statuses, spec)?;
             if spec.restarts_always {
                 let has_started = status.started == Some(true);
-                return (!has_started).then(|| Self::in_container(spec, status, seen));
+                return (!has_started).then(|| Self::container_blocker(spec, status, seen));
             }
             match &status.state {
                 ContainerState::Terminated(end) if end.exit_code == 0 => None,
@@ -176,18 +177,18 @@ impl Blocker {
                     Some(Self::of_failed(BlockerKind::InitFailed, status, end))
                 }
                 // A completed one runs again when the pod gets another sandbox.
-                ContainerState::Running { .. } => Some(match failed_lately(status, seen) {
+                ContainerState::Running { .. } => Some(match recent_termination(status, seen) {
                     Some(end) if end.exit_code != 0 => {
                         Self::of_failed(BlockerKind::InitFailed, status, end)
                     }
                     _ => Self::new(BlockerKind::Init).of(&status.name),
                 }),
-                _ => Some(Self::in_waiting(status, BlockerKind::InitFailed)),
+                _ => Some(Self::waiting_blocker(status, BlockerKind::InitFailed)),
             }
         })
     }
 
-    fn in_containers(pod: &Pod, seen: Option<Timestamp>) -> Option<Self> {
+    fn containers_blocker(pod: &Pod, seen: Option<Timestamp>) -> Option<Self> {
         let sidecars = pod
             .init_containers
             .iter()
@@ -200,7 +201,7 @@ impl Blocker {
         containers
             .chain(sidecars)
             .filter(|(_, status)| !status.ready)
-            .map(|(spec, status)| Self::in_container(spec, status, seen))
+            .map(|(spec, status)| Self::container_blocker(spec, status, seen))
             // A container that cannot be created or pulled says more than one that waits for its
             // probe.
             .min_by_key(|found| found.kind)
@@ -208,13 +209,13 @@ impl Blocker {
 
     /// A container that runs between two failures is not blocked by its probe: whether it is
     /// observed while it runs or while it waits is chance.
-    fn in_container(
+    fn container_blocker(
         spec: &ContainerSpec,
         status: &ContainerStatus,
         seen: Option<Timestamp>,
     ) -> Self {
         let is_starting = spec.has_startup_probe && status.started != Some(true);
-        match (&status.state, failed_lately(status, seen)) {
+        match (&status.state, recent_termination(status, seen)) {
             // The kubelet kills a container that fails its startup probe, and restarts it.
             (ContainerState::Running { .. }, Some(end)) if !(is_starting && was_killed(end)) => {
                 Self::of_failed(BlockerKind::CrashLoop, status, end)
@@ -228,12 +229,12 @@ impl Blocker {
             (ContainerState::Terminated(end), _) => {
                 Self::of_failed(BlockerKind::CrashLoop, status, end)
             }
-            _ => Self::in_waiting(status, BlockerKind::CrashLoop),
+            _ => Self::waiting_blocker(status, BlockerKind::CrashLoop),
         }
     }
 
     /// `after_failure` is the kind of a container that waits for its restart.
-    fn in_waiting(status: &ContainerStatus, after_failure: BlockerKind) -> Self {
+    fn waiting_blocker(status: &ContainerStatus, after_failure: BlockerKind) -> Self {
         let (reason, message) = match &status.state {
             ContainerState::Waiting { reason, message } => (reason.as_ref(), message.as_ref()),
             _ => (None, None),
@@ -261,7 +262,7 @@ impl Blocker {
     }
 
     /// All containers are ready, but the pod is not.
-    fn at_the_gates(pod: &Pod) -> Self {
+    fn readiness_gate_blocker(pod: &Pod) -> Self {
         let closed = pod
             .readiness_gates
             .iter()
@@ -284,8 +285,9 @@ fn status_of<'s>(
     statuses.iter().find(|status| status.name == spec.name)
 }
 
-/// Returns how the previous run of a running container ended, unless it is stable since.
-fn failed_lately(status: &ContainerStatus, seen: Option<Timestamp>) -> Option<&Termination> {
+/// Returns how the previous run of a running container ended, unless it has been stable since. Only
+/// init containers are meant to end: for others, exit code 0 is a restart too.
+fn recent_termination(status: &ContainerStatus, seen: Option<Timestamp>) -> Option<&Termination> {
     let (ContainerState::Running { started_at }, ContainerState::Terminated(end)) =
         (&status.state, &status.last_state)
     else {

@@ -20,7 +20,7 @@ pub struct Segment {
     pub is_done: bool,
 }
 
-/// What a starting pod waits for.
+/// A phase of a start: the step that the pod waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
     /// A scheduling gate.

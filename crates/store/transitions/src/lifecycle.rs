@@ -30,8 +30,8 @@ pub(crate) enum StartupReport {
     /// Ready, or never will be: emitted once late events have had time to arrive.
     Due,
     Emitted,
-    /// It started before the tracker, and another replica emitted it.
-    NotOurs,
+    /// It had started before the tracker: not emitted.
+    Skipped,
 }
 
 impl Lifecycle {

@@ -21,7 +21,7 @@ const MAX_REPORT_DELAY: Duration = Duration::from_mins(1);
 impl PodRecord {
     /// Reconstructs the record of a pod from one state and its events.
     ///
-    /// What the API has no time for stays without one: the time of observation, which is now, says
+    /// Steps without a time in the API stay without one: the time of observation, which is now, says
     /// nothing about it.
     ///
     /// # Panics

@@ -32,7 +32,7 @@ pub struct PodRecord {
     pub disruption: Option<Disruption>,
     /// In-place changes of its resources.
     pub resize: Option<Resize>,
-    /// What keeps it from being ready, or kept it until its deletion; `None` once it was ready.
+    /// The reason why it is not ready, or was not until its deletion; `None` once it was ready.
     pub blocker: Option<Blocker>,
     pub end: End,
     /// The newest time in its states.
@@ -83,7 +83,7 @@ pub struct ContainerRecord {
     pub ready: Option<Moment>,
     /// It last ended.
     pub finished: Option<Moment>,
-    /// How it last ended.
+    /// The exit of its last run.
     pub last_exit: Option<Exit>,
     pub restarts: i32,
     /// The time it was down, between runs of which both ends were seen.

@@ -1,4 +1,4 @@
-//! Which pods are followed by which of several processes.
+//! Sharding of pods by UID.
 
 use std::fmt;
 use std::num::NonZero;
@@ -17,7 +17,7 @@ pub struct Shard {
     count: NonZero<u32>,
 }
 
-/// What is no shard.
+/// The error of an invalid [`Shard`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardError;
 
@@ -38,18 +38,18 @@ impl Shard {
         }
     }
 
-    /// Which part.
+    /// The index, from 0.
     pub fn index(self) -> u32 {
         self.index
     }
 
-    /// Of how many.
+    /// The number of shards.
     pub fn count(self) -> u32 {
         self.count.get()
     }
 
     /// Whether the pod of this UID is in this part.
-    pub fn has(self, uid: &Uid) -> bool {
+    pub fn contains(self, uid: &Uid) -> bool {
         if self.count.get() == 1 {
             return true;
         }
@@ -104,7 +104,7 @@ mod tests {
         ] {
             let part = |count| {
                 (0..count)
-                    .find(|index| Shard::new(*index, count).unwrap().has(&uid.into()))
+                    .find(|index| Shard::new(*index, count).unwrap().contains(&uid.into()))
                     .unwrap()
             };
             assert_eq!((part(4), part(7)), (of_4, of_7), "{uid}");
@@ -128,7 +128,7 @@ mod tests {
         #[test]
         fn every_pod_is_in_exactly_one_part(uid in "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\\PC{0,40}", count in 1_u32..64) {
             let uid = Uid::from(uid.as_str());
-            let parts = (0..count).filter(|index| Shard::new(*index, count).unwrap().has(&uid));
+            let parts = (0..count).filter(|index| Shard::new(*index, count).unwrap().contains(&uid));
             prop_assert_eq!(parts.count(), 1);
         }
     }

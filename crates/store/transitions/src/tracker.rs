@@ -48,7 +48,8 @@ pub enum Arrival {
 /// An emitted record.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
-    /// A pod is ready, or never will be. Once for each pod.
+    /// A pod is ready, or never will be. At most once for each pod; never for one that had started
+    /// before the tracker and is skipped.
     Startup(Arc<PodRecord>),
     /// A pod is deleted, or tracking ends. Once for each pod, after its start.
     Lifecycle(Arc<PodRecord>),
@@ -170,7 +171,7 @@ impl Tracker {
                 }
                 lifecycle
             }
-            Entry::Vacant(_) if self.finished.has(uid) => {
+            Entry::Vacant(_) if self.finished.contains(uid) => {
                 self.counts.repeated += 1;
                 return;
             }
@@ -267,7 +268,7 @@ impl Tracker {
             if emits && lifecycle.startup == StartupReport::Open {
                 out(Output::Progress(Arc::new(lifecycle.record.clone())));
             }
-        } else if self.finished.has(uid) {
+        } else if self.finished.contains(uid) {
             self.counts.events_late += 1;
         } else {
             self.counts.events += 1;

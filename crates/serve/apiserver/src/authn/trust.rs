@@ -70,9 +70,8 @@ impl TrustStatus {
             front_proxy: config.front_proxy.clone(),
         };
         let trust = configured.trust(None)?;
-        let incomplete = configured.client.is_none() || configured.front_proxy.is_none();
         let not_loaded = match &config.lookup {
-            Some(lookup) if incomplete && !lookup.tolerate_failure => {
+            Some(lookup) if configured.needs_lookup() && !lookup.tolerate_failure => {
                 Some(format!("configmap {CONFIG_MAP} was not read yet"))
             }
             _ => None,
@@ -159,7 +158,7 @@ impl PartialEq for Inputs {
     }
 }
 
-/// Refreshes the trust until it is dropped.
+/// Refreshes the trust until the future is dropped.
 pub(crate) async fn lookup_loop(
     status: TrustStatus,
     lookup: Option<Lookup>,
@@ -202,7 +201,7 @@ pub(crate) async fn lookup_loop(
                 if failing.take().is_some() {
                     tracing::info!(
                         config_map = CONFIG_MAP,
-                        "reading the authentication configuration succeeds again"
+                        "authentication configuration recovered"
                     );
                 }
                 inner
@@ -215,7 +214,8 @@ pub(crate) async fn lookup_loop(
                     tracing::warn!(
                         config_map = CONFIG_MAP,
                         %reason,
-                        "failed to refresh the authentication configuration, keeping the previous one"
+                        has_previous = inputs.is_some(),
+                        "failed to load the authentication configuration, retrying"
                     );
                 }
                 inner.not_loaded.send_if_modified(|current| {
@@ -244,12 +244,13 @@ fn update(inner: &Inner, inputs: &mut Option<Inputs>, current: Inputs) -> Result
         .map_err(|error| describe(&error))?;
     let (client_ca, front_proxy) = (trust.client.is_some(), trust.front_proxy.is_some());
     inner.current.store(Arc::new(trust));
+    let config_map = current.data.as_ref().map(|_| CONFIG_MAP);
     *inputs = Some(current);
     tracing::info!(
-        config_map = CONFIG_MAP,
+        config_map,
         client_ca,
         front_proxy,
-        "loaded extension-apiserver-authentication"
+        "loaded the authentication configuration"
     );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! How far the leader has emitted, so that the next leader continues without gaps or duplicates.
+//! The progress of the leader, so that the next leader continues without gaps or duplicates.
 //!
 //! All replicas see the states of pods in the same order, which is that of their versions. A record
 //! becomes due with a state, so "all records due up to this version are emitted" means the same to

@@ -10,7 +10,7 @@ use crate::lifecycle::{StartupReport, was_ready};
 
 #[derive(Debug, Clone)]
 pub struct TrackerConfig {
-    /// How long due records wait for late events; `None` until
+    /// Wait of due records for late events; `None` until
     /// [`Tracker::finish`](super::Tracker::finish).
     pub linger: Option<Duration>,
     /// The pods that existed before the tracker whose starts are emitted.
@@ -91,7 +91,7 @@ impl Existing {
         if is_ours {
             StartupReport::Open
         } else {
-            StartupReport::NotOurs
+            StartupReport::Skipped
         }
     }
 }

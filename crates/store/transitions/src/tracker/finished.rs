@@ -16,7 +16,7 @@ pub(super) struct FinishedPods {
 }
 
 impl FinishedPods {
-    pub(super) fn has(&self, uid: &Uid) -> bool {
+    pub(super) fn contains(&self, uid: &Uid) -> bool {
         self.uids.contains(uid)
     }
 

@@ -342,7 +342,7 @@ proptest! {
                 feed(&mut second, index - behind, &mut by_second);
             }
         }
-        let told_before = by_first.len();
+        let emitted_before = by_first.len();
         if !crashes {
             first.shut_down(&mut |output| by_first.push(output));
             until = first.checkpoint();
@@ -365,7 +365,7 @@ proptest! {
         prop_assert_eq!(counts.keys().cloned().collect::<Vec<_>>(), wanted);
         let repeated = counts.values().filter(|count| **count > 1).count();
         if crashes {
-            prop_assert!(repeated <= told_before.min(2 * stale + 1));
+            prop_assert!(repeated <= emitted_before.min(2 * stale + 1));
         } else {
             prop_assert_eq!(repeated, 0);
         }

@@ -1,4 +1,4 @@
-//! When a tracker emits records, and its limits.
+//! The records that a tracker emits, and its limits.
 
 use std::time::Duration;
 
