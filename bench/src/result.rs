@@ -24,7 +24,7 @@ pub enum Unit {
     Count,
 }
 
-/// Which direction is better; informational values have none.
+/// The better direction; informational values have none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
@@ -78,7 +78,7 @@ pub struct Report {
     pub contenders: Vec<ContenderResult>,
 }
 
-/// How quiet the machine was.
+/// The noise of the machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Noise {
     /// Least processor time of a calibration, in seconds: its duration on an idle machine.

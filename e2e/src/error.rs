@@ -22,7 +22,7 @@ pub enum E2eError {
     Description {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -31,7 +31,7 @@ pub enum E2eError {
     DescriptionFormat {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: serde_json::Error,
     },
@@ -40,16 +40,16 @@ pub enum E2eError {
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A request to the API server failed.
     #[error("{doing} failed")]
     Api {
-        /// What was asked for.
+        /// The request: `listing pods`.
         doing: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<kube::Error>,
     },
@@ -74,7 +74,7 @@ pub enum E2eError {
     /// A program was not fetched for this run.
     #[error("there is no {name}: neither the cluster's description nor {variable} has its path")]
     NoProgram {
-        /// Which.
+        /// The name of the program.
         name: String,
         /// The variable that would name it.
         variable: String,
@@ -82,9 +82,9 @@ pub enum E2eError {
     /// A program could not be run.
     #[error("cannot run {program}")]
     Program {
-        /// Which.
+        /// The name of the program.
         program: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -101,9 +101,9 @@ pub enum E2eError {
     /// A peer could not be reached over TLS.
     #[error("GET {url} failed: {reason}")]
     Get {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
-        /// Why, with all causes.
+        /// The error, with all its causes.
         reason: String,
     },
     /// A TLS configuration could not be built.
@@ -117,7 +117,7 @@ pub enum E2eError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },

@@ -1,4 +1,4 @@
-//! What the project's own commands share: running programs as timed steps, counting tests, and the
+//! Code that the project's own commands share: running programs as timed steps, counting tests, and the
 //! cache.
 #![expect(
     clippy::print_stdout,

@@ -81,7 +81,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::ledger::{Key, Ledger, Requeue, RunId};
 
-/// How often unfinished work is reported, as in client-go.
+/// Interval at which unfinished work is reported, as in client-go.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The metrics of one queue, for one [applier](Workqueue::applier).

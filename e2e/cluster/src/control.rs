@@ -53,7 +53,7 @@ pub(crate) struct ComponentState {
     pub(crate) name: String,
     /// In the cluster's PID namespace.
     pub(crate) pid: u32,
-    /// How it ended; absent while it runs.
+    /// Its exit; absent while it runs.
     pub(crate) ended: Option<String>,
     pub(crate) log: PathBuf,
 }

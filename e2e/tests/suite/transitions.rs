@@ -152,36 +152,42 @@ fn seconds_until(pod: &Pod, condition: &str) -> Option<f64> {
 
 /// Asserts one record for each of the nine pods, and the phases of its critical path.
 fn assert_lifecycles(lines: &[Value]) {
-    let (told, lives) = (records(lines, "pod"), records(lines, "lifecycle"));
-    assert_eq!(told.len(), 9, "{told:#?}");
-    for (name, records) in &told {
+    let (pods, lifecycles) = (records(lines, "pod"), records(lines, "lifecycle"));
+    assert_eq!(pods.len(), 9, "{pods:#?}");
+    for (name, records) in &pods {
         assert_eq!(records.len(), 1, "{name}: {records:#?}");
     }
-    let life = |name: &str| &lives[name].last().unwrap()["lifecycle"];
-    assert_eq!(life("crashing")["incomplete"]["kind"], "crash_loop");
-    assert_eq!(life("crashing")["containers"][0]["last_exit"]["code"], 3);
-    assert_eq!(life("absent")["incomplete"]["kind"], "image_pull");
-    let pull = &life("absent")["containers"][0]["image_pull"];
-    assert!(pull["failures"].as_u64() > Some(0), "{pull}");
-    let once = lives.keys().find(|name| name.starts_with("once-")).unwrap();
-    assert_eq!(life(once)["phase"], "Succeeded");
-    assert_eq!(life("gated")["complete"], true);
+    let lifecycle = |name: &str| &lifecycles[name].last().unwrap()["lifecycle"];
+    assert_eq!(lifecycle("crashing")["incomplete"]["kind"], "crash_loop");
     assert_eq!(
-        life("gated")["readiness_gates"][0]["condition"],
+        lifecycle("crashing")["containers"][0]["last_exit"]["code"],
+        3
+    );
+    assert_eq!(lifecycle("absent")["incomplete"]["kind"], "image_pull");
+    let pull = &lifecycle("absent")["containers"][0]["image_pull"];
+    assert!(pull["failures"].as_u64() > Some(0), "{pull}");
+    let once = lifecycles
+        .keys()
+        .find(|name| name.starts_with("once-"))
+        .unwrap();
+    assert_eq!(lifecycle(once)["phase"], "Succeeded");
+    assert_eq!(lifecycle("gated")["complete"], true);
+    assert_eq!(
+        lifecycle("gated")["readiness_gates"][0]["condition"],
         "example.com/open"
     );
-    let roles: Vec<&Value> = life("accompanied")["containers"]
+    let roles: Vec<&Value> = lifecycle("accompanied")["containers"]
         .as_array()
         .unwrap()
         .iter()
         .map(|container| &container["role"])
         .collect();
     assert_eq!(roles, ["sidecar", "init", "main"]);
-    for name in told.keys().filter(|name| name.starts_with("web-")) {
-        let record = told[name][0];
+    for name in pods.keys().filter(|name| name.starts_with("web-")) {
+        let record = pods[name][0];
         assert_eq!(record["kube_deployment"], "web", "{record}");
         // On a busy machine any phase can be the longest.
-        let path = life(name)["critical_path"].as_array().unwrap();
+        let path = lifecycle(name)["critical_path"].as_array().unwrap();
         let readiness = path.iter().find(|piece| piece["phase"] == "readiness");
         let waited = readiness.and_then(|piece| piece["seconds"].as_f64());
         assert!(waited >= Some(1.0), "{path:#?}");
@@ -199,8 +205,8 @@ async fn explain(namespace: &TestNamespace, arguments: &[&str]) -> String {
         .output()
         .await
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {stderr}");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -255,14 +261,14 @@ async fn every_start_ends_in_one_record() -> anyhow::Result<()> {
         .await?;
     let seen = pods(&namespace).await;
     assert_eq!(seen.len(), 9, "{seen:#?}");
-    let told = records(role.lines(), "pod");
+    let emitted = records(role.lines(), "pod");
     for pod in &seen {
         let name = pod.metadata.name.as_deref().unwrap();
         if ["crashing", "absent"].contains(&name) {
-            assert!(!told.contains_key(name), "{name} has not started");
+            assert!(!emitted.contains_key(name), "{name} has not started");
             continue;
         }
-        let records = &told[name];
+        let records = &emitted[name];
         assert_eq!(records.len(), 1, "{name}: {records:#?}");
         let is_job = name.starts_with("once-");
         assert_eq!(records[0]["partial"], json!(is_job), "{name}: {records:#?}");

@@ -83,7 +83,7 @@ var paths = []string{
 	"/apis/example.com/v2alpha1/widgets/object/scale",
 }
 
-// client-go tells its template to whoever registers; so do we.
+// client-go passes the URL template to registered metrics; so do we.
 type template struct{ last string }
 
 func (t *template) Observe(_ context.Context, _ string, u url.URL, _ time.Duration) {

@@ -26,7 +26,7 @@ use crate::limits::{Limits, ServerMetrics};
 use crate::send_window::{MAX_PENDING_BYTES, SendWindow};
 use crate::write_budget::WriteBudget;
 
-/// A smaller write may be a ping.
+/// Minimum size of a write that counts as progress; smaller ones may be HTTP/2 pings.
 const MIN_PROGRESS_BYTES: usize = 1024;
 /// Interval of pings on a quiet HTTP/2 connection, and the timeout of their acknowledgement.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -283,7 +283,7 @@ fn builder(is_http2: bool, limits: &Limits) -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams_per_connection.max(1))
         .max_header_list_size(header_bytes)
-        // Of each response, as in HTTP/1: windows are up to megabytes wide.
+        // Per stream: the windows of clients can be megabytes.
         .max_send_buf_size(MAX_PENDING_BYTES)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);

@@ -41,7 +41,8 @@ struct QueueState {
     granted: Vec<u64>,
     /// Shares of the sources that have waiters.
     shares: HashMap<Source, Share>,
-    /// Permits of the source that was served last; a source that joins starts there.
+    /// The virtual time of start-time fair queueing: the permits of the source that was served last.
+    /// A new source starts here.
     virtual_time: u64,
     /// Whether the newest connection is served next, else the oldest.
     newest_first: bool,
@@ -92,7 +93,7 @@ enum PermitState {
 }
 
 impl FairQueue {
-    /// Creates a queue with so many permits; at least one.
+    /// Creates a queue with `permits` permits, at least one.
     pub(crate) fn new(permits: usize, metrics: QueueMetrics) -> Arc<Self> {
         let state = QueueState {
             free: permits.max(1),

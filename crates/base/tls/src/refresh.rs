@@ -192,10 +192,7 @@ fn log_change(name: &'static str, change: StatusChange, after: &RefreshStatus) {
     let not_after = after.not_after.map(rfc3339);
     match change {
         StatusChange::Replaced => info!(name, not_after, "replaced TLS material"),
-        StatusChange::Recovered => info!(
-            name,
-            not_after, "recovered from failed refreshes of TLS material"
-        ),
+        StatusChange::Recovered => info!(name, not_after, "refreshes of TLS material recovered"),
         StatusChange::Failing => {
             let error = after.last_error.as_deref();
             warn!(

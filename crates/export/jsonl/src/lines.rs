@@ -11,8 +11,8 @@ use kubevitals_sink::{
 /// Delay before a write that would block, or found no space, is retried.
 const RETRY_DELAY: Duration = Duration::from_millis(20);
 
-/// How long lines are gathered after the first. To wake a thread for each takes longer than to make
-/// the line, above all where there is one processor for both; no reader of lines notices some
+/// Time for which lines are gathered after the first. Waking a thread for each takes longer than
+/// formatting the line, above all on a single core; no reader of lines notices some
 /// milliseconds.
 const LINGER: Duration = Duration::from_millis(5);
 
@@ -38,7 +38,7 @@ struct LineWriter<W> {
     out: W,
     /// The lines of the batch in flight.
     buffer: Vec<u8>,
-    /// How much of the buffer is written; `None` if no batch is in flight.
+    /// The number of bytes of the buffer that are written; `None` if no batch is in flight.
     written: Option<usize>,
 }
 

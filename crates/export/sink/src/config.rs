@@ -11,7 +11,7 @@ pub struct SinkConfig {
     pub capacity: usize,
     /// Maximum size of a batch. An item that is larger is a batch by itself.
     pub max_batch: usize,
-    /// How long a batch that is not full waits for more items.
+    /// Maximum wait of a batch that is not full for more items.
     pub linger: Duration,
     pub retry: RetryPolicy,
 }

@@ -7,7 +7,7 @@
 //!                 counted                └────┘ retryable: back-off with jitter
 //! ```
 //!
-//! **Nobody waits.** [`Sink::push`] takes a lock for a few instructions, whatever the backend does.
+//! **Non-blocking.** [`Sink::push`] takes a lock for a few instructions, whatever the backend does.
 //! Items that do not fit the queue are dropped and counted.
 //!
 //! **Batches.** The worker exports a batch when it is full, or [`SinkConfig::linger`] after its

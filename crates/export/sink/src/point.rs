@@ -72,7 +72,7 @@ pub struct Distribution {
 pub struct Exemplar {
     pub value: f64,
     pub timestamp: Timestamp,
-    /// What the value was measured of, in addition to the attributes of the point.
+    /// Attributes of the measured object, in addition to those of the point.
     pub attributes: Attributes,
 }
 

@@ -65,14 +65,14 @@ struct QueueState<T> {
     closed: Option<DropReason>,
 }
 
-/// What the worker finds in the queue.
+/// The state of the queue for the worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Readiness {
     Empty,
     /// Some items, but not a full batch.
     Partial,
     /// A full batch, or the last one.
-    Full,
+    Ready,
     /// Empty and closed.
     Done,
 }
@@ -124,7 +124,7 @@ impl<T: SinkItem> Sink<T> {
         let is_full = before < max_batch && state.queued_size >= max_batch;
         drop(state);
         queue.metrics.queued().inc_by(signed(records));
-        // To wake a thread costs more than most items do.
+        // Waking the worker costs more than queueing an item.
         if is_first || is_full {
             queue.wake.notify_one();
         }
@@ -191,8 +191,8 @@ impl<T> Queue<T> {
         match (state.items.is_empty(), state.closed) {
             (true, None) => Readiness::Empty,
             (true, Some(_)) => Readiness::Done,
-            (false, Some(_)) => Readiness::Full,
-            (false, None) if state.queued_size >= self.config.max_batch => Readiness::Full,
+            (false, Some(_)) => Readiness::Ready,
+            (false, None) if state.queued_size >= self.config.max_batch => Readiness::Ready,
             (false, None) => Readiness::Partial,
         }
     }

@@ -46,7 +46,7 @@ impl<T: SinkItem> Worker<T> {
         loop {
             match self.queue.readiness() {
                 Readiness::Done => return false,
-                Readiness::Full => break,
+                Readiness::Ready => break,
                 Readiness::Empty => {
                     deadline = None;
                     self.queue.wake.notified().await;

@@ -24,7 +24,7 @@ use kubevitals_transitions::{Arrival, Existing, Output, PodRecord, Tracker, Trac
 use kubevitals_watch::{Decoder, TypedKind, decode_object};
 use serde_json::{Value, json};
 
-/// How many pods each namespace has had.
+/// The number of pods that each namespace has had.
 const PODS: usize = 20;
 
 const UID: &str = "00000000-0000-4000-8000-000000000001";

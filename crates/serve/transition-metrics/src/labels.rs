@@ -136,7 +136,7 @@ impl Group {
 }
 
 impl LabelChoice {
-    /// Which of [`NAMES`] are chosen.
+    /// Whether each of [`NAMES`] is chosen.
     const fn of_names(self) -> [bool; NAMES.len()] {
         [
             self.namespace,
@@ -268,9 +268,9 @@ mod tests {
                 if !is_known && seen.len() < limit {
                     seen.push(namespace);
                 }
-                let is_told_apart = seen.contains(&namespace.as_str());
-                prop_assert_eq!(groups.is_overflow(&group), !is_told_apart);
-                let expected = if is_told_apart { namespace } else { OVERFLOW };
+                let has_own_series = seen.contains(&namespace.as_str());
+                prop_assert_eq!(groups.is_overflow(&group), !has_own_series);
+                let expected = if has_own_series { namespace } else { OVERFLOW };
                 prop_assert_eq!(shown(&group), vec![("namespace", expected)]);
                 prop_assert!(groups.len() <= limit);
             }

@@ -42,7 +42,7 @@ pub(crate) enum Body {
 /// The reason why there is no response.
 #[derive(Debug)]
 pub(crate) enum ExchangeError {
-    /// The peer had closed the idle connection. The request can be sent on a new one.
+    /// A reused connection failed before the response. The request can be sent on a new one.
     Stale,
     Failed(ScrapeError),
 }
@@ -186,7 +186,7 @@ async fn read_rest(
     Ok(Response {
         status: response.reader.status(),
         body,
-        // The rest of a record would be lost with the buffers.
+        // The rest of a TLS record would be lost with the buffers.
         is_reusable: response.reader.is_reusable() && response.is_drained(),
     })
 }

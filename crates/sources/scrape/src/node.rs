@@ -158,7 +158,7 @@ impl NodeLoop {
             metrics,
             ..
         } = *self;
-        // The series go first: the sink may look for them.
+        // Series are removed before the sink is notified.
         drop(metrics);
         inner.sink.on_removed(&name);
     }
@@ -168,32 +168,32 @@ impl NodeLoop {
             return;
         };
         let _in_flight = InFlight::new(&inner.metrics);
-        let begun = Instant::now();
-        self.last_scrape = Some(begun);
+        let started = Instant::now();
+        self.last_scrape = Some(started);
         let ctx = ScrapeContext {
             inner,
             requested_at: inner.config.clock.now(),
-            deadline: Deadline::at(begun + inner.config.timeout),
+            deadline: Deadline::at(started + inner.config.timeout),
         };
         let result = self.session.scrape(&ctx).await;
         let is_success = matches!(&result, Ok(scraped) if scraped.truncated.is_none());
         self.metrics
-            .observe_request(ctx.requested_at, begun.elapsed(), is_success);
+            .observe_request(ctx.requested_at, started.elapsed(), is_success);
         match result {
-            Ok(scraped) => self.on_scraped(begun, ctx.requested_at, &scraped),
+            Ok(scraped) => self.on_scraped(started, ctx.requested_at, &scraped),
             Err(error) => self.on_error(&error),
         }
         self.metrics.observe_tick(due.elapsed());
         inner.scheduled(self.due);
     }
 
-    fn on_scraped(&mut self, begun: Instant, requested_at: Timestamp, scraped: &Scraped) {
+    fn on_scraped(&mut self, started: Instant, requested_at: Timestamp, scraped: &Scraped) {
         let is_new = self.schedule.observe(scraped.report.newest);
         if scraped.is_warm {
             self.schedule.set_warm();
         }
-        let wait = self.schedule.next_wait(self.inner.since_start(begun));
-        self.due = self.inner.align(begun + wait);
+        let wait = self.schedule.next_wait(self.inner.since_start(started));
+        self.due = self.inner.align(started + wait);
         self.metrics
             .observe_response(scraped.bytes, &scraped.report, requested_at, is_new);
         let info = BatchInfo {
@@ -239,7 +239,7 @@ impl NodeLoop {
         self.metrics.set_state(NodeState::Ok);
         if let Some((since, reason)) = self.failing.take() {
             let seconds = since.elapsed().as_secs();
-            tracing::info!(node = %self.name, reason, failing_for_seconds = seconds, "recovered from failed scrapes of node");
+            tracing::info!(node = %self.name, reason, failing_for_seconds = seconds, "scrapes of node recovered");
         }
     }
 

@@ -1,7 +1,7 @@
-//! The schedule of scrapes: each node once in a resolution, at an offset of its own.
+//! The schedule of scrapes: each node once per resolution, at its own offset.
 //!
-//! cAdvisor samples each container by a timer of its own, after a wait that it draws anew each time,
-//! between once and twice its interval. At every moment some samples are new and some are old, so
+//! cAdvisor samples each container by its own timer with jitter: a wait of once to twice its
+//! interval, drawn anew each time. At every moment some samples are new and some are old, so
 //! that no moment is better than another. Scrapes that are evenly apart give the freshest values
 //! (ADR 0022).
 
@@ -11,7 +11,7 @@ use kubevitals_model::{Rng, Timestamp};
 
 /// Minimum time between two scrapes.
 const MIN_WAIT: Duration = Duration::from_secs(1);
-/// Wait for the second samples that rates need: about a third of all containers have one by then.
+/// Maximum wait for the second samples that rates need: about a third of all containers have one by then.
 const MAX_SETTLING_WAIT: Duration = Duration::from_secs(5);
 
 /// The schedule of one node.
@@ -68,15 +68,15 @@ impl Schedule {
         let wait = if self.newest.is_some() && self.needs_second_sample {
             self.settling_wait
         } else {
-            self.slot(since_start)
+            self.wait_for_slot(since_start)
         };
         wait.max(MIN_WAIT)
     }
 
-    /// Returns the wait until the node's slot in the resolution. The slot is approached from behind,
-    /// by at most a quarter of the resolution at a time: no wait is longer than the resolution, and
+    /// Returns the wait until the node's slot in the resolution. A wait is shortened by at most a
+    /// quarter of the resolution until scrapes fall on the slot: no wait is longer than the resolution, and
     /// the burst of a start is spread within four scrapes.
-    fn slot(&self, since_start: Duration) -> Duration {
+    fn wait_for_slot(&self, since_start: Duration) -> Duration {
         let since_slot = (since_start + self.resolution).saturating_sub(self.offset);
         let late = since_slot.as_nanos() % self.resolution.as_nanos();
         let late = Duration::from_nanos(u64::try_from(late).unwrap_or(0));

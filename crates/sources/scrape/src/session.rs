@@ -25,7 +25,7 @@ use crate::target::Target;
 /// Minimum time that one of several addresses gets.
 const MIN_ADDRESS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The connection to a kubelet, and what scrapes remember for the next one.
+/// The connection to a kubelet, and the state kept between scrapes.
 pub(crate) struct Session {
     target: Arc<Target>,
     addresses: Addresses,
@@ -202,7 +202,7 @@ impl Session {
         }
     }
 
-    /// Adds what only `/stats/summary` has to samples of the metrics endpoint.
+    /// Adds the fields that only `/stats/summary` has to the samples of the metrics endpoint.
     async fn add_extras(
         &mut self,
         ctx: &ScrapeContext<'_>,
@@ -335,7 +335,8 @@ impl Session {
         Some(match (&self.target.names, &self.pin) {
             (Some(names), Some(pin)) => tls.for_pinned_peer(names.clone(), pin.clone()),
             (Some(names), None) => tls.for_peer(names.clone()),
-            // Not even the node's name can be in a certificate: it must be for the dialled address.
+            // The node name is not a valid DNS name: the certificate is verified for the dialled
+            // address.
             (None, _) => tls.clone(),
         })
     }
@@ -385,8 +386,8 @@ fn decode_metrics(exchange: &mut Exchange, body: Body, ctx: &ScrapeContext<'_>) 
     decode(&response.body, options, batch, decoder)
 }
 
-/// Decodes a summary. Returns `None` if it is none, and else also whether the kubelet computed the
-/// usage of all containers.
+/// Decodes a summary. Returns `None` if the body is not one; the flag says whether the kubelet computed
+/// the usage of all containers.
 fn decode_stats(
     exchange: &mut Exchange,
     fields: SummaryFields,

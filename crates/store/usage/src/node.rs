@@ -68,7 +68,7 @@ struct ScrapeFailure {
     next_attempt: Option<Timestamp>,
 }
 
-/// What operations on a node need from the store.
+/// The parts of the store that operations on a node need.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) eval: Evaluation<'a>,

@@ -20,7 +20,7 @@ pub(crate) struct Difference {
 
 pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
-        why: "a blank must separate a bare name from its value, so that `a-b 1` is told as a bad name",
+        why: "a blank must separate a bare name from its value, so that `a-b 1` is reported as a bad name",
         from: &[Expfmt, Textparse],
         bodies: &[r"a-1 2\n", r"a+1\n", r"a-1\n", r"a.5\n"],
     },
@@ -177,7 +177,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         bodies: &[r"\x00\n"],
     },
     Difference {
-        why: "the last line may lack its newline; the consumer is told",
+        why: "the last line may lack its newline; the consumer is notified",
         from: &[Expfmt],
         bodies: &[
             "a 1",

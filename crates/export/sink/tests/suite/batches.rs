@@ -35,7 +35,7 @@ async fn a_batch_that_fills_up_does_not_linger() {
     assert_eq!(harness.calls(), [(seconds(1) / 2, vec![0, 1, 2, 3])]);
 }
 
-/// What is in flight still counts against the capacity.
+/// A batch in flight still counts against the capacity.
 #[tokio::test(start_paused = true)]
 async fn a_slow_exporter_costs_records_and_no_time() {
     let harness = Harness::start([Step::Slow(seconds(60))]);

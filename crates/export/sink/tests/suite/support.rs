@@ -16,7 +16,7 @@ pub(crate) struct Item(pub(crate) u64);
 
 impl SinkItem for Item {}
 
-/// How the exporter handles one call; it succeeds at once when the script is over.
+/// The result of one call of the exporter, which succeeds at once when the script is over.
 pub(crate) enum Step {
     /// Succeeds after this time.
     Slow(Duration),

@@ -1,4 +1,4 @@
-//! What a scrape finds after the recordings of a real cluster.
+//! The exposition after the recordings of a real cluster.
 
 use kubevitals_telemetry::exposition::Format;
 use kubevitals_transition_metrics::{FAMILIES, FamilyConfig, FamilyKind};

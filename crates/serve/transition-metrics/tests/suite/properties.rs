@@ -125,8 +125,8 @@ proptest! {
             prop_assert!(apart.len() <= limit.max(usize::from(names.is_empty())), "{}: {:?}", family.name, sets);
             prop_assert!(others.len() <= 1);
         }
-        let told_apart = found.get("metrics_label_sets");
-        prop_assert!(told_apart <= f64::from(u32::try_from(limit).unwrap()));
+        let label_sets = found.get("metrics_label_sets");
+        prop_assert!(label_sets <= f64::from(u32::try_from(limit).unwrap()));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Harness, PodBuilder, Samples, container, ended, running, stamp};
 
-/// Tells of pods and gives what a scrape finds.
+/// Records pods and returns the scraped samples.
 fn found(pods: &mut [PodBuilder]) -> Samples {
     let harness = Harness::bare();
     for pod in pods {
@@ -13,7 +13,7 @@ fn found(pods: &mut [PodBuilder]) -> Samples {
     harness.samples()
 }
 
-/// What the kubelet says of a pull.
+/// The kubelet's message of a pull.
 fn pulled(millis: u32, with_waiting: u32, bytes: u64) -> String {
     format!(
         "Successfully pulled image \"i\" in {millis}ms ({with_waiting}ms including waiting). Image size: {bytes} bytes."
@@ -77,7 +77,6 @@ fn the_indicator_uses_observed_times() {
     assert_eq!(found.get("start_sli_duration_seconds_bucket{le=4}"), 0.0);
 }
 
-/// Which pods do not count for the indicator, and why.
 #[test]
 fn the_indicator_excludes_what_the_kubelet_does() {
     let stateful = json!({"containers": [container("main")],

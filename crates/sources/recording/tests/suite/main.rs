@@ -16,7 +16,7 @@ fn read(text: impl AsRef<[u8]>) -> Vec<Item> {
     Recording::new(text.as_ref(), Decoder::default(), MAX_OBJECT).collect()
 }
 
-/// What an item is, in one line.
+/// Describes an item in one line.
 fn describe(item: &Item) -> String {
     match &item.object {
         Ok(RecordedObject::Pod(seen)) => format!(

@@ -64,11 +64,11 @@ impl NodeState {
             return;
         };
         let key = key_of(pod).to_owned_key();
-        let is_its = |name: &&ContainerKey| *name.pod() == key;
-        let own: Vec<ContainerKey> = self.held.keys().filter(is_its).cloned().collect();
-        for name in own {
-            if let Some(series) = self.held.remove(&name) {
-                let name = Arc::clone(name.container());
+        let belongs = |held: &&ContainerKey| *held.pod() == key;
+        let keys: Vec<ContainerKey> = self.held.keys().filter(belongs).cloned().collect();
+        for key in keys {
+            if let Some(series) = self.held.remove(&key) {
+                let name = Arc::clone(key.container());
                 self.pods.add_container(index, Container { name, series });
                 self.is_dirty = true;
             }
