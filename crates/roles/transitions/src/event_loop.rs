@@ -348,3 +348,53 @@ async fn next_event(events: &mut Option<EventWatcher<Event>>) -> Option<WatchedO
         None => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kubevitals_cli::shutdown_channel;
+    use kubevitals_jsonl::TransitionLines;
+    use kubevitals_telemetry::Metrics;
+    use kubevitals_transitions::TrackerConfig;
+    use kubevitals_watch::{KubeTransport, WatchClient, WatchSpec};
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::emitter::RecordCounts;
+
+    #[tokio::test]
+    async fn a_leader_whose_candidate_panics_stands_by_and_fails() {
+        kubevitals_tls::install_crypto_provider();
+        // Nothing needs to listen there: the pods are not listed before the candidate ends.
+        let config = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
+        let client = WatchClient::new(KubeTransport::new(config).unwrap());
+        let pods = client.reflector(WatchSpec::<Pod>::new("pods"));
+        let (_observed, observed) = watch::channel(None);
+        let leader =
+            LeaderState::with_candidate(observed, Arc::default(), |leading, _stop| async move {
+                leading.set(true);
+                tokio::task::yield_now().await;
+                panic!("lost the clock");
+            });
+        let mut event_loop = EventLoop {
+            tracker: Tracker::new(TrackerConfig::default()),
+            pods: pods.subscribe(),
+            events: None,
+            leader: Some(leader),
+            shard: Shard::ALL,
+            emitter: Emitter {
+                form: TransitionLines::default(),
+                lines: None,
+                hook: Box::new(|_| {}),
+                counts: RecordCounts::default(),
+            },
+            metrics: RoleMetrics::register(&mut Metrics::new()),
+            heartbeat: Heartbeat::new(),
+            clock: Clock::system(),
+            counts: InputCounts::default(),
+        };
+        let (_trigger, shutdown) = shutdown_channel();
+        let error = event_loop.run(shutdown).await.unwrap_err();
+        assert_eq!(error.to_string(), "leader election ended unexpectedly");
+        assert!(event_loop.tracker.is_standby());
+    }
+}

@@ -51,7 +51,7 @@ pub(crate) struct LeaderState {
 /// Whether this replica is the leader, as the candidate says. Dropping it, which a panic of the
 /// candidate does, resigns: a replica without a candidate must not emit, as another one may acquire
 /// the Lease.
-struct Leadership(watch::Sender<bool>);
+pub(crate) struct Leadership(watch::Sender<bool>);
 
 impl LeaderState {
     /// Reads the Lease, retrying until it can be read, and becomes a candidate. Returns `None` if
@@ -93,7 +93,7 @@ impl LeaderState {
     }
 
     /// Spawns a candidate, which runs until its second argument is true.
-    fn with_candidate<F: Future<Output = ()> + Send + 'static>(
+    pub(crate) fn with_candidate<F: Future<Output = ()> + Send + 'static>(
         observed: watch::Receiver<Option<Checkpoint>>,
         own: Arc<Mutex<Option<Checkpoint>>>,
         candidate: impl FnOnce(Leadership, watch::Receiver<bool>) -> F,
@@ -156,7 +156,7 @@ impl LeaderState {
 }
 
 impl Leadership {
-    fn set(&self, is_leader: bool) {
+    pub(crate) fn set(&self, is_leader: bool) {
         self.0.send_replace(is_leader);
     }
 }
