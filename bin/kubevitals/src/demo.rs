@@ -39,8 +39,8 @@ const SERVICE: (&str, &str) = ("kube-system", "metrics-server");
 /// The versions of `metrics.k8s.io`, and their priority in discovery.
 const VERSIONS: [(&str, u32); 2] = [("v1", 200), ("v1beta1", 100)];
 
-/// Maximum wait for readiness before the commands are printed anyway: they also show why the server is
-/// not ready.
+/// Maximum wait for readiness before the commands are printed anyway: they also show why the server
+/// is not ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Interval of the readiness checks meanwhile.

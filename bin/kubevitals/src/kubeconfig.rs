@@ -15,8 +15,8 @@ use crate::role::Kubeconfig as RoleKubeconfig;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct KubeconfigFlags {
-    /// Path to a kubeconfig file [default: $KUBECONFIG, ~/.kube/config, or the service account of the
-    /// pod]
+    /// Path to a kubeconfig file [default: $KUBECONFIG, ~/.kube/config, or the service account of
+    /// the pod]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 

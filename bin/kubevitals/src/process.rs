@@ -27,7 +27,8 @@ pub use self::tasks::{TaskFailure, TaskSet};
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Process", mut_arg("profiling", go_bool))]
 pub struct ProcessFlags {
-    /// Address of the admin server (health, metrics, log level) in plain HTTP; port 0 takes a free one
+    /// Address of the admin server (health, metrics, log level) in plain HTTP; port 0 takes a free
+    /// one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub admin_bind_address: SocketAddr,
 
@@ -163,7 +164,8 @@ impl Context {
 /// tens of milliseconds at each of its steps.
 const EVENT_INTERVAL: u32 = 4;
 
-/// Runs `work` until it ends or a signal ends it, with the logs, runtime and signals of the process.
+/// Runs `work` until it ends or a signal ends it, with the logs, runtime and signals of the
+/// process.
 ///
 /// There are at most as many worker threads as processors, and at most `max_threads`: idle workers
 /// cost memory and wake each other for nothing.

@@ -43,8 +43,8 @@ use crate::watches::{NodeRequest, PodWatch, WatchRequests};
 /// Interval at which expired usage is removed.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Maximum wait of scraping for the first list of pods. Even the largest clusters list faster; without
-/// a list, nodes still get metrics.
+/// Maximum wait of scraping for the first list of pods. Even the largest clusters list faster;
+/// without a list, nodes still get metrics.
 const POD_LIST_TIMEOUT: Duration = Duration::from_secs(30);
 
 const EXAMPLES: &str = "\

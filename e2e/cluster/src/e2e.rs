@@ -283,7 +283,8 @@ mod tests {
         let first = lock(folder.path()).unwrap();
         let error = lock(folder.path()).unwrap_err().to_string();
         assert!(error.starts_with("another run uses the cluster"), "{error}");
-        // Not by dropping it: a child that another test has just forked holds the file until its exec.
+        // Not by dropping it: a child that another test has just forked holds the file until its
+        // exec.
         first.unlock().unwrap();
         lock(folder.path()).unwrap();
     }

@@ -1,5 +1,5 @@
-//! The folder of a package is its stage, and data flows one way: sources → store → serve and export.
-//! Only the binary and the roles wire stages together.
+//! The folder of a package is its stage, and data flows one way: sources → store → serve and
+//! export. Only the binary and the roles wire stages together.
 
 use std::path::Path;
 use std::process::Command;

@@ -5,8 +5,8 @@ use clap::Args;
 
 /// Flags that are accepted and ignored.
 ///
-/// A flag that an operator relies on (audit logs, SNI certificates) is not among them. It is rejected
-/// as unknown, so that no server starts without what it was configured to do.
+/// A flag that an operator relies on (audit logs, SNI certificates) is not among them. It is
+/// rejected as unknown, so that no server starts without what it was configured to do.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Accepted for compatibility")]
 pub(super) struct CompatFlags {

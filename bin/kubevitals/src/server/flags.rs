@@ -160,7 +160,8 @@ pub(super) struct ServingFlags {
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     pub(super) request_timeout: GoDuration,
 
-    /// Service in front of this server, as NAMESPACE/NAME: the generated certificate has its DNS names
+    /// Service in front of this server, as NAMESPACE/NAME: the generated certificate has its DNS
+    /// names
     #[arg(
         long,
         value_name = "SERVICE",

@@ -41,8 +41,8 @@ struct QueueState {
     granted: Vec<u64>,
     /// Shares of the sources that have waiters.
     shares: HashMap<Source, Share>,
-    /// The virtual time of start-time fair queueing: the permits of the source that was served last.
-    /// A new source starts here.
+    /// The virtual time of start-time fair queueing: the permits of the source that was served
+    /// last. A new source starts here.
     virtual_time: u64,
     /// Whether the newest connection is served next, else the oldest.
     newest_first: bool,
@@ -194,8 +194,8 @@ impl QueueState {
 }
 
 impl Permit {
-    /// Ready while the permit is held. A free permit is granted with the next poll, so that the task
-    /// passes through the runtime's queue once.
+    /// Ready while the permit is held. A free permit is granted with the next poll, so that the
+    /// task passes through the runtime's queue once.
     pub(crate) fn poll_acquire(
         &mut self,
         priority: Option<Priority>,
@@ -274,9 +274,9 @@ impl Drop for Permit {
 
 impl Priority {
     /// The smallest key comes first. Connections with work under way come before the others, since
-    /// that work would be wasted if they gave up. Otherwise the newest and the oldest alternate: the
-    /// client of the newest surely still waits, and the oldest has waited longest; in a burst of
-    /// equal clients, none at either end waits for all others.
+    /// that work would be wasted if they gave up. Otherwise the newest and the oldest alternate:
+    /// the client of the newest surely still waits, and the oldest has waited longest; in a burst
+    /// of equal clients, none at either end waits for all others.
     fn key(self, newest_first: bool) -> (bool, u64) {
         match self {
             Self::Fifo(number) => (false, number),

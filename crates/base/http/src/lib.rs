@@ -7,14 +7,14 @@
 //!    └─ connection table ◄──── ConnState ◄─────────────┴─ watchdog
 //! ```
 //!
-//! * [`Server`] accepts connections up to [`Limits::connections`], closes idle ones when it is full,
-//!   and drains on shutdown.
-//! * A [`Transport`] makes a connection of a socket: [`Plain`], or TLS by the API server. This crate
-//!   has no TLS dependency of its own.
+//! * [`Server`] accepts connections up to [`Limits::connections`], closes idle ones when it is
+//!   full, and drains on shutdown.
+//! * A [`Transport`] makes a connection of a socket: [`Plain`], or TLS by the API server. This
+//!   crate has no TLS dependency of its own.
 //! * A [`Handler`] responds to requests. It sees the [`Connection`] that a request arrived on.
-//! * [`ConnState`] records what a connection is doing; its watchdog closes connections that exceed a
-//!   timeout. hyper has a single timer for reading heads and for keep-alive, and the first must be
-//!   short (slow heads are an attack) while the second must be long (Prometheus returns after a
+//! * [`ConnState`] records what a connection is doing; its watchdog closes connections that exceed
+//!   a timeout. hyper has a single timer for reading heads and for keep-alive, and the first must
+//!   be short (slow heads are an attack) while the second must be long (Prometheus returns after a
 //!   minute).
 //! * `FairQueue` and `WriteBudget` keep handshakes and long responses of some clients from
 //!   delaying the others ([`Limits::fair_queue`]).

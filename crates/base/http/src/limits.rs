@@ -17,7 +17,8 @@ pub struct Limits {
     pub streams_per_connection: u32,
     /// Maximum size of a request head; at least [`Limits::MIN_HEADER_BYTES`].
     pub header_bytes: u32,
-    /// Timeout of [`Transport::handshake`](crate::Transport::handshake), time in the queue included.
+    /// Timeout of [`Transport::handshake`](crate::Transport::handshake), time in the queue
+    /// included.
     pub handshake_timeout: Duration,
     /// Timeout from the first byte of a request to the end of its head, and from connecting to the
     /// end of the first head.

@@ -65,8 +65,8 @@ impl Server {
         self.address
     }
 
-    /// Serves until `shutdown` completes, then drains: the port and idle connections are closed, and
-    /// active ones get [`Limits::drain_timeout`]. Dropping the future aborts everything.
+    /// Serves until `shutdown` completes, then drains: the port and idle connections are closed,
+    /// and active ones get [`Limits::drain_timeout`]. Dropping the future aborts everything.
     pub async fn serve<T, H>(
         self,
         transport: T,

@@ -12,9 +12,8 @@ const FREE_BYTES: usize = 32 << 10;
 /// nothing beside it.
 const PERMIT_BYTES: usize = 256 << 10;
 
-/// Limits the bytes that a connection writes before other connections are served. Written bytes must
-/// be produced first, and the `SendWindow` bounds those, so that this paces the
-/// producers too.
+/// Limits the bytes that a connection writes before other connections are served. Written bytes
+/// must be produced first, and the `SendWindow` bounds those, so that this paces the producers too.
 #[derive(Debug)]
 pub(crate) struct WriteBudget(Mutex<Budget>);
 

@@ -152,7 +152,8 @@ impl UnbufferedClient {
         progress
     }
 
-    /// Encrypts `plain` and appends the records to `output`. Fails before the handshake is complete.
+    /// Encrypts `plain` and appends the records to `output`. Fails before the handshake is
+    /// complete.
     pub fn encrypt(&mut self, plain: &[u8], output: &mut Vec<u8>) -> Result<(), Error> {
         self.check(0)?;
         loop {

@@ -78,8 +78,8 @@ impl Registered {
     }
 }
 
-/// Runs until shutdown is requested, and then stops the watches. Fails if a watch or leader election
-/// ends before.
+/// Runs until shutdown is requested, and then stops the watches. Fails if a watch or leader
+/// election ends before.
 pub async fn run(
     mut config: TransitionsConfig,
     mut watches: Watches,

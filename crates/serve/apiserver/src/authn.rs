@@ -1,5 +1,5 @@
-//! Authentication. The order is that of Kubernetes: headers of the front proxy, a client certificate,
-//! a bearer token, and else anonymous.
+//! Authentication. The order is that of Kubernetes: headers of the front proxy, a client
+//! certificate, a bearer token, and else anonymous.
 //!
 //! Identity headers count only from a connection whose certificate the front proxy's authority
 //! signed, and are removed from every request before anything else reads them.
@@ -123,8 +123,8 @@ impl Authenticator {
         Ok((Identity::anonymous(), Method::Anonymous))
     }
 
-    /// Returns the error for anonymous requests while the configuration is not loaded: the request may
-    /// be the front proxy's, which cannot be authenticated yet.
+    /// Returns the error for anonymous requests while the configuration is not loaded: the request
+    /// may be the front proxy's, which cannot be authenticated yet.
     pub(crate) fn not_loaded(&self) -> Option<ApiStatus> {
         // The reason may name addresses: that is for the log and for readiness.
         self.trust.is_loading().then(|| {

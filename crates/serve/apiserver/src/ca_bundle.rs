@@ -19,8 +19,8 @@
 //! and keeps those of others, the newest [`MAX_AUTHORITIES`]. Authorities of replicas that are gone
 //! are evicted in the end; their keys are gone with their pods.
 //!
-//! Permission to write an APIService is permission to take over its group: grant it for these names,
-//! and only if no other controller, such as cert-manager, writes the bundle.
+//! Permission to write an APIService is permission to take over its group: grant it for these
+//! names, and only if no other controller, such as cert-manager, writes the bundle.
 
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ use crate::certificate::ServingCertificate;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Maximum number of authorities in a bundle: enough for any sensible number of replicas, with those
-/// that a rollout replaces.
+/// Maximum number of authorities in a bundle: enough for any sensible number of replicas, with
+/// those that a rollout replaces.
 const MAX_AUTHORITIES: usize = 8;
 
 const END_OF_CERTIFICATE: &str = "-----END CERTIFICATE-----";

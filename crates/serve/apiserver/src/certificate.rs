@@ -18,8 +18,8 @@ pub struct ServingCertificate {
 }
 
 impl ServingCertificate {
-    /// Loads two files, and reloads them when they change: `--tls-cert-file` and `--tls-private-key-file`,
-    /// or a mounted Secret.
+    /// Loads two files, and reloads them when they change: `--tls-cert-file` and
+    /// `--tls-private-key-file`, or a mounted Secret.
     pub fn from_files(
         certificate: PathBuf,
         key: PathBuf,

@@ -56,8 +56,8 @@ pub struct VersionInfo {
     pub platform: String,
 }
 
-/// The configuration of authentication. The order is that of Kubernetes: headers of the front proxy,
-/// a client certificate, a bearer token, and else `system:anonymous`.
+/// The configuration of authentication. The order is that of Kubernetes: headers of the front
+/// proxy, a client certificate, a bearer token, and else `system:anonymous`.
 pub struct AuthenticationConfig {
     /// Reviews bearer tokens; without it every token is rejected.
     pub tokens: Option<Arc<dyn Reviewer>>,
@@ -109,9 +109,9 @@ pub struct Lookup {
     pub source: Arc<dyn AuthenticationSource>,
     /// Interval of reads. Failures are retried sooner, and keep the previous configuration.
     pub interval: Duration,
-    /// Whether to serve without it (`--authentication-tolerate-lookup-failure`): all requests without
-    /// a token are anonymous then. Otherwise requests that are not authenticated otherwise fail with
-    /// 503 until the first success.
+    /// Whether to serve without it (`--authentication-tolerate-lookup-failure`): all requests
+    /// without a token are anonymous then. Otherwise requests that are not authenticated otherwise
+    /// fail with 503 until the first success.
     pub tolerate_failure: bool,
 }
 

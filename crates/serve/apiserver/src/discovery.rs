@@ -229,7 +229,8 @@ fn aggregated(groups: &[ApiGroup], version: &str) -> AggregatedList {
     }
 }
 
-/// Group and version of the kind are empty, as in Go servers; clients read them as those of the path.
+/// Group and version of the kind are empty, as in Go servers; clients read them as those of the
+/// path.
 fn aggregated_resource(resource: &dyn ApiResource) -> AggregatedResource {
     let resource = resource.info();
     AggregatedResource {

@@ -1,8 +1,8 @@
 //! A kit for aggregated Kubernetes API servers: everything but the resources.
 //!
 //! A program has [`ApiGroup`]s of [`ApiResource`]s; the kit does the rest as Kubernetes does it, so
-//! that kubectl, controllers and the aggregation layer notice no difference from a server written in
-//! Go:
+//! that kubectl, controllers and the aggregation layer notice no difference from a server written
+//! in Go:
 //!
 //! ```text
 //! kubevitals-http ─► TLS, HTTP/1.1 and 2 ─► authn ─► authz ─► limits ─► path ─► Accept ─► ApiResource
@@ -27,8 +27,8 @@
 //! * Discovery and OpenAPI documents are JSON (discovery also YAML); a client that accepts protobuf
 //!   alone gets 406.
 //! * YAML of more than [`Limits::yaml_bytes`] of JSON is rejected with 406.
-//! * When the cluster's API server is unavailable, the response is 503 with the reason instead of 401
-//!   or a bare 500.
+//! * When the cluster's API server is unavailable, the response is 503 with the reason instead of
+//!   401 or a bare 500.
 //! * `application/*` means JSON, `HEAD` is rejected on resources, and `Allow` is sent with
 //!   405.
 //! * No audit log, no priority and fairness, no CBOR, no CORS.

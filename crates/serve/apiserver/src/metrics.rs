@@ -1,5 +1,5 @@
-//! Metrics of the API server. Label values come from closed sets: the resources that are served, and
-//! constants of HTTP and of this crate.
+//! Metrics of the API server. Label values come from closed sets: the resources that are served,
+//! and constants of HTTP and of this crate.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -14,8 +14,8 @@ pub use self::kube::KubeReviewer;
 /// The future of a review.
 pub type ReviewFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ReviewError>> + Send + 'a>>;
 
-/// Reviews tokens and access. [`KubeReviewer`] sends reviews to the cluster; tests and other projects
-/// have their own.
+/// Reviews tokens and access. [`KubeReviewer`] sends reviews to the cluster; tests and other
+/// projects have their own.
 ///
 /// Every call is one review: the kit caches results and coalesces equal reviews itself.
 pub trait Reviewer: Send + Sync + 'static {

@@ -106,16 +106,17 @@ impl ApiServer {
         self.server.local_addr()
     }
 
-    /// Whether the authentication configuration is loaded, for a readiness check under a name of the
-    /// caller's choice.
+    /// Whether the authentication configuration is loaded, for a readiness check under a name of
+    /// the caller's choice.
     pub fn trust_status(&self) -> TrustStatus {
         self.trust.clone()
     }
 
-    /// Serves until `shutdown` completes, then drains: readiness fails, watches end, connections are
-    /// closed, and requests in flight get
-    /// [`drain_timeout`](kubevitals_http::Limits::drain_timeout). Meanwhile certificates, authorities
-    /// and the authentication configuration are refreshed. Dropping the future aborts everything.
+    /// Serves until `shutdown` completes, then drains: readiness fails, watches end, connections
+    /// are closed, and requests in flight get
+    /// [`drain_timeout`](kubevitals_http::Limits::drain_timeout). Meanwhile certificates,
+    /// authorities and the authentication configuration are refreshed. Dropping the future aborts
+    /// everything.
     pub async fn serve(self, shutdown: impl Future<Output = ()> + Send) {
         let mut background = JoinSet::new();
         background.spawn(lookup_loop(self.trust, self.lookup, self.metrics));

@@ -15,14 +15,15 @@
 //! Results are passed on as they arrive.
 //!
 //! **Input is untrusted.** Heads, bodies, containers, names and texts are bounded; invalid values
-//! are ignored one by one and counted by reason. The bearer token is sent to peers whose certificate
-//! was verified against the names of the node, and to others only if the user configured that.
+//! are ignored one by one and counted by reason. The bearer token is sent to peers whose
+//! certificate was verified against the names of the node, and to others only if the user
+//! configured that.
 //!
-//! **Memory.** An idle connection holds its keys and no buffer, neither ours nor one of TLS; buffers
-//! exist for responses that are being read.
+//! **Memory.** An idle connection holds its keys and no buffer, neither ours nor one of TLS;
+//! buffers exist for responses that are being read.
 //!
-//! **CPU.** Scrapes start at multiples of a tenth of a second, and a response is one read or two, so
-//! that few wake-ups and system calls serve many nodes.
+//! **CPU.** Scrapes start at multiples of a tenth of a second, and a response is one read or two,
+//! so that few wake-ups and system calls serve many nodes.
 //!
 //! # Limits
 //!

@@ -11,7 +11,8 @@ use kubevitals_model::{Rng, Timestamp};
 
 /// Minimum time between two scrapes.
 const MIN_WAIT: Duration = Duration::from_secs(1);
-/// Maximum wait for the second samples that rates need: about a third of all containers have one by then.
+/// Maximum wait for the second samples that rates need: about a third of all containers have one by
+/// then.
 const MAX_SETTLING_WAIT: Duration = Duration::from_secs(5);
 
 /// The schedule of one node.
@@ -74,8 +75,8 @@ impl Schedule {
     }
 
     /// Returns the wait until the node's slot in the resolution. A wait is shortened by at most a
-    /// quarter of the resolution until scrapes fall on the slot: no wait is longer than the resolution, and
-    /// the burst of a start is spread within four scrapes.
+    /// quarter of the resolution until scrapes fall on the slot: no wait is longer than the
+    /// resolution, and the burst of a start is spread within four scrapes.
     fn wait_for_slot(&self, since_start: Duration) -> Duration {
         let since_slot = (since_start + self.resolution).saturating_sub(self.offset);
         let late = since_slot.as_nanos() % self.resolution.as_nanos();

@@ -386,8 +386,8 @@ fn decode_metrics(exchange: &mut Exchange, body: Body, ctx: &ScrapeContext<'_>) 
     decode(&response.body, options, batch, decoder)
 }
 
-/// Decodes a summary. Returns `None` if the body is not one; the flag says whether the kubelet computed
-/// the usage of all containers.
+/// Decodes a summary. Returns `None` if the body is not one; the flag says whether the kubelet
+/// computed the usage of all containers.
 fn decode_stats(
     exchange: &mut Exchange,
     fields: SummaryFields,

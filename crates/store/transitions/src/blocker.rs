@@ -23,8 +23,8 @@ pub struct Blocker {
     pub message: Option<Arc<str>>,
 }
 
-/// The kind of a blocker, a closed set that may be the value of a label. Variants are in the order of
-/// a start: of several containers, the one with the least kind is reported.
+/// The kind of a blocker, a closed set that may be the value of a label. Variants are in the order
+/// of a start: of several containers, the one with the least kind is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BlockerKind {
     /// A scheduling gate is not removed.

@@ -21,8 +21,8 @@ const MAX_REPORT_DELAY: Duration = Duration::from_mins(1);
 impl PodRecord {
     /// Reconstructs the record of a pod from one state and its events.
     ///
-    /// Steps without a time in the API stay without one: the time of observation, which is now, says
-    /// nothing about it.
+    /// Steps without a time in the API stay without one: the time of observation, which is now,
+    /// says nothing about it.
     ///
     /// # Panics
     ///

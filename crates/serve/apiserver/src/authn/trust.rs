@@ -45,8 +45,8 @@ struct Configured {
     front_proxy: Option<FrontProxyConfig>,
 }
 
-/// The inputs of the current [`Trust`], to detect changes. Reloaded roots are other allocations; they
-/// are kept here, so that no address is reused unnoticed.
+/// The inputs of the current [`Trust`], to detect changes. Reloaded roots are other allocations;
+/// they are kept here, so that no address is reused unnoticed.
 struct Inputs {
     client: Option<Arc<RootCertStore>>,
     front_proxy: Option<Arc<RootCertStore>>,

@@ -1,8 +1,9 @@
-//! YAML from JSON, in the style of `sigs.k8s.io/yaml`, which kubectl users know: block style, sorted
-//! keys, lists not indented below their key, and Go's choice of quotes.
+//! YAML from JSON, in the style of `sigs.k8s.io/yaml`, which kubectl users know: block style,
+//! sorted keys, lists not indented below their key, and Go's choice of quotes.
 //!
 //! The serializer of serde-saphyr quotes differently (dates, strings that read as numbers, single
-//! and double quotes), and would need a quoting decision for each string, which is most of this code.
+//! and double quotes), and would need a quoting decision for each string, which is most of this
+//! code.
 
 use std::fmt::Write as _;
 
@@ -143,8 +144,8 @@ fn put_literal(out: &mut String, text: &str, depth: usize) {
     }
 }
 
-/// Whether Go's writer uses double quotes although single ones would do: strings that read as another
-/// type.
+/// Whether Go's writer uses double quotes although single ones would do: strings that read as
+/// another type.
 fn looks_special(text: &str) -> bool {
     is_reserved(text) || looks_like_number(text)
 }

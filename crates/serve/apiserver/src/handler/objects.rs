@@ -91,7 +91,8 @@ impl ApiHandler {
         })
     }
 
-    /// Returns a random time between the minimum and twice that, so that not all watches end at once.
+    /// Returns a random time between the minimum and twice that, so that not all watches end at
+    /// once.
     fn watch_timeout(&self) -> Duration {
         let min = self.limits.min_watch_timeout;
         let mut random = [0_u8; 2];
@@ -139,7 +140,8 @@ impl ApiHandler {
         Ok(ApiResponse::plain(response))
     }
 
-    /// Converts to YAML. It needs the whole tree, to sort its keys, so size and concurrency are limited.
+    /// Converts to YAML. It needs the whole tree, to sort its keys, so size and concurrency are
+    /// limited.
     async fn yaml(&self, body: Body) -> Result<Body, ApiStatus> {
         // The semaphore is never closed.
         let _permit = self.yaml.acquire().await;

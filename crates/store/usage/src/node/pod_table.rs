@@ -75,8 +75,8 @@ impl PodTable {
             .or_else(|| self.find(key).ok())
     }
 
-    /// Returns the index of the pod with a UID. `guess` and its successor are tried first; a node has
-    /// few enough pods to look at each of the others.
+    /// Returns the index of the pod with a UID. `guess` and its successor are tried first; a node
+    /// has few enough pods to look at each of the others.
     pub(crate) fn find_uid(&self, uid: &Uid, guess: usize) -> Option<usize> {
         let is_at = |at: usize| self.pod(at).is_some_and(|pod| pod.identity.uid == *uid);
         [guess, guess.saturating_add(1)]
