@@ -124,6 +124,7 @@ impl RunningRole for RunningTransitions {
                 out: context.output.take_data(),
                 leases: self.leases,
                 registered: self.registered,
+                hooks: Vec::new(),
             };
             kubevitals_transitions_role::run(self.settings.role, self.watches, deps).await
         })

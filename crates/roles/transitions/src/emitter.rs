@@ -1,4 +1,4 @@
-//! Emits records: as lines for standard output, and to the metrics.
+//! Emits records: to hooks (metrics, exporters), and as lines for standard output.
 
 use kubevitals_jsonl::{JsonLines, TransitionLines};
 use kubevitals_model::Timestamp;
@@ -6,13 +6,13 @@ use kubevitals_sink::SinkCounts;
 use kubevitals_transitions::Output;
 
 /// Receives every record on the task of the event loop, so it must be quick.
-pub(crate) type RecordHook = Box<dyn FnMut(&Output) + Send>;
+pub type RecordHook = Box<dyn FnMut(&Output) + Send>;
 
 pub(crate) struct Emitter {
     pub(crate) form: TransitionLines,
     /// `None` if no lines are written.
     pub(crate) lines: Option<JsonLines>,
-    pub(crate) hook: RecordHook,
+    pub(crate) hooks: Vec<RecordHook>,
     pub(crate) counts: RecordCounts,
 }
 
@@ -32,7 +32,9 @@ impl Emitter {
             Output::Progress(_) => &mut self.counts.progress,
         };
         *count += 1;
-        (self.hook)(output);
+        for hook in &mut self.hooks {
+            hook(output);
+        }
         if let Some(lines) = &self.lines {
             let rendered = self.form.render(output, now);
             if !rendered.is_empty() {

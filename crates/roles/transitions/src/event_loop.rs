@@ -384,7 +384,7 @@ mod tests {
             emitter: Emitter {
                 form: TransitionLines::default(),
                 lines: None,
-                hook: Box::new(|_| {}),
+                hooks: Vec::new(),
                 counts: RecordCounts::default(),
             },
             metrics: RoleMetrics::register(&mut Metrics::new()),

@@ -23,6 +23,7 @@ use kube_lease::Election;
 use kubevitals_model::{Event, Node, Pod};
 use kubevitals_watch::{EventWatcher, Reflector};
 
+pub use emitter::RecordHook;
 pub use run::{Deps, Registered, TransitionsConfig, run};
 
 use self::metrics::Observer;

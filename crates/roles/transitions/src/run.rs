@@ -49,6 +49,8 @@ pub struct Deps {
     /// `None` without leader election.
     pub leases: Option<LeaseClient>,
     pub registered: Registered,
+    /// Receive every record besides the metrics and the lines, such as exporters.
+    pub hooks: Vec<RecordHook>,
 }
 
 /// The registered metrics of the role.
@@ -90,6 +92,7 @@ pub async fn run(
         out,
         leases,
         registered,
+        mut hooks,
     } = deps;
     let mut leader = match leases {
         Some(leases) => match LeaderState::start(leases, &mut shutdown).await? {
@@ -119,6 +122,7 @@ pub async fn run(
     if leader.is_some() {
         tracker.stand_by();
     }
+    hooks.push(metrics_hook(registered.families, watches.nodes));
     let mut event_loop = EventLoop {
         tracker,
         leader,
@@ -128,7 +132,7 @@ pub async fn run(
         emitter: Emitter {
             form: config.lines,
             lines: lines.clone(),
-            hook: metrics_hook(registered.families, watches.nodes),
+            hooks,
             counts: RecordCounts::default(),
         },
         metrics: registered.metrics,
