@@ -2,7 +2,7 @@
 //!
 //! `prometheus_client` writes its registry as OpenMetrics text and offers no other way to walk it.
 //! The text is split into families once. [`Format::OpenMetrics`] sorts them and joins those of one
-//! name; the other formats are written from the series that a [`MetricFamily`] visits, which is
+//! name; the other formats are written from the series that a `MetricFamily` visits, which is
 //! also how a [`HistogramFamily`](crate::HistogramFamily) is read:
 //!
 //! ```text
