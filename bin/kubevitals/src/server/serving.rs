@@ -61,8 +61,6 @@ pub(super) async fn configure(
         config.limits.http.streams_per_connection = streams.get();
     }
     config.limits.request_timeout = serving.request_timeout;
-    // For the measurement of ADR 0021: one program with and without the queue.
-    config.limits.http.fair_queue = std::env::var_os("ABLATE_FAIR_QUEUE").is_none();
     Ok(Serving { config, bundle })
 }
 
