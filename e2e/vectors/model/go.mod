@@ -3,6 +3,7 @@ module kubevitals/vectors/model
 go 1.26.0
 
 require (
+	golang.org/x/net v0.62.0
 	gopkg.in/inf.v0 v0.9.1
 	k8s.io/apimachinery v0.37.1
 )
@@ -10,5 +11,6 @@ require (
 require (
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
+	golang.org/x/text v0.43.0 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 )

@@ -1,5 +1,5 @@
 // Command model writes the test vectors of crates/base/model from the Go code whose behaviour that crate follows:
-// k8s.io/apimachinery's quantities and the standard library's durations and times.
+// k8s.io/apimachinery's quantities, the standard library's durations and times, and the proxy rules of golang.org/x/net.
 //
 // Each file holds tab-separated lines; lines that start with # are comments. Nothing here depends on the clock or on
 // an unseeded random source, so that a second run writes the same bytes.
@@ -27,6 +27,7 @@ func main() {
 		"duration_string.tsv":      durationString(),
 		"time_format.tsv":          timeFormat(),
 		"time_parse.tsv":           timeParse(),
+		"no_proxy.tsv":             noProxy(),
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
 			log.Fatal(err)

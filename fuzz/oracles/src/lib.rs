@@ -38,7 +38,7 @@ pub use cli::config_file;
 #[cfg(feature = "kube-client-metrics")]
 pub use kube_client_metrics::client_request;
 #[cfg(feature = "model")]
-pub use model::{duration, quantity, timestamp};
+pub use model::{duration, no_proxy, quantity, timestamp};
 #[cfg(feature = "promtext")]
 pub use promtext::promtext;
 #[cfg(feature = "transitions")]
@@ -113,6 +113,12 @@ pub const TARGETS: &[Target] = &[
         name: "metrics_resource",
         oracle: metrics_resource,
         tokens: scrape::METRICS_TOKENS,
+    },
+    #[cfg(feature = "model")]
+    Target {
+        name: "no_proxy",
+        oracle: no_proxy,
+        tokens: model::NO_PROXY_TOKENS,
     },
     #[cfg(feature = "promtext")]
     Target {

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use kubevitals_model::{GoDuration, Quantity, Timestamp};
+use kubevitals_model::{GoDuration, ProxyRules, Quantity, Timestamp};
 
 /// Tokens of quantities.
 pub(crate) const QUANTITY_TOKENS: &[&[u8]] = &[
@@ -76,6 +76,29 @@ pub(crate) const TIMESTAMP_TOKENS: &[&[u8]] = &[
     b"23:59:60",
 ];
 
+/// Tokens of a list of hosts, and of a host after it.
+pub(crate) const NO_PROXY_TOKENS: &[&[u8]] = &[
+    b",",
+    b" ",
+    b"\n",
+    b"*",
+    b".",
+    b":",
+    b"[",
+    b"]",
+    b"/",
+    b"/8",
+    b"/128",
+    b":443",
+    b"10.0.0.1",
+    b"127.0.0.1",
+    b"fd00::1",
+    b"::ffff:10.0.0.1",
+    b"example.com",
+    b"localhost",
+    b"%eth0",
+];
+
 /// A valid quantity has a canonical text that parses as the same quantity.
 ///
 /// # Panics
@@ -135,6 +158,31 @@ pub fn timestamp(data: &[u8]) {
     let seconds = timestamp.rfc3339_seconds();
     let seconds: Timestamp = seconds.as_str().parse().expect("whole seconds can be read");
     assert_eq!(seconds.unix_seconds(), timestamp.unix_seconds());
+}
+
+/// A list of hosts exempts no fewer hosts than a part of it.
+///
+/// # Panics
+///
+/// If the property is violated.
+pub fn no_proxy(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let (list, host) = text.split_once('\n').unwrap_or((text, "example.com"));
+    let is_exempt = |list: &str| {
+        let rules = ProxyRules::from_env(|name| match name {
+            "HTTPS_PROXY" => Some("proxy.test:3128".to_owned()),
+            "NO_PROXY" => Some(list.to_owned()),
+            _ => None,
+        });
+        rules.proxy_for(true, host, 443).is_none()
+    };
+    let whole = is_exempt(list);
+    for part in list.split(',') {
+        assert!(whole || !is_exempt(part), "{part:?} of {list:?}");
+    }
+    assert!(is_exempt(&format!("{list},*")));
 }
 
 fn read<T: FromStr>(data: &[u8]) -> Option<T> {

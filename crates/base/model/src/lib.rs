@@ -12,6 +12,7 @@
 //! | usage, as served | [`Usage`], [`CpuRate`]; [`NoRate`] is the reason why there is none |
 //! | objects | [`PodSummary`], [`Pod`], [`Node`], [`Event`], workloads; [`Identity`], [`Uid`]; [`Interner`] |
 //! | selectors | [`LabelSelector`], [`parse_field_selector`]; [`Labels`] |
+//! | proxies | [`ProxyRules`]: `HTTPS_PROXY` and `NO_PROXY` as Go reads them |
 //! | retries | [`Backoff`], [`Rng`], [`fnv1a`] |
 //! | amounts | [`CoreNanos`], [`CpuUsage`], [`Bytes`]; [`Quantity`] for any Kubernetes quantity |
 
@@ -25,6 +26,7 @@ mod interner;
 mod key;
 mod labels;
 mod objects;
+mod proxy;
 mod quantity;
 mod random;
 mod sample;
@@ -54,6 +56,7 @@ pub use crate::objects::pod::{AsPodSummary, Pod, PodPhase, PodSummary};
 pub use crate::objects::workload::{
     DaemonSet, Deployment, ReplicaSet, SelectorRequirement, Workload, WorkloadSelector,
 };
+pub use crate::proxy::ProxyRules;
 pub use crate::quantity::{Format, Quantity, Scale};
 pub use crate::random::{Rng, fnv1a};
 pub use crate::sample::{BytesSample, ContainerSample, CpuSample, NodeSample};

@@ -5,6 +5,7 @@
 mod amount;
 mod duration;
 mod key;
+mod proxy;
 mod quantity;
 mod timestamp;
 mod usage;
