@@ -71,6 +71,12 @@ pub enum TlsError {
     /// No suite of the list is supported.
     #[error("no usable cipher suite is left of {given:?}: add one of {usable}")]
     NoCipherSuite { given: String, usable: String },
+    /// A key exchange group that does not exist.
+    #[error("unknown key exchange group {item:?}: use numbers of {usable}")]
+    UnknownKeyExchange { item: String, usable: String },
+    /// No group of the list is supported.
+    #[error("no usable key exchange group is left of {given:?}: add one of {usable}")]
+    NoKeyExchange { given: String, usable: String },
     /// rustls rejected the combination of settings.
     #[error("the TLS configuration is not consistent")]
     Configuration(#[source] rustls::Error),

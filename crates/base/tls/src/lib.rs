@@ -62,7 +62,7 @@ pub use key_pair::ReloadingKeyPair;
 pub use peer::{MAX_PEER_NAMES, PeerNames};
 pub use pem::{MAX_PEM_BYTES, PemSource, parse_certificates, parse_private_key};
 pub use pin::PinnedKey;
-pub use policy::{CipherSuites, MinTlsVersion, TlsPolicy};
+pub use policy::{CipherSuites, KeyExchangeGroups, MinTlsVersion, TlsPolicy};
 pub use provider::{Alpn, install_crypto_provider};
 pub use refresh::{Periodic, Refresh, RefreshStatus, Refreshed, Ticks, refresh_loop};
 pub use roots::TrustRoots;

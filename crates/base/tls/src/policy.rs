@@ -1,10 +1,12 @@
-//! TLS versions and cipher suites: `--tls-min-version` and `--tls-cipher-suites`.
+//! TLS versions, cipher suites and key exchange: `--tls-min-version`, `--tls-cipher-suites` and
+//! `--tls-curve-preferences`.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use rustls::crypto::CryptoProvider;
+use rustls::NamedGroup;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::version::{TLS12, TLS13};
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
 
@@ -35,11 +37,22 @@ pub struct CipherSuites {
     unsupported: Vec<&'static str>,
 }
 
-/// The versions and suites that a configuration may negotiate.
+/// The key exchange groups to allow, from a list of the numbers that Go's `CurveID` and TLS use.
+///
+/// As in Go, the order of the list has no meaning. A group that exists and is not supported is
+/// accepted and returned by [`KeyExchangeGroups::unsupported`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyExchangeGroups {
+    allowed: Vec<NamedGroup>,
+    unsupported: Vec<NamedGroup>,
+}
+
+/// What a configuration may negotiate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TlsPolicy {
     min_version: MinTlsVersion,
     cipher_suites: Option<CipherSuites>,
+    key_exchange: Option<KeyExchangeGroups>,
 }
 
 impl FromStr for MinTlsVersion {
@@ -129,13 +142,83 @@ impl fmt::Display for CipherSuites {
     }
 }
 
+impl KeyExchangeGroups {
+    /// Returns the numbers in the list that exist but are not supported.
+    pub fn unsupported(&self) -> impl Iterator<Item = u16> {
+        self.unsupported.iter().map(|group| u16::from(*group))
+    }
+}
+
+impl FromStr for KeyExchangeGroups {
+    type Err = TlsError;
+
+    fn from_str(list: &str) -> Result<Self, TlsError> {
+        let supported = || aws_lc_rs::ALL_KX_GROUPS.iter().map(|group| group.name());
+        let usable = || {
+            let numbers = supported().map(|group| u16::from(group).to_string());
+            numbers.collect::<Vec<_>>().join(", ")
+        };
+        let mut groups = Self {
+            allowed: Vec::new(),
+            unsupported: Vec::new(),
+        };
+        let items = list.split(',').map(str::trim);
+        for item in items.filter(|item| !item.is_empty()) {
+            let group = item.parse::<u16>().map(NamedGroup::from);
+            match group {
+                Ok(group) if supported().any(|own| own == group) => groups.allowed.push(group),
+                Ok(group) if !matches!(group, NamedGroup::Unknown(_)) => {
+                    groups.unsupported.push(group);
+                }
+                _ => {
+                    return Err(TlsError::UnknownKeyExchange {
+                        item: excerpt(item),
+                        usable: usable(),
+                    });
+                }
+            }
+        }
+        if groups.allowed.is_empty() {
+            return Err(TlsError::NoKeyExchange {
+                given: excerpt(list),
+                usable: usable(),
+            });
+        }
+        Ok(groups)
+    }
+}
+
 impl TlsPolicy {
     /// Creates a policy from the two flags. Without a list the recommended suites are enabled.
     pub fn new(min_version: MinTlsVersion, cipher_suites: Option<CipherSuites>) -> Self {
         Self {
             min_version,
             cipher_suites,
+            key_exchange: None,
         }
+    }
+
+    /// Allows these key exchange groups only.
+    #[must_use]
+    pub fn with_key_exchange(mut self, groups: Option<KeyExchangeGroups>) -> Self {
+        self.key_exchange = groups;
+        self
+    }
+
+    /// Returns what was listed and is left out, as it is not supported.
+    pub fn unsupported(&self) -> Vec<String> {
+        let suites = self
+            .cipher_suites
+            .iter()
+            .flat_map(CipherSuites::unsupported);
+        let groups = self
+            .key_exchange
+            .iter()
+            .flat_map(KeyExchangeGroups::unsupported);
+        let suites = suites.map(ToString::to_string);
+        suites
+            .chain(groups.map(|group| group.to_string()))
+            .collect()
     }
 
     pub(crate) fn versions(&self) -> &'static [&'static SupportedProtocolVersion] {
@@ -150,18 +233,27 @@ impl TlsPolicy {
     }
 
     pub(crate) fn provider(&self) -> Arc<CryptoProvider> {
-        let Some(allowed) = &self.cipher_suites else {
+        if self.cipher_suites.is_none() && self.key_exchange.is_none() {
             return Arc::clone(shared_provider());
-        };
+        }
         let mut provider = own_provider();
-        provider.cipher_suites.retain(|suite| match suite {
-            SupportedCipherSuite::Tls13(_) => true,
-            SupportedCipherSuite::Tls12(suite) => suite
-                .common
-                .suite
-                .as_str()
-                .is_some_and(|name| allowed.allowed.contains(&name)),
-        });
+        if let Some(suites) = &self.cipher_suites {
+            provider.cipher_suites.retain(|suite| match suite {
+                SupportedCipherSuite::Tls13(_) => true,
+                SupportedCipherSuite::Tls12(suite) => suite
+                    .common
+                    .suite
+                    .as_str()
+                    .is_some_and(|name| suites.allowed.contains(&name)),
+            });
+        }
+        if let Some(groups) = &self.key_exchange {
+            // All groups of the library: some are supported and not enabled by default.
+            let all = aws_lc_rs::ALL_KX_GROUPS.iter().copied();
+            provider.kx_groups = all
+                .filter(|group| groups.allowed.contains(&group.name()))
+                .collect();
+        }
         Arc::new(provider)
     }
 }
@@ -261,6 +353,29 @@ mod tests {
             TlsPolicy::new(MinTlsVersion::Tls13, None).versions(),
             [&TLS13]
         );
+    }
+
+    #[test]
+    fn a_list_of_key_exchange_groups_enables_these_alone() {
+        // P-256, X25519 and P-521, which the library lacks.
+        let groups: KeyExchangeGroups = "23, 29,25".parse().unwrap();
+        assert_eq!(groups.unsupported().collect::<Vec<_>>(), [25]);
+        let policy = TlsPolicy::default().with_key_exchange(Some(groups));
+        let provider = policy.provider();
+        let names: Vec<_> = provider
+            .kx_groups
+            .iter()
+            .map(|group| group.name())
+            .collect();
+        assert_eq!(names, [NamedGroup::X25519, NamedGroup::secp256r1]);
+        for (list, message) in [
+            ("x25519", "unknown key exchange group \"x25519\""),
+            ("99999", "unknown key exchange group \"99999\""),
+            ("25", "no usable key exchange group is left of \"25\""),
+        ] {
+            let error = list.parse::<KeyExchangeGroups>().unwrap_err().to_string();
+            assert!(error.starts_with(message), "{error}");
+        }
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub const RESOURCE_METRICS_PATH: &str = "metrics.k8s.io/resource-metrics-path";
 
 /// Kubelets sample every 10 to 15 s; with a shorter resolution they would do little but respond.
 const MIN_RESOLUTION: Duration = Duration::from_secs(1);
+/// Default timeout of a scrape, unless the resolution is too short for it.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum timeout as a part of the resolution. Longer requests would delay the next scrape.
 const MAX_TIMEOUT: f64 = 0.9;
 
@@ -111,7 +113,7 @@ impl ScrapeConfig {
     pub fn new(transport: Transport, credentials: Credentials) -> Self {
         Self {
             resolution: Duration::from_secs(15),
-            timeout: Duration::from_secs(10),
+            timeout: DEFAULT_TIMEOUT,
             address_types: vec![
                 AddressType::InternalIp,
                 AddressType::ExternalIp,
@@ -147,6 +149,12 @@ impl ScrapeConfig {
             Some((_, limit)) => Err(ConfigError::ZeroLimit { limit }),
             None => Ok(()),
         }
+    }
+
+    /// The timeout of a scrape where none is configured: as long as the resolution allows, at most
+    /// 10 s.
+    pub fn default_timeout(resolution: Duration) -> Duration {
+        DEFAULT_TIMEOUT.min(resolution.mul_f64(MAX_TIMEOUT))
     }
 
     /// Checks a resolution and a timeout, which are known before the rest of a configuration.
