@@ -14,8 +14,9 @@ use crate::run::RunFlags;
 use crate::sim::SimFlags;
 
 /// Reads the vital signs of a Kubernetes cluster
+// The last of several equal flags wins, as in Kubernetes: charts append a user's flags to theirs.
 #[derive(Debug, Parser)]
-#[command(name = "kubevitals", version, propagate_version = true, after_help = EXAMPLES)]
+#[command(name = "kubevitals", version, propagate_version = true, after_help = EXAMPLES, args_override_self = true)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) config: ConfigFlags,

@@ -128,6 +128,9 @@ impl Server {
         for (flag, reason) in &self.ignored {
             tracing::warn!(flag, reason, "flag has no effect");
         }
+        for name in settings.serving.tls.unsupported() {
+            tracing::warn!(name, "cipher suite or key exchange group is not supported");
+        }
         let cluster = &setup.cluster;
         let clock = Clock::system();
         let kubelets = KubeletAccess::new(&settings.kubelet, &cluster.config, SystemTime::now())?;

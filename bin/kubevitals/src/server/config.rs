@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use kubevitals_apiserver::RequestHeaders;
 use kubevitals_cli::InvalidSetting;
 use kubevitals_model::{GoDuration, LabelSelector};
 use kubevitals_scrape::{AddressType, ConfigError, ScrapeConfig};
-use kubevitals_tls::{CipherSuites, MinTlsVersion, TlsPolicy};
+use kubevitals_tls::{CipherSuites, KeyExchangeGroups, MinTlsVersion, TlsError, TlsPolicy};
 use kubevitals_usage::{ExtraResources, UsageConfig};
 
 use super::flags::{
@@ -78,8 +79,9 @@ pub(super) struct Authorization {
 
 impl Settings {
     pub(super) fn new(flags: &ServerFlags) -> Result<Self, InvalidSetting> {
-        let usage = usage(&flags.metrics)?;
-        let kubelet_timeout = timeout(&flags.kubelet, usage.resolution)?;
+        flags.compat.validate()?;
+        let (resolution, kubelet_timeout) = timing(flags)?;
+        let usage = usage(&flags.metrics, resolution)?;
         reject_contradictions(&flags.kubelet)?;
         Ok(Self {
             usage,
@@ -95,8 +97,7 @@ impl Settings {
     }
 }
 
-fn usage(flags: &MetricsFlags) -> Result<UsageConfig, InvalidSetting> {
-    let resolution = positive("metric-resolution", flags.metric_resolution)?;
+fn usage(flags: &MetricsFlags, resolution: Duration) -> Result<UsageConfig, InvalidSetting> {
     let mut usage = UsageConfig::new(resolution);
     if let Some(staleness) = flags.staleness {
         usage.staleness = positive("staleness", staleness)?;
@@ -128,42 +129,50 @@ fn usage(flags: &MetricsFlags) -> Result<UsageConfig, InvalidSetting> {
     Ok(usage)
 }
 
-fn timeout(flags: &KubeletFlags, resolution: Duration) -> Result<Duration, InvalidSetting> {
-    let timeout = positive("kubelet-request-timeout", flags.kubelet_request_timeout)?;
+/// The resolution and the timeout of a scrape, by the rules of the scraper.
+fn timing(flags: &ServerFlags) -> Result<(Duration, Duration), InvalidSetting> {
+    // What is negative is too short as well.
+    let duration = |given: GoDuration| Duration::try_from(given).unwrap_or_default();
+    let given = flags.kubelet.kubelet_request_timeout;
+    let resolution = duration(flags.metrics.metric_resolution);
+    let timeout = given.map_or_else(|| ScrapeConfig::default_timeout(resolution), duration);
     match ScrapeConfig::validate_timing(resolution, timeout) {
-        Ok(()) => Ok(timeout),
-        Err(error) => Err(invalid_timing(&error, resolution, flags)),
+        Ok(()) => Ok((resolution, timeout)),
+        Err(error) => Err(invalid_timing(&error, flags, timeout)),
     }
 }
 
-fn invalid_timing(
-    error: &ConfigError,
-    resolution: Duration,
-    flags: &KubeletFlags,
-) -> InvalidSetting {
-    if let ConfigError::ResolutionTooShort { min, .. } = error {
-        return InvalidSetting {
+fn invalid_timing(error: &ConfigError, flags: &ServerFlags, timeout: Duration) -> InvalidSetting {
+    let resolution = flags.metrics.metric_resolution;
+    let timeout = flags
+        .kubelet
+        .kubelet_request_timeout
+        .unwrap_or_else(|| GoDuration::saturating_from(timeout));
+    match error {
+        ConfigError::ResolutionTooShort { min, .. } => InvalidSetting {
             flag: "metric-resolution",
-            value: GoDuration::saturating_from(resolution).to_string(),
+            value: resolution.to_string(),
             problem: "too short for kubelets".to_owned(),
             advice: format!(
                 "write {} or more; below 10s little is gained, since kubelets sample every 10s to 15s",
                 GoDuration::saturating_from(*min)
             ),
-        };
-    }
-    let advice = match error {
-        ConfigError::TimeoutTooLong { max, .. } => format!(
-            "write {} or less, or raise --metric-resolution",
-            GoDuration::saturating_from(*max)
-        ),
-        _ => error.to_string(),
-    };
-    InvalidSetting {
-        flag: "kubelet-request-timeout",
-        value: flags.kubelet_request_timeout.to_string(),
-        problem: "a request could take longer than the resolution".to_owned(),
-        advice,
+        },
+        ConfigError::TimeoutTooLong { max, .. } => InvalidSetting {
+            flag: "kubelet-request-timeout",
+            value: timeout.to_string(),
+            problem: "a request could take longer than the resolution".to_owned(),
+            advice: format!(
+                "write {} or less, or raise --metric-resolution",
+                GoDuration::saturating_from(*max)
+            ),
+        },
+        _ => InvalidSetting {
+            flag: "kubelet-request-timeout",
+            value: timeout.to_string(),
+            problem: error.to_string(),
+            advice: "write a duration such as 10s".to_owned(),
+        },
     }
 }
 
@@ -291,31 +300,45 @@ fn is_dns_label(text: &str) -> bool {
 fn tls_policy(flags: &ServingFlags) -> Result<TlsPolicy, InvalidSetting> {
     let version = match &flags.tls_min_version {
         None => MinTlsVersion::default(),
-        Some(text) => text
-            .parse()
-            .map_err(|error: kubevitals_tls::TlsError| InvalidSetting {
-                flag: "tls-min-version",
-                value: text.clone(),
-                problem: error.to_string(),
-                advice: "write VersionTLS12 or VersionTLS13".to_owned(),
-            })?,
+        Some(text) => text.parse().map_err(|error: TlsError| InvalidSetting {
+            flag: "tls-min-version",
+            value: text.clone(),
+            problem: error.to_string(),
+            advice: "write VersionTLS12 or VersionTLS13".to_owned(),
+        })?,
     };
-    let suites = flags.tls_cipher_suites.join(",");
-    let suites: Option<CipherSuites> = if suites.is_empty() {
-        None
-    } else {
-        let parsed = suites.parse();
-        Some(
-            parsed.map_err(|error: kubevitals_tls::TlsError| InvalidSetting {
-                flag: "tls-cipher-suites",
-                value: suites.clone(),
-                problem: error.to_string(),
-                advice: "write names such as TLS_AES_128_GCM_SHA256, or leave the flag out"
-                    .to_owned(),
-            })?,
-        )
-    };
-    Ok(TlsPolicy::new(version, suites))
+    let suites: Option<CipherSuites> = list(
+        "tls-cipher-suites",
+        &flags.tls_cipher_suites,
+        "write names such as TLS_AES_128_GCM_SHA256, or leave the flag out",
+    )?;
+    let groups: Option<KeyExchangeGroups> = list(
+        "tls-curve-preferences",
+        &flags.tls_curve_preferences,
+        "write numbers such as 29 for X25519 and 23 for P-256, or leave the flag out",
+    )?;
+    Ok(TlsPolicy::new(version, suites).with_key_exchange(groups))
+}
+
+/// Parses a list of names; `None` for an empty one.
+fn list<T: FromStr<Err = TlsError>>(
+    flag: &'static str,
+    values: &[String],
+    advice: &str,
+) -> Result<Option<T>, InvalidSetting> {
+    let values = values.join(",");
+    if values.is_empty() {
+        return Ok(None);
+    }
+    values
+        .parse()
+        .map(Some)
+        .map_err(|error: TlsError| InvalidSetting {
+            flag,
+            value: values,
+            problem: error.to_string(),
+            advice: advice.to_owned(),
+        })
 }
 
 impl Authentication {
@@ -369,3 +392,6 @@ fn positive(flag: &'static str, duration: GoDuration) -> Result<Duration, Invali
             advice: "write a duration such as 15s".to_owned(),
         })
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,9 +77,9 @@ pub(super) struct KubeletFlags {
     #[arg(long)]
     pub(super) kubelet_use_node_status_port: bool,
 
-    /// Timeout of a request to a kubelet
-    #[arg(long, value_name = "DURATION", default_value = "10s")]
-    pub(super) kubelet_request_timeout: GoDuration,
+    /// Timeout of a request to a kubelet [default: 0.9 × --metric-resolution, at most 10s]
+    #[arg(long, value_name = "DURATION")]
+    pub(super) kubelet_request_timeout: Option<GoDuration>,
 
     /// CA bundles that verify the certificates of kubelets; may be repeated [default: the CA of the
     /// cluster]
@@ -139,6 +139,11 @@ pub(super) struct ServingFlags {
     /// Cipher suites, by the names of Go [default: those of the TLS library]
     #[arg(long, value_name = "SUITE", value_delimiter = ',')]
     pub(super) tls_cipher_suites: Vec<String>,
+
+    /// Key exchange groups, by the numbers of Go's CurveID, such as 29 for X25519 [default: those
+    /// of the TLS library]
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
+    pub(super) tls_curve_preferences: Vec<String>,
 
     /// Minimum TLS version: `VersionTLS12` or `VersionTLS13`
     #[arg(long, value_name = "VERSION")]
