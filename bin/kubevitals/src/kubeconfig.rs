@@ -9,6 +9,7 @@ use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kubevitals_cli::{InvalidSetting, RunError, error_chain};
 
+use crate::proxy;
 use crate::role::Kubeconfig as RoleKubeconfig;
 
 /// Flags of interactive commands, as kubectl has them.
@@ -41,7 +42,10 @@ impl KubeconfigFlags {
                 flag: "kubeconfig",
                 value: names.join(":"),
                 problem: error_chain(error),
-                advice: "name a kubeconfig file, and with --context one of its contexts".to_owned(),
+                advice: advice(
+                    error,
+                    "name a kubeconfig file, and with --context one of its contexts",
+                ),
             }
         };
         let merged = read(&files).map_err(|error| invalid(&error))?;
@@ -52,8 +56,9 @@ impl KubeconfigFlags {
             context: self.context.clone(),
             ..KubeConfigOptions::default()
         };
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        config.map_err(|error| invalid(&error).into())
+        configure(kubeconfig, &options)
+            .await
+            .map_err(|error| error.or_invalid(invalid))
     }
 }
 
@@ -76,29 +81,75 @@ pub(crate) async fn load(
     let Some(path) = file else {
         return incluster(flag);
     };
-    let invalid = |error: KubeconfigError| {
-        RunError::from(InvalidSetting {
-            flag,
-            value: path.display().to_string(),
-            problem: error_chain(&error),
-            advice: "name a kubeconfig file with a current context".to_owned(),
-        })
+    let invalid = |error: &KubeconfigError| InvalidSetting {
+        flag,
+        value: path.display().to_string(),
+        problem: error_chain(error),
+        advice: advice(error, "name a kubeconfig file with a current context"),
     };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(invalid)?;
-    kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| invalid(&error))?;
+    configure(kubeconfig, &KubeConfigOptions::default())
         .await
-        .map_err(invalid)
+        .map_err(|error| error.or_invalid(invalid))
+}
+
+/// Why a kubeconfig makes no configuration.
+enum ConfigureError {
+    Kubeconfig(KubeconfigError),
+    Proxy(RunError),
+}
+
+impl ConfigureError {
+    fn or_invalid(self, invalid: impl Fn(&KubeconfigError) -> InvalidSetting) -> RunError {
+        match self {
+            Self::Kubeconfig(error) => invalid(&error).into(),
+            Self::Proxy(error) => error,
+        }
+    }
+}
+
+async fn configure(
+    kubeconfig: Kubeconfig,
+    options: &KubeConfigOptions,
+) -> Result<kube::Config, ConfigureError> {
+    let proxy_url = named_proxy(&kubeconfig, options.context.as_deref());
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, options).await;
+    let mut config = config.map_err(ConfigureError::Kubeconfig)?;
+    let rules = proxy::rules_of_environment();
+    proxy::choose(&mut config, proxy_url.as_deref(), &rules).map_err(ConfigureError::Proxy)?;
+    Ok(config)
+}
+
+/// The `proxy-url` of the cluster of a context.
+fn named_proxy(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {
+    let context = context.or(kubeconfig.current_context.as_deref())?;
+    let mut contexts = kubeconfig.contexts.iter();
+    let context = contexts.find(|named| named.name == context)?;
+    let cluster = &context.context.as_ref()?.cluster;
+    let mut clusters = kubeconfig.clusters.iter();
+    let cluster = clusters.find(|named| named.name == *cluster)?;
+    let url = cluster.cluster.as_ref()?.proxy_url.clone();
+    url.filter(|url| !url.is_empty())
+}
+
+/// kube also reads `NO_PROXY`, and accepts less than Go.
+fn advice(error: &KubeconfigError, otherwise: &str) -> String {
+    let advice = match error {
+        KubeconfigError::ParseNoProxy(_) => "write NO_PROXY without empty or malformed entries",
+        _ => otherwise,
+    };
+    advice.to_owned()
 }
 
 fn incluster(flag: &'static str) -> Result<kube::Config, RunError> {
-    kube::Config::incluster().map_err(|error| {
-        RunError::from(InvalidSetting {
-            flag,
-            value: String::new(),
-            problem: format!("not running in a pod with a service account: {error}"),
-            advice: "name a kubeconfig file".to_owned(),
-        })
-    })
+    let mut config = kube::Config::incluster().map_err(|error| InvalidSetting {
+        flag,
+        value: String::new(),
+        problem: format!("not running in a pod with a service account: {error}"),
+        advice: "name a kubeconfig file".to_owned(),
+    })?;
+    proxy::choose(&mut config, None, &proxy::rules_of_environment())?;
+    Ok(config)
 }
 
 /// The files that kubectl reads without a flag: those of `$KUBECONFIG`, or the default one, as far
@@ -160,6 +211,23 @@ mod tests {
             default_files(Some(&missing), Some(home)),
             Vec::<PathBuf>::new()
         );
+    }
+
+    #[test]
+    fn the_proxy_is_that_of_the_cluster_of_the_context() {
+        let kubeconfig = Kubeconfig::from_yaml(
+            "current-context: one
+contexts: [{name: one, context: {cluster: a}}, {name: two, context: {cluster: b}}]
+clusters:
+- {name: a, cluster: {server: 'https://a.test'}}
+- {name: b, cluster: {server: 'https://b.test', proxy-url: 'http://proxy.test'}}
+",
+        )
+        .unwrap();
+        assert_eq!(named_proxy(&kubeconfig, None), None);
+        let proxy = named_proxy(&kubeconfig, Some("two"));
+        assert_eq!(proxy.as_deref(), Some("http://proxy.test"));
+        assert_eq!(named_proxy(&kubeconfig, Some("three")), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod explain;
 pub mod kubeconfig;
 pub mod output;
 pub mod process;
+mod proxy;
 pub mod replay;
 pub mod role;
 pub mod run;
