@@ -9,7 +9,8 @@ use bytes::Bytes;
 use http::{Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use kubevitals_tls::{Alpn, ClientOptions, ClientTls, PemSource, TrustRoots};
+use kubevitals_sim::api::IssuedCertificate;
+use kubevitals_tls::{Alpn, ClientOptions, ClientTls, PemSource, ReloadingKeyPair, TrustRoots};
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -70,14 +71,35 @@ impl Drop for StalledClient {
     }
 }
 
+/// The identity of a client.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Identity<'a> {
+    pub(crate) token: Option<&'a str>,
+    pub(crate) certificate: Option<&'a IssuedCertificate>,
+    pub(crate) headers: &'a [(&'a str, &'a str)],
+}
+
 /// GETs `url`, and trusts only the CA in `ca`.
 pub(crate) async fn get(url: &str, ca: &Path, token: Option<&str>) -> (StatusCode, Bytes) {
+    let identity = Identity {
+        token,
+        ..Identity::default()
+    };
+    get_as(url, ca, identity).await
+}
+
+/// GETs `url` with an identity.
+pub(crate) async fn get_as(url: &str, ca: &Path, identity: Identity<'_>) -> (StatusCode, Bytes) {
     kubevitals_tls::install_crypto_provider();
     let url: Uri = url.parse().unwrap();
     let address: SocketAddr = url.authority().unwrap().as_str().parse().unwrap();
     let roots = vec![PemSource::File(ca.to_owned())];
     let roots = TrustRoots::load("authority", roots, SystemTime::now()).unwrap();
-    let tls = ClientTls::trusting(roots, &ClientOptions::default()).unwrap();
+    let options = ClientOptions {
+        identity: identity.certificate.map(key_pair),
+        ..ClientOptions::default()
+    };
+    let tls = ClientTls::trusting(roots, &options).unwrap();
     let stream = TcpStream::connect(address).await.unwrap();
     let name = ServerName::IpAddress(address.ip().into());
     let stream = TlsConnector::from(tls.config())
@@ -90,8 +112,11 @@ pub(crate) async fn get(url: &str, ca: &Path, token: Option<&str>) -> (StatusCod
     let connection = tokio::spawn(connection);
     let mut request = Request::get(url.path_and_query().unwrap().as_str())
         .header(header::HOST, address.to_string());
-    if let Some(token) = token {
+    if let Some(token) = identity.token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    for (name, value) in identity.headers {
+        request = request.header(*name, *value);
     }
     let response = sender
         .send_request(request.body(Empty::<Bytes>::new()).unwrap())
@@ -103,6 +128,15 @@ pub(crate) async fn get(url: &str, ca: &Path, token: Option<&str>) -> (StatusCod
     let body = body.collect().await.unwrap().to_bytes();
     connection.abort();
     (status, body)
+}
+
+fn key_pair(certificate: &IssuedCertificate) -> Arc<ReloadingKeyPair> {
+    let inline = |pem: &str| PemSource::Inline {
+        label: "client certificate",
+        pem: pem.as_bytes().into(),
+    };
+    let (certificate, key) = (inline(&certificate.certificate), inline(&certificate.key));
+    ReloadingKeyPair::load("client", certificate, key, SystemTime::now()).unwrap()
 }
 
 /// Parses the arguments of a printed `curl` command: URL, CA, token.

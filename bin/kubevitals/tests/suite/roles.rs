@@ -10,7 +10,9 @@ use kubevitals_cli::flags::LogFlags;
 use kubevitals_cli::{ShutdownTrigger, shutdown_channel};
 use tokio::task::JoinHandle;
 
+// As in the program, so that a test can override the flags of the harness.
 #[derive(Debug, Parser)]
+#[command(args_override_self = true)]
 struct Flags {
     #[command(flatten)]
     run: RunFlags,

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::client::get;
+use crate::client::{Identity, get, get_as};
 use crate::{kubevitals, output, roles};
 
 /// Far longer than anything here takes.
@@ -44,14 +44,34 @@ impl Running {
         data: Option<Box<dyn std::io::Write + Send>>,
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let kubeconfig = folder.path().join("kubeconfig");
-        std::fs::write(&kubeconfig, cluster.api().kubeconfig()).unwrap();
         let authority = folder.path().join("kubelets.crt");
         std::fs::write(&authority, cluster.fleet().authority_pem()).unwrap();
+        let authority = format!("--kubelet-certificate-authority={}", authority.display());
+        let mut flags = vec![authority];
+        flags.extend(more.iter().map(ToString::to_string));
+        Self::launch(cluster, folder, &cluster.api().kubeconfig(), flags, data).await
+    }
+
+    /// Starts it with a kubeconfig, and without a CA for kubelets other than that of the cluster.
+    pub(crate) async fn start_bare(cluster: &SimCluster, kubeconfig: &str, more: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let flags = more.iter().copied().chain(["--roles=server"]);
+        let flags = flags.map(str::to_owned).collect();
+        Self::launch(cluster, folder, kubeconfig, flags, None).await
+    }
+
+    async fn launch(
+        cluster: &SimCluster,
+        folder: TempDir,
+        kubeconfig: &str,
+        more: Vec<String>,
+        data: Option<Box<dyn std::io::Write + Send>>,
+    ) -> Self {
+        let file = folder.path().join("kubeconfig");
+        std::fs::write(&file, kubeconfig).unwrap();
         let mut flags = vec![
             "--shutdown-grace-period=5s".to_owned(),
-            format!("--kubeconfig={}", kubeconfig.display()),
-            format!("--kubelet-certificate-authority={}", authority.display()),
+            format!("--kubeconfig={}", file.display()),
             format!("--cert-dir={}", folder.path().join("cert").display()),
             "--bind-address=127.0.0.1".to_owned(),
             "--secure-port=0".to_owned(),
@@ -59,7 +79,7 @@ impl Running {
             "--kubelet-preferred-address-types=InternalIP".to_owned(),
             "--metric-resolution=15s".to_owned(),
         ];
-        flags.extend(more.iter().map(ToString::to_string));
+        flags.extend(more);
         let (sender, mut notices) = mpsc::channel(8);
         let (trigger, task) = roles::start(flags, Notices(sender), data);
         let address = tokio::time::timeout(DEADLINE, async {
@@ -91,6 +111,12 @@ impl Running {
         (status, String::from_utf8_lossy(&body).into_owned())
     }
 
+    /// Sends a GET with an identity, and returns the status.
+    pub(crate) async fn status_for(&self, path: &str, identity: Identity<'_>) -> StatusCode {
+        let url = format!("https://{}{path}", self.address);
+        get_as(&url, &self.authority(), identity).await.0
+    }
+
     /// Sends a GET as an administrator.
     pub(crate) async fn get_as_admin(&self, path: &str) -> (StatusCode, String) {
         self.get(path, Some(&self.token)).await
@@ -115,6 +141,17 @@ impl Running {
         response
             .await
             .unwrap_or_else(|_| panic!("{path}: not in time"))
+    }
+
+    /// Waits until the server is ready, without a token that would have to be reviewed.
+    pub(crate) async fn until_ready(&self) {
+        let mut ticks = tokio::time::interval(Duration::from_millis(50));
+        let ready = async {
+            while self.get("/readyz", None).await.0 != StatusCode::OK {
+                ticks.tick().await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, ready).await.unwrap();
     }
 
     pub(crate) async fn stop(self) {
@@ -157,7 +194,7 @@ pub(crate) fn count(list: &str, needle: &str) -> usize {
 }
 
 pub(crate) const PODS: &str = "/apis/metrics.k8s.io/v1/pods";
-const NODES: &str = "/apis/metrics.k8s.io/v1beta1/nodes";
+pub(crate) const NODES: &str = "/apis/metrics.k8s.io/v1beta1/nodes";
 
 #[tokio::test]
 async fn every_pod_and_node_is_served_after_the_first_scrapes() {
@@ -214,6 +251,20 @@ async fn every_pod_and_node_is_served_after_the_first_scrapes() {
     ] {
         assert!(metrics.contains(family), "{family} is missing");
     }
+    let guide = include_str!("../../../../docs/server.md");
+    let prefixes = [
+        "metrics_server_",
+        "apiserver_",
+        "rest_client_",
+        "kubevitals_",
+    ];
+    let names = guide.split('`').filter(|text| {
+        let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+        text.chars().all(is_name) && !text.ends_with('_')
+    });
+    for name in names.filter(|name| prefixes.iter().any(|p| name.starts_with(p))) {
+        assert!(metrics.contains(name), "docs/server.md names {name}");
+    }
     server.stop().await;
     cluster.shutdown().await;
 }
@@ -265,7 +316,15 @@ async fn the_role_waits_for_an_unavailable_api_server() {
 fn contradicting_flags_exit_64_and_say_what_to_change() {
     for (flags, message) in [
         (&["--metric-resolution=0s"][..], "metric-resolution"),
-        (&["--metric-resolution=10s"], "kubelet-request-timeout"),
+        (&["--metric-resolution=900ms"], "write 1s or more"),
+        (
+            &["--metric-resolution=10s", "--kubelet-request-timeout=10s"],
+            "write 9s or less",
+        ),
+        (&["--kubelet-request-timeout=0s"], "greater than zero"),
+        (&["--kubelet-request-timeout=-1s"], "greater than zero"),
+        (&["--tls-curve-preferences=1"], "tls-curve-preferences"),
+        (&["--audit-log-path=-"], "there is no audit log"),
         (&["--staleness=5s"], "staleness"),
         (
             &[
@@ -311,6 +370,12 @@ fn a_link_named_metrics_server_accepts_the_flags_of_metrics_server() {
         "--kubeconfig=/nowhere",
     ]);
     let (code, _, stderr) = output(command.env("NO_COLOR", "1"));
+    assert_eq!(code, 64, "{stderr}");
+    assert!(stderr.contains("/nowhere"), "{stderr}");
+    // Charts append a user's flags to their own.
+    command.args(["--metric-resolution=5s", "--kubelet-insecure-tls=false"]);
+    command.args(["--kubelet-insecure-tls", "--kubelet-insecure-tls=false"]);
+    let (code, _, stderr) = output(&mut command);
     assert_eq!(code, 64, "{stderr}");
     assert!(stderr.contains("/nowhere"), "{stderr}");
     let (code, version, _) = output(std::process::Command::new(&link).arg("--version"));
