@@ -89,6 +89,23 @@ fn every_decision_is_in_the_index() {
 }
 
 #[test]
+fn the_table_of_end_to_end_tests_names_every_module() {
+    let text = read("docs/real-cluster.md");
+    for file in tracked() {
+        let name = file.strip_prefix("e2e/tests/suite/");
+        let Some(name) = name.and_then(|name| name.strip_suffix(".rs")) else {
+            continue;
+        };
+        if name != "main" && !name.contains('/') {
+            assert!(
+                text.contains(&format!("| `{name}` |")),
+                "docs/real-cluster.md lacks {name}"
+            );
+        }
+    }
+}
+
+#[test]
 fn the_architecture_names_every_crate() {
     let text = read("ARCHITECTURE.md");
     for file in tracked() {
