@@ -3,6 +3,9 @@
 //! One table drives all of it: the arguments that clap accepts besides our own, the log line of a
 //! flag without effect, the error of a rejected one, and the table in `docs/server.md`. A test
 //! compares it with the `--help` of metrics-server.
+//!
+//! To support a flag: define it in `flags.rs`, move its name to a group of supported flags, and
+//! write the documentation with `KUBEVITALS_UPDATE_DOCS=1 cargo test -p kubevitals --lib compat`.
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
