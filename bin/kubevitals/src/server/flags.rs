@@ -140,8 +140,8 @@ pub(super) struct ServingFlags {
     #[arg(long, value_name = "SUITE", value_delimiter = ',')]
     pub(super) tls_cipher_suites: Vec<String>,
 
-    /// Key exchange groups, by the numbers of Go's CurveID, such as 29 for X25519 [default: those
-    /// of the TLS library]
+    /// Key exchange groups by their numbers in TLS, such as 29 for X25519 [default: those of the
+    /// TLS library]
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     pub(super) tls_curve_preferences: Vec<String>,
 
