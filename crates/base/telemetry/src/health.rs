@@ -68,7 +68,16 @@ struct Inner {
 struct Check {
     name: String,
     probes: Vec<Probe>,
+    listing: Listing,
     evaluate: Box<dyn Fn() -> Status + Send + Sync>,
+}
+
+/// When a check is a line of a report.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Listing {
+    Always,
+    /// Only while it does not pass.
+    Failures,
 }
 
 impl Probe {
@@ -100,6 +109,7 @@ impl Health {
         let ping = Check {
             name: PING.to_owned(),
             probes: Probe::ALL.to_vec(),
+            listing: Listing::Always,
             evaluate: Box::new(|| Status::Ok),
         };
         Self {
@@ -126,12 +136,43 @@ impl Health {
         Ok(cell)
     }
 
+    /// Registers a check as [`Health::check`] does, which is listed only while it does not pass:
+    /// tests of programs that we replace compare the whole list.
+    pub fn failure_check(
+        &self,
+        name: &str,
+        probes: &[Probe],
+        evaluate: impl Fn() -> Status + Send + Sync + 'static,
+    ) -> Result<(), TelemetryError> {
+        self.add(name, probes, Listing::Failures, Box::new(evaluate))
+    }
+
+    /// The same as a cell, which starts as passing.
+    pub fn failure_cell(&self, name: &str, probes: &[Probe]) -> Result<HealthCell, TelemetryError> {
+        let cell = HealthCell {
+            status: Arc::new(Mutex::new(Status::Ok)),
+        };
+        let read = cell.clone();
+        self.failure_check(name, probes, move || read.status())?;
+        Ok(cell)
+    }
+
     /// Registers a check that is evaluated for every probe, so it must neither block nor be slow.
     pub fn check(
         &self,
         name: &str,
         probes: &[Probe],
         evaluate: impl Fn() -> Status + Send + Sync + 'static,
+    ) -> Result<(), TelemetryError> {
+        self.add(name, probes, Listing::Always, Box::new(evaluate))
+    }
+
+    fn add(
+        &self,
+        name: &str,
+        probes: &[Probe],
+        listing: Listing,
+        evaluate: Box<dyn Fn() -> Status + Send + Sync>,
     ) -> Result<(), TelemetryError> {
         if !is_check_name(name) {
             return Err(TelemetryError::BadCheckName(name.to_owned()));
@@ -149,7 +190,8 @@ impl Health {
         checks.push(Arc::new(Check {
             name: name.to_owned(),
             probes: probes.to_vec(),
-            evaluate: Box::new(evaluate),
+            listing,
+            evaluate,
         }));
         Ok(())
     }
@@ -169,13 +211,17 @@ impl Health {
         let mut outcomes: Vec<CheckOutcome> = self
             .checks_of(probe)
             .iter()
-            .map(|check| CheckOutcome {
-                name: check.name.clone(),
-                verdict: if excluded.contains(&check.name) {
+            .filter_map(|check| {
+                let verdict = if excluded.contains(&check.name) {
                     Verdict::Excluded
                 } else {
                     Verdict::from_status((check.evaluate)(), probe)
-                },
+                };
+                let is_listed = check.listing == Listing::Always || verdict != Verdict::Passed;
+                is_listed.then(|| CheckOutcome {
+                    name: check.name.clone(),
+                    verdict,
+                })
             })
             .collect();
         if probe == Probe::Readyz {

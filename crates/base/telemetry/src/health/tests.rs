@@ -189,3 +189,14 @@ fn changes_are_logged_and_not_each_probe() {
         ]
     );
 }
+
+#[test]
+fn a_failure_cell_is_listed_only_while_it_fails() {
+    let health = Health::new();
+    let cell = health.failure_cell("tasks", Probe::LIVENESS).unwrap();
+    let livez = |excluded: &[String]| health.report(Probe::Livez, excluded).body(true);
+    assert_eq!(livez(&[]), "[+]ping ok\nlivez check passed\n");
+    cell.set_failing("task scrape ended unexpectedly");
+    assert!(livez(&[]).contains("[-]tasks failed: task scrape ended unexpectedly"));
+    assert!(livez(&["tasks".to_owned()]).ends_with("livez check passed\n"));
+}
