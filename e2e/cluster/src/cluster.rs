@@ -24,7 +24,7 @@ use crate::programs::Programs;
 use crate::ready::Probe;
 use crate::state::{ClusterState, Description};
 use crate::status::Status;
-use crate::{bring_up, config, control, holder, images, interrupt, take_down};
+use crate::{bring_up, config, control, e2e, holder, images, interrupt, take_down};
 
 /// A cluster and an action on it
 #[derive(Debug, Args)]
@@ -72,6 +72,20 @@ enum ClusterCommand {
         #[arg(long)]
         kill: bool,
     },
+    /// Let a component answer nothing, with its connections open, until `resume`
+    Pause {
+        /// As for `restart`
+        component: String,
+        #[command(flatten)]
+        name: Name,
+    },
+    /// Continue a paused component
+    Resume {
+        /// As for `restart`
+        component: String,
+        #[command(flatten)]
+        name: Name,
+    },
     /// Run a program in the cluster's network, with its kubectl and kubeconfig
     Exec {
         #[command(flatten)]
@@ -80,7 +94,7 @@ enum ClusterCommand {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
     },
-    /// Build our own program statically and import it as kubevitals.test/kubevitals:dev
+    /// Build our own program and import it as kubevitals.test/kubevitals:dev
     Image(Name),
     /// Hold a cluster's processes (started by `up`)
     #[command(hide = true, name = HOLD)]
@@ -168,13 +182,10 @@ impl Running {
         command
     }
 
-    /// Builds our program from the work tree and imports its image into the cluster.
-    pub(crate) fn import_kubevitals(&self) -> Result<()> {
-        let archive = images::kubevitals()?;
-        images::import(
-            Path::new(&format!("/proc/{}/ns/mnt", self.holder)),
-            &archive,
-        )
+    /// Imports an image into the cluster; one of the same name is replaced.
+    pub(crate) fn import(&self, archive: &[u8]) -> Result<()> {
+        let mounts = format!("/proc/{}/ns/mnt", self.holder);
+        images::import(Path::new(&mounts), archive)
     }
 }
 
@@ -212,8 +223,15 @@ pub(crate) fn run(flags: &ClusterFlags) -> Result<()> {
             name,
             kill,
         } => restart(&name.name, component, *kill),
+        ClusterCommand::Pause { component, name } => signal(&name.name, component, Request::Pause),
+        ClusterCommand::Resume { component, name } => {
+            signal(&name.name, component, Request::Resume)
+        }
         ClusterCommand::Exec { name, words } => exec(&attach(&name.name)?, words),
-        ClusterCommand::Image(name) => attach(&name.name)?.import_kubevitals(),
+        ClusterCommand::Image(name) => {
+            let running = attach(&name.name)?;
+            running.import(&images::kubevitals(&e2e::build_program()?)?)
+        }
         ClusterCommand::Hold { folder } => holder::hold(&Layout::at(folder)?),
     }
 }
@@ -304,10 +322,7 @@ fn restart(name: &str, component: &str, kill: bool) -> Result<()> {
     /// An API server finishes open requests first, watches among them.
     const GRACE: Duration = Duration::from_secs(90);
     let layout = Layout::of(name)?;
-    let Some(component) = Component::named(component) else {
-        let known = Component::ALL.map(Component::name).join(", ");
-        bail!("no component `{component}`; there are: {known}");
-    };
+    let component = component_named(component)?;
     require_root()?;
     interrupt::listen()?;
     let stopwatch = Stopwatch::start();
@@ -350,6 +365,21 @@ fn restart(name: &str, component: &str, kill: bool) -> Result<()> {
     bring_up::wait_ready(&probe, component)?;
     stopwatch.log(&format!("{} is ready", component.name()));
     Ok(())
+}
+
+/// Pauses or resumes a component.
+fn signal(name: &str, component: &str, request: fn(String) -> Request) -> Result<()> {
+    let component = component_named(component)?.name().to_owned();
+    let layout = Layout::of(name)?;
+    let sent = control::send_request(&layout.folder, &request(component));
+    sent.map(drop).with_context(|| no_cluster(name))
+}
+
+fn component_named(name: &str) -> Result<Component> {
+    Component::named(name).with_context(|| {
+        let known = Component::ALL.map(Component::name).join(", ");
+        format!("no component `{name}`; there are: {known}")
+    })
 }
 
 /// Replaces this process by that program. Returns only on failure.

@@ -77,7 +77,8 @@ fn kubelet(layout: &Layout, addresses: Addresses, pki: &Pki) -> Value {
     json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": "0.0.0.0",
+        // Not on the loopback, where tests forward the same port to pods.
+        "address": addresses.node(),
         "authentication": {
             "anonymous": {"enabled": false},
             "webhook": {"enabled": true, "cacheTTL": "10s"},

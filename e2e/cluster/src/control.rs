@@ -23,6 +23,10 @@ pub(crate) enum Request {
     Restart(String),
     /// Stops a component, by SIGTERM or by SIGKILL.
     Stop { name: String, kill: bool },
+    /// Stops a component's threads (SIGSTOP): it keeps its connections and answers nothing.
+    Pause(String),
+    /// Continues a paused component.
+    Resume(String),
     /// Keeps the cluster when the process that started it ends.
     Release,
 }

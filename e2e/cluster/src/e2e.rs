@@ -13,8 +13,8 @@ use xtask::step::{Steps, cargo, command_line};
 use xtask::totals::Totals;
 
 use crate::cluster::{self, Options, Running};
-use crate::fetch::{self, Program};
-use crate::interrupt;
+use crate::fetch::{self, Package, Program};
+use crate::{images, interrupt, programs};
 
 /// Tests to run, and the cluster to run them on
 #[derive(Debug, Args)]
@@ -45,6 +45,13 @@ const NAME: &str = "e2e";
 /// Two cores, and tests that wait most of the time.
 const THREADS: &str = "--test-threads=2";
 
+/// The programs that tests start besides ours.
+const PEERS: [Program; 3] = [
+    Program::MetricsServer,
+    Program::MetricsServerE2e,
+    Program::VpaRecommender,
+];
+
 /// Names the file that the tests append their times to.
 const TIMES_VARIABLE: &str = "KUBEVITALS_E2E_TIMES";
 
@@ -56,9 +63,9 @@ pub(crate) fn run(flags: &E2eFlags) -> Result<()> {
 
 fn all(flags: &E2eFlags, steps: &mut Steps) -> Result<Totals> {
     interrupt::listen()?;
-    let metrics_server = steps.step("programs", || {
-        fetch::programs(&Program::for_e2e())?;
-        fetch::program(Program::MetricsServer)
+    steps.step("programs", || {
+        fetch::debian(&[Package::Stress])?;
+        fetch::programs(&Program::for_e2e())
     })?;
     let tests = steps.step("build of the tests", build_tests)?;
     let kubevitals = steps.step("build of kubevitals", build_program)?;
@@ -72,6 +79,7 @@ fn all(flags: &E2eFlags, steps: &mut Steps) -> Result<Totals> {
         }),
     })?;
     let _lock = lock(&running.folder)?;
+    steps.step("images", || import_images(&running, &kubevitals))?;
     let times = running.folder.join("test-times");
     let totals = steps.step("tests", || {
         let mut command = running.command("setpriv");
@@ -83,9 +91,12 @@ fn all(flags: &E2eFlags, steps: &mut Steps) -> Result<Totals> {
             .args(&flags.filter)
             .args(&flags.runner)
             .env(TIMES_VARIABLE, &times)
-            .env("KUBEVITALS_E2E_METRICS_SERVER", &metrics_server)
             .env("KUBEVITALS_E2E_KUBEVITALS", &kubevitals)
             .env("KUBEVITALS_E2E_CLUSTER_TOOL", std::env::current_exe()?);
+        for peer in PEERS {
+            let name = peer.name().replace('-', "_").to_uppercase();
+            command.env(format!("KUBEVITALS_E2E_{name}"), fetch::program(peer)?);
+        }
         let (totals, succeeded) = run_tests(&mut command)?;
         totals.check(succeeded)
     });
@@ -142,8 +153,16 @@ fn build_tests() -> Result<PathBuf> {
     executable(build, E2E_TARGET)
 }
 
+/// Imports the images of tests. A kubelet uses an image that was imported before a pod named it.
+fn import_images(running: &Running, kubevitals: &Path) -> Result<()> {
+    running.import(&images::kubevitals(kubevitals)?)?;
+    let consume_cpu = fetch::program(Program::ConsumeCpu)?;
+    let stress = programs::installed("stress")?;
+    running.import(&images::resource_consumer(&consume_cpu, &stress)?)
+}
+
 /// Builds our own program and returns its path.
-fn build_program() -> Result<PathBuf> {
+pub(crate) fn build_program() -> Result<PathBuf> {
     let mut build = cargo();
     build.args(["build", "--locked", "--workspace", "--all-features"]);
     build.args(["--bin", PROGRAM]);

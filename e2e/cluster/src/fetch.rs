@@ -40,7 +40,7 @@ pub(crate) fn run(flags: &FetchFlags) -> Result<()> {
         return list(&flags.names);
     }
     if flags.debian {
-        debian(&Package::ALL)?;
+        debian(&Package::NODE)?;
     }
     let wanted = if flags.names.is_empty() {
         Program::for_e2e()
@@ -94,6 +94,7 @@ fn entry(program: Program) -> Result<Entry> {
         name: program.name().to_owned(),
         folder: programs_folder()?.join(format!("{}-{version}-{key:016x}", program.name())),
         version,
+        goal: recipe.goal,
         arguments,
     })
 }

@@ -122,8 +122,10 @@ impl Holder {
                 .map(|child| child.launch.clone())
                 .and_then(|launch| self.start(launch)),
             Request::Stop { name, kill } => {
-                self.stop(&name, if kill { Signal::KILL } else { Signal::TERM })
+                self.signal(&name, if kill { Signal::KILL } else { Signal::TERM })
             }
+            Request::Pause(name) => self.signal(&name, Signal::STOP),
+            Request::Resume(name) => self.signal(&name, Signal::CONT),
             Request::Release => {
                 self.leash = None;
                 Ok(())
@@ -162,11 +164,11 @@ impl Holder {
         Ok(())
     }
 
-    fn stop(&self, name: &str, signal: Signal) -> Result<()> {
+    fn signal(&self, name: &str, signal: Signal) -> Result<()> {
         let child = self.find(name)?;
         // One that was reaped is never signalled: its PID may have been reused.
         if child.ended.is_none() {
-            kill_process(child.pid, signal).with_context(|| format!("stopping {name}"))?;
+            kill_process(child.pid, signal).with_context(|| format!("signalling {name}"))?;
         }
         Ok(())
     }

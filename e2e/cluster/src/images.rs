@@ -1,6 +1,7 @@
 //! The images that a cluster starts with, and that of our own program. There is no registry:
 //! pods say `imagePullPolicy: Never`.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,7 +11,6 @@ use anyhow::{Context, Result, bail};
 use crate::archive::{Image, Tar};
 use crate::config::PAUSE_IMAGE;
 use crate::network::output;
-use xtask::{cache, step};
 
 /// A shell and its tools.
 pub(crate) const BUSYBOX_IMAGE: &str = "kubevitals.test/busybox:1";
@@ -19,6 +19,8 @@ pub(crate) const BUSYBOX_IMAGE: &str = "kubevitals.test/busybox:1";
 pub(crate) const BURNER_IMAGE: &str = "kubevitals.test/burner:1";
 /// Our own program, built from the work tree.
 pub(crate) const KUBEVITALS_IMAGE: &str = "kubevitals.test/kubevitals:dev";
+/// The name that metrics-server's own tests use.
+const RESOURCE_CONSUMER_IMAGE: &str = "registry.k8s.io/e2e-test-images/resource-consumer:1.9";
 
 /// Sleeps until it is signalled. The `sleep` of busybox has no `infinity`.
 const PAUSE: &str = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait; done";
@@ -56,19 +58,35 @@ pub(crate) fn standard(busybox: &Path) -> Result<Vec<Vec<u8>>> {
     .collect()
 }
 
-/// Builds our program statically, in a target folder of its own, and returns its image.
-pub(crate) fn kubevitals() -> Result<Vec<u8>> {
-    let program = static_build()?;
-    let binary =
-        std::fs::read(&program).with_context(|| format!("reading {}", program.display()))?;
+/// Returns the image of our own program: the program and the shared libraries that it needs.
+pub(crate) fn kubevitals(program: &Path) -> Result<Vec<u8>> {
     let mut tar = Tar::default();
     tar.folder("bin", 0o755)?;
-    tar.file("bin/kubevitals", 0o755, &binary)?;
     tar.folder("tmp", 0o1777)?;
+    add_program(&mut tar, "bin/kubevitals", program)?;
+    add_libraries(&mut tar, program)?;
     let layer = tar.finish()?;
     Image {
         name: KUBEVITALS_IMAGE,
         entrypoint: &["/bin/kubevitals"],
+        layer: &layer,
+    }
+    .archive()
+}
+
+/// Returns the image that metrics-server's own tests run in pods: a program that burns CPU and one
+/// that holds memory, at the paths of the image that they name.
+pub(crate) fn resource_consumer(consume_cpu: &Path, stress: &Path) -> Result<Vec<u8>> {
+    let mut tar = Tar::default();
+    tar.folder("bin", 0o755)?;
+    tar.folder("consume-cpu", 0o755)?;
+    add_program(&mut tar, "consume-cpu/consume-cpu", consume_cpu)?;
+    add_program(&mut tar, "bin/stress", stress)?;
+    add_libraries(&mut tar, stress)?;
+    let layer = tar.finish()?;
+    Image {
+        name: RESOURCE_CONSUMER_IMAGE,
+        entrypoint: &["/consume-cpu/consume-cpu"],
         layer: &layer,
     }
     .archive()
@@ -122,83 +140,58 @@ fn busybox_layer(busybox: &Path) -> Result<Vec<u8>> {
     tar.finish()
 }
 
-/// Builds our program with the C library linked in: the image contains nothing but the program.
-fn static_build() -> Result<PathBuf> {
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let folder = cache::folder()?.join("static-target");
-    // With `--target` the flag does not apply to build scripts and macros, which must stay dynamic.
-    step::run(
-        step::cargo()
-            .args([
-                "build",
-                "--locked",
-                "--package=kubevitals",
-                "--all-features",
-                "--target",
-                &target,
-            ])
-            .env("RUSTFLAGS", "-C target-feature=+crt-static")
-            .env("CARGO_TARGET_DIR", &folder),
-    )?;
-    let program = folder.join(&target).join("debug/kubevitals");
-    if !is_static(&std::fs::read(&program)?) {
-        bail!(
-            "{} needs shared libraries: it was not linked statically",
-            program.display()
-        );
-    }
-    Ok(program)
+fn add_program(tar: &mut Tar, path: &str, program: &Path) -> Result<()> {
+    let binary =
+        std::fs::read(program).with_context(|| format!("reading {}", program.display()))?;
+    tar.file(path, 0o755, &binary)
 }
 
-/// Returns whether this is a 64-bit ELF file without a program interpreter.
-fn is_static(elf: &[u8]) -> bool {
-    const INTERPRETER: usize = 3;
-    let number = |at: usize, size: usize| {
-        let bytes = elf.get(at..at.checked_add(size)?)?;
-        Some(
-            bytes
-                .iter()
-                .rev()
-                .fold(0_usize, |value, byte| (value << 8) | usize::from(*byte)),
-        )
-    };
-    let header = || Some((number(32, 8)?, number(54, 2)?, number(56, 2)?));
-    let Some((table, size, count)) = header().filter(|_| elf.starts_with(b"\x7fELF\x02")) else {
-        return false;
-    };
-    (0..count).all(|index| {
-        let kind = table
-            .checked_add(index * size)
-            .and_then(|entry| number(entry, 4));
-        kind.is_some_and(|kind| kind != INTERPRETER)
-    })
+/// Adds the shared libraries of a program, and the loader, at the paths that they have here.
+fn add_libraries(tar: &mut Tar, program: &Path) -> Result<()> {
+    let list = String::from_utf8(output(Command::new("ldd").arg(program))?)?;
+    let libraries = libraries(&list);
+    let folders: BTreeSet<&Path> = libraries
+        .iter()
+        .flat_map(|library| library.ancestors().skip(1))
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .collect();
+    for folder in folders {
+        tar.folder(&folder.display().to_string(), 0o755)?;
+    }
+    for library in &libraries {
+        let path = library.display().to_string();
+        add_program(tar, &path, &Path::new("/").join(library))?;
+    }
+    Ok(())
+}
+
+/// Returns the files in the output of `ldd`, without the leading slash.
+fn libraries(list: &str) -> BTreeSet<PathBuf> {
+    let words = list.split_whitespace();
+    words
+        .filter_map(|word| word.strip_prefix('/'))
+        .map(PathBuf::from)
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A header and a table of two entries, the second of this kind.
-    fn elf(kind: u8) -> Vec<u8> {
-        let mut bytes = vec![0; 64 + 2 * 56];
-        bytes[..5].copy_from_slice(b"\x7fELF\x02");
-        bytes[32] = 64;
-        bytes[54] = 56;
-        bytes[56] = 2;
-        bytes[64] = 1;
-        bytes[64 + 56] = kind;
-        bytes
-    }
-
     #[test]
-    fn only_a_program_without_interpreter_is_static() {
-        assert!(is_static(&elf(1)));
-        assert!(!is_static(&elf(3)));
-        let whole = elf(1);
-        for length in 0..whole.len() - 52 {
-            assert!(!is_static(&whole[..length]), "cut to {length} bytes");
-        }
-        assert!(!is_static(b"#!/bin/sh\n"));
+    fn libraries_are_the_files_that_ldd_lists() {
+        let list = "\tlinux-vdso.so.1 (0x00007ffd)\n\
+                    \tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f5e)\n\
+                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f60)\n";
+        assert_eq!(
+            libraries(list),
+            [
+                PathBuf::from("lib/x86_64-linux-gnu/libc.so.6"),
+                PathBuf::from("lib64/ld-linux-x86-64.so.2"),
+            ]
+            .into()
+        );
+        assert!(libraries("\tstatically linked\n").is_empty());
     }
 
     #[test]

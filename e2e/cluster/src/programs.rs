@@ -23,7 +23,7 @@ pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 impl Programs {
     /// Installs and builds missing programs.
     pub(crate) fn fetch() -> Result<Self> {
-        fetch::debian(&Package::ALL)?;
+        fetch::debian(&Package::NODE)?;
         let components = Component::ALL
             .into_iter()
             .map(|component| Ok((component, fetched(component)?)))
@@ -56,7 +56,8 @@ fn fetched(component: Component) -> Result<PathBuf> {
     })
 }
 
-fn installed(name: &str) -> Result<PathBuf> {
+/// Finds a program of a Debian package.
+pub(crate) fn installed(name: &str) -> Result<PathBuf> {
     PATH.split(':')
         .map(|folder| Path::new(folder).join(name))
         .find(|path| path.is_file())

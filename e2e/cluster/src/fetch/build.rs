@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use super::make;
 use super::progress::Progress;
+use super::table::Goal;
 
 /// A program in the cache, and the arguments of its build.
 #[derive(Debug, Clone)]
@@ -21,6 +22,7 @@ pub(crate) struct Entry {
     pub(crate) version: String,
     /// The folder of the built program; its name depends on all inputs of the build.
     pub(crate) folder: PathBuf,
+    pub(crate) goal: Goal,
     pub(crate) arguments: Vec<String>,
 }
 
@@ -106,7 +108,11 @@ pub(crate) fn with_go(entry: &Entry, folder: &Path, module: &Path) -> Result<()>
     // A proxy may be slow for a moment: fetching is retried once, compiling never.
     for _ in 0..2 {
         let mut list = go(module);
-        list.args(["list", "-deps"]).args(&entry.arguments);
+        list.args(["list", "-deps"]);
+        if entry.goal == Goal::Tests {
+            list.arg("-test");
+        }
+        list.args(&entry.arguments);
         list.stdout(Stdio::null());
         failed = run_with_progress(&mut list, &mut |lines| {
             progress.tick(started.elapsed(), &activity("fetching modules", lines));
@@ -117,9 +123,11 @@ pub(crate) fn with_go(entry: &Entry, folder: &Path, module: &Path) -> Result<()>
     }
     if failed.is_none() {
         let mut build = go(module);
-        build
-            .args(["build", "-v", "-o"])
-            .arg(folder.join(&entry.name));
+        match entry.goal {
+            Goal::Command => build.args(["build", "-v", "-o"]),
+            Goal::Tests => build.args(["test", "-c", "-o"]),
+        };
+        build.arg(folder.join(&entry.name));
         build.args(&entry.arguments).stdout(Stdio::null());
         failed = run_with_progress(&mut build, &mut |lines| {
             progress.tick(started.elapsed(), &activity("compiling", lines));

@@ -1,4 +1,4 @@
-//! The Debian packages of a node: the container runtime and its tools.
+//! The Debian packages of a node, the container runtime and its tools, and of tests.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use xtask::step;
 
-/// A Debian package that a real node needs.
+/// A Debian package that a real node or a test needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Package {
     Containerd,
@@ -18,6 +18,7 @@ pub(crate) enum Package {
     Iproute2,
     Conntrack,
     UtilLinux,
+    Stress,
 }
 
 /// Folders of programs that are searched besides `PATH`, which an ordinary user's lacks.
@@ -31,7 +32,8 @@ const FOLDERS: [&str; 6] = [
 ];
 
 impl Package {
-    pub(crate) const ALL: [Self; 8] = [
+    /// The packages of a node.
+    pub(crate) const NODE: [Self; 8] = [
         Self::Containerd,
         Self::Runc,
         Self::CniPlugins,
@@ -52,6 +54,7 @@ impl Package {
             Self::Iproute2 => "iproute2",
             Self::Conntrack => "conntrack",
             Self::UtilLinux => "util-linux",
+            Self::Stress => "stress",
         }
     }
 
@@ -71,6 +74,7 @@ impl Package {
             Self::Iproute2 => &["ip"],
             Self::Conntrack => &["conntrack"],
             Self::UtilLinux => &["nsenter", "unshare"],
+            Self::Stress => &["stress"],
         }
     }
 
@@ -253,7 +257,7 @@ mod tests {
 
     #[test]
     fn every_package_has_a_program() {
-        for package in Package::ALL {
+        for package in Package::NODE {
             assert!(!package.programs().is_empty(), "{package:?}");
             assert!(!package.is_installed(&[]), "{package:?}");
         }

@@ -14,6 +14,9 @@ pub(crate) enum Program {
     KubeProxy,
     Etcd,
     MetricsServer,
+    MetricsServerE2e,
+    ConsumeCpu,
+    VpaRecommender,
     VirtualKubelet,
     Otelcol,
     Prometheus,
@@ -28,8 +31,18 @@ pub(crate) struct Recipe {
     pub(crate) package: &'static str,
     /// The module whose version, as `go.mod` has it, is the program's.
     pub(crate) versioned_by: &'static str,
+    pub(crate) goal: Goal,
     tags: &'static str,
     stamp: Stamp,
+}
+
+/// What is built from a package.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// Its command.
+    Command,
+    /// The program that runs its tests.
+    Tests,
 }
 
 /// The linker variables that hold a program's version.
@@ -50,7 +63,7 @@ enum Stamp {
 const KUBERNETES_DISCOVERY: &str = "remove_all_sd,enable_kubernetes_sd";
 
 impl Program {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::KubeApiserver,
         Self::KubeControllerManager,
         Self::KubeScheduler,
@@ -59,12 +72,16 @@ impl Program {
         Self::KubeProxy,
         Self::Etcd,
         Self::MetricsServer,
+        Self::MetricsServerE2e,
+        Self::ConsumeCpu,
+        Self::VpaRecommender,
         Self::VirtualKubelet,
         Self::Otelcol,
         Self::Prometheus,
     ];
 
-    /// The programs of the end-to-end tests: a cluster, and the metrics-server that we replace.
+    /// The programs of the end-to-end tests: a cluster, the metrics-server that we replace, its own
+    /// tests, and an autoscaler that reads us.
     pub(crate) fn for_e2e() -> Vec<Self> {
         Self::ALL
             .into_iter()
@@ -88,6 +105,9 @@ impl Program {
             Self::KubeProxy => "kube-proxy",
             Self::Etcd => "etcd",
             Self::MetricsServer => "metrics-server",
+            Self::MetricsServerE2e => "metrics-server-e2e",
+            Self::ConsumeCpu => "consume-cpu",
+            Self::VpaRecommender => "vpa-recommender",
             Self::VirtualKubelet => "virtual-kubelet",
             Self::Otelcol => "otelcol",
             Self::Prometheus => "prometheus",
@@ -108,6 +128,7 @@ impl Program {
                 folder: "etcd",
                 package: "go.etcd.io/etcd/server/v3",
                 versioned_by: "go.etcd.io/etcd/server/v3",
+                goal: Goal::Command,
                 tags: "",
                 stamp: Stamp::None,
             },
@@ -115,13 +136,39 @@ impl Program {
                 folder: "metrics-server",
                 package: "sigs.k8s.io/metrics-server/cmd/metrics-server",
                 versioned_by: "sigs.k8s.io/metrics-server",
+                goal: Goal::Command,
                 tags: "",
                 stamp: Stamp::Kubernetes,
+            },
+            Self::MetricsServerE2e => Recipe {
+                folder: "metrics-server-e2e",
+                package: "sigs.k8s.io/metrics-server/test",
+                versioned_by: "sigs.k8s.io/metrics-server",
+                goal: Goal::Tests,
+                tags: "",
+                stamp: Stamp::None,
+            },
+            Self::ConsumeCpu => Recipe {
+                folder: "resource-consumer",
+                package: "k8s.io/kubernetes/test/images/resource-consumer/consume-cpu",
+                versioned_by: "k8s.io/kubernetes",
+                goal: Goal::Command,
+                tags: "",
+                stamp: Stamp::None,
+            },
+            Self::VpaRecommender => Recipe {
+                folder: "vertical-pod-autoscaler",
+                package: "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender",
+                versioned_by: "k8s.io/autoscaler/vertical-pod-autoscaler",
+                goal: Goal::Command,
+                tags: "",
+                stamp: Stamp::None,
             },
             Self::VirtualKubelet => Recipe {
                 folder: "virtual-kubelet",
                 package: ".",
                 versioned_by: "github.com/virtual-kubelet/virtual-kubelet",
+                goal: Goal::Command,
                 tags: "",
                 stamp: Stamp::Variable("main.version"),
             },
@@ -129,6 +176,7 @@ impl Program {
                 folder: "otelcol",
                 package: ".",
                 versioned_by: "go.opentelemetry.io/collector/otelcol",
+                goal: Goal::Command,
                 tags: KUBERNETES_DISCOVERY,
                 stamp: Stamp::Variable("main.version"),
             },
@@ -136,6 +184,7 @@ impl Program {
                 folder: "prometheus",
                 package: "github.com/prometheus/prometheus/cmd/prometheus",
                 versioned_by: "github.com/prometheus/prometheus",
+                goal: Goal::Command,
                 tags: KUBERNETES_DISCOVERY,
                 stamp: Stamp::Prometheus,
             },
@@ -202,6 +251,7 @@ fn kubernetes(package: &'static str) -> Recipe {
         folder: "kubernetes",
         package,
         versioned_by: "k8s.io/kubernetes",
+        goal: Goal::Command,
         tags: "",
         stamp: Stamp::Kubernetes,
     }
@@ -242,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_suite_needs_the_cluster_and_metrics_server() {
+    fn the_suite_needs_the_cluster_and_its_peers() {
         let names: Vec<&str> = Program::for_e2e().iter().map(|one| one.name()).collect();
         assert_eq!(
             names,
@@ -254,7 +304,10 @@ mod tests {
                 "kubectl",
                 "kube-proxy",
                 "etcd",
-                "metrics-server"
+                "metrics-server",
+                "metrics-server-e2e",
+                "consume-cpu",
+                "vpa-recommender"
             ]
         );
     }

@@ -8,6 +8,7 @@ fn entry(cache: &Path, key: &str) -> Entry {
         name: "kubelet".to_owned(),
         version: "v1.37.1".to_owned(),
         folder: cache.join(format!("kubelet-v1.37.1-{key}")),
+        goal: Goal::Command,
         arguments: Vec::new(),
     }
 }
