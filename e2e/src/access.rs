@@ -10,6 +10,7 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use crate::error::E2eError;
+use crate::manifest::Manifest;
 use crate::namespace::TestNamespace;
 
 /// Verbs that are allowed on some resources.
@@ -58,6 +59,21 @@ impl Access {
         };
         access.bind_everywhere(namespace, &role).await?;
         Ok(access)
+    }
+
+    /// An account of a manifest, with the rights that the manifest gives it.
+    pub(crate) async fn of_manifest(
+        namespace: &TestNamespace,
+        manifest: &Manifest,
+        account: &str,
+    ) -> Result<Self, E2eError> {
+        for object in manifest.rights_in(namespace.name()) {
+            namespace.apply(&object).await?;
+        }
+        Ok(Self {
+            name: account.to_owned(),
+            token: token(namespace, account).await?,
+        })
     }
 
     /// Also binds it to a `ClusterRole` in all namespaces.

@@ -22,6 +22,11 @@ use crate::wait::has_condition;
 /// API groups belong to the whole cluster: only one test at a time can serve one.
 static REGISTERED: Mutex<()> = Mutex::const_new(());
 
+/// Waits until no other test serves an API.
+pub(crate) async fn turn() -> MutexGuard<'static, ()> {
+    REGISTERED.lock().await
+}
+
 /// An API that the API server proxies to a process of the test: a Service without selector, an
 /// `EndpointSlice` with the address of the process, and an `APIService` that trusts its certificate
 /// only.
@@ -46,7 +51,7 @@ impl AggregatedApi {
     /// Waits until no other test serves an API, creates a certificate for the Service of this name,
     /// and finds a free port.
     pub async fn prepare(namespace: &TestNamespace, service: &str) -> Result<Self, E2eError> {
-        let turn = REGISTERED.lock().await;
+        let turn = turn().await;
         Self::prepare_in_turn(namespace, service, Some(turn))
     }
 

@@ -51,8 +51,12 @@ impl Background {
 
     /// The last lines of its output.
     pub fn output(&self) -> String {
+        tail(&self.whole_output(), MAX_OUTPUT)
+    }
+
+    pub(crate) fn whole_output(&self) -> String {
         match std::fs::read(&self.output) {
-            Ok(bytes) => tail(&String::from_utf8_lossy(&bytes), MAX_OUTPUT),
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(error) => format!("its output cannot be read: {error}"),
         }
     }

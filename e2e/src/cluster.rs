@@ -68,6 +68,13 @@ pub enum Stop {
     Kill,
 }
 
+/// A component that answers nothing until this is dropped.
+#[derive(Debug)]
+pub struct Paused {
+    tool: PathBuf,
+    arguments: [String; 5],
+}
+
 /// The result of a `kubectl` command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KubectlOutput {
@@ -215,6 +222,23 @@ impl Cluster {
         output.succeeded().map(drop)
     }
 
+    /// Stops the threads of a component, which keeps its connections open and answers nothing,
+    /// until the result is dropped.
+    pub async fn pause(
+        &self,
+        _guard: &ExclusiveUse,
+        component: &'static str,
+    ) -> Result<Paused, E2eError> {
+        let tool = self.program("cluster-tool")?;
+        let paused = Paused {
+            tool: tool.clone(),
+            arguments: ["cluster", "resume", component, "--name", self.name()].map(str::to_owned),
+        };
+        let arguments = ["cluster", "pause", component, "--name", self.name()];
+        run_to_end(&tool, &arguments).await?.succeeded()?;
+        Ok(paused)
+    }
+
     /// Restarts the components that watch the API server. After an outage they back off for up to a
     /// minute, which would delay all later tests: call this last after a restart of the API server.
     pub async fn reconnect(&self, guard: &ExclusiveUse) -> Result<(), E2eError> {
@@ -237,6 +261,20 @@ impl std::fmt::Debug for Cluster {
         f.debug_struct("Cluster")
             .field("description", &self.description)
             .finish_non_exhaustive()
+    }
+}
+
+/// Also when a test fails: all that follows needs the component.
+impl Drop for Paused {
+    fn drop(&mut self) {
+        let resumed = std::process::Command::new(&self.tool)
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .output();
+        debug_assert!(
+            resumed.is_ok_and(|output| output.status.success()),
+            "a paused component was not resumed"
+        );
     }
 }
 

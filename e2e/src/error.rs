@@ -61,6 +61,14 @@ pub enum E2eError {
         /// The manifest, cut.
         manifest: String,
     },
+    /// A manifest of `deploy/` cannot be read.
+    #[error("cannot read {}: {reason}", path.display())]
+    ManifestFile {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        reason: String,
+    },
     /// The wait for a state of an object took too long.
     #[error("{what} was not as expected after {waited:?}; last seen: {last_seen}")]
     Deadline {

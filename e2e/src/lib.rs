@@ -28,6 +28,7 @@
 //! | a kubelet over verified TLS, and the usage that it reports | [`Kubelet`], [`ResourceMetrics`] |
 //! | the shape of the metrics that a program exposes | [`Exposition`] |
 //! | the records of pods that `kubevitals transitions` writes | [`RecordReader`] |
+//! | our server in pods, from the shipped manifest | [`InstalledServer`], [`Manifest`] |
 //! | an API behind an `APIService` | [`AggregatedApi`], [`MetricsApiServer`] |
 //!
 //! **Failures.** A test that panics or returns early never reaches [`TestNamespace::finish`]; the
@@ -47,7 +48,9 @@ mod burner;
 mod cluster;
 mod error;
 mod exposition;
+mod installed;
 mod kubelet;
+mod manifest;
 mod namespace;
 mod report;
 mod run;
@@ -60,13 +63,17 @@ pub use access::{Access, Rule};
 pub use aggregation::AggregatedApi;
 pub use background::Background;
 pub use burner::Burner;
-pub use cluster::{CLUSTER_VARIABLE, Cluster, ExclusiveUse, KubectlOutput, SharedUse, Stop};
+pub use cluster::{
+    CLUSTER_VARIABLE, Cluster, ExclusiveUse, KubectlOutput, Paused, SharedUse, Stop,
+};
 pub use error::E2eError;
 pub use exposition::{Exposition, Shape};
+pub use installed::InstalledServer;
 pub use kubelet::{Kubelet, KubeletResponse};
+pub use manifest::Manifest;
 pub use namespace::TestNamespace;
 pub use run::RUN_LABEL;
-pub use server::MetricsApiServer;
+pub use server::{DirectClient, MetricsApiServer};
 pub use transitions::RecordReader;
 pub use usage::{ResourceMetrics, Series};
 pub use wait::{DEADLINE, has_condition, is_ready, phase_is};

@@ -254,6 +254,7 @@ fn is_cluster_scoped(kind: &str) -> bool {
         "APIService"
             | "ClusterRole"
             | "ClusterRoleBinding"
+            | "CustomResourceDefinition"
             | "Namespace"
             | "Node"
             | "PriorityClass"

@@ -24,6 +24,20 @@ const MAX_LOGS: usize = 16;
 /// Timeout of one command in seconds.
 const TIMEOUT_SECONDS: &str = "20";
 
+/// The kinds of a test's objects outside of its namespace, in the order of their deletion.
+pub(crate) const KINDS_OUTSIDE: [&str; 3] = [
+    "apiservices.apiregistration.k8s.io",
+    "deployments,services,poddisruptionbudgets,networkpolicies",
+    "clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,\
+     customresourcedefinitions",
+];
+
+/// Objects of a test that are neither cluster-scoped nor in its namespace are in this one.
+pub(crate) const IN_KUBE_SYSTEM: &str = "--namespace=kube-system";
+
+/// Selects the pods that a manifest of ours made.
+pub(crate) const OUR_PODS: &str = "--selector=app.kubernetes.io/name=kubevitals";
+
 /// Prints the state of a namespace and of its cluster.
 #[expect(
     clippy::print_stdout,
@@ -63,6 +77,21 @@ pub(crate) fn print(cluster: &Cluster, namespace: &str, folder: &Path) {
             &["get", "apiservices", "--no-headers"][..],
         ),
         ("node", &["describe", "nodes"]),
+        (
+            "our pods in kube-system",
+            &["describe", "pods", IN_KUBE_SYSTEM, OUR_PODS],
+        ),
+        (
+            "their logs",
+            &[
+                "logs",
+                IN_KUBE_SYSTEM,
+                OUR_PODS,
+                "--prefix",
+                "--tail=60",
+                "--ignore-errors",
+            ],
+        ),
     ] {
         let mut answer = asked(cluster, arguments);
         if heading.contains("not available") {
@@ -91,22 +120,34 @@ pub(crate) fn delete(cluster: &Cluster, namespace: &str) {
     }
 }
 
-/// Returns the `kubectl` arguments that delete all objects of a test. Registered APIs go first: one
-/// that nobody serves keeps namespaces from being deleted.
+/// Returns the `kubectl` arguments that delete all objects of a test.
 pub(crate) fn deletions(namespace: &str) -> Vec<Vec<String>> {
+    let mut deletions = deletions_outside(namespace);
+    let own = ["delete", "namespaces", namespace];
+    let own = own
+        .into_iter()
+        .chain(["--wait=false", "--ignore-not-found"]);
+    deletions.push(own.map(str::to_owned).collect());
+    deletions
+}
+
+/// Returns the `kubectl` arguments that delete the objects of a test outside of its namespace.
+/// Registered APIs go first: one that nobody serves keeps namespaces from being deleted.
+pub(crate) fn deletions_outside(namespace: &str) -> Vec<Vec<String>> {
     let owned = format!("--selector={OWNER_LABEL}={namespace}");
-    [
-        vec!["delete", "apiservices.apiregistration.k8s.io", &owned],
-        vec!["delete", "clusterroles,clusterrolebindings", &owned],
-        vec!["delete", "rolebindings", "--namespace=kube-system", &owned],
-        vec!["delete", "namespaces", namespace, "--wait=false"],
-    ]
-    .into_iter()
-    .map(|arguments| {
-        let words = arguments.into_iter().chain(["--ignore-not-found"]);
-        words.map(str::to_owned).collect()
-    })
-    .collect()
+    KINDS_OUTSIDE
+        .iter()
+        .map(|kinds| {
+            let words = [
+                "delete",
+                kinds,
+                IN_KUBE_SYSTEM,
+                &owned,
+                "--ignore-not-found",
+            ];
+            words.map(str::to_owned).to_vec()
+        })
+        .collect()
 }
 
 /// Returns the output of `kubectl`, or its error; cut.

@@ -9,6 +9,7 @@ use tokio::sync::OnceCell;
 
 use crate::cluster::Cluster;
 use crate::error::E2eError;
+use crate::report::{IN_KUBE_SYSTEM, KINDS_OUTSIDE};
 
 /// The label of all objects of tests: its value is one run of the suite.
 pub const RUN_LABEL: &str = "kubevitals.test/run";
@@ -56,19 +57,12 @@ pub(crate) async fn sweep(cluster: &Cluster) -> Result<(), E2eError> {
     let others = format!("--selector={RUN_LABEL},{RUN_LABEL}!={}", name());
     SWEPT
         .get_or_try_init(|| async {
-            for kinds in [
-                "apiservices.apiregistration.k8s.io",
-                "clusterroles,clusterrolebindings",
-                "namespaces",
-            ] {
-                let mut arguments = vec!["delete", kinds, &others, "--ignore-not-found"];
+            for kinds in KINDS_OUTSIDE.into_iter().chain(["namespaces"]) {
+                let mut arguments = vec!["delete", kinds, IN_KUBE_SYSTEM, &others];
                 // Their pods would take CPU from the tests: wait until they are gone.
-                arguments.extend(["--wait=true", "--timeout=120s"]);
+                arguments.extend(["--ignore-not-found", "--wait=true", "--timeout=120s"]);
                 cluster.kubectl(&arguments).await?.succeeded()?;
             }
-            let arguments = ["delete", "rolebindings", "--namespace=kube-system"];
-            let arguments = [&arguments[..], &[&others, "--ignore-not-found"]].concat();
-            cluster.kubectl(&arguments).await?.succeeded()?;
             Ok(())
         })
         .await

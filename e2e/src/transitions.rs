@@ -13,14 +13,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
 
-use crate::access::Rule;
+use crate::access::Access;
 use crate::error::{E2eError, tail};
+use crate::manifest::Manifest;
 use crate::namespace::TestNamespace;
-use crate::server::{RULES as SERVER_RULES, server_access};
 use crate::wait::DEADLINE;
 
-/// The rights of the role in `deploy/transitions.yaml`.
-const RULES: &[Rule] = &[Rule::watch(&["pods", "events"])];
+/// The account of the role in `deploy/transitions.yaml`.
+const ACCOUNT: &str = "kubevitals-transitions";
 
 /// Polling interval of a program that is starting.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -41,7 +41,8 @@ pub struct RecordReader {
 impl RecordReader {
     /// Starts `kubevitals transitions` for one namespace and waits until it is ready.
     pub async fn start(namespace: &TestNamespace, arguments: &[&str]) -> Result<Self, E2eError> {
-        let access = namespace.access("kubevitals-transitions", RULES).await?;
+        let manifest = Manifest::read("transitions.yaml")?;
+        let access = Access::of_manifest(namespace, &manifest, ACCOUNT).await?;
         let kubeconfig = access.kubeconfig(namespace)?.display().to_string();
         let own = [
             "transitions".to_owned(),
@@ -56,10 +57,13 @@ impl RecordReader {
     /// and waits until both are ready. It serves `metrics.k8s.io` on the loopback, where no client
     /// requests it.
     pub async fn start_with_server(namespace: &TestNamespace) -> Result<Self, E2eError> {
-        let rules: Vec<Rule> = [RULES, SERVER_RULES].concat();
-        let access = server_access(namespace, "kubevitals", &rules).await?;
+        let server = Manifest::read("server.yaml")?;
+        let account = "kubevitals-server";
+        Access::of_manifest(namespace, &server, account).await?;
+        let own = Manifest::read("transitions.yaml")?.for_account(ACCOUNT, account);
+        let access = Access::of_manifest(namespace, &own, account).await?;
         let authority = namespace.cluster().authority().display().to_string();
-        let arguments = [
+        let mut arguments = vec![
             "run".to_owned(),
             "--roles=server,transitions".to_owned(),
             format!("--kubeconfig={}", access.kubeconfig(namespace)?.display()),
@@ -71,6 +75,7 @@ impl RecordReader {
             "--metric-resolution=10s".to_owned(),
             "--kubelet-request-timeout=5s".to_owned(),
         ];
+        arguments.extend(server.flags_in(namespace.name()));
         Self::run(namespace, arguments.into_iter()).await
     }
 

@@ -11,13 +11,17 @@ mod apiserver_restart;
 mod client_metrics;
 mod combined;
 mod demo;
+mod deploy;
 mod kubelet_facts;
 mod metrics_server;
 mod pod_life;
 mod server;
 mod server_beside_metrics_server;
+mod silent_apiserver;
 mod transitions;
+mod upstream;
 mod usage;
+mod vpa;
 
 use std::fmt::Debug;
 use std::time::Duration;

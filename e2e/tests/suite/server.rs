@@ -2,15 +2,23 @@
 
 use std::time::Duration;
 
+use anyhow::Context;
+use futures_util::{Stream, TryStreamExt};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::Api;
-use kubevitals_e2e::{Burner, Cluster, MetricsApiServer, Stop, TestNamespace, is_ready};
-use kubevitals_model::Timestamp;
+use kube::api::{ApiResource, DynamicObject};
+use kube::core::GroupVersionKind;
+use kube::runtime::watcher::{self, Event};
+use kubevitals_e2e::{
+    Burner, Cluster, Kubelet, MetricsApiServer, Rule, Stop, TestNamespace, is_ready,
+};
+use kubevitals_model::{Quantity, Timestamp};
 use serde_json::{Value, json};
 
+use crate::vpa::Recommender;
 use crate::{assert_within_a_tenth, in_time};
 
 /// Polling interval of responses.
@@ -18,6 +26,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The staleness limit of the server: three times the resolution.
 const STALENESS: Duration = Duration::from_secs(30);
+
+/// What the writer has written to its disk.
+const WRITTEN_MEBIBYTES: u64 = 48;
 
 /// Returns the rows of `kubectl top`, if it has any yet.
 async fn top(namespace: &TestNamespace, arguments: &[&str]) -> Option<Vec<Vec<String>>> {
@@ -59,8 +70,23 @@ async fn settled_burner(namespace: &TestNamespace, server: &mut MetricsApiServer
     .await
 }
 
+/// Returns what the kubelet itself says that the burner has swapped out, in bytes.
+async fn swap_of_burner(namespace: &TestNamespace) -> anyhow::Result<f64> {
+    let rights = [Rule::get(&["nodes/metrics"])];
+    let access = namespace.access("kubelet", &rights).await?;
+    let kubelet = Kubelet::of(namespace.cluster(), Some(&access))?;
+    let page = kubelet.get("/metrics/resource").await?;
+    let page = String::from_utf8_lossy(&page.body);
+    let own = format!("namespace=\"{}\",pod=\"burner\"", namespace.name());
+    let line = page
+        .lines()
+        .find(|line| line.starts_with("container_swap_usage_bytes{") && line.contains(&own));
+    let value = line.and_then(|line| line.split("} ").nth(1)?.split(' ').next()?.parse().ok());
+    value.context("the kubelet reports no swap")
+}
+
 #[tokio::test]
-async fn kubectl_top_shows_a_burner_through_our_server() -> anyhow::Result<()> {
+async fn kubectl_and_watchers_read_pods_through_our_server() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
     let _guard = cluster.shared().await;
     let namespace = cluster.namespace("server-top").await?;
@@ -68,8 +94,13 @@ async fn kubectl_top_shows_a_burner_through_our_server() -> anyhow::Result<()> {
         .cpu_millicores(200)
         .memory_mebibytes(64);
     namespace.apply(&burner.pod()).await?;
-    namespace.wait_for::<Pod>("burner", is_ready).await?;
-    let mut server = MetricsApiServer::start(&namespace).await?;
+    let script = format!("head -c {WRITTEN_MEBIBYTES}m /dev/zero > /tmp/file; sleep 3600");
+    namespace.apply(&Burner::script("writer", &script)).await?;
+    for pod in ["burner", "writer"] {
+        namespace.wait_for::<Pod>(pod, is_ready).await?;
+    }
+    let flags = ["--extra-resources=ephemeral-storage"];
+    let mut server = MetricsApiServer::start_with(&namespace, &flags).await?;
 
     // Available: the API server has verified the certificate.
     let registered: Api<APIService> = Api::all(cluster.client());
@@ -93,9 +124,11 @@ async fn kubectl_top_shows_a_burner_through_our_server() -> anyhow::Result<()> {
         .expect("the node is known");
     assert_eq!(nodes[0][0], cluster.node_name());
     assert!(millicores(&nodes[0][1]) >= 180, "{nodes:?}");
-    let swapping = top(&namespace, &["pods", "--show-swap"]).await;
+    let swapping = top(&namespace, &["pods", "burner", "--show-swap"]).await;
     let swapping = swapping.expect("swap is shown");
     assert_eq!(swapping[0].len(), 4, "{swapping:?}");
+    let mebibytes = swap_of_burner(&namespace).await? / f64::from(1 << 20);
+    assert_eq!(swapping[0][3], format!("{}Mi", mebibytes.floor()));
 
     let table = namespace.kubectl(&["get", "podmetrics", "burner"]).await?;
     assert!(table.contains("WINDOW"), "{table}");
@@ -107,6 +140,8 @@ async fn kubectl_top_shows_a_burner_through_our_server() -> anyhow::Result<()> {
     let missing = cluster.kubectl(&unknown);
     let missing = missing.await?.succeeded().unwrap_err().to_string();
     assert!(missing.contains("NotFound"), "{missing}");
+    assert_ephemeral_storage(&namespace, &mut server).await?;
+    assert_watched_to_its_end(&namespace).await?;
 
     server.stop(&namespace).await?;
     Ok(namespace.finish().await?)
@@ -138,12 +173,13 @@ fn deployment(burns: bool) -> Value {
 }
 
 #[tokio::test]
-async fn an_autoscaler_scales_up_and_down_by_our_metrics() -> anyhow::Result<()> {
+async fn autoscalers_scale_and_recommend_by_our_metrics() -> anyhow::Result<()> {
     let cluster = Cluster::from_env().await?;
     let _guard = cluster.shared().await;
     let namespace = cluster.namespace("server-hpa").await?;
     let server = MetricsApiServer::start(&namespace).await?;
     namespace.apply(&deployment(true)).await?;
+    let recommender = Recommender::start(&namespace).await?;
     namespace
         .apply(&json!({
             "apiVersion": "autoscaling/v2",
@@ -153,9 +189,19 @@ async fn an_autoscaler_scales_up_and_down_by_our_metrics() -> anyhow::Result<()>
                 "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
                 "minReplicas": 1,
                 "maxReplicas": 3,
-                "metrics": [{"type": "Resource", "resource": {
-                    "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60},
-                }}],
+                // The first scales; the others are read and never exceeded.
+                "metrics": [
+                    {"type": "Resource", "resource": {
+                        "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60},
+                    }},
+                    {"type": "Resource", "resource": {
+                        "name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"},
+                    }},
+                    {"type": "ContainerResource", "containerResource": {
+                        "name": "cpu", "container": "burner",
+                        "target": {"type": "AverageValue", "averageValue": "1"},
+                    }},
+                ],
                 "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
             },
         }))
@@ -169,13 +215,100 @@ async fn an_autoscaler_scales_up_and_down_by_our_metrics() -> anyhow::Result<()>
     namespace.wait_for("web", scaled_to(3)).await?;
     let hpa: HorizontalPodAutoscaler = namespace.api().get("web").await?;
     let current = hpa.status.and_then(|status| status.current_metrics);
-    let shown = serde_json::to_string(&current)?;
-    assert!(shown.contains("averageUtilization"), "{shown}");
+    let current = serde_json::to_value(&current)?;
+    for (index, value) in [
+        "/resource/current/averageUtilization",
+        "/resource/current/averageValue",
+        "/containerResource/current/averageValue",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert!(
+            current[index].pointer(value).is_some(),
+            "{value}: {current}"
+        );
+    }
 
+    recommender.assert_cpu_of_100_millicores(&namespace).await?;
     namespace.apply(&deployment(false)).await?;
     namespace.wait_for("web", scaled_to(1)).await?;
     server.stop(&namespace).await?;
     Ok(namespace.finish().await?)
+}
+
+/// Waits until the server returns what a container has written to its disk.
+async fn assert_ephemeral_storage(
+    namespace: &TestNamespace,
+    server: &mut MetricsApiServer,
+) -> anyhow::Result<()> {
+    let path = format!(
+        "/apis/metrics.k8s.io/v1/namespaces/{}/pods/writer",
+        namespace.name()
+    );
+    let mut ticks = tokio::time::interval(POLL_INTERVAL);
+    // The kubelet and its runtime measure disks at intervals of their own.
+    let mebibytes = in_time("ephemeral storage of the writer", async {
+        loop {
+            ticks.tick().await;
+            server.must_run()?;
+            let Ok(text) = namespace.kubectl(&["get", "--raw", &path]).await else {
+                continue;
+            };
+            let pod: Value = serde_json::from_str(&text)?;
+            let used = &pod["containers"][0]["usage"]["ephemeral-storage"];
+            let used: Option<Quantity> = used.as_str().map(str::parse).transpose()?;
+            let bytes = used.and_then(Quantity::value).unwrap_or_default();
+            let mebibytes = u64::try_from(bytes)? >> 20;
+            if mebibytes >= WRITTEN_MEBIBYTES {
+                return anyhow::Ok(mebibytes);
+            }
+        }
+    })
+    .await?;
+    assert_within_a_tenth("mebibytes on disk", mebibytes, WRITTEN_MEBIBYTES, &"writer");
+    Ok(())
+}
+
+async fn next_event(
+    events: &mut (impl Stream<Item = Result<Event<DynamicObject>, watcher::Error>> + Unpin),
+) -> anyhow::Result<Event<DynamicObject>> {
+    let event = in_time("an event", events.try_next()).await?;
+    event.context("the watch ended")
+}
+
+/// Follows the burner to its end with a watcher of kube, as controllers use it: a list, the changes
+/// after it, and deletions.
+async fn assert_watched_to_its_end(namespace: &TestNamespace) -> anyhow::Result<()> {
+    let cluster = namespace.cluster();
+    let kind = GroupVersionKind::gvk("metrics.k8s.io", "v1", "PodMetrics");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "pods");
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(cluster.client(), namespace.name(), &resource);
+    let only_burner = watcher::Config::default().fields("metadata.name=burner");
+    let mut events = std::pin::pin!(watcher::watcher(api, only_burner));
+    assert!(matches!(next_event(&mut events).await?, Event::Init));
+    let Event::InitApply(first) = next_event(&mut events).await? else {
+        panic!("no object in the list");
+    };
+    assert_eq!(first.metadata.name.as_deref(), Some("burner"));
+    assert!(matches!(next_event(&mut events).await?, Event::InitDone));
+    let Event::Apply(second) = next_event(&mut events).await? else {
+        panic!("no change");
+    };
+    assert_ne!(first.data["timestamp"], second.data["timestamp"]);
+    namespace.delete::<Pod>("burner").await?;
+    loop {
+        match next_event(&mut events).await? {
+            Event::Apply(_) => {}
+            Event::Delete(gone) => {
+                assert_eq!(gone.metadata.name.as_deref(), Some("burner"));
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    Ok(())
 }
 
 #[tokio::test]
