@@ -38,7 +38,7 @@ mod usage;
 pub use crate::amount::{Bytes, CoreNanos, CpuUsage};
 pub use crate::backoff::{Backoff, BackoffPolicy, Jitter};
 pub use crate::batch::NodeBatch;
-pub use crate::clock::{Clock, SteppedClock};
+pub use crate::clock::{Clock, Moment, SteppedClock};
 pub use crate::duration::GoDuration;
 pub use crate::error::ModelError;
 pub use crate::interner::{Interner, StringPool};
