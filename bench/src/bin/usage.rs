@@ -13,7 +13,7 @@ use std::time::Duration;
 use kubevitals_bench::timing::Timing;
 use kubevitals_model::{
     Bytes, BytesSample, ContainerKeyRef, ContainerSample, CoreNanos, CpuSample, Identity, Labels,
-    NodeBatch, NodeName, PodKeyRef, PodPhase, PodSummary, ResourceVersion, Timestamp, Uid,
+    Moment, NodeBatch, NodeName, PodKeyRef, PodPhase, PodSummary, ResourceVersion, Timestamp, Uid,
 };
 use kubevitals_usage::{NodeUsage, UsageConfig, UsagePublisher, UsageStore};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -53,6 +53,7 @@ fn main() {
     let mut batch = NodeBatch::default();
     // The buffers of a publication belong to the thread, not to the store: they are warm before
     // anything is counted.
+    let uids: Vec<Uid> = names.iter().map(|name| Uid::from(name.as_str())).collect();
     let publish = Arc::new(ReadingPublisher::default());
     let region = Region::new(COUNTING);
     let mut store = UsageStore::new(UsageConfig::new(Duration::from_secs(15)));
@@ -63,19 +64,19 @@ fn main() {
             .bytes_allocated
             .saturating_sub(change.bytes_deallocated)
     };
-    for name in &names {
-        store.node_applied(name, &Labels::default(), &Uid::from(name.as_str()));
+    for (name, uid) in names.iter().zip(&uids) {
+        store.node_applied(name, &Labels::default(), uid);
     }
     let of_nodes = kept();
-    store.pods_replaced(&all);
-    store.flush(time(0));
+    store.pods_replaced(&all, now(0));
+    store.flush(now(0));
     let of_pods = kept() - of_nodes;
     fill(&mut batch, &all, 0, 0);
     let of_batch = kept() - of_nodes - of_pods;
     let mut round = |number: usize| {
-        for (index, name) in names.iter().enumerate() {
+        for (index, (name, uid)) in names.iter().zip(&uids).enumerate() {
             fill(&mut batch, &all, index, number);
-            store.ingest(name.as_str(), &batch, time(number));
+            store.ingest(name.as_str(), uid, &batch, now(number));
         }
     };
     round(0);
@@ -100,9 +101,9 @@ fn main() {
     });
     let timing = Timing::of_cpu(ROUNDS, |_| {
         next += 1;
-        for (index, name) in names.iter().enumerate() {
+        for (index, (name, uid)) in names.iter().zip(&uids).enumerate() {
             fill(&mut batch, &all, index, next);
-            store.ingest(name.as_str(), &batch, time(next));
+            store.ingest(name.as_str(), uid, &batch, now(next));
         }
     });
     let each = |time: Duration| time.as_nanos() / containers as u128;
@@ -113,22 +114,29 @@ fn main() {
         each(net)
     );
     let repeated = Timing::of_cpu(ROUNDS, |_| {
-        for (index, name) in names.iter().enumerate() {
+        for (index, (name, uid)) in names.iter().zip(&uids).enumerate() {
             fill(&mut batch, &all, index, next);
-            store.ingest(name.as_str(), &batch, time(next));
+            store.ingest(name.as_str(), uid, &batch, now(next));
         }
     });
     let net = repeated.best.saturating_sub(filling.best);
     println!("{:<34} {:>10} ns", "ingest a repeated sample", each(net));
-    let expiry = Timing::of_cpu(ROUNDS, |_| store.expire(time(next)));
+    let expiry = Timing::of_cpu(ROUNDS, |_| store.expire(now(next)));
     println!(
         "{:<34} {:>10} µs",
         "check expiry of all nodes",
         expiry.best.as_micros()
     );
-    let ready = Timing::of_cpu(ROUNDS, |_| drop(store.readiness(time(next))));
+    let ready = Timing::of_cpu(ROUNDS, |_| drop(store.readiness(now(next))));
     println!("{:<34} {:>10} µs", "readiness", ready.best.as_micros());
-    assert_eq!(store.readiness(time(next)).pods_served, pods);
+    assert_eq!(store.readiness(now(next)).counts.pods_served, pods);
+}
+
+fn now(round: usize) -> Moment {
+    Moment {
+        wall: time(round),
+        monotonic: Duration::from_secs(15) * u32::try_from(round).unwrap_or(u32::MAX),
+    }
 }
 
 fn time(round: usize) -> Timestamp {

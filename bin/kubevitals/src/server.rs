@@ -17,7 +17,8 @@ mod scrape_sink;
 mod scraping;
 mod serving;
 
-use std::sync::{Arc, Weak};
+use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 pub use flags::ServerFlags;
@@ -25,7 +26,7 @@ use kubevitals_apiserver::ApiServerMetrics;
 use kubevitals_cli::{InvalidSetting, ResultExt as _, RunError};
 use kubevitals_metrics_api::{Config as MetricsApiConfig, MetricsApi};
 use kubevitals_model::{Clock, Node, PodPhase};
-use kubevitals_scrape::{RESOURCE_METRICS_PATH, ScrapeConfig, ScrapeMetrics, Scraper};
+use kubevitals_scrape::{ANNOTATIONS, NodeFilter, ScrapeConfig, ScrapeMetrics, Scraper};
 use kubevitals_usage::UsageStore;
 use kubevitals_watch::{ObjectEvent, PodKind, Reflector, Subscription, Update};
 use tokio::time::timeout;
@@ -101,7 +102,7 @@ impl Role for Server {
 
     fn watches(&self, requests: &mut WatchRequests) -> Result<(), InvalidSetting> {
         requests.nodes(NodeRequest {
-            annotations: vec![RESOURCE_METRICS_PATH],
+            annotations: ANNOTATIONS.into(),
             selector: self.settings.node_selector.clone(),
         })?;
         requests.pod_summaries()
@@ -148,7 +149,7 @@ impl Server {
 
         checks::register_inherited(setup.health)?;
         // Before the first scrape: the store ignores batches of nodes that it does not know.
-        follow(setup.tasks, watches, &store, &clock);
+        follow(setup.tasks, watches, &settings.node_filter, &store, &clock);
         let sink = Arc::new(UsageSink {
             store: Arc::clone(&store),
             clock: clock.clone(),
@@ -157,7 +158,7 @@ impl Server {
         let scraping = ScrapingThread::start().context("cannot start the scraping thread")?;
         let start = || {
             Scraper::start(
-                first_pod_list(watches),
+                first_pod_list(watches.pods.clone()),
                 scrape_config(&settings, kubelets, clock.clone()),
                 &watches.nodes,
                 sink,
@@ -169,7 +170,7 @@ impl Server {
         setup.tasks.spawn("scrape-nodes", scraper.failed());
         setup.tasks.spawn(
             "scrape-started-pods",
-            trigger_scrapes(watches.pods.subscribe(), Arc::downgrade(&scraper)),
+            trigger_scrapes(watches.pods.subscribe(), trigger(&scraper)),
         );
         scraper.add_livez(setup.health).map_err(RunError::runtime)?;
         let checks = checks::Sources::new(&watches.nodes, &watches.pods);
@@ -199,6 +200,10 @@ fn scrape_config(settings: &Settings, kubelets: KubeletAccess, clock: Clock) -> 
     // The flag says that it is insecure, and metrics-server sends the token too.
     config.token_to_unverified = flags.kubelet_insecure_tls;
     config.pin_keys = flags.kubelet_pin_certificates;
+    config.allow_http = flags.kubelet_allow_http;
+    config.filter = settings.node_filter.clone();
+    // Two scrapes within the limit, so that one that is lost leaves no gap.
+    config.max_resolution = settings.usage.staleness / 2;
     config.ephemeral_storage = settings.usage.extra.ephemeral_storage;
     config.clock = clock;
     config
@@ -206,14 +211,14 @@ fn scrape_config(settings: &Settings, kubelets: KubeletAccess, clock: Clock) -> 
 
 /// Waits for the first list of pods. The samples of a pod that is not listed yet are held with all
 /// their names, and those of a large cluster would be the peak of the program's memory.
-fn first_pod_list<P: PodKind>(
-    watches: &ServerWatches<P>,
-) -> impl Future<Output = ()> + Send + 'static {
-    let pods = watches.pods.clone();
-    async move {
-        if timeout(POD_LIST_TIMEOUT, pods.synced()).await.is_err() {
-            tracing::warn!("pods are not listed yet, scraping nodes without them");
-        }
+async fn first_pod_list<P: PodKind>(pods: Reflector<P>) {
+    wait_for_list(pods.synced()).await;
+}
+
+/// Waits for a list, but not for longer than the limit.
+async fn wait_for_list(listed: impl Future<Output = bool>) {
+    if timeout(POD_LIST_TIMEOUT, listed).await.is_err() {
+        tracing::warn!("pods are not listed yet, scraping nodes without them");
     }
 }
 
@@ -221,14 +226,15 @@ fn first_pod_list<P: PodKind>(
 fn follow<P: PodKind>(
     tasks: &TaskSet,
     watches: &ServerWatches<P>,
+    filter: &NodeFilter,
     store: &Arc<UsageStore>,
     clock: &Clock,
 ) {
     let deps = || (Arc::clone(store), clock.clone());
     let (store, clock) = deps();
-    let nodes = watches.nodes.subscribe();
+    let (nodes, filter) = (watches.nodes.subscribe(), filter.clone());
     tasks.spawn("follow-nodes", async move {
-        follow_nodes(nodes, &store, &clock).await;
+        follow_nodes(nodes, &filter, &store, &clock).await;
     });
     let (store, clock) = deps();
     let pods = watches.pods.subscribe();
@@ -240,13 +246,28 @@ fn follow<P: PodKind>(
         let mut ticks = tokio::time::interval(EXPIRY_INTERVAL);
         loop {
             ticks.tick().await;
-            store.expire(clock.now());
+            store.expire(clock.moment());
         }
     });
 }
 
+/// Returns a function that triggers a scrape of a node, as long as there is a scraper.
+fn trigger(scraper: &Arc<Scraper>) -> impl Fn(&str) -> ControlFlow<()> + Send + use<> {
+    let scraper = Arc::downgrade(scraper);
+    move |node| match scraper.upgrade() {
+        Some(scraper) => {
+            scraper.trigger(node);
+            ControlFlow::Continue(())
+        }
+        None => ControlFlow::Break(()),
+    }
+}
+
 /// Scrapes a node soon after a pod on it has started.
-async fn trigger_scrapes<P: PodKind>(mut pods: Subscription<P>, scraper: Weak<Scraper>) {
+async fn trigger_scrapes<P: PodKind>(
+    mut pods: Subscription<P>,
+    trigger: impl Fn(&str) -> ControlFlow<()>,
+) {
     while let Some(update) = pods.next().await {
         let Update::Change(change) = update else {
             continue;
@@ -254,10 +275,9 @@ async fn trigger_scrapes<P: PodKind>(mut pods: Subscription<P>, scraper: Weak<Sc
         let Some(node) = node_of_started_pod(&change.event) else {
             continue;
         };
-        let Some(scraper) = scraper.upgrade() else {
+        if trigger(node).is_break() {
             return;
-        };
-        scraper.trigger(node);
+        }
     }
 }
 
@@ -270,4 +290,58 @@ fn node_of_started_pod<P: PodKind>(event: &ObjectEvent<P>) -> Option<&str> {
     };
     let started = pod.phase == PodPhase::Running && before != Some(PodPhase::Running);
     pod.node.as_deref().filter(|_| started)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use kubevitals_model::PodSummary;
+    use kubevitals_watch::{Decoder, decode_object};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn pod(node: Option<&str>, phase: &str) -> Arc<PodSummary> {
+        let json = serde_json::json!({
+            "metadata": {"name": "web-0", "namespace": "default", "uid": "1"},
+            "spec": {"nodeName": node},
+            "status": {"phase": phase},
+        });
+        let decoder = Decoder::default();
+        Arc::new(decode_object(json.to_string().as_bytes(), &decoder).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn scraping_waits_for_the_list_of_pods_for_30_seconds() {
+        let start = Instant::now();
+        wait_for_list(std::future::ready(true)).await;
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        let listed = async {
+            tokio::time::sleep(Duration::from_secs(29)).await;
+            true
+        };
+        wait_for_list(listed).await;
+        assert_eq!(start.elapsed(), Duration::from_secs(29));
+        wait_for_list(std::future::pending()).await;
+        assert_eq!(start.elapsed(), Duration::from_secs(59));
+    }
+
+    #[test]
+    fn only_a_pod_that_starts_to_run_triggers_a_scrape_of_its_node() {
+        let running = || pod(Some("n1"), "Running");
+        let modified = |before| ObjectEvent::Modified {
+            before,
+            now: running(),
+        };
+        let node = |event: &ObjectEvent<PodSummary>| node_of_started_pod(event).map(str::to_owned);
+        let n1 = Some("n1".to_owned());
+        assert_eq!(node(&ObjectEvent::Added(running())), n1);
+        assert_eq!(node(&modified(pod(Some("n1"), "Pending"))), n1);
+        assert_eq!(node(&modified(running())), None);
+        assert_eq!(node(&ObjectEvent::Deleted(running())), None);
+        let pending = pod(Some("n1"), "Pending");
+        assert_eq!(node(&ObjectEvent::Added(pending)), None);
+        assert_eq!(node(&ObjectEvent::Added(pod(None, "Running"))), None);
+    }
 }

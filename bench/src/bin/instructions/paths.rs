@@ -11,7 +11,7 @@ use kubevitals_apiserver::{ApiResource, Body, Encoding, ListRequest, Representat
 use kubevitals_bench::pods;
 use kubevitals_metrics_api::{Config, MetricsApi, MetricsApiPublisher};
 use kubevitals_model::{
-    LabelSelector, Labels, NodeBatch, NodeName, Pod, PodKey, PodSummary, SteppedClock, Uid,
+    LabelSelector, Labels, Moment, NodeBatch, NodeName, Pod, PodKey, PodSummary, SteppedClock, Uid,
 };
 use kubevitals_promtext::{Item, parse};
 use kubevitals_scrape::internals::{DecodeOptions, Decoder, decode};
@@ -147,10 +147,10 @@ fn store_new(times: usize) -> Box<dyn FnMut(usize)> {
     let store = store(&cluster, Arc::new(NoopPublisher));
     take_in(&store, &cluster, times, 0);
     take_in(&store, &cluster, times, 1);
-    let batches = batches(&cluster, times, 2);
+    let (uids, batches) = (uids(&cluster), batches(&cluster, times, 2));
     Box::new(move |number| {
         let node = cluster.nodes[number].name.as_str();
-        black_box(store.ingest(node, &batches[number], time(2)));
+        black_box(store.ingest(node, &uids[number], &batches[number], now(2)));
     })
 }
 
@@ -159,10 +159,10 @@ fn store_repeated(times: usize) -> Box<dyn FnMut(usize)> {
     let store = store(&cluster, Arc::new(NoopPublisher));
     take_in(&store, &cluster, times, 0);
     take_in(&store, &cluster, times, 1);
-    let batches = batches(&cluster, times, 1);
+    let (uids, batches) = (uids(&cluster), batches(&cluster, times, 1));
     Box::new(move |number| {
         let node = cluster.nodes[number].name.as_str();
-        black_box(store.ingest(node, &batches[number], time(2)));
+        black_box(store.ingest(node, &uids[number], &batches[number], now(2)));
     })
 }
 
@@ -196,10 +196,11 @@ fn scrape(times: usize) -> Box<dyn FnMut(usize)> {
     let bodies = bodies(&cluster, times, 2);
     let mut decoding = Decoding::default();
     decoding.decode(&bodies[0], 2);
+    let uids = uids(&cluster);
     Box::new(move |number| {
         let node = cluster.nodes[number].name.as_str();
         let batch = decoding.decode(&bodies[number], 2);
-        black_box(store.ingest(node, batch, time(2)));
+        black_box(store.ingest(node, &uids[number], batch, now(2)));
     })
 }
 
@@ -282,6 +283,18 @@ fn views(cluster: &Cluster, nodes: usize, round: u32) -> Vec<Vec<PodUsage>> {
     nodes.map(|node| node.view(round)).collect()
 }
 
+fn uids(cluster: &Cluster) -> Vec<Uid> {
+    let uid = |name: &NodeName| Uid::from(name.as_str());
+    cluster.nodes.iter().map(|node| uid(&node.name)).collect()
+}
+
+fn now(round: u32) -> Moment {
+    Moment {
+        wall: time(round),
+        monotonic: Duration::from_secs(15) * round,
+    }
+}
+
 fn empty_store() -> UsageStore {
     UsageStore::new(UsageConfig::new(Duration::from_secs(15)))
 }
@@ -293,14 +306,15 @@ fn store(cluster: &Cluster, publisher: Arc<dyn UsagePublisher>) -> UsageStore {
         let name = node.name.as_str();
         store.node_applied(&node.name, &Labels::default(), &Uid::from(name));
     }
-    store.pods_replaced(&cluster.pods());
-    store.flush(time(0));
+    store.pods_replaced(&cluster.pods(), now(0));
+    store.flush(now(0));
     store
 }
 
 fn take_in(store: &UsageStore, cluster: &Cluster, nodes: usize, round: u32) {
     for (node, batch) in cluster.nodes.iter().zip(batches(cluster, nodes, round)) {
-        let done = store.ingest(node.name.as_str(), &batch, time(round));
+        let name = node.name.as_str();
+        let done = store.ingest(name, &Uid::from(name), &batch, now(round));
         assert!(done.new_sample && done.held + done.foreign == 0, "{done:?}");
     }
 }

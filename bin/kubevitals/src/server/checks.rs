@@ -60,7 +60,7 @@ impl Sources {
             let Some(store) = store.upgrade() else {
                 return Status::failing("the store is closed");
             };
-            let readiness = store.readiness(clock.now());
+            let readiness = store.readiness(clock.moment());
             if readiness.is_ready() {
                 Status::Ok
             } else {

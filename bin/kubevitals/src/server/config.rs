@@ -9,7 +9,7 @@ use std::time::Duration;
 use kubevitals_apiserver::RequestHeaders;
 use kubevitals_cli::InvalidSetting;
 use kubevitals_model::{GoDuration, LabelSelector};
-use kubevitals_scrape::{AddressType, ConfigError, ScrapeConfig};
+use kubevitals_scrape::{AddressType, ConfigError, NodeFilter, ScrapeConfig};
 use kubevitals_tls::{CipherSuites, KeyExchangeGroups, MinTlsVersion, TlsError, TlsPolicy};
 use kubevitals_usage::{ExtraResources, UsageConfig};
 
@@ -23,6 +23,8 @@ pub(super) struct Settings {
     pub(super) kubeconfig: Option<PathBuf>,
     /// Label selector of the watch of nodes; `None` for all nodes.
     pub(super) node_selector: Option<String>,
+    /// The nodes that are watched and not scraped.
+    pub(super) node_filter: NodeFilter,
     pub(super) kubelet: KubeletFlags,
     pub(super) address_types: Vec<AddressType>,
     pub(super) kubelet_timeout: Duration,
@@ -87,6 +89,7 @@ impl Settings {
             usage,
             kubeconfig: flags.metrics.kubeconfig.clone(),
             node_selector: node_selector(&flags.metrics)?,
+            node_filter: node_filter(&flags.metrics)?,
             address_types: address_types(&flags.kubelet)?,
             kubelet: flags.kubelet.clone(),
             kubelet_timeout,
@@ -216,14 +219,48 @@ fn reject_contradictions(flags: &KubeletFlags) -> Result<(), InvalidSetting> {
 }
 
 fn node_selector(flags: &MetricsFlags) -> Result<Option<String>, InvalidSetting> {
-    let parsed = LabelSelector::parse(&flags.node_selector).map_err(|error| InvalidSetting {
-        flag: "node-selector",
-        value: flags.node_selector.clone(),
+    let text = &flags.node_selector;
+    let parsed = selector("node-selector", text, "kubernetes.io/os=linux,!virtual")?;
+    Ok(parsed.map(|_| text.clone()))
+}
+
+fn node_filter(flags: &MetricsFlags) -> Result<NodeFilter, InvalidSetting> {
+    let example = "eks.amazonaws.com/compute-type=fargate";
+    let text = &flags.exclude_node_selector;
+    if let Some(taint) = flags.exclude_node_taints.iter().find(|key| !is_taint(key)) {
+        return Err(InvalidSetting {
+            flag: "exclude-node-taints",
+            value: taint.clone(),
+            problem: "not the key of a taint".to_owned(),
+            advice: "write keys without value and effect, such as virtual-kubelet.io/provider"
+                .to_owned(),
+        });
+    }
+    Ok(NodeFilter {
+        taints: flags.exclude_node_taints.clone(),
+        selector: selector("exclude-node-selector", text, example)?,
+    })
+}
+
+/// Whether a text can be the key of a taint. One with a value or an effect would match nothing.
+fn is_taint(key: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
+    !key.is_empty() && key.bytes().all(is_allowed)
+}
+
+/// Parses a label selector; `None` if it is empty.
+fn selector(
+    flag: &'static str,
+    text: &str,
+    example: &str,
+) -> Result<Option<LabelSelector>, InvalidSetting> {
+    let parsed = LabelSelector::parse(text).map_err(|error| InvalidSetting {
+        flag,
+        value: text.to_owned(),
         problem: error.to_string(),
-        advice: "write labels as for kubectl get -l, such as kubernetes.io/os=linux,!virtual"
-            .to_owned(),
+        advice: format!("write labels as for kubectl get -l, such as {example}"),
     })?;
-    Ok((!parsed.is_empty()).then(|| flags.node_selector.clone()))
+    Ok((!parsed.is_empty()).then_some(parsed))
 }
 
 fn address_types(flags: &KubeletFlags) -> Result<Vec<AddressType>, InvalidSetting> {

@@ -53,6 +53,15 @@ pub(super) struct MetricsFlags {
     /// Label selector of the nodes to scrape, as in `kubectl get -l`
     #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "")]
     pub(super) node_selector: String,
+
+    /// Keys of taints of nodes not to scrape, such as virtual-kubelet.io/provider
+    #[arg(long, value_name = "KEY", value_delimiter = ',')]
+    pub(super) exclude_node_taints: Vec<String>,
+
+    /// Label selector of nodes not to scrape; unlike those that --node-selector leaves out, their
+    /// absence is explained
+    #[arg(long, value_name = "SELECTOR", default_value = "")]
+    pub(super) exclude_node_selector: String,
 }
 
 /// Flags of connections to kubelets.
@@ -102,6 +111,10 @@ pub(super) struct KubeletFlags {
     /// metrics
     #[arg(long)]
     pub(super) kubelet_insecure_tls: bool,
+
+    /// Scrape Nodes with the annotation kubevitals.io/scheme=http by plain HTTP, without credentials
+    #[arg(long)]
+    pub(super) kubelet_allow_http: bool,
 
     /// Use plain HTTP without credentials, for the old read-only port
     #[arg(long, hide = true)]
@@ -277,7 +290,8 @@ pub(super) struct AuthorizationFlags {
 /// Boolean flags, which manifests also set as `--flag=false`.
 fn go_bools(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
-        "kubelet_insecure_tls"
+        "kubelet_allow_http"
+        | "kubelet_insecure_tls"
         | "kubelet_use_node_status_port"
         | "kubelet_pin_certificates"
         | "deprecated_kubelet_completely_insecure"

@@ -1,9 +1,10 @@
 //! Forwards scrapes to the usage store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use kubevitals_model::{Clock, NodeBatch, NodeName, Timestamp};
-use kubevitals_scrape::{BatchInfo, ScrapeError, ScrapeSink};
+use kubevitals_model::{Clock, NodeBatch};
+use kubevitals_scrape::{BatchInfo, Coverage, ScrapeError, ScrapeSink, ScrapedNode};
 use kubevitals_usage::UsageStore;
 
 pub(super) struct UsageSink {
@@ -12,18 +13,26 @@ pub(super) struct UsageSink {
 }
 
 impl ScrapeSink for UsageSink {
-    fn on_batch(&self, node: &NodeName, batch: &NodeBatch, _info: &BatchInfo) {
-        self.store.ingest(node.as_str(), batch, self.clock.now());
+    fn on_batch(&self, node: &ScrapedNode, batch: &NodeBatch, _info: &BatchInfo) -> Coverage {
+        let now = self.clock.moment();
+        let ingested = self.store.ingest(node.name.as_str(), &node.uid, batch, now);
+        if !ingested.known_node {
+            // Another thread follows the nodes, and may be behind.
+            Coverage::UnknownNode
+        } else if ingested.awaiting > 0 {
+            Coverage::AwaitsSamples
+        } else {
+            Coverage::Complete
+        }
     }
 
-    fn on_error(&self, node: &NodeName, error: &ScrapeError, retry_at: Timestamp) {
-        let reason: Arc<str> = error.to_string().into();
-        let now = self.clock.now();
-        self.store
-            .scrape_failed(node.as_str(), reason, Some(retry_at), now);
-    }
-
-    fn on_removed(&self, node: &NodeName) {
-        self.store.node_deleted(node.as_str());
+    fn on_error(&self, node: &ScrapedNode, error: &ScrapeError, retry_in: Duration) {
+        self.store.scrape_failed(
+            node.name.as_str(),
+            &node.uid,
+            error.to_string().into(),
+            Some(retry_in),
+            self.clock.moment(),
+        );
     }
 }

@@ -12,6 +12,7 @@ mod command_line;
 mod demo;
 mod explain;
 mod flags;
+mod nodes;
 mod overload;
 mod proxy;
 mod readme;

@@ -234,13 +234,26 @@ async fn every_pod_and_node_is_served_after_the_first_scrapes() {
     let of_node = count(&selected, "\"containers\"");
     assert!((4..pods).contains(&of_node), "{selected}");
     let (_, metrics) = server.get_as_admin("/metrics").await;
+    let mut inherited: Vec<&str> = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "))
+        .filter(|line| line.starts_with("metrics_server_"))
+        .collect();
+    inherited.sort_unstable();
+    assert_eq!(
+        inherited,
+        [
+            "metrics_server_api_metric_freshness_seconds histogram",
+            "metrics_server_kubelet_last_request_time_seconds gauge",
+            "metrics_server_kubelet_request_duration_seconds histogram",
+            "metrics_server_kubelet_request_total counter",
+            "metrics_server_manager_tick_duration_seconds histogram",
+            "metrics_server_storage_points gauge",
+        ]
+    );
     for family in [
-        "metrics_server_kubelet_request_duration_seconds_bucket{",
         "metrics_server_kubelet_request_total{success=\"true\"}",
-        "metrics_server_kubelet_last_request_time_seconds{",
-        "metrics_server_manager_tick_duration_seconds_bucket{",
         "metrics_server_storage_points{type=\"container\"}",
-        "metrics_server_api_metric_freshness_seconds_bucket{",
         "rest_client_requests_total{code=\"200\",host=\"127.0.0.1:",
         "rest_client_request_duration_seconds_bucket{",
         "kube_client_streams_open{",
@@ -342,6 +355,11 @@ fn contradicting_flags_exit_64_and_say_what_to_change() {
         ),
         (&["--kubelet-preferred-address-types=IP"], "InternalIP"),
         (&["--node-selector=a=b=c"], "node-selector"),
+        (&["--exclude-node-selector=a=b=c"], "exclude-node-selector"),
+        (
+            &["--exclude-node-taints=virtual-kubelet.io/provider=aws:NoSchedule"],
+            "keys without value and effect",
+        ),
         (&["--extra-resources=gpu"], "ephemeral-storage"),
         (&["--apiservice-backend=metrics"], "NAMESPACE/NAME"),
         (&["--kubelet-insecure-tlss"], "kubelet-insecure-tls"),

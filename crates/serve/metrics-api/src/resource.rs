@@ -63,7 +63,7 @@ impl Resource {
         let GetRequest {
             namespace, name, ..
         } = *request;
-        let now = self.snapshots.config.clock.now();
+        let now = self.snapshots.config.clock.moment();
         let message = match self.kind {
             Kind::Node => node_not_found(name, &self.store.explain_node(name, now)),
             Kind::Pod => {

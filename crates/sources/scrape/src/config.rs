@@ -9,13 +9,27 @@ use thiserror::Error;
 
 use crate::address::AddressType;
 use crate::credentials::Credentials;
+use crate::filter::NodeFilter;
 
 /// The annotation of a node with the path of its metrics. Watches of nodes must keep it
 /// ([`WatchSpec::keep_annotations`](kubevitals_watch::WatchSpec::keep_annotations)).
 pub const RESOURCE_METRICS_PATH: &str = "metrics.k8s.io/resource-metrics-path";
 
+/// The annotation, or label, of a node that excludes it from scraping (`false`), or includes it
+/// although it matches [`NodeFilter`] (`true`).
+pub const SCRAPE: &str = "kubevitals.io/scrape";
+/// The annotation of a node with the port of its kubelet.
+pub const PORT: &str = "kubevitals.io/port";
+/// The annotation of a node with the scheme of its kubelet, `https` or `http`.
+pub const SCHEME: &str = "kubevitals.io/scheme";
+/// The annotation of a node with the interval at which it is scraped.
+pub const RESOLUTION: &str = "kubevitals.io/resolution";
+
+/// All annotations that scraping reads. Watches of nodes must keep them.
+pub const ANNOTATIONS: [&str; 5] = [RESOURCE_METRICS_PATH, SCRAPE, PORT, SCHEME, RESOLUTION];
+
 /// Kubelets sample every 10 to 15 s; with a shorter resolution they would do little but respond.
-const MIN_RESOLUTION: Duration = Duration::from_secs(1);
+pub(crate) const MIN_RESOLUTION: Duration = Duration::from_secs(1);
 /// Default timeout of a scrape, unless the resolution is too short for it.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum timeout as a part of the resolution. Longer requests would delay the next scrape.
@@ -31,6 +45,9 @@ const MAX_TIMEOUT: f64 = 0.9;
 pub struct ScrapeConfig {
     /// The interval at which each node is scraped.
     pub resolution: Duration,
+    /// The longest interval that [`RESOLUTION`] can set: with a longer one, values would become stale
+    /// between two scrapes.
+    pub max_resolution: Duration,
     /// The timeout of one scrape: name resolution, connections, TLS, head and body, over all
     /// addresses that are tried.
     pub timeout: Duration,
@@ -43,6 +60,11 @@ pub struct ScrapeConfig {
     pub transport: Transport,
     /// The credentials sent to kubelets, besides a client certificate in the transport.
     pub credentials: Credentials,
+    /// Whether [`SCHEME`] can be `http`. Nodes write their own annotations and addresses: with this
+    /// one, a node chooses any endpoint in the network that receives plain GET requests.
+    pub allow_http: bool,
+    /// The nodes that are not scraped.
+    pub filter: NodeFilter,
     /// Whether the bearer token is also sent to kubelets whose identity is not verified.
     pub token_to_unverified: bool,
     /// Whether a kubelet with a certificate of an unknown authority is trusted on first use, and
@@ -113,6 +135,7 @@ impl ScrapeConfig {
     pub fn new(transport: Transport, credentials: Credentials) -> Self {
         Self {
             resolution: Duration::from_secs(15),
+            max_resolution: Duration::from_secs(22),
             timeout: DEFAULT_TIMEOUT,
             address_types: vec![
                 AddressType::InternalIp,
@@ -123,6 +146,8 @@ impl ScrapeConfig {
             use_node_status_port: true,
             transport,
             credentials,
+            allow_http: false,
+            filter: NodeFilter::default(),
             token_to_unverified: false,
             pin_keys: false,
             max_body_bytes: 32 << 20,
@@ -154,7 +179,12 @@ impl ScrapeConfig {
     /// The timeout of a scrape where none is configured: as long as the resolution allows, at most
     /// 10 s.
     pub fn default_timeout(resolution: Duration) -> Duration {
-        DEFAULT_TIMEOUT.min(resolution.mul_f64(MAX_TIMEOUT))
+        DEFAULT_TIMEOUT.min(Self::max_timeout(resolution))
+    }
+
+    /// Returns the longest timeout for a resolution.
+    pub(crate) fn max_timeout(resolution: Duration) -> Duration {
+        resolution.mul_f64(MAX_TIMEOUT)
     }
 
     /// Checks a resolution and a timeout, which are known before the rest of a configuration.
@@ -165,7 +195,7 @@ impl ScrapeConfig {
                 min: MIN_RESOLUTION,
             });
         }
-        let max = resolution.mul_f64(MAX_TIMEOUT);
+        let max = Self::max_timeout(resolution);
         match timeout {
             Duration::ZERO => Err(ConfigError::ZeroTimeout),
             timeout if timeout > max => Err(ConfigError::TimeoutTooLong { timeout, max }),

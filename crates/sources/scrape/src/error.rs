@@ -8,11 +8,16 @@ use std::time::Duration;
 use kubevitals_tls::HandshakeFailure;
 use thiserror::Error;
 
+use crate::target::InvalidAnnotation;
+
 /// The reason why a scrape failed. Its texts are bounded, whatever the kubelet sent.
 #[derive(Debug, Clone, Error)]
 pub enum ScrapeError {
     #[error("node has no address of the types in --kubelet-preferred-address-types")]
     NoAddress,
+    /// An annotation of the node is invalid. Nothing was sent to it.
+    #[error("{0}")]
+    Annotation(InvalidAnnotation),
     #[error("cannot resolve {host}: {}", Bounded(source))]
     Dns {
         host: String,
@@ -76,8 +81,9 @@ struct Excerpt<'a>(&'a str);
 
 impl ScrapeError {
     /// All values of [`ScrapeError::reason`].
-    pub const REASONS: [&'static str; 20] = [
+    pub const REASONS: [&'static str; 21] = [
         "no-address",
+        "annotation",
         "dns",
         "connect",
         "tls-san",
@@ -103,6 +109,7 @@ impl ScrapeError {
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::NoAddress => "no-address",
+            Self::Annotation(_) => "annotation",
             Self::Dns { .. } => "dns",
             Self::Connect { .. } => "connect",
             Self::Tls { failure, .. } => failure.reason(),
@@ -127,6 +134,7 @@ impl ScrapeError {
             Self::NoAddress => {
                 "add a type of address that the node has to --kubelet-preferred-address-types"
             }
+            Self::Annotation(_) => "correct the annotation, or remove it",
             Self::Dns { .. } => {
                 "put InternalIP first in --kubelet-preferred-address-types, or make the node's name resolvable"
             }
@@ -141,7 +149,7 @@ impl ScrapeError {
                 "grant `get` on nodes/metrics to this service account"
             }
             Self::Status { status: 404, .. } => {
-                "the node serves neither /metrics/resource nor /stats/summary: annotate it with metrics.k8s.io/resource-metrics-path, or exclude it with --node-selector"
+                "the node serves neither /metrics/resource nor /stats/summary: annotate it with metrics.k8s.io/resource-metrics-path, or with kubevitals.io/scrape=false to exclude it"
             }
             Self::Timeout { .. } => {
                 "check the load of the node, or raise --kubelet-request-timeout"

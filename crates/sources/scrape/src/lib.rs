@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  nodes ──► Scraper ──► NodeLoop ──► Session ──► Exchange ──► decode ──► ScrapeSink
-//!                        Schedule     addresses,  one GET      NodeBatch  on_batch, on_error,
-//!                        Backoff      TLS, tokens                         on_removed
+//!                        Schedule     addresses,  one GET      NodeBatch  on_batch, on_error
+//!                        Backoff      TLS, tokens
 //! ```
 //!
 //! A scrape passes `node.rs` (when), `session.rs` (where, with which credentials), `exchange.rs`
@@ -44,6 +44,7 @@ mod decode;
 mod error;
 mod exchange;
 mod fallback;
+mod filter;
 mod http1;
 mod inner;
 mod metrics;
@@ -56,12 +57,17 @@ mod summary;
 mod target;
 
 pub use address::AddressType;
-pub use config::{ConfigError, RESOURCE_METRICS_PATH, ScrapeConfig, Transport};
+pub use config::{
+    ANNOTATIONS, ConfigError, PORT, RESOLUTION, RESOURCE_METRICS_PATH, SCHEME, SCRAPE,
+    ScrapeConfig, Transport,
+};
 pub use credentials::{Bearer, Credentials, TokenFile};
 pub use error::ScrapeError;
+pub use filter::NodeFilter;
 pub use metrics::ScrapeMetrics;
 pub use scraper::{NodeCounts, Scraper};
-pub use sink::{BatchInfo, ScrapeSink};
+pub use sink::{BatchInfo, Coverage, ScrapeSink, ScrapedNode};
+pub use target::InvalidAnnotation;
 
 /// Decoders for benchmarks and fuzzing. Not part of the API.
 #[doc(hidden)]

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use kubevitals_model::{NodeName, Timestamp};
 use kubevitals_telemetry::{Buckets, Metrics, RegistryExt};
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Unit;
+use tokio::time::Instant;
 
 use crate::decode::{DecodeReport, Rejection};
 use crate::error::ScrapeError;
@@ -31,7 +33,7 @@ pub struct ScrapeMetrics {
     durations: Family<NodeLabel, Histogram, Buckets>,
     last_requests: Family<NodeLabel, Gauge<f64, AtomicU64>>,
     requests: Family<SuccessLabel, Counter>,
-    ticks: Histogram,
+    ticks: Ticks,
     failures: Family<ReasonLabel, Counter>,
     rejected: Family<ReasonLabel, Counter>,
     nodes: Family<StateLabel, Gauge>,
@@ -40,6 +42,23 @@ pub struct ScrapeMetrics {
     connections: Counter,
     pub(crate) in_flight: Gauge,
     sample_age: Histogram,
+}
+
+/// The durations of ticks, in metrics-server's sense: the time from the moment at which scrapes are
+/// due until the slowest of them is stored, once in a resolution. Its scrapes start together; ours
+/// are spread over the resolution, and each is measured from its own due time.
+#[derive(Debug, Clone)]
+struct Ticks {
+    histogram: Histogram,
+    resolution: Duration,
+    current: Arc<Mutex<Option<Tick>>>,
+}
+
+/// The scrapes of one resolution.
+#[derive(Debug, Clone, Copy)]
+struct Tick {
+    started: Instant,
+    longest: Duration,
 }
 
 /// Metrics of one node, looked up once. Dropping it removes their series.
@@ -114,7 +133,7 @@ impl ScrapeMetrics {
         );
         let ticks = root.histogram(
             "metrics_server_manager_tick_duration_seconds",
-            "The total time spent collecting and storing metrics of one node in seconds",
+            "The total time spent collecting and storing metrics in seconds",
             &tick_buckets(resolution),
         );
         let registry = metrics.sub("kubevitals_scrape");
@@ -129,13 +148,17 @@ impl ScrapeMetrics {
             durations,
             last_requests,
             requests,
-            ticks,
+            ticks: Ticks {
+                histogram: ticks,
+                resolution,
+                current: Arc::default(),
+            },
             failures: registry.family("failures", "Total number of failed scrapes, by reason"),
             rejected: registry.family(
                 "rejected_values",
                 "Total number of values in responses that were ignored, by reason",
             ),
-            nodes: registry.family("nodes", "Number of scraped nodes, by state"),
+            nodes: registry.family("nodes", "Number of nodes, by state of their scrapes"),
             unchanged: registry.counter(
                 "unchanged",
                 "Total number of responses without a newer sample than the previous response",
@@ -166,6 +189,7 @@ impl ScrapeMetrics {
         for state in [NodeState::New, NodeState::Ok, NodeState::Failing] {
             self.nodes_in(state);
         }
+        self.set_excluded(0);
     }
 
     /// Returns the metrics of a new node.
@@ -192,6 +216,17 @@ impl ScrapeMetrics {
         }
     }
 
+    /// Records a scrape that was due at one time and stored at another.
+    pub(crate) fn observe_scrape(&self, due: Instant, stored: Instant) {
+        self.ticks.observe(due, stored);
+    }
+
+    /// Records the number of nodes that are excluded from scraping.
+    pub(crate) fn set_excluded(&self, nodes: usize) {
+        self.nodes_labelled("excluded")
+            .set(i64::try_from(nodes).unwrap_or(i64::MAX));
+    }
+
     pub(crate) fn connection_opened(&self) {
         self.connections.inc();
     }
@@ -202,7 +237,30 @@ impl ScrapeMetrics {
             NodeState::Ok => "ok",
             NodeState::Failing => "failing",
         };
+        self.nodes_labelled(state)
+    }
+
+    fn nodes_labelled(&self, state: &'static str) -> Gauge {
         self.nodes.get_or_create_owned(&StateLabel { state })
+    }
+}
+
+impl Ticks {
+    fn observe(&self, due: Instant, stored: Instant) {
+        let duration = stored.saturating_duration_since(due);
+        let mut current = self.current.lock();
+        let tick = current.get_or_insert(Tick {
+            started: due,
+            longest: Duration::ZERO,
+        });
+        if stored.saturating_duration_since(tick.started) >= self.resolution {
+            self.histogram.observe(tick.longest.as_secs_f64());
+            *tick = Tick {
+                started: stored,
+                longest: Duration::ZERO,
+            };
+        }
+        tick.longest = tick.longest.max(duration);
     }
 }
 
@@ -220,11 +278,6 @@ impl NodeMetrics {
             .requests
             .get_or_create(&SuccessLabel { success })
             .inc();
-    }
-
-    /// Records the time from the due time of a scrape until its end.
-    pub(crate) fn observe_tick(&self, duration: Duration) {
-        self.all.ticks.observe(duration.as_secs_f64());
     }
 
     /// Records a decoded response.
@@ -303,5 +356,36 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kubevitals_telemetry::exposition::Format;
+
+    use super::*;
+
+    /// There was once an observation for each scrape: a count of nodes times ticks, and quantiles
+    /// that one slow node did not change.
+    #[tokio::test]
+    async fn a_tick_is_the_slowest_scrape_of_a_resolution() {
+        let mut registry = Metrics::new();
+        let metrics = ScrapeMetrics::register(&mut registry, Duration::from_secs(15));
+        let registry = registry.freeze();
+        let begun = Instant::now();
+        for resolution in 0..3 {
+            for (offset, took) in [(0, 20), (5_000, 700), (10_000, 40)] {
+                let due = begun + Duration::from_millis(resolution * 15_000 + offset);
+                metrics.observe_scrape(due, due + Duration::from_millis(took));
+            }
+        }
+        let text = String::from_utf8(registry.encode(Format::OpenMetrics).unwrap()).unwrap();
+        for line in [
+            r#"metrics_server_manager_tick_duration_seconds_bucket{le="0.5"} 0"#,
+            r#"metrics_server_manager_tick_duration_seconds_bucket{le="1.0"} 2"#,
+            "metrics_server_manager_tick_duration_seconds_count 2",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
     }
 }

@@ -9,13 +9,14 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use crate::config::ScrapeConfig;
 use crate::deadline::Deadline;
 use crate::error::ScrapeError;
 use crate::inner::ScraperInner;
 use crate::metrics::{InFlight, NodeMetrics, NodeState};
 use crate::schedule::Schedule;
 use crate::session::{ScrapeContext, Scraped, Session};
-use crate::sink::BatchInfo;
+use crate::sink::{BatchInfo, Coverage, ScrapedNode};
 use crate::target::Target;
 
 const MIN_BACKOFF: Duration = Duration::from_secs(1);
@@ -35,7 +36,7 @@ pub(crate) struct Control {
 
 /// The loop of one node, and its state.
 pub(crate) struct NodeLoop {
-    name: NodeName,
+    node: ScrapedNode,
     inner: Arc<ScraperInner>,
     control: Arc<Control>,
     session: Session,
@@ -108,7 +109,11 @@ impl NodeLoop {
         control: Arc<Control>,
         inner: Arc<ScraperInner>,
     ) -> Self {
-        let resolution = inner.config.resolution;
+        let resolution = target.resolution;
+        let node = ScrapedNode {
+            uid: target.uid.clone(),
+            name: name.clone(),
+        };
         Self {
             session: Session::new(target, &inner.config),
             schedule: Schedule::new(resolution, name.as_str()),
@@ -118,7 +123,7 @@ impl NodeLoop {
             due: Instant::now(),
             last_scrape: None,
             triggered: None,
-            name,
+            node,
             inner,
             control,
         }
@@ -152,15 +157,6 @@ impl NodeLoop {
                 () = Box::pin(self.scrape(&inner, due)) => {}
             }
         }
-        let Self {
-            name,
-            inner,
-            metrics,
-            ..
-        } = *self;
-        // Series are removed before the sink is notified.
-        drop(metrics);
-        inner.sink.on_removed(&name);
     }
 
     async fn scrape(&mut self, inner: &Arc<ScraperInner>, due: Instant) {
@@ -170,10 +166,17 @@ impl NodeLoop {
         let _in_flight = InFlight::new(&inner.metrics);
         let started = Instant::now();
         self.last_scrape = Some(started);
+        inner.read_wall_clock(started);
+        if let Some(invalid) = &self.session.target().invalid {
+            let error = ScrapeError::Annotation(invalid.clone());
+            self.on_error(&error);
+            inner.scheduled(self.due);
+            return;
+        }
         let ctx = ScrapeContext {
             inner,
             requested_at: inner.config.clock.now(),
-            deadline: Deadline::at(started + inner.config.timeout),
+            deadline: Deadline::at(started + self.timeout()),
         };
         let result = self.session.scrape(&ctx).await;
         let is_success = matches!(&result, Ok(scraped) if scraped.truncated.is_none());
@@ -183,28 +186,27 @@ impl NodeLoop {
             Ok(scraped) => self.on_scraped(started, ctx.requested_at, &scraped),
             Err(error) => self.on_error(&error),
         }
-        self.metrics.observe_tick(due.elapsed());
+        inner.metrics.observe_scrape(due, Instant::now());
         inner.scheduled(self.due);
     }
 
     fn on_scraped(&mut self, started: Instant, requested_at: Timestamp, scraped: &Scraped) {
         let is_new = self.schedule.observe(scraped.report.newest);
-        if scraped.is_warm {
-            self.schedule.set_warm();
-        }
-        let wait = self.schedule.next_wait(self.inner.since_start(started));
-        self.due = self.inner.align(started + wait);
+        let wall = self.inner.wall_at(started);
         self.metrics
             .observe_response(scraped.bytes, &scraped.report, requested_at, is_new);
         let info = BatchInfo {
             requested_at,
             is_complete: scraped.truncated.is_none(),
             is_new,
-            next_scrape: requested_at.checked_add(wait).unwrap_or(requested_at),
+            next_slot: timestamp(wall + self.schedule.wait_for_slot(wall)),
         };
-        if let Some(batch) = scraped.batch() {
-            self.inner.sink.on_batch(&self.name, batch, &info);
-        }
+        let coverage = match scraped.batch() {
+            Some(batch) => self.inner.sink.on_batch(&self.node, batch, &info),
+            None => Coverage::Complete,
+        };
+        let wait = self.schedule.next_wait(wall, coverage);
+        self.due = self.inner.align(started + wait);
         match &scraped.truncated {
             Some(error) => self.on_error(error),
             None => self.on_success(),
@@ -212,6 +214,7 @@ impl NodeLoop {
     }
 
     fn on_error(&mut self, error: &ScrapeError) {
+        self.schedule.on_failure();
         let wait = self.backoff.next_wait();
         let now = Instant::now();
         self.due = self.inner.align(now + wait);
@@ -220,18 +223,17 @@ impl NodeLoop {
         let reason = error.reason();
         let since = self.failing.map_or(now, |(since, _)| since);
         if self.failing.is_none_or(|(_, last)| last != reason) {
+            let node = &self.node.name;
             let remedy = error.remedy().unwrap_or_default();
             // It is expected that a node which is not ready cannot be scraped.
             if self.session.target().is_ready {
-                tracing::warn!(node = %self.name, reason, %error, remedy, "failed to scrape node");
+                tracing::warn!(%node, reason, %error, remedy, "failed to scrape node");
             } else {
-                tracing::info!(node = %self.name, reason, %error, remedy, "failed to scrape node that is not ready");
+                tracing::info!(%node, reason, %error, remedy, "failed to scrape node that is not ready");
             }
         }
         self.failing = Some((since, reason));
-        let wall = self.inner.config.clock.now();
-        let retry_at = wall.checked_add(wait).unwrap_or(wall);
-        self.inner.sink.on_error(&self.name, error, retry_at);
+        self.inner.sink.on_error(&self.node, error, wait);
     }
 
     fn on_success(&mut self) {
@@ -239,13 +241,19 @@ impl NodeLoop {
         self.metrics.set_state(NodeState::Ok);
         if let Some((since, reason)) = self.failing.take() {
             let seconds = since.elapsed().as_secs();
-            tracing::info!(node = %self.name, reason, failing_for_seconds = seconds, "scrapes of node recovered");
+            tracing::info!(node = %self.node.name, reason, failing_for_seconds = seconds, "scrapes of node recovered");
         }
     }
 
     fn on_change(&mut self, control: &Control) {
         let target = Arc::clone(&control.target.lock());
         let became_ready = target.is_ready && !self.session.target().is_ready;
+        let name = self.node.name.as_str();
+        if target.resolution != self.schedule.resolution() {
+            self.schedule = Schedule::new(target.resolution, name);
+            self.backoff = backoff(target.resolution, name);
+        }
+        self.node.uid = target.uid.clone();
         let has_moved = self.session.update(target, &self.inner.config);
         if has_moved || (became_ready && self.failing.is_some()) {
             self.backoff.reset();
@@ -253,12 +261,18 @@ impl NodeLoop {
         }
     }
 
+    /// Returns the timeout of a scrape, which ends before the next one is due.
+    fn timeout(&self) -> Duration {
+        let max = ScrapeConfig::max_timeout(self.schedule.resolution());
+        self.inner.config.timeout.min(max)
+    }
+
     /// Scrapes soon, but at most three times in a resolution; a failing node keeps its backoff.
     fn on_trigger(&mut self, now: Instant) {
         if self.failing.is_some() {
             return;
         }
-        let gap = self.inner.config.resolution / 3;
+        let gap = self.schedule.resolution() / 3;
         let last = self.triggered.max(self.last_scrape);
         let earliest = last.map_or(now, |last| last + gap);
         let due = self.inner.align((now + TRIGGER_DELAY).max(earliest));
@@ -269,10 +283,15 @@ impl NodeLoop {
     }
 }
 
+/// Converts a time since the epoch.
+fn timestamp(wall: Duration) -> Timestamp {
+    Timestamp::from_unix_millis(i64::try_from(wall.as_millis()).unwrap_or(i64::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Credentials, ScrapeConfig, Transport};
+    use crate::{Credentials, Transport};
 
     #[tokio::test]
     async fn a_loop_is_small() {

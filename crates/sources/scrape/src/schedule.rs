@@ -4,16 +4,30 @@
 //! interval, drawn anew each time. At every moment some samples are new and some are old, so
 //! that no moment is better than another. Scrapes that are evenly apart give the freshest values
 //! (ADR 0022).
+//!
+//! The offset is anchored at the wall clock: all replicas scrape a node at the same moment and serve
+//! the same sample of it (ADR 0033).
 
 use std::time::Duration;
 
 use kubevitals_model::{Rng, Timestamp};
 
+use crate::inner::START_INTERVAL;
+use crate::sink::Coverage;
+
 /// Minimum time between two scrapes.
 const MIN_WAIT: Duration = Duration::from_secs(1);
-/// Maximum wait for the second samples that rates need: about a third of all containers have one by
-/// then.
-const MAX_SETTLING_WAIT: Duration = Duration::from_secs(5);
+
+/// The wait for second samples. Kubelets sample every 10 to 15 s, some containers every 20 s: the
+/// third early scrape comes when nearly all have been sampled again.
+const EARLY_WAIT: Duration = Duration::from_secs(5);
+
+/// The spread of early scrapes of nodes that were first scraped together.
+const EARLY_SPREAD: Duration = Duration::from_millis(100);
+
+/// Maximum number of early scrapes after a start or an outage: a container that is stuck never has a
+/// second sample.
+const MAX_EARLY: u8 = 4;
 
 /// The schedule of one node.
 #[derive(Debug, Clone)]
@@ -21,31 +35,39 @@ pub(crate) struct Schedule {
     resolution: Duration,
     /// The node's slot in the resolution. It depends on the name alone and spreads the nodes.
     offset: Duration,
-    /// Wait for second samples, spread likewise.
-    settling_wait: Duration,
+    early_wait: Duration,
+    /// Number of early scrapes that are left.
+    early: u8,
+    /// The time from the last scrape until the next early one.
+    until_early: Duration,
     /// The newest sample of the last response, by the kubelet's clock.
     newest: Option<Timestamp>,
-    /// Whether usage depends on a second sample that is yet to come.
-    needs_second_sample: bool,
 }
 
 impl Schedule {
     pub(crate) fn new(resolution: Duration, node: &str) -> Self {
         let resolution = resolution.max(MIN_WAIT);
         let position = Rng::named(node).fraction();
-        let spread = Duration::from_secs(1).mul_f64(position);
+        let offset = resolution.mul_f64(position);
+        let early_wait = EARLY_WAIT + EARLY_SPREAD.mul_f64(position);
         Self {
             resolution,
-            offset: whole_millis(resolution.mul_f64(position)),
-            settling_wait: whole_millis(MAX_SETTLING_WAIT.saturating_sub(spread)).min(resolution),
+            offset: offset.saturating_sub(remainder(offset, START_INTERVAL)),
+            early_wait,
+            early: MAX_EARLY,
+            until_early: early_wait,
             newest: None,
-            needs_second_sample: true,
         }
     }
 
-    /// Records that the kubelet reported usage itself, which then needs no second sample.
-    pub(crate) fn set_warm(&mut self) {
-        self.needs_second_sample = false;
+    pub(crate) fn resolution(&self) -> Duration {
+        self.resolution
+    }
+
+    /// Allows early scrapes again, since an outage may have cost the samples that rates need.
+    pub(crate) fn on_failure(&mut self) {
+        self.early = MAX_EARLY;
+        self.until_early = self.early_wait;
     }
 
     /// Records the newest sample of a response. Returns whether it is newer than that of the
@@ -54,40 +76,56 @@ impl Schedule {
         let Some(newest) = newest else {
             return true;
         };
-        match self.newest.replace(newest) {
-            None => true,
-            Some(previous) => {
-                self.needs_second_sample = false;
-                newest > previous
+        self.newest
+            .replace(newest)
+            .is_none_or(|previous| newest > previous)
+    }
+
+    /// Returns the wait until the next scrape after one that began at `wall`, a time since the
+    /// epoch by the wall clock. It is at most a second longer than the resolution.
+    pub(crate) fn next_wait(&mut self, wall: Duration, coverage: Coverage) -> Duration {
+        let slot = self.wait_for_slot(wall);
+        let early = match coverage {
+            Coverage::Complete => {
+                self.early = 0;
+                return slot;
             }
-        }
-    }
-
-    /// Returns the wait from a scrape, which began `since_start` after the scraper did, until the
-    /// next one. It is never longer than the resolution.
-    pub(crate) fn next_wait(&self, since_start: Duration) -> Duration {
-        let wait = if self.newest.is_some() && self.needs_second_sample {
-            self.settling_wait
-        } else {
-            self.wait_for_slot(since_start)
+            Coverage::AwaitsSamples => self.until_early.max(MIN_WAIT),
+            Coverage::UnknownNode => MIN_WAIT,
         };
-        wait.max(MIN_WAIT)
+        if self.early == 0 {
+            return slot;
+        }
+        if slot < early {
+            self.until_early = self.until_early.saturating_sub(slot);
+            return slot;
+        }
+        self.early -= 1;
+        self.until_early = self.early_wait;
+        early
     }
 
-    /// Returns the wait until the node's slot in the resolution. A wait is shortened by at most a
-    /// quarter of the resolution until scrapes fall on the slot: no wait is longer than the
-    /// resolution, and the burst of a start is spread within four scrapes.
-    fn wait_for_slot(&self, since_start: Duration) -> Duration {
-        let since_slot = (since_start + self.resolution).saturating_sub(self.offset);
-        let late = since_slot.as_nanos() % self.resolution.as_nanos();
-        let late = Duration::from_nanos(u64::try_from(late).unwrap_or(0));
-        self.resolution
-            .saturating_sub(late.min(self.resolution / 4))
+    /// Returns the wait until the node's next slot by the wall clock. It is computed anew for each
+    /// scrape: a clock that is set forward or back moves one scrape, and none is left out. A slot
+    /// that is too close, since the clock was adjusted or the server has just started, is left to
+    /// the scrape that has just begun.
+    pub(crate) fn wait_for_slot(&self, wall: Duration) -> Duration {
+        let phase = remainder(wall, self.resolution);
+        let wait = match self.offset.checked_sub(phase) {
+            Some(wait) => wait,
+            None => self.offset + self.resolution - phase,
+        };
+        if wait < MIN_WAIT.min(self.resolution / 4) {
+            wait + self.resolution
+        } else {
+            wait
+        }
     }
 }
 
-fn whole_millis(duration: Duration) -> Duration {
-    Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+fn remainder(duration: Duration, divisor: Duration) -> Duration {
+    let nanos = duration.as_nanos() % divisor.as_nanos().max(1);
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
 }
 
 #[cfg(test)]

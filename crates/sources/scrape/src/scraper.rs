@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use kubevitals_model::{Node, NodeName};
 use kubevitals_telemetry::{Health, Probe, Status, TelemetryError};
 use kubevitals_watch::{Change, Mirror, ObjectEvent, Reflector, Subscription};
@@ -51,9 +51,9 @@ struct RunningLoop {
 struct PanicGuard(watch::Sender<bool>);
 
 impl Scraper {
-    /// Starts to scrape the nodes of a watch, which keeps
-    /// [`RESOURCE_METRICS_PATH`](crate::RESOURCE_METRICS_PATH) among the annotations, once `ready`
-    /// completes: the sink may not be able to use samples before. Must be called within a runtime.
+    /// Starts to scrape the nodes of a watch, which keeps [`ANNOTATIONS`](crate::ANNOTATIONS), once
+    /// `ready` completes: the sink may not be able to use samples before. Must be called within a
+    /// runtime.
     pub fn start(
         ready: impl Future<Output = ()> + Send + 'static,
         config: ScrapeConfig,
@@ -180,15 +180,31 @@ async fn follow_nodes(
     guard: &PanicGuard,
 ) {
     let mut mirror = Mirror::new();
+    let mut excluded = HashSet::new();
     while let Some(update) = updates.next().await {
         for Change { event, .. } in mirror.apply(update, inner.config.clock.now()) {
-            match event {
+            let (node, exclusion) = match event {
                 ObjectEvent::Added(node) | ObjectEvent::Modified { now: node, .. } => {
-                    apply(&node, &inner, &loops, guard);
+                    let Some(reason) = inner.config.filter.exclusion(&node) else {
+                        excluded.remove(&node.identity.name);
+                        apply(&node, &inner, &loops, guard);
+                        continue;
+                    };
+                    (node, Some(reason))
                 }
-                ObjectEvent::Deleted(node) => remove(&node.identity.name, &loops).await,
+                ObjectEvent::Deleted(node) => (node, None),
+            };
+            let name = &node.identity.name;
+            remove(name, &loops).await;
+            let Some(reason) = exclusion else {
+                excluded.remove(name);
+                continue;
+            };
+            if excluded.insert(Arc::clone(name)) {
+                tracing::info!(node = &**name, %reason, "node is excluded from scraping");
             }
         }
+        inner.metrics.set_excluded(excluded.len());
     }
 }
 

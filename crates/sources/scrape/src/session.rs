@@ -50,9 +50,6 @@ pub(crate) struct Scraped {
     pub(crate) bytes: usize,
     /// The error that ended the response early. The samples before it are used.
     pub(crate) truncated: Option<ScrapeError>,
-    /// Whether the kubelet computed the usage of all containers, so that no second sample is needed
-    /// for it.
-    pub(crate) is_warm: bool,
 }
 
 impl Session {
@@ -162,7 +159,6 @@ impl Session {
             report,
             bytes,
             truncated,
-            is_warm: false,
         })
     }
 
@@ -191,12 +187,11 @@ impl Session {
             return Err(self.truncated(path, bytes));
         }
         match decode_stats(&mut exchange, SummaryFields::All, ctx) {
-            Some((report, is_warm)) if report.used > 0 => Ok(Scraped {
+            Some(report) if report.used > 0 => Ok(Scraped {
                 exchange,
                 report,
                 bytes,
                 truncated: None,
-                is_warm,
             }),
             _ => Err(self.not_metrics(path, quoted_start(exchange.body()))),
         }
@@ -215,8 +210,7 @@ impl Session {
         }
         scraped.bytes = scraped.bytes.saturating_add(scraped.exchange.body().len());
         let decoded = decode_stats(&mut scraped.exchange, SummaryFields::Extras, ctx);
-        if let Some((extras, is_warm)) = decoded {
-            scraped.is_warm = is_warm;
+        if let Some(extras) = decoded {
             for (count, more) in scraped.report.rejected.iter_mut().zip(extras.rejected) {
                 *count += more;
             }
@@ -235,8 +229,9 @@ impl Session {
         let config = &ctx.inner.config;
         let mut newer_token: Option<Bearer> = None;
         loop {
+            let is_tls = self.tls.is_some();
             let connection = self.connection(ctx).await?;
-            let token = may_send_token(config, connection.verified())
+            let token = (is_tls && may_send_token(config, connection.verified()))
                 .then(|| newer_token.clone().or_else(|| config.credentials.token()))
                 .flatten();
             let response = match exchange.get(connection, path, token.as_ref(), ctx).await {
@@ -332,6 +327,9 @@ impl Session {
         let Transport::Tls(tls) = &config.transport else {
             return None;
         };
+        if !self.target.is_tls {
+            return None;
+        }
         Some(match (&self.target.names, &self.pin) {
             (Some(names), Some(pin)) => tls.for_pinned_peer(names.clone(), pin.clone()),
             (Some(names), None) => tls.for_peer(names.clone()),
@@ -386,23 +384,19 @@ fn decode_metrics(exchange: &mut Exchange, body: Body, ctx: &ScrapeContext<'_>) 
     decode(&response.body, options, batch, decoder)
 }
 
-/// Decodes a summary. Returns `None` if the body is not one; the flag says whether the kubelet
-/// computed the usage of all containers.
+/// Decodes a summary. Returns `None` if the body is not one.
 fn decode_stats(
     exchange: &mut Exchange,
     fields: SummaryFields,
     ctx: &ScrapeContext<'_>,
-) -> Option<(DecodeReport, bool)> {
+) -> Option<DecodeReport> {
     let ScrapeBuffers {
         response,
         batch,
         decoder,
     } = &mut **exchange.buffers_mut()?;
     let options = decode_options(ctx, true);
-    let report = decode_summary(&response.body, fields, options, batch, decoder).ok()?;
-    let mut containers = batch.containers();
-    let is_warm = containers.all(|(_, sample)| sample.cpu_now.is_some() || sample.cpu.is_none());
-    Some((report, is_warm))
+    decode_summary(&response.body, fields, options, batch, decoder).ok()
 }
 
 fn decode_options(ctx: &ScrapeContext<'_>, is_complete: bool) -> DecodeOptions {

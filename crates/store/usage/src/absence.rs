@@ -19,6 +19,11 @@ pub enum Absence {
     /// There is no such node, or it is not selected.
     NodeUnknown(NodeName),
     NodeNotScraped(NodeName),
+    /// The node is excluded from scraping.
+    NodeExcluded {
+        node: NodeName,
+        reason: Arc<str>,
+    },
     ScrapeFailed(NodeFailure),
     /// The last scrape succeeded, but did not contain it.
     NotReported {
@@ -96,6 +101,9 @@ impl fmt::Display for Absence {
             }
             Self::NodeUnknown(node) => write!(f, "node {node} not found"),
             Self::NodeNotScraped(node) => write!(f, "node {node} has not been scraped yet"),
+            Self::NodeExcluded { node, reason } => {
+                write!(f, "node {node} is not scraped: {reason}")
+            }
             Self::ScrapeFailed(failure) => failure.fmt(f),
             Self::NotReported { node, scraped_ago } => {
                 let ago = Seconds(*scraped_ago);

@@ -1,65 +1,63 @@
 //! The time and configuration by which samples are evaluated, and compact timestamps.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use kubevitals_model::Timestamp;
+use kubevitals_model::{Moment, Timestamp};
 
 use crate::config::UsageConfig;
 
-/// The time before the first tick that can still be represented, in case the clock is set back.
-const MARGIN_MILLIS: i64 = 86_400_000;
+const MILLIS_PER_TICK: u64 = 100;
 
-const MILLIS_PER_TICK: i64 = 100;
-
-/// A time by the clock of this process in tenths of a second, enough for 13 years. Half as large as
-/// a [`Timestamp`], since a container has three of them. Zero means never.
+/// A monotonic time in tenths of a second, enough for 13 years of uptime. Half as large as a
+/// [`Timestamp`], since a container has three of them. Zero means never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Tick(u32);
 
-/// The origin of ticks, set by the first evaluation.
-#[derive(Debug, Default)]
-pub(crate) struct TickOrigin(OnceLock<i64>);
-
 /// The configuration and the current time.
+///
+/// Ages are monotonic: a wall clock that is set forward must not expire values that were just
+/// received, and one that is set back must not keep those of a dead node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Evaluation<'a> {
     pub(crate) config: &'a UsageConfig,
-    pub(crate) now: Timestamp,
-    origin: i64,
+    /// The time of day, for what is written and for comparison with the clocks of nodes.
+    pub(crate) wall: Timestamp,
+    monotonic: Duration,
 }
 
 impl Tick {
     pub(crate) const NEVER: Self = Self(0);
 }
 
-impl TickOrigin {
-    pub(crate) fn evaluate<'a>(&self, config: &'a UsageConfig, now: Timestamp) -> Evaluation<'a> {
-        let first = || now.unix_millis().saturating_sub(MARGIN_MILLIS);
-        let origin = *self.0.get_or_init(first);
-        Evaluation {
+impl<'a> Evaluation<'a> {
+    pub(crate) fn new(config: &'a UsageConfig, now: Moment) -> Self {
+        Self {
             config,
-            now,
-            origin,
+            wall: now.wall,
+            monotonic: now.monotonic,
         }
     }
-}
 
-impl Evaluation<'_> {
     /// Returns the current time, rounded down: a value never looks younger than it is.
     pub(crate) fn tick(&self) -> Tick {
-        let elapsed = self.now.unix_millis().saturating_sub(self.origin) / MILLIS_PER_TICK;
-        Tick(u32::try_from(elapsed.max(1)).unwrap_or(u32::MAX))
+        let elapsed = self.monotonic.as_millis() / u128::from(MILLIS_PER_TICK);
+        Tick(u32::try_from(elapsed + 1).unwrap_or(u32::MAX))
     }
 
     /// Returns the time since a tick; `None` for never.
     pub(crate) fn age(&self, then: Tick) -> Option<Duration> {
-        let then = (then != Tick::NEVER).then(|| {
-            self.origin
-                .saturating_add(i64::from(then.0) * MILLIS_PER_TICK)
-        })?;
-        let then = Timestamp::from_unix_millis(then);
-        Some(self.now.since(then).unwrap_or_default())
+        let elapsed = u64::from(then.0.checked_sub(1)?) * MILLIS_PER_TICK;
+        Some(self.since(Duration::from_millis(elapsed)))
+    }
+
+    /// Returns the time since a monotonic time.
+    pub(crate) fn since(&self, then: Duration) -> Duration {
+        self.monotonic.saturating_sub(then)
+    }
+
+    /// Returns the monotonic time.
+    pub(crate) fn monotonic(&self) -> Duration {
+        self.monotonic
     }
 
     /// Whether a tick is within the staleness limit.
@@ -70,7 +68,7 @@ impl Evaluation<'_> {
 
     /// Returns the end of the staleness limit, rounded down.
     pub(crate) fn fresh_until(&self, then: Tick) -> Tick {
-        let ticks = self.config.staleness.as_millis() / u128::from(MILLIS_PER_TICK.unsigned_abs());
+        let ticks = self.config.staleness.as_millis() / u128::from(MILLIS_PER_TICK);
         let ticks = u32::try_from(ticks).unwrap_or(u32::MAX);
         Tick(then.0.saturating_add(ticks))
     }
@@ -80,9 +78,9 @@ impl Evaluation<'_> {
         self.config.resolution.checked_sub(self.age(then)?)
     }
 
-    /// Returns the time until `then`; `None` if it has passed.
-    pub(crate) fn until(&self, then: Timestamp) -> Option<Duration> {
-        then.since(self.now)
+    /// Returns the time until a monotonic time; `None` if it has passed.
+    pub(crate) fn until(&self, then: Duration) -> Option<Duration> {
+        then.checked_sub(self.monotonic)
     }
 }
 
@@ -93,22 +91,22 @@ mod tests {
     #[test]
     fn rounding_never_makes_a_tick_look_younger() {
         let config = UsageConfig::new(Duration::from_secs(15));
-        let origin = TickOrigin::default();
+        let at = |millis| {
+            let now = Moment {
+                wall: Timestamp::from_unix_millis(0),
+                monotonic: Duration::from_millis(millis),
+            };
+            Evaluation::new(&config, now)
+        };
         for millis in [0, 99, 100, 4_999] {
-            let at = |millis| origin.evaluate(&config, Timestamp::from_unix_millis(millis));
             let then = at(millis).tick();
             let age = at(millis + 45_000).age(then).unwrap();
             assert!(
                 age >= Duration::from_secs(45) && age < Duration::from_millis(45_100),
                 "{age:?}"
             );
-            assert_eq!(at(millis - 5_000).age(then), Some(Duration::ZERO));
+            assert_eq!(at(0).age(then), Some(Duration::ZERO));
         }
-        assert_eq!(
-            origin
-                .evaluate(&config, Timestamp::from_unix_millis(0))
-                .age(Tick::NEVER),
-            None
-        );
+        assert_eq!(at(0).age(Tick::NEVER), None);
     }
 }

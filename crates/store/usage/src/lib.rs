@@ -13,12 +13,17 @@
 //!
 //! **Faults stay local.** Without a new rate the last usage stays as it is, with its true
 //! timestamp, until it is older than [`UsageConfig::staleness`]; then the container is omitted, and
-//! its siblings stay. The age of a value is measured from its receipt, so a node with a wrong clock
-//! is served as well.
+//! its siblings stay. The age of a value is monotonic time since its receipt, so a node with a
+//! wrong clock is served as well, and steps of our own wall clock change nothing.
 //!
 //! **Authority.** A kubelet can report pods that the API has bound to its node, and no others.
 //! Samples of a pod that the API has not reported yet are held, in bounded number and for a bounded
-//! time, and are not published before. Only running pods are published, as in metrics-server.
+//! time, and are not published before. Only running pods are published, as in metrics-server. A
+//! scrape counts for the Node object with its UID alone: one of a machine that is gone never counts
+//! for its successor of the same name.
+//!
+//! **Readiness.** A new store is ready once nearly all nodes have usage or have failed, and at the
+//! latest after half a minute. Sums are kept for it, so that a check looks at no node.
 //!
 //! **Locks.** Each node has its own. A node is published under its lock, so that an earlier state
 //! never overtakes a later one; two nodes never wait for each other.
@@ -46,5 +51,5 @@ pub use absence::{Absence, NodeFailure};
 pub use config::{ExtraResources, UsageConfig};
 pub use metrics::UsageMetrics;
 pub use publisher::{ContainerUsage, NodeUsage, PodUsage, UsagePublisher};
-pub use readiness::{Readiness, Reason};
+pub use readiness::{Counts, Phase, Readiness, Reason};
 pub use store::{Ingested, UsageStore};

@@ -6,7 +6,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::node::Published;
+use crate::node::{Accounted, Published};
+use crate::readiness::Counts;
 use crate::series::{RateState, SampleKind};
 
 type Labelled<M> = Family<[(&'static str, &'static str); 1], M>;
@@ -30,7 +31,10 @@ pub struct UsageMetrics {
     node_points: Gauge,
     container_points: Gauge,
     served_pods: Gauge,
-    pub(crate) nodes: Gauge,
+    nodes: Gauge,
+    excluded_nodes: Gauge,
+    settled_nodes: Gauge,
+    running_pods: Gauge,
     dropped: Labelled<Counter>,
     no_rate: Labelled<Counter>,
     samples: Labelled<Counter>,
@@ -48,6 +52,7 @@ struct Hot {
     repeated: Counter,
     older: Counter,
     without_cpu: Counter,
+    invalid_time: Counter,
 }
 
 impl Dropped {
@@ -90,6 +95,7 @@ impl UsageMetrics {
             repeated: sample("repeated"),
             older: sample("older"),
             without_cpu: sample("without_cpu"),
+            invalid_time: sample("invalid_time"),
         };
         let metrics = Self {
             node_points: points.get_or_create_owned(&[("type", "node")]),
@@ -97,6 +103,9 @@ impl UsageMetrics {
             points,
             served_pods: Gauge::default(),
             nodes: Gauge::default(),
+            excluded_nodes: Gauge::default(),
+            settled_nodes: Gauge::default(),
+            running_pods: Gauge::default(),
             dropped: Labelled::default(),
             no_rate: Labelled::default(),
             samples,
@@ -125,6 +134,21 @@ impl UsageMetrics {
         );
         let own = root.sub_registry_with_prefix("kubevitals_usage");
         own.register("nodes", "Number of nodes to scrape", self.nodes.clone());
+        own.register(
+            "nodes_excluded",
+            "Number of nodes that are excluded from scraping",
+            self.excluded_nodes.clone(),
+        );
+        own.register(
+            "nodes_settled",
+            "Number of nodes to scrape that have had usage or a failed scrape",
+            self.settled_nodes.clone(),
+        );
+        own.register(
+            "pods_running",
+            "Number of running pods on the nodes to scrape",
+            self.running_pods.clone(),
+        );
         own.register(
             "nodes_served",
             "Number of nodes with usage",
@@ -190,6 +214,7 @@ impl UsageMetrics {
             SampleKind::Repeated => &self.hot.repeated,
             SampleKind::Older => &self.hot.older,
             SampleKind::WithoutCpu => &self.hot.without_cpu,
+            SampleKind::InvalidTime => &self.hot.invalid_time,
         };
         kind.inc();
         let SampleKind::New { restarted } = sample else {
@@ -206,13 +231,36 @@ impl UsageMetrics {
         self.no_rate.get_or_create(&[("reason", reason)]).inc();
     }
 
+    /// Updates the sums after a change of a node.
+    pub(crate) fn account(&self, before: Accounted, now: Accounted) {
+        change(&self.nodes, before.nodes, now.nodes);
+        change(&self.excluded_nodes, before.excluded, now.excluded);
+        change(&self.settled_nodes, before.settled, now.settled);
+        change(&self.running_pods, before.running_pods, now.running_pods);
+    }
+
+    /// Returns the sums over all nodes, without their reasons: a few loads, whatever the size of the
+    /// cluster.
+    pub(crate) fn counts(&self) -> Counts {
+        let count = |gauge: &Gauge| usize::try_from(gauge.get()).unwrap_or(0);
+        Counts {
+            nodes: count(&self.nodes),
+            nodes_excluded: count(&self.excluded_nodes),
+            nodes_settled: count(&self.settled_nodes),
+            nodes_served: count(&self.node_points),
+            running_pods: count(&self.running_pods),
+            pods_served: count(&self.served_pods),
+        }
+    }
+
     /// Updates the gauges after a publication of a node.
     pub(crate) fn published(&self, before: Published, now: Published) {
-        let change = |gauge: &Gauge, before: u32, now: u32| {
-            gauge.inc_by(i64::from(now) - i64::from(before));
-        };
         change(&self.node_points, before.nodes, now.nodes);
         change(&self.served_pods, before.pods, now.pods);
         change(&self.container_points, before.containers, now.containers);
     }
+}
+
+fn change(gauge: &Gauge, before: u32, now: u32) {
+    gauge.inc_by(i64::from(now) - i64::from(before));
 }

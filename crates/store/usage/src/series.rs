@@ -1,8 +1,8 @@
 //! The last sample and the last usage of a container, or of a node as a whole.
 //!
 //! Timestamps of samples are by the clock of the node and are only compared with each other. The
-//! age of a value is measured from its receipt: a node with a wrong clock is served like any other,
-//! with the timestamps that it reports.
+//! age of a value is monotonic time since its receipt: a node with a wrong clock is served like any
+//! other, with the timestamps that it reports.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -13,6 +13,12 @@ use kubevitals_model::{
 };
 
 use crate::evaluation::{Evaluation, Tick};
+
+const EPOCH: Timestamp = Timestamp::from_unix_millis(0);
+
+/// The last instant of a year of four digits. RFC 3339 has no other years: a later timestamp would
+/// make every JSON list that contains it unreadable.
+const MAX_TIME: Timestamp = Timestamp::from_unix_millis(253_402_300_799_999);
 
 /// Consecutive older samples after which the clock of the node is taken to have been set back.
 const OLDER_BEFORE_BASELINE: u8 = 2;
@@ -86,6 +92,8 @@ pub(crate) enum SampleKind {
     /// Older than the last one; ignored.
     Older,
     WithoutCpu,
+    /// Its time is not between 1970 and 9999; ignored.
+    InvalidTime,
 }
 
 impl Series {
@@ -95,6 +103,9 @@ impl Series {
             self.record_amounts(sample, None, eval);
             return SampleKind::WithoutCpu;
         };
+        if cpu.at <= EPOCH || cpu.at > MAX_TIME {
+            return SampleKind::InvalidTime;
+        }
         let previous = self.last();
         match previous.map(|previous| cpu.at.cmp(&previous.at)) {
             Some(Ordering::Equal) => {
@@ -317,7 +328,7 @@ impl Series {
 /// Whether the time of a single sample is close to ours. A second sample shows that the kubelet
 /// updates it, whatever its clock; a single one may be hours old, which only our clock shows.
 fn is_recent(at: Timestamp, eval: &Evaluation<'_>) -> bool {
-    let distance = Duration::from_millis(at.unix_millis().abs_diff(eval.now.unix_millis()));
+    let distance = Duration::from_millis(at.unix_millis().abs_diff(eval.wall.unix_millis()));
     distance <= eval.config.staleness
 }
 

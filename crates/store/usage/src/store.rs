@@ -5,22 +5,27 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hashbrown::{HashMap, HashSet};
 use kubevitals_model::{
-    AsPodSummary, Interner, Labels, NodeBatch, NodeName, PodKeyRef, PodPhase, Timestamp, Uid,
+    AsPodSummary, Interner, Labels, Moment, NoRate, NodeBatch, NodeName, PodKeyRef, PodPhase, Uid,
 };
 use parking_lot::{Mutex, RwLock};
 
 use crate::absence::Absence;
 use crate::config::UsageConfig;
 use crate::directory::Directory;
-use crate::evaluation::TickOrigin;
+use crate::evaluation::Evaluation;
 use crate::metrics::{Dropped, UsageMetrics};
 use crate::node::pod_table::key_of;
 use crate::node::{Context, NodeState};
 use crate::publisher::UsagePublisher;
-use crate::readiness::{Readiness, Reasons};
+use crate::readiness::{Readiness, Reason, Reasons, WarmUp};
+use crate::series::RateState;
+
+/// A node awaits second samples while more than one in this many of its containers has only one.
+const AWAITING_PART: u32 = 20;
 
 /// The outcome of one scrape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,6 +48,10 @@ pub struct Ingested {
     pub overflowed: u32,
     /// Containers dropped because their pod is bound to another node, or has terminated.
     pub foreign: u32,
+    /// Containers whose samples were recorded, and the node itself.
+    pub recorded: u32,
+    /// Those of them with a first sample, whose usage needs a second one.
+    pub awaiting: u32,
 }
 
 /// Computes usage from the samples of kubelets, and publishes it. All methods can be called
@@ -51,7 +60,9 @@ pub struct UsageStore {
     config: UsageConfig,
     publishers: Vec<Arc<dyn UsagePublisher>>,
     metrics: UsageMetrics,
-    origin: TickOrigin,
+    warm_up: WarmUp,
+    /// The most frequent reasons why nodes have no usage, as of the last expiry.
+    reasons: Mutex<Arc<[Reason]>>,
     /// Names of containers, of which a cluster has few distinct ones.
     names: Interner,
     directory: Directory,
@@ -69,7 +80,8 @@ impl UsageStore {
             config,
             publishers: Vec::new(),
             metrics: UsageMetrics::new(),
-            origin: TickOrigin::default(),
+            warm_up: WarmUp::default(),
+            reasons: Mutex::new(Arc::new([])),
             names: Interner::new(),
             directory: Directory::default(),
             nodes: RwLock::default(),
@@ -93,27 +105,28 @@ impl UsageStore {
 
     /// Ingests the samples of a scrape, and publishes the node if any is new.
     ///
-    /// The node must have been applied before: samples of other nodes are dropped, so that a scrape
-    /// in flight does not bring back a deleted node.
-    pub fn ingest(&self, node: &str, batch: &NodeBatch, now: Timestamp) -> Ingested {
+    /// The node must have been applied before, with this UID: samples of other nodes are dropped, so
+    /// that a scrape in flight neither brings back a deleted node nor counts for its successor.
+    pub fn ingest(&self, node: &str, uid: &Uid, batch: &NodeBatch, now: Moment) -> Ingested {
         let Some(node) = self.node(node) else {
             self.metrics.dropped(Dropped::UnknownNode, batch.len());
             return Ingested::default();
         };
-        node.lock().ingest(batch, &self.context(now))
+        node.lock().ingest(uid, batch, &self.context(now))
     }
 
     /// Records a failed scrape. The usage of the node is served up to the staleness limit.
     pub fn scrape_failed(
         &self,
         node: &str,
+        uid: &Uid,
         reason: Arc<str>,
-        next_attempt: Option<Timestamp>,
-        now: Timestamp,
+        retry_in: Option<Duration>,
+        now: Moment,
     ) {
         if let Some(node) = self.node(node) {
             node.lock()
-                .scrape_failed(reason, next_attempt, now, &self.metrics);
+                .scrape_failed(uid, reason, retry_in, &self.context(now));
         }
     }
 
@@ -138,8 +151,8 @@ impl UsageStore {
         self.unbind(pod);
     }
 
-    /// Replaces all pods: those that are not given are removed.
-    pub fn pods_replaced<P: AsPodSummary>(&self, pods: &[Arc<P>]) {
+    /// Replaces all pods by those of a list: others are removed.
+    pub fn pods_replaced<P: AsPodSummary>(&self, pods: &[Arc<P>], now: Moment) {
         if !self.directory.is_empty() {
             let names: HashSet<PodKeyRef<'_>> =
                 pods.iter().map(|pod| key_of(pod.summary())).collect();
@@ -151,42 +164,43 @@ impl UsageStore {
         for pod in pods {
             self.pod_applied(pod);
         }
+        self.warm_up.pods_listed(now.monotonic);
     }
 
     /// Applies a new or changed node. [`UsageStore::flush`] publishes it.
     pub fn node_applied(&self, name: &NodeName, labels: &Labels, uid: &Uid) {
-        self.with_node(name, |state| state.register(labels, uid, &self.metrics));
+        self.with_node(name, |state| state.register(labels, uid));
     }
 
-    /// Removes a node and all its samples, and withdraws it at once.
-    pub fn node_deleted(&self, name: &str) {
-        if let Some(node) = self.node(name) {
-            node.lock().unregister(&self.metrics, &self.publishers);
-            self.remove_if_unused(name);
-        }
+    /// Applies a node that is excluded from scraping: it has no usage, for this reason.
+    pub fn node_excluded(&self, name: &NodeName, uid: &Uid, reason: &Arc<str>, now: Moment) {
+        let cx = self.context(now);
+        self.with_node(name, |state| {
+            state.exclude(uid, Arc::clone(reason), &cx);
+            false
+        });
     }
 
-    /// Replaces all nodes: those that are not given are removed.
-    pub fn nodes_replaced<'n>(
-        &self,
-        nodes: impl IntoIterator<Item = (&'n Arc<str>, &'n Labels, &'n Uid)>,
-    ) {
-        let mut names = HashSet::new();
-        for (name, labels, uid) in nodes {
-            let name = NodeName::new(Arc::clone(name));
-            self.node_applied(&name, labels, uid);
-            names.insert(name);
-        }
+    /// Removes a node and all its samples, and withdraws it at once. Another node of the same name,
+    /// which has another UID, stays.
+    pub fn node_deleted(&self, name: &str, uid: &Uid, now: Moment) {
+        self.remove_node(name, now, |state| state.has_uid(uid));
+    }
+
+    /// Removes all nodes but these, which are a complete list.
+    pub fn retain_nodes<'n>(&self, names: impl IntoIterator<Item = &'n str>, now: Moment) {
+        let names: HashSet<&str> = names.into_iter().collect();
         for node in self.all_nodes() {
             let name = node.lock().name().clone();
-            if !names.contains(&name) {
-                self.node_deleted(name.as_str());
+            if !names.contains(name.as_str()) {
+                self.remove_node(name.as_str(), now, |_| true);
             }
         }
+        self.warm_up.nodes_listed();
     }
 
     /// Publishes the nodes that changes of pods and nodes have affected since the last flush.
-    pub fn flush(&self, now: Timestamp) {
+    pub fn flush(&self, now: Moment) {
         let dirty = std::mem::take(&mut *self.dirty.lock());
         for name in dirty {
             if let Some(node) = self.node(name.as_str()) {
@@ -195,15 +209,23 @@ impl UsageStore {
         }
     }
 
-    /// Drops stale usage, and publishes the nodes concerned. To be called about every second.
-    pub fn expire(&self, now: Timestamp) {
+    /// Drops stale usage, publishes the nodes concerned, and collects the reasons why nodes have no
+    /// usage. To be called about every second.
+    pub fn expire(&self, now: Moment) {
+        let cx = self.context(now);
+        let mut reasons = Reasons::default();
         for node in self.all_nodes() {
-            node.lock().expire(&self.context(now));
+            let mut state = node.lock();
+            state.expire(&cx);
+            if state.is_registered() && !state.is_served() {
+                reasons.add(state.name(), state.explain(&cx.eval));
+            }
         }
+        *self.reasons.lock() = reasons.most_frequent();
     }
 
     /// Returns the reason why a pod has no usage.
-    pub fn explain_pod(&self, pod: PodKeyRef<'_>, now: Timestamp) -> Absence {
+    pub fn explain_pod(&self, pod: PodKeyRef<'_>, now: Moment) -> Absence {
         let Some(pod) = self.directory.get(pod) else {
             return Absence::PodUnknown;
         };
@@ -219,34 +241,22 @@ impl UsageStore {
     }
 
     /// Returns the reason why a node has no usage.
-    pub fn explain_node(&self, node: &str, now: Timestamp) -> Absence {
+    pub fn explain_node(&self, node: &str, now: Moment) -> Absence {
         match self.node(node) {
             Some(node) => node.lock().explain(&self.context(now).eval),
             None => Absence::NodeUnknown(NodeName::new(node)),
         }
     }
 
-    /// Returns the numbers of nodes and pods with usage.
-    pub fn readiness(&self, now: Timestamp) -> Readiness {
-        let cx = self.context(now);
-        let mut readiness = Readiness::default();
-        let mut reasons = Reasons::default();
-        for node in self.all_nodes() {
-            let state = node.lock();
-            if !state.is_registered() {
-                continue;
-            }
-            let published = state.published();
-            readiness.nodes += 1;
-            readiness.nodes_served += published.nodes as usize;
-            readiness.running_pods += state.running_pods();
-            readiness.pods_served += published.pods as usize;
-            if published.nodes == 0 {
-                reasons.add(state.name(), state.explain(&cx.eval));
-            }
+    /// Returns whether there is usage to serve. It takes the same time whatever the size of the
+    /// cluster, and waits for no node.
+    pub fn readiness(&self, now: Moment) -> Readiness {
+        let counts = self.metrics.counts();
+        Readiness {
+            counts,
+            phase: self.warm_up.phase(&counts, now.monotonic),
+            reasons: Arc::clone(&self.reasons.lock()),
         }
-        readiness.reasons = reasons.most_frequent();
-        readiness
     }
 
     /// Removes a pod from the node it was bound to.
@@ -259,6 +269,7 @@ impl UsageStore {
         };
         let mut state = node.lock();
         let is_dirty = state.pod_deleted(pod.summary());
+        state.account(&self.metrics);
         let may_be_unused = !state.is_registered();
         let node_name = state.name().clone();
         drop(state);
@@ -266,6 +277,19 @@ impl UsageStore {
             self.dirty.lock().insert(node_name);
         }
         if may_be_unused {
+            self.remove_if_unused(name);
+        }
+    }
+
+    fn remove_node(&self, name: &str, now: Moment, is_it: impl Fn(&NodeState) -> bool) {
+        let Some(node) = self.node(name) else {
+            return;
+        };
+        let mut state = node.lock();
+        if is_it(&state) {
+            state.unregister(&self.context(now));
+            state.account(&self.metrics);
+            drop(state);
             self.remove_if_unused(name);
         }
     }
@@ -290,6 +314,7 @@ impl UsageStore {
                 continue;
             }
             let is_dirty = change(&mut state) && state.is_registered();
+            state.account(&self.metrics);
             drop(state);
             if is_dirty {
                 self.dirty.lock().insert(name.clone());
@@ -319,14 +344,27 @@ impl UsageStore {
         }
     }
 
-    fn context(&self, now: Timestamp) -> Context<'_> {
+    fn context(&self, now: Moment) -> Context<'_> {
         Context {
-            eval: self.origin.evaluate(&self.config, now),
+            eval: Evaluation::new(&self.config, now),
             directory: &self.directory,
             names: &self.names,
             metrics: &self.metrics,
             publishers: &self.publishers,
         }
+    }
+}
+
+impl Ingested {
+    /// Whether much of the node's usage depends on second samples that are yet to come. A few
+    /// containers may be stuck.
+    pub(crate) fn awaits_samples(&self) -> bool {
+        self.awaiting.saturating_mul(AWAITING_PART) > self.recorded
+    }
+
+    pub(crate) fn count_coverage(&mut self, state: RateState) {
+        self.recorded += 1;
+        self.awaiting += u32::from(state == RateState::NoRate(NoRate::FirstSample));
     }
 }
 

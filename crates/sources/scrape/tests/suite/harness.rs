@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kubevitals_model::{ContainerSample, Node, NodeBatch, NodeName, NodeSample, Timestamp};
+use kubevitals_model::{ContainerSample, Node, NodeBatch, NodeSample};
 use kubevitals_scrape::{
-    BatchInfo, Bearer, Credentials, RESOURCE_METRICS_PATH, ScrapeConfig, ScrapeError,
-    ScrapeMetrics, ScrapeSink, Scraper, Transport,
+    ANNOTATIONS, BatchInfo, Bearer, Coverage, Credentials, ScrapeConfig, ScrapeError,
+    ScrapeMetrics, ScrapeSink, ScrapedNode, Scraper, Transport,
 };
 use kubevitals_sim::api::{Rule, SimApiHandle, User};
 use kubevitals_sim::cluster::{SimCluster, SimClusterConfig};
 use kubevitals_sim::objects::Resource;
 use kubevitals_sim::workload::WorkloadConfig;
+use kubevitals_telemetry::exposition::Format;
 use kubevitals_telemetry::{Metrics, SharedRegistry};
 use kubevitals_tls::{ClientOptions, ClientTls, PemSource, TrustRoots};
 use kubevitals_watch::{KubeTransport, Reflector, WatchClient, WatchSpec};
@@ -53,9 +54,6 @@ pub(crate) enum Event {
         node: String,
         error: ScrapeError,
     },
-    Removed {
-        node: String,
-    },
 }
 
 #[derive(Debug, Clone)]
@@ -67,7 +65,7 @@ pub(crate) struct Container {
 }
 
 impl ScrapeSink for RecordingSink {
-    fn on_batch(&self, node: &NodeName, batch: &NodeBatch, info: &BatchInfo) {
+    fn on_batch(&self, node: &ScrapedNode, batch: &NodeBatch, info: &BatchInfo) -> Coverage {
         let containers = batch.containers().map(|(key, sample)| Container {
             namespace: key.pod.namespace.to_owned(),
             pod: key.pod.name.to_owned(),
@@ -75,32 +73,51 @@ impl ScrapeSink for RecordingSink {
             sample: *sample,
         });
         self.record(Event::Batch {
-            node: node.as_str().to_owned(),
+            node: node.name.as_str().to_owned(),
             sample: batch.node,
             containers: containers.collect(),
             info: *info,
         });
+        Coverage::Complete
     }
 
-    fn on_error(&self, node: &NodeName, error: &ScrapeError, retry_at: Timestamp) {
-        assert!(retry_at > Timestamp::from_unix_millis(0));
+    fn on_error(&self, node: &ScrapedNode, error: &ScrapeError, retry_in: Duration) {
+        assert!(!retry_in.is_zero());
         self.record(Event::Error {
-            node: node.as_str().to_owned(),
+            node: node.name.as_str().to_owned(),
             error: error.clone(),
         });
     }
+}
 
-    fn on_removed(&self, node: &NodeName) {
-        self.record(Event::Removed {
-            node: node.as_str().to_owned(),
+impl Running {
+    /// Waits until the metrics are as wanted, and returns them.
+    pub(crate) async fn metrics(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
+        let encoded = || {
+            let text = self.registry.encode(Format::OpenMetrics);
+            String::from_utf8(text.unwrap()).unwrap()
+        };
+        let mut ticks = tokio::time::interval(Duration::from_millis(10));
+        let found = tokio::time::timeout(DEADLINE, async {
+            loop {
+                ticks.tick().await;
+                let text = encoded();
+                if wanted(&text) {
+                    return text;
+                }
+            }
         });
+        let Ok(text) = found.await else {
+            panic!("timed out waiting for {what}: {}", encoded());
+        };
+        text
     }
 }
 
 impl Event {
     pub(crate) fn node(&self) -> &str {
         match self {
-            Self::Batch { node, .. } | Self::Error { node, .. } | Self::Removed { node } => node,
+            Self::Batch { node, .. } | Self::Error { node, .. } => node,
         }
     }
 
@@ -166,7 +183,6 @@ impl RecordingSink {
                 node, containers, ..
             } => format!("{node}: {}", containers.len()),
             Event::Error { node, error } => format!("{node}: {error}"),
-            Event::Removed { node } => format!("{node} removed"),
         };
         self.0.borrow().iter().map(line).collect()
     }
@@ -195,7 +211,7 @@ impl Harness {
         let options = KubeConfigOptions::default();
         let kube = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
         let server = WatchClient::new(KubeTransport::new(kube.unwrap()).unwrap());
-        let spec = WatchSpec::<Node>::new("nodes").keep_annotations([RESOURCE_METRICS_PATH]);
+        let spec = WatchSpec::<Node>::new("nodes").keep_annotations(ANNOTATIONS);
         Self {
             nodes: server.reflector(spec),
             cluster,

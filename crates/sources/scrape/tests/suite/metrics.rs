@@ -24,6 +24,8 @@ async fn metrics_count_scrapes_and_failures() {
         r#"metrics_server_kubelet_request_duration_seconds_bucket{le="0.005",node="node-00001"}"#,
         r#"metrics_server_kubelet_last_request_time_seconds{node="node-00000"} 1"#,
         r#"metrics_server_manager_tick_duration_seconds_bucket{le="0.9"}"#,
+        r#"kubevitals_scrape_failures_total{reason="annotation"} 0"#,
+        r#"kubevitals_scrape_nodes{state="excluded"} 0"#,
         r#"kubevitals_scrape_failures_total{reason="tls-pin"} 0"#,
         r#"kubevitals_scrape_nodes{state="failing"} 1"#,
         r#"kubevitals_scrape_nodes{state="ok"} 1"#,

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use kubevitals_scrape::AddressType;
+use kubevitals_model::{Clock, SteppedClock, Timestamp};
+use kubevitals_scrape::{AddressType, PORT, SCRAPE, ScrapeConfig};
 use kubevitals_sim::faults::Fault;
 use kubevitals_sim::objects::Resource;
 use serde_json::json;
@@ -31,7 +32,7 @@ async fn samples_equal_the_usage_of_the_simulated_containers() {
             panic!("no batch")
         };
         assert!(sample.cpu.is_some() && sample.memory.is_some());
-        assert!(info.is_complete && info.is_new && info.next_scrape > info.requested_at);
+        assert!(info.is_complete && info.is_new && info.next_slot > info.requested_at);
     }
     assert!(checked >= 12, "{checked}");
     harness.shutdown(running).await;
@@ -62,19 +63,15 @@ async fn removed_nodes_lose_their_series_and_may_return() {
     let running = harness.scrape(harness.config());
     running.events.first_batch(NODES[0]).await;
     running.events.first_batch(NODES[1]).await;
-    let series = || {
-        let text = running
-            .registry
-            .encode(kubevitals_telemetry::exposition::Format::OpenMetrics);
-        String::from_utf8(text.unwrap()).unwrap()
-    };
-    assert!(series().contains(NODES[0]));
+    running
+        .metrics("series of the node", |text| text.contains(NODES[0]))
+        .await;
     let node = harness.node(NODES[0]);
     let writer = harness.api().writer();
     writer.delete(Resource::Nodes, None, NODES[0]).unwrap();
-    let removed = |event: &Event| matches!(event, Event::Removed { node } if node == NODES[0]);
-    running.events.wait(0, "the removal", removed).await;
-    assert!(!series().contains(NODES[0]), "{}", series());
+    running
+        .metrics("the removal", |text| !text.contains(NODES[0]))
+        .await;
     assert_eq!(running.scraper.counts().total(), 1);
     let from = running.events.all().len();
     writer.create(Resource::Nodes, node).unwrap();
@@ -82,11 +79,99 @@ async fn removed_nodes_lose_their_series_and_may_return() {
         .events
         .wait(from, "the node to return", |e| is_batch(e, NODES[0]))
         .await;
-    let events = running.events.all();
-    let index = events.iter().position(removed).unwrap();
-    let back = events.iter().skip(index + 1).find(|e| e.node() == NODES[0]);
-    assert!(matches!(back, Some(Event::Batch { .. })));
     harness.shutdown(running).await;
+}
+
+#[tokio::test]
+async fn excluded_nodes_are_not_scraped_and_counted() {
+    let harness = Harness::start().await;
+    let mut node = harness.node(NODES[0]);
+    node["metadata"]["annotations"][SCRAPE] = json!("false");
+    harness.write(node.clone());
+    let running = harness.scrape(harness.config());
+    running.events.first_batch(NODES[1]).await;
+    let excluded = r#"kubevitals_scrape_nodes{state="excluded"} 1"#;
+    let text = running
+        .metrics("the exclusion", |text| text.contains(excluded))
+        .await;
+    assert!(!text.contains(NODES[0]), "{text}");
+    assert_eq!(running.scraper.counts().total(), 1);
+    let events = running.events.all();
+    assert!(events.iter().all(|event| event.node() != NODES[0]));
+    // Included, and excluded again.
+    let from = events.len();
+    node["metadata"]["annotations"][SCRAPE] = json!("true");
+    harness.write(node.clone());
+    let is_own = |event: &Event| is_batch(event, NODES[0]);
+    running.events.wait(from, "a batch", is_own).await;
+    node["metadata"]["annotations"][SCRAPE] = json!("false");
+    harness.write(node);
+    running
+        .metrics("the exclusion", |text| !text.contains(NODES[0]))
+        .await;
+    harness.shutdown(running).await;
+}
+
+#[tokio::test]
+async fn an_invalid_annotation_is_the_reason_of_failure_until_it_is_corrected() {
+    let harness = Harness::start().await;
+    let mut node = harness.node(NODES[0]);
+    node["metadata"]["annotations"][PORT] = json!("http");
+    harness.write(node.clone());
+    let running = harness.scrape(harness.config());
+    let error = running.events.first_error(NODES[0]).await;
+    assert_eq!(error.reason(), "annotation");
+    assert_eq!(
+        error.to_string(),
+        r#"annotation kubevitals.io/port of the node is "http", expected a port from 1 to 65535"#
+    );
+    running.events.first_batch(NODES[1]).await;
+    let port = &node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"];
+    node["metadata"]["annotations"][PORT] = json!(port.to_string());
+    // The annotation takes precedence over the status.
+    node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] = json!(1);
+    harness.write(node);
+    running.events.first_batch(NODES[0]).await;
+    harness.shutdown(running).await;
+}
+
+/// Two replicas once scraped a node at times that depended on their starts, so that a client which
+/// alternated between them saw samples go back.
+#[tokio::test]
+async fn two_scrapers_of_one_cluster_have_the_same_slots() {
+    let harness = Harness::start().await;
+    let config = harness.config();
+    let resolution = i64::try_from(config.resolution.as_millis()).unwrap();
+    let first = harness.scrape(config.clone());
+    first.events.first_batch(NODES[0]).await;
+    // It starts at another phase of the resolution.
+    let second = harness.scrape(config);
+    for node in NODES {
+        let mut phases = Vec::new();
+        for running in [&first, &second] {
+            let mut from = 0;
+            for _ in 0..3 {
+                let is_own = |event: &Event| is_batch(event, node);
+                let Event::Batch { info, .. } = running.events.wait(from, "a batch", is_own).await
+                else {
+                    panic!("no batch")
+                };
+                let gap = info.next_slot.since(info.requested_at);
+                assert!(gap <= Some(config_gap(resolution)), "{info:?}");
+                phases.push(info.next_slot.unix_millis() % resolution);
+                from = running.events.all().len();
+            }
+        }
+        phases.dedup();
+        assert_eq!(phases.len(), 1, "{node}: {phases:?}");
+    }
+    second.scraper.shutdown().await;
+    harness.shutdown(first).await;
+}
+
+/// The longest wait for a slot: one that is closer than a quarter of a short resolution is skipped.
+fn config_gap(resolution: i64) -> Duration {
+    Duration::from_millis(resolution.unsigned_abs() * 5 / 4 + 10)
 }
 
 #[tokio::test]
@@ -196,7 +281,7 @@ async fn a_triggered_scrape_comes_before_the_scheduled_one() {
     let has_time = |event: &Event| match event {
         Event::Batch { node, info, .. } => {
             node == NODES[0]
-                && info.next_scrape.since(info.requested_at) > Some(Duration::from_millis(3_500))
+                && info.next_slot.since(info.requested_at) > Some(Duration::from_millis(3_500))
         }
         _ => false,
     };
@@ -214,7 +299,7 @@ async fn a_triggered_scrape_comes_before_the_scheduled_one() {
     };
     let (first, second) = (info_of(first), info_of(second));
     assert!(
-        second.requested_at < first.next_scrape,
+        second.requested_at < first.next_slot,
         "{first:?} {second:?}"
     );
     harness.shutdown(running).await;
@@ -246,5 +331,30 @@ async fn connections_are_reused() {
         text.contains("kubevitals_scrape_connections_total 2"),
         "{text}"
     );
+    harness.shutdown(running).await;
+}
+
+#[tokio::test]
+async fn steps_of_the_wall_clock_do_not_stop_scraping() {
+    let harness = Harness::start().await;
+    let clock = SteppedClock::new(Clock::system().now());
+    let config = ScrapeConfig {
+        clock: clock.clock(),
+        ..harness.config()
+    };
+    let running = harness.scrape(config);
+    running.events.first_batch(NODES[0]).await;
+    let hour = 3_600_000;
+    for step in [hour, -hour, -hour, hour, i64::MIN / 4, i64::MAX / 4] {
+        let stepped = clock.now().unix_millis().saturating_add(step);
+        clock.set(Timestamp::from_unix_millis(stepped));
+        for _ in 0..2 {
+            let from = running.events.all().len();
+            let is_own = |event: &Event| is_batch(event, NODES[0]);
+            running.events.wait(from, "another batch", is_own).await;
+        }
+    }
+    let is_error = |event: &Event| matches!(event, Event::Error { .. });
+    assert!(!running.events.all().iter().any(is_error));
     harness.shutdown(running).await;
 }

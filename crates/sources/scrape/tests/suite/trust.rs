@@ -1,7 +1,10 @@
 //! Verification of kubelets, and credentials.
 
-use kubevitals_scrape::{Credentials, Transport};
+use kubevitals_scrape::{Credentials, PORT, SCHEME, ScrapeConfig, Transport};
 use kubevitals_tls::{ClientOptions, ClientTls};
+use serde_json::json;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
 
 use crate::harness::{Event, Harness, NODES, trusting};
 
@@ -100,5 +103,48 @@ async fn a_warm_start_needs_permission_and_scrapes_work_without_it() {
             .iter()
             .all(|c| c.sample.ephemeral_storage.is_some())
     );
+    harness.shutdown(running).await;
+}
+
+/// A node chooses its own address, port and path: what is sent there by plain HTTP must be worthless.
+#[tokio::test]
+async fn plain_http_by_annotation_needs_a_flag_and_never_carries_a_token() {
+    let harness = Harness::start().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut node = harness.node(NODES[0]);
+    node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "127.0.0.1"}]);
+    let port = listener.local_addr().unwrap().port();
+    node["metadata"]["annotations"][PORT] = json!(port.to_string());
+    node["metadata"]["annotations"][SCHEME] = json!("http");
+    harness.write(node);
+    let config = harness.config();
+    let running = harness.scrape(config.clone());
+    let error = running.events.first_error(NODES[0]).await;
+    assert_eq!(error.reason(), "annotation", "{error}");
+    running.scraper.shutdown().await;
+
+    let allowed = ScrapeConfig {
+        allow_http: true,
+        // Even where the user sends it to unverified kubelets.
+        token_to_unverified: true,
+        warm_start: false,
+        ..config
+    };
+    let running = harness.scrape(allowed);
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
+        request.push(stream.read_u8().await.unwrap());
+    }
+    let request = String::from_utf8(request).unwrap();
+    assert!(
+        request.starts_with("GET /metrics/resource HTTP/1.1\r\n"),
+        "{request}"
+    );
+    assert!(
+        !request.to_lowercase().contains("authorization"),
+        "{request}"
+    );
+    assert!(!request.contains(harness.token()), "{request}");
     harness.shutdown(running).await;
 }

@@ -11,7 +11,7 @@ impl NodeState {
     pub(crate) fn expire(&mut self, cx: &Context<'_>) {
         let eval = &cx.eval;
         // Nearly always: a node that is scraped has nothing that expires within half a minute.
-        if self.unexpired.contains(&eval.tick()) && !self.is_dirty {
+        if eval.tick() < self.unexpired_until && !self.is_dirty {
             return;
         }
         if !self.held.is_empty() {
@@ -44,8 +44,6 @@ impl NodeState {
             .chain(self.held.values())
             .chain([&self.usage]);
         let oldest = series.filter_map(Series::oldest_value).min();
-        let now = eval.tick();
-        // After the clock was set back, the next samples are older than all present ones.
-        self.unexpired = now..eval.fresh_until(oldest.map_or(now, |oldest| oldest.min(now)));
+        self.unexpired_until = eval.fresh_until(oldest.unwrap_or(eval.tick()));
     }
 }

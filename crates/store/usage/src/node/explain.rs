@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use kubevitals_model::{NoRate, PodSummary};
 
-use super::NodeState;
 use super::pod_table::key_of;
+use super::{NodeState, Registration};
 use crate::absence::{Absence, NodeFailure};
 use crate::evaluation::{Evaluation, Tick};
 use crate::series::{RateState, Series};
@@ -13,8 +13,8 @@ use crate::series::{RateState, Series};
 impl NodeState {
     /// Returns the reason why the node as a whole has no usage.
     pub(crate) fn explain(&self, eval: &Evaluation<'_>) -> Absence {
-        if !self.is_registered() {
-            return Absence::NodeUnknown(self.name.clone());
+        if let Some(absence) = self.explain_registration() {
+            return absence;
         }
         if self.usage.usage(eval).is_some() {
             return Absence::Served;
@@ -24,8 +24,8 @@ impl NodeState {
 
     /// Returns the reason why a pod that is bound to the node has no usage.
     pub(crate) fn explain_pod(&self, pod: &PodSummary, eval: &Evaluation<'_>) -> Absence {
-        if !self.is_registered() {
-            return Absence::NodeUnknown(self.name.clone());
+        if let Some(absence) = self.explain_registration() {
+            return absence;
         }
         let found = self.pods.find(key_of(pod)).ok();
         let containers = found.map(|at| self.pods.containers(at)).unwrap_or_default();
@@ -45,13 +45,26 @@ impl NodeState {
         }
     }
 
+    /// Returns the reason why the node is not scraped, if it is not.
+    fn explain_registration(&self) -> Option<Absence> {
+        let node = self.name.clone();
+        match &self.registration {
+            Registration::Registered => None,
+            Registration::Excluded(reason) => Some(Absence::NodeExcluded {
+                node,
+                reason: Arc::clone(reason),
+            }),
+            Registration::PodsOnly | Registration::Removed => Some(Absence::NodeUnknown(node)),
+        }
+    }
+
     /// Returns the error of the last scrape, if it failed.
     fn scrape_failure(&self, eval: &Evaluation<'_>) -> Option<NodeFailure> {
         let failure = self.failure.as_ref()?;
         Some(NodeFailure {
             node: self.name.clone(),
             reason: Arc::clone(&failure.reason),
-            failing_for: eval.now.since(failure.since).unwrap_or_default(),
+            failing_for: eval.since(failure.since),
             retry_in: failure.next_attempt.and_then(|at| eval.until(at)),
         })
     }
@@ -65,7 +78,7 @@ impl NodeState {
         };
         Absence::NotReported {
             node: self.name.clone(),
-            scraped_ago: eval.now.since(scraped_at).unwrap_or_default(),
+            scraped_ago: eval.since(scraped_at),
         }
     }
 

@@ -1,14 +1,15 @@
 //! From the samples of a scrape to the series of a node and its containers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kubevitals_model::{
-    ContainerKey, ContainerKeyRef, ContainerSample, NodeBatch, NodeSample, Timestamp,
+    ContainerKey, ContainerKeyRef, ContainerSample, NodeBatch, NodeSample, Uid,
 };
 
 use super::pod_table::Container;
 use super::{Context, NodeState, ScrapeFailure};
-use crate::metrics::{Dropped, UsageMetrics};
+use crate::metrics::Dropped;
 use crate::series::{SampleKind, Series};
 use crate::store::Ingested;
 
@@ -18,20 +19,21 @@ const MAX_HELD: usize = 512;
 
 impl NodeState {
     /// Ingests the samples of a scrape, and publishes the node if any is new.
-    pub(crate) fn ingest(&mut self, batch: &NodeBatch, cx: &Context<'_>) -> Ingested {
+    pub(crate) fn ingest(&mut self, uid: &Uid, batch: &NodeBatch, cx: &Context<'_>) -> Ingested {
         let mut ingested = Ingested::default();
-        if !self.is_registered() {
+        if !self.is_registered_as(uid) {
             cx.metrics.dropped(Dropped::UnknownNode, batch.len());
             return ingested;
         }
         ingested.known_node = true;
         self.failure = None;
         self.update_cached(cx.metrics);
-        self.scraped_at = Some(cx.eval.now);
+        self.scraped_at = Some(cx.eval.monotonic());
         let node_sample = self.usage.record(&as_container(&batch.node), &cx.eval);
         let is_node_new = matches!(node_sample, SampleKind::New { .. });
         ingested.new_sample = is_node_new;
         cx.metrics.sample(node_sample, self.usage.rate_state());
+        ingested.count_coverage(self.usage.rate_state());
         self.pods.prefetch();
         let mut index = 0;
         for (key, sample) in batch.containers() {
@@ -62,6 +64,8 @@ impl NodeState {
                 cx.metrics.dropped(reason, count);
             }
         }
+        self.is_settled |= !ingested.awaits_samples();
+        self.account(cx.metrics);
         // Held samples are new, but not published.
         if is_node_new || ingested.new > 0 || self.is_dirty {
             self.publish(cx);
@@ -106,11 +110,12 @@ impl NodeState {
         };
         let kind = series.record(sample, &cx.eval);
         cx.metrics.sample(kind, series.rate_state());
+        ingested.count_coverage(series.rate_state());
         match kind {
             SampleKind::New { .. } => ingested.new += 1,
             SampleKind::Repeated => ingested.repeated += 1,
             SampleKind::Older => ingested.older += 1,
-            SampleKind::WithoutCpu => {}
+            SampleKind::WithoutCpu | SampleKind::InvalidTime => {}
         }
     }
 
@@ -159,21 +164,24 @@ impl NodeState {
     /// Records a failed scrape. Samples and usage stay.
     pub(crate) fn scrape_failed(
         &mut self,
+        uid: &Uid,
         reason: Arc<str>,
-        next_attempt: Option<Timestamp>,
-        now: Timestamp,
-        metrics: &UsageMetrics,
+        retry_in: Option<Duration>,
+        cx: &Context<'_>,
     ) {
-        if !self.is_registered() {
+        if !self.is_registered_as(uid) {
             return;
         }
+        let now = cx.eval.monotonic();
         let since = self.failure.as_ref().map_or(now, |failure| failure.since);
         self.failure = Some(ScrapeFailure {
             reason,
             since,
-            next_attempt,
+            next_attempt: retry_in.map(|wait| now.saturating_add(wait)),
         });
-        self.update_cached(metrics);
+        self.is_settled = true;
+        self.account(cx.metrics);
+        self.update_cached(cx.metrics);
     }
 }
 

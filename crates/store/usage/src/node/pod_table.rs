@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use kubevitals_model::{AsPodSummary, PodKey, PodKeyRef, PodSummary, Uid};
 
+use super::is_running;
 use crate::series::Series;
 
 /// No pod has more containers: a kubelet that reports more is wrong.
@@ -16,6 +17,8 @@ const MAX_CONTAINERS_OF_A_POD: usize = 512;
 pub(crate) struct PodTable {
     pods: Vec<Row>,
     containers: Vec<Container>,
+    /// Number of pods that are running, so that readiness looks at none of them.
+    running: u32,
 }
 
 /// A pod and the range of its containers.
@@ -53,6 +56,11 @@ impl PodTable {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.pods.is_empty()
+    }
+
+    /// Returns the number of running pods.
+    pub(crate) fn running(&self) -> u32 {
+        self.running
     }
 
     /// Reads the names of all pods, which will be compared one after another. Each is behind three
@@ -98,6 +106,8 @@ impl PodTable {
     /// Replaces the state of a pod.
     pub(crate) fn replace(&mut self, at: usize, pod: Arc<dyn AsPodSummary>) {
         if let Some(row) = self.pods.get_mut(at) {
+            self.running -= u32::from(is_running(row.pod.summary()));
+            self.running += u32::from(is_running(pod.summary()));
             row.pod = pod;
         }
     }
@@ -112,6 +122,7 @@ impl PodTable {
             .map_or(0, end);
         reserve_one(&mut self.pods);
         let count = 0;
+        self.running += u32::from(is_running(pod.summary()));
         self.pods.insert(at, Row { pod, first, count });
     }
 
@@ -121,6 +132,7 @@ impl PodTable {
             return;
         }
         let row = self.pods.remove(at);
+        self.running -= u32::from(is_running(row.pod.summary()));
         let first = row.first as usize;
         self.containers.drain(first..first + row.count as usize);
         self.shift(at, |first| first - row.count);

@@ -16,8 +16,9 @@ pub(crate) struct Published {
 }
 
 impl NodeState {
-    pub(crate) fn published(&self) -> Published {
-        self.published
+    /// Whether the node itself has usage.
+    pub(crate) fn is_served(&self) -> bool {
+        self.published.nodes > 0
     }
 
     /// Publishes the node if its pods or the node itself have changed.
@@ -50,7 +51,7 @@ impl NodeState {
                 labels: &self.labels,
                 usage: usage.as_ref(),
                 pods: scratch.pods(),
-                published: cx.eval.now,
+                published: cx.eval.wall,
             };
             for publisher in cx.publishers {
                 publisher.publish(&usage);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kubevitals_model::{Labels, NodeBatch, PodPhase, PodSummary};
 use kubevitals_usage::Ingested;
 
-use crate::harness::{CORE_SECOND, Harness, at, batch, pod, row, row_of, uid};
+use crate::harness::{CORE_SECOND, Harness, at, batch, moment, pod, row, row_of, uid};
 
 fn two_samples(harness: &Harness) {
     harness.scrape(1_000, &[row("app", 0, 10 * CORE_SECOND)]);
@@ -14,7 +14,7 @@ fn two_samples(harness: &Harness) {
 
 fn apply(harness: &Harness, pod: PodSummary) {
     harness.store.pod_applied(&Arc::new(pod));
-    harness.store.flush(at(17_000));
+    harness.store.flush(moment(17_000));
 }
 
 #[test]
@@ -29,7 +29,9 @@ fn a_pod_that_is_bound_to_another_node_is_dropped_and_counted() {
     // Its own node may report it.
     for (now, total) in [(0, 10), (15_000, 25)] {
         let batch = batch(&[row("app", now, total * CORE_SECOND)]);
-        harness.store.ingest("n2", &batch, at(now + 1));
+        harness
+            .store
+            .ingest("n2", &uid("n2"), &batch, moment(now + 1));
     }
     assert_eq!(harness.recorder.node("n2").unwrap().pods.len(), 1);
 }
@@ -46,7 +48,9 @@ fn a_container_by_pod_uid_counts_for_the_pod_on_this_node_alone() {
             let sample = row("app", now, total * CORE_SECOND).sample;
             batch.push_by_uid(&uid(pod), "app", sample).unwrap();
         }
-        last = harness.store.ingest("n1", &batch, at(now + 1_000));
+        last = harness
+            .store
+            .ingest("n1", &uid("n1"), &batch, moment(now + 1_000));
     }
     assert_eq!((last.new, last.unknown, last.held), (1, 2, 0));
     assert_eq!(harness.served("app"), Some((1_000, 15_000, 15_000)));
@@ -72,7 +76,7 @@ fn samples_held_for_a_pod_count_once_the_api_reports_it() {
 fn samples_of_pods_that_the_api_never_reports_are_dropped() {
     let harness = Harness::new();
     two_samples(&harness);
-    harness.store.expire(at(61_100));
+    harness.store.expire(moment(61_100));
     apply(&harness, pod("n1", "default/web-0"));
     assert_eq!(harness.pods(), [""; 0]);
 }
@@ -121,7 +125,7 @@ fn a_deleted_pod_is_withdrawn_at_the_next_flush() {
     let harness = Harness::with_pod();
     two_samples(&harness);
     harness.store.pod_deleted(&pod("n1", "default/web-0"));
-    harness.store.flush(at(17_000));
+    harness.store.flush(moment(17_000));
     assert_eq!(harness.pods(), [""; 0]);
 }
 
@@ -137,7 +141,7 @@ fn a_recreated_pod_does_not_inherit_samples() {
     harness.scrape(31_000, &[row("app", 30_000, 10 * CORE_SECOND)]);
     harness.scrape(46_000, &[row("app", 45_000, 13 * CORE_SECOND)]);
     harness.store.pod_deleted(&pod("n1", "default/web-0"));
-    harness.store.flush(at(46_000));
+    harness.store.flush(moment(46_000));
     assert_eq!(harness.served("app"), Some((200, 15_000, 45_000)));
 }
 
@@ -164,8 +168,8 @@ fn a_burst_of_changes_publishes_a_node_once() {
         changed.labels = labels.clone();
         harness.store.pod_applied(&Arc::new(changed));
     }
-    harness.store.flush(at(17_000));
-    harness.store.flush(at(17_000));
+    harness.store.flush(moment(17_000));
+    harness.store.flush(moment(17_000));
     assert_eq!(harness.recorder.publications(), before + 1);
     let seen = harness.recorder.node("n1").unwrap();
     assert_eq!(seen.pods.first().unwrap().labels, labels);
@@ -183,8 +187,8 @@ fn a_resync_removes_missing_pods_and_keeps_the_samples_of_others() {
     }
     harness
         .store
-        .pods_replaced(&[Arc::new(pod("n1", "default/web-1"))]);
-    harness.store.flush(at(17_000));
+        .pods_replaced(&[Arc::new(pod("n1", "default/web-1"))], moment(17_000));
+    harness.store.flush(moment(17_000));
     assert_eq!(harness.pods(), ["default/web-1"]);
 }
 
@@ -192,11 +196,10 @@ fn a_resync_removes_missing_pods_and_keeps_the_samples_of_others() {
 fn a_resync_removes_missing_nodes() {
     let harness = Harness::new();
     harness.node("n2");
-    let (name, labels, uid) = ("n2".into(), Labels::default(), uid("n2"));
-    harness.store.nodes_replaced([(&name, &labels, &uid)]);
+    harness.store.retain_nodes(["n2"], moment(0));
     assert_eq!(harness.recorder.node("n1"), None);
     assert!(harness.recorder.node("n2").is_some());
-    assert_eq!(harness.store.readiness(at(0)).nodes, 1);
+    assert_eq!(harness.store.readiness(moment(0)).counts.nodes, 1);
 }
 
 #[test]
@@ -207,7 +210,13 @@ fn pods_applied_before_their_node_are_served_with_it() {
     harness.node("n2");
     for (now, total) in [(0, 10), (15_000, 25)] {
         let batch = batch(&[row("app", now, total * CORE_SECOND)]);
-        assert_eq!(harness.store.ingest("n2", &batch, at(now + 1)).new, 1);
+        assert_eq!(
+            harness
+                .store
+                .ingest("n2", &uid("n2"), &batch, moment(now + 1))
+                .new,
+            1
+        );
     }
     assert_eq!(harness.recorder.node("n2").unwrap().pods.len(), 1);
 }

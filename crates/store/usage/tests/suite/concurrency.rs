@@ -8,7 +8,7 @@ use std::time::Duration;
 use kubevitals_model::{Labels, NodeName, PodKeyRef};
 use kubevitals_usage::{NodeUsage, UsageConfig, UsagePublisher, UsageStore};
 
-use crate::harness::{CORE_SECOND, at, batch, pod, row_of, uid};
+use crate::harness::{CORE_SECOND, batch, moment, pod, row_of, uid};
 
 const NODES: usize = 24;
 const THREADS: usize = 4;
@@ -76,8 +76,13 @@ fn publications_of_a_node_are_in_order_under_concurrency() {
                             let pod = format!("default/{pod}-{node}");
                             row_of(&pod, "app", round * 15_000, total)
                         });
-                        let now = at(round * 15_000 + 500);
-                        store.ingest(&format!("n{node}"), &batch(&rows), now);
+                        let now = moment(round * 15_000 + 500);
+                        store.ingest(
+                            &format!("n{node}"),
+                            &uid(&format!("n{node}")),
+                            &batch(&rows),
+                            now,
+                        );
                     }
                 }
             });
@@ -88,7 +93,7 @@ fn publications_of_a_node_are_in_order_under_concurrency() {
                     let comes =
                         Arc::new(pod(&format!("n{node}"), &format!("default/comes-{node}")));
                     store.pod_applied(&comes);
-                    store.flush(at(round * 15_000));
+                    store.flush(moment(round * 15_000));
                     if (round + 1) < ROUNDS {
                         store.pod_deleted(&*comes);
                     }
@@ -103,10 +108,10 @@ fn publications_of_a_node_are_in_order_under_concurrency() {
                         namespace: "default",
                         name: &name,
                     };
-                    store.explain_pod(pod, at(0));
+                    store.explain_pod(pod, moment(0));
                 }
-                store.readiness(at(0));
-                store.expire(at(0));
+                store.readiness(moment(0));
+                store.expire(moment(0));
             }
         });
     });
@@ -122,11 +127,18 @@ fn publications_of_a_node_are_in_order_under_concurrency() {
                     total,
                 )
             });
-            let now = at(round * 15_000 + 500);
-            store.ingest(&format!("n{node}"), &batch(&rows), now);
+            let now = moment(round * 15_000 + 500);
+            store.ingest(
+                &format!("n{node}"),
+                &uid(&format!("n{node}")),
+                &batch(&rows),
+                now,
+            );
         }
         assert_eq!(strict.nodes[node].pods.load(Ordering::SeqCst), 2);
     }
-    let readiness = store.readiness(at((ROUNDS + 1) * 15_000));
-    assert_eq!((readiness.nodes, readiness.pods_served), (NODES, 2 * NODES));
+    let readiness = store.readiness(moment((ROUNDS + 1) * 15_000));
+    let counts = readiness.counts;
+    assert_eq!((counts.nodes, counts.pods_served), (NODES, 2 * NODES));
+    assert_eq!(counts.running_pods, 2 * NODES);
 }

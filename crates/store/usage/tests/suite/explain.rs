@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use kubevitals_model::PodPhase;
+use kubevitals_model::{NodeName, PodPhase};
 
-use crate::harness::{CORE_SECOND, Harness, Row, at, of_node, pod, row};
+use crate::harness::{CORE_SECOND, Harness, Row, moment, of_node, pod, row, uid};
 
 fn old(container: &str, millis: i64, total: u64) -> Row {
     row(container, millis, total).started(-86_400_000)
@@ -98,7 +98,7 @@ fn the_last_usage_is_stale() {
     harness.scrape(1_000, &[old("app", 0, 10 * CORE_SECOND)]);
     harness.scrape(16_000, &[old("app", 15_000, 25 * CORE_SECOND)]);
     insta::assert_snapshot!(harness.explain(17_000), @"metrics have just become available, please try again");
-    harness.store.expire(at(62_000));
+    harness.store.expire(moment(62_000));
     insta::assert_snapshot!(
         harness.explain(101_000),
         @"last usage became stale 40 s ago"
@@ -113,12 +113,15 @@ fn the_last_usage_is_stale() {
 #[test]
 fn nodes_have_reasons_too() {
     let harness = Harness::new();
-    let explain = |name, now| harness.store.explain_node(name, at(now)).to_string();
+    let explain = |name, now| harness.store.explain_node(name, moment(now)).to_string();
     insta::assert_snapshot!(explain("n9", 0), @"node n9 not found");
     insta::assert_snapshot!(explain("n1", 0), @"node n1 has not been scraped yet");
-    harness
-        .store
-        .ingest("n1", &of_node(0, 10 * CORE_SECOND), at(1_000));
+    harness.store.ingest(
+        "n1",
+        &uid("n1"),
+        &of_node(0, 10 * CORE_SECOND),
+        moment(1_000),
+    );
     insta::assert_snapshot!(explain("n1", 8_000), @"first sample 7 s old, second due in 8 s");
     harness.fail(16_000, "401 Unauthorized");
     insta::assert_snapshot!(
@@ -126,10 +129,47 @@ fn nodes_have_reasons_too() {
         @"node n1: 401 Unauthorized (next attempt in 14 s)"
     );
     let batch = of_node(15_000, 25 * CORE_SECOND);
-    harness.store.ingest("n1", &batch, at(31_000));
+    harness
+        .store
+        .ingest("n1", &uid("n1"), &batch, moment(31_000));
     insta::assert_snapshot!(explain("n1", 32_000), @"metrics have just become available, please try again");
     insta::assert_snapshot!(
         explain("n1", 500_000),
         @"last usage became stale 7 min ago"
     );
+}
+
+#[test]
+fn a_node_is_excluded() {
+    let harness = Harness::with_pod();
+    for (now, total) in [(0, 10), (15_000, 25)] {
+        harness.scrape(now + 1_000, &[old("app", now, total * CORE_SECOND)]);
+    }
+    let name = NodeName::new("n1");
+    let reason = "annotation kubevitals.io/scrape is \"false\"".into();
+    harness
+        .store
+        .node_excluded(&name, &uid("n1"), &reason, moment(17_000));
+    assert_eq!(harness.recorder.node("n1"), None, "it is withdrawn");
+    insta::assert_snapshot!(
+        harness.explain(17_000),
+        @r#"node n1 is not scraped: annotation kubevitals.io/scrape is "false""#
+    );
+    let late = harness.scrape(18_000, &[old("app", 17_000, 1)]);
+    assert!(
+        !late.known_node,
+        "a scrape in flight does not bring it back"
+    );
+    let counts = harness.store.readiness(moment(18_000)).counts;
+    assert_eq!((counts.nodes, counts.nodes_excluded), (0, 1));
+    assert_eq!(counts.running_pods, 0, "its pods are not waited for");
+    // Included again, it starts without samples.
+    harness.node("n1");
+    insta::assert_snapshot!(harness.explain(18_000), @"node n1 has not been scraped yet");
+    let reason = "it has another reason".into();
+    harness
+        .store
+        .node_excluded(&name, &uid("n1"), &reason, moment(19_000));
+    harness.store.node_deleted("n1", &uid("n1"), moment(20_000));
+    insta::assert_snapshot!(harness.explain(20_000), @"node n1 not found");
 }

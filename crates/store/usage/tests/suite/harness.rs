@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use kubevitals_model::{
     Bytes, BytesSample, ContainerKeyRef, ContainerSample, CoreNanos, CpuSample, CpuUsage, Identity,
-    Labels, NodeBatch, NodeName, NodeSample, PodKeyRef, PodPhase, PodSummary, ResourceVersion,
-    Timestamp, Uid, Usage,
+    Labels, Moment, NodeBatch, NodeName, NodeSample, PodKeyRef, PodPhase, PodSummary,
+    ResourceVersion, Timestamp, Uid, Usage,
 };
 use kubevitals_usage::{
     ExtraResources, Ingested, NodeUsage, PodUsage, UsageConfig, UsagePublisher, UsageStore,
@@ -15,6 +15,9 @@ use kubevitals_usage::{
 
 /// The origin of [`at`], far from the epoch.
 const BEGIN: i64 = 1_700_000_000_000;
+
+/// The origin of monotonic time, which is another.
+const MONOTONIC_BEGIN: i64 = 50_000_000;
 
 /// One second of one core in nanoseconds.
 pub(crate) const CORE_SECOND: u64 = 1_000_000_000;
@@ -112,24 +115,26 @@ impl Harness {
     pub(crate) fn node(&self, name: &str) {
         self.store
             .node_applied(&NodeName::new(name), &Labels::default(), &uid(name));
-        self.store.flush(at(0));
+        self.store.flush(moment(0));
     }
 
     pub(crate) fn pod(&self, node: &str, key: &str) -> Arc<PodSummary> {
         let pod = Arc::new(pod(node, key));
         self.store.pod_applied(&pod);
-        self.store.flush(at(0));
+        self.store.flush(moment(0));
         pod
     }
 
     /// Ingests a scrape of `n1`.
     pub(crate) fn scrape(&self, now: i64, rows: &[Row]) -> Ingested {
-        self.store.ingest("n1", &batch(rows), at(now))
+        self.store
+            .ingest("n1", &uid("n1"), &batch(rows), moment(now))
     }
 
     pub(crate) fn fail(&self, now: i64, reason: &str) {
-        let next = Some(at(now + 15_000));
-        self.store.scrape_failed("n1", reason.into(), next, at(now));
+        let retry_in = Some(Duration::from_secs(15));
+        self.store
+            .scrape_failed("n1", &uid("n1"), reason.into(), retry_in, moment(now));
     }
 
     /// Returns the usage of a container of `default/web-0` on `n1`.
@@ -165,13 +170,22 @@ impl Harness {
             namespace: "default",
             name: "web-0",
         };
-        self.store.explain_pod(pod, at(now)).to_string()
+        self.store.explain_pod(pod, moment(now)).to_string()
     }
 }
 
 /// Returns a time in milliseconds after the origin.
 pub(crate) fn at(millis: i64) -> Timestamp {
     Timestamp::from_unix_millis(BEGIN + millis)
+}
+
+/// Returns a reading of our clock in milliseconds after the origin.
+pub(crate) fn moment(millis: i64) -> Moment {
+    let uptime = (MONOTONIC_BEGIN + millis).unsigned_abs();
+    Moment {
+        wall: at(millis),
+        monotonic: Duration::from_millis(uptime),
+    }
 }
 
 pub(crate) fn uid(text: &str) -> Uid {

@@ -2,7 +2,7 @@
 
 use prometheus_client::registry::Registry;
 
-use crate::harness::{CORE_SECOND, Harness, at, batch, of_node, row, row_of};
+use crate::harness::{CORE_SECOND, Harness, batch, moment, of_node, row, row_of, uid};
 
 #[test]
 fn scrapes_and_failures_are_counted() {
@@ -18,13 +18,17 @@ fn scrapes_and_failures_are_counted() {
             row_of("default/unknown", "app", now, total),
         ]);
         scrape.node = of_node(now, total * CORE_SECOND).node;
-        harness.store.ingest("n1", &scrape, at(now + 1_000));
-        harness.store.ingest("gone", &scrape, at(now + 1_000));
+        harness
+            .store
+            .ingest("n1", &uid("n1"), &scrape, moment(now + 1_000));
+        harness
+            .store
+            .ingest("gone", &uid("gone"), &scrape, moment(now + 1_000));
     }
     harness.scrape(31_000, &[row("app", 30_000, 9).started(18_000)]);
     harness.scrape(46_000, &[row("app", 45_000, 8).started(18_000)]);
     harness.fail(50_000, "timed out");
-    harness.store.expire(at(65_000));
+    harness.store.expire(moment(65_000));
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
     // The order of series within a family is that of a hash table.
@@ -41,7 +45,9 @@ fn gauges_return_to_zero_when_everything_is_deleted() {
     for (now, total) in [(0, 10), (15_000, 25)] {
         let mut scrape = batch(&[row("app", now, total * CORE_SECOND)]);
         scrape.node = of_node(now, total * CORE_SECOND).node;
-        harness.store.ingest("n1", &scrape, at(now + 1_000));
+        harness
+            .store
+            .ingest("n1", &uid("n1"), &scrape, moment(now + 1_000));
     }
     harness.fail(17_000, "timed out");
     let gauges = || {
@@ -56,7 +62,11 @@ fn gauges_return_to_zero_when_everything_is_deleted() {
         });
         values.collect::<Vec<_>>()
     };
-    assert_eq!(gauges(), [1; 7]);
-    harness.store.node_deleted("n1");
-    assert_eq!(gauges(), [0; 7]);
+    assert_eq!(
+        gauges().iter().sum::<u32>(),
+        9,
+        "all but the excluded nodes"
+    );
+    harness.store.node_deleted("n1", &uid("n1"), moment(0));
+    assert_eq!(gauges(), [0; 10]);
 }

@@ -198,7 +198,7 @@ fn a_pod_missing_from_one_scrape_keeps_its_usage_and_samples() {
     harness.scrape(1_000, &[old("app", 0, 10 * CORE_SECOND)]);
     harness.scrape(16_000, &[old("app", 15_000, 25 * CORE_SECOND)]);
     harness.scrape(31_000, &[]);
-    harness.store.expire(crate::harness::at(31_000));
+    harness.store.expire(crate::harness::moment(31_000));
     assert_eq!(harness.served("app"), Some((1_000, 15_000, 15_000)));
     harness.scrape(46_000, &[old("app", 45_000, 40 * CORE_SECOND)]);
     assert_eq!(harness.served("app"), Some((500, 30_000, 45_000)));

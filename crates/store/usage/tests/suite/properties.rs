@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::harness::{Harness, Row, at, row};
+use crate::harness::{Harness, Row, at, moment, row};
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
@@ -145,7 +145,7 @@ impl Cluster {
                 self.stepped_back |= millis < 0;
             }
         }
-        self.harness.store.expire(at(self.now));
+        self.harness.store.expire(moment(self.now));
     }
 
     /// Returns the usage of a container, after checking it against the samples sent.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kubevitals_model::{Labels, NodeName};
 use kubevitals_usage::{UsageConfig, UsageStore};
 
-use crate::harness::{CORE_SECOND, Recorder, at, batch, pod, row, uid};
+use crate::harness::{CORE_SECOND, Recorder, batch, moment, pod, row, uid};
 
 #[test]
 fn every_publisher_receives_the_same() {
@@ -23,17 +23,17 @@ fn every_publisher_receives_the_same() {
 
     store.node_applied(&NodeName::new("n1"), &Labels::default(), &uid("n1"));
     store.pod_applied(&Arc::new(pod("n1", "default/web-0")));
-    store.flush(at(0));
+    store.flush(moment(0));
     assert_same();
     for round in 0..3_i64 {
         let total = CORE_SECOND * round.unsigned_abs();
         let sampled = batch(&[row("app", round * 10_000, total)]);
-        store.ingest("n1", &sampled, at(round * 15_000));
+        store.ingest("n1", &uid("n1"), &sampled, moment(round * 15_000));
         assert_same();
     }
     assert_eq!(first.node("n1").map(|node| node.pods.len()), Some(1));
 
-    store.node_deleted("n1");
+    store.node_deleted("n1", &uid("n1"), moment(0));
     assert_same();
     assert_eq!(first.node("n1"), None);
 }
