@@ -111,10 +111,8 @@ impl Schedule {
     /// the scrape that has just begun.
     pub(crate) fn wait_for_slot(&self, wall: Duration) -> Duration {
         let phase = remainder(wall, self.resolution);
-        let wait = match self.offset.checked_sub(phase) {
-            Some(wait) => wait,
-            None => self.offset + self.resolution - phase,
-        };
+        let next = (self.offset + self.resolution).saturating_sub(phase);
+        let wait = self.offset.checked_sub(phase).unwrap_or(next);
         if wait < MIN_WAIT.min(self.resolution / 4) {
             wait + self.resolution
         } else {
