@@ -252,6 +252,7 @@ impl NodeLoop {
         if target.resolution != self.schedule.resolution() {
             self.schedule = Schedule::new(target.resolution, name);
             self.backoff = backoff(target.resolution, name);
+            self.due = self.due.min(Instant::now() + target.resolution);
         }
         self.node.uid = target.uid.clone();
         let has_moved = self.session.update(target, &self.inner.config);
