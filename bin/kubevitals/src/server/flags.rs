@@ -112,7 +112,8 @@ pub(super) struct KubeletFlags {
     #[arg(long)]
     pub(super) kubelet_insecure_tls: bool,
 
-    /// Scrape Nodes with the annotation kubevitals.io/scheme=http by plain HTTP, without credentials
+    /// Scrape Nodes with the annotation kubevitals.io/scheme=http by plain HTTP, without
+    /// credentials
     #[arg(long)]
     pub(super) kubelet_allow_http: bool,
 

@@ -7,7 +7,7 @@
 //! | what | types |
 //! |---|---|
 //! | keys | [`NodeName`], [`PodKey`], [`ContainerKey`] and their borrowed forms |
-//! | time | [`Clock`], [`Timestamp`] for an instant, [`GoDuration`] for a duration as Go writes it |
+//! | time | [`Clock`], [`Moment`] for a reading of it, [`Timestamp`] for an instant, [`GoDuration`] for a duration as Go writes it |
 //! | samples, as read | [`CpuSample`], [`BytesSample`], [`ContainerSample`], [`NodeSample`]; [`NodeBatch`] for one response of a kubelet |
 //! | usage, as served | [`Usage`], [`CpuRate`]; [`NoRate`] is the reason why there is none |
 //! | objects | [`PodSummary`], [`Pod`], [`Node`], [`Event`], workloads; [`Identity`], [`Uid`]; [`Interner`] |

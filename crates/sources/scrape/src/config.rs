@@ -45,8 +45,8 @@ const MAX_TIMEOUT: f64 = 0.9;
 pub struct ScrapeConfig {
     /// The interval at which each node is scraped.
     pub resolution: Duration,
-    /// The longest interval that [`RESOLUTION`] can set: with a longer one, values would become stale
-    /// between two scrapes.
+    /// The longest interval that [`RESOLUTION`] can set: with a longer one, values would become
+    /// stale between two scrapes.
     pub max_resolution: Duration,
     /// The timeout of one scrape: name resolution, connections, TLS, head and body, over all
     /// addresses that are tried.

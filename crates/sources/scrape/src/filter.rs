@@ -17,9 +17,9 @@ pub struct NodeFilter {
 }
 
 impl NodeFilter {
-    /// Returns the reason why a node is excluded, if it is. The annotation takes precedence over the
-    /// label, and both over taints and the selector. A value other than `true` and `false` excludes
-    /// nothing.
+    /// Returns the reason why a node is excluded, if it is. The annotation takes precedence over
+    /// the label, and both over taints and the selector. A value other than `true` and `false`
+    /// excludes nothing.
     pub fn exclusion(&self, node: &Node) -> Option<Arc<str>> {
         let annotation = node.meta.annotations.get(SCRAPE).map(|value| &**value);
         let label = node.labels.get(SCRAPE).map(|value| &**value);

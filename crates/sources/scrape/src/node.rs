@@ -109,11 +109,7 @@ impl NodeLoop {
         control: Arc<Control>,
         inner: Arc<ScraperInner>,
     ) -> Self {
-        let resolution = target.resolution;
-        let node = ScrapedNode {
-            uid: target.uid.clone(),
-            name: name.clone(),
-        };
+        let (resolution, uid) = (target.resolution, target.uid.clone());
         Self {
             session: Session::new(target, &inner.config),
             schedule: Schedule::new(resolution, name.as_str()),
@@ -123,7 +119,7 @@ impl NodeLoop {
             due: Instant::now(),
             last_scrape: None,
             triggered: None,
-            node,
+            node: ScrapedNode { name, uid },
             inner,
             control,
         }

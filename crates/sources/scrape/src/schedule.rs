@@ -5,8 +5,8 @@
 //! that no moment is better than another. Scrapes that are evenly apart give the freshest values
 //! (ADR 0022).
 //!
-//! The offset is anchored at the wall clock: all replicas scrape a node at the same moment and serve
-//! the same sample of it (ADR 0033).
+//! The offset is anchored at the wall clock: all replicas scrape a node at the same moment and
+//! serve the same sample of it (ADR 0033).
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ const EARLY_WAIT: Duration = Duration::from_secs(5);
 /// The spread of early scrapes of nodes that were first scraped together.
 const EARLY_SPREAD: Duration = Duration::from_millis(100);
 
-/// Maximum number of early scrapes after a start or an outage: a container that is stuck never has a
-/// second sample.
+/// Maximum number of early scrapes after a start or an outage: a container that is stuck never has
+/// a second sample.
 const MAX_EARLY: u8 = 4;
 
 /// The schedule of one node.

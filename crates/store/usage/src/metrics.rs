@@ -239,8 +239,8 @@ impl UsageMetrics {
         change(&self.running_pods, before.running_pods, now.running_pods);
     }
 
-    /// Returns the sums over all nodes, without their reasons: a few loads, whatever the size of the
-    /// cluster.
+    /// Returns the sums over all nodes, without their reasons: a few loads, whatever the size of
+    /// the cluster.
     pub(crate) fn counts(&self) -> Counts {
         let count = |gauge: &Gauge| usize::try_from(gauge.get()).unwrap_or(0);
         Counts {

@@ -168,9 +168,9 @@ impl Counts {
 }
 
 impl Readiness {
-    /// Whether the store has warmed up, and at least one node has usage, and at least one pod if any
-    /// is running. As in metrics-server, except that a cluster without running pods is ready, one
-    /// whose nodes are all excluded too, and that a new store is not ready with its first pod.
+    /// Whether the store has warmed up, and at least one node has usage, and at least one pod if
+    /// any is running. As in metrics-server, except that a cluster without running pods is ready,
+    /// one whose nodes are all excluded too, and that a new store is not ready with its first pod.
     pub fn is_ready(&self) -> bool {
         self.phase == Phase::Warm && self.counts.have_usage()
     }

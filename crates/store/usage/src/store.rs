@@ -105,8 +105,8 @@ impl UsageStore {
 
     /// Ingests the samples of a scrape, and publishes the node if any is new.
     ///
-    /// The node must have been applied before, with this UID: samples of other nodes are dropped, so
-    /// that a scrape in flight neither brings back a deleted node nor counts for its successor.
+    /// The node must have been applied before, with this UID: samples of other nodes are dropped,
+    /// so that a scrape in flight neither brings back a deleted node nor counts for its successor.
     pub fn ingest(&self, node: &str, uid: &Uid, batch: &NodeBatch, now: Moment) -> Ingested {
         let Some(node) = self.node(node) else {
             self.metrics.dropped(Dropped::UnknownNode, batch.len());

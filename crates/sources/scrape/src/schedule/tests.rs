@@ -279,9 +279,9 @@ fn a_step_of_the_wall_clock_costs_no_scrape_and_keeps_the_slot() {
     }
 }
 
-/// A client that alternates between two replicas, whose scrapes of a slot complete up to 30 ms after
-/// each other: samples go back only if the kubelet has sampled in between, or the client reads in
-/// between.
+/// A client that alternates between two replicas, whose scrapes of a slot complete up to 30 ms
+/// after each other: samples go back only if the kubelet has sampled in between, or the client
+/// reads in between.
 #[test]
 fn alternate_reads_of_two_replicas_go_back_only_while_a_slot_is_scraped() {
     let delay = 30;

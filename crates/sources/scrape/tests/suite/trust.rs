@@ -106,7 +106,8 @@ async fn a_warm_start_needs_permission_and_scrapes_work_without_it() {
     harness.shutdown(running).await;
 }
 
-/// A node chooses its own address, port and path: what is sent there by plain HTTP must be worthless.
+/// A node chooses its own address, port and path: what is sent there by plain HTTP must be
+/// worthless.
 #[tokio::test]
 async fn plain_http_by_annotation_needs_a_flag_and_never_carries_a_token() {
     let harness = Harness::start().await;

@@ -167,8 +167,8 @@ fn an_average_of_the_kubelet_that_may_be_hours_old_is_not_served() {
     assert_eq!(harness.served_node(), None);
 }
 
-/// The end of the old machine's scrape loop once removed the node by its name alone, and with it the
-/// new machine: its samples were dropped until the Node object changed again.
+/// The end of the old machine's scrape loop once removed the node by its name alone, and with it
+/// the new machine: its samples were dropped until the Node object changed again.
 #[test]
 fn a_late_removal_of_the_old_node_does_not_affect_the_new_one() {
     let harness = Harness::with_pod();

@@ -123,8 +123,8 @@ fn a_cluster_without_nodes_is_not_ready_unless_all_are_excluded() {
     assert!(!harness.readiness(60_000).is_ready());
 }
 
-/// A store was once ready with its first pod: in a large cluster, during a rollout, clients saw half
-/// of the nodes for seconds.
+/// A store was once ready with its first pod: in a large cluster, during a rollout, clients saw
+/// half of the nodes for seconds.
 #[test]
 fn a_new_store_is_ready_when_99_percent_of_the_nodes_are_scraped_or_failed() {
     let harness = Harness::new().listed(&[]);
