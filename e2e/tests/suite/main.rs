@@ -21,7 +21,6 @@ mod silent_apiserver;
 mod transitions;
 mod upstream;
 mod usage;
-mod vpa;
 
 use std::fmt::Debug;
 use std::time::Duration;

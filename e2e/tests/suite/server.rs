@@ -1,5 +1,7 @@
 //! `kubevitals server` in place of metrics-server: kubectl, autoscalers and restarts.
 
+mod vpa;
+
 use std::time::Duration;
 
 use anyhow::Context;
@@ -18,7 +20,7 @@ use kubevitals_e2e::{
 use kubevitals_model::{Quantity, Timestamp};
 use serde_json::{Value, json};
 
-use crate::vpa::Recommender;
+use self::vpa::Recommender;
 use crate::{assert_within_a_tenth, in_time};
 
 /// Polling interval of responses.

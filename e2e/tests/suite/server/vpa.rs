@@ -12,7 +12,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The recommender as a process, which ends with the test.
 #[derive(Debug)]
-pub(crate) struct Recommender(Background);
+pub(super) struct Recommender(Background);
 
 /// Returns a definition without a schema: the recommender's own validates, and this test reads.
 fn definition(kind: &str, plural: &str) -> Value {
@@ -57,7 +57,7 @@ async fn recommended(namespace: &TestNamespace) -> Option<i64> {
 
 impl Recommender {
     /// Starts it for the Deployment `web`, of which it changes nothing.
-    pub(crate) async fn start(namespace: &TestNamespace) -> anyhow::Result<Self> {
+    pub(super) async fn start(namespace: &TestNamespace) -> anyhow::Result<Self> {
         for (kind, plural) in [
             ("VerticalPodAutoscaler", "verticalpodautoscalers"),
             (
@@ -94,7 +94,7 @@ impl Recommender {
 
     /// Waits for the recommendation for pods that burn 100m. Without samples it is the minimum,
     /// 25m; the margin is 15 %, and it is rounded up. A first sample may be of a container's start.
-    pub(crate) async fn assert_cpu_of_100_millicores(
+    pub(super) async fn assert_cpu_of_100_millicores(
         mut self,
         namespace: &TestNamespace,
     ) -> anyhow::Result<()> {
