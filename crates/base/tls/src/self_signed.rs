@@ -59,7 +59,7 @@ pub struct SelfSignedOptions {
     /// most a quarter of the validity of a leaf.
     pub backdate: Duration,
     /// Files for the authority, so that a restart does not invalidate the bundle that clients have.
-    /// Without them each process generates a new one.
+    /// Without them, or if they cannot be written at the start, each process generates a new one.
     pub files: Option<SelfSignedFiles>,
 }
 
@@ -127,11 +127,13 @@ impl SelfSignedFiles {
 impl SelfSigned {
     /// Loads or generates an authority, and signs a leaf.
     ///
-    /// It generates keys and may read and write files, which takes a few milliseconds.
-    pub fn start(options: SelfSignedOptions, now: SystemTime) -> Result<Arc<Self>, TlsError> {
+    /// It generates keys and may read and write files, which takes a few milliseconds. Files that
+    /// cannot be used are logged and do not prevent the start: a new authority is as good once
+    /// clients have it, and a server that does not start serves nobody.
+    pub fn start(mut options: SelfSignedOptions, now: SystemTime) -> Result<Arc<Self>, TlsError> {
         options.check()?;
         let stored = match &options.files {
-            Some(files) => storage::read(&files.authority)?,
+            Some(files) => stored_authorities(&files.authority),
             None => Vec::new(),
         };
         let (authorities, changed) = succession(stored, &options, now)?;
@@ -139,8 +141,13 @@ impl SelfSigned {
         let bundle = bundle_pem(&authorities);
         if let Some(files) = &options.files
             && (changed || !files.bundle.exists())
+            && let Err(error) = storage::write(files, &authorities, &bundle)
         {
-            storage::write(files, &authorities, &bundle)?;
+            tracing::warn!(
+                error = error.chain(),
+                "cannot store the self-signed authority, so a restart will generate another one"
+            );
+            options.files = None;
         }
         Ok(Arc::new(Self {
             serving: ArcSwap::from(Arc::clone(&leaf.certified)),
@@ -230,6 +237,27 @@ impl fmt::Debug for SelfSigned {
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
+}
+
+/// Reads the stored authorities. A file that cannot be used is moved aside, so that it neither ends
+/// every restart nor is lost.
+fn stored_authorities(path: &Path) -> Vec<Authority> {
+    storage::read(path).unwrap_or_else(|error| {
+        let error = error.chain();
+        match storage::move_aside(path) {
+            Ok(moved) => tracing::warn!(
+                error,
+                moved_to = %moved.display(),
+                "cannot use the stored authority, generating another one"
+            ),
+            Err(move_error) => tracing::warn!(
+                error,
+                %move_error,
+                "cannot use the stored authority nor move it aside, generating another one"
+            ),
+        }
+        Vec::new()
+    })
 }
 
 /// Removes expired authorities and adds one if none is valid or the newest is due. Returns whether

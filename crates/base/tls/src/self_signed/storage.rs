@@ -66,6 +66,14 @@ pub(super) fn write(
     Ok(())
 }
 
+/// Renames a file that cannot be used, and returns its new path. One that was moved before is
+/// replaced.
+pub(super) fn move_aside(path: &Path) -> io::Result<PathBuf> {
+    let aside = with_suffix(path, ".damaged")?;
+    fs::rename(path, &aside)?;
+    Ok(aside)
+}
+
 /// Returns the certificates as PEM blocks.
 fn certificate_blocks(text: &str) -> impl Iterator<Item = String> {
     const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
@@ -102,7 +110,7 @@ fn restore(pem: String, key: &PrivateKeyDer<'_>) -> Result<Authority, &'static s
 
 /// Writes a temporary file and renames it: readers see the old contents or the new.
 fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
-    let temporary = temporary_path(path)?;
+    let temporary = with_suffix(path, ".new")?;
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
@@ -128,11 +136,11 @@ fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     written
 }
 
-fn temporary_path(path: &Path) -> io::Result<PathBuf> {
+fn with_suffix(path: &Path, suffix: &str) -> io::Result<PathBuf> {
     let mut name = path
         .file_name()
         .ok_or(io::ErrorKind::InvalidInput)?
         .to_owned();
-    name.push(".new");
+    name.push(suffix);
     Ok(path.with_file_name(name))
 }

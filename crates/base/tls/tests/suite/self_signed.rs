@@ -276,8 +276,9 @@ async fn a_start_with_a_wrong_clock_keeps_the_authority() {
     connect(&server, &client(&bundle, later), "localhost").await;
 }
 
+/// A damaged file in an `emptyDir` used to end every restart until the pod was deleted.
 #[test]
-fn a_foreign_file_is_neither_used_nor_overwritten() {
+fn a_file_that_cannot_be_used_is_moved_aside() {
     let files = Files::new();
     let stored = SelfSignedFiles::in_directory(files.folder(), "apiserver");
     let options = SelfSignedOptions {
@@ -295,10 +296,41 @@ fn a_foreign_file_is_neither_used_nor_overwritten() {
         &(certificate_only.clone() + &foreign_key),
     ] {
         std::fs::write(&stored.authority, wrong).unwrap();
-        let error = SelfSigned::start(options.clone(), now()).unwrap_err();
-        assert!(matches!(error, TlsError::StoredAuthority { .. }), "{error}");
-        assert_eq!(std::fs::read_to_string(&stored.authority).unwrap(), wrong);
+        let bundle = start(options.clone()).ca_bundle_pem();
+        assert!(!own.contains(&**bundle));
+        let aside = files.path("apiserver-authority.pem.damaged");
+        assert_eq!(std::fs::read_to_string(aside).unwrap(), wrong);
+        assert_eq!(start(options.clone()).ca_bundle_pem(), bundle, "stored");
     }
+    // Not even a file.
+    std::fs::remove_file(&stored.authority).unwrap();
+    std::fs::remove_file(files.path("apiserver-authority.pem.damaged")).unwrap();
+    std::fs::create_dir(&stored.authority).unwrap();
+    let bundle = start(options.clone()).ca_bundle_pem();
+    assert_eq!(start(options).ca_bundle_pem(), bundle);
+}
+
+/// A folder that cannot be written used to end the start.
+#[tokio::test]
+async fn an_authority_that_cannot_be_stored_is_kept_in_memory() {
+    let files = Files::new();
+    files.write("certs", "in the way");
+    let signed = start(SelfSignedOptions {
+        files: Some(SelfSignedFiles::in_directory(
+            &files.path("certs"),
+            "apiserver",
+        )),
+        ..options()
+    });
+    let server = ServerTls::new(Arc::clone(&signed) as _, &server_options()).unwrap();
+    connect(
+        &server,
+        &client(&signed.ca_bundle_pem(), now()),
+        "localhost",
+    )
+    .await;
+    signed.refresh(now() + 1400 * DAY).unwrap();
+    assert_eq!(authorities(&signed.ca_bundle_pem()).len(), 2, "and renewed");
 }
 
 #[test]
@@ -327,7 +359,7 @@ fn only_the_newest_authorities_are_kept() {
 }
 
 #[test]
-fn an_authority_that_cannot_be_stored_is_not_published() {
+fn a_successor_that_cannot_be_stored_is_not_published() {
     let files = Files::new();
     let stored = SelfSignedFiles::in_directory(&files.path("certs"), "apiserver");
     let signed = start(SelfSignedOptions {
