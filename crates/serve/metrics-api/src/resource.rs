@@ -155,9 +155,25 @@ fn pod_not_found(pod: PodKeyRef<'_>, absence: &Absence) -> String {
     match absence {
         Absence::PodUnknown => format!("pods \"{name}\" not found"),
         reason => {
+            let reason = without_node_details(reason);
             format!("podmetrics.metrics.k8s.io \"{namespace}/{name}\" not found: {reason}")
         }
     }
+}
+
+/// Removes the words of the node from the reason why a pod has no metrics. Whoever may read a pod
+/// knows the name of its node, but not its addresses and certificates.
+fn without_node_details(absence: &Absence) -> Absence {
+    let mut absence = absence.clone();
+    if let Absence::ScrapeFailed(failure)
+    | Absence::Stale {
+        failure: Some(failure),
+        ..
+    } = &mut absence
+    {
+        failure.reason = Arc::from("it cannot be scraped");
+    }
+    absence
 }
 
 /// Encodes the response body of one object.
@@ -295,6 +311,35 @@ mod tests {
         assert_eq!(
             pod_not_found(pod, &Absence::PodUnknown),
             "pods \"young\" not found"
+        );
+    }
+
+    /// The address of the node and what its kubelet said used to be shown to every tenant.
+    #[test]
+    fn a_pod_without_metrics_does_not_show_details_of_its_node() {
+        let failure = NodeFailure {
+            node: NodeName::new("n"),
+            reason: "certificate is not valid for 10.0.0.3".into(),
+            failing_for: Duration::ZERO,
+            retry_in: Some(Duration::from_secs(9)),
+        };
+        let pod = PodKeyRef {
+            namespace: "a",
+            name: "p",
+        };
+        assert_eq!(
+            pod_not_found(pod, &Absence::ScrapeFailed(failure.clone())),
+            "podmetrics.metrics.k8s.io \"a/p\" not found: \
+             node n: it cannot be scraped (next attempt in 9 s)"
+        );
+        let stale = Absence::Stale {
+            dropped_ago: Duration::from_mins(1),
+            failure: Some(failure),
+        };
+        assert_eq!(
+            pod_not_found(pod, &stale),
+            "podmetrics.metrics.k8s.io \"a/p\" not found: last usage became stale 60 s ago; \
+             node n: it cannot be scraped (next attempt in 9 s)"
         );
     }
 
