@@ -4,6 +4,7 @@
 //! Identity headers count only from a connection whose certificate the front proxy's authority
 //! signed, and are removed from every request before anything else reads them.
 
+mod config_map;
 mod front_proxy;
 mod peer;
 mod tokens;
@@ -11,13 +12,15 @@ mod trust;
 
 use http::HeaderMap;
 
+pub(crate) use self::front_proxy::unescaped;
 pub(crate) use self::peer::Peer;
 pub use self::trust::TrustStatus;
 pub(crate) use self::trust::lookup_loop;
 use crate::config::AuthenticationConfig;
 use crate::error::ApiServerError;
 use crate::metrics::{ApiServerMetrics, Method};
-use crate::reviewer::UserInfo;
+use crate::review_cache::ReviewFailure;
+use crate::reviewer::{BearerToken, UserInfo};
 use crate::status::ApiStatus;
 
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
@@ -30,6 +33,15 @@ pub(crate) struct Authenticator {
     tokens: Option<tokens::Tokens>,
     anonymous: bool,
     metrics: ApiServerMetrics,
+}
+
+/// The credentials of a request, as far as they can be judged without a review.
+struct Credentials {
+    /// The user that the front proxy or a client certificate identifies.
+    user: Option<(UserInfo, Method)>,
+    token: Option<Result<BearerToken, tokens::InvalidToken>>,
+    /// Whether there is a certificate that an authority rejects.
+    was_rejected: bool,
 }
 
 /// An authenticated user.
@@ -68,10 +80,11 @@ impl Authenticator {
         let (outcome, method) = match outcome {
             Ok((identity, method)) => (Ok(identity), method),
             Err(status) => {
-                let method = if status.code == http::StatusCode::UNAUTHORIZED {
-                    Method::Rejected
-                } else {
-                    Method::Unavailable
+                let method = match status.code {
+                    http::StatusCode::UNAUTHORIZED | http::StatusCode::BAD_REQUEST => {
+                        Method::Rejected
+                    }
+                    _ => Method::Unavailable,
                 };
                 (Err(status), method)
             }
@@ -80,11 +93,38 @@ impl Authenticator {
         outcome
     }
 
-    async fn identify(
-        &self,
-        peer: &Peer,
-        headers: &mut HeaderMap,
-    ) -> Result<(Identity, Method), ApiStatus> {
+    /// Whether requests without credentials are accepted. If not, no path is open to all.
+    pub(crate) const fn accepts_anonymous(&self) -> bool {
+        self.anonymous
+    }
+
+    /// Returns the user of a request for a path that is open to all, if the user is known without a
+    /// review. It never waits, so that probes get a response while the cluster's API server gives
+    /// none.
+    pub(crate) fn identify_now(&self, peer: &Peer, headers: &mut HeaderMap) -> Option<UserInfo> {
+        let known = match self.credentials(peer, headers) {
+            Ok(Credentials {
+                user: Some(known), ..
+            }) => Some(known),
+            Ok(Credentials {
+                token: Some(Ok(token)),
+                ..
+            }) => {
+                let tokens = self.tokens.as_ref();
+                let user = tokens.and_then(|tokens| tokens.cached_user(&token));
+                user.map(|user| (user, Method::Token))
+            }
+            _ => None,
+        };
+        let method = known
+            .as_ref()
+            .map_or(Method::Skipped, |(_, method)| *method);
+        self.metrics.authenticated(method);
+        known.map(|(user, _)| Identity::authenticated(user).user)
+    }
+
+    /// Reads the credentials of a request, and removes all headers that identify a user.
+    fn credentials(&self, peer: &Peer, headers: &mut HeaderMap) -> Result<Credentials, ApiStatus> {
         let trust = self.trust.current();
         let verified = peer.verify(&trust);
         let claimed = trust.front_proxy().map(|proxy| proxy.claim(headers));
@@ -92,28 +132,46 @@ impl Authenticator {
         front_proxy::strip(headers, trust.front_proxy());
         headers.remove(http::header::AUTHORIZATION);
 
+        let mut user = verified.user.map(|user| (user, Method::Certificate));
         if verified.is_front_proxy
-            && let Some(Some(user)) = claimed
+            && let Some(claimed) = claimed.transpose()?.flatten()
         {
-            return Ok((Identity::authenticated(user), Method::FrontProxy));
+            user = Some((claimed, Method::FrontProxy));
         }
-        if let Some(user) = verified.user {
-            return Ok((Identity::authenticated(user), Method::Certificate));
+        Ok(Credentials {
+            user,
+            token,
+            was_rejected: verified.was_rejected,
+        })
+    }
+
+    async fn identify(
+        &self,
+        peer: &Peer,
+        headers: &mut HeaderMap,
+    ) -> Result<(Identity, Method), ApiStatus> {
+        let credentials = self.credentials(peer, headers)?;
+        if let Some((user, method)) = credentials.user {
+            return Ok((Identity::authenticated(user), method));
         }
-        if let Some(token) = token {
-            let Some(tokens) = &self.tokens else {
+        if let Some(token) = credentials.token {
+            let (Some(tokens), Ok(token)) = (&self.tokens, token) else {
                 return Err(ApiStatus::unauthorized());
             };
             return match tokens.user(token).await {
                 Ok(Some(user)) => Ok((Identity::authenticated(user), Method::Token)),
                 Ok(None) => Err(ApiStatus::unauthorized()),
-                Err(error) => Err(ApiStatus::unavailable(format!(
+                Err(ReviewFailure::Failed(error)) => Err(ApiStatus::unavailable(format!(
                     "failed to review the bearer token: {}; try again later",
                     error.operation
                 ))),
+                Err(ReviewFailure::Limited) => Err(ApiStatus::too_many(
+                    "too many token reviews, please try again later",
+                    1,
+                )),
             };
         }
-        if verified.was_rejected {
+        if credentials.was_rejected {
             // An unverified certificate is not the same as none.
             return Err(ApiStatus::unauthorized());
         }

@@ -5,12 +5,15 @@ mod impersonation;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::impersonation::impersonate;
+pub(crate) use self::impersonation::{impersonate, is_requested as is_impersonation_requested};
+use crate::authn::ANONYMOUS;
 use crate::config::AuthorizationConfig;
 use crate::error::ApiServerError;
 use crate::metrics::ApiServerMetrics;
-use crate::review_cache::{Key, KeyBuilder, ReviewCache};
-use crate::reviewer::{AccessDecision, AccessReview, Attributes, Reviewer, UserInfo};
+use crate::review_cache::{Key, KeyBuilder, ReviewCache, ReviewFailure, Source};
+use crate::reviewer::{
+    AccessDecision, AccessReview, Attributes, Reviewer, SelectorRequirement, UserInfo,
+};
 use crate::status::ApiStatus;
 
 /// Maximum length of a reason.
@@ -74,6 +77,16 @@ impl Authorizer {
         user: &UserInfo,
         attributes: Attributes,
     ) -> Result<(), ApiStatus> {
+        self.authorize_explained(user, attributes, "").await
+    }
+
+    /// Authorizes a request; `hint` is the reason of a denial for which the authorizer gives none.
+    async fn authorize_explained(
+        &self,
+        user: &UserInfo,
+        attributes: Attributes,
+        hint: &'static str,
+    ) -> Result<(), ApiStatus> {
         if self.is_privileged(user) || self.is_always_allowed(&attributes) {
             return Ok(());
         }
@@ -98,17 +111,26 @@ impl Authorizer {
                 .truncate(decision.reason.floor_char_boundary(MAX_REASON_BYTES));
             Ok(decision)
         };
-        match self.cache.get(key(&review), ttl, send).await {
+        let source = if review.user.name == ANONYMOUS {
+            Source::Anonymous
+        } else {
+            Source::Authenticated
+        };
+        match self.cache.get(key(&review), source, ttl, send).await {
             Ok(AccessDecision { allowed: true, .. }) => Ok(()),
             Ok(AccessDecision { reason, .. }) => Err(ApiStatus::forbidden(
                 &review.user,
                 &review.attributes,
-                &reason,
+                if reason.is_empty() { hint } else { &reason },
             )),
-            Err(error) => Err(ApiStatus::unavailable(format!(
+            Err(ReviewFailure::Failed(error)) => Err(ApiStatus::unavailable(format!(
                 "failed to authorize the request: {}; try again later",
                 error.operation
             ))),
+            Err(ReviewFailure::Limited) => Err(ApiStatus::too_many(
+                "too many access reviews, please try again later",
+                1,
+            )),
         }
     }
 }
@@ -165,14 +187,30 @@ fn key(review: &AccessReview) -> Key {
             subresource,
             namespace,
             name,
+            field_selector,
+            label_selector,
         } => {
             key.text("resource");
             for text in [verb, group, version, resource, subresource, namespace, name] {
                 key.text(text);
             }
+            put_selector(&mut key, field_selector);
+            put_selector(&mut key, label_selector);
         }
     }
     key.finish()
+}
+
+fn put_selector(key: &mut KeyBuilder, selector: &[SelectorRequirement]) {
+    key.count(selector.len());
+    for requirement in selector {
+        key.text(&requirement.key);
+        key.text(requirement.operator.name());
+        key.count(requirement.values.len());
+        for value in &requirement.values {
+            key.text(value);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -16,31 +16,41 @@
 //! # Replicas
 //!
 //! Each replica signs for itself, and a bundle holds the authorities of all: a writer adds its own
-//! and keeps those of others, the newest [`MAX_AUTHORITIES`]. Authorities of replicas that are gone
-//! are evicted in the end; their keys are gone with their pods.
+//! and keeps up to fifteen of others. A write names the version that it read, so that two writers
+//! do not overwrite each other. Authorities of replicas that are gone are evicted in the end; their
+//! keys are gone with their pods.
+//!
+//! A replica should not be ready before its authority is in the bundle: the API server would reject
+//! its certificate. [`CaBundleWriter::status`] is the check.
 //!
 //! Permission to write an APIService is permission to take over its group: grant it for these
 //! names, and only if no other controller, such as cert-manager, writes the bundle.
 
-use std::time::Duration;
+mod merge;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::Request;
+use http::{Request, StatusCode};
+use kubevitals_telemetry::Status;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 
+use self::merge::{contains, merged};
 use crate::certificate::ServingCertificate;
+use crate::metrics::ApiServerMetrics;
+use crate::reviewer::chain;
 
 /// Timeout of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Maximum number of authorities in a bundle: enough for any sensible number of replicas, with
-/// those that a rollout replaces.
-const MAX_AUTHORITIES: usize = 8;
-
-const END_OF_CERTIFICATE: &str = "-----END CERTIFICATE-----";
+/// Maximum number of attempts to write after conflicts. Each conflict is the write of another
+/// replica, so that there are as many as replicas at most.
+const MAX_ATTEMPTS: usize = 32;
 
 /// Keeps the `caBundle` of APIServices up to date.
 pub struct CaBundleWriter {
@@ -50,12 +60,64 @@ pub struct CaBundleWriter {
     /// Namespace and name of the Service that an APIService must refer to in order to be ours.
     service: Option<(String, String)>,
     interval: Duration,
+    status: CaBundleStatus,
+}
+
+/// Whether the APIServices have our own authority. Clones share it.
+#[derive(Clone)]
+pub struct CaBundleStatus {
+    states: Arc<Mutex<Vec<(String, State)>>>,
+    metrics: Option<ApiServerMetrics>,
+}
+
+/// What is known of an APIService.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    /// Our authority is in the bundle, as far as is known.
+    InSync,
+    /// Our authority is not in the bundle, with the reason.
+    Pending(String),
+    /// There is none, or another server serves it: nobody verifies us by its bundle.
+    NotOurs,
+}
+
+/// A failure to update the `caBundle` of an APIService.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaBundleError {
+    #[error("the serving certificate is loaded from files, and its authority is unknown")]
+    UnknownAuthority,
+    #[error("the APIService does not exist")]
+    NotFound,
+    #[error("it refers to a Service other than {namespace}/{name}")]
+    OtherService { namespace: String, name: String },
+    #[error("others changed it {attempts} times while it was written")]
+    Conflict { attempts: usize },
+    #[error("no response within {0:?}")]
+    Timeout(Duration),
+    #[error("invalid name {name:?} of an APIService")]
+    Name {
+        name: String,
+        #[source]
+        source: http::Error,
+    },
+    #[error("cannot read it")]
+    Get(#[source] kube::Error),
+    #[error("cannot write it")]
+    Patch(#[source] kube::Error),
 }
 
 /// The fields of an APIService that are read.
 #[derive(Debug, Deserialize)]
 struct ApiService {
+    metadata: Metadata,
     spec: Spec,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    resource_version: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -85,13 +147,33 @@ impl CaBundleWriter {
         certificate: ServingCertificate,
         api_services: Vec<String>,
     ) -> Self {
+        let states = api_services.iter().map(|name| {
+            let reason = String::from("it was not read yet");
+            (name.clone(), State::Pending(reason))
+        });
         Self {
             client,
             certificate,
+            status: CaBundleStatus {
+                states: Arc::new(Mutex::new(states.collect())),
+                metrics: None,
+            },
             api_services,
             service: None,
             interval: Duration::from_mins(1),
         }
+    }
+
+    /// Exposes whether the bundles are in sync.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: &ApiServerMetrics) -> Self {
+        self.status.metrics = Some(metrics.clone());
+        self
+    }
+
+    /// Whether our own authority is in the bundles, for a readiness check.
+    pub fn status(&self) -> CaBundleStatus {
+        self.status.clone()
     }
 
     /// Ignores APIServices that refer to another Service: another server serves them, with its own
@@ -122,10 +204,12 @@ impl CaBundleWriter {
                         }
                         *failing = None;
                     }
-                    Err(reason) => {
+                    Err(error) => {
+                        let reason = chain(&error);
                         if failing.as_ref() != Some(&reason) {
                             tracing::warn!(api_service = %name, %reason, "failed to update caBundle");
                         }
+                        self.status.failed(name, &reason);
                         *failing = Some(reason);
                         pause = pause.min(RETRY_INTERVAL);
                     }
@@ -136,99 +220,125 @@ impl CaBundleWriter {
     }
 
     /// Updates one APIService if it differs; returns whether it did.
-    pub async fn update(&self, name: &str) -> Result<bool, String> {
-        let Some(bundle) = self.certificate.ca_bundle() else {
-            return Err(String::from(
-                "the serving certificate is loaded from files, and its authority is unknown",
-            ));
-        };
+    pub async fn update(&self, name: &str) -> Result<bool, CaBundleError> {
+        let own = self
+            .certificate
+            .ca_bundle()
+            .ok_or(CaBundleError::UnknownAuthority)?;
+        for _ in 0..MAX_ATTEMPTS {
+            match self.try_update(name, &own).await {
+                Err(CaBundleError::Patch(kube::Error::Api(status)))
+                    if status.code == StatusCode::CONFLICT => {}
+                done => return done,
+            }
+        }
+        Err(CaBundleError::Conflict {
+            attempts: MAX_ATTEMPTS,
+        })
+    }
+
+    async fn try_update(&self, name: &str, own: &str) -> Result<bool, CaBundleError> {
         let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{name}");
-        let request = Request::get(&path)
-            .body(Vec::new())
-            .map_err(|error| error.to_string())?;
-        let found: ApiService = self.send(request).await?;
+        let invalid = |source| CaBundleError::Name {
+            name: name.to_owned(),
+            source,
+        };
+        let request = Request::get(&path).body(Vec::new()).map_err(invalid)?;
+        let found = match self.send(request).await? {
+            Ok(found) => found,
+            Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND => {
+                self.status.set(name, State::NotOurs);
+                return Err(CaBundleError::NotFound);
+            }
+            Err(error) => return Err(CaBundleError::Get(error)),
+        };
         let spec = found.spec;
         if let Some((namespace, service)) = &self.service {
             let target = spec.service.as_ref();
             if target.is_none_or(|to| to.namespace != *namespace || to.name != *service) {
-                return Err(format!(
-                    "it refers to a Service other than {namespace}/{service}"
-                ));
+                self.status.set(name, State::NotOurs);
+                return Err(CaBundleError::OtherService {
+                    namespace: namespace.clone(),
+                    name: service.clone(),
+                });
             }
         }
         let existing = spec.ca_bundle.as_deref().unwrap_or_default();
         let existing = STANDARD.decode(existing).unwrap_or_default();
         let existing = String::from_utf8(existing).unwrap_or_default();
-        let merged = merged(&existing, &bundle);
+        if contains(&existing, own) {
+            self.status.set(name, State::InSync);
+        } else {
+            let reason = "it does not have the authority of this server yet";
+            self.status.set(name, State::Pending(reason.to_owned()));
+        }
+        let merged = merged(&existing, own, SystemTime::now());
         if merged.is_none() && !spec.skips_verification {
             return Ok(false);
         }
         let bundle = STANDARD.encode(merged.unwrap_or(existing));
-        // A merge patch of these two fields: other owners keep the rest.
-        let patch = json!({"spec": {"caBundle": bundle, "insecureSkipTLSVerify": false}});
+        // A merge patch of these two fields: other owners keep the rest. With the version that was
+        // read, it fails if another replica has written in between.
+        let patch = json!({
+            "metadata": {"resourceVersion": found.metadata.resource_version},
+            "spec": {"caBundle": bundle, "insecureSkipTLSVerify": false},
+        });
         let request = Request::patch(&path)
             .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
             .body(patch.to_string().into_bytes())
-            .map_err(|error| error.to_string())?;
-        let _written: ApiService = self.send(request).await?;
+            .map_err(invalid)?;
+        let _written = self.send(request).await?.map_err(CaBundleError::Patch)?;
+        self.status.set(name, State::InSync);
         Ok(true)
     }
 
-    async fn send(&self, request: Request<Vec<u8>>) -> Result<ApiService, String> {
-        match tokio::time::timeout(REQUEST_TIMEOUT, self.client.request(request)).await {
-            Ok(Err(kube::Error::Api(status))) => Err(status.message.clone()),
-            Ok(response) => response.map_err(|error| error.to_string()),
-            Err(_elapsed) => Err(format!("no response within {REQUEST_TIMEOUT:?}")),
+    async fn send(
+        &self,
+        request: Request<Vec<u8>>,
+    ) -> Result<Result<ApiService, kube::Error>, CaBundleError> {
+        tokio::time::timeout(REQUEST_TIMEOUT, self.client.request(request))
+            .await
+            .map_err(|_elapsed| CaBundleError::Timeout(REQUEST_TIMEOUT))
+    }
+}
+
+impl CaBundleStatus {
+    /// Returns `WarmingUp` with the reason until our own authority is in all bundles that others
+    /// verify us by, and whenever it is found to be missing. A failure to read them changes
+    /// nothing: an API server that is away does not make a replica unready.
+    pub fn status(&self) -> Status {
+        let states = self.states.lock();
+        let pending = states.iter().find_map(|(name, state)| match state {
+            State::Pending(reason) => Some(format!("caBundle of APIService {name}: {reason}")),
+            State::InSync | State::NotOurs => None,
+        });
+        pending.map_or(Status::Ok, Status::warming_up)
+    }
+
+    fn set(&self, api_service: &str, state: State) {
+        if let Some(metrics) = &self.metrics {
+            metrics.ca_bundle(
+                api_service,
+                match state {
+                    State::InSync => Some(true),
+                    State::Pending(_) => Some(false),
+                    State::NotOurs => None,
+                },
+            );
+        }
+        let mut states = self.states.lock();
+        if let Some((_, known)) = states.iter_mut().find(|(name, _)| name == api_service) {
+            *known = state;
         }
     }
-}
 
-/// Returns our own authorities followed by the existing ones; `None` if ours are among them.
-fn merged(existing: &str, own: &str) -> Option<String> {
-    let theirs: Vec<&str> = certificates(existing).collect();
-    let own: Vec<&str> = certificates(own).collect();
-    if own.iter().all(|certificate| theirs.contains(certificate)) {
-        return None;
-    }
-    let others = theirs.into_iter().filter(|other| !own.contains(other));
-    let all = own.iter().copied().chain(others).take(MAX_AUTHORITIES);
-    Some(all.flat_map(|certificate| [certificate, "\n"]).collect())
-}
-
-/// Returns the certificates of a bundle. Other text is dropped, since no API server could use it.
-fn certificates(pem: &str) -> impl Iterator<Item = &str> {
-    pem.split_inclusive(END_OF_CERTIFICATE)
-        .map(str::trim)
-        .filter(|block| block.starts_with("-----BEGIN CERTIFICATE-----"))
-        .filter(|block| block.ends_with(END_OF_CERTIFICATE))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn certificate(content: &str) -> String {
-        format!("-----BEGIN CERTIFICATE-----\n{content}\n{END_OF_CERTIFICATE}\n")
-    }
-
-    #[test]
-    fn replicas_keep_the_authorities_of_others() {
-        let (a, b) = (certificate("a"), certificate("b"));
-        assert_eq!(merged("", &a), Some(a.clone()));
-        assert_eq!(merged(&a, &b), Some(format!("{b}{a}")));
-        let both = format!("{b}{a}");
-        assert_eq!(merged(&both, &a), None);
-        assert_eq!(merged(&both, &b), None);
-        assert_eq!(merged("not a certificate", &a), Some(a));
-    }
-
-    #[test]
-    fn a_bundle_is_bounded() {
-        let mut bundle = String::new();
-        for replica in 0..100 {
-            bundle = merged(&bundle, &certificate(&replica.to_string())).unwrap();
-            assert!(bundle.contains(&certificate(&replica.to_string())));
+    /// Replaces the reason of an APIService that is not in sync.
+    fn failed(&self, api_service: &str, reason: &str) {
+        let mut states = self.states.lock();
+        if let Some((_, State::Pending(known))) =
+            states.iter_mut().find(|(name, _)| name == api_service)
+        {
+            reason.clone_into(known);
         }
-        assert_eq!(certificates(&bundle).count(), MAX_AUTHORITIES);
     }
 }

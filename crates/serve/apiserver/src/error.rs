@@ -38,6 +38,16 @@ pub enum ApiServerError {
     Groups { reason: String },
     #[error("{name:?} is not a valid header name")]
     HeaderName { name: String },
+    /// The ConfigMap that identifies the front proxy is malformed.
+    #[error(
+        "entry {key} of the ConfigMap kube-system/extension-apiserver-authentication is not a JSON \
+         list of strings"
+    )]
+    AuthenticationEntry {
+        key: &'static str,
+        #[source]
+        source: serde_json::Error,
+    },
     /// The system's random source failed.
     #[error("failed to read random bytes")]
     Random,

@@ -4,6 +4,7 @@ mod deadline_body;
 mod health;
 mod non_resource;
 mod objects;
+mod places;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,9 +20,10 @@ use kubevitals_telemetry::panic_message;
 use tokio::sync::{Semaphore, watch};
 
 use self::deadline_body::{DeadlineBody, Slot};
+use self::places::Places;
 use crate::api_groups::ApiGroups;
 use crate::authn::{Authenticator, Peer, TrustStatus};
-use crate::authz::{Authorizer, impersonate};
+use crate::authz::{Authorizer, impersonate, is_impersonation_requested};
 use crate::body::Body;
 use crate::config::{Limits, ServerConfig};
 use crate::discovery::{Discovery, Document};
@@ -50,8 +52,8 @@ pub(crate) struct ApiHandler {
     profiler: Option<kubevitals_telemetry::profile::Profiler>,
     metrics: Arc<ApiServerMetrics>,
     limits: Limits,
-    in_flight: Arc<Semaphore>,
-    watches: Arc<Semaphore>,
+    in_flight: Places,
+    watches: Places,
     yaml: Semaphore,
     draining: watch::Receiver<bool>,
 }
@@ -145,8 +147,8 @@ impl ApiHandler {
                 .profiling
                 .then(kubevitals_telemetry::profile::Profiler::new),
             metrics: Arc::new(metrics),
-            in_flight: Arc::new(Semaphore::new(config.limits.in_flight.max(1))),
-            watches: Arc::new(Semaphore::new(config.limits.watches.max(1))),
+            in_flight: Places::new(config.limits.in_flight),
+            watches: Places::new(config.limits.watches),
             yaml: Semaphore::new(MAX_YAML_CONVERSIONS),
             limits: config.limits,
             groups,
@@ -169,6 +171,19 @@ impl ApiHandler {
         let attributes = info.attributes();
         let is_always_allowed = self.authorizer.is_always_allowed(&attributes);
 
+        // Probes must succeed above all while reviews do not.
+        if is_always_allowed && self.authenticator.accepts_anonymous() {
+            let user = self
+                .authenticator
+                .identify_now(&connection.peer, &mut head.headers);
+            context.close = head.version == http::Version::HTTP_2 && user.is_none();
+            let is_privileged = user.is_some_and(|user| self.authorizer.is_privileged(&user))
+                && !is_impersonation_requested(&head.headers);
+            return self
+                .path(&head, &info.path, body, accept, pretty, is_privileged)
+                .await
+                .map(ApiResponse::plain);
+        }
         let identity = self
             .authenticator
             .authenticate(&connection.peer, &mut head.headers)
@@ -197,7 +212,14 @@ impl ApiHandler {
         match &info.target {
             Target::Resource(target) => self.resource(&head, &info, target, accept, pretty).await,
             Target::Path => self
-                .path(&head, &info.path, body, accept, pretty)
+                .path(
+                    &head,
+                    &info.path,
+                    body,
+                    accept,
+                    pretty,
+                    self.authorizer.is_privileged(&user),
+                )
                 .await
                 .map(ApiResponse::plain),
         }
@@ -215,11 +237,11 @@ impl ApiHandler {
         } else {
             (&self.in_flight, "requests")
         };
-        let slot = |permit| Slot::new(permit, self.metrics.in_flight(is_watch));
-        match Arc::clone(slots).try_acquire_owned() {
-            Ok(permit) => Ok(slot(Some(permit))),
-            Err(_) if self.authorizer.is_privileged(user) => Ok(slot(None)),
-            Err(_) => {
+        let slot = |place| Slot::new(place, self.metrics.in_flight(is_watch));
+        match slots.take(&user.name) {
+            Some(place) => Ok(slot(Some(place))),
+            None if self.authorizer.is_privileged(user) => Ok(slot(None)),
+            None => {
                 self.metrics.dropped.inc();
                 Err(ApiStatus::too_many(
                     format!("Too many {what}, please try again later."),

@@ -29,6 +29,8 @@
 //! * YAML of more than [`Limits::yaml_bytes`] of JSON is rejected with 406.
 //! * When the cluster's API server is unavailable, the response is 503 with the reason instead of
 //!   401 or a bare 500.
+//! * Paths that are always allowed are served without a token review, also with an invalid token.
+//! * Constrained impersonation (the verbs `impersonate:MODE`) is not supported.
 //! * `application/*` means JSON, `HEAD` is rejected on resources, and `Allow` is sent with
 //!   405.
 //! * No audit log, no priority and fairness, no CBOR, no CORS.
@@ -49,6 +51,7 @@ mod metrics;
 mod negotiate;
 mod openapi;
 mod query;
+mod rate_limit;
 mod request_info;
 mod resource;
 mod review_cache;
@@ -59,7 +62,7 @@ pub mod wire;
 
 pub use authn::TrustStatus;
 pub use body::{Body, BodyError};
-pub use ca_bundle::CaBundleWriter;
+pub use ca_bundle::{CaBundleError, CaBundleStatus, CaBundleWriter};
 pub use certificate::{ServingCertificate, service_names};
 pub use config::{
     AuthenticationConfig, AuthorizationConfig, FrontProxyConfig, Limits, Lookup, RequestHeaders,
@@ -74,6 +77,7 @@ pub use resource::{
 };
 pub use reviewer::{
     AccessDecision, AccessReview, Attributes, AuthenticationSource, BearerToken, KubeReviewer,
-    ReviewError, ReviewFuture, Reviewer, TokenReviewResult, UserInfo,
+    ReviewError, ReviewFuture, Reviewer, SelectorOperator, SelectorRequirement, TokenReviewResult,
+    UserInfo,
 };
 pub use server::ApiServer;

@@ -2,6 +2,7 @@
 //! and constants of HTTP and of this crate.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use kubevitals_http::{QueueMetrics, ServerMetrics};
@@ -32,6 +33,8 @@ pub struct ApiServerMetrics {
     pub(crate) dropped: Counter,
     authentications: Labeled<Counter>,
     lookups: Labeled<Counter>,
+    /// A family, so that there is no value before the first success.
+    last_lookup: Family<[(&'static str, &'static str); 0], Gauge<f64, AtomicU64>>,
     connections: Gauge,
     pub(crate) panics: Counter,
     handshake_failures: Labeled<Counter>,
@@ -39,6 +42,8 @@ pub struct ApiServerMetrics {
     queued: Labeled<Counter>,
     token_reviews: ReviewMetrics,
     access_reviews: ReviewMetrics,
+    /// By APIService; their names are part of the configuration.
+    ca_bundles: Family<[(&'static str, String); 1], Gauge>,
 }
 
 /// Metrics of one kind of review.
@@ -55,6 +60,8 @@ pub(crate) enum CacheOutcome {
     Hit,
     Joined,
     Miss,
+    /// Not sent, because of the limits.
+    Limited,
 }
 
 /// The labels of a request, as in Kubernetes.
@@ -75,6 +82,8 @@ pub(crate) enum Method {
     Certificate,
     Token,
     Anonymous,
+    /// The path is open to all, and the user is not known without a review.
+    Skipped,
     Rejected,
     Unavailable,
 }
@@ -151,6 +160,10 @@ impl ApiServerMetrics {
                 "authentication_lookups",
                 "Total number of reads of the ConfigMap extension-apiserver-authentication by result",
             ),
+            last_lookup: own.family(
+                "authentication_lookup_last_success_timestamp_seconds",
+                "Time of the last successful read of the ConfigMap extension-apiserver-authentication, in Unix seconds",
+            ),
             connections: own.gauge("connections", "Number of open connections"),
             panics: own.counter("panics", "Total number of requests that panicked"),
             handshake_failures: own.family(
@@ -164,6 +177,10 @@ impl ApiServerMetrics {
             queued: own.family(
                 "queued",
                 "Total number of times that a connection waited in a fair queue",
+            ),
+            ca_bundles: own.family(
+                "ca_bundle_in_sync",
+                "Whether the caBundle of an APIService has the authority of this server",
             ),
             access_reviews: ReviewMetrics {
                 kind: "access",
@@ -221,8 +238,29 @@ impl ApiServerMetrics {
             .inc();
     }
 
-    pub(crate) fn looked_up(&self, ok: bool) {
-        self.lookups.get_or_create(&[("result", result(ok))]).inc();
+    /// Counts a lookup of the authentication configuration; with the time if it succeeded.
+    pub(crate) fn looked_up(&self, succeeded: Option<Duration>) {
+        self.lookups
+            .get_or_create(&[("result", result(succeeded.is_some()))])
+            .inc();
+        if let Some(now) = succeeded {
+            self.last_lookup.get_or_create(&[]).set(now.as_secs_f64());
+        }
+    }
+
+    /// Sets whether a bundle has our authority; `None` removes it.
+    pub(crate) fn ca_bundle(&self, api_service: &str, in_sync: Option<bool>) {
+        let labels = [("api_service", api_service.to_owned())];
+        match in_sync {
+            Some(in_sync) => {
+                self.ca_bundles
+                    .get_or_create(&labels)
+                    .set(i64::from(in_sync));
+            }
+            None => {
+                self.ca_bundles.remove(&labels);
+            }
+        }
     }
 
     /// The metrics of the server below the handler.
@@ -261,6 +299,7 @@ impl ReviewMetrics {
                 CacheOutcome::Hit => "hit",
                 CacheOutcome::Joined => "joined",
                 CacheOutcome::Miss => "miss",
+                CacheOutcome::Limited => "limited",
             },
         };
         self.outcomes.get_or_create(&labels).inc();
@@ -284,6 +323,7 @@ impl Method {
             Self::Certificate => "certificate",
             Self::Token => "token",
             Self::Anonymous => "anonymous",
+            Self::Skipped => "skipped",
             Self::Rejected => "rejected",
             Self::Unavailable => "unavailable",
         }
@@ -341,8 +381,9 @@ mod tests {
         metrics.in_flight(false).inc();
         metrics.dropped.inc();
         metrics.authenticated(Method::Token);
-        metrics.looked_up(true);
+        metrics.looked_up(Some(Duration::from_secs(1)));
         metrics.server();
+        metrics.ca_bundle("v1.example.dev", Some(true));
         metrics.access_reviews().count(CacheOutcome::Hit);
         metrics
             .token_reviews()
@@ -351,8 +392,10 @@ mod tests {
         gauge apiserver_current_inflight_requests
         histogram apiserver_request_duration_seconds
         counter apiserver_request_total
+        gauge kubevitals_apiserver_authentication_lookup_last_success_timestamp_seconds
         counter kubevitals_apiserver_authentication_lookups_total
         counter kubevitals_apiserver_authentications_total
+        gauge kubevitals_apiserver_ca_bundle_in_sync
         gauge kubevitals_apiserver_connections
         counter kubevitals_apiserver_dropped_requests_total
         counter kubevitals_apiserver_panics_total

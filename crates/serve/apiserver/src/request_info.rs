@@ -3,10 +3,10 @@
 
 use http::{Method, Uri};
 use kubevitals_http::query::{Query, percent_decode};
-use kubevitals_model::parse_field_selector;
+use kubevitals_model::{LabelOperator, LabelSelector, parse_field_selector};
 
 use crate::query::is_watch;
-use crate::reviewer::Attributes;
+use crate::reviewer::{Attributes, SelectorOperator, SelectorRequirement};
 
 /// The verb and the target of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +40,9 @@ pub struct ResourceTarget {
     pub name: String,
     /// Number of path segments after the namespace: two for an object, one for a list.
     pub parts: usize,
+    /// The selectors of a list, a watch or a `deletecollection`, to authorize.
+    pub field_selector: Vec<SelectorRequirement>,
+    pub label_selector: Vec<SelectorRequirement>,
 }
 
 /// A path that cannot be decoded.
@@ -67,15 +70,19 @@ impl RequestInfo {
             _ => "",
         };
         if target.name.is_empty() {
+            let query = Query::new(uri.query());
             verb = match verb {
                 "get" => {
-                    let query = Query::new(uri.query());
                     target.name = selected_name(query);
                     if is_watch(query) { "watch" } else { "list" }
                 }
                 "delete" => "deletecollection",
                 other => other,
             };
+            if matches!(verb, "list" | "watch" | "deletecollection") {
+                target.field_selector = field_requirements(query);
+                target.label_selector = label_requirements(query);
+            }
         }
         Ok(Self {
             verb: verb.to_owned(),
@@ -99,6 +106,8 @@ impl RequestInfo {
                 subresource: target.subresource.clone(),
                 namespace: target.namespace.clone(),
                 name: target.name.clone(),
+                field_selector: target.field_selector.clone(),
+                label_selector: target.label_selector.clone(),
             },
         }
     }
@@ -136,6 +145,7 @@ fn resource_target(path: &str) -> Option<ResourceTarget> {
         name: part(1),
         subresource: part(2),
         parts: rest.len(),
+        ..ResourceTarget::default()
     })
 }
 
@@ -151,6 +161,51 @@ fn selected_name(query: Query<'_>) -> String {
         .map(|term| term.value)
         .filter(|name| !matches!(name.as_str(), "." | "..") && !name.contains(['/', '%']))
         .unwrap_or_default()
+}
+
+/// Returns the requirements of `fieldSelector`, from the parameter that the list obeys. One that
+/// cannot be parsed restricts nothing here, and is rejected after authorization.
+fn field_requirements(query: Query<'_>) -> Vec<SelectorRequirement> {
+    let selector = query.first("fieldSelector").unwrap_or_default();
+    parse_field_selector(&selector)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|term| SelectorRequirement {
+            key: term.field,
+            operator: if term.negated {
+                SelectorOperator::NotIn
+            } else {
+                SelectorOperator::In
+            },
+            values: vec![term.value],
+        })
+        .collect()
+}
+
+/// Returns the requirements of `labelSelector`. Those that the API does not know are left out, as
+/// in Go: a selector only narrows, so that the review is about more than what is read.
+fn label_requirements(query: Query<'_>) -> Vec<SelectorRequirement> {
+    let selector = query.first("labelSelector").unwrap_or_default();
+    let selector = LabelSelector::parse(&selector).unwrap_or_default();
+    let requirement = |requirement: &kubevitals_model::LabelRequirement| {
+        let (operator, values) = match &requirement.operator {
+            LabelOperator::In(values) => (SelectorOperator::In, values.clone()),
+            LabelOperator::NotIn(values) => (SelectorOperator::NotIn, values.clone()),
+            LabelOperator::Exists => (SelectorOperator::Exists, Vec::new()),
+            LabelOperator::DoesNotExist => (SelectorOperator::DoesNotExist, Vec::new()),
+            LabelOperator::GreaterThan(_) | LabelOperator::LessThan(_) => return None,
+        };
+        Some(SelectorRequirement {
+            key: requirement.key.clone(),
+            operator,
+            values,
+        })
+    };
+    selector
+        .requirements()
+        .iter()
+        .filter_map(requirement)
+        .collect()
 }
 
 #[cfg(test)]
@@ -269,6 +324,55 @@ mod tests {
         for bad in ["/a%", "/a%4", "/a%zz", "/%ff"] {
             assert!(RequestInfo::parse(&Method::GET, &bad.parse().unwrap()).is_err());
         }
+    }
+
+    /// Authorizers that allow `spec.nodeName=x` alone used to see a list of everything.
+    #[test]
+    fn selectors_are_authorized() {
+        let selectors = |uri: &str| {
+            let Attributes::Resource {
+                field_selector,
+                label_selector,
+                ..
+            } = read(&Method::GET, uri).attributes()
+            else {
+                panic!("no resource")
+            };
+            let brief = |selector: Vec<SelectorRequirement>| {
+                let texts = selector
+                    .iter()
+                    .map(|one| format!("{} {} {:?}", one.key, one.operator.name(), one.values));
+                texts.collect::<Vec<_>>()
+            };
+            (brief(field_selector), brief(label_selector))
+        };
+        let list = "/apis/g/v1/pods?fieldSelector=spec.nodeName%3Dx%2Ca!%3Db\
+                    &labelSelector=k%20in%20(a%2Cb)%2C!gone%2Cthere%2Cz!%3D1%2Cn%3E5\
+                    &fieldSelector=spec.nodeName%3Dother";
+        let expected = (
+            vec![
+                String::from(r#"spec.nodeName In ["x"]"#),
+                String::from(r#"a NotIn ["b"]"#),
+            ],
+            vec![
+                String::from(r#"k In ["a", "b"]"#),
+                String::from("gone DoesNotExist []"),
+                String::from("there Exists []"),
+                String::from(r#"z NotIn ["1"]"#),
+            ],
+        );
+        assert_eq!(selectors(list), expected);
+        assert_eq!(selectors(&format!("{list}&watch=1")), expected);
+        let none = (Vec::new(), Vec::new());
+        assert_eq!(selectors("/apis/g/v1/pods"), none);
+        assert_eq!(
+            selectors("/apis/g/v1/pods?labelSelector=a%3D%3D%3D&fieldSelector=x"),
+            none
+        );
+        assert_eq!(
+            selectors("/apis/g/v1/namespaces/n/pods/p?fieldSelector=spec.nodeName%3Dx"),
+            none
+        );
     }
 
     proptest! {

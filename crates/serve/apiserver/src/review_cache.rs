@@ -12,16 +12,46 @@ use tokio::sync::Semaphore;
 
 use crate::cache::TtlCache;
 use crate::metrics::{CacheOutcome, ReviewMetrics};
+use crate::rate_limit::{Rate, RateLimit};
 use crate::reviewer::ReviewError;
 
 /// Maximum number of cached results of one kind.
 const MAX_CACHED: usize = 8192;
 /// Maximum number of concurrent reviews of one kind.
 const MAX_CONCURRENT: usize = 64;
+/// Maximum number of reviews of one kind that wait for one of these.
+const MAX_QUEUED: usize = 448;
+/// The rate of reviews of one kind, as of Go's clients.
+const REVIEW_RATE: Rate = Rate {
+    per_second: 200,
+    burst: 400,
+};
+const ANONYMOUS_REVIEW_RATE: Rate = Rate {
+    per_second: 50,
+    burst: 100,
+};
 /// Number of pending reviews at which canceled ones are removed.
 const PENDING_CLEANUP_SIZE: usize = 1024;
 
-type ReviewResult<V> = Result<V, ReviewError>;
+type ReviewResult<V> = Result<V, ReviewFailure>;
+
+/// A review without a result.
+#[derive(Debug, Clone)]
+pub(crate) enum ReviewFailure {
+    /// The review failed.
+    Failed(ReviewError),
+    /// There are too many reviews: it was not sent.
+    Limited,
+}
+
+/// The clients that reviews are on behalf of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Users who are authenticated, or about to be.
+    Authenticated,
+    /// Anybody. They get a share, so that they cannot use up the reviews of users.
+    Anonymous,
+}
 
 /// A hash of the whole review, so that no secret is kept and every entry is small.
 pub(crate) type Key = [u8; 32];
@@ -35,6 +65,9 @@ struct Inner<V> {
     cache: TtlCache<Key, V>,
     pending: Mutex<HashMap<Key, WeakShared<BoxFuture<'static, ReviewResult<V>>>>>,
     permits: Semaphore,
+    queue: Semaphore,
+    rate: RateLimit,
+    anonymous_rate: RateLimit,
     failing: AtomicBool,
     metrics: ReviewMetrics,
 }
@@ -46,27 +79,36 @@ impl<V: Clone + Send + Sync + 'static> ReviewCache<V> {
                 cache: TtlCache::new(MAX_CACHED),
                 pending: Mutex::new(HashMap::new()),
                 permits: Semaphore::new(MAX_CONCURRENT),
+                queue: Semaphore::new(MAX_CONCURRENT + MAX_QUEUED),
+                rate: RateLimit::new(REVIEW_RATE),
+                anonymous_rate: RateLimit::new(ANONYMOUS_REVIEW_RATE),
                 failing: AtomicBool::new(false),
                 metrics,
             }),
         }
     }
 
+    /// Returns the cached result.
+    pub(crate) fn cached(&self, key: &Key) -> Option<V> {
+        self.inner.cache.get(key)
+    }
+
     /// Returns the cached result, or sends the review; `ttl` is the lifetime of its result.
     pub(crate) async fn get<F>(
         &self,
         key: Key,
+        source: Source,
         ttl: impl Fn(&V) -> Duration + Send + 'static,
         review: impl FnOnce() -> F,
     ) -> ReviewResult<V>
     where
-        F: Future<Output = ReviewResult<V>> + Send + 'static,
+        F: Future<Output = Result<V, ReviewError>> + Send + 'static,
     {
         if let Some(cached) = self.inner.cache.get(&key) {
             self.inner.metrics.count(CacheOutcome::Hit);
             return Ok(cached);
         }
-        self.join_or_send(key, ttl, review).await
+        self.join_or_send(key, source, ttl, review).await
     }
 
     /// Joins an equal review in flight, or sends the review. Its callers drive it, so that it is
@@ -74,11 +116,12 @@ impl<V: Clone + Send + Sync + 'static> ReviewCache<V> {
     fn join_or_send<F>(
         &self,
         key: Key,
+        source: Source,
         ttl: impl Fn(&V) -> Duration + Send + 'static,
         review: impl FnOnce() -> F,
     ) -> Shared<BoxFuture<'static, ReviewResult<V>>>
     where
-        F: Future<Output = ReviewResult<V>> + Send + 'static,
+        F: Future<Output = Result<V, ReviewError>> + Send + 'static,
     {
         let mut pending = self.inner.pending.lock();
         if let Some(joined) = pending.get(&key).and_then(WeakShared::upgrade) {
@@ -89,7 +132,7 @@ impl<V: Clone + Send + Sync + 'static> ReviewCache<V> {
         let inner = Arc::clone(&self.inner);
         let review = review();
         let sent = async move {
-            let result = inner.send(review).await;
+            let result = inner.send(source, review).await;
             if let Ok(value) = &result {
                 inner.cache.put(key, value.clone(), ttl(value));
             }
@@ -108,7 +151,20 @@ impl<V: Clone + Send + Sync + 'static> ReviewCache<V> {
 }
 
 impl<V> Inner<V> {
-    async fn send(&self, review: impl Future<Output = ReviewResult<V>>) -> ReviewResult<V> {
+    async fn send(
+        &self,
+        source: Source,
+        review: impl Future<Output = Result<V, ReviewError>>,
+    ) -> ReviewResult<V> {
+        let limited = || {
+            self.metrics.count(CacheOutcome::Limited);
+            ReviewFailure::Limited
+        };
+        let _place = self.queue.try_acquire().map_err(|_| limited())?;
+        if source == Source::Anonymous {
+            self.anonymous_rate.acquire().await.ok_or_else(limited)?;
+        }
+        self.rate.acquire().await.ok_or_else(limited)?;
         // The semaphore is never closed.
         let _permit = self.permits.acquire().await;
         let started = tokio::time::Instant::now();
@@ -129,7 +185,7 @@ impl<V> Inner<V> {
                 }
             }
         }
-        result
+        result.map_err(ReviewFailure::Failed)
     }
 }
 
@@ -190,7 +246,7 @@ mod tests {
         let (sent_count, go) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
         let get = || {
             let (sent_count, go) = (Arc::clone(&sent_count), Arc::clone(&go));
-            cache.get([1; 32], forever, move || {
+            cache.get([1; 32], Source::Authenticated, forever, move || {
                 sent_count.fetch_add(1, Ordering::SeqCst);
                 async move {
                     go.notified().await;
@@ -214,18 +270,87 @@ mod tests {
     #[tokio::test]
     async fn errors_are_not_cached_and_canceled_reviews_are_forgotten() {
         let cache = cache();
+        let source = Source::Authenticated;
         let failed = || async { Err(ReviewError::new("cannot review", "down")) };
-        assert!(cache.get([1; 32], forever, failed).await.is_err());
+        assert!(cache.get([1; 32], source, forever, failed).await.is_err());
         // A canceled review does not block the next one.
-        let lost = cache.get([1; 32], forever, std::future::pending);
+        let lost = cache.get([1; 32], source, forever, std::future::pending);
         assert!(lost.now_or_never().is_none());
         assert_eq!(
             cache
-                .get([1; 32], forever, || async { Ok(3) })
+                .get([1; 32], source, forever, || async { Ok(3) })
                 .await
                 .unwrap(),
             3
         );
+    }
+
+    fn key(number: u32) -> Key {
+        let mut builder = KeyBuilder::new();
+        builder.text(&number.to_string());
+        builder.finish()
+    }
+
+    /// Sends reviews of different keys at once, and returns how many were sent.
+    async fn storm(cache: &ReviewCache<u32>, source: Source, keys: std::ops::Range<u32>) -> usize {
+        let reviews =
+            keys.map(|number| cache.get(key(number), source, forever, || async { Ok(1) }));
+        let results = futures_util::future::join_all(reviews).await;
+        for result in &results {
+            assert!(matches!(result, Ok(1) | Err(ReviewFailure::Limited)));
+        }
+        results.iter().filter(|result| result.is_ok()).count()
+    }
+
+    /// Random tokens of anonymous clients used to become as many requests to the API server.
+    #[tokio::test(start_paused = true)]
+    async fn a_storm_of_reviews_is_limited() {
+        let cache = cache();
+        let sent = storm(&cache, Source::Authenticated, 0..5_000).await;
+        assert!((400..=512).contains(&sent), "{sent}");
+        // Cached results need no review.
+        assert_eq!(storm(&cache, Source::Authenticated, 0..100).await, 100);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let sent = storm(&cache, Source::Authenticated, 5_000..10_000).await;
+        assert!((200..=512).contains(&sent), "{sent}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn anonymous_clients_cannot_use_up_the_reviews_of_users() {
+        let cache = cache();
+        let sent = storm(&cache, Source::Anonymous, 0..5_000).await;
+        assert!((100..=150).contains(&sent), "{sent}");
+        assert_eq!(
+            storm(&cache, Source::Authenticated, 10_000..10_200).await,
+            200
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reviews_that_get_no_response_queue_up_to_a_limit() {
+        let cache = cache();
+        let mut waiting = Vec::new();
+        let mut limited = 0;
+        for number in 0..2_000 {
+            // Within the rate.
+            tokio::time::advance(Duration::from_millis(5)).await;
+            let review = cache.get(
+                key(number),
+                Source::Authenticated,
+                forever,
+                std::future::pending,
+            );
+            let mut review = Box::pin(review);
+            match (&mut review).now_or_never() {
+                None => waiting.push(review),
+                Some(result) => {
+                    assert!(matches!(result, Err(ReviewFailure::Limited)));
+                    limited += 1;
+                }
+            }
+        }
+        assert_eq!(waiting.len(), MAX_CONCURRENT + MAX_QUEUED);
+        assert_eq!(limited, 2_000 - waiting.len());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Reviews by the cluster's API server: tokens, access, and the authentication configuration.
 
 mod kube;
+mod retry;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -40,6 +41,9 @@ pub struct BearerToken(String);
 pub enum TokenReviewResult {
     Valid(UserInfo),
     Invalid,
+    /// Not authenticated, with an error of the authenticator. The request is rejected, but the
+    /// result is not cached: the error may pass.
+    Failed,
 }
 
 /// The result of an access review.
@@ -85,12 +89,46 @@ pub enum Attributes {
         namespace: String,
         /// Empty for lists.
         name: String,
+        /// The requirements of `fieldSelector` and `labelSelector`, of lists and watches. All must
+        /// hold.
+        field_selector: Vec<SelectorRequirement>,
+        label_selector: Vec<SelectorRequirement>,
     },
     Path {
         /// The method in lower case.
         verb: String,
         path: String,
     },
+}
+
+/// A requirement of a selector, as in `authorization.k8s.io`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SelectorRequirement {
+    pub key: String,
+    pub operator: SelectorOperator,
+    /// Empty for `Exists` and `DoesNotExist`.
+    pub values: Vec<String>,
+}
+
+/// The operator of a [`SelectorRequirement`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SelectorOperator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+}
+
+impl SelectorOperator {
+    /// The name of the operator in the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::In => "In",
+            Self::NotIn => "NotIn",
+            Self::Exists => "Exists",
+            Self::DoesNotExist => "DoesNotExist",
+        }
+    }
 }
 
 /// A review that failed. It is displayed with all causes on one line.
@@ -131,7 +169,7 @@ impl fmt::Debug for BearerToken {
 }
 
 /// An error with all causes on one line: kube's own messages omit them.
-fn chain(error: &dyn Error) -> String {
+pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

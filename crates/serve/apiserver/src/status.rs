@@ -328,6 +328,8 @@ mod tests {
             subresource: String::new(),
             namespace: String::from("default"),
             name: String::from("x"),
+            field_selector: Vec::new(),
+            label_selector: Vec::new(),
         }
     }
 

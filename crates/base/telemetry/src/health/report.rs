@@ -81,6 +81,16 @@ impl Report {
     /// Returns the response body: `ok` if every check passes and `verbose` is not set, else a line
     /// per check.
     pub fn body(&self, verbose: bool) -> String {
+        self.text(verbose, true)
+    }
+
+    /// Returns the response body without reasons, as the API server of Kubernetes does, for an
+    /// endpoint that is open to all.
+    pub fn public_body(&self, verbose: bool) -> String {
+        self.text(verbose, false)
+    }
+
+    fn text(&self, verbose: bool, with_reasons: bool) -> String {
         if self.passed() && !verbose {
             return String::from("ok");
         }
@@ -92,7 +102,10 @@ impl Report {
                 failed => writeln!(
                     text,
                     "[-]{name} failed: {}",
-                    failed.reason().unwrap_or_default()
+                    failed
+                        .reason()
+                        .filter(|_| with_reasons)
+                        .unwrap_or("reason withheld")
                 ),
             };
         }

@@ -11,8 +11,10 @@ use kubevitals_tls::ClientAuthority;
 use crate::config::RequestHeaders;
 use crate::error::ApiServerError;
 use crate::reviewer::UserInfo;
+use crate::status::ApiStatus;
 
-/// Maximum number of extra keys: the size of heads is bounded, their number is not.
+/// Maximum number of extra keys: the size of heads is bounded, their number is not. More are
+/// refused, since an extra may restrict what a user is allowed to do.
 const MAX_EXTRAS: usize = 64;
 /// The default headers of Kubernetes; removed even where others are configured.
 const DEFAULT_HEADERS: [&str; 3] = ["x-remote-user", "x-remote-uid", "x-remote-group"];
@@ -51,7 +53,7 @@ impl FrontProxy {
     }
 
     /// Returns the user that the headers identify. Only the proxy may be believed.
-    pub(crate) fn claim(&self, headers: &HeaderMap) -> Option<UserInfo> {
+    pub(crate) fn claim(&self, headers: &HeaderMap) -> Result<Option<UserInfo>, ApiStatus> {
         let first = |names: &[HeaderName]| {
             names
                 .iter()
@@ -59,7 +61,9 @@ impl FrontProxy {
                 .map(text)
                 .find(|value| !value.is_empty())
         };
-        let name = first(&self.username)?;
+        let Some(name) = first(&self.username) else {
+            return Ok(None);
+        };
         let groups = self
             .group
             .iter()
@@ -73,18 +77,22 @@ impl FrontProxy {
                 let Some(key) = name.as_str().strip_prefix(prefix.as_str()) else {
                     continue;
                 };
-                let key = unescaped(key);
-                if extra.len() < MAX_EXTRAS || extra.contains_key(&key) {
-                    extra.entry(key).or_default().push(text(value));
-                }
+                extra.entry(unescaped(key)).or_default().push(text(value));
             }
         }
-        Some(UserInfo {
+        if extra.len() > MAX_EXTRAS {
+            return Err(ApiStatus::bad_request(format!(
+                "the front proxy sent {} extra keys of a user, and at most {MAX_EXTRAS} are \
+                 supported",
+                extra.len()
+            )));
+        }
+        Ok(Some(UserInfo {
             name,
             uid: first(&self.uid).unwrap_or_default(),
             groups,
             extra,
-        })
+        }))
     }
 }
 
@@ -133,7 +141,7 @@ fn text(value: &HeaderValue) -> String {
 
 /// Keys of extras are percent-encoded, since headers allow few characters. A malformed one stays as
 /// it is.
-fn unescaped(key: &str) -> String {
+pub(crate) fn unescaped(key: &str) -> String {
     percent_decode(key).map_or_else(|| key.to_owned(), Cow::into_owned)
 }
 
@@ -179,21 +187,23 @@ mod tests {
             ("x-remote-extra-acme.com%2fproject", "x"),
             ("x-remote-uid", "7"),
         ]));
-        let claim = claim.unwrap();
+        let claim = claim.unwrap().unwrap();
         assert_eq!(claim.name, "ada");
         assert_eq!(claim.groups, ["a", "b"]);
         assert_eq!(claim.extra["scopes"], ["one", "two"]);
         assert_eq!(claim.extra["acme.com/project"], ["x"]);
         assert_eq!(claim.uid, "", "not unless configured");
         assert_eq!(
-            proxy(&RequestHeaders::default()).claim(&headers(&[("x-remote-group", "a")])),
+            proxy(&RequestHeaders::default())
+                .claim(&headers(&[("x-remote-group", "a")]))
+                .unwrap(),
             None
         );
     }
 
-    /// The second value used to be lost once the number of extras was at its maximum.
+    /// Extras above the maximum used to be dropped, and with them what they restricted.
     #[test]
-    fn every_value_of_an_escaped_extra_is_kept() {
+    fn extras_are_all_kept_or_the_request_is_refused() {
         let mut all = headers(&[("x-remote-user", "ada")]);
         for number in 1..MAX_EXTRAS {
             let name = HeaderName::try_from(format!("x-remote-extra-{number}")).unwrap();
@@ -202,10 +212,12 @@ mod tests {
         for value in ["1", "2"] {
             all.append("x-remote-extra-a%2fb", HeaderValue::from_static(value));
         }
-        all.append("x-remote-extra-late", HeaderValue::from_static("x"));
-        let extra = proxy(&RequestHeaders::default()).claim(&all).unwrap().extra;
+        let proxy = proxy(&RequestHeaders::default());
+        let extra = proxy.claim(&all).unwrap().unwrap().extra;
         assert_eq!(extra.len(), MAX_EXTRAS);
         assert_eq!(extra["a/b"], ["1", "2"]);
+        all.append("x-remote-extra-late", HeaderValue::from_static("x"));
+        assert_eq!(proxy.claim(&all).unwrap_err().code, 400);
     }
 
     #[test]
@@ -227,7 +239,7 @@ mod tests {
             ("x-my-user", ""),
             ("accept", "*/*"),
         ]);
-        assert_eq!(proxy.claim(&all), None);
+        assert_eq!(proxy.claim(&all).unwrap(), None);
         strip(&mut all, Some(&proxy));
         let mut left: Vec<&str> = all.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();

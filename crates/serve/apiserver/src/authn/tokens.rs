@@ -10,8 +10,12 @@ use http::header::AUTHORIZATION;
 
 use crate::error::ApiServerError;
 use crate::metrics::ReviewMetrics;
-use crate::review_cache::{ReviewCache, key_of};
-use crate::reviewer::{BearerToken, ReviewError, Reviewer, TokenReviewResult, UserInfo};
+use crate::review_cache::{Key, ReviewCache, ReviewFailure, Source, key_of};
+use crate::reviewer::{BearerToken, Reviewer, TokenReviewResult, UserInfo};
+
+/// A bearer token that no authenticator accepts.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct InvalidToken;
 
 /// Authenticates bearer tokens.
 pub(super) struct Tokens {
@@ -39,32 +43,54 @@ impl Tokens {
         })
     }
 
+    /// Returns the user of a token that was reviewed a moment ago.
+    pub(super) fn cached_user(&self, token: &BearerToken) -> Option<UserInfo> {
+        match self.cache.cached(&self.key_of(token))? {
+            TokenReviewResult::Valid(user) => Some(user),
+            TokenReviewResult::Invalid | TokenReviewResult::Failed => None,
+        }
+    }
+
     /// Returns the user of a token; `None` if the token is invalid.
-    pub(super) async fn user(&self, token: BearerToken) -> Result<Option<UserInfo>, ReviewError> {
-        let key = key_of(hmac::sign(&self.key, token.expose().as_bytes()).as_ref());
+    pub(super) async fn user(&self, token: BearerToken) -> Result<Option<UserInfo>, ReviewFailure> {
+        let key = self.key_of(&token);
         let ttl = self.ttl;
+        let ttl = move |result: &TokenReviewResult| match result {
+            TokenReviewResult::Valid(_) | TokenReviewResult::Invalid => ttl,
+            // The cause may pass in a moment.
+            TokenReviewResult::Failed => Duration::ZERO,
+        };
         let reviewer = Arc::clone(&self.reviewer);
         let result = self
             .cache
-            .get(
-                key,
-                move |_| ttl,
-                move || async move { reviewer.review_token(&token).await },
-            )
+            .get(key, Source::Authenticated, ttl, move || async move {
+                reviewer.review_token(&token).await
+            })
             .await?;
         Ok(match result {
             TokenReviewResult::Valid(user) => Some(user),
-            TokenReviewResult::Invalid => None,
+            TokenReviewResult::Invalid | TokenReviewResult::Failed => None,
         })
+    }
+
+    fn key_of(&self, token: &BearerToken) -> Key {
+        key_of(hmac::sign(&self.key, token.expose().as_bytes()).as_ref())
     }
 }
 
-/// Returns the bearer token of a request.
-pub(super) fn bearer(headers: &HeaderMap) -> Option<BearerToken> {
-    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
-    let mut words = value.trim().splitn(3, ' ');
+/// Returns the bearer token of a request. One that is not ASCII is invalid: it is a token
+/// nevertheless, and its client is not anonymous.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<Result<BearerToken, InvalidToken>> {
+    let value = headers.get(AUTHORIZATION)?.as_bytes();
+    let mut words = value.trim_ascii().splitn(3, |byte| *byte == b' ');
     let (scheme, token) = (words.next()?, words.next()?);
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then(|| BearerToken::new(token))
+    if !scheme.eq_ignore_ascii_case(b"bearer") || token.is_empty() {
+        return None;
+    }
+    Some(match str::from_utf8(token) {
+        Ok(token) if token.is_ascii() => Ok(BearerToken::new(token)),
+        _ => Err(InvalidToken),
+    })
 }
 
 #[cfg(test)]
@@ -79,7 +105,7 @@ mod tests {
             let headers = [(AUTHORIZATION, HeaderValue::from_static(value))]
                 .into_iter()
                 .collect();
-            bearer(&headers).map(|token| token.expose().to_owned())
+            bearer(&headers).map(|token| token.unwrap().expose().to_owned())
         };
         assert_eq!(find("Bearer abc").as_deref(), Some("abc"));
         assert_eq!(find("  bearer abc ").as_deref(), Some("abc"));
@@ -90,6 +116,70 @@ mod tests {
         assert_eq!(
             format!("{:?}", BearerToken::new("secret")),
             "BearerToken(…)"
+        );
+    }
+
+    /// Such a header used to count as none, and the request as anonymous.
+    #[test]
+    fn a_token_that_is_not_ascii_is_invalid() {
+        let find = |value: &[u8]| {
+            let value = HeaderValue::from_bytes(value).unwrap();
+            bearer(&[(AUTHORIZATION, value)].into_iter().collect())
+        };
+        for invalid in ["Bearer tök", "bearer \u{202e}x"] {
+            assert!(find(invalid.as_bytes()).unwrap().is_err(), "{invalid}");
+        }
+        assert!(find(b"Bearer \xff\xfe").unwrap().is_err());
+        assert!(find(b"B\xff abc").is_none(), "another scheme");
+    }
+
+    /// Such a review used to be cached: while an issuer starts, its tokens were invalid for 10 s.
+    #[tokio::test]
+    async fn a_token_review_with_an_error_is_not_cached() {
+        struct Starting(std::sync::atomic::AtomicUsize);
+
+        impl Reviewer for Starting {
+            fn review_token<'a>(
+                &'a self,
+                _: &'a BearerToken,
+            ) -> crate::reviewer::ReviewFuture<'a, TokenReviewResult> {
+                let reviews = self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                let ada = UserInfo {
+                    name: String::from("ada"),
+                    ..UserInfo::default()
+                };
+                Box::pin(async move {
+                    Ok(match reviews {
+                        0 => TokenReviewResult::Failed,
+                        _ => TokenReviewResult::Valid(ada),
+                    })
+                })
+            }
+
+            fn review_access<'a>(
+                &'a self,
+                _: &'a crate::reviewer::AccessReview,
+            ) -> crate::reviewer::ReviewFuture<'a, crate::reviewer::AccessDecision> {
+                Box::pin(async {
+                    Err(crate::reviewer::ReviewError::new(
+                        "cannot review access",
+                        "none",
+                    ))
+                })
+            }
+        }
+
+        let reviewer: Arc<dyn Reviewer> = Arc::new(Starting(0.into()));
+        let metrics = crate::metrics::ApiServerMetrics::unregistered();
+        let tokens =
+            Tokens::new(&reviewer, Duration::from_secs(10), metrics.token_reviews()).unwrap();
+        let user = async || tokens.user(BearerToken::new("x")).await.unwrap();
+        assert_eq!(user().await, None);
+        assert_eq!(tokens.cached_user(&BearerToken::new("x")), None);
+        assert_eq!(user().await.unwrap().name, "ada");
+        assert_eq!(
+            tokens.cached_user(&BearerToken::new("x")).unwrap().name,
+            "ada"
         );
     }
 }

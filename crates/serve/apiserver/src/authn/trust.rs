@@ -2,20 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use kubevitals_telemetry::Status;
-use kubevitals_tls::{ClientAuthority, PemSource, TrustRoots};
+use kubevitals_tls::{ClientAuthority, TrustRoots};
 use rustls::RootCertStore;
 use tokio::sync::watch;
 
+use super::config_map::{self, CLIENT_CA, FRONT_PROXY_CA, authority, request_headers};
 use super::front_proxy::FrontProxy;
-use crate::config::{AuthenticationConfig, FrontProxyConfig, Lookup, RequestHeaders};
+use crate::config::{AuthenticationConfig, FrontProxyConfig, Lookup};
 use crate::error::ApiServerError;
 use crate::metrics::ApiServerMetrics;
 
-const CONFIG_MAP: &str = "kube-system/extension-apiserver-authentication";
+const CONFIG_MAP: &str = config_map::NAME;
 /// Interval of reads after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -53,6 +54,13 @@ struct Inputs {
     data: Option<BTreeMap<String, String>>,
 }
 
+/// The last inputs that differed from those before, and the reason why a part of them is not in
+/// force.
+struct Attempt {
+    inputs: Inputs,
+    error: Option<String>,
+}
+
 impl Trust {
     pub(crate) fn client_authority(&self) -> Option<&ClientAuthority> {
         self.client.as_ref()
@@ -69,7 +77,10 @@ impl TrustStatus {
             client: config.client_ca.clone(),
             front_proxy: config.front_proxy.clone(),
         };
-        let trust = configured.trust(None)?;
+        let trust = Trust {
+            client: configured.client(None)?,
+            front_proxy: configured.front_proxy(None)?,
+        };
         let not_loaded = match &config.lookup {
             Some(lookup) if configured.needs_lookup() && !lookup.tolerate_failure => {
                 Some(format!("configmap {CONFIG_MAP} was not read yet"))
@@ -111,27 +122,36 @@ impl TrustStatus {
 }
 
 impl Configured {
-    fn trust(&self, data: Option<&BTreeMap<String, String>>) -> Result<Trust, ApiServerError> {
-        let client = match (&self.client, data) {
-            (Some(roots), _) => Some(ClientAuthority::new(roots)?),
-            (None, Some(data)) => authority(data, "client-ca-file")?,
-            (None, None) => None,
-        };
-        let front_proxy = match (&self.front_proxy, data) {
-            (Some(proxy), _) => Some(FrontProxy::new(
-                ClientAuthority::new(&proxy.ca)?,
-                &proxy.headers,
-            )?),
-            (None, Some(data)) => match authority(data, "requestheader-client-ca-file")? {
-                Some(authority) => Some(FrontProxy::new(authority, &request_headers(data))?),
-                None => None,
-            },
-            (None, None) => None,
-        };
-        Ok(Trust {
-            client,
-            front_proxy,
-        })
+    fn client(
+        &self,
+        data: Option<&BTreeMap<String, String>>,
+    ) -> Result<Option<ClientAuthority>, ApiServerError> {
+        match (&self.client, data) {
+            (Some(roots), _) => Ok(Some(ClientAuthority::new(roots)?)),
+            (None, Some(data)) => authority(data, CLIENT_CA),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// The authority, the headers and the names belong together: one that cannot be read must not
+    /// leave the others in force without it.
+    fn front_proxy(
+        &self,
+        data: Option<&BTreeMap<String, String>>,
+    ) -> Result<Option<FrontProxy>, ApiServerError> {
+        match (&self.front_proxy, data) {
+            (Some(proxy), _) => {
+                FrontProxy::new(ClientAuthority::new(&proxy.ca)?, &proxy.headers).map(Some)
+            }
+            (None, Some(data)) => {
+                let headers = request_headers(data)?;
+                match authority(data, FRONT_PROXY_CA)? {
+                    Some(authority) => FrontProxy::new(authority, &headers).map(Some),
+                    None => Ok(None),
+                }
+            }
+            (None, None) => Ok(None),
+        }
     }
 
     fn needs_lookup(&self) -> bool {
@@ -169,33 +189,37 @@ pub(crate) async fn lookup_loop(
         lookup.interval.max(RETRY_INTERVAL)
     });
     let mut failing: Option<String> = None;
-    let mut inputs: Option<Inputs> = None;
+    let mut last: Option<Attempt> = None;
     loop {
-        let read = match &lookup {
-            Some(lookup) if inner.configured.needs_lookup() => {
+        let lookup = lookup.as_ref().filter(|_| inner.configured.needs_lookup());
+        let read = match lookup {
+            Some(lookup) => {
                 let read = lookup.source.authentication().await;
-                metrics.looked_up(read.is_ok());
                 read.map_err(|error| error.to_string()).and_then(|data| {
                     data.map(Some)
                         .ok_or_else(|| format!("configmap {CONFIG_MAP} does not exist"))
                 })
             }
-            _ => Ok(None),
+            None => Ok(None),
         };
         let (data, error) = match read {
             Ok(data) => (data, None),
             Err(reason) => (None, Some(reason)),
         };
         let outcome = match error {
-            Some(reason) if inputs.is_none() => Err(reason),
+            Some(reason) if last.is_none() => Err(reason),
             error => {
                 // Files may have changed even if the ConfigMap cannot be read.
-                let previous = inputs.as_ref().and_then(|inputs| inputs.data.as_ref());
+                let previous = last.as_ref().and_then(|last| last.inputs.data.as_ref());
                 let current = inner.configured.inputs(data.as_ref().or(previous));
-                let updated = update(inner, &mut inputs, current);
+                let updated = update(inner, &mut last, current);
                 error.map_or(updated, Err)
             }
         };
+        if lookup.is_some() {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            metrics.looked_up(outcome.is_ok().then(|| now.unwrap_or_default()));
+        }
         let pause = match outcome {
             Ok(()) => {
                 if failing.take().is_some() {
@@ -214,7 +238,7 @@ pub(crate) async fn lookup_loop(
                     tracing::warn!(
                         config_map = CONFIG_MAP,
                         %reason,
-                        has_previous = inputs.is_some(),
+                        has_previous = inner.not_loaded.borrow().is_none(),
                         "failed to load the authentication configuration, retrying"
                     );
                 }
@@ -233,60 +257,59 @@ pub(crate) async fn lookup_loop(
     }
 }
 
-/// Replaces the trust if its inputs have changed.
-fn update(inner: &Inner, inputs: &mut Option<Inputs>, current: Inputs) -> Result<(), String> {
-    if inputs.as_ref() == Some(&current) {
-        return Ok(());
+/// Replaces the trust if its inputs have changed. A part that cannot be read stays as it was, and
+/// does not hold back the others.
+fn update(inner: &Inner, last: &mut Option<Attempt>, inputs: Inputs) -> Result<(), String> {
+    if let Some(last) = last
+        && last.inputs == inputs
+    {
+        return last.error.clone().map_or(Ok(()), Err);
     }
-    let trust = inner
-        .configured
-        .trust(current.data.as_ref())
-        .map_err(|error| describe(&error))?;
-    let (client_ca, front_proxy) = (trust.client.is_some(), trust.front_proxy.is_some());
-    inner.current.store(Arc::new(trust));
-    let config_map = current.data.as_ref().map(|_| CONFIG_MAP);
-    *inputs = Some(current);
+    let known = inner.current.load();
+    let data = inputs.data.as_ref();
+    let (client, client_error) = part(
+        inner.configured.client(data),
+        known.client.as_ref(),
+        CLIENT_CA,
+    );
+    let (front_proxy, front_proxy_error) = part(
+        inner.configured.front_proxy(data),
+        known.front_proxy.as_ref(),
+        FRONT_PROXY_CA,
+    );
+    let error = match (client_error, front_proxy_error) {
+        (Some(one), Some(other)) => Some(format!("{one}; {other}")),
+        (one, other) => one.or(other),
+    };
     tracing::info!(
-        config_map,
-        client_ca,
-        front_proxy,
+        config_map = data.map(|_| CONFIG_MAP),
+        client_ca = client.is_some(),
+        front_proxy = front_proxy.is_some(),
         "loaded the authentication configuration"
     );
-    Ok(())
+    inner.current.store(Arc::new(Trust {
+        client,
+        front_proxy,
+    }));
+    *last = Some(Attempt {
+        inputs,
+        error: error.clone(),
+    });
+    error.map_or(Ok(()), Err)
 }
 
-fn authority(
-    data: &BTreeMap<String, String>,
-    key: &'static str,
-) -> Result<Option<ClientAuthority>, ApiServerError> {
-    let Some(pem) = data.get(key).filter(|pem| !pem.trim().is_empty()) else {
-        return Ok(None);
-    };
-    let source = PemSource::Inline {
-        label: key,
-        pem: Arc::from(pem.as_bytes()),
-    };
-    let roots = TrustRoots::load(key, vec![source], SystemTime::now())?;
-    Ok(Some(ClientAuthority::new(&roots)?))
-}
-
-/// The lists are JSON in strings; a malformed one is empty, which trusts no header.
-fn request_headers(data: &BTreeMap<String, String>) -> RequestHeaders {
-    let list = |key: &str| -> Vec<String> {
-        let Some(text) = data.get(key).filter(|text| !text.is_empty()) else {
-            return Vec::new();
-        };
-        serde_json::from_str(text).unwrap_or_else(|error| {
-            tracing::warn!(key, %error, "ignoring an entry of the configmap that is not a list of strings");
-            Vec::new()
-        })
-    };
-    RequestHeaders {
-        username: list("requestheader-username-headers"),
-        uid: list("requestheader-uid-headers"),
-        group: list("requestheader-group-headers"),
-        extra_prefix: list("requestheader-extra-headers-prefix"),
-        allowed_names: list("requestheader-allowed-names"),
+/// Returns what was read, or what is known and why. An authority that disappears stays in force
+/// until the process ends, as in Go: the API server never removes one, so that it is a mistake,
+/// and a mistake must not lock out all users.
+fn part<T: Clone>(
+    read: Result<Option<T>, ApiServerError>,
+    known: Option<&T>,
+    key: &str,
+) -> (Option<T>, Option<String>) {
+    match read {
+        Ok(None) if known.is_some() => (known.cloned(), Some(format!("{key} has disappeared"))),
+        Ok(read) => (read, None),
+        Err(error) => (known.cloned(), Some(describe(&error))),
     }
 }
 
@@ -298,126 +321,4 @@ fn describe(error: &ApiServerError) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use super::*;
-    use crate::reviewer::{AuthenticationSource, ReviewError, ReviewFuture};
-
-    type Data = BTreeMap<String, String>;
-
-    /// Returns the configured result.
-    struct StubSource(Mutex<Result<Option<Data>, &'static str>>);
-
-    impl AuthenticationSource for StubSource {
-        fn authentication(&self) -> ReviewFuture<'_, Option<Data>> {
-            let result = self.0.lock().unwrap().clone();
-            Box::pin(async move {
-                result.map_err(|error| ReviewError::new("cannot get configmap", error))
-            })
-        }
-    }
-
-    fn data(entries: &[(&str, &str)]) -> Data {
-        entries
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-            .collect()
-    }
-
-    fn ca() -> String {
-        let own = rcgen::generate_simple_self_signed([String::from("ca")]).unwrap();
-        own.cert.pem()
-    }
-
-    fn config(lookup: Option<Lookup>) -> AuthenticationConfig {
-        AuthenticationConfig {
-            tokens: None,
-            token_ttl: Duration::ZERO,
-            client_ca: None,
-            front_proxy: None,
-            lookup,
-            anonymous: true,
-        }
-    }
-
-    #[test]
-    fn lists_of_the_config_map_are_json() {
-        let headers = request_headers(&data(&[
-            ("requestheader-username-headers", r#"["X-Remote-User"]"#),
-            ("requestheader-allowed-names", r#"["front-proxy-client"]"#),
-            ("requestheader-group-headers", "nonsense"),
-        ]));
-        assert_eq!(headers.username, ["X-Remote-User"]);
-        assert_eq!(headers.allowed_names, ["front-proxy-client"]);
-        assert!(headers.group.is_empty() && headers.uid.is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_failed_refresh_keeps_the_previous_configuration() {
-        let source = Arc::new(StubSource(Mutex::new(Err("connection refused"))));
-        let lookup = Lookup::new(Arc::<StubSource>::clone(&source));
-        let status = TrustStatus::new(&config(Some(lookup))).unwrap();
-        let lookup = Lookup::new(Arc::<StubSource>::clone(&source));
-        let metrics = ApiServerMetrics::unregistered();
-        let task = tokio::spawn(lookup_loop(status.clone(), Some(lookup), metrics));
-        let set = async |result| {
-            *source.0.lock().unwrap() = result;
-            tokio::time::sleep(Duration::from_secs(11)).await;
-        };
-        set(Err("connection refused")).await;
-        let Status::WarmingUp(reason) = status.status() else {
-            panic!("{:?}", status.status())
-        };
-        assert_eq!(reason, "cannot get configmap: connection refused");
-        set(Ok(None)).await;
-        assert!(status.is_loading(), "the ConfigMap does not exist");
-        set(Ok(Some(data(&[("client-ca-file", "rubbish")])))).await;
-        assert!(status.is_loading());
-
-        let good = data(&[
-            ("client-ca-file", &ca()),
-            ("requestheader-client-ca-file", &ca()),
-        ]);
-        set(Ok(Some(good.clone()))).await;
-        assert_eq!(status.status(), Status::Ok);
-        let loaded = status.current();
-        assert!(loaded.client_authority().is_some() && loaded.front_proxy().is_some());
-
-        for worse in [
-            Err("down"),
-            Ok(None),
-            Ok(Some(data(&[("client-ca-file", "rubbish")]))),
-        ] {
-            set(worse).await;
-            assert!(Arc::ptr_eq(&loaded, &status.current()));
-            assert_eq!(status.status(), Status::Ok);
-        }
-        set(Ok(Some(good))).await;
-        assert!(
-            Arc::ptr_eq(&loaded, &status.current()),
-            "nothing has changed"
-        );
-        set(Ok(Some(data(&[("client-ca-file", &ca())])))).await;
-        assert!(
-            status.current().front_proxy().is_none(),
-            "a rotation is followed"
-        );
-        task.abort();
-    }
-
-    #[test]
-    fn a_tolerated_failure_does_not_block_readiness() {
-        let source = Arc::new(StubSource(Mutex::new(Ok(None))));
-        let mut lookup = Lookup::new(source);
-        lookup.tolerate_failure = true;
-        assert_eq!(
-            TrustStatus::new(&config(Some(lookup))).unwrap().status(),
-            Status::Ok
-        );
-        assert_eq!(
-            TrustStatus::new(&config(None)).unwrap().status(),
-            Status::Ok
-        );
-    }
-}
+mod tests;

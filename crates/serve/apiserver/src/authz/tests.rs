@@ -2,7 +2,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::reviewer::{BearerToken, ReviewError, ReviewFuture, TokenReviewResult};
+use crate::reviewer::{
+    BearerToken, ReviewError, ReviewFuture, SelectorOperator, TokenReviewResult,
+};
 
 /// Allows the users of a list, and counts reviews.
 #[derive(Default)]
@@ -142,6 +144,8 @@ fn only_listed_paths_are_always_allowed() {
         subresource: String::new(),
         namespace: String::new(),
         name: String::new(),
+        field_selector: Vec::new(),
+        label_selector: Vec::new(),
     };
     assert!(!authorizer.is_always_allowed(&resource));
     for bad in ["", "/", "*", "/*", "/a*b", "/a**"] {
@@ -157,7 +161,32 @@ fn different_reviews_have_different_keys() {
             attributes,
         })
     };
+    let requirement = |key: &str, operator, values: &[&str]| SelectorRequirement {
+        key: key.to_owned(),
+        operator,
+        values: values.iter().map(|value| (*value).to_owned()).collect(),
+    };
+    let list = |field_selector: Vec<SelectorRequirement>, label_selector| Attributes::Resource {
+        verb: String::from("list"),
+        group: String::new(),
+        version: String::new(),
+        resource: String::from("pods"),
+        subresource: String::new(),
+        namespace: String::new(),
+        name: String::new(),
+        field_selector,
+        label_selector,
+    };
+    let (is, is_not) = (SelectorOperator::In, SelectorOperator::NotIn);
+    let on = |operator, values: &[&str]| vec![requirement("spec.nodeName", operator, values)];
     let keys = [
+        review("a", &[], list(Vec::new(), Vec::new())),
+        review("a", &[], list(on(is, &["x"]), Vec::new())),
+        review("a", &[], list(Vec::new(), on(is, &["x"]))),
+        review("a", &[], list(on(is_not, &["x"]), Vec::new())),
+        review("a", &[], list(on(is, &["y"]), Vec::new())),
+        review("a", &[], list(on(is, &["x", "y"]), Vec::new())),
+        review("a", &[], list(on(is, &[]), on(is, &["x"]))),
         review("a", &[], path("/x")),
         review("a", &["b"], path("/x")),
         review("a", &["b", "c"], path("/x")),

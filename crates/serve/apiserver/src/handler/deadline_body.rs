@@ -12,11 +12,12 @@ use http_body::{Body as _, Frame, SizeHint};
 use kubevitals_http::{InFlight, ResponseKind};
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep};
 
 use super::Connection;
+use super::places::Place;
 use crate::body::{Body, BodyError};
 use crate::metrics::Recorder;
 
@@ -28,7 +29,7 @@ const MAX_SMALL_BYTES: u64 = 64 * 1024;
 pub(super) struct Slot(Arc<Mutex<Option<Held>>>);
 
 struct Held {
-    _permit: Option<OwnedSemaphorePermit>,
+    _place: Option<Place>,
     gauge: Gauge,
 }
 
@@ -52,10 +53,10 @@ enum End {
 }
 
 impl Slot {
-    pub(super) fn new(permit: Option<OwnedSemaphorePermit>, gauge: Gauge) -> Self {
+    pub(super) fn new(place: Option<Place>, gauge: Gauge) -> Self {
         gauge.inc();
         Self(Arc::new(Mutex::new(Some(Held {
-            _permit: permit,
+            _place: place,
             gauge,
         }))))
     }

@@ -17,11 +17,15 @@ const TEXT: &str = "text/plain; charset=utf-8";
 
 impl ApiHandler {
     /// `rest` is empty, or `/` and the name of a check; `None` if there is no such check.
+    ///
+    /// The response to `/readyz` is public, and reasons name nodes and addresses. They are for
+    /// clients who may see everything, and at the path of a check, which has to be authorized.
     pub(super) fn probe(
         &self,
         probe: Probe,
         rest: &str,
         query: Option<&str>,
+        with_reasons: bool,
     ) -> Option<Response<Body>> {
         if !rest.is_empty() {
             let verdict = self.health.report_one(probe, rest.strip_prefix('/')?)?;
@@ -44,7 +48,13 @@ impl ApiHandler {
         } else {
             StatusCode::INTERNAL_SERVER_ERROR
         };
-        Some(plain(status, report.body(query.first("verbose").is_some())))
+        let verbose = query.first("verbose").is_some();
+        let body = if with_reasons {
+            report.body(verbose)
+        } else {
+            report.public_body(verbose)
+        };
+        Some(plain(status, body))
     }
 
     pub(super) fn metrics_text(&self, headers: &HeaderMap) -> Result<Response<Body>, ApiStatus> {

@@ -62,13 +62,14 @@ impl ApiHandler {
         body: Incoming,
         accept: &str,
         pretty: bool,
+        is_privileged: bool,
     ) -> Result<Response<Body>, ApiStatus> {
         for probe in [Probe::Livez, Probe::Readyz, Probe::Healthz] {
             if let Some(rest) = path
                 .strip_prefix('/')
                 .and_then(|path| path.strip_prefix(probe.name()))
                 && (rest.is_empty() || rest.starts_with('/'))
-                && let Some(response) = self.probe(probe, rest, head.uri.query())
+                && let Some(response) = self.probe(probe, rest, head.uri.query(), is_privileged)
             {
                 return Ok(response);
             }

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::Request;
+use kubevitals_model::Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::retry::{Waits, is_transient};
 use super::{
     AccessDecision, AccessReview, Attributes, AuthenticationSource, BearerToken, ReviewError,
-    ReviewFuture, Reviewer, TokenReviewResult, UserInfo,
+    ReviewFuture, Reviewer, SelectorRequirement, TokenReviewResult, UserInfo,
 };
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -76,7 +78,7 @@ impl KubeReviewer {
         }
     }
 
-    /// Sets the timeout of a review.
+    /// Sets the timeout of a review, with its retries.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -93,17 +95,34 @@ impl KubeReviewer {
         S: for<'de> Deserialize<'de>,
     {
         let body = serde_json::to_vec(body).map_err(|error| ReviewError::new(operation, error))?;
-        let request = Request::post(path)
-            .header(http::header::CONTENT_TYPE, "application/json")
-            .body(body)
-            .map_err(|error| ReviewError::new(operation, error))?;
-        let review: Review<S> = self
-            .send(operation, request)
-            .await?
-            .map_err(|error| ReviewError::new(operation, error))?;
-        review
-            .status
-            .ok_or_else(|| ReviewError::new(operation, "the response has no status"))
+        let request = || {
+            Request::post(path)
+                .header(http::header::CONTENT_TYPE, "application/json")
+                .body(body.clone())
+                .map_err(|error| ReviewError::new(operation, error))
+        };
+        let deadline = tokio::time::Instant::now() + self.timeout;
+        let mut waits = Waits::new(Rng::random());
+        loop {
+            let error = match self
+                .send::<Review<S>>(operation, request()?, deadline)
+                .await?
+            {
+                Ok(review) => {
+                    return review
+                        .status
+                        .ok_or_else(|| ReviewError::new(operation, "the response has no status"));
+                }
+                Err(error) => error,
+            };
+            match waits.next().filter(|_| is_transient(&error)) {
+                Some(wait) if tokio::time::Instant::now() + wait < deadline => {
+                    tracing::debug!(operation, %error, ?wait, "retrying a review");
+                    tokio::time::sleep(wait).await;
+                }
+                _ => return Err(ReviewError::new(operation, error)),
+            }
+        }
     }
 
     /// Sends a request; the outer error is the timeout.
@@ -111,11 +130,12 @@ impl KubeReviewer {
         &self,
         operation: &'static str,
         request: Request<Vec<u8>>,
+        deadline: tokio::time::Instant,
     ) -> Result<Result<T, kube::Error>, ReviewError>
     where
         T: for<'de> Deserialize<'de>,
     {
-        tokio::time::timeout(self.timeout, self.client.request::<T>(request))
+        tokio::time::timeout_at(deadline, self.client.request::<T>(request))
             .await
             .map_err(|_elapsed| {
                 let timeout = format!("no response within {:?}", self.timeout);
@@ -137,10 +157,11 @@ impl Reviewer for KubeReviewer {
             if status.authenticated {
                 return Ok(TokenReviewResult::Valid(status.user.into()));
             }
-            if !status.error.is_empty() {
-                tracing::debug!(reason = %status.error, "token rejected");
+            if status.error.is_empty() {
+                return Ok(TokenReviewResult::Invalid);
             }
-            Ok(TokenReviewResult::Invalid)
+            tracing::debug!(reason = %status.error, "token rejected");
+            Ok(TokenReviewResult::Failed)
         })
     }
 
@@ -168,7 +189,8 @@ impl AuthenticationSource for KubeReviewer {
             let request = Request::get(CONFIG_MAP)
                 .body(Vec::new())
                 .map_err(|error| ReviewError::new(OPERATION, error))?;
-            match self.send::<ConfigMap>(OPERATION, request).await? {
+            let deadline = tokio::time::Instant::now() + self.timeout;
+            match self.send::<ConfigMap>(OPERATION, request, deadline).await? {
                 Ok(map) => Ok(Some(map.data)),
                 Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
                 Err(error) => Err(ReviewError::new(OPERATION, error)),
@@ -210,6 +232,8 @@ fn access_review(review: &AccessReview) -> serde_json::Value {
                 subresource,
                 namespace,
                 name,
+                field_selector,
+                label_selector,
             } => {
                 let mut attributes = serde_json::Map::new();
                 for (key, value) in [
@@ -225,6 +249,16 @@ fn access_review(review: &AccessReview) -> serde_json::Value {
                         attributes.insert(key.to_owned(), json!(value));
                     }
                 }
+                for (key, selector) in [
+                    ("fieldSelector", field_selector),
+                    ("labelSelector", label_selector),
+                ] {
+                    if !selector.is_empty() {
+                        let requirements: Vec<_> = selector.iter().map(requirement).collect();
+                        let selector = json!({"requirements": requirements});
+                        attributes.insert(key.to_owned(), selector);
+                    }
+                }
                 spec.insert(String::from("resourceAttributes"), attributes.into());
             }
             Attributes::Path { verb, path } => {
@@ -238,4 +272,14 @@ fn access_review(review: &AccessReview) -> serde_json::Value {
         "apiVersion": "authorization.k8s.io/v1",
         "spec": spec,
     })
+}
+
+fn requirement(of: &SelectorRequirement) -> serde_json::Value {
+    let mut requirement = json!({"key": of.key, "operator": of.operator.name()});
+    if !of.values.is_empty()
+        && let Some(requirement) = requirement.as_object_mut()
+    {
+        requirement.insert(String::from("values"), json!(of.values));
+    }
+    requirement
 }

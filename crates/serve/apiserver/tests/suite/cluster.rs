@@ -12,10 +12,13 @@ use kube::Api;
 use kube::api::{WatchEvent, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kubevitals_apiserver::{
-    ApiServer, AuthenticationConfig, AuthorizationConfig, CaBundleWriter, KubeReviewer,
-    ServerConfig, ServingCertificate, TrustStatus, service_names,
+    AccessReview, ApiServer, AuthenticationConfig, AuthorizationConfig, BearerToken, CaBundleError,
+    CaBundleStatus, CaBundleWriter, KubeReviewer, RequestInfo, Reviewer as _, ServerConfig,
+    ServingCertificate, TokenReviewResult, TrustStatus, service_names,
 };
-use kubevitals_sim::api::{ADDRESS_ANNOTATION, Rule, SimApi, SimApiConfig, SimApiHandle, User};
+use kubevitals_sim::api::{
+    ADDRESS_ANNOTATION, Effect, RequestFault, Rule, SimApi, SimApiConfig, SimApiHandle, User,
+};
 use kubevitals_sim::objects::Resource;
 use kubevitals_telemetry::Status;
 use serde_json::{Value, json};
@@ -165,26 +168,158 @@ async fn get(client: &kube::Client, path: &str) -> Result<Value, kube::Error> {
         .await
 }
 
+fn writer(cluster: &Cluster, certificate: &ServingCertificate) -> CaBundleWriter {
+    let names = texts(&["v1.example.dev", "v1beta1.example.dev"]);
+    CaBundleWriter::new(cluster.client.clone(), certificate.clone(), names)
+}
+
+fn another_certificate() -> ServingCertificate {
+    let names = service_names("widgets", "default", "cluster.local");
+    let now = std::time::SystemTime::now();
+    ServingCertificate::self_signed("widgets", names, None, now).unwrap()
+}
+
+impl Cluster {
+    fn bundle(&self, name: &str) -> String {
+        let object = self.api_service(name);
+        let bundle = object["spec"]["caBundle"].as_str().unwrap();
+        String::from_utf8(STANDARD.decode(bundle).unwrap()).unwrap()
+    }
+}
+
+/// Replicas that start together used to overwrite the authorities of each other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_that_write_at_once_end_with_all_authorities() {
+    let cluster = cluster().await;
+    let certificates: Vec<_> = (0..8).map(|_| another_certificate()).collect();
+    let writers = certificates.iter().map(|certificate| {
+        let writer = writer(&cluster, certificate);
+        tokio::spawn(async move { writer.update("v1.example.dev").await })
+    });
+    for written in futures_util::future::join_all(writers).await {
+        assert!(written.unwrap().unwrap());
+    }
+    let bundle = cluster.bundle("v1.example.dev");
+    for certificate in &certificates {
+        assert!(bundle.contains(certificate.ca_bundle().unwrap().trim()));
+    }
+    cluster.end().await;
+}
+
+/// A replica whose authority the API server does not know used to be ready, and unusable.
+#[tokio::test]
+async fn a_replica_is_in_sync_once_its_authority_is_in_all_bundles() {
+    let cluster = cluster().await;
+    let own = another_certificate();
+    let writer = writer(&cluster, &own);
+    let status = writer.status();
+    let reason = |status: &CaBundleStatus| match status.status() {
+        Status::WarmingUp(reason) => reason.into_owned(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        reason(&status),
+        "caBundle of APIService v1.example.dev: it was not read yet"
+    );
+    writer.update("v1.example.dev").await.unwrap();
+    assert_eq!(
+        reason(&status),
+        "caBundle of APIService v1beta1.example.dev: it was not read yet"
+    );
+    writer.update("v1beta1.example.dev").await.unwrap();
+    assert_eq!(status.status(), Status::Ok);
+
+    // Somebody removes it, and we are not allowed to write.
+    let client = kube_client(&cluster.sim.kubeconfig_for_token("other-token")).await;
+    cluster.sim.allow(Rule {
+        users: texts(&["other"]),
+        groups: Vec::new(),
+        verbs: texts(&["get"]),
+        api_groups: texts(&["apiregistration.k8s.io"]),
+        resources: texts(&["apiservices"]),
+        namespaces: Vec::new(),
+        non_resource_urls: Vec::new(),
+    });
+    let names = texts(&["v1.example.dev"]);
+    let reader = CaBundleWriter::new(client, another_certificate(), names);
+    let error = reader.update("v1.example.dev").await.unwrap_err();
+    assert!(matches!(error, CaBundleError::Patch(_)), "{error}");
+    assert_eq!(
+        reason(&reader.status()),
+        "caBundle of APIService v1.example.dev: it does not have the authority of this server yet"
+    );
+    // An API server that is away changes nothing.
+    let unreadable = RequestFault::always(Effect::InternalError).on_resource("apiservices");
+    cluster.sim.inject(unreadable);
+    let error = writer.update("v1.example.dev").await.unwrap_err();
+    assert!(matches!(error, CaBundleError::Get(_)), "{error}");
+    assert_eq!(status.status(), Status::Ok);
+    cluster.sim.clear_faults();
+
+    // Nobody verifies us by the bundle of another server, or of none.
+    let names = texts(&["v1.example.dev", "v3.example.dev"]);
+    let other =
+        CaBundleWriter::new(cluster.client.clone(), own, names).of_service("default", "another");
+    let error = other.update("v1.example.dev").await.unwrap_err();
+    assert!(
+        matches!(error, CaBundleError::OtherService { .. }),
+        "{error}"
+    );
+    let error = other.update("v3.example.dev").await.unwrap_err();
+    assert!(matches!(error, CaBundleError::NotFound), "{error}");
+    assert_eq!(other.status().status(), Status::Ok);
+    cluster.end().await;
+}
+
+/// An API server that fails now and then used to fail as many requests of users.
+#[tokio::test]
+async fn reviews_are_retried_after_an_internal_error() {
+    let cluster = cluster().await;
+    let reviewer = KubeReviewer::new(cluster.client.clone());
+    for resource in ["tokenreviews", "subjectaccessreviews"] {
+        let once = RequestFault::always(Effect::InternalError)
+            .on_resource(resource)
+            .times(1);
+        cluster.sim.inject(once);
+    }
+    let token = BearerToken::new("reader-token");
+    let TokenReviewResult::Valid(user) = reviewer.review_token(&token).await.unwrap() else {
+        panic!("the token is valid");
+    };
+    assert_eq!(user.name, "reader");
+    let list = RequestInfo::parse(
+        &http::Method::GET,
+        &"/apis/example.dev/v1/widgets".parse().unwrap(),
+    );
+    let attributes = list.unwrap().attributes();
+    let review = AccessReview { user, attributes };
+    assert!(reviewer.review_access(&review).await.unwrap().allowed);
+    assert_eq!(
+        reviewer
+            .review_token(&BearerToken::new("nobodys-token"))
+            .await
+            .unwrap(),
+        TokenReviewResult::Failed,
+        "the API server gives an error with an invalid token"
+    );
+    cluster.end().await;
+}
+
 #[tokio::test]
 async fn the_aggregation_layer_passes_requests_on() {
     let cluster = cluster().await;
     // The bundle is of another authority.
     cluster.wait_for("v1.example.dev", "False").await;
-    let names = texts(&["v1.example.dev", "v1beta1.example.dev"]);
-    let writer = CaBundleWriter::new(cluster.client.clone(), cluster.certificate.clone(), names);
+    let writer = writer(&cluster, &cluster.certificate);
     assert!(writer.update("v1.example.dev").await.unwrap());
     assert!(
         !writer.update("v1.example.dev").await.unwrap(),
         "written once"
     );
     assert!(writer.update("v2.example.dev").await.is_err());
-    let written = cluster.api_service("v1.example.dev")["spec"]["caBundle"]
-        .as_str()
-        .unwrap()
-        .to_owned();
     // Our own authority comes first; those of other replicas may follow.
-    let written = STANDARD.decode(written).unwrap();
-    assert!(written.starts_with(cluster.certificate.ca_bundle().unwrap().as_bytes()));
+    let written = cluster.bundle("v1.example.dev");
+    assert!(written.starts_with(cluster.certificate.ca_bundle().unwrap().trim()));
     let running = tokio::spawn(writer.run());
     cluster.wait_for("v1.example.dev", "True").await;
     cluster.wait_for("v1beta1.example.dev", "True").await;

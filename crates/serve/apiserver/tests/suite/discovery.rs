@@ -180,7 +180,9 @@ async fn health_reports_are_those_of_kubernetes() {
         (500, "text/plain; charset=utf-8")
     );
     assert!(
-        response.text().contains("[-]disk failed: full\n"),
+        response
+            .text()
+            .contains("[-]disk failed: reason withheld\n"),
         "{}",
         response.text()
     );

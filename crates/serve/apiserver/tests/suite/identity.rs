@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use kubevitals_telemetry::{Probe, Status};
+
 use crate::client::{Client, Received};
 use crate::support::{Authority, Running};
 
@@ -173,6 +175,135 @@ async fn failed_reviews_reject_requests_with_a_reason() {
     server.stop().await;
 }
 
+/// Probes that carry a token used to wait ten seconds for a review while the cluster's API server
+/// was stopped, and then to fail with 503.
+#[tokio::test]
+async fn open_paths_never_wait_for_a_review() {
+    let server = Running::start().await;
+    server.reviewer.silent.store(true, Ordering::SeqCst);
+    let anonymous = Client::of(&server);
+    let mut odd = vec![
+        anonymous.clone(),
+        anonymous.clone().bearer("token-of-reader"),
+        anonymous.clone().bearer("wrong"),
+        anonymous.clone().with("authorization", "Bearer t\u{f6}k"),
+        anonymous.clone().with("authorization", "Basic x"),
+        anonymous
+            .clone()
+            .bearer("x")
+            .with("impersonate-user", "reader"),
+        anonymous
+            .clone()
+            .with("impersonate-group", "system:masters"),
+        anonymous.clone().with("x-remote-user", "reader"),
+        anonymous.clone().showing(server.clients.expired("reader")),
+        anonymous
+            .clone()
+            .showing(Authority::new("x").client("x", &[])),
+        anonymous
+            .clone()
+            .showing(server.clients.client("reader", &[])),
+        anonymous
+            .showing(server.proxies.client("front-proxy", &[]))
+            .with("x-remote-user", "reader"),
+    ];
+    odd.extend(odd.clone().into_iter().map(Client::http1));
+    for client in odd {
+        for path in ["/livez", "/readyz?verbose", "/healthz"] {
+            assert_eq!(client.get(path).await.code, 200, "{path}");
+        }
+    }
+    assert_eq!(server.reviewer.tokens_asked.load(Ordering::SeqCst), 0);
+    assert_eq!(server.reviewer.access_asked.load(Ordering::SeqCst), 0);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn no_path_is_open_if_anonymous_requests_are_rejected() {
+    let server = Running::with(|config| config.authentication.anonymous = false).await;
+    assert_eq!(Client::of(&server).get("/livez").await.code, 401);
+    assert_eq!(
+        Client::of(&server).bearer("x").get("/livez").await.code,
+        401
+    );
+    assert_eq!(Client::reader(&server).get("/livez").await.code, 200);
+    server.stop().await;
+}
+
+/// Reasons name nodes and addresses, and quote kubelets. They used to be shown to everybody.
+#[tokio::test]
+async fn reasons_of_failing_checks_are_for_authorized_clients() {
+    let server = Running::start().await;
+    server
+        .health
+        .check("nodes", Probe::READINESS, || {
+            Status::failing("node-7 at 10.1.2.3 said no")
+        })
+        .unwrap();
+    let anonymous = Client::of(&server);
+    let reader = Client::reader(&server);
+    // The token is known from here on.
+    assert_eq!(reader.get(WIDGETS).await.code, 200);
+    let withheld = "[+]ping ok\n[+]log ok\n[-]nodes failed: reason withheld\n[+]shutdown ok\n\
+                    readyz check failed\n";
+    for client in [
+        anonymous.clone(),
+        anonymous.clone().bearer("wrong"),
+        anonymous.clone().with("x-remote-group", "system:masters"),
+        reader.clone(),
+    ] {
+        for path in ["/readyz", "/readyz?verbose"] {
+            let response = client.get(path).await;
+            assert_eq!((response.code.as_u16(), response.text()), (500, withheld));
+        }
+    }
+    assert_eq!(anonymous.get("/readyz/nodes").await.code, 403);
+    assert_eq!(
+        reader.get("/readyz/nodes").await.text(),
+        "internal server error: node-7 at 10.1.2.3 said no\n"
+    );
+    let root = Client::of(&server).showing(server.clients.client("root", &["system:masters"]));
+    assert!(
+        root.get("/readyz")
+            .await
+            .text()
+            .contains("node-7 at 10.1.2.3")
+    );
+    let as_nobody = root.with("impersonate-user", "nobody");
+    assert_eq!(as_nobody.get("/readyz").await.text(), withheld);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn extras_beyond_the_limit_are_refused() {
+    let server = Running::start().await;
+    let mut proxy = Client::of(&server)
+        .showing(server.proxies.client("front-proxy", &[]))
+        .with("x-remote-user", "reader");
+    for number in 0..64 {
+        proxy = proxy.with(&format!("x-remote-extra-{number}"), "x");
+    }
+    assert_eq!(proxy.get(WIDGETS).await.code, 200);
+    let (code, message) = proxy.with("x-remote-extra-more", "x").error(WIDGETS).await;
+    assert_eq!(code, 400);
+    assert_eq!(
+        message,
+        "the front proxy sent 65 extra keys of a user, and at most 64 are supported"
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_ascii_is_unauthorized() {
+    let server = Running::start().await;
+    for client in [Client::of(&server), Client::of(&server).http1()] {
+        let odd = client.with("authorization", "Bearer t\u{f6}k");
+        assert_eq!(odd.get("/metrics").await.code, 401);
+    }
+    assert_eq!(server.reviewer.tokens_asked.load(Ordering::SeqCst), 0);
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn impersonation_must_be_authorized() {
     let server = Running::start().await;
@@ -197,7 +328,7 @@ async fn impersonation_must_be_authorized() {
     assert_eq!(code, 403);
     assert_eq!(
         message,
-        "users \"boss\" is forbidden: User \"reader\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope"
+        "users \"boss\" is forbidden: User \"reader\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope: this server does not support constrained impersonation"
     );
     assert_eq!(
         boss.with("impersonate-group", "system:masters")

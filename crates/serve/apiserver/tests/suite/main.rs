@@ -10,6 +10,7 @@ mod client;
 mod cluster;
 mod discovery;
 mod identity;
+mod reviews;
 mod serving;
 mod support;
 mod widgets;
