@@ -9,6 +9,7 @@ use kubevitals_cli::{ResultExt as _, RunError, Shutdown};
 use kubevitals_metrics_api::MetricsApi;
 use kubevitals_model::Clock;
 use kubevitals_scrape::Scraper;
+use kubevitals_telemetry::Probe;
 use kubevitals_tls::{Periodic, Refresh, refresh_loop};
 use kubevitals_usage::UsageStore;
 
@@ -94,6 +95,10 @@ impl RunningServer {
             ),
         );
         if let Some(bundle) = bundle {
+            let status = bundle.status();
+            health
+                .failure_check("ca-bundle", Probe::READINESS, move || status.status())
+                .map_err(RunError::runtime)?;
             tasks.spawn("write-ca-bundle", bundle.run());
         }
         server.serve(requested(shutdown.clone())).await;

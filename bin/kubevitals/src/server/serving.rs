@@ -40,7 +40,8 @@ pub(super) async fn configure(
     let now = SystemTime::now();
     let certificate = certificate(&serving.certificate, now)?;
     let bundle = if serving.manage_apiservices {
-        bundle_writer(serving, cluster, hooks, &certificate)?
+        let writer = bundle_writer(serving, cluster, hooks, &certificate)?;
+        writer.map(|writer| writer.with_metrics(&telemetry.metrics))
     } else {
         None
     };

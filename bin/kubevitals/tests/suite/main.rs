@@ -6,6 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod ca_bundle;
 mod client;
 mod combined;
 mod command_line;
