@@ -5,7 +5,10 @@ use std::fmt::Debug;
 use kubevitals_model::{
     DaemonSet, Deployment, Event, Node, PartialObjectMeta, Pod, PodSummary, ReplicaSet,
 };
-use kubevitals_watch::{Decoder, Kind, WatchEvent, decode_event, decode_page};
+use kubevitals_watch::{
+    Decoder, Kind, WatchEvent, decode_event, decode_page, decode_protobuf_event,
+    decode_protobuf_page,
+};
 use serde_json::Value;
 
 /// Tokens of watch events.
@@ -41,6 +44,9 @@ pub(crate) const TOKENS: &[&[u8]] = &[
     b"\"items\":[",
     b"\\u0000",
     b"\\ud800",
+    b"\x0a\x05ADDED\x12\x20\x0a\x1e",
+    b"k8s\0\x0a\x09\x0a\x02v1\x12\x03Pod\x12",
+    b"\x0a\x03\x0a\x01a",
     b"\xff",
     b"\n",
 ];
@@ -73,6 +79,13 @@ pub fn watch_line(line: &[u8]) {
     decode::<DaemonSet>(line, &decoder);
     decode::<Deployment>(line, &decoder);
     decode::<ReplicaSet>(line, &decoder);
+
+    // Any bytes may also come as protobuf.
+    if let Ok(event) = decode_protobuf_event::<PodSummary>(line, &decoder) {
+        let again = decode_protobuf_event(line, &decoder).expect("a valid event decodes again");
+        assert_eq!(event, again, "interning changes nothing");
+    }
+    let _ = decode_protobuf_page::<PodSummary>(line, &decoder);
 
     let list = serde_json::from_slice::<Value>(line);
     if let (Ok(page), Ok(list)) = (decode_page::<PodSummary>(line, &decoder), list) {

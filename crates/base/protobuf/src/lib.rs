@@ -5,7 +5,7 @@
 
 mod read;
 
-pub use read::{Field, Value, delimited, fields, read_varint};
+pub use read::{Field, Value, delimited, fields, read_field, read_varint};
 
 /// The wire type of a field.
 #[derive(Clone, Copy)]

@@ -21,22 +21,28 @@ pub enum Value<'m> {
 pub fn fields(mut message: &[u8]) -> Option<Vec<Field<'_>>> {
     let mut all = Vec::new();
     while !message.is_empty() {
-        let tag = read_varint(&mut message)?;
-        let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0)?;
-        let value = match tag & 7 {
-            0 => Value::Varint(read_varint(&mut message)?),
-            1 => Value::Fixed64(u64::from_le_bytes(array(&mut message)?)),
-            2 => {
-                let (value, rest) = delimited(message)?;
-                message = rest;
-                Value::Bytes(value)
-            }
-            5 => Value::Fixed32(u32::from_le_bytes(array(&mut message)?)),
-            _ => return None,
-        };
-        all.push(Field { number, value });
+        all.push(read_field(&mut message)?);
     }
     Some(all)
+}
+
+/// Reads the first field of a message and advances past it; `None` if it is malformed.
+#[inline]
+pub fn read_field<'m>(message: &mut &'m [u8]) -> Option<Field<'m>> {
+    let tag = read_varint(message)?;
+    let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0)?;
+    let value = match tag & 7 {
+        0 => Value::Varint(read_varint(message)?),
+        1 => Value::Fixed64(u64::from_le_bytes(array(message)?)),
+        2 => {
+            let (value, rest) = delimited(message)?;
+            *message = rest;
+            Value::Bytes(value)
+        }
+        5 => Value::Fixed32(u32::from_le_bytes(array(message)?)),
+        _ => return None,
+    };
+    Some(Field { number, value })
 }
 
 /// Returns the first length-delimited message and the rest.

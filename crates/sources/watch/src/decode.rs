@@ -239,21 +239,25 @@ impl From<StatusWire<'_>> for Status {
     }
 }
 
-impl<'de> Deserialize<'de> for EventType {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Text::deserialize(deserializer)?;
-        Ok(match &*text {
+impl EventType {
+    /// Returns the type of this name.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        Some(match name {
             "ADDED" => Self::Added,
             "MODIFIED" => Self::Modified,
             "DELETED" => Self::Deleted,
             "BOOKMARK" => Self::Bookmark,
             "ERROR" => Self::Error,
-            other => {
-                return Err(D::Error::custom(format_args!(
-                    "unknown event type {other:?}"
-                )));
-            }
+            _ => return None,
         })
+    }
+}
+
+impl<'de> Deserialize<'de> for EventType {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = Text::deserialize(deserializer)?;
+        Self::parse(&name)
+            .ok_or_else(|| D::Error::custom(format_args!("unknown event type {:?}", &*name)))
     }
 }
 

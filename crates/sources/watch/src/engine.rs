@@ -18,17 +18,19 @@ use kubevitals_model::{Backoff, BackoffPolicy, Jitter, ResourceVersion, Rng, Tim
 use tokio::time::{Instant, sleep, timeout};
 
 use self::disconnect::Disconnect;
+use self::encoding::Splitter;
 use crate::client::ClientInner;
-use crate::decode::{Bookmark, WatchEvent, decode_event};
+use crate::decode::{Bookmark, WatchEvent};
 use crate::error::DecodeError;
 use crate::kind::{Decoder, Kind};
-use crate::lines::{Line, Lines};
+use crate::lines::Line;
 use crate::sink::{Item, Sink};
 use crate::spec::{WatchOptions, WatchSpec};
 use crate::state::RestartReason;
 use crate::transport::{BoxBody, next_data};
 
 mod disconnect;
+mod encoding;
 mod list;
 
 /// After this many attempts from one resource version that end in a server error, a relist follows.
@@ -56,7 +58,7 @@ pub(crate) struct Engine<K: Kind, S: Sink<K>> {
 /// One open watch.
 struct Session<L> {
     body: BoxBody,
-    lines: Lines,
+    splitter: Splitter,
     /// The `timeoutSeconds` of the request.
     timeout: Duration,
     /// The incomplete streaming list; `None` once it is complete, and for a plain watch.
@@ -151,7 +153,7 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
             None => self.spec.streaming_list(timeout),
         };
         let listing = (!is_plain).then(|| self.hooks.list());
-        let body = self.open(&target, WatchSpec::<K>::accept(false)).await?;
+        let (encoding, body) = self.open(&target, WatchSpec::<K>::accept(false)).await?;
         let now = Instant::now();
         self.sink.record(|stats| stats.connected(now));
         if is_plain {
@@ -159,7 +161,7 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
         }
         Ok(Session {
             body,
-            lines: Lines::new(self.spec.options.max_event_bytes),
+            splitter: Splitter::new(encoding, self.spec.options.max_event_bytes),
             timeout,
             initial: (!is_plain).then(S::List::default),
             listing,
@@ -235,15 +237,16 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
             disconnect: None,
         };
         let mut is_initial = session.initial.is_some();
-        let limit = session.lines.limit();
+        let limit = self.spec.options.max_event_bytes;
+        let encoding = session.splitter.encoding();
         let invalid_lines = &mut session.invalid_lines;
         let (decoder, has_bookmarks) = (&self.decoder, &mut self.has_bookmarks);
-        session.lines.feed(data, |line| {
+        session.splitter.feed(data, |line| {
             if batch.disconnect.is_some() {
                 return;
             }
             let event = match line {
-                Line::Whole(line) => decode_event(line, decoder),
+                Line::Whole(line) => encoding.decode_event(line, decoder),
                 Line::TooLong { length } => Err(DecodeError::TooLong { length, limit }),
             };
             match event {

@@ -24,7 +24,10 @@ pub enum DecodeError {
         what: &'static str,
         source: serde_json::Error,
     },
-    /// An event has no type or no object, or a list no version.
+    /// The message does not follow the rules of protobuf, or a string is not UTF-8.
+    #[error("failed to decode {what}: malformed protobuf")]
+    Protobuf { what: &'static str },
+    /// An event has no type or no object, an object no name, or a list no version.
     #[error("response has no {0}")]
     Incomplete(&'static str),
     /// A line exceeded the limit and was skipped.

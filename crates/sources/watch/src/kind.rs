@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::de::{Deserializer, Error};
 
+use crate::error::DecodeError;
 use crate::kinds::meta::MetaWire;
 use crate::wire::Map;
 use kubevitals_model::{AsPodSummary, Identity, Interner, Labels, StringPool};
@@ -20,11 +21,18 @@ pub trait Kind: fmt::Debug + Send + Sync + Sized + 'static {
     /// The form of the objects in responses.
     const FORM: Form = Form::Whole;
 
+    /// Decodes one object of the protobuf encoding; `None` requests JSON. API servers write
+    /// protobuf several times faster, which counts where objects are very many.
+    const PROTOBUF: Option<ReadProtobuf<Self>> = None;
+
     /// Decodes one object.
     fn read<'de, D: Deserializer<'de>>(object: D, decoder: &Decoder) -> Result<Self, D::Error>;
 
     fn identity(&self) -> &Identity;
 }
+
+/// Decodes one object of the protobuf encoding.
+pub type ReadProtobuf<K> = fn(&[u8], &Decoder) -> Result<K, DecodeError>;
 
 /// A [`Kind`] that belongs to one resource.
 pub trait TypedKind: Kind {

@@ -1,7 +1,7 @@
 //! Reflectors of Kubernetes objects: one list and watch for many subscribers in a process.
 //!
 //! ```text
-//!  API server ──bytes──► Lines ──► decode ──► Broadcaster: cache ──┬─► Subscription: Resync, Change, Change, …
+//!  API server ──bytes──► split ──► decode ──► Broadcaster: cache ──┬─► Subscription: Resync, Change, Change, …
 //!      ▲                            │                              ├─► Subscription
 //!      └── Engine: list, watch,     └─ Interner                    └─► Reflector: get, objects, state
 //!          resume, back off
@@ -58,7 +58,8 @@
 //! - A state of an object that cannot be decoded is skipped and counted; the cache keeps the state
 //!   before it until the next that can be decoded. A deletion is seen even then, if the names can
 //!   be decoded.
-//! - Watches use JSON over HTTP/1.1, as `kube` does: each has a connection of its own.
+//! - Watches use HTTP/1.1, as `kube` does: each has a connection of its own. [`PodSummary`] is read
+//!   as protobuf from servers that write it (ADR 0037), other kinds as JSON.
 //! - Times are kept to the millisecond.
 
 mod broadcaster;
@@ -67,11 +68,13 @@ mod decode;
 mod engine;
 mod error;
 mod event_watcher;
+mod frames;
 mod json;
 mod kind;
 mod kinds;
 mod lines;
 mod metrics;
+mod protobuf;
 mod reflector;
 mod sink;
 mod spec;
@@ -88,8 +91,9 @@ pub use decode::{
 };
 pub use error::{DecodeError, TransportError, WatchError};
 pub use event_watcher::{EventWatcher, WatchedObject};
-pub use kind::{Decoder, Form, Kind, PodKind, Resource, TypedKind};
+pub use kind::{Decoder, Form, Kind, PodKind, ReadProtobuf, Resource, TypedKind};
 pub use metrics::WatchMetrics;
+pub use protobuf::{decode_protobuf_event, decode_protobuf_page};
 pub use reflector::Reflector;
 pub use spec::{WatchOptions, WatchSpec};
 pub use state::{RestartReason, WatchState};

@@ -32,10 +32,6 @@ impl Lines {
         }
     }
 
-    pub(crate) fn limit(&self) -> usize {
-        self.limit
-    }
-
     /// Adds a chunk and calls `each` for every line that ends in it, except blank ones.
     pub(crate) fn feed(&mut self, chunk: &[u8], mut each: impl FnMut(Line<'_>)) {
         let mut rest = chunk;

@@ -127,6 +127,10 @@ impl<K: Kind> WatchSpec<K> {
 
     pub(crate) fn accept(is_list: bool) -> &'static str {
         match (K::FORM, is_list) {
+            // Servers that do not write protobuf, such as the simulated one, choose JSON.
+            (Form::Whole, _) if K::PROTOBUF.is_some() => {
+                "application/vnd.kubernetes.protobuf,application/json"
+            }
             (Form::Whole, _) => "application/json",
             (Form::Metadata, false) => {
                 "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"

@@ -7,8 +7,9 @@ use tokio::time::{Instant, timeout};
 
 use super::Engine;
 use super::disconnect::Disconnect;
+use super::encoding::Encoding;
+use crate::decode::Page;
 use crate::decode::WatchEvent;
-use crate::decode::{Page, decode_page, decode_status};
 use crate::kind::Kind;
 use crate::sink::{Item, Sink};
 use crate::spec::WatchSpec;
@@ -76,13 +77,14 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
 
     async fn get_page(&mut self, size: u32, next: &str) -> Result<Page<K>, Disconnect> {
         let target = self.spec.page(size, next);
-        let mut body = self.open(&target, WatchSpec::<K>::accept(true)).await?;
+        let (encoding, mut body) = self.open(&target, WatchSpec::<K>::accept(true)).await?;
         let body = self
             .collect(&mut body, self.spec.options.max_page_bytes)
             .await?;
         self.sink
             .record(|stats| stats.received(body.len(), Instant::now()));
-        decode_page(&body, &self.decoder)
+        encoding
+            .decode_page(&body, &self.decoder)
             .map_err(|error| Disconnect::new(RestartReason::InvalidResponse, error.to_string()))
     }
 
@@ -91,7 +93,7 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
         &mut self,
         target: &str,
         accept: &'static str,
-    ) -> Result<BoxBody, Disconnect> {
+    ) -> Result<(Encoding, BoxBody), Disconnect> {
         let request = request(target, accept).map_err(|error| {
             Disconnect::new(RestartReason::Rejected, format!("bad request: {error}"))
         })?;
@@ -105,7 +107,8 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
             .map_err(|error| Disconnect::new(RestartReason::Unreachable, error.to_string()))?;
         let (head, mut body) = Response::into_parts(response);
         if head.status.is_success() {
-            return reject_encoded(&head.headers).map_or(Ok(body), Err);
+            let encoding = Encoding::of(&head.headers);
+            return reject_encoded(&head.headers).map_or(Ok((encoding, body)), Err);
         }
         // A status that cannot be read is not worth another error.
         let status = self
@@ -115,7 +118,7 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
         Err(Disconnect::from_response(
             head.status.as_u16(),
             &head.headers,
-            decode_status(&status),
+            Encoding::of(&head.headers).decode_status(&status),
         ))
     }
 

@@ -4,6 +4,7 @@ use kubevitals_model::{Identity, ObjectMeta, OwnerReference, PartialObjectMeta};
 use serde::{Deserialize, Deserializer};
 
 use crate::kind::{Decoder, Form, Kind, Reading};
+use crate::protobuf::each_field;
 use crate::wire::{List, Map, Struct, Text, Time};
 
 #[derive(Debug, Default, Deserialize)]
@@ -80,6 +81,38 @@ impl<'a> From<BriefMetaWire<'a>> for MetaWire<'a> {
             ..Self::default()
         }
     }
+}
+
+/// The fields of a [`BriefMetaWire`] but the creation time, from an `ObjectMeta` of
+/// `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`; `None` if it is malformed.
+pub(crate) fn brief_meta_from_protobuf(message: &[u8]) -> Option<MetaWire<'_>> {
+    let mut meta = MetaWire::default();
+    each_field(message, |number, value| {
+        match number {
+            1 => meta.name = value.text()?.into(),
+            3 => meta.namespace = value.text()?.into(),
+            5 => meta.uid = value.text()?.into(),
+            6 => meta.resource_version = value.text()?.into(),
+            11 => meta.labels.0.push(map_entry(value.bytes()?)?),
+            _ => {}
+        }
+        Some(())
+    })?;
+    Some(meta)
+}
+
+/// An entry of a `map<string, string>`.
+fn map_entry(message: &[u8]) -> Option<(Text<'_>, Text<'_>)> {
+    let (mut key, mut value) = (Text::default(), Text::default());
+    each_field(message, |number, field| {
+        match number {
+            1 => key = field.text()?.into(),
+            2 => value = field.text()?.into(),
+            _ => {}
+        }
+        Some(())
+    })?;
+    Some((key, value))
 }
 
 pub(crate) fn object_meta(meta: MetaWire<'_>, reading: &mut Reading<'_>) -> ObjectMeta {

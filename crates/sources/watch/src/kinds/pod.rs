@@ -6,8 +6,10 @@ use serde::{Deserialize, Deserializer};
 
 use super::condition::{ConditionWire, conditions};
 use super::container::{ContainerSpecWire, ContainerStatusWire, specs, statuses};
-use super::meta::{BriefMetaWire, MetaWire, object_meta};
-use crate::kind::{Decoder, Kind, Reading, Resource, TypedKind};
+use super::meta::{BriefMetaWire, MetaWire, brief_meta_from_protobuf, object_meta};
+use crate::error::DecodeError;
+use crate::kind::{Decoder, Kind, ReadProtobuf, Reading, Resource, TypedKind};
+use crate::protobuf::{each_field, string_field};
 use crate::wire::{List, ObjectWire, Struct, Text, Time};
 
 type SummaryWire<'a> = ObjectWire<BriefMetaWire<'a>, SummarySpecWire<'a>, SummaryStatusWire<'a>>;
@@ -114,6 +116,8 @@ impl VolumeWire {
 }
 
 impl Kind for PodSummary {
+    const PROTOBUF: Option<ReadProtobuf<Self>> = Some(summary_from_protobuf);
+
     fn read<'de, D: Deserializer<'de>>(object: D, decoder: &Decoder) -> Result<Self, D::Error> {
         let Struct(wire) = Struct::<SummaryWire<'_>>::deserialize(object)?;
         decoder.build(wire.metadata.0.into(), |identity, meta, reading| Self {
@@ -127,6 +131,29 @@ impl Kind for PodSummary {
     fn identity(&self) -> &Identity {
         &self.identity
     }
+}
+
+/// Field numbers are those of `k8s.io/api/core/v1/generated.proto`.
+fn summary_from_protobuf(object: &[u8], decoder: &Decoder) -> Result<PodSummary, DecodeError> {
+    let mut meta = MetaWire::default();
+    let (mut node, mut phase) = ("", "");
+    let decoded = each_field(object, |number, value| {
+        match number {
+            1 => meta = brief_meta_from_protobuf(value.bytes()?)?,
+            2 => node = string_field(value.bytes()?, 10)?,
+            3 => phase = string_field(value.bytes()?, 1)?,
+            _ => {}
+        }
+        Some(())
+    });
+    decoded.ok_or(DecodeError::Protobuf { what: "pod" })?;
+    let pod = decoder.build(meta, |identity, meta, reading| PodSummary {
+        identity,
+        labels: reading.labels(&meta.labels),
+        node: reading.pool.intern_optional(node),
+        phase: phase.into(),
+    });
+    pod.map_err(|_: serde::de::value::Error| DecodeError::Incomplete("metadata.name"))
 }
 
 impl Kind for Pod {

@@ -18,6 +18,8 @@ use kubevitals_watch::{
 };
 use tokio::sync::mpsc;
 
+use crate::protobuf;
+
 /// More than any test sends before it is read.
 const CHUNKS: usize = 100_000;
 
@@ -44,6 +46,8 @@ pub(crate) struct State {
     pub(crate) expires_by_event: bool,
     /// Bodies are cut into chunks of so many bytes; 0 does not cut.
     pub(crate) chunk: usize,
+    /// Whether responses are protobuf for clients that accept it.
+    pub(crate) protobuf: bool,
     /// The number of pages after the first that respond with 410.
     pub(crate) expired_pages: u32,
     uids: u64,
@@ -77,6 +81,7 @@ pub(crate) enum Fault {
 struct Watcher {
     to: mpsc::Sender<Result<Bytes, &'static str>>,
     chunk: usize,
+    protobuf: bool,
 }
 
 struct Chunks(mpsc::Receiver<Result<Bytes, &'static str>>);
@@ -221,7 +226,9 @@ impl State {
         }
         let is_streaming = query("sendInitialEvents").is_some();
         match self.streaming {
-            Streaming::Refused(code) if is_streaming => return Some(Ok(status(code, None))),
+            Streaming::Refused(code) if is_streaming => {
+                return Some(Ok(status(self.protobuf, code, None)));
+            }
             Streaming::Ignored if is_streaming => return Some(Ok(self.initial(false))),
             _ if is_streaming => return Some(Ok(self.initial(true))),
             _ => {}
@@ -232,7 +239,7 @@ impl State {
                 let gone = format!(r#"{{"type":"ERROR","object":{}}}"#, status_body(410));
                 return Some(Ok(self.ended(&gone)));
             }
-            return Some(Ok(status(410, None)));
+            return Some(Ok(status(self.protobuf, 410, None)));
         }
         let missed: Vec<String> = self
             .log
@@ -245,7 +252,7 @@ impl State {
 
     fn fault(&mut self, fault: Fault) -> Option<Result<Response<BoxBody>, TransportError>> {
         Some(match fault {
-            Fault::Status(code, retry_after) => Ok(status(code, retry_after)),
+            Fault::Status(code, retry_after) => Ok(status(self.protobuf, code, retry_after)),
             Fault::Unreachable => Err(TransportError::Request("connection refused".into())),
             Fault::Hang => return None,
             Fault::Panic => panic!("the transport panics"),
@@ -291,7 +298,7 @@ impl State {
         let limit: usize = limit.unwrap().parse().unwrap();
         if next.is_some() && self.expired_pages > 0 {
             self.expired_pages -= 1;
-            return status(410, None);
+            return status(self.protobuf, 410, None);
         }
         let from: usize = next.map_or(0, |next| next.parse().unwrap());
         let page: Vec<String> = self
@@ -312,7 +319,13 @@ impl State {
             self.version,
             page.join(",")
         );
-        self.ended(&body)
+        if !self.protobuf {
+            return self.ended(&body);
+        }
+        let response = self.watch(&[]);
+        let watcher = self.watchers.pop().unwrap();
+        watcher.send_bytes(&protobuf::list(&body));
+        response
     }
 
     fn watch(&mut self, lines: &[String]) -> Response<BoxBody> {
@@ -320,12 +333,19 @@ impl State {
         let watcher = Watcher {
             to,
             chunk: self.chunk,
+            protobuf: self.protobuf,
         };
         for line in lines {
             watcher.send(line);
         }
         self.watchers.push(watcher);
-        Response::new(Box::pin(Chunks(from)))
+        let mut response = Response::new(Box::pin(Chunks(from)) as BoxBody);
+        if self.protobuf {
+            response
+                .headers_mut()
+                .insert("content-type", protobuf::CONTENT_TYPE.parse().unwrap());
+        }
+        response
     }
 
     fn ended(&mut self, body: &str) -> Response<BoxBody> {
@@ -337,13 +357,20 @@ impl State {
 
 impl Watcher {
     fn send(&self, line: &str) -> bool {
-        let line = format!("{line}\n");
+        if self.protobuf {
+            self.send_bytes(&protobuf::frame(line))
+        } else {
+            self.send_bytes(format!("{line}\n").as_bytes())
+        }
+    }
+
+    fn send_bytes(&self, bytes: &[u8]) -> bool {
         let size = if self.chunk == 0 {
-            line.len()
+            bytes.len()
         } else {
             self.chunk
         };
-        let mut chunks = line.as_bytes().chunks(size);
+        let mut chunks = bytes.chunks(size);
         chunks.all(|chunk| self.to.try_send(Ok(Bytes::copy_from_slice(chunk))).is_ok())
     }
 }
@@ -351,6 +378,10 @@ impl Watcher {
 impl Transport for Fake {
     fn get(&self, request: Request<()>) -> ResponseFuture<'_> {
         assert_eq!(request.headers()["accept-encoding"], "identity");
+        if self.lock().protobuf {
+            let accept = request.headers()["accept"].to_str().unwrap();
+            assert!(accept.starts_with(protobuf::CONTENT_TYPE), "{accept}");
+        }
         let response = self.lock().respond(&request.uri().to_string());
         Box::pin(async move {
             match response {
@@ -427,10 +458,21 @@ fn status_body(code: u16) -> String {
     body
 }
 
-fn status(code: u16, retry_after: Option<&str>) -> Response<BoxBody> {
+fn status(protobuf: bool, code: u16, retry_after: Option<&str>) -> Response<BoxBody> {
     let (to, from) = mpsc::channel(1);
-    to.try_send(Ok(Bytes::from(status_body(code)))).unwrap();
+    let body = status_body(code);
+    let body = if protobuf {
+        protobuf::status(&body).into()
+    } else {
+        Bytes::from(body)
+    };
+    to.try_send(Ok(body)).unwrap();
     let mut response = Response::new(Box::pin(Chunks(from)) as BoxBody);
+    if protobuf {
+        response
+            .headers_mut()
+            .insert("content-type", protobuf::CONTENT_TYPE.parse().unwrap());
+    }
     *response.status_mut() = code.try_into().unwrap();
     if let Some(seconds) = retry_after {
         response

@@ -14,6 +14,7 @@ mod kinds;
 mod kube_client;
 mod metrics;
 mod model;
+mod protobuf;
 mod recordings;
 mod reflectors;
 mod sim;
