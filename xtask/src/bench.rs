@@ -108,7 +108,7 @@ const BENCHES: [Bench; 12] = [
     },
     Bench {
         name: "growth",
-        about: "growth with the cluster, from 10 to 5,000 nodes: a plot, and the cost of a node and a pod",
+        about: "growth with the cluster, from 10 to 15,000 nodes: a plot, and the cost of a node and a pod",
         needs_program: true,
         needs_peer: true,
         profile: DIST,

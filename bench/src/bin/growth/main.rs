@@ -22,11 +22,13 @@ use self::fit::{Fit, Point};
 use self::svg::{Line, Panel};
 
 /// Measured sizes; the last is only for the fit, which must separate nodes from pods.
-const SIZES: [SimSize; 5] = [
+const SIZES: [SimSize; 7] = [
     SimSize::new(10, 30),
     SimSize::new(100, 30),
     SimSize::new(1_000, 30),
     SimSize::new(5_000, 30),
+    SimSize::new(10_000, 30),
+    SimSize::new(15_000, 30),
     SimSize::new(1_000, 10),
 ];
 
@@ -46,7 +48,8 @@ struct Flags {
     programs: ServerFlags,
 
     /// Size to measure, may be repeated; the chart has all sizes with results
-    /// [default: 10x30, 100x30, 1000x30, 5000x30, 1000x10; with --quick those up to 100 nodes]
+    /// [default: 10x30, 100x30, 1000x30, 5000x30, 10000x30, 15000x30, 1000x10; with --quick those
+    /// up to 100 nodes]
     #[arg(long = "size", value_name = "NODESxPODS")]
     sizes: Vec<SimSize>,
 
@@ -320,7 +323,7 @@ mod tests {
     #[test]
     fn a_quick_run_is_limited_to_100_nodes() {
         let flags = |words: &[&str]| Flags::parse_from(["bench"].iter().chain(words));
-        assert_eq!(sizes(&flags(&[])).len(), 5);
+        assert_eq!(sizes(&flags(&[])).len(), SIZES.len());
         assert_eq!(
             sizes(&flags(&["--quick"])),
             [SimSize::new(10, 30), SimSize::new(100, 30)]
