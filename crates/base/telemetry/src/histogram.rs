@@ -46,6 +46,13 @@ pub struct HistogramFamily<L> {
     inner: Arc<FamilyInner<L>>,
 }
 
+/// One series of a [`HistogramFamily`], looked up once. Clones share it.
+#[derive(Debug, Clone)]
+pub struct HistogramSeries {
+    bounds: &'static [f64],
+    counts: Arc<Mutex<Counts>>,
+}
+
 #[derive(Debug)]
 struct FamilyInner<L> {
     spec: HistogramSpec,
@@ -97,6 +104,19 @@ impl<L: LabelSet> HistogramFamily<L> {
         counts.lock().add(self.inner.spec.bounds, seconds, times);
     }
 
+    /// Returns a series, which is exposed from now on.
+    pub fn series(&self, labels: &L) -> HistogramSeries {
+        HistogramSeries {
+            bounds: self.inner.spec.bounds,
+            counts: self.inner.counts(labels),
+        }
+    }
+
+    /// Removes a series.
+    pub fn remove(&self, labels: &L) {
+        self.inner.series.write().remove(labels);
+    }
+
     /// Returns the number of series.
     pub fn len(&self) -> usize {
         self.inner.series.read().len()
@@ -105,6 +125,15 @@ impl<L: LabelSet> HistogramFamily<L> {
     /// Returns whether there is no series yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl HistogramSeries {
+    /// Records a duration.
+    pub fn observe(&self, duration: Duration) {
+        self.counts
+            .lock()
+            .add(self.bounds, duration.as_secs_f64(), 1);
     }
 }
 

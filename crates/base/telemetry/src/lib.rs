@@ -61,7 +61,7 @@ pub mod registry;
 pub use admin::{Admin, AdminServer, Limits, Profiling};
 pub use error::TelemetryError;
 pub use health::{Health, HealthCell, Probe, Status};
-pub use histogram::{HistogramFamily, HistogramSpec, LabelSet, NativeOptions};
+pub use histogram::{HistogramFamily, HistogramSeries, HistogramSpec, LabelSet, NativeOptions};
 pub use logs::{LogFilter, LogFormat, LogHandle, LogOptions};
 pub use metrics::{AdminMetrics, BuildInfo};
 pub use panics::panic_message;

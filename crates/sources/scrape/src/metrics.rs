@@ -5,7 +5,9 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use kubevitals_model::{NodeName, Timestamp};
-use kubevitals_telemetry::{Buckets, Metrics, RegistryExt};
+use kubevitals_telemetry::{
+    HistogramFamily, HistogramSeries, HistogramSpec, LabelSet, Metrics, RegistryExt,
+};
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -23,6 +25,14 @@ use crate::scraper::NodeCounts;
 const DEFAULT_BUCKETS: [f64; 11] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
+/// Not in the registry of `prometheus_client`: 14 series of every node, as text and parsed again,
+/// would be the peak of the memory at thousands of nodes.
+const REQUEST_DURATION: HistogramSpec = HistogramSpec {
+    name: "metrics_server_kubelet_request_duration_seconds",
+    help: "Duration of requests to Kubelet API in seconds",
+    bounds: &DEFAULT_BUCKETS,
+    native: None,
+};
 const SAMPLE_AGE_BUCKETS: [f64; 12] = [
     0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0, 30.0, 60.0,
 ];
@@ -30,7 +40,7 @@ const SAMPLE_AGE_BUCKETS: [f64; 12] = [
 /// Metrics of all scrapes, shared by clones.
 #[derive(Debug, Clone)]
 pub struct ScrapeMetrics {
-    durations: Family<NodeLabel, Histogram, Buckets>,
+    durations: HistogramFamily<NodeLabel>,
     last_requests: Family<NodeLabel, Gauge<f64, AtomicU64>>,
     requests: Family<SuccessLabel, Counter>,
     ticks: Ticks,
@@ -66,7 +76,7 @@ struct Tick {
 pub(crate) struct NodeMetrics {
     all: Arc<ScrapeMetrics>,
     label: NodeLabel,
-    duration: Histogram,
+    duration: HistogramSeries,
     last_request: Gauge<f64, AtomicU64>,
     state: NodeState,
 }
@@ -114,15 +124,17 @@ impl prometheus_client::encoding::EncodeLabelValue for Name {
     }
 }
 
+impl LabelSet for NodeLabel {
+    fn visit(&self, visit: &mut dyn FnMut(&str, &str)) {
+        visit("node", self.node.0.as_str());
+    }
+}
+
 impl ScrapeMetrics {
     /// Registers `metrics_server_*` as metrics-server names them, and `kubevitals_scrape_*`.
     pub fn register(metrics: &mut Metrics, resolution: Duration) -> Self {
+        let durations = HistogramFamily::register(metrics, REQUEST_DURATION);
         let root = metrics.root();
-        let durations = root.histogram_family(
-            "metrics_server_kubelet_request_duration_seconds",
-            "Duration of requests to Kubelet API in seconds",
-            &DEFAULT_BUCKETS,
-        );
         let requests = root.family(
             "metrics_server_kubelet_request",
             "Number of requests sent to Kubelet API",
@@ -199,7 +211,7 @@ impl ScrapeMetrics {
         };
         self.nodes_in(NodeState::New).inc();
         NodeMetrics {
-            duration: self.durations.get_or_create_owned(&label),
+            duration: self.durations.series(&label),
             last_request: self.last_requests.get_or_create_owned(&label),
             all: Arc::clone(self),
             label,
@@ -267,7 +279,7 @@ impl Ticks {
 impl NodeMetrics {
     /// Records a request that succeeded or failed.
     pub(crate) fn observe_request(&self, at: Timestamp, duration: Duration, success: bool) {
-        self.duration.observe(duration.as_secs_f64());
+        self.duration.observe(duration);
         #[expect(
             clippy::cast_precision_loss,
             reason = "milliseconds of this era fit 2^53"

@@ -66,6 +66,25 @@ fn a_family_without_series_is_left_out() {
 }
 
 #[test]
+fn a_series_is_exposed_until_it_is_removed() {
+    let (metrics, family) = family(None);
+    let registry = metrics.freeze();
+    let count = || {
+        let text = String::from_utf8(registry.encode(Format::Prometheus).unwrap()).unwrap();
+        let line = text.lines().find(|line| line.contains("_count{"))?;
+        line.rsplit(' ').next()?.parse::<u64>().ok()
+    };
+    let series = family.series(&Route("GET", "/a"));
+    assert_eq!(count(), Some(0));
+    series.observe(MILLISECOND);
+    family.observe(&Route("GET", "/a"), MILLISECOND);
+    assert_eq!(count(), Some(2));
+    family.remove(&Route("GET", "/a"));
+    series.observe(MILLISECOND);
+    assert_eq!(count(), None);
+}
+
+#[test]
 fn protobuf_is_negotiated_only_if_there_are_native_buckets() {
     let accept = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
     let headers = http::HeaderMap::from_iter([(

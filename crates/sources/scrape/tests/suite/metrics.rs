@@ -21,7 +21,7 @@ async fn metrics_count_scrapes_and_failures() {
     let text = String::from_utf8(running.registry.encode(Format::OpenMetrics).unwrap()).unwrap();
     for line in [
         r#"metrics_server_kubelet_request_total{success="false"}"#,
-        r#"metrics_server_kubelet_request_duration_seconds_bucket{le="0.005",node="node-00001"}"#,
+        r#"metrics_server_kubelet_request_duration_seconds_bucket{node="node-00001",le="0.005"}"#,
         r#"metrics_server_kubelet_last_request_time_seconds{node="node-00000"} 1"#,
         r#"metrics_server_manager_tick_duration_seconds_bucket{le="0.9"}"#,
         r#"kubevitals_scrape_failures_total{reason="annotation"} 0"#,
