@@ -1,13 +1,17 @@
-//! The proxy in front of the API server, chosen as Go programs do.
+//! Proxies in front of the API server and of kubelets, chosen as Go programs do.
 //!
 //! kube reads `HTTPS_PROXY` for a kubeconfig only, never for the service account of a pod, and
 //! compares `NO_PROXY` with the name of the proxy instead of the server. So its choice is replaced.
 
 use std::env;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::Uri;
 use kubevitals_cli::RunError;
 use kubevitals_model::ProxyRules;
+use kubevitals_scrape::KubeletProxy;
+use percent_encoding::percent_decode_str;
 
 /// The rules in the environment of this process.
 pub(crate) fn rules_of_environment() -> ProxyRules {
@@ -28,6 +32,32 @@ pub(crate) fn choose(
         tracing::info!(proxy = host, "the API server is reached through a proxy");
     }
     Ok(())
+}
+
+/// The proxy for kubelets, if the rules name one. It must speak plain HTTP.
+pub(crate) fn for_kubelets(rules: ProxyRules) -> Result<Option<KubeletProxy>, RunError> {
+    let Some(url) = rules.https_proxy() else {
+        return Ok(None);
+    };
+    let url = parse(url)?;
+    if url.scheme_str() != Some("http") {
+        return Err(RunError::runtime(
+            "--kubelet-use-proxy needs a proxy in HTTPS_PROXY of the form http://HOST:PORT",
+        ));
+    }
+    let authority = url.authority().map_or("", |authority| authority.as_str());
+    let user = authority.rsplit_once('@').map(|(user, _)| user);
+    let authorization = user.map(|user| {
+        let user: Vec<u8> = percent_decode_str(user).collect();
+        format!("Basic {}", STANDARD.encode(user))
+    });
+    let host = url.host().unwrap_or_default();
+    Ok(Some(KubeletProxy {
+        host: host.trim_matches(['[', ']']).to_owned(),
+        port: url.port_u16().unwrap_or(80),
+        authorization,
+        rules,
+    }))
 }
 
 fn proxy_of<'r>(server: &Uri, rules: &'r ProxyRules) -> Option<&'r str> {
@@ -100,6 +130,24 @@ mod tests {
         let named = Some("socks5://other.test:1080");
         let found = chosen("https://127.0.0.1:6443", named, "*");
         assert_eq!(found.as_deref(), Some("socks5://other.test:1080/"));
+    }
+
+    #[test]
+    fn the_proxy_for_kubelets_has_the_address_and_password_of_the_url() {
+        let of = |url: &str| {
+            let rules = ProxyRules::from_env(|name| (name == "HTTPS_PROXY").then(|| url.into()));
+            for_kubelets(rules)
+        };
+        let proxy = of("http://user:p%40ss@[fd00::1]:3128").unwrap().unwrap();
+        assert_eq!((&*proxy.host, proxy.port), ("fd00::1", 3128));
+        let expected = format!("Basic {}", STANDARD.encode("user:p@ss"));
+        assert_eq!(proxy.authorization, Some(expected));
+        let proxy = of("proxy.test").unwrap().unwrap();
+        assert_eq!((&*proxy.host, proxy.port), ("proxy.test", 80));
+        assert_eq!(proxy.authorization, None);
+        of("socks5://proxy.test").unwrap_err();
+        let none = for_kubelets(ProxyRules::default()).unwrap();
+        assert!(none.is_none());
     }
 
     #[test]

@@ -38,6 +38,7 @@ use self::running::RunningServer;
 use self::scrape_sink::UsageSink;
 use self::scraping::ScrapingThread;
 use crate::process::{ProcessFlags, TaskSet};
+use crate::proxy;
 use crate::role::{Kubeconfig, Role, RoleDefinition, RunningRole, Setup};
 use crate::watches::{NodeRequest, PodWatch, WatchRequests};
 
@@ -156,10 +157,14 @@ impl Server {
         });
         let refreshed = kubelets.refreshed.clone();
         let scraping = ScrapingThread::start().context("cannot start the scraping thread")?;
+        let mut config = scrape_config(&settings, kubelets, clock.clone());
+        if settings.kubelet.kubelet_use_proxy {
+            config.proxy = proxy::for_kubelets(proxy::rules_of_environment())?;
+        }
         let start = || {
             Scraper::start(
                 first_pod_list(watches.pods.clone()),
-                scrape_config(&settings, kubelets, clock.clone()),
+                config,
                 &watches.nodes,
                 sink,
                 scrape_metrics,

@@ -107,6 +107,10 @@ pub(super) struct KubeletFlags {
     #[arg(long)]
     pub(super) kubelet_pin_certificates: bool,
 
+    /// Reach kubelets through the proxy in `HTTPS_PROXY`, except those that `NO_PROXY` names
+    #[arg(long)]
+    pub(super) kubelet_use_proxy: bool,
+
     /// Do not verify the certificates of kubelets: a man in the middle can read the token and forge
     /// metrics
     #[arg(long)]
@@ -295,6 +299,7 @@ fn go_bools(arg: Arg) -> Arg {
         | "kubelet_insecure_tls"
         | "kubelet_use_node_status_port"
         | "kubelet_pin_certificates"
+        | "kubelet_use_proxy"
         | "deprecated_kubelet_completely_insecure"
         | "disable_http2_serving"
         | "manage_apiservices"

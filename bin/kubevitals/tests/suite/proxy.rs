@@ -80,6 +80,11 @@ struct Process {
 
 impl Process {
     async fn start(kubeconfig: &str, variables: &[(&str, &str)]) -> Self {
+        let address_types = "--kubelet-preferred-address-types=InternalIP";
+        Self::start_with(kubeconfig, variables, &[address_types]).await
+    }
+
+    async fn start_with(kubeconfig: &str, variables: &[(&str, &str)], more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("kubeconfig");
         std::fs::write(&file, kubeconfig).unwrap();
@@ -88,12 +93,12 @@ impl Process {
             "--bind-address=127.0.0.1",
             "--secure-port=0",
             "--kubelet-use-node-status-port",
-            "--kubelet-preferred-address-types=InternalIP",
             "--metric-resolution=15s",
         ]);
         command
             .arg(format!("--kubeconfig={}", file.display()))
             .arg(format!("--cert-dir={}", folder.path().display()))
+            .args(more)
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
         for name in ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"] {
@@ -168,11 +173,15 @@ async fn a_server_in_no_proxy_is_reached_without_the_proxy() {
     let cluster = cluster(1).await;
     let proxy = Proxy::start(cluster.api().address()).await;
     let url = format!("http://{}", proxy.address);
+    // In upper case it is not exempt by itself, and still resolves.
+    let named = format!("https://LOCALHOST:{}", cluster.api().address().port());
+    let kubeconfig = cluster.api().kubeconfig();
+    let kubeconfig = kubeconfig.replace(&cluster.api().url(), &named);
     let variables = [
         ("HTTPS_PROXY", url.as_str()),
-        ("NO_PROXY", ".svc,10.96.0.0/12,127.0.0.1"),
+        ("NO_PROXY", ".svc,10.96.0.0/12,localhost"),
     ];
-    let server = Process::start(&cluster.api().kubeconfig(), &variables).await;
+    let server = Process::start(&kubeconfig, &variables).await;
     server.until_ready().await;
     assert_eq!(*proxy.targets.lock(), Vec::<String>::new());
     drop(server);
@@ -190,6 +199,27 @@ async fn the_proxy_of_the_kubeconfig_is_used() {
     let server = Process::start(&kubeconfig, &[("NO_PROXY", "*")]).await;
     server.until_ready().await;
     assert!(!proxy.targets.lock().is_empty());
+    drop(server);
+    cluster.shutdown().await;
+}
+
+/// The API server is on a loopback address, which has no proxy.
+#[tokio::test]
+async fn kubelets_are_reached_through_the_proxy_if_the_flag_is_set() {
+    let cluster = cluster(1).await;
+    let kubelet = cluster.fleet().address("node-00000").unwrap();
+    let proxy = Proxy::start(kubelet).await;
+    let url = format!("http://{}", proxy.address);
+    let flags = [
+        "--kubelet-use-proxy",
+        "--kubelet-preferred-address-types=Hostname",
+    ];
+    let kubeconfig = cluster.api().kubeconfig();
+    let variables = [("HTTPS_PROXY", url.as_str())];
+    let server = Process::start_with(&kubeconfig, &variables, &flags).await;
+    server.until_ready().await;
+    let expected = format!("CONNECT node-00000:{} HTTP/1.1", kubelet.port());
+    assert_eq!(proxy.targets.lock().first(), Some(&expected));
     drop(server);
     cluster.shutdown().await;
 }

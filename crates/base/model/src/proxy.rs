@@ -56,6 +56,11 @@ impl ProxyRules {
         (!self.is_exempt(host, port)).then_some(proxy)
     }
 
+    /// Returns the URL of the proxy for HTTPS, whatever the host.
+    pub fn https_proxy(&self) -> Option<&str> {
+        self.https.as_deref()
+    }
+
     fn is_exempt(&self, host: &str, port: u16) -> bool {
         if host == "localhost" {
             return true;

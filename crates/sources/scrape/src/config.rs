@@ -10,6 +10,7 @@ use thiserror::Error;
 use crate::address::AddressType;
 use crate::credentials::Credentials;
 use crate::filter::NodeFilter;
+use crate::proxy::KubeletProxy;
 
 /// The annotation of a node with the path of its metrics. Watches of nodes must keep it
 /// ([`WatchSpec::keep_annotations`](kubevitals_watch::WatchSpec::keep_annotations)).
@@ -58,6 +59,8 @@ pub struct ScrapeConfig {
     /// Whether a port in the node's status takes precedence over `port`.
     pub use_node_status_port: bool,
     pub transport: Transport,
+    /// The proxy that kubelets are reached through; `None` to dial them directly.
+    pub proxy: Option<KubeletProxy>,
     /// The credentials sent to kubelets, besides a client certificate in the transport.
     pub credentials: Credentials,
     /// Whether [`SCHEME`] can be `http`. Nodes write their own annotations and addresses: with this
@@ -145,6 +148,7 @@ impl ScrapeConfig {
             port: 10_250,
             use_node_status_port: true,
             transport,
+            proxy: None,
             credentials,
             allow_http: false,
             filter: NodeFilter::default(),

@@ -18,6 +18,7 @@ use crate::buffers::ResponseBuffers;
 use crate::credentials::Bearer;
 use crate::deadline::Deadline;
 use crate::error::{ScrapeError, excerpt};
+use crate::proxy::KubeletProxy;
 
 const USER_AGENT: &str = concat!("kubevitals/", env!("CARGO_PKG_VERSION"));
 const ACCEPT: &str = "text/plain;version=0.0.4, application/json;q=0.5, */*;q=0.1";
@@ -62,8 +63,12 @@ impl Connection {
         tls: Option<&ClientTls>,
         handshakes: &Semaphore,
         deadline: &Deadline<'_>,
+        proxy: Option<&KubeletProxy>,
     ) -> Result<Self, ScrapeError> {
-        let (mut tcp, address) = dial(host, port).await?;
+        let (mut tcp, address) = match proxy.filter(|proxy| proxy.is_for(host, port)) {
+            None => dial(host, port).await?,
+            Some(proxy) => dial_through(proxy, host_port(host, port)).await?,
+        };
         // A request is one small write that should leave at once.
         tcp.set_nodelay(true).ok();
         let client = match tls {
@@ -259,6 +264,18 @@ pub(crate) fn host_port(host: &str, port: u16) -> String {
     match host.parse::<IpAddr>() {
         Ok(ip) => SocketAddr::new(ip, port).to_string(),
         Err(_) => format!("{}:{port}", excerpt(host.as_bytes())),
+    }
+}
+
+/// Connects to a kubelet through a proxy.
+async fn dial_through(
+    proxy: &KubeletProxy,
+    address: String,
+) -> Result<(TcpStream, String), ScrapeError> {
+    let (mut tcp, _) = dial(&proxy.host, proxy.port).await?;
+    match proxy.tunnel(&mut tcp, &address).await {
+        Ok(()) => Ok((tcp, address)),
+        Err(error) => Err(connect_error(&address, error)),
     }
 }
 

@@ -295,17 +295,18 @@ impl Session {
                 break;
             };
             let (tls, handshakes) = (self.tls.as_ref(), &ctx.inner.handshakes);
+            let proxy = ctx.inner.config.proxy.as_ref();
             let opened = if self.addresses.attempt(attempt + 1).is_some() {
                 // An address that does not respond must leave time for the next.
                 let time = (ctx.deadline.remaining() / 2).max(MIN_ADDRESS_TIMEOUT);
                 let deadline = ctx.deadline.child(time);
-                let open = Connection::open(host, port, index, tls, handshakes, &deadline);
+                let open = Connection::open(host, port, index, tls, handshakes, &deadline, proxy);
                 deadline.run(open).await.unwrap_or_else(|Elapsed| {
                     let error = io::ErrorKind::TimedOut.into();
                     Err(connect_error(&host_port(host, port), error))
                 })
             } else {
-                Connection::open(host, port, index, tls, handshakes, &ctx.deadline).await
+                Connection::open(host, port, index, tls, handshakes, &ctx.deadline, proxy).await
             };
             let error = match opened {
                 Ok(connection) => return Ok(connection),
