@@ -127,7 +127,7 @@ const GROUPS: &[Group] = &[
     },
     Group {
         disposition: Disposition::Supported(Some(
-            "off by default, on the admin server, and in a build with the feature `pprof` only",
+            "off by default; CPU profiles, in a build with the feature `pprof` only",
         )),
         options: &[],
         switches: &["profiling"],
@@ -233,7 +233,7 @@ const GROUPS: &[Group] = &[
         switches: &[],
     },
     Group {
-        disposition: Disposition::Ignored("there are CPU profiles only, on the admin server"),
+        disposition: Disposition::Ignored("there are CPU profiles only"),
         options: &["debug-socket-path"],
         switches: &["contention-profiling"],
     },

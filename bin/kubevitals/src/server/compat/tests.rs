@@ -140,10 +140,7 @@ fn a_flag_without_effect_is_named_with_the_reason() {
                 "advertise-address",
                 "the APIService refers to a Service, not to an address"
             ),
-            (
-                "contention-profiling",
-                "there are CPU profiles only, on the admin server"
-            ),
+            ("contention-profiling", "there are CPU profiles only"),
         ]
     );
     flags.validate().unwrap();
