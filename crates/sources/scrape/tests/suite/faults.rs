@@ -125,7 +125,7 @@ async fn an_invalid_line_does_not_affect_others() {
         let set_at = Timestamp::from_system_time(SystemTime::now());
         let is_affected = |event: &Event| match event {
             Event::Batch { node, info, .. } => node == NODES[0] && info.requested_at > set_at,
-            _ => false,
+            Event::Error { .. } => false,
         };
         let event = running.events.wait(0, "a spoilt info", is_affected).await;
         let containers = event.containers();

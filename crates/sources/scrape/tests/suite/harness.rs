@@ -124,7 +124,7 @@ impl Event {
     pub(crate) fn containers(&self) -> &[Container] {
         match self {
             Self::Batch { containers, .. } => containers,
-            other => panic!("{other:?}"),
+            other @ Self::Error { .. } => panic!("{other:?}"),
         }
     }
 }
@@ -173,7 +173,7 @@ impl RecordingSink {
         let is_error = |event: &Event| matches!(event, Event::Error { node: n, .. } if n == node);
         match self.wait(0, "a first error", is_error).await {
             Event::Error { error, .. } => error,
-            other => panic!("{other:?}"),
+            other @ Event::Batch { .. } => panic!("{other:?}"),
         }
     }
 
