@@ -94,3 +94,31 @@ async fn an_invalid_annotation_is_named_in_the_404() {
     server.stop().await;
     cluster.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_pod_that_starts_triggers_a_scrape_of_its_node() {
+    let cluster = cluster(2).await;
+    let server = Running::start(&cluster, &[]).await;
+    server
+        .until("/readyz", |status, _| status == StatusCode::OK)
+        .await;
+    let triggers = |metrics: &str| {
+        let mut lines = metrics.lines();
+        let value = lines.find_map(|line| line.strip_prefix("kubevitals_scrape_triggers_total "));
+        value.and_then(|value| value.parse::<u32>().ok()).unwrap()
+    };
+    let (_, metrics) = server.get_as_admin("/metrics").await;
+    let before = triggers(&metrics);
+    let pod = json!({
+        "metadata": {"name": "new", "namespace": "default"},
+        "spec": {"nodeName": NODE, "containers": [{"name": "app", "image": "app"}]},
+        "status": {"phase": "Running"},
+    });
+    let writer = cluster.api().writer();
+    writer.create(Resource::Pods, pod).unwrap();
+    server
+        .until("/metrics", |_, metrics| triggers(metrics) > before)
+        .await;
+    server.stop().await;
+    cluster.shutdown().await;
+}

@@ -48,6 +48,7 @@ pub struct ScrapeMetrics {
     rejected: Family<ReasonLabel, Counter>,
     nodes: Family<StateLabel, Gauge>,
     unchanged: Counter,
+    triggers: Counter,
     bytes: Counter,
     connections: Counter,
     pub(crate) in_flight: Gauge,
@@ -175,6 +176,10 @@ impl ScrapeMetrics {
                 "unchanged",
                 "Total number of responses without a newer sample than the previous response",
             ),
+            triggers: registry.counter(
+                "triggers",
+                "Total number of times that a pod which started triggered a scrape of its node",
+            ),
             bytes: registry.counter("received_bytes", "Total number of bytes of response bodies"),
             connections: registry.counter(
                 "connections",
@@ -237,6 +242,10 @@ impl ScrapeMetrics {
     pub(crate) fn set_excluded(&self, nodes: usize) {
         self.nodes_labelled("excluded")
             .set(i64::try_from(nodes).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn triggered(&self) {
+        self.triggers.inc();
     }
 
     pub(crate) fn connection_opened(&self) {

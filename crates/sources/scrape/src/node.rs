@@ -138,6 +138,7 @@ impl NodeLoop {
                 self.on_change(&control);
             }
             if control.is_triggered.swap(false, Ordering::AcqRel) {
+                inner.metrics.triggered();
                 self.on_trigger(Instant::now());
             }
             let due = self.due;
