@@ -1,6 +1,5 @@
 //! One connection, from the handshake to its end.
 
-use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::IpAddr;
@@ -14,20 +13,20 @@ use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-use crate::conn_state::{ConnState, Expired, ResponseKind};
+use crate::conn_state::{CLOSE_GRACE, ConnState, Expired};
+use crate::exchange::{Delivery, Exchange, MAX_PENDING_BYTES, StreamExecutor, TrackedBody};
 use crate::fair_queue::{FairQueue, Permit, Priority};
+use crate::head_budget::{Exhausted, HeadBudget, HeadMeter};
 use crate::limits::{Limits, ServerMetrics};
-use crate::send_window::{MAX_PENDING_BYTES, SendWindow};
 use crate::write_budget::WriteBudget;
 
-/// Minimum size of a write that counts as progress; smaller ones may be HTTP/2 pings.
-const MIN_PROGRESS_BYTES: usize = 1024;
 /// Interval of pings on a quiet HTTP/2 connection, and the timeout of their acknowledgement.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
@@ -63,9 +62,11 @@ pub trait Handler<P>: Send + Sync + 'static {
     /// The body of responses.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
         + Send
+        + Unpin
         + 'static;
 
-    /// Responds to one request. An error is a response too.
+    /// Responds to one request. An error is a response too. The extensions of a response may have a
+    /// [`Delivery`].
     fn handle(
         &self,
         connection: &Arc<Connection<P>>,
@@ -84,9 +85,8 @@ pub struct Connection<P> {
     pub peer: P,
     /// Requests in flight and timeouts.
     pub state: Arc<ConnState>,
-    /// The bound on response bytes that are produced and not yet written.
-    pub send_window: SendWindow,
     write_budget: Option<WriteBudget>,
+    head_meter: Mutex<HeadMeter>,
 }
 
 /// The queues of a server, if it has any.
@@ -102,6 +102,7 @@ pub(crate) struct ServerContext<T, H> {
     pub(crate) handler: Arc<H>,
     pub(crate) limits: Limits,
     pub(crate) queues: Option<Queues>,
+    pub(crate) head_budget: HeadBudget,
     pub(crate) metrics: ServerMetrics,
 }
 
@@ -160,9 +161,9 @@ pub(crate) async fn accept<T, H>(
         handler,
         limits,
         queues,
+        head_budget,
         metrics,
     } = &*context;
-    let in_handshake = state.in_flight(ResponseKind::Ordinary);
     let source = state.source();
     let handshake = async {
         let Some(queues) = queues else {
@@ -178,8 +179,17 @@ pub(crate) async fn accept<T, H>(
         }
         .await
     };
+    let closed = async {
+        state.closed().await;
+        tokio::time::sleep(CLOSE_GRACE).await;
+    };
     // Time in the queue counts, so that no connection waits indefinitely.
-    let accepted = match tokio::time::timeout(limits.handshake_timeout, handshake).await {
+    let timeout = tokio::time::timeout(limits.handshake_timeout, handshake);
+    let accepted = tokio::select! {
+        accepted = timeout => accepted,
+        () = closed => return,
+    };
+    let accepted = match accepted {
         Ok(Ok(accepted)) => accepted,
         Ok(Err(error)) => {
             metrics.handshake_errors.inc();
@@ -195,8 +205,8 @@ pub(crate) async fn accept<T, H>(
         .as_ref()
         .map(|queues| queues.responses.permit(source));
     state.established(accepted.is_http2);
-    drop(in_handshake);
-    serve(accepted, permit, Arc::clone(handler), limits, state).await;
+    let handler = Arc::clone(handler);
+    serve(accepted, permit, handler, limits, head_budget, state).await;
 }
 
 /// Serves one connection until it ends by itself, exceeds a timeout, or is closed.
@@ -205,6 +215,7 @@ pub(crate) async fn serve<I, P, H>(
     permit: Option<Permit>,
     handler: Arc<H>,
     limits: &Limits,
+    head_budget: &HeadBudget,
     state: Arc<ConnState>,
 ) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -215,8 +226,8 @@ pub(crate) async fn serve<I, P, H>(
     let connection = Arc::new(Connection {
         peer: accepted.peer,
         state: Arc::clone(&state),
-        send_window: SendWindow::new(is_http2),
         write_budget: permit.map(WriteBudget::new),
+        head_meter: Mutex::new(HeadMeter::new(head_budget, is_http2)),
     });
     let mut watchdog = Watchdog {
         state: Arc::clone(&state),
@@ -228,15 +239,17 @@ pub(crate) async fn serve<I, P, H>(
         connection: Arc::clone(&connection),
     };
     let tracked = Arc::clone(&connection);
-    let service = service_fn(move |request| {
+    let (own_limits, budget) = (*limits, head_budget.clone());
+    let service = service_fn(move |request: Request<Incoming>| {
         let (handler, connection) = (Arc::clone(&handler), Arc::clone(&connection));
-        connection.request_received();
-        // A handler whose bodies outlast it counts them itself.
-        let in_flight = connection.state.in_flight(ResponseKind::Ordinary);
+        let exchange = connection.begin_exchange(&own_limits);
+        let charge = budget.charge(request.headers());
         async move {
-            let response = handler.handle(&connection, request).await;
-            drop(in_flight);
-            Ok::<_, Infallible>(response)
+            exchange.entered_stream();
+            let _charge = charge?;
+            let mut response = handler.handle(&connection, request).await;
+            exchange.responded(response.extensions_mut().remove::<Delivery>());
+            Ok::<_, Exhausted>(response.map(|body| TrackedBody::new(body, exchange, is_http2)))
         }
     });
     let builder = builder(is_http2, limits);
@@ -271,12 +284,13 @@ pub(crate) async fn serve<I, P, H>(
     }
 }
 
-fn builder(is_http2: bool, limits: &Limits) -> auto::Builder<TokioExecutor> {
+fn builder(is_http2: bool, limits: &Limits) -> auto::Builder<StreamExecutor> {
     let header_bytes = limits.header_bytes.max(Limits::MIN_HEADER_BYTES);
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(StreamExecutor);
     builder
         .http1()
         .max_buf_size(usize::try_from(header_bytes).unwrap_or(usize::MAX))
+        .max_headers(limits.headers)
         .header_read_timeout(None);
     builder
         .http2()
@@ -319,6 +333,7 @@ impl<F: Future + Unpin> Future for Queued<F> {
 
 impl Watchdog {
     fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Expired> {
+        self.state.set_watchdog(context.waker());
         loop {
             match self.state.check(&self.limits) {
                 Err(expired) => return Poll::Ready(expired),
@@ -336,12 +351,12 @@ impl Watchdog {
 }
 
 impl<P> Connection<P> {
-    fn request_received(&self) {
-        self.state.head_received();
-        self.send_window.reset();
+    fn begin_exchange(&self, limits: &Limits) -> Arc<Exchange> {
         if let Some(budget) = &self.write_budget {
             budget.reset();
         }
+        self.head_meter.lock().head_received();
+        Exchange::begin(&self.state, limits)
     }
 
     /// Ready if this many bytes may be written.
@@ -357,12 +372,8 @@ impl<P> Connection<P> {
         let Poll::Ready(Ok(bytes)) = polled else {
             return;
         };
-        self.send_window.written(*bytes);
         if let Some(budget) = &self.write_budget {
             budget.written(*bytes);
-        }
-        if *bytes >= MIN_PROGRESS_BYTES {
-            self.state.progress();
         }
     }
 }
@@ -374,9 +385,16 @@ impl<S: AsyncRead + Unpin, P> AsyncRead for TrackedStream<S, P> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.inner).poll_read(context, buffer);
-        if buffer.filled().len() > before {
-            self.connection.state.received();
+        let this = &mut *self;
+        let polled = Pin::new(&mut this.inner).poll_read(context, buffer);
+        let received = buffer.filled().get(before..).unwrap_or_default();
+        if !received.is_empty() {
+            let state = &this.connection.state;
+            state.received();
+            let mut meter = this.connection.head_meter.lock();
+            meter
+                .received(received, state.current_head())
+                .map_err(io::Error::other)?;
         }
         polled
     }

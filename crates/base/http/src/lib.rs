@@ -7,8 +7,8 @@
 //!    └─ connection table ◄──── ConnState ◄─────────────┴─ watchdog
 //! ```
 //!
-//! * [`Server`] accepts connections up to [`Limits::connections`], closes idle ones when it is
-//!   full, and drains on shutdown.
+//! * [`Server`] accepts connections up to [`Limits::connections`], evicts one that is silent or
+//!   idle when it is full, and drains on shutdown.
 //! * A [`Transport`] makes a connection of a socket: [`Plain`], or TLS by the API server. This
 //!   crate has no TLS dependency of its own.
 //! * A [`Handler`] responds to requests. It sees the [`Connection`] that a request arrived on.
@@ -19,26 +19,27 @@
 //! * `FairQueue` and `WriteBudget` keep handshakes and long responses of some clients from
 //!   delaying the others ([`Limits::fair_queue`]).
 //!
-//! # Limits
-//!
-//! * A client that stops reading is disconnected by [`Limits::stall_timeout`] or
-//!   [`Limits::idle_timeout`], not at the deadline of its request.
-//! * Connections are limited in total, not per source address.
+//! * An exchange is a request and its response. Its body is dropped and its stream reset (over
+//!   HTTP/1: the connection closed) at its deadline, or when what is produced is not written within
+//!   [`Limits::stall_timeout`]. The clock decides, not the body: one that nobody reads is never
+//!   polled.
 
 pub mod accept;
 mod conn_state;
 mod connection;
+mod connections;
+mod exchange;
 mod fair_queue;
+mod head_budget;
 mod limits;
 pub mod query;
-mod send_window;
 mod server;
 mod source;
 mod write_budget;
 
-pub use conn_state::{ConnState, InFlight, ResponseKind};
+pub use conn_state::ConnState;
 pub use connection::{Accepted, Connection, Handler, Plain, Transport};
+pub use exchange::Delivery;
 pub use fair_queue::QueueMetrics;
 pub use limits::{Limits, ServerMetrics};
-pub use send_window::SendWindow;
 pub use server::Server;

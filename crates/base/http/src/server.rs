@@ -1,4 +1,4 @@
-//! The accept loop, the connection table and the drain.
+//! The accept loop and the drain.
 
 use std::future::Future;
 use std::io;
@@ -6,21 +6,24 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::conn_state::ConnState;
 use crate::connection::{self, Handler, Queues, ServerContext, Transport};
+use crate::connections::Connections;
 use crate::fair_queue::FairQueue;
+use crate::head_budget::HeadBudget;
 use crate::limits::{Limits, ServerMetrics};
 use crate::source::Source;
 
 /// Pause after an accept error such as "too many open files".
 const ACCEPT_ERROR_PAUSE: Duration = Duration::from_secs(1);
-/// Interval of evictions while the server is full: connections that were active at the last one may
+/// Interval at which a connection that waits for room tries again: connections that were busy may
 /// be idle by now.
-const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
+const EVICTION_INTERVAL: Duration = Duration::from_millis(100);
+/// Keepalive of accepted sockets, as Go sets it: a client that vanished is noticed even while
+/// nothing is sent.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// A bound server that does not accept yet.
 #[derive(Debug)]
@@ -30,14 +33,6 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     limits: Limits,
-    metrics: ServerMetrics,
-}
-
-/// The open connections of a server. Each can be inspected and closed on its own, which is what an
-/// eviction policy needs.
-struct Connections {
-    tasks: JoinSet<()>,
-    states: HashMap<Id, Arc<ConnState>>,
     metrics: ServerMetrics,
 }
 
@@ -88,41 +83,41 @@ impl Server {
             handler,
             limits,
             queues: limits.fair_queue.then(|| Queues::new(&metrics)),
+            head_budget: HeadBudget::new(limits.large_head_bytes),
             metrics: metrics.clone(),
         });
-        let mut connections = Connections::new(metrics);
-        let max = limits.connections.max(1);
+        let aborted = metrics.aborted_responses.clone();
+        let mut connections = Connections::new(limits.connections, metrics);
         let mut number = 0;
+        // Accepted, and not served until another connection ends.
+        let mut waiting: Option<(TcpStream, SocketAddr)> = None;
         tracing::info!(server = name, %address, "listening");
 
         tokio::pin!(shutdown);
         loop {
+            if let Some((stream, peer)) = waiting.take_if(|_| connections.make_room()) {
+                number += 1;
+                let state = ConnState::new(Source::from(peer.ip()), &limits, aborted.clone());
+                let task = connection::accept(
+                    Arc::clone(&context),
+                    stream,
+                    peer.ip(),
+                    number,
+                    Arc::clone(&state),
+                );
+                connections.spawn(task, state);
+            }
             let accepted = tokio::select! {
                 biased;
                 () = &mut shutdown => break,
                 () = connections.ended() => continue,
-                accepted = accept(&listener), if connections.len() < max => accepted,
-                () = tokio::time::sleep(EVICTION_INTERVAL), if connections.len() >= max => {
-                    connections.evict_idle();
-                    continue;
-                }
+                accepted = accept(&listener), if waiting.is_none() => accepted,
+                () = tokio::time::sleep(EVICTION_INTERVAL), if waiting.is_some() => continue,
             };
             match accepted {
                 Ok((stream, peer)) => {
-                    if connections.len() + 1 >= max {
-                        connections.evict_idle();
-                    }
-                    let _best_effort = stream.set_nodelay(true);
-                    number += 1;
-                    let state = ConnState::new(Source::from(peer.ip()));
-                    let task = connection::accept(
-                        Arc::clone(&context),
-                        stream,
-                        peer.ip(),
-                        number,
-                        Arc::clone(&state),
-                    );
-                    connections.spawn(task, state);
+                    set_options(&stream);
+                    waiting = Some((stream, peer));
                 }
                 Err(error) => {
                     tracing::warn!(server = name, %error, "failed to accept a connection");
@@ -155,70 +150,13 @@ impl Queues {
     }
 }
 
-impl Connections {
-    fn new(metrics: ServerMetrics) -> Self {
-        Self {
-            tasks: JoinSet::new(),
-            states: HashMap::new(),
-            metrics,
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.tasks.len()
-    }
-
-    fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static, state: Arc<ConnState>) {
-        let id = self.tasks.spawn(task).id();
-        self.states.insert(id, state);
-        self.metrics.connections.inc();
-    }
-
-    /// Removes a connection that has ended; pending while there is none.
-    async fn ended(&mut self) {
-        match self.tasks.join_next_with_id().await {
-            Some(ended) => self.remove(ended),
-            None => std::future::pending().await,
-        }
-    }
-
-    fn remove(&mut self, ended: Result<(Id, ()), JoinError>) {
-        let id = match ended {
-            Ok((id, ())) => id,
-            Err(error) => {
-                if error.is_panic() {
-                    tracing::error!(%error, "connection task panicked");
-                }
-                error.id()
-            }
-        };
-        self.states.remove(&id);
-        self.metrics.connections.dec();
-    }
-
-    fn evict_idle(&self) {
-        self.states
-            .values()
-            .filter(|state| state.is_idle())
-            .for_each(|state| state.close());
-    }
-
-    async fn drain(&mut self, timeout: Duration) -> Result<(), tokio::time::error::Elapsed> {
-        self.states.values().for_each(|state| state.close());
-        tokio::time::timeout(timeout, async {
-            while let Some(ended) = self.tasks.join_next_with_id().await {
-                self.remove(ended);
-            }
-        })
-        .await
-    }
-
-    async fn abort(&mut self) {
-        self.tasks.abort_all();
-        while let Some(ended) = self.tasks.join_next_with_id().await {
-            self.remove(ended);
-        }
-    }
+/// Sets options of an accepted socket, as far as the system allows it.
+fn set_options(stream: &TcpStream) {
+    use rustix::net::sockopt;
+    let _ = stream.set_nodelay(true);
+    let _ = sockopt::set_socket_keepalive(stream, true);
+    let _ = sockopt::set_tcp_keepidle(stream, KEEPALIVE_INTERVAL);
+    let _ = sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL);
 }
 
 /// Accepts one connection. Connections that ended in the kernel's queue are not an error.

@@ -70,9 +70,10 @@ impl Default for Limits {
             http: kubevitals_http::Limits {
                 connections: 128,
                 header_bytes: 16 * 1024,
+                headers: 100,
                 header_timeout: Duration::from_secs(5),
                 // A CPU profile takes up to two minutes; no other handler takes long.
-                stall_timeout: Duration::from_mins(4),
+                response_timeout: Duration::from_mins(4),
                 drain_timeout: Duration::from_secs(5),
                 // All responses are small but `/metrics`, of which few are requested.
                 fair_queue: false,

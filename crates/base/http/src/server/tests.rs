@@ -25,10 +25,11 @@ impl Handler<IpAddr> for Paths {
 
     async fn handle(
         &self,
-        _: &Arc<Connection<IpAddr>>,
+        connection: &Arc<Connection<IpAddr>>,
         request: Request<Incoming>,
     ) -> Response<Full<Bytes>> {
         if request.uri().path() == "/wait" {
+            connection.state.authenticated();
             self.waiting.notify_one();
             self.release.notified().await;
         }
@@ -81,6 +82,14 @@ impl Harness {
     async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }
+
+    /// Connects from `127.0.1.N`.
+    async fn connect_from(&self, number: u16) -> TcpStream {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        let own = Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + 0xff + u32::from(number));
+        socket.bind(SocketAddr::from((own, 0))).unwrap();
+        socket.connect(self.address).await.unwrap()
+    }
 }
 
 async fn send(stream: &mut TcpStream, path: &str) {
@@ -99,13 +108,23 @@ async fn is_closed(stream: &mut TcpStream) -> bool {
     matches!(stream.read(&mut [0; 1]).await, Ok(0) | Err(_))
 }
 
+/// Timeouts that no test reaches: only an eviction makes room.
+fn patient(connections: usize) -> Limits {
+    let never = Duration::from_hours(1);
+    Limits {
+        connections,
+        handshake_timeout: never,
+        header_timeout: never,
+        idle_timeout: never,
+        response_timeout: never,
+        stall_timeout: never,
+        ..Limits::default()
+    }
+}
+
 #[tokio::test]
 async fn idle_connections_are_evicted_and_active_ones_are_not() {
-    let limits = Limits {
-        connections: 3,
-        ..Limits::default()
-    };
-    let harness = Harness::start(Plain, limits).await;
+    let harness = Harness::start(Plain, patient(2)).await;
     let (mut active, mut idle) = (harness.connect().await, harness.connect().await);
     send(&mut active, "/wait").await;
     harness.handler.waiting.notified().await;
@@ -117,7 +136,57 @@ async fn idle_connections_are_evicted_and_active_ones_are_not() {
     receive(&mut third).await;
     harness.handler.release.notify_one();
     receive(&mut active).await;
-    assert_eq!(harness.metrics.connections.get(), 2);
+    assert_eq!(harness.metrics.evictions.get(), 1);
+}
+
+/// They used to keep every other client waiting until they timed out.
+#[tokio::test]
+async fn silent_connections_keep_nobody_waiting() {
+    for bytes in ["", "G"] {
+        let harness = Harness::start(Plain, patient(4)).await;
+        let mut silent = Vec::new();
+        for number in 0..20 {
+            let mut stream = harness.connect_from(number % 3).await;
+            stream.write_all(bytes.as_bytes()).await.unwrap();
+            silent.push(stream);
+            if number % 5 == 4 {
+                let mut client = harness.connect_from(9).await;
+                send(&mut client, "/").await;
+                receive(&mut client).await;
+            }
+        }
+        assert!(is_closed(&mut silent[0]).await);
+        assert!(harness.metrics.connections.get() <= 5);
+    }
+}
+
+/// The number of connections that a server has by default.
+#[tokio::test]
+async fn a_thousand_silent_connections_keep_nobody_waiting() {
+    let harness = Harness::start(Plain, patient(Limits::default().connections)).await;
+    let mut silent = Vec::new();
+    for number in 0..1100_u16 {
+        // From one address and from many.
+        let address = if number < 600 { 1 } else { number % 251 };
+        silent.push(harness.connect_from(address).await);
+    }
+    let mut client = harness.connect().await;
+    send(&mut client, "/").await;
+    receive(&mut client).await;
+    assert!(harness.metrics.evictions.get() >= 76);
+}
+
+#[tokio::test]
+async fn a_client_waits_while_all_connections_are_busy() {
+    let harness = Harness::start(Plain, patient(1)).await;
+    let mut busy = harness.connect().await;
+    send(&mut busy, "/wait").await;
+    harness.handler.waiting.notified().await;
+    let mut client = harness.connect().await;
+    send(&mut client, "/").await;
+    harness.handler.release.notify_one();
+    receive(&mut busy).await;
+    receive(&mut client).await;
 }
 
 #[tokio::test]

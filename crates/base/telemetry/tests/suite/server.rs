@@ -68,7 +68,7 @@ async fn a_slow_head_closes_the_connection() {
 #[tokio::test]
 async fn idle_connections_are_closed_at_the_limit() {
     let mut limits = Limits::default();
-    limits.http.connections = 3;
+    limits.http.connections = 2;
     let server = Harness::start(limits).await;
     let mut idle = Vec::new();
     for _ in 0..2 {
@@ -76,12 +76,35 @@ async fn idle_connections_are_closed_at_the_limit() {
         assert_eq!(client.send("GET", "/livez", &[], "").await.status, 200);
         idle.push(client);
     }
-    // The third is served, and the two idle ones are closed to admit the next.
-    assert_eq!(server.get("/livez").await.status, 200);
+    // For each further one, the one that is idle for longest is closed.
+    let mut further = Vec::new();
     for client in &mut idle {
+        let mut new = server.connect().await;
+        assert_eq!(new.send("GET", "/livez", &[], "").await.status, 200);
         assert_eq!(client.closed().await, b"");
+        further.push(new);
     }
     for _ in 0..10 {
+        assert_eq!(server.get("/livez").await.status, 200);
+    }
+}
+
+/// They used to keep the kubelet's probes waiting until each of them timed out.
+#[tokio::test]
+async fn silent_connections_keep_no_probe_waiting() {
+    for (connections, bytes) in [(4, ""), (4, "GET /livez"), (128, "")] {
+        let mut limits = Limits::default();
+        assert_eq!(limits.http.connections, 128);
+        limits.http.connections = connections;
+        limits.http.handshake_timeout = Duration::from_hours(1);
+        limits.http.header_timeout = Duration::from_hours(1);
+        let server = Harness::start(limits).await;
+        let mut silent = Vec::new();
+        for _ in 0..connections + 10 {
+            let mut client = server.connect().await;
+            client.write(bytes).await;
+            silent.push(client);
+        }
         assert_eq!(server.get("/livez").await.status, 200);
     }
 }
