@@ -8,6 +8,7 @@ use kubevitals_telemetry::{Health, LogHandle, SharedRegistry};
 use kubevitals_tls::{TlsPolicy, TrustRoots};
 
 use crate::certificate::ServingCertificate;
+use crate::handler::MIN_WRITE_TIME;
 use crate::metrics::ApiServerMetrics;
 use crate::resource::ApiGroup;
 use crate::reviewer::{AuthenticationSource, Reviewer};
@@ -31,6 +32,12 @@ pub struct ServerConfig {
     pub authorization: AuthorizationConfig,
     pub telemetry: ServerTelemetry,
     pub limits: Limits,
+    /// Time from the shutdown request to the end of accepting connections, in which readiness fails
+    /// and requests are served (`--shutdown-delay-duration`).
+    pub shutdown_delay: Duration,
+    /// Probability that a request over HTTP/2 closes its connection after the requests in flight,
+    /// so that clients spread over replicas (`--goaway-chance`).
+    pub goaway_chance: f64,
 }
 
 /// The response of `/version`. Empty fields are written, as in Kubernetes.
@@ -146,7 +153,7 @@ pub struct ServerTelemetry {
 /// Limits of an API server. Zero connections, streams or requests mean one.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Limits of connections. `stall_timeout` is derived from `request_timeout` and `idle_timeout`.
+    /// Limits of connections. `response_timeout` is derived from `request_timeout`.
     pub http: kubevitals_http::Limits,
     /// Timeout of a request other than a watch, its response included (`--request-timeout`).
     pub request_timeout: Duration,
@@ -182,6 +189,8 @@ impl ServerConfig {
             authorization,
             telemetry,
             limits: Limits::default(),
+            shutdown_delay: Duration::ZERO,
+            goaway_chance: 0.0,
         }
     }
 }
@@ -242,8 +251,7 @@ impl Default for RequestHeaders {
 impl Limits {
     pub(crate) fn http(&self) -> kubevitals_http::Limits {
         kubevitals_http::Limits {
-            // A response ends by its deadline unless the client does not read it.
-            stall_timeout: self.request_timeout + self.http.idle_timeout,
+            response_timeout: self.request_timeout + MIN_WRITE_TIME,
             ..self.http
         }
     }

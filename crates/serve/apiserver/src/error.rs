@@ -1,11 +1,12 @@
-//! Errors before a server accepts connections.
+//! Errors of a server.
 
 use std::io;
 use std::net::SocketAddr;
 
 use kubevitals_tls::TlsError;
 
-/// An error of [`ApiServer::bind`](crate::ApiServer::bind).
+/// An error of [`ApiServer::bind`](crate::ApiServer::bind) or
+/// [`ApiServer::serve`](crate::ApiServer::serve).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApiServerError {
@@ -53,4 +54,7 @@ pub enum ApiServerError {
     Random,
     #[error("invalid path {path:?} in always_allow_paths: {reason}")]
     AlwaysAllowPath { path: String, reason: &'static str },
+    /// A background task panicked or returned: certificates or authorities would become outdated.
+    #[error("task {task} ended unexpectedly")]
+    Task { task: &'static str },
 }

@@ -1,6 +1,6 @@
 //! The path of a request: authentication, authorization, limits, routing, response.
 
-mod deadline_body;
+mod delivery;
 mod health;
 mod non_resource;
 mod objects;
@@ -8,6 +8,7 @@ mod places;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderValue};
@@ -15,11 +16,13 @@ use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body as _;
 use hyper::body::Incoming;
+use kubevitals_http::Delivery;
 use kubevitals_http::query::Query;
 use kubevitals_telemetry::panic_message;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 
-use self::deadline_body::{DeadlineBody, Slot};
+use self::delivery::{Held, Slot, WatchBody};
 use self::places::Places;
 use crate::api_groups::ApiGroups;
 use crate::authn::{Authenticator, Peer, TrustStatus};
@@ -36,6 +39,9 @@ use crate::status::ApiStatus;
 
 /// Maximum number of concurrent conversions to YAML, which need the whole tree in memory.
 const MAX_YAML_CONVERSIONS: usize = 4;
+
+/// The time that the error of a request that took too long has to be written.
+pub(crate) const MIN_WRITE_TIME: Duration = Duration::from_secs(5);
 
 /// Responds to the requests of the API server.
 pub(crate) struct ApiHandler {
@@ -56,6 +62,8 @@ pub(crate) struct ApiHandler {
     watches: Places,
     yaml: Semaphore,
     draining: watch::Receiver<bool>,
+    /// The share of requests over HTTP/2 that close their connection, in 2^32.
+    goaway_threshold: u32,
 }
 
 /// The connection that a request arrived on.
@@ -64,7 +72,7 @@ pub(crate) type Connection = kubevitals_http::Connection<Peer>;
 /// A response, with its timeout if it is a watch.
 pub(crate) struct ApiResponse {
     response: Response<Body>,
-    watch: Option<std::time::Duration>,
+    watch: Option<Duration>,
 }
 
 impl kubevitals_http::Handler<Peer> for ApiHandler {
@@ -83,12 +91,12 @@ impl kubevitals_http::Handler<Peer> for ApiHandler {
             Arc::clone(&self.metrics),
             RequestKind::of_method(&head.method),
         );
-        let deadline = tokio::time::Instant::now() + self.limits.request_timeout;
+        let mut deadline = Instant::now() + self.limits.request_timeout;
         let (method, uri) = (head.method.clone(), head.uri.clone());
         let mut context = RequestContext {
             recorder,
             slot: None,
-            close: false,
+            close: head.version == http::Version::HTTP_2 && self.decides_goaway(),
             is_head: method == http::Method::HEAD,
         };
         let handled = AssertUnwindSafe(self.handle_request(
@@ -114,12 +122,15 @@ impl kubevitals_http::Handler<Peer> for ApiHandler {
                     "this request caused the server to fail",
                 ))
             }
-            Err(_elapsed) => error(ApiStatus::timeout()),
+            Err(_elapsed) => {
+                deadline = Instant::now() + MIN_WRITE_TIME;
+                error(ApiStatus::timeout())
+            }
         };
         if context.close {
             connection.state.close();
         }
-        self.finish(Arc::clone(connection), response, context, deadline)
+        self.finish(response, context, deadline)
     }
 }
 
@@ -153,7 +164,16 @@ impl ApiHandler {
             limits: config.limits,
             groups,
             draining,
+            goaway_threshold: threshold(config.goaway_chance),
         })
+    }
+
+    /// Whether this request is among those that close their connection.
+    fn decides_goaway(&self) -> bool {
+        let mut random = [0; 4];
+        self.goaway_threshold > 0
+            && aws_lc_rs::rand::fill(&mut random).is_ok()
+            && u32::from_be_bytes(random) < self.goaway_threshold
     }
 
     async fn handle_request(
@@ -176,7 +196,10 @@ impl ApiHandler {
             let user = self
                 .authenticator
                 .identify_now(&connection.peer, &mut head.headers);
-            context.close = head.version == http::Version::HTTP_2 && user.is_none();
+            context.close |= head.version == http::Version::HTTP_2 && user.is_none();
+            if user.is_some() {
+                connection.state.authenticated();
+            }
             let is_privileged = user.is_some_and(|user| self.authorizer.is_privileged(&user))
                 && !is_impersonation_requested(&head.headers);
             return self
@@ -189,11 +212,14 @@ impl ApiHandler {
             .authenticate(&connection.peer, &mut head.headers)
             .await;
         // HTTP/2 is cheap to open and costly to serve: unauthenticated clients get one request.
-        context.close = head.version == http::Version::HTTP_2
+        context.close |= head.version == http::Version::HTTP_2
             && identity
                 .as_ref()
                 .map_or(true, |identity| identity.is_anonymous);
         let identity = identity?;
+        if !identity.is_anonymous {
+            connection.state.authenticated();
+        }
         if identity.is_anonymous
             && !is_always_allowed
             && let Some(status) = self.authenticator.not_loaded()
@@ -280,13 +306,12 @@ impl ApiHandler {
         kind
     }
 
-    /// Attaches the slot, the deadline and the metrics record to the body.
+    /// Attaches the slot, the deadline and the metrics record to the response.
     fn finish(
         &self,
-        connection: Arc<Connection>,
         response: ApiResponse,
         mut context: RequestContext,
-        deadline: tokio::time::Instant,
+        deadline: Instant,
     ) -> Response<Body> {
         let (mut parts, mut body) = response.response.into_parts();
         if context.is_head {
@@ -303,20 +328,18 @@ impl ApiHandler {
             .headers
             .entry(CACHE_CONTROL)
             .or_insert(HeaderValue::from_static("no-cache, private"));
+        parts.extensions.insert(Delivery {
+            deadline: response.watch.is_none().then_some(deadline),
+            guard: Some(Arc::new(Held {
+                _slot: context.slot,
+                _recorder: context.recorder,
+            })),
+        });
         let body = match response.watch {
-            None => {
-                DeadlineBody::response(body, context.slot, context.recorder, connection, deadline)
-            }
-            Some(timeout) => DeadlineBody::watch(
-                body,
-                context.slot,
-                context.recorder,
-                connection,
-                timeout,
-                self.draining.clone(),
-            ),
+            None => body,
+            Some(timeout) => Body::wrap(WatchBody::new(body, timeout, self.draining.clone())),
         };
-        Response::from_parts(parts, Body::wrap(body))
+        Response::from_parts(parts, body)
     }
 }
 
@@ -328,6 +351,16 @@ struct RequestContext {
     close: bool,
     /// Whether the request is a `HEAD`.
     is_head: bool,
+}
+
+/// Converts a probability to a threshold of random numbers.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the value is within the range, and a cast saturates"
+)]
+fn threshold(probability: f64) -> u32 {
+    (probability.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32
 }
 
 impl ApiResponse {

@@ -36,6 +36,8 @@ pub struct ApiServerMetrics {
     /// A family, so that there is no value before the first success.
     last_lookup: Family<[(&'static str, &'static str); 0], Gauge<f64, AtomicU64>>,
     connections: Gauge,
+    evictions: Counter,
+    aborted_responses: Counter,
     pub(crate) panics: Counter,
     handshake_failures: Labeled<Counter>,
     queue_depth: Labeled<Gauge>,
@@ -165,6 +167,14 @@ impl ApiServerMetrics {
                 "Time of the last successful read of the ConfigMap extension-apiserver-authentication, in Unix seconds",
             ),
             connections: own.gauge("connections", "Number of open connections"),
+            evictions: own.counter(
+                "evicted_connections",
+                "Total number of connections without a request in flight, or without a completed one, that were closed to admit others",
+            ),
+            aborted_responses: own.counter(
+                "aborted_responses",
+                "Total number of responses aborted because their client did not read them in time",
+            ),
             panics: own.counter("panics", "Total number of requests that panicked"),
             handshake_failures: own.family(
                 "tls_handshake_failures",
@@ -271,6 +281,8 @@ impl ApiServerMetrics {
         };
         ServerMetrics {
             connections: self.connections.clone(),
+            evictions: self.evictions.clone(),
+            aborted_responses: self.aborted_responses.clone(),
             handshake_errors: handshakes("failed"),
             handshake_timeouts: handshakes("timeout"),
             handshake_queue: self.queue("handshake"),
@@ -392,12 +404,14 @@ mod tests {
         gauge apiserver_current_inflight_requests
         histogram apiserver_request_duration_seconds
         counter apiserver_request_total
+        counter kubevitals_apiserver_aborted_responses_total
         gauge kubevitals_apiserver_authentication_lookup_last_success_timestamp_seconds
         counter kubevitals_apiserver_authentication_lookups_total
         counter kubevitals_apiserver_authentications_total
         gauge kubevitals_apiserver_ca_bundle_in_sync
         gauge kubevitals_apiserver_connections
         counter kubevitals_apiserver_dropped_requests_total
+        counter kubevitals_apiserver_evicted_connections_total
         counter kubevitals_apiserver_panics_total
         gauge kubevitals_apiserver_queue_depth
         counter kubevitals_apiserver_queued_total

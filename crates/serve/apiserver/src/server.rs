@@ -13,7 +13,7 @@ use kubevitals_tls::{
 };
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -37,12 +37,16 @@ pub struct ApiServer {
     refreshed: Vec<Arc<dyn Refresh>>,
     health: Health,
     metrics: ApiServerMetrics,
+    shutdown_delay: Duration,
 }
 
 /// Performs TLS handshakes and reads client certificates.
 struct TlsTransport {
     acceptor: TlsAcceptor,
 }
+
+/// Aborts a task when it is dropped.
+struct AbortOnDrop(AbortHandle);
 
 impl ApiServer {
     /// Validates the configuration and listens. From here on the kernel queues connections.
@@ -77,6 +81,7 @@ impl ApiServer {
         let lookup = config.authentication.lookup.take();
         let address = config.address;
         let limits = config.limits.http();
+        let shutdown_delay = config.shutdown_delay;
         let (health, metrics) = (
             config.telemetry.health.clone(),
             config.telemetry.metrics.clone(),
@@ -98,6 +103,7 @@ impl ApiServer {
             refreshed,
             health,
             metrics,
+            shutdown_delay,
         })
     }
 
@@ -112,27 +118,43 @@ impl ApiServer {
         self.trust.clone()
     }
 
-    /// Serves until `shutdown` completes, then drains: readiness fails, watches end, connections
-    /// are closed, and requests in flight get
-    /// [`drain_timeout`](kubevitals_http::Limits::drain_timeout). Meanwhile certificates,
-    /// authorities and the authentication configuration are refreshed. Dropping the future aborts
-    /// everything.
-    pub async fn serve(self, shutdown: impl Future<Output = ()> + Send) {
-        let mut background = JoinSet::new();
-        background.spawn(lookup_loop(self.trust, self.lookup, self.metrics));
-        background.spawn(refresh_loop(
+    /// Serves until `shutdown` completes. Then readiness fails while requests are still served, for
+    /// [`shutdown_delay`](ServerConfig::shutdown_delay): load balancers learn that this server goes
+    /// away before it refuses a connection. After that it drains: the port is closed, watches end,
+    /// idle connections are closed, and requests in flight get
+    /// [`drain_timeout`](kubevitals_http::Limits::drain_timeout).
+    ///
+    /// Meanwhile certificates, authorities and the authentication configuration are refreshed; it
+    /// is an error if one of these tasks ends. Dropping the future aborts everything.
+    pub async fn serve(
+        self,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> Result<(), ApiServerError> {
+        let mut lookup = tokio::spawn(lookup_loop(self.trust, self.lookup, self.metrics));
+        let mut refresh = tokio::spawn(refresh_loop(
             self.refreshed,
             Periodic::new(REFRESH_INTERVAL, std::future::pending()),
         ));
-        let (health, draining) = (self.health, self.draining);
+        let _aborted = [lookup.abort_handle(), refresh.abort_handle()].map(AbortOnDrop);
+        let (health, draining, delay) = (self.health, self.draining, self.shutdown_delay);
         let shutdown = async {
             shutdown.await;
             health.start_shutdown();
+            tokio::time::sleep(delay).await;
             draining.send_replace(true);
         };
-        self.server
-            .serve(self.transport, self.handler, shutdown)
-            .await;
+        let ended = |task| Err(ApiServerError::Task { task });
+        tokio::select! {
+            () = self.server.serve(self.transport, self.handler, shutdown) => Ok(()),
+            _ = &mut lookup => ended("look-up-authentication"),
+            _ = &mut refresh => ended("refresh-serving-certificates"),
+        }
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) struct Client {
     credentials: Option<Credentials>,
     headers: Vec<(String, String)>,
     alpn: Alpn,
+    window: Option<u32>,
 }
 
 /// A connection that stays open.
@@ -49,7 +50,14 @@ impl Client {
             credentials: None,
             headers: Vec::new(),
             alpn: Alpn::H2,
+            window: None,
         }
+    }
+
+    /// A client that receives only this many bytes of a response over HTTP/2 if it does not read.
+    pub(crate) fn window(mut self, bytes: u32) -> Self {
+        self.window = Some(bytes);
+        self
     }
 
     /// A client that may read widgets.
@@ -120,7 +128,9 @@ impl Client {
         let io = TokioIo::new(self.tls().await);
         match self.alpn {
             Alpn::H2 => {
-                let (sender, driver) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+                let mut builder = http2::Builder::new(TokioExecutor::new());
+                builder.initial_stream_window_size(self.window);
+                let (sender, driver) = builder.handshake(io).await.unwrap();
                 tokio::spawn(driver);
                 Open::Http2(sender)
             }

@@ -97,9 +97,12 @@ async fn cluster() -> Cluster {
     assert!(matches!(trust.status(), Status::WarmingUp(_)));
     let address = server.local_addr();
     let (stop, stopped) = oneshot::channel();
-    let task = tokio::spawn(server.serve(async {
-        let _ended = stopped.await;
-    }));
+    let task = tokio::spawn(async {
+        let ended = server.serve(async {
+            let _ended = stopped.await;
+        });
+        ended.await.unwrap();
+    });
     for version in ["v1", "v1beta1"] {
         let object = json!({
             "metadata": {"name": format!("{version}.example.dev"),

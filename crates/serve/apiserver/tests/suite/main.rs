@@ -8,9 +8,11 @@
 
 mod client;
 mod cluster;
+mod connections;
 mod discovery;
 mod identity;
 mod reviews;
 mod serving;
+mod slow_readers;
 mod support;
 mod widgets;

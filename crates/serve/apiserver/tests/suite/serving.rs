@@ -6,6 +6,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use http::Method;
 use http_body_util::BodyExt as _;
+use kubevitals_apiserver::ServerConfig;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -212,6 +213,60 @@ async fn unauthenticated_clients_get_one_http2_request() {
         }
     };
     tokio::time::timeout(DEADLINE, gone).await.unwrap();
+    server.stop().await;
+}
+
+/// The listener used to close before readiness failed, while load balancers still sent requests.
+#[tokio::test]
+async fn readiness_fails_first_and_requests_are_served_during_the_shutdown_delay() {
+    let delay = |delay| move |config: &mut ServerConfig| config.shutdown_delay = delay;
+    let mut server = Running::with(delay(Duration::from_hours(1))).await;
+    let reader = Client::reader(&server);
+    let watch = reader.request(Method::GET, &format!("{WIDGETS}?watch=1"));
+    let mut watched = reader.connect().await.send(watch).await.unwrap();
+    server.begin_stop();
+    let not_ready = async {
+        while Client::of(&server).get("/readyz").await.code != 500 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, not_ready).await.unwrap();
+    // On new connections.
+    assert_eq!(Client::of(&server).get("/livez").await.code, 200);
+    assert_eq!(Client::reader(&server).get(WIDGETS).await.code, 200);
+    let event = watched.body_mut().frame().await;
+    assert!(event.unwrap().is_ok(), "watches continue");
+    drop(server);
+
+    let server = Running::with(delay(Duration::from_millis(50))).await;
+    let address = server.address;
+    server.stop().await;
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn requests_over_http2_close_their_connection_by_chance() {
+    let server = Running::with(|config| config.goaway_chance = 1.0).await;
+    let reader = Client::reader(&server);
+    let mut open = reader.connect().await;
+    let response = open.send(reader.request(Method::GET, WIDGETS)).await;
+    assert_eq!(Received::read(response.unwrap()).await.code, 200);
+    let gone = async {
+        while open
+            .send(reader.request(Method::GET, WIDGETS))
+            .await
+            .is_ok()
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, gone).await.unwrap();
+    let http1 = reader.http1();
+    let mut open = http1.connect().await;
+    for _ in 0..3 {
+        let response = open.send(http1.request(Method::GET, WIDGETS)).await;
+        assert_eq!(Received::read(response.unwrap()).await.code, 200);
+    }
     server.stop().await;
 }
 

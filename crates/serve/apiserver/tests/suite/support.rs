@@ -36,6 +36,8 @@ pub(crate) struct Widgets {
     count: usize,
     /// Responds only when triggered.
     pub(crate) stall: bool,
+    /// Has a reference for each body that is not dropped.
+    bodies: Arc<()>,
 }
 
 /// A running server.
@@ -229,9 +231,12 @@ impl Running {
         let server = ApiServer::bind(config).await.unwrap();
         let address = server.local_addr();
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(server.serve(async {
-            let _ended = stopped.await;
-        }));
+        let task = tokio::spawn(async {
+            let ended = server.serve(async {
+                let _ended = stopped.await;
+            });
+            ended.await.unwrap();
+        });
         Self {
             address,
             server_ca,
@@ -286,6 +291,11 @@ pub(crate) fn telemetry() -> (ServerTelemetry, SharedRegistry, Health) {
 }
 
 pub(crate) fn widgets(count: usize) -> ApiGroup {
+    widgets_with_bodies(count, &Arc::default())
+}
+
+/// Widgets whose lists and watches hold a reference to `bodies`.
+pub(crate) fn widgets_with_bodies(count: usize, bodies: &Arc<()>) -> ApiGroup {
     ApiGroup {
         name: "example.dev",
         versions: &["v1", "v1beta1"],
@@ -294,11 +304,13 @@ pub(crate) fn widgets(count: usize) -> ApiGroup {
                 info: info("widgets", true),
                 count,
                 stall: false,
+                bodies: Arc::clone(bodies),
             }),
             Arc::new(Widgets {
                 info: info("gadgets", false),
                 count: 2,
                 stall: true,
+                bodies: Arc::default(),
             }),
         ],
     }
@@ -467,7 +479,10 @@ impl ApiResource for Widgets {
         let pieces = std::iter::once(Bytes::from(head))
             .chain(items)
             .chain([Bytes::from_static(b"]}\n")]);
-        Ok(Body::pieces(pieces))
+        let body = Arc::clone(&self.bodies);
+        Ok(Body::pieces(
+            pieces.inspect(move |_| drop(Arc::clone(&body))),
+        ))
     }
 
     fn watch(&self, request: &WatchRequest<'_>) -> Result<Body, StatusError> {
@@ -490,8 +505,11 @@ impl ApiResource for Widgets {
                 Bytes::from(event)
             })
             .collect();
+        let body = Arc::clone(&self.bodies);
         Ok(Body::stream(
-            futures_util::stream::iter(events).chain(futures_util::stream::pending()),
+            futures_util::stream::iter(events)
+                .chain(futures_util::stream::pending())
+                .inspect(move |_| drop(Arc::clone(&body))),
         ))
     }
 }
