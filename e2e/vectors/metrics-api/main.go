@@ -26,7 +26,7 @@ const (
 	published  = 1763254228 // 2025-11-16T00:50:28Z
 	apiVersion = "metrics.k8s.io/v1beta1"
 	metaV1     = "meta.k8s.io/v1"
-	version    = "1763254228000004"
+	version    = "3786559621896929281"
 )
 
 func main() {
@@ -200,7 +200,7 @@ func table(pods []metrics.PodMetrics, include metav1.IncludeObjectPolicy) *metav
 // watch writes one event as the API server frames it.
 func watch(folder string, scheme *runtime.Scheme, asJSON, asProtobuf runtime.Encoder) {
 	pod := pods()[1]
-	pod.ResourceVersion = "1763254228000003"
+	pod.ResourceVersion = "3786559621896912897"
 	withKind(&pod, "PodMetrics")
 
 	body := encode(asProtobuf, &pod)

@@ -2,10 +2,10 @@
 //! requests read.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use arc_swap::ArcSwap;
-use kubevitals_apiserver::{ApiGroup, ApiResource, StatusError};
+use kubevitals_apiserver::{ApiGroup, ApiResource};
 use kubevitals_model::NodeName;
 use kubevitals_telemetry::Metrics;
 use kubevitals_usage::{NodeUsage, UsagePublisher, UsageStore};
@@ -15,12 +15,11 @@ use tokio::sync::watch;
 use crate::config::Config;
 use crate::metrics::{ApiCollector, RequestCounters};
 use crate::publish::Writer;
+use crate::readers::Readers;
 use crate::render::Kind;
 use crate::resource::Resource;
 use crate::snapshot::{LabelIndex, Snapshot};
-
-/// `Retry-After` of a refused request: about the time that it takes to write a list.
-const RETRY_AFTER_SECONDS: u32 = 1;
+use crate::versions::Versions;
 
 /// The reading end: the resource metrics API.
 pub struct MetricsApi {
@@ -41,8 +40,12 @@ pub(crate) struct Snapshots {
     pub(crate) label_index: RwLock<LabelIndex>,
     /// Serializes commits. Encoding happens before, without a lock.
     pub(crate) writer: Mutex<Writer>,
-    /// Notifies watches of a new version.
-    pub(crate) versions: watch::Sender<u64>,
+    /// Notifies watches of a new revision.
+    pub(crate) revisions: watch::Sender<u64>,
+    /// Revisions as resource versions.
+    pub(crate) versions: Versions,
+    /// Unfinished responses.
+    pub(crate) readers: Mutex<Readers>,
     /// Bytes of all encoded nodes that are still referenced.
     pub(crate) live_bytes: Arc<AtomicUsize>,
     /// Bytes of the encoded nodes that are served.
@@ -53,19 +56,18 @@ pub(crate) struct Snapshots {
 impl MetricsApi {
     /// Creates an API that serves nothing yet, and the publisher that fills it.
     pub fn pair(config: Config) -> (MetricsApiPublisher, Self) {
-        // Microseconds since the epoch: a restarted process begins above every version that its
-        // predecessor assigned, as long as less than a million objects change per second.
-        let started = config.clock.now().unix_millis().max(1);
-        let version = u64::try_from(started).unwrap_or(1).saturating_mul(1000);
+        let revision = Versions::first_revision(config.clock.now());
         let empty = Snapshot {
-            version,
+            version: revision,
             ..Snapshot::default()
         };
         let snapshots = Arc::new(Snapshots {
-            writer: Mutex::new(Writer::new(version, config.limits.max_deletions)),
+            writer: Mutex::new(Writer::new(revision, config.limits.max_deletions)),
             current: ArcSwap::from_pointee(empty),
             label_index: RwLock::default(),
-            versions: watch::Sender::new(version),
+            revisions: watch::Sender::new(revision),
+            versions: Versions::new(config.replica),
+            readers: Mutex::default(),
             live_bytes: Arc::default(),
             current_bytes: AtomicUsize::new(0),
             counters: RequestCounters::default(),
@@ -105,26 +107,5 @@ impl UsagePublisher for MetricsApiPublisher {
 
     fn withdraw(&self, node: &NodeName) {
         self.snapshots.withdraw(node);
-    }
-}
-
-impl Snapshots {
-    /// Returns the bytes that are no longer served but still held by unfinished responses.
-    pub(crate) fn outdated_bytes(&self) -> usize {
-        let live = self.live_bytes.load(Ordering::Relaxed);
-        live.saturating_sub(self.current_bytes.load(Ordering::Relaxed))
-    }
-
-    /// Refuses a request while slow readers hold too many outdated bytes.
-    pub(crate) fn admit(&self) -> Result<(), StatusError> {
-        if self.outdated_bytes() <= self.config.limits.max_outdated_bytes {
-            return Ok(());
-        }
-        self.counters.rejected.fetch_add(1, Ordering::Relaxed);
-        Err(StatusError::TooManyRequests {
-            message: "too many slow clients hold outdated responses, please try again later"
-                .to_owned(),
-            retry_after_seconds: RETRY_AFTER_SECONDS,
-        })
     }
 }

@@ -8,9 +8,12 @@ use kubevitals_model::Clock;
 #[derive(Debug, Clone)]
 pub struct Config {
     pub limits: Limits,
-    /// The clock. The start of the process is the first resource version, and the age of samples is
+    /// The clock. The start of the process is the first revision, and the age of samples is
     /// measured by it.
     pub clock: Clock,
+    /// The number that distinguishes the resource versions of this process from those of other
+    /// replicas; `None` takes a random one.
+    pub replica: Option<u16>,
 }
 
 /// Limits that hold whatever clients do.
@@ -18,9 +21,9 @@ pub struct Config {
 pub struct Limits {
     /// The approximate size of the chunks in which a response is encoded.
     pub chunk_bytes: usize,
-    /// The number of outdated bytes that unfinished responses may hold before further requests are
-    /// refused. At most this and one whole snapshot are held: what a response began with becomes
-    /// outdated while it is read.
+    /// The number of outdated bytes that unfinished responses may hold before the oldest of them is
+    /// aborted for a new one; at least one whole snapshot. At most this and another snapshot are
+    /// held: what a response began with becomes outdated while it is read.
     pub max_outdated_bytes: usize,
     /// The number of watches that may be open at once.
     pub max_watches: usize,
@@ -37,6 +40,7 @@ impl Default for Config {
         Self {
             limits: Limits::default(),
             clock: Clock::system(),
+            replica: None,
         }
     }
 }

@@ -12,6 +12,7 @@
 //! | select the objects of a request | `select` |
 //! | encode objects: protobuf is kept, JSON and tables are derived from it | `render` |
 //! | lists in chunks, watches without queues | `list`, `watch` |
+//! | limit what unfinished responses hold | `readers` |
 //!
 //! Limits, besides those in [`Limits`]: a `DELETED` event carries the metadata of the object, but
 //! not its last usage; list items have no resource version of their own (the list has one), objects
@@ -23,10 +24,12 @@ mod config;
 mod list;
 mod metrics;
 mod publish;
+mod readers;
 mod render;
 mod resource;
 mod select;
 mod snapshot;
+mod versions;
 mod watch;
 
 pub use api::{MetricsApi, MetricsApiPublisher};

@@ -3,17 +3,24 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kubevitals_apiserver::{Encoding, Representation, Shape};
+use futures_util::stream;
+use kubevitals_apiserver::{Body, BodyError, Encoding, Representation, Shape};
 
 use crate::api::Snapshots;
 use crate::metrics::ResponseAges;
+use crate::readers::Reader;
 use crate::render::table::{Columns, RowObject};
 use crate::render::{Kind, TypeMeta, json, proto};
 use crate::select::Cursor;
 
 /// The chunks of a list response.
 pub(crate) struct ListChunks {
-    cursor: Cursor,
+    reader: Reader,
+    encoder: Encoder,
+}
+
+/// Encodes the objects of a cursor.
+struct Encoder {
     style: Style,
     kind: Kind,
     step: Step,
@@ -52,7 +59,19 @@ pub(crate) struct ResponseFormat {
 }
 
 impl ListChunks {
-    pub(crate) fn new(snapshots: &Arc<Snapshots>, cursor: Cursor, of: ResponseFormat) -> Self {
+    /// Returns the body of a list. One that fits into a chunk is complete, and holds nothing.
+    pub(crate) fn body(snapshots: &Arc<Snapshots>, reader: Reader, of: ResponseFormat) -> Body {
+        let encoder = Encoder::new(snapshots, of);
+        let mut chunks = Self { reader, encoder };
+        match chunks.next() {
+            Some(Ok(all)) if chunks.encoder.step == Step::Done => Body::full(all),
+            first => Body::fallible(stream::iter(first.into_iter().chain(chunks))),
+        }
+    }
+}
+
+impl Encoder {
+    fn new(snapshots: &Arc<Snapshots>, of: ResponseFormat) -> Self {
         let partial = |version| TypeMeta {
             api_version: meta_version(version),
             kind: "PartialObjectMetadataList",
@@ -76,7 +95,6 @@ impl ListChunks {
             ),
         };
         Self {
-            cursor,
             style,
             kind: of.kind,
             step: Step::Head,
@@ -89,8 +107,8 @@ impl ListChunks {
         }
     }
 
-    fn head(&mut self, out: &mut Vec<u8>) {
-        let version = self.cursor.version();
+    fn head(&mut self, cursor: &Cursor, out: &mut Vec<u8>) {
+        let version = self.snapshots.versions.version(cursor.version());
         let mut digits = itoa::Buffer::new();
         let version = digits.format(version);
         match &mut self.style {
@@ -103,13 +121,13 @@ impl ListChunks {
             }
             Style::Protobuf(kind) => {
                 let meta = proto::list_meta(version);
-                proto::put_envelope(out, *kind, meta.len() + self.cursor.total_bytes());
+                proto::put_envelope(out, *kind, meta.len() + cursor.total_bytes());
                 out.extend_from_slice(&meta);
             }
             Style::PartialProtobuf(kind) => {
                 let meta = proto::list_meta(version);
                 let mut total = meta.len();
-                let mut ahead = self.cursor.lookahead();
+                let mut ahead = cursor.lookahead();
                 while let Some(object) = ahead.next() {
                     total += proto::partial_item_len(object.meta);
                 }
@@ -124,7 +142,7 @@ impl ListChunks {
                 out.extend_from_slice(b",\"metadata\":");
                 json::put_list_meta(out, version);
                 out.extend_from_slice(b",\"columnDefinitions\":");
-                if let Some(first) = self.cursor.lookahead().next() {
+                if let Some(first) = cursor.lookahead().next() {
                     *columns = Columns::of(self.kind, first.message(&mut self.message));
                     columns.put(out);
                     out.extend_from_slice(b",\"rows\":[");
@@ -138,10 +156,10 @@ impl ListChunks {
 
     /// Appends items until the chunk is full. Returns the number written so far, and whether these
     /// are all.
-    fn items(&mut self, out: &mut Vec<u8>, before: usize) -> (usize, bool) {
+    fn items(&mut self, cursor: &mut Cursor, out: &mut Vec<u8>, before: usize) -> (usize, bool) {
         let mut written = before;
         while out.len() < self.chunk_bytes {
-            let Some(object) = self.cursor.next() else {
+            let Some(object) = cursor.next() else {
                 return (written, true);
             };
             self.ages.add(object.sampled);
@@ -182,37 +200,52 @@ impl ListChunks {
     }
 }
 
-impl Iterator for ListChunks {
-    type Item = Bytes;
-
-    fn next(&mut self) -> Option<Bytes> {
-        if self.step == Step::Done {
-            return None;
-        }
+impl Encoder {
+    /// Encodes the next chunk; there is one.
+    fn chunk(&mut self, cursor: &mut Cursor) -> Bytes {
         // A chunk ends with the item that fills it.
         let mut out = Vec::with_capacity(match self.step {
             Step::Head => 4 << 10,
             _ => self.chunk_bytes + (4 << 10),
         });
         let before = match self.step {
-            Step::Head => {
-                self.head(&mut out);
+            Step::Items { written } => written,
+            Step::Head | Step::Done => {
+                self.head(cursor, &mut out);
                 0
             }
-            Step::Items { written } => written,
-            Step::Done => return None,
         };
-        let (written, all) = self.items(&mut out, before);
+        let (written, all) = self.items(cursor, &mut out, before);
         self.step = Step::Items { written };
         if all {
             self.tail(&mut out, written);
             self.step = Step::Done;
         }
-        Some(Bytes::from(out))
+        Bytes::from(out)
     }
 }
 
-impl Drop for ListChunks {
+impl Iterator for ListChunks {
+    type Item = Result<Bytes, BodyError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let encoder = &mut self.encoder;
+        if encoder.step == Step::Done {
+            return None;
+        }
+        let chunk = self.reader.read(|cursor| encoder.chunk(cursor));
+        if chunk.is_err() {
+            encoder.step = Step::Done;
+        }
+        if encoder.step == Step::Done {
+            // The last chunk may wait for its client for long.
+            self.reader.finish();
+        }
+        Some(chunk)
+    }
+}
+
+impl Drop for Encoder {
     fn drop(&mut self) {
         self.snapshots.counters.freshness.add(&self.ages);
     }

@@ -33,6 +33,7 @@ pub(crate) struct RequestCounters {
     pub(crate) lists: AtomicU64,
     pub(crate) watches: AtomicU64,
     pub(crate) rejected: AtomicU64,
+    pub(crate) aborted: AtomicU64,
     pub(crate) open_watches: AtomicUsize,
 }
 
@@ -191,7 +192,15 @@ impl Collector for ApiCollector {
         ConstCounter::new(counters.rejected.load(Ordering::Relaxed)).encode(
             encoder.encode_descriptor(
                 "rejected_requests",
-                "Total number of requests rejected because slow clients hold too many outdated responses, or too many watches are open",
+                "Total number of requests rejected because too many watches are open",
+                None,
+                MetricType::Counter,
+            )?,
+        )?;
+        ConstCounter::new(counters.aborted.load(Ordering::Relaxed)).encode(
+            encoder.encode_descriptor(
+                "aborted_responses",
+                "Total number of responses aborted because unfinished ones held too much outdated usage",
                 None,
                 MetricType::Counter,
             )?,

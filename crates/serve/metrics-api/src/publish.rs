@@ -242,7 +242,7 @@ impl Snapshots {
         self.current.store(Arc::new(next));
         // An unchanged node wakes no watch.
         let newer = |last: &mut u64| std::mem::replace(last, version) != version;
-        self.versions.send_if_modified(newer);
+        self.revisions.send_if_modified(newer);
     }
 
     fn release(&self, entry: Option<Arc<NodeEntry>>) {

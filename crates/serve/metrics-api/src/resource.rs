@@ -13,9 +13,9 @@ use kubevitals_usage::{Absence, UsageStore};
 use crate::api::Snapshots;
 use crate::list::{ListChunks, ResponseFormat, meta_version};
 use crate::metrics::ResponseAges;
+use crate::readers::Reader;
 use crate::render::table::{Columns, RowObject};
 use crate::render::{Kind, TypeMeta, json, proto};
-use crate::select::Cursor;
 use crate::watch;
 
 /// One resource of the API group.
@@ -115,7 +115,7 @@ impl ApiResource for Resource {
 
     fn list(&self, request: &ListRequest<'_>) -> Result<Body, StatusError> {
         reject_protobuf_table(request.representation)?;
-        let cursor = Cursor::open(&self.snapshots, self.kind, request)?;
+        let reader = Reader::open(&self.snapshots, self.kind, request);
         self.snapshots
             .counters
             .lists
@@ -125,11 +125,7 @@ impl ApiResource for Resource {
             api_version: api_version(request.version),
             representation: request.representation,
         };
-        Ok(Body::pieces(ListChunks::new(
-            &self.snapshots,
-            cursor,
-            format,
-        )))
+        Ok(ListChunks::body(&self.snapshots, reader, format))
     }
 
     fn watch(&self, request: &WatchRequest<'_>) -> Result<Body, StatusError> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kubevitals_apiserver::{ListRequest, StatusError};
+use kubevitals_apiserver::ListRequest;
 use kubevitals_model::{FieldTerm, LabelSelector, Labels, PodKeyRef};
 
 use crate::api::Snapshots;
@@ -101,24 +101,19 @@ impl Filter {
 
 impl Cursor {
     /// Opens the current snapshot for a request.
-    pub(crate) fn open(
-        snapshots: &Snapshots,
-        kind: Kind,
-        request: &ListRequest<'_>,
-    ) -> Result<Self, StatusError> {
-        snapshots.admit()?;
+    pub(crate) fn open(snapshots: &Snapshots, kind: Kind, request: &ListRequest<'_>) -> Self {
         let filter = Filter::of(request);
         let (snapshot, scan) = match kind {
             Kind::Node => nodes(snapshots, &filter),
             Kind::Pod => pods(snapshots, &filter),
         };
-        Ok(Self {
+        Self {
             snapshot,
             filter,
             scan,
             memo: None,
             prefetched: 0,
-        })
+        }
     }
 
     /// Returns the version of the snapshot.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
-use kubevitals_apiserver::{Body, Encoding, StatusError, WatchRequest};
+use kubevitals_apiserver::{Body, BodyError, Encoding, StatusError, WatchRequest};
 use kubevitals_model::{AsPodKey as _, Labels, Timestamp};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -19,10 +19,11 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::api::Snapshots;
 use crate::list::ResponseFormat;
 use crate::publish::{LogEntry, LogEvent};
+use crate::readers::Reader;
 use crate::render::proto::{self, Meta};
 use crate::render::{Kind, TypeMeta};
 use crate::resource::{encode_object, protobuf_object};
-use crate::select::{Cursor, Filter};
+use crate::select::Filter;
 use crate::snapshot::{NodeEntry, PodSlot, Snapshot};
 
 /// Limit of the requested timeout.
@@ -33,8 +34,8 @@ struct Watcher {
     snapshots: Arc<Snapshots>,
     format: ResponseFormat,
     filter: Filter,
-    versions: Receiver<u64>,
-    /// Everything up to this version has been sent.
+    revisions: Receiver<u64>,
+    /// Everything up to this revision has been sent.
     sent: u64,
     phase: Phase,
     bookmarks: bool,
@@ -45,10 +46,10 @@ struct Watcher {
 enum Phase {
     /// Sending the initial objects.
     Initial {
-        cursor: Cursor,
+        reader: Reader,
         then_bookmark: bool,
     },
-    /// Sending the changes up to a version.
+    /// Sending the changes up to a revision.
     Changes {
         changes: std::vec::IntoIter<Change>,
         up_to: u64,
@@ -80,15 +81,15 @@ pub(crate) fn open(
 ) -> Result<Body, StatusError> {
     let open = OpenWatch::new(snapshots)?;
     // Before the snapshot is loaded, so that a version in between wakes the watch.
-    let versions = snapshots.versions.subscribe();
+    let revisions = snapshots.revisions.subscribe();
     let from_now = matches!(request.resource_version, "" | "0");
     let initial = request.send_initial_events.unwrap_or(from_now);
     let (phase, sent) = if initial {
-        let cursor = Cursor::open(snapshots, format.kind, &request.list)?;
-        let sent = cursor.version();
+        let reader = Reader::open(snapshots, format.kind, &request.list);
+        let sent = reader.read(|cursor| cursor.version()).unwrap_or_default();
         let then_bookmark = request.send_initial_events == Some(true) && request.allow_bookmarks;
         let phase = Phase::Initial {
-            cursor,
+            reader,
             then_bookmark,
         };
         (phase, sent)
@@ -97,13 +98,8 @@ pub(crate) fn open(
         let sent = if from_now {
             current
         } else {
-            parse_version(request.resource_version)?
+            known_revision(snapshots, request.resource_version, current)?
         };
-        if sent > current || snapshots.writer.lock().log_since(sent).is_none() {
-            return Err(StatusError::Expired {
-                message: too_old(sent, current),
-            });
-        }
         (Phase::Waiting, sent)
     };
     snapshots.counters.watches.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +108,7 @@ pub(crate) fn open(
         snapshots: Arc::clone(snapshots),
         format,
         filter: Filter::of(&request.list),
-        versions,
+        revisions,
         sent,
         phase,
         bookmarks: request.allow_bookmarks,
@@ -123,52 +119,80 @@ pub(crate) fn open(
         let chunk = watcher.next().await?;
         Some((chunk, watcher))
     });
-    Ok(Body::stream(events))
+    Ok(Body::fallible(events))
+}
+
+/// Returns the revision of a version from which a watch can go on: one of this replica, since which
+/// all deletions are known.
+fn known_revision(snapshots: &Snapshots, version: &str, current: u64) -> Result<u64, StatusError> {
+    let version = parse_version(version)?;
+    let revision = snapshots.versions.revision(version);
+    let is_known = |revision: &u64| {
+        *revision <= current && snapshots.writer.lock().log_since(*revision).is_some()
+    };
+    revision
+        .filter(is_known)
+        .ok_or_else(|| StatusError::Expired {
+            message: too_old(version, snapshots.versions.version(current)),
+        })
 }
 
 impl Watcher {
     /// Returns the next chunk of events; `None` at the end.
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         let mut out = Vec::new();
         while out.is_empty() {
             if Instant::now() >= self.deadline {
                 return None;
             }
             match &mut self.phase {
-                Phase::Initial { .. } => self.send_initial(&mut out),
+                Phase::Initial { .. } => {
+                    if let Err(aborted) = self.send_initial(&mut out) {
+                        self.phase = Phase::Done;
+                        return Some(Err(aborted));
+                    }
+                }
                 Phase::Changes { .. } => self.send_changes(&mut out),
                 Phase::Waiting => self.wait(&mut out).await?,
                 Phase::Done => return None,
             }
         }
-        Some(Bytes::from(out))
+        Some(Ok(Bytes::from(out)))
     }
 
-    fn send_initial(&mut self, out: &mut Vec<u8>) {
+    fn send_initial(&mut self, out: &mut Vec<u8>) -> Result<(), BodyError> {
         let Phase::Initial {
-            cursor,
+            reader,
             then_bookmark,
-        } = &mut self.phase
+        } = &self.phase
         else {
-            return;
+            return Ok(());
         };
+        let then_bookmark = *then_bookmark;
         let mut message = Vec::new();
-        while out.len() < self.snapshots.config.limits.chunk_bytes {
-            let Some(object) = cursor.next() else {
-                let then_bookmark = *then_bookmark;
-                self.phase = Phase::Waiting;
-                if then_bookmark {
-                    self.put_bookmark(out, true);
-                }
-                return;
-            };
-            let content = object.message(&mut message);
-            put_event(out, self.format, "ADDED", content, object.modified);
+        let are_all = reader.read(|cursor| {
+            while out.len() < self.snapshots.config.limits.chunk_bytes {
+                let Some(object) = cursor.next() else {
+                    return true;
+                };
+                let content = object.message(&mut message);
+                self.put_event(out, "ADDED", content, object.modified);
+            }
+            false
+        })?;
+        if are_all {
+            self.phase = Phase::Waiting;
+            if then_bookmark {
+                self.put_bookmark(out, true);
+            }
         }
+        Ok(())
     }
 
     fn send_changes(&mut self, out: &mut Vec<u8>) {
         let snapshot = self.snapshots.current.load();
+        let versions = self.snapshots.versions;
+        let to_version = |revision| versions.version(revision);
         let Phase::Changes { changes, up_to } = &mut self.phase else {
             return;
         };
@@ -194,14 +218,20 @@ impl Watcher {
                         entry.and_then(|entry| Some((entry.own()?, entry.own?)))
                     {
                         let content = object.message(&mut message);
-                        put_event(out, self.format, event(own.added), content, version);
+                        put_event(
+                            out,
+                            self.format,
+                            event(own.added),
+                            content,
+                            to_version(version),
+                        );
                     }
                 }
                 Changed::Pod(slot) => {
                     if let Some(object) = snapshot.pod(slot) {
                         let added = slot.added.load(Ordering::Relaxed);
                         let content = object.message(&mut message);
-                        put_event(out, self.format, event(added), content, version);
+                        put_event(out, self.format, event(added), content, to_version(version));
                     }
                 }
                 Changed::Restored(slot) => {
@@ -209,13 +239,13 @@ impl Watcher {
                         && let Some(object) = snapshot.pod(slot)
                     {
                         let content = object.message(&mut message);
-                        put_event(out, self.format, "ADDED", content, version);
+                        put_event(out, self.format, "ADDED", content, to_version(version));
                     }
                 }
                 Changed::Deleted(deleted) => {
                     if !still_exists(&snapshot, &self.filter, deleted, version) {
                         let message = deleted_message(deleted, self.snapshots.config.clock.now());
-                        put_event(out, self.format, "DELETED", &message, version);
+                        put_event(out, self.format, "DELETED", &message, to_version(version));
                     }
                 }
             }
@@ -225,10 +255,10 @@ impl Watcher {
     /// Waits for changes or the next bookmark; `None` at the end.
     async fn wait(&mut self, out: &mut Vec<u8>) -> Option<()> {
         let limits = self.snapshots.config.limits;
-        if *self.versions.borrow_and_update() <= self.sent {
+        if *self.revisions.borrow_and_update() <= self.sent {
             let bookmark = Instant::now() + limits.bookmark_interval;
             let until = bookmark.min(self.deadline);
-            match timeout_at(until, self.versions.changed()).await {
+            match timeout_at(until, self.revisions.changed()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return None,
                 Err(_) if until < self.deadline && self.bookmarks => {
@@ -254,7 +284,9 @@ impl Watcher {
             )
         };
         let Some(log) = log else {
-            put_expired(out, self.format, &too_old(self.sent, snapshot.version));
+            let [sent, current] = [self.sent, snapshot.version]
+                .map(|revision| self.snapshots.versions.version(revision));
+            put_expired(out, self.format, &too_old(sent, current));
             return Phase::Done;
         };
         let mut changes = Vec::new();
@@ -336,7 +368,12 @@ impl Watcher {
 
     fn put_bookmark(&self, out: &mut Vec<u8>, initial_end: bool) {
         let message = proto::bookmark(initial_end);
-        put_event(out, self.format, "BOOKMARK", &message, self.sent);
+        self.put_event(out, "BOOKMARK", &message, self.sent);
+    }
+
+    fn put_event(&self, out: &mut Vec<u8>, event: &str, message: &[u8], revision: u64) {
+        let version = self.snapshots.versions.version(revision);
+        put_event(out, self.format, event, message, version);
     }
 }
 

@@ -27,6 +27,10 @@ pub(crate) struct Writer {
     labels: LabelCache,
 }
 
+/// 0000-01-01T00:00:00Z and 9999-12-31T23:59:59Z.
+const FIRST_SECOND: i64 = -62_167_219_200;
+const LAST_SECOND: i64 = 253_402_300_799;
+
 /// The length of a time until the year 9999.
 const TIME_LEN: usize = "2006-01-02T15:04:05Z".len();
 
@@ -147,7 +151,10 @@ impl Writer {
 
     #[cold]
     fn put_uncached_time(&mut self, out: &mut Vec<u8>, seconds: i64, index: usize) {
-        let time = Timestamp::from_unix_millis(seconds.saturating_mul(1000));
+        // Go decodes years of four digits only, and one time that it cannot decode makes a whole
+        // list unreadable.
+        let clamped = seconds.clamp(FIRST_SECOND, LAST_SECOND);
+        let time = Timestamp::from_unix_millis(clamped * 1000);
         let text = time.rfc3339_seconds();
         out.extend_from_slice(text.as_bytes());
         if let (Some(cached), Ok(text)) = (self.times.get_mut(index), text.as_bytes().try_into()) {

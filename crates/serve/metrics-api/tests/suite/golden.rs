@@ -197,7 +197,10 @@ fn generated_types_decode_partial_metadata() {
     let list = all(JSON).list(&published(), "pods");
     let mut list: serde_json::Value = serde_json::from_slice(&list).unwrap();
     let meta: ListMeta = serde_json::from_value(list["metadata"].take()).unwrap();
-    assert_eq!(meta.resource_version.as_deref(), Some("1763254228000004"));
+    assert_eq!(
+        meta.resource_version.as_deref(),
+        Some("3786559621896929281")
+    );
     let item = &mut list["items"][1];
     let meta: ObjectMeta = serde_json::from_value(item["metadata"].take()).unwrap();
     assert_eq!(meta.name.as_deref(), Some("two"));
@@ -205,6 +208,28 @@ fn generated_types_decode_partial_metadata() {
     let memory: Quantity =
         serde_json::from_value(item["containers"][1]["usage"]["memory"].take()).unwrap();
     assert_eq!(memory.0, "1k");
+}
+
+/// Go decodes years of four digits: one pod with a later time made the list of all unreadable.
+#[test]
+fn times_beyond_the_year_9999_are_clamped_in_json() {
+    for (seconds, text) in [
+        (1 << 42, "9999-12-31T23:59:59Z"),
+        (-(1 << 42), "0000-01-01T00:00:00Z"),
+    ] {
+        let api = Harness::new();
+        let far = container("c", usage(1, 1, seconds, 15_000));
+        let pods = [pod("a", "far", labels(&[]), vec![far])];
+        publish(&api, "node-1", Some(usage(1, 1, seconds, 15_000)), &pods);
+        for plural in ["pods", "nodes"] {
+            let list = all(JSON).list(&api, plural);
+            let list: serde_json::Value = serde_json::from_slice(&list).unwrap();
+            assert_eq!(list["items"][0]["timestamp"], text);
+        }
+        let object = get(&api, "pods", ("a", "far"), JSON).unwrap();
+        let object: serde_json::Value = serde_json::from_slice(&object).unwrap();
+        assert_eq!(object["timestamp"], text);
+    }
 }
 
 #[test]

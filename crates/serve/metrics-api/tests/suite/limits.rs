@@ -57,29 +57,18 @@ fn a_list_is_encoded_in_chunks_on_demand() {
     }
 }
 
+/// Readers that stopped reading used to hold outdated usage until everybody else got status 429.
 #[test]
-fn slow_clients_get_a_consistent_list_and_hold_no_more_than_the_limit() {
+fn the_oldest_unfinished_responses_are_aborted_and_nobody_is_refused() {
     let api = Harness::with_limits(small());
     publish_all(&api, 1);
     let generation = gauge(&api, "kubevitals_metrics_api_current_bytes");
-    let whole = all(PROTOBUF).list(&api, "pods");
-    let mut readers: Vec<(Body, Vec<u8>)> = Vec::new();
-    let mut rejected = 0;
+    let mut readers: Vec<(Body, Vec<u8>, Vec<u8>)> = Vec::new();
     for round in 2..40 {
-        match all(PROTOBUF).open(&api, "pods") {
-            Ok(mut body) => {
-                let first = chunk(&mut body).unwrap().to_vec();
-                readers.push((body, first));
-            }
-            Err(StatusError::TooManyRequests {
-                retry_after_seconds,
-                ..
-            }) => {
-                assert!(retry_after_seconds > 0);
-                rejected += 1;
-            }
-            Err(other) => panic!("{other}"),
-        }
+        let whole = all(PROTOBUF).list(&api, "pods");
+        let mut body = all(PROTOBUF).open(&api, "pods").unwrap();
+        let first = chunk(&mut body).unwrap().to_vec();
+        readers.push((body, first, whole));
         publish_all(&api, round);
         let outdated = gauge(&api, "kubevitals_metrics_api_outdated_bytes");
         assert!(
@@ -87,17 +76,58 @@ fn slow_clients_get_a_consistent_list_and_hold_no_more_than_the_limit() {
             "{outdated}"
         );
     }
-    assert!(
-        readers.len() > 1 && rejected > 10,
-        "{} {rejected}",
-        readers.len()
+    let aborted = gauge(&api, "kubevitals_metrics_api_aborted_responses_total");
+    assert!(aborted > 10, "{aborted}");
+    let (mut oldest, ..) = readers.remove(0);
+    let error = chunk_or_error(&mut oldest).unwrap().unwrap_err();
+    assert!(error.to_string().contains("read too slowly"), "{error}");
+    let (newest, mut bytes, whole) = readers.pop().unwrap();
+    bytes.extend(read(newest));
+    assert_eq!(
+        bytes, whole,
+        "a list is consistent however slowly it is read"
     );
-    let (body, mut first) = readers.remove(0);
-    first.extend(read(body));
-    assert_eq!(first, whole);
     drop(readers);
     assert_eq!(gauge(&api, "kubevitals_metrics_api_outdated_bytes"), 0);
-    assert!(all(PROTOBUF).open(&api, "pods").is_ok());
+}
+
+/// A list of one pod used to hold all nodes until its last byte was read.
+#[test]
+fn a_response_that_is_encoded_completely_holds_nothing() {
+    let api = Harness::with_limits(small());
+    publish_all(&api, 1);
+    let small = all(JSON).labelled("app=none").open(&api, "pods").unwrap();
+    assert!(http_body::Body::size_hint(&small).exact().is_some());
+    let mut large = all(JSON).open(&api, "pods").unwrap();
+    let mut chunks = 0;
+    // Until the last chunk is encoded, but the end of the body is not yet read.
+    while gauge(&api, "kubevitals_metrics_api_outdated_bytes") > 0 || chunks == 0 {
+        publish_all(&api, 2 + chunks);
+        assert!(chunk(&mut large).is_some());
+        chunks += 1;
+    }
+    publish_all(&api, 100);
+    assert_eq!(gauge(&api, "kubevitals_metrics_api_outdated_bytes"), 0);
+    assert!(chunks > 3);
+    drop(small);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_aborted_watch_ends_with_an_error() {
+    let api = Harness::with_limits(small());
+    publish_all(&api, 1);
+    let mut watch = all(JSON).watch(&api, "pods", "", None).unwrap();
+    assert!(next(&mut watch).await.is_some());
+    let mut held = Vec::new();
+    for round in 2..40 {
+        let mut body = all(PROTOBUF).open(&api, "pods").unwrap();
+        assert!(chunk(&mut body).is_some());
+        publish_all(&api, round);
+        held.push(body);
+    }
+    let error = chunk_or_error(&mut watch).unwrap().unwrap_err();
+    assert!(error.to_string().contains("read too slowly"), "{error}");
+    assert!(chunk(&mut watch).is_none());
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use http_body::Body as _;
 use kubevitals_apiserver::{
-    ApiResource, Body, Encoding, GetRequest, ListRequest, Representation, Shape, StatusError,
-    WatchRequest,
+    ApiResource, Body, BodyError, Encoding, GetRequest, ListRequest, Representation, Shape,
+    StatusError, WatchRequest,
 };
 use kubevitals_metrics_api::{Config, Limits, MetricsApi, MetricsApiPublisher};
 use kubevitals_model::{
@@ -56,9 +56,15 @@ impl Harness {
     }
 
     pub(crate) fn with_limits(limits: Limits) -> Self {
+        Self::replica(limits, 1)
+    }
+
+    /// An API with this number among the replicas.
+    pub(crate) fn replica(limits: Limits, replica: u16) -> Self {
         let (publisher, api) = MetricsApi::pair(Config {
             limits,
             clock: SteppedClock::new(Timestamp::from_unix_millis(NOW)).clock(),
+            replica: Some(replica),
         });
         let store = UsageStore::new(UsageConfig::new(Duration::from_secs(15)));
         Self {
@@ -169,9 +175,13 @@ pub(crate) fn read(mut body: Body) -> Vec<u8> {
 
 /// Reads the next chunk of a body that is never pending.
 pub(crate) fn chunk(body: &mut Body) -> Option<bytes::Bytes> {
+    Some(chunk_or_error(body)?.unwrap())
+}
+
+pub(crate) fn chunk_or_error(body: &mut Body) -> Option<Result<bytes::Bytes, BodyError>> {
     let mut context = Context::from_waker(Waker::noop());
     match Pin::new(body).poll_frame(&mut context) {
-        Poll::Ready(frame) => Some(frame?.unwrap().into_data().unwrap()),
+        Poll::Ready(frame) => Some(frame?.map(|frame| frame.into_data().unwrap())),
         Poll::Pending => panic!("a list is never pending"),
     }
 }

@@ -303,3 +303,25 @@ async fn a_version_older_than_the_kept_deletions_is_expired() {
     );
     assert!(next(&mut lagging).await.is_none());
 }
+
+/// Replicas count their changes from the times at which they started, which are close to each
+/// other: a version of one used to be valid at another, and deletions were missed.
+#[tokio::test(start_paused = true)]
+async fn a_version_of_another_replica_is_expired() {
+    let apis = [1, 2].map(|replica| Harness::replica(Limits::default(), replica));
+    let versions = apis.each_ref().map(|api| {
+        publish(api, "n", None, &[one("p", 1), one("q", 1)]);
+        let (_, list) = open_envelope(&all(PROTOBUF).list(api, "pods"));
+        text_of(&decode(&bytes_of(&list, 1)[0]), 2)
+    });
+    publish(&apis[0], "n", None, &[one("q", 1)]);
+    let resume =
+        |api: usize, version: usize| all(JSON).watch(&apis[api], "pods", &versions[version], None);
+    assert!(resume(0, 0).is_ok() && resume(1, 1).is_ok());
+    for (api, version) in [(0, 1), (1, 0)] {
+        assert!(matches!(
+            resume(api, version),
+            Err(StatusError::Expired { .. })
+        ));
+    }
+}
