@@ -142,6 +142,8 @@ fn role_flags(folder: &DemoFolder) -> Result<RunFlags, RunError> {
         "--kubelet-use-node-status-port".to_owned(),
         "--kubelet-preferred-address-types=InternalIP".to_owned(),
         "--metric-resolution=15s".to_owned(),
+        // No load balancer has to learn of the end.
+        "--shutdown-delay-duration=0s".to_owned(),
     ];
     let matches = RunFlags::augment_args(Command::new("run"))
         .try_get_matches_from(args)

@@ -19,7 +19,7 @@ use kubevitals_telemetry::{
     Admin, AdminMetrics, AdminServer, BuildInfo, Health, Limits, LogFilter, LogFormat, LogHandle,
     LogOptions, Metrics, Profiling, SharedRegistry, logs,
 };
-use tokio::task::JoinHandle;
+use tokio::sync::oneshot;
 
 pub use self::tasks::{TaskFailure, TaskSet};
 
@@ -74,8 +74,8 @@ pub struct Context {
 pub struct AdminHandle {
     /// The address that it listens on.
     pub address: SocketAddr,
-    /// Ends once shutdown is requested.
-    pub task: JoinHandle<()>,
+    stop: oneshot::Sender<()>,
+    ended: oneshot::Receiver<()>,
     /// All metrics of the process, for roles that expose them on another port too.
     pub registry: SharedRegistry,
 }
@@ -134,13 +134,15 @@ impl Context {
         matches!(self.profiling, Profiling::Loopback)
     }
 
-    /// Freezes the registry and starts the admin server, which runs until shutdown is requested.
-    pub async fn start_admin(mut self) -> Result<AdminHandle, RunError> {
+    /// Freezes the registry and starts the admin server among the supervised tasks. Its readiness
+    /// fails once shutdown is requested; it serves until [`AdminHandle::stop`], so that probes and
+    /// metrics work while the roles drain.
+    pub async fn start_admin(mut self, tasks: &TaskSet) -> Result<AdminHandle, RunError> {
         let metrics = AdminMetrics::register(self.metrics.sub("kubevitals_admin"));
         let registry = self.metrics.freeze();
         let admin = Admin {
             metrics,
-            health: self.health,
+            health: self.health.clone(),
             registry: registry.clone(),
             logs: self.logs,
             profiling: self.profiling,
@@ -149,13 +151,38 @@ impl Context {
             .await
             .map_err(RunError::runtime)?;
         let address = server.local_addr();
-        let mut shutdown = self.shutdown;
-        let task = tokio::spawn(server.serve(async move { shutdown.requested().await }));
+        let (mut shutdown, health) = (self.shutdown, self.health);
+        let (stop, stopped) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let stopped = async move {
+            let draining = async {
+                shutdown.requested().await;
+                health.start_shutdown();
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                _ = stopped => {}
+                () = draining => {}
+            }
+        };
+        tasks.spawn("admin-server", async move {
+            server.serve(stopped).await;
+            let _ = end.send(());
+        });
         Ok(AdminHandle {
             address,
-            task,
+            stop,
+            ended,
             registry,
         })
+    }
+}
+
+impl AdminHandle {
+    /// Drains the admin server and waits for its end.
+    pub async fn stop(self) {
+        drop(self.stop);
+        let _ = self.ended.await;
     }
 }
 

@@ -175,11 +175,11 @@ impl Roles {
             context.logs.clone(),
             context.allows_profiles(),
         );
-        let admin = context.start_admin().await?;
+        let admin = context.start_admin(&tasks).await?;
         let context = RoleContext {
             shutdown,
             health,
-            registry: admin.registry,
+            registry: admin.registry.clone(),
             logs,
             profiling,
             tasks: tasks.clone(),
@@ -196,12 +196,11 @@ impl Roles {
             failure = tasks.failed() => Err(RunError::runtime(failure)),
         };
         running.shutdown().await;
+        if result.is_ok() {
+            admin.stop().await;
+        }
         tasks.shutdown().await;
         watches.shutdown().await;
-        if result.is_ok() {
-            // The admin server ends on the same signal.
-            let _ = admin.task.await;
-        }
         result
     }
 

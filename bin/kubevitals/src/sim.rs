@@ -17,7 +17,7 @@ use kubevitals_sim::workload::{ChurnRate, WorkloadConfig};
 use kubevitals_telemetry::{Probe, Status};
 
 use self::kubeconfig::KubeconfigFile;
-use crate::process::{Context, ProcessFlags};
+use crate::process::{Context, ProcessFlags, TaskSet};
 
 pub(crate) mod kubeconfig;
 mod metrics;
@@ -146,12 +146,12 @@ impl Sim {
         let populated = context.health.cell("population", Probe::READINESS, waiting);
         let populated = populated.map_err(RunError::runtime)?;
         let mut shutdown = context.shutdown.clone();
-        let admin = context.start_admin().await?;
+        let tasks = TaskSet::new(&context.health, shutdown.clone())?;
+        let admin = context.start_admin(&tasks).await?;
 
         let cluster = start(self.cluster, &mut shutdown).await?;
         let Some(cluster) = cluster else {
-            // The admin server ends with the same shutdown.
-            let _ = admin.task.await;
+            admin.stop().await;
             return Ok(());
         };
         let kubeconfig = match &self.kubeconfig {
@@ -165,7 +165,7 @@ impl Sim {
             () = shutdown.requested() => {}
         }
         cluster.shutdown().await;
-        let _ = admin.task.await;
+        admin.stop().await;
         printed.context("cannot write to standard output")
     }
 }

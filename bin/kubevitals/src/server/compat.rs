@@ -52,6 +52,7 @@ const GROUPS: &[Group] = &[
             "bind-address",
             "cert-dir",
             "client-ca-file",
+            "goaway-chance",
             "http2-max-streams-per-connection",
             "kubeconfig",
             "kubelet-client-certificate",
@@ -101,6 +102,11 @@ const GROUPS: &[Group] = &[
     Group {
         disposition: Disposition::Supported(Some("from 1s on; metrics-server wants 10s or more")),
         options: &["metric-resolution"],
+        switches: &[],
+    },
+    Group {
+        disposition: Disposition::Supported(Some("5s by default; part of --shutdown-grace-period")),
+        options: &["shutdown-delay-duration"],
         switches: &[],
     },
     Group {
@@ -239,16 +245,8 @@ const GROUPS: &[Group] = &[
     },
     Group {
         disposition: Disposition::Ignored("--shutdown-grace-period limits draining"),
-        options: &[
-            "shutdown-delay-duration",
-            "shutdown-watch-termination-grace-period",
-        ],
+        options: &["shutdown-watch-termination-grace-period"],
         switches: &["shutdown-send-retry-after"],
-    },
-    Group {
-        disposition: Disposition::Ignored("connections are closed on shutdown only"),
-        options: &["goaway-chance"],
-        switches: &[],
     },
     Group {
         disposition: Disposition::Rejected("there is no audit log; leave the flag out"),

@@ -17,6 +17,12 @@ use super::flags::{
     AuthenticationFlags, AuthorizationFlags, KubeletFlags, MetricsFlags, ServerFlags, ServingFlags,
 };
 
+/// Endpoints and kube-proxy follow a pod that terminates within two seconds.
+const DEFAULT_SHUTDOWN_DELAY: Duration = Duration::from_secs(5);
+
+/// The maximum of kube-apiserver.
+const MAX_GOAWAY_CHANCE: f64 = 0.02;
+
 /// All settings of the role.
 pub(super) struct Settings {
     pub(super) usage: UsageConfig,
@@ -43,6 +49,8 @@ pub(super) struct Serving {
     pub(super) streams: Option<NonZeroU32>,
     pub(super) in_flight: usize,
     pub(super) request_timeout: Duration,
+    pub(super) shutdown_delay: Duration,
+    pub(super) goaway_chance: f64,
     pub(super) manage_apiservices: bool,
 }
 
@@ -93,7 +101,7 @@ impl Settings {
             address_types: address_types(&flags.kubelet)?,
             kubelet: flags.kubelet.clone(),
             kubelet_timeout,
-            serving: Serving::new(&flags.serving)?,
+            serving: Serving::new(&flags.serving, flags.process.shutdown_grace_period)?,
             authentication: Authentication::new(&flags.authentication)?,
             authorization: Authorization::new(&flags.authorization)?,
         })
@@ -279,7 +287,7 @@ fn address_types(flags: &KubeletFlags) -> Result<Vec<AddressType>, InvalidSettin
 }
 
 impl Serving {
-    fn new(flags: &ServingFlags) -> Result<Self, InvalidSetting> {
+    fn new(flags: &ServingFlags, grace: GoDuration) -> Result<Self, InvalidSetting> {
         let certificate = match (&flags.tls_cert_file, &flags.tls_private_key_file) {
             (Some(certificate), Some(key)) => Certificate::Files {
                 certificate: certificate.clone(),
@@ -303,9 +311,53 @@ impl Serving {
             streams: NonZeroU32::new(flags.http2_max_streams_per_connection),
             in_flight: flags.max_requests_inflight,
             request_timeout: positive("request-timeout", flags.request_timeout)?,
+            shutdown_delay: shutdown_delay(flags, grace)?,
+            goaway_chance: goaway_chance(flags.goaway_chance)?,
             manage_apiservices: flags.manage_apiservices,
         })
     }
+}
+
+/// The delay is part of the grace period and leaves time to drain.
+fn shutdown_delay(flags: &ServingFlags, grace: GoDuration) -> Result<Duration, InvalidSetting> {
+    // A negative grace period is rejected with the other settings of the process.
+    let grace_period = Duration::try_from(grace).unwrap_or_default();
+    let Some(delay) = flags.shutdown_delay_duration else {
+        return Ok(DEFAULT_SHUTDOWN_DELAY.min(grace_period / 2));
+    };
+    let invalid = |problem: String, advice: String| InvalidSetting {
+        flag: "shutdown-delay-duration",
+        value: delay.to_string(),
+        problem,
+        advice,
+    };
+    let Ok(duration) = Duration::try_from(delay) else {
+        return Err(invalid(
+            "must not be negative".to_owned(),
+            "write a duration such as 5s, or 0s to close the port at once".to_owned(),
+        ));
+    };
+    if !duration.is_zero() && duration >= grace_period {
+        return Err(invalid(
+            format!("it is part of --shutdown-grace-period, which is {grace}"),
+            "write a shorter duration, or raise --shutdown-grace-period (and the \
+             terminationGracePeriodSeconds of the pod)"
+                .to_owned(),
+        ));
+    }
+    Ok(duration)
+}
+
+fn goaway_chance(chance: f64) -> Result<f64, InvalidSetting> {
+    if (0.0..=MAX_GOAWAY_CHANCE).contains(&chance) {
+        return Ok(chance);
+    }
+    Err(InvalidSetting {
+        flag: "goaway-chance",
+        value: chance.to_string(),
+        problem: "not a probability that clients can work with".to_owned(),
+        advice: format!("write a number from 0 to {MAX_GOAWAY_CHANCE}, such as 0.001"),
+    })
 }
 
 fn self_signed(flags: &ServingFlags) -> Result<Certificate, InvalidSetting> {

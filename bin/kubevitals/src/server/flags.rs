@@ -183,6 +183,16 @@ pub(super) struct ServingFlags {
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     pub(super) request_timeout: GoDuration,
 
+    /// Time after SIGTERM in which readiness fails and requests are still served; part of
+    /// --shutdown-grace-period [default: 5s, or half of --shutdown-grace-period]
+    #[arg(long, value_name = "DURATION")]
+    pub(super) shutdown_delay_duration: Option<GoDuration>,
+
+    /// Probability that a request over HTTP/2 closes its connection once idle, so that clients
+    /// spread over replicas: 0 to 0.02
+    #[arg(long, value_name = "PROBABILITY", default_value_t = 0.0)]
+    pub(super) goaway_chance: f64,
+
     /// Service in front of this server, as NAMESPACE/NAME: the generated certificate has its DNS
     /// names
     #[arg(

@@ -47,7 +47,7 @@ impl RunningRole for RunningServer {
 impl RunningServer {
     async fn serve(self, context: RoleContext) -> Result<(), RunError> {
         let RoleContext {
-            mut shutdown,
+            shutdown,
             health,
             registry,
             logs,
@@ -101,9 +101,9 @@ impl RunningServer {
                 .map_err(RunError::runtime)?;
             tasks.spawn("write-ca-bundle", bundle.run());
         }
-        server.serve(requested(shutdown.clone())).await;
+        let served = server.serve(requested(shutdown.clone())).await;
+        served.map_err(RunError::runtime)?;
 
-        shutdown.requested().await;
         if let Ok(scraper) = Arc::try_unwrap(self.scraper).map_err(drop) {
             scraper.shutdown().await;
         }

@@ -62,6 +62,8 @@ pub(super) async fn configure(
         config.limits.http.streams_per_connection = streams.get();
     }
     config.limits.request_timeout = serving.request_timeout;
+    config.shutdown_delay = serving.shutdown_delay;
+    config.goaway_chance = serving.goaway_chance;
     Ok(Serving { config, bundle })
 }
 

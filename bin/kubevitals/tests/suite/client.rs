@@ -22,7 +22,8 @@ const SMALL_WINDOW: u32 = 1_024;
 pub(crate) struct StalledClient {
     pub(crate) head: http::response::Parts,
     _body: hyper::body::Incoming,
-    _sender: hyper::client::conn::http2::SendRequest<Empty<Bytes>>,
+    sender: hyper::client::conn::http2::SendRequest<Empty<Bytes>>,
+    token: String,
     connection: tokio::task::JoinHandle<Result<(), hyper::Error>>,
 }
 
@@ -59,9 +60,20 @@ impl StalledClient {
         Self {
             head,
             _body: body,
-            _sender: sender,
+            sender,
+            token: token.to_owned(),
             connection,
         }
+    }
+
+    /// Sends a GET on the same connection, and returns the status of the response.
+    pub(crate) async fn get(&mut self, url: &str) -> hyper::Result<StatusCode> {
+        let request = Request::get(url)
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
+            .body(Empty::<Bytes>::new())
+            .unwrap();
+        self.sender.ready().await?;
+        Ok(self.sender.send_request(request).await?.status())
     }
 }
 

@@ -21,6 +21,7 @@ mod replay;
 mod roles;
 mod schema;
 mod server;
+mod shutdown;
 mod sim;
 mod transitions;
 

@@ -34,6 +34,71 @@ async fn cluster() -> SimCluster {
     SimCluster::start(config, |_| ()).await.unwrap()
 }
 
+/// Twenty such readers used to hold outdated usage until every other reader got status 429, for as
+/// long as they sent other requests now and then.
+#[tokio::test]
+async fn readers_that_stop_reading_are_cut_and_everybody_else_is_served() {
+    const STALLED: usize = 5;
+    let cluster = cluster().await;
+    let flags = [
+        "--request-timeout=2s",
+        "--metric-resolution=1s",
+        "--kubelet-request-timeout=500ms",
+    ];
+    let server = Running::start(&cluster, &flags).await;
+    let all = cluster.api().count(kubevitals_sim::objects::Resource::Pods);
+    server
+        .until(PODS, |status, body| {
+            status == StatusCode::OK && body.matches("\"containers\"").count() == all
+        })
+        .await;
+    let reader = cluster
+        .api()
+        .issue_token(User::new("reader", []), None)
+        .unwrap();
+    let url = |path: &str| format!("https://{}{path}", server.address);
+    let mut stalled = Vec::new();
+    for number in 0..STALLED {
+        let path = if number % 2 == 0 {
+            PODS.to_owned()
+        } else {
+            format!("{PODS}?resourceVersion=0")
+        };
+        let client = StalledClient::list(&url(&path), &server.authority(), &reader).await;
+        assert_eq!(client.head.status, StatusCode::OK);
+        stalled.push(client);
+    }
+    let metric = |metrics: &str, name: &str| -> u64 {
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name));
+        value.unwrap().trim().parse().unwrap()
+    };
+    let mut ticks = tokio::time::interval(std::time::Duration::from_millis(50));
+    let cut = async {
+        loop {
+            ticks.tick().await;
+            for client in &mut stalled {
+                assert!(
+                    client.get(&url("/version")).await.is_ok(),
+                    "still connected"
+                );
+            }
+            let (status, _) = server.get(PODS, Some(&reader)).await;
+            assert_eq!(status, StatusCode::OK);
+            let (_, metrics) = server.get_as_admin("/metrics").await;
+            let aborted = metric(&metrics, "kubevitals_apiserver_aborted_responses_total");
+            let outdated = metric(&metrics, "kubevitals_metrics_api_outdated_bytes");
+            if aborted >= STALLED as u64 && outdated == 0 {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(crate::server::DEADLINE, cut)
+        .await
+        .unwrap();
+    server.stop().await;
+    cluster.shutdown().await;
+}
+
 #[tokio::test]
 async fn requests_above_the_in_flight_limit_get_429_with_retry_after() {
     let cluster = cluster().await;

@@ -71,6 +71,7 @@ impl Running {
         std::fs::write(&file, kubeconfig).unwrap();
         let mut flags = vec![
             "--shutdown-grace-period=5s".to_owned(),
+            "--shutdown-delay-duration=0s".to_owned(),
             format!("--kubeconfig={}", file.display()),
             format!("--cert-dir={}", folder.path().join("cert").display()),
             "--bind-address=127.0.0.1".to_owned(),
@@ -79,6 +80,9 @@ impl Running {
             "--kubelet-preferred-address-types=InternalIP".to_owned(),
             "--metric-resolution=15s".to_owned(),
         ];
+        // A flag of the test replaces the one above.
+        let name = |flag: &str| flag.split('=').next().map(str::to_owned);
+        flags.retain(|flag| !more.iter().any(|other| name(other) == name(flag)));
         flags.extend(more);
         let (sender, mut notices) = mpsc::channel(8);
         let (trigger, task) = roles::start(flags, Notices(sender), data);
@@ -154,8 +158,13 @@ impl Running {
         tokio::time::timeout(DEADLINE, ready).await.unwrap();
     }
 
-    pub(crate) async fn stop(self) {
+    /// Requests the shutdown, as SIGTERM does.
+    pub(crate) fn begin_stop(&self) {
         self.trigger.trigger();
+    }
+
+    pub(crate) async fn stop(self) {
+        self.begin_stop();
         self.task.await.unwrap().unwrap();
     }
 }
@@ -362,6 +371,12 @@ fn contradicting_flags_exit_64_and_say_what_to_change() {
         ),
         (&["--extra-resources=gpu"], "ephemeral-storage"),
         (&["--apiservice-backend=metrics"], "NAMESPACE/NAME"),
+        (&["--goaway-chance=0.5"], "0 to 0.02"),
+        (&["--shutdown-delay-duration=-1s"], "negative"),
+        (
+            &["--shutdown-delay-duration=30s"],
+            "part of --shutdown-grace-period, which is 30s",
+        ),
         (&["--kubelet-insecure-tlss"], "kubelet-insecure-tls"),
         (&["--kubeconfig=/nowhere"], "/nowhere"),
     ] {

@@ -105,7 +105,7 @@ fn supported_flags_exist_with_the_defaults_of_metrics_server() {
 fn normalized(default: &str, kind: &str) -> String {
     match (kind, default.trim_matches(['[', ']'])) {
         ("bool", "") => "false".to_owned(),
-        ("int", "") => "0".to_owned(),
+        ("int" | "float", "") => "0".to_owned(),
         ("duration", text) if !text.is_empty() => text.parse::<GoDuration>().unwrap().to_string(),
         (_, text) => text.to_owned(),
     }
