@@ -46,3 +46,7 @@ fn assert_within_a_tenth(what: &str, measured: u64, truth: u64, context: &dyn De
 
 /// Long enough that a short loss of the CPU to other processes has little effect.
 const MIN_WINDOW: Duration = Duration::from_secs(10);
+
+/// A shorter window is of a container's start, in which its limit allows a burst and its memory is
+/// not held yet.
+const SHORTEST_WINDOW: Duration = Duration::from_secs(8);

@@ -17,11 +17,11 @@ use kube::runtime::watcher::{self, Event};
 use kubevitals_e2e::{
     Burner, Cluster, Kubelet, MetricsApiServer, Rule, Stop, TestNamespace, is_ready,
 };
-use kubevitals_model::{Quantity, Timestamp};
+use kubevitals_model::{GoDuration, Quantity, Timestamp};
 use serde_json::{Value, json};
 
 use self::vpa::Recommender;
-use crate::{assert_within_a_tenth, in_time};
+use crate::{SHORTEST_WINDOW, assert_within_a_tenth, in_time};
 
 /// Polling interval of responses.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -47,7 +47,8 @@ fn millicores(cell: &str) -> u64 {
     number.parse().unwrap()
 }
 
-/// Waits until a burner's rate spans only samples of its steady state.
+/// Waits until a burner's rate spans only samples of its steady state: a new one, and not the short
+/// window of a container's start.
 async fn settled_burner(namespace: &TestNamespace, server: &mut MetricsApiServer) -> Value {
     let path = format!(
         "/apis/metrics.k8s.io/v1/namespaces/{}/pods/burner",
@@ -64,7 +65,9 @@ async fn settled_burner(namespace: &TestNamespace, server: &mut MetricsApiServer
             };
             let pod: Value = serde_json::from_str(&text).unwrap();
             let first = seen.get_or_insert_with(|| pod.clone());
-            if first["timestamp"] != pod["timestamp"] {
+            let window: GoDuration = pod["window"].as_str().unwrap().parse().unwrap();
+            let is_long = Duration::try_from(window).unwrap() >= SHORTEST_WINDOW;
+            if first["timestamp"] != pod["timestamp"] && is_long {
                 return pod;
             }
         }

@@ -8,15 +8,12 @@ use kubevitals_e2e::{Burner, Cluster, MetricsApiServer, TestNamespace, is_ready}
 use kubevitals_model::{GoDuration, Quantity, Scale, Timestamp};
 use serde_json::Value;
 
-use crate::in_time;
+use crate::{SHORTEST_WINDOW, in_time};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Kubelets sample every 10 s to 15 s, and both servers are queried at the same time.
 const ONE_SAMPLE: Duration = Duration::from_secs(15);
-
-/// A shorter window is of the container's start, in which its limit allows a burst.
-const SHORTEST_WINDOW: Duration = Duration::from_secs(8);
 
 /// Limit of a window: one sample more or less, which kubelets take every 10 s to 15 s.
 const MAX_WINDOW: Duration = Duration::from_secs(45);
