@@ -40,6 +40,10 @@ use crate::status::ApiStatus;
 /// Maximum number of concurrent conversions to YAML, which need the whole tree in memory.
 const MAX_YAML_CONVERSIONS: usize = 4;
 
+/// Maximum length of one header, such as a token that would be sent to the API server for review.
+/// The groups of a user are a header each.
+const MAX_HEADER_VALUE_BYTES: usize = 64 << 10;
+
 /// The time that the error of a request that took too long has to be written.
 pub(crate) const MIN_WRITE_TIME: Duration = Duration::from_secs(5);
 
@@ -188,6 +192,14 @@ impl ApiHandler {
         let info = RequestInfo::parse(&head.method, &head.uri)
             .map_err(|error| ApiStatus::bad_request(error.to_string()))?;
         context.recorder.kind = self.kind_of(&head, &info);
+        if let Some(name) = oversized_header(&head.headers) {
+            context.close |= head.version == http::Version::HTTP_2;
+            return Err(ApiStatus::new(
+                http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "",
+                format!("the header {name} has more than {MAX_HEADER_VALUE_BYTES} bytes"),
+            ));
+        }
         let attributes = info.attributes();
         let is_always_allowed = self.authorizer.is_always_allowed(&attributes);
 
@@ -351,6 +363,13 @@ struct RequestContext {
     close: bool,
     /// Whether the request is a `HEAD`.
     is_head: bool,
+}
+
+/// Returns the name of a header that is too long.
+fn oversized_header(headers: &http::HeaderMap) -> Option<&http::HeaderName> {
+    let mut headers = headers.iter();
+    let (name, _) = headers.find(|(_, value)| value.len() > MAX_HEADER_VALUE_BYTES)?;
+    Some(name)
 }
 
 /// Converts a probability to a threshold of random numbers.
