@@ -19,6 +19,7 @@ pub struct ClientTls {
     config: Arc<ClientConfig>,
     /// `None` if peers are not verified.
     roots: Option<Arc<TrustRoots>>,
+    has_identity: bool,
 }
 
 /// Optional settings of a client.
@@ -47,6 +48,7 @@ impl ClientTls {
         Ok(Self {
             config: Arc::new(configure(verifier, options)?),
             roots: Some(roots),
+            has_identity: options.identity.is_some(),
         })
     }
 
@@ -58,6 +60,7 @@ impl ClientTls {
         Ok(Self {
             config: Arc::new(configure(verifier, options)?),
             roots: None,
+            has_identity: options.identity.is_some(),
         })
     }
 
@@ -91,6 +94,7 @@ impl ClientTls {
         Self {
             config: Arc::new(config),
             roots: Some(Arc::clone(roots)),
+            has_identity: self.has_identity,
         }
     }
 
@@ -98,6 +102,11 @@ impl ClientTls {
     /// as `ServerName::IpAddress`.
     pub fn config(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.config)
+    }
+
+    /// Returns whether it has a client certificate to send.
+    pub fn has_identity(&self) -> bool {
+        self.has_identity
     }
 
     /// Returns the proof that peers are verified, if they are.

@@ -170,7 +170,12 @@ impl ServerCertVerifier for PeerVerifier {
             self.algorithms.all,
         );
         match verdict {
-            Ok(()) => self.verify_names(&certificate, server_name, end_entity)?,
+            Ok(()) => {
+                self.verify_names(&certificate, server_name, end_entity)?;
+                if let Some(pinning) = &self.pinning {
+                    pinning.verified(end_entity);
+                }
+            }
             // A certificate of a trusted authority that is expired or for another peer is not
             // pinned.
             Err(error) => {

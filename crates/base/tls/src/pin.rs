@@ -1,6 +1,6 @@
 //! Pinned keys: trust on first use.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustls::server::ParsedCertificate;
@@ -14,17 +14,36 @@ const MAX_KEY_BYTES: usize = 8 << 10;
 ///
 /// It shows that a peer with a certificate of an unknown authority is the same as before. The first
 /// peer is trusted, so a pin protects against attackers that come later, not against one that was
-/// there from the start. It is kept in memory only. Use a new one for another peer, such as a node
-/// with another UID.
+/// there from the start. Once a trusted authority has signed a certificate of the peer, no other is
+/// accepted any more. It is kept in memory only. Use a new one for another peer, such as a node with
+/// another UID.
 #[derive(Debug, Clone, Default)]
-pub struct PinnedKey(Arc<OnceLock<Box<[u8]>>>);
+pub struct PinnedKey(Arc<Mutex<Pin>>);
 
-/// A pin, and the key that is to be pinned.
+/// What is known of a peer.
+#[derive(Debug, Default)]
+enum Pin {
+    #[default]
+    Unknown,
+    /// Its key, in a certificate of an unknown authority.
+    Key(Box<[u8]>),
+    /// It has a certificate of a trusted authority.
+    Verified,
+}
+
+/// A pin, and what is to be pinned.
 #[derive(Debug)]
 pub(crate) struct Pinning {
     pin: PinnedKey,
-    /// The key of a presented certificate. The peer has yet to prove that it holds it.
-    unproven: Mutex<Option<Box<[u8]>>>,
+    /// A presented certificate. The peer has yet to prove that it holds its key.
+    unproven: Mutex<Option<Unproven>>,
+}
+
+#[derive(Debug)]
+struct Unproven {
+    key: Box<[u8]>,
+    /// Whether a trusted authority signed the certificate.
+    is_verified: bool,
 }
 
 /// The result of comparing a certificate with a pin.
@@ -44,7 +63,7 @@ impl PinnedKey {
 
     /// Returns whether a key is pinned.
     pub fn is_set(&self) -> bool {
-        self.0.get().is_some()
+        matches!(*self.0.lock(), Pin::Key(_))
     }
 }
 
@@ -60,26 +79,43 @@ impl Pinning {
         let Some(key) = key_of(certificate) else {
             return PinCheck::Unreadable;
         };
-        match self.pin.0.get() {
-            Some(pinned) if *pinned == key => PinCheck::Match,
-            Some(_) => PinCheck::Mismatch,
-            None => {
-                *self.unproven.lock() = Some(key);
+        match &*self.pin.0.lock() {
+            Pin::Key(pinned) if *pinned == key => PinCheck::Match,
+            Pin::Key(_) | Pin::Verified => PinCheck::Mismatch,
+            Pin::Unknown => {
+                let is_verified = false;
+                *self.unproven.lock() = Some(Unproven { key, is_verified });
                 PinCheck::First
             }
         }
     }
 
-    /// Pins the key of a certificate, which the peer has proved to hold.
-    pub(crate) fn confirm(&self, certificate: &CertificateDer<'_>) {
-        if self.pin.is_set() {
+    /// Handles a certificate that a trusted authority signed for the peer.
+    pub(crate) fn verified(&self, certificate: &CertificateDer<'_>) {
+        if matches!(*self.pin.0.lock(), Pin::Verified) {
             return;
         }
+        // Anybody can present a certificate that is not theirs.
+        *self.unproven.lock() = key_of(certificate).map(|key| Unproven {
+            key,
+            is_verified: true,
+        });
+    }
+
+    /// Pins what was learnt from a certificate, whose key the peer has proved to hold.
+    pub(crate) fn confirm(&self, certificate: &CertificateDer<'_>) {
         // Connections of one peer may overlap: only the key that was proven is pinned.
-        let key = self.unproven.lock().take();
-        if let Some(key) = key.filter(|key| Some(key) == key_of(certificate).as_ref()) {
-            // If another connection was faster, its key counts from the next handshake on.
-            let _ = self.pin.0.set(key);
+        let unproven = self.unproven.lock().take();
+        let is_proven = |unproven: &Unproven| Some(&unproven.key) == key_of(certificate).as_ref();
+        let Some(Unproven { key, is_verified }) = unproven.filter(is_proven) else {
+            return;
+        };
+        let mut pin = self.pin.0.lock();
+        match &*pin {
+            _ if is_verified => *pin = Pin::Verified,
+            Pin::Unknown => *pin = Pin::Key(key),
+            // Another connection was faster. Its key counts from the next handshake on.
+            Pin::Key(_) | Pin::Verified => {}
         }
     }
 }

@@ -70,3 +70,26 @@ async fn certificates_of_a_trusted_authority_are_verified_and_never_pinned() {
         assert!(!pin.is_set());
     }
 }
+
+/// The first stranger on the path of a node with certificates of the cluster was once trusted.
+#[tokio::test]
+async fn a_peer_that_an_authority_has_verified_is_never_pinned_to_another_certificate() {
+    let cluster = TestCa::new("cluster");
+    let client = trusting(cluster.roots());
+    let stranger = TestCa::new("evil").pair(&["worker-1"]).serve();
+    for starts_pinned in [false, true] {
+        let pin = PinnedKey::new();
+        let own = TestCa::new("own").pair(&["worker-1"]).serve();
+        if starts_pinned {
+            connect(&own, &pinned(&client, &pin), "10.0.0.7").await;
+            assert!(pin.is_set());
+        }
+        let verified = cluster.pair(&["worker-1"]).serve();
+        connect(&verified, &pinned(&client, &pin), "10.0.0.7").await;
+        for server in [&stranger, &own] {
+            let rejected = failure(server, &pinned(&client, &pin), "10.0.0.7").await;
+            assert_eq!(rejected.reason(), "tls-pin");
+        }
+        connect(&verified, &pinned(&client, &pin), "10.0.0.7").await;
+    }
+}
