@@ -38,6 +38,8 @@ pub enum Probe {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
     Ok,
+    /// Passes, with something that an operator should know.
+    Warning(Cow<'static, str>),
     /// Not ready yet, with the reason, such as "waiting for the first scrape".
     ///
     /// Fails readiness and passes liveness: a restart would only start the wait again.
@@ -335,6 +337,11 @@ impl HealthCell {
 }
 
 impl Status {
+    /// Shorthand for [`Status::Warning`].
+    pub fn warning(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::Warning(text.into())
+    }
+
     /// Shorthand for [`Status::Failing`].
     pub fn failing(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::Failing(reason.into())

@@ -26,6 +26,8 @@ pub struct CheckOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Passed,
+    /// Passed, with a warning.
+    Warned(String),
     /// Excluded by the client.
     Excluded,
     /// Failed because the component has just started, with the reason.
@@ -97,7 +99,10 @@ impl Report {
         let mut text = String::new();
         for CheckOutcome { name, verdict } in &self.outcomes {
             let _ = match verdict {
-                Verdict::Passed => writeln!(text, "[+]{name} ok"),
+                Verdict::Warned(warning) if with_reasons => {
+                    writeln!(text, "[+]{name} ok: {warning}")
+                }
+                Verdict::Passed | Verdict::Warned(_) => writeln!(text, "[+]{name} ok"),
                 Verdict::Excluded => writeln!(text, "[+]{name} excluded: ok"),
                 failed => writeln!(
                     text,
@@ -131,6 +136,7 @@ impl Verdict {
     pub(super) fn from_status(status: Status, probe: Probe) -> Self {
         match status {
             Status::Ok => Self::Passed,
+            Status::Warning(warning) => Self::Warned(one_line(&warning)),
             Status::WarmingUp(_) if probe != Probe::Readyz => Self::Passed,
             Status::WarmingUp(waiting_for) => {
                 Self::WarmingUp(one_line(&format!("warming up: {waiting_for}")))
@@ -142,7 +148,7 @@ impl Verdict {
     /// Returns the reason of a failing check.
     pub fn reason(&self) -> Option<&str> {
         match self {
-            Self::Passed | Self::Excluded => None,
+            Self::Passed | Self::Warned(_) | Self::Excluded => None,
             Self::WarmingUp(reason) | Self::Failed(reason) => Some(reason),
         }
     }

@@ -200,3 +200,21 @@ fn a_failure_cell_is_listed_only_while_it_fails() {
     assert!(livez(&[]).contains("[-]tasks failed: task scrape ended unexpectedly"));
     assert!(livez(&["tasks".to_owned()]).ends_with("livez check passed\n"));
 }
+
+#[test]
+fn a_warning_passes_and_is_shown() {
+    let health = Health::new();
+    health
+        .check("files", Probe::READINESS, || {
+            Status::warning("few are\nleft")
+        })
+        .unwrap();
+    let report = health.report(Probe::Readyz, &[]);
+    assert!(report.passed());
+    assert_eq!(report.body(false), "ok");
+    assert!(
+        report.body(true).contains("[+]files ok: few are left\n"),
+        "{}",
+        report.body(true)
+    );
+}
