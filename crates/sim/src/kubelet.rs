@@ -10,11 +10,11 @@
 //!
 //! # Limits
 //!
-//! * Bodies are not compressed, whatever the client accepts.
+//! * Of all bodies, `/metrics/resource` is compressed, as by a kubelet.
 //! * `/metrics/resource` is text only; a real kubelet also offers protobuf.
 //! * Serving certificates follow the system's clock, as their readers do.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use kubevitals_model::{Clock, Timestamp};
@@ -58,6 +58,8 @@ pub enum Binding {
     Addresses(u16),
     /// By port: each node has its own port on 127.0.0.1.
     Ports,
+    /// By port: each node has its own port on `[::1]`.
+    Ipv6Ports,
 }
 
 /// Configuration of a fleet.
@@ -190,9 +192,13 @@ async fn bind(
                 listeners.push((listener, ListenerTarget::Node(index)));
             }
         }
-        Binding::Ports => {
+        Binding::Ports | Binding::Ipv6Ports => {
+            let host = match binding {
+                Binding::Ipv6Ports => IpAddr::V6(Ipv6Addr::LOCALHOST),
+                _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            };
             for (index, node) in node_set.nodes().iter().enumerate() {
-                let listener = listen((Ipv4Addr::LOCALHOST, 0).into()).await?;
+                let listener = listen((host, 0).into()).await?;
                 node.set_address(local(&listener, 0));
                 listeners.push((listener, ListenerTarget::Node(index)));
             }

@@ -1,6 +1,6 @@
 //! The nodes of the cluster and their pods, shared by workload and kubelets.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -119,6 +119,13 @@ impl Node {
             SocketAddr::V4(address) => *address.ip(),
             SocketAddr::V6(_) => self.ip,
         })
+    }
+
+    /// The address of its kubelet, IPv6 with [`Binding::Ipv6Ports`](crate::kubelet::Binding).
+    pub fn host(&self) -> IpAddr {
+        self.address
+            .get()
+            .map_or(IpAddr::V4(self.ip), SocketAddr::ip)
     }
 
     /// Whether the node exists: kubelets of absent nodes do not respond.

@@ -1,7 +1,7 @@
 //! Serving certificates of the kubelets, and verification of client certificates.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -130,7 +130,7 @@ impl Certificates {
         &self,
         index: usize,
         name: &str,
-        ip: Ipv4Addr,
+        ip: IpAddr,
         defect: CertificateDefect,
     ) -> Result<Arc<ServerConfig>, FleetError> {
         let cached = self.cache.lock().get(index).cloned();
@@ -150,7 +150,7 @@ impl Certificates {
     fn make(
         &self,
         name: &str,
-        ip: Ipv4Addr,
+        ip: IpAddr,
         defect: CertificateDefect,
     ) -> Result<Arc<ServerConfig>, FleetError> {
         let leaf = self.leaf(name, ip, defect)?;
@@ -168,7 +168,7 @@ impl Certificates {
     fn leaf(
         &self,
         name: &str,
-        ip: Ipv4Addr,
+        ip: IpAddr,
         defect: CertificateDefect,
     ) -> Result<CertificateDer<'static>, FleetError> {
         let mut params = CertificateParams::default();
@@ -187,9 +187,7 @@ impl Certificates {
         let host = Ia5String::try_from(host).map_err(FleetError::Certificate)?;
         params.subject_alt_names = vec![SanType::DnsName(host)];
         if defect != CertificateDefect::WrongName {
-            params
-                .subject_alt_names
-                .push(SanType::IpAddress(IpAddr::V4(ip)));
+            params.subject_alt_names.push(SanType::IpAddress(ip));
         }
         // Peers verify certificates with their own clocks, so these dates follow the system's clock
         // even if the cluster's clock is stepped.

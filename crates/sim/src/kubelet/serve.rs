@@ -1,7 +1,7 @@
 //! Listeners, and one task for each connection.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +27,8 @@ use crate::node_set::NodeSet;
 
 /// Delay after a failed accept.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Long: a kubelet has none.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// State that all connections of a fleet share.
 pub(crate) struct FleetContext {
@@ -95,23 +96,17 @@ pub(crate) async fn listen(
 impl ListenerTarget {
     /// Returns the node of a connection; `None` rejects it.
     fn index(self, stream: &TcpStream, node_set: &NodeSet) -> Option<usize> {
-        let local = ipv4(stream.local_addr().ok()?)?;
+        let local = stream.local_addr().ok()?.ip().to_canonical();
         // A listener on the wildcard address is reachable from outside; the cluster must not be.
         if !local.is_loopback() {
             return None;
         }
-        let index = match self {
-            Self::Node(index) => index,
-            Self::ByAddress => node_set.index_of(local)?,
+        let index = match (self, local) {
+            (Self::Node(index), _) => index,
+            (Self::ByAddress, IpAddr::V4(local)) => node_set.index_of(local)?,
+            (Self::ByAddress, IpAddr::V6(_)) => return None,
         };
         node_set.nodes().get(index)?.is_present().then_some(index)
-    }
-}
-
-fn ipv4(address: SocketAddr) -> Option<Ipv4Addr> {
-    match address.ip() {
-        IpAddr::V4(ip) => Some(ip),
-        IpAddr::V6(ip) => ip.to_ipv4_mapped(),
     }
 }
 
@@ -130,7 +125,7 @@ async fn serve(stream: TcpStream, index: usize, context: Arc<FleetContext>) -> i
     };
     let config = context
         .certificates
-        .config(index, node.name(), node.ip(), defect)
+        .config(index, node.name(), node.host(), defect)
         .map_err(io::Error::other)?;
     let switch = Arc::new(ResetSwitch::default());
     let socket = Socket::new(stream, Arc::clone(&switch));

@@ -169,7 +169,7 @@ fn object(
         "spec": {},
         "status": {
             "addresses": [
-                {"address": node.ip().to_string(), "type": "InternalIP"},
+                {"address": node.host().to_string(), "type": "InternalIP"},
                 {"address": name, "type": "Hostname"},
             ],
             "allocatable": resources(kibibytes - 1_024),
