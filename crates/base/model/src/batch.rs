@@ -46,6 +46,26 @@ impl NodeBatch {
         self.names.clear();
     }
 
+    /// Reduces the memory to that of some containers and bytes of their names, unless more are in
+    /// use.
+    pub fn shrink_to(&mut self, containers: usize, name_bytes: usize) {
+        self.rows.shrink_to(containers);
+        self.uid_rows.shrink_to(containers);
+        self.names.shrink_to(name_bytes);
+    }
+
+    /// The number of bytes of memory that rows and names take, or may take without growing.
+    pub fn capacity(&self) -> usize {
+        self.rows.capacity() * size_of::<Row>()
+            + self.uid_rows.capacity() * size_of::<UidRow>()
+            + self.names.capacity()
+    }
+
+    /// The number of bytes of all names.
+    pub fn name_bytes(&self) -> usize {
+        self.names.len()
+    }
+
     /// Adds a container of a pod by name and returns its index. `None` once the names take four
     /// gigabytes.
     pub fn push(&mut self, key: ContainerKeyRef<'_>, sample: ContainerSample) -> Option<usize> {

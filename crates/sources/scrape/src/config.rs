@@ -10,6 +10,7 @@ use thiserror::Error;
 use crate::address::AddressType;
 use crate::credentials::Credentials;
 use crate::filter::NodeFilter;
+use crate::memory;
 use crate::proxy::KubeletProxy;
 
 /// The annotation of a node with the path of its metrics. Watches of nodes must keep it
@@ -74,9 +75,16 @@ pub struct ScrapeConfig {
     /// held to its key from then on.
     pub pin_keys: bool,
     /// Maximum length of a body. The node with the most pods that Kubernetes supports (a few
-    /// hundred) sends about 300 KiB, or 3 MiB as `/stats/summary`; ten times that is an error or an
-    /// attack.
+    /// hundred) sends about 300 KiB, or 3 MiB as `/stats/summary`; five times that is an error or
+    /// an attack. A low `memory_limit` reduces it.
     pub max_body_bytes: usize,
+    /// Maximum memory that all responses take together while they are read and decoded.
+    pub memory_limit: usize,
+    /// Maximum number of open connections. If there are more nodes, some connect for each scrape,
+    /// in turns.
+    pub max_connections: usize,
+    /// Whether kubelets may compress responses.
+    pub compression: bool,
     /// Maximum number of containers of one node. Further ones are counted and ignored.
     pub max_containers: usize,
     /// Maximum number of in-flight scrapes, including those of nodes that do not respond. Memory is
@@ -114,6 +122,8 @@ pub enum ConfigError {
     TimeoutTooLong { timeout: Duration, max: Duration },
     #[error("no address type is configured: set at least one, such as InternalIP")]
     NoAddressTypes,
+    #[error("memory limit of {limit} bytes is too low: it must be at least {min}")]
+    MemoryLimitTooLow { limit: usize, min: usize },
     #[error("{limit} must be greater than zero")]
     ZeroLimit { limit: &'static str },
     #[error(
@@ -134,6 +144,11 @@ pub enum ConfigError {
 }
 
 impl ScrapeConfig {
+    /// The default of [`ScrapeConfig::memory_limit`].
+    pub const DEFAULT_MEMORY_LIMIT: usize = 128 << 20;
+    /// The minimum of [`ScrapeConfig::memory_limit`].
+    pub const MIN_MEMORY_LIMIT: usize = memory::MIN_LIMIT;
+
     /// Returns the defaults of metrics-server's manifests, with the port in the node's status.
     pub fn new(transport: Transport, credentials: Credentials) -> Self {
         Self {
@@ -154,7 +169,10 @@ impl ScrapeConfig {
             filter: NodeFilter::default(),
             token_to_unverified: false,
             pin_keys: false,
-            max_body_bytes: 32 << 20,
+            max_body_bytes: 16 << 20,
+            memory_limit: Self::DEFAULT_MEMORY_LIMIT,
+            max_connections: usize::MAX,
+            compression: true,
             max_containers: 10_000,
             concurrency: 1_024,
             warm_start: true,
@@ -173,7 +191,14 @@ impl ScrapeConfig {
             (self.max_body_bytes, "max_body_bytes"),
             (self.max_containers, "max_containers"),
             (self.concurrency, "concurrency"),
+            (self.max_connections, "max_connections"),
         ];
+        if self.memory_limit < Self::MIN_MEMORY_LIMIT {
+            return Err(ConfigError::MemoryLimitTooLow {
+                limit: self.memory_limit,
+                min: Self::MIN_MEMORY_LIMIT,
+            });
+        }
         match limits.into_iter().find(|(value, _)| *value == 0) {
             Some((_, limit)) => Err(ConfigError::ZeroLimit { limit }),
             None => Ok(()),
@@ -216,13 +241,15 @@ mod tests {
     fn invalid_settings_are_rejected() {
         let valid = ScrapeConfig::new(Transport::InsecureHttp, Credentials::None);
         assert!(valid.validate().is_ok());
-        let invalid: [fn(&mut ScrapeConfig); 6] = [
+        let invalid: [fn(&mut ScrapeConfig); 8] = [
             |c| c.resolution = Duration::from_millis(900),
             |c| c.timeout = Duration::ZERO,
             |c| c.timeout = Duration::from_secs(14),
             |c| c.address_types.clear(),
             |c| c.concurrency = 0,
             |c| c.max_body_bytes = 0,
+            |c| c.max_connections = 0,
+            |c| c.memory_limit = 1 << 20,
         ];
         for change in invalid {
             let mut config = valid.clone();

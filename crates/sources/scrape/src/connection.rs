@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use kubevitals_tls::{
     ClientTls, HandshakeFailure, Progress, ReceiveBuffer, UnbufferedClient, Verified,
@@ -12,18 +13,23 @@ use kubevitals_tls::{
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 
 use crate::buffers::ResponseBuffers;
 use crate::credentials::Bearer;
 use crate::deadline::Deadline;
 use crate::error::{ScrapeError, excerpt};
 use crate::proxy::KubeletProxy;
+use crate::slots::ConnectionSlot;
 
 const USER_AGENT: &str = concat!("kubevitals/", env!("CARGO_PKG_VERSION"));
 const ACCEPT: &str = "text/plain;version=0.0.4, application/json;q=0.5, */*;q=0.1";
 /// The messages of a server in a handshake nearly always fit.
 const HANDSHAKE_BUFFER: usize = 4 << 10;
+/// A handshake returns its permit once a peer stays silent for longer than this. Peers that accept
+/// connections and send nothing then delay nobody.
+const MAX_SILENCE: Duration = Duration::from_millis(250);
 /// Maximum number of addresses of one host name that are dialled.
 const MAX_RESOLVED: usize = 4;
 
@@ -35,12 +41,26 @@ pub(crate) struct Connection {
     /// TLS messages to send with the next request, such as the reply to a key update.
     pending: Vec<u8>,
     verified: Option<Verified>,
+    slot: ConnectionSlot,
     /// The address of the peer as `host:port`.
     pub(crate) address: String,
     /// The index of the address among those of the node.
     pub(crate) index: usize,
     /// Whether it has carried a response before: the peer may then have closed it meanwhile.
     pub(crate) is_used: bool,
+}
+
+/// A permit to begin a handshake, which takes some tens of KiB, of which an allocator gives little
+/// back.
+struct HandshakePermit<'a>(Option<SemaphorePermit<'a>>);
+
+/// A connection that has just been opened.
+pub(crate) struct Opened {
+    tcp: TcpStream,
+    tls: Option<Box<UnbufferedClient>>,
+    verified: Option<Verified>,
+    address: String,
+    index: usize,
 }
 
 /// The outcome of a read.
@@ -64,33 +84,59 @@ impl Connection {
         handshakes: &Semaphore,
         deadline: &Deadline<'_>,
         proxy: Option<&KubeletProxy>,
-    ) -> Result<Self, ScrapeError> {
-        let (mut tcp, address) = match proxy.filter(|proxy| proxy.is_for(host, port)) {
-            None => dial(host, port).await?,
-            Some(proxy) => dial_through(proxy, host_port(host, port)).await?,
+    ) -> Result<Opened, ScrapeError> {
+        let dialled = async {
+            match proxy.filter(|proxy| proxy.is_for(host, port)) {
+                None => dial(host, port).await,
+                Some(proxy) => dial_through(proxy, host_port(host, port)).await,
+            }
+        };
+        let (tcp, address, client) = if let Some(tls) = tls {
+            let name = server_name(host)?;
+            // Before the connection: a peer may close one that waits for long.
+            let mut permit = HandshakePermit::acquire(handshakes, deadline).await;
+            let (mut tcp, address) = permit.wait_for_peer(dialled).await?;
+            let client = handshake(&mut tcp, tls, name, &mut permit).await;
+            let client = client.map_err(|error| connect_error(&address, error))?;
+            (tcp, address, Some(client))
+        } else {
+            let (tcp, address) = dialled.await?;
+            (tcp, address, None)
         };
         // A request is one small write that should leave at once.
         tcp.set_nodelay(true).ok();
-        let client = match tls {
-            None => None,
-            Some(tls) => {
-                let name = server_name(host)?;
-                // A handshake takes some tens of KiB for a moment, of which an allocator gives
-                // little back.
-                let _permit = deadline.paused(handshakes.acquire()).await;
-                let client = handshake(&mut tcp, tls, name).await;
-                Some(client.map_err(|error| connect_error(&address, error))?)
-            }
-        };
-        Ok(Self {
+        Ok(Opened {
             tcp,
             tls: client.map(Box::new),
-            pending: Vec::new(),
             verified: tls.and_then(ClientTls::verified),
             address,
             index,
-            is_used: false,
         })
+    }
+
+    pub(crate) fn new(opened: Opened, slot: ConnectionSlot) -> Self {
+        let Opened {
+            tcp,
+            tls,
+            verified,
+            address,
+            index,
+        } = opened;
+        Self {
+            tcp,
+            tls,
+            pending: Vec::new(),
+            verified,
+            slot,
+            address,
+            index,
+            is_used: false,
+        }
+    }
+
+    /// Returns whether it may stay open after the scrape.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.slot.is_kept()
     }
 
     /// Returns the proof that the identity of the peer was verified.
@@ -99,7 +145,12 @@ impl Connection {
     }
 
     /// Sends a GET request. The caller has made sure that the peer may receive the token.
-    pub(crate) async fn send(&mut self, path: &str, token: Option<&Bearer>) -> io::Result<()> {
+    pub(crate) async fn send(
+        &mut self,
+        path: &str,
+        token: Option<&Bearer>,
+        accepts_gzip: bool,
+    ) -> io::Result<()> {
         let mut request = String::with_capacity(256);
         for part in [
             "GET ",
@@ -118,6 +169,9 @@ impl Connection {
             for part in ["Authorization: Bearer ", token.expose(), "\r\n"] {
                 request.push_str(part);
             }
+        }
+        if accepts_gzip {
+            request.push_str("Accept-Encoding: gzip\r\n");
         }
         request.push_str("\r\n");
         let Some(tls) = &mut self.tls else {
@@ -165,6 +219,7 @@ impl Connection {
             body,
             reader,
             error,
+            ..
         } = response;
         received.advance(count);
         let mut outcome = ReadOutcome::NoData;
@@ -197,11 +252,29 @@ impl Connection {
     }
 }
 
+impl<'a> HandshakePermit<'a> {
+    async fn acquire(permits: &'a Semaphore, deadline: &Deadline<'_>) -> Self {
+        Self(deadline.paused(permits.acquire()).await.ok())
+    }
+
+    /// Waits for the peer. If that takes long, the handshake goes on without the permit: it must
+    /// not wait behind others that begin.
+    async fn wait_for_peer<T>(&mut self, future: impl Future<Output = T>) -> T {
+        tokio::pin!(future);
+        if let Ok(output) = timeout(MAX_SILENCE, &mut future).await {
+            return output;
+        }
+        self.0 = None;
+        future.await
+    }
+}
+
 /// Performs the TLS handshake on a new connection.
 async fn handshake(
     tcp: &mut TcpStream,
     tls: &ClientTls,
     name: ServerName<'static>,
+    permit: &mut HandshakePermit<'_>,
 ) -> io::Result<UnbufferedClient> {
     let mut client = UnbufferedClient::new(tls, name).map_err(invalid_data)?;
     let (mut received, mut output) = (ReceiveBuffer::new(HANDSHAKE_BUFFER), Vec::new());
@@ -215,7 +288,11 @@ async fn handshake(
             Progress::Open | Progress::Handshaking => sent?,
             Progress::Closed => return Err(io::ErrorKind::UnexpectedEof.into()),
         }
-        let count = tcp.read(received.spare()?).await?;
+        permit.wait_for_peer(tcp.readable()).await?;
+        let count = match tcp.try_read(received.spare()?) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            count => count?,
+        };
         if count == 0 {
             return Err(unexpected_eof("connection closed during the TLS handshake"));
         }
@@ -234,13 +311,25 @@ fn server_name(host: &str) -> Result<ServerName<'static>, ScrapeError> {
 /// Returns the error of a connection that failed before it carried a response.
 pub(crate) fn connect_error(address: &str, error: io::Error) -> ScrapeError {
     let address = address.to_owned();
-    match HandshakeFailure::from_io(&error) {
-        Some(failure) => ScrapeError::Tls { address, failure },
-        None => ScrapeError::Connect {
-            address,
-            source: Arc::new(error),
-        },
+    if let Some(failure) = HandshakeFailure::from_io(&error) {
+        return ScrapeError::Tls { address, failure };
     }
+    let is_limit = is_open_file_limit(&error);
+    let source = Arc::new(error);
+    if is_limit {
+        ScrapeError::OpenFiles { address, source }
+    } else {
+        ScrapeError::Connect { address, source }
+    }
+}
+
+/// Returns whether the process or the system has no file left to open.
+fn is_open_file_limit(error: &io::Error) -> bool {
+    /// `EMFILE` and `ENFILE` of Unix.
+    const ERRORS: [i32; 2] = [24, 23];
+    error
+        .raw_os_error()
+        .is_some_and(|code| ERRORS.contains(&code))
 }
 
 fn dns_error(host: &str, error: io::Error) -> ScrapeError {

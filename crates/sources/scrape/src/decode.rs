@@ -13,6 +13,10 @@ use kubevitals_model::{
 };
 use kubevitals_promtext::{Item, Label, Sample, Visitor, parse_with};
 
+/// Maximum number of bytes of all names of one node. The most containers that are allowed have names
+/// of half the length that Kubernetes allows.
+const MAX_NAME_BYTES: usize = 2 << 20;
+
 /// The reason why a value was ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Rejection {
@@ -27,6 +31,8 @@ pub enum Rejection {
     NoTime,
     /// The series lacks the labels of its container.
     Unlabelled,
+    /// Kubernetes does not allow the name of the container, pod or namespace.
+    InvalidName,
     /// The node has more containers than the limit.
     TooMany,
 }
@@ -87,7 +93,7 @@ struct BatchBuilder<'d, 'b> {
 }
 
 impl Rejection {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Malformed,
         Self::NotANumber,
         Self::Infinite,
@@ -95,6 +101,7 @@ impl Rejection {
         Self::TooLarge,
         Self::NoTime,
         Self::Unlabelled,
+        Self::InvalidName,
         Self::TooMany,
     ];
 
@@ -108,6 +115,7 @@ impl Rejection {
             Self::TooLarge => "too-large",
             Self::NoTime => "no-time",
             Self::Unlabelled => "unlabelled",
+            Self::InvalidName => "invalid-name",
             Self::TooMany => "too-many-containers",
         }
     }
@@ -171,18 +179,31 @@ impl Decoder {
         self.guess = 0;
     }
 
-    /// Returns the index of a container in the batch. A new one is added unless the limit is
-    /// reached.
+    /// Reduces the memory to that of some containers. Called after [`Decoder::clear`].
+    pub(crate) fn shrink_to(&mut self, containers: usize) {
+        self.clear();
+        // The table is empty.
+        self.indices.shrink_to(containers, |_| 0);
+    }
+
+    /// Returns the number of containers that fit without growing.
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.indices.capacity()
+    }
+
+    /// Returns the index of a container in the batch. A new one is added if its names are valid,
+    /// unless a limit is reached.
     pub(crate) fn index(
         &mut self,
         batch: &mut NodeBatch,
         key: ContainerKeyRef<'_>,
         limit: usize,
-    ) -> Option<usize> {
+    ) -> Result<usize, Rejection> {
         let guess = self.guess;
         if batch.get(guess).is_some_and(|(known, _)| known == key) {
             self.guess = guess + 1;
-            return Some(guess);
+            return Ok(guess);
         }
         let hash = self.hasher.hash_one(key);
         let is_same = |index: &u32| {
@@ -192,21 +213,28 @@ impl Decoder {
         if let Some(index) = self.indices.find(hash, is_same) {
             let index = *index as usize;
             self.guess = index + 1;
-            return Some(index);
+            return Ok(index);
         }
-        if batch.len() >= limit {
-            return None;
+        // Only new names need a check: known ones have passed it.
+        if !is_valid(key) {
+            return Err(Rejection::InvalidName);
         }
-        let index = batch.push(key, ContainerSample::default())?;
+        if batch.len() >= limit || batch.name_bytes() >= MAX_NAME_BYTES {
+            return Err(Rejection::TooMany);
+        }
+        let added = batch.push(key, ContainerSample::default());
+        let (Some(index), Some(number)) = (added, added.and_then(|index| index.try_into().ok()))
+        else {
+            return Err(Rejection::TooMany);
+        };
         let (hasher, rows) = (&self.hasher, &*batch);
         let rehash = |index: &u32| {
             let known = rows.get(*index as usize);
             known.map_or(0, |(known, _)| hasher.hash_one(known))
         };
-        self.indices
-            .insert_unique(hash, u32::try_from(index).ok()?, rehash);
+        self.indices.insert_unique(hash, number, rehash);
         self.guess = index + 1;
-        Some(index)
+        Ok(index)
     }
 }
 
@@ -350,11 +378,31 @@ impl BatchBuilder<'_, '_> {
             container,
         };
         let limit = self.options.max_containers;
-        let index = self.decoder.index(self.batch, key, limit);
-        index
-            .and_then(|index| self.batch.sample_mut(index))
-            .ok_or(Rejection::TooMany)
+        let index = self.decoder.index(self.batch, key, limit)?;
+        self.batch.sample_mut(index).ok_or(Rejection::TooMany)
     }
+}
+
+/// Returns whether Kubernetes allows these names: DNS labels of at most 63 bytes, and for pods DNS
+/// subdomains of at most 253.
+fn is_valid(key: ContainerKeyRef<'_>) -> bool {
+    is_name(key.container, 63, false)
+        && is_name(key.pod.namespace, 63, false)
+        && is_name(key.pod.name, 253, true)
+}
+
+fn is_name(name: &str, max: usize, allows_dots: bool) -> bool {
+    let is_inner = |byte: u8| {
+        byte.is_ascii_lowercase()
+            || byte.is_ascii_digit()
+            || byte == b'-'
+            || (allows_dots && byte == b'.')
+    };
+    let is_outer = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    name.len() <= max
+        && name.bytes().all(is_inner)
+        && is_outer(name.bytes().next())
+        && is_outer(name.bytes().next_back())
 }
 
 fn rejection(error: &ModelError) -> Rejection {

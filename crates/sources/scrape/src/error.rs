@@ -29,6 +29,12 @@ pub enum ScrapeError {
         address: String,
         source: Arc<io::Error>,
     },
+    /// The process has no file left to open, whatever the kubelet does.
+    #[error("cannot open a connection to {address}: {}", Bounded(source))]
+    OpenFiles {
+        address: String,
+        source: Arc<io::Error>,
+    },
     /// The handshake failed, above all because the certificate is not trusted.
     #[error("TLS handshake with {address} failed: {failure}")]
     Tls {
@@ -54,6 +60,9 @@ pub enum ScrapeError {
         path: String,
         limit: usize,
     },
+    /// Other large responses take the memory for it. This is not the kubelet's fault.
+    #[error("no memory is left for the response of {address}{path}, which is larger than usual")]
+    MemoryLimit { address: String, path: String },
     /// The response is not HTTP/1.1, or ended before the body began.
     #[error("invalid HTTP response from {address}: {detail}")]
     Protocol { address: String, detail: String },
@@ -65,27 +74,37 @@ pub enum ScrapeError {
         detail: String,
     },
     /// The body ended early. The samples before its end are used.
-    #[error("response of {address}{path} was truncated after {bytes} bytes")]
+    #[error(
+        "response of {address}{path} was truncated after {bytes} bytes{}",
+        Cause(cause)
+    )]
     Truncated {
         address: String,
         path: String,
         bytes: usize,
+        /// The error of the connection, unless it was closed.
+        #[source]
+        cause: Option<Arc<io::Error>>,
     },
 }
 
 /// The text of an error of the system or of TLS, bounded.
 struct Bounded<'a>(&'a io::Error);
 
+/// The error of a connection, if there was one.
+struct Cause<'a>(&'a Option<Arc<io::Error>>);
+
 /// The beginning of a body, unless it is empty.
 struct Excerpt<'a>(&'a str);
 
 impl ScrapeError {
     /// All values of [`ScrapeError::reason`].
-    pub const REASONS: [&'static str; 21] = [
+    pub const REASONS: [&'static str; 23] = [
         "no-address",
         "annotation",
         "dns",
         "connect",
+        "open-files",
         "tls-san",
         "tls-ca",
         "tls-expired",
@@ -101,6 +120,7 @@ impl ScrapeError {
         "http-other",
         "timeout",
         "too-large",
+        "memory-limit",
         "parse",
         "truncated",
     ];
@@ -112,6 +132,7 @@ impl ScrapeError {
             Self::Annotation(_) => "annotation",
             Self::Dns { .. } => "dns",
             Self::Connect { .. } => "connect",
+            Self::OpenFiles { .. } => "open-files",
             Self::Tls { failure, .. } => failure.reason(),
             Self::Status { status, .. } => match status {
                 401 => "http-401",
@@ -122,6 +143,7 @@ impl ScrapeError {
             },
             Self::Timeout { .. } => "timeout",
             Self::TooLarge { .. } => "too-large",
+            Self::MemoryLimit { .. } => "memory-limit",
             Self::Protocol { .. } => "http-other",
             Self::NotMetrics { .. } => "parse",
             Self::Truncated { .. } => "truncated",
@@ -141,6 +163,9 @@ impl ScrapeError {
             Self::Connect { .. } => {
                 "check that the kubelet runs and that no network policy or firewall blocks its port"
             }
+            Self::OpenFiles { .. } => {
+                "raise the hard limit of open files of this process (LimitNOFILE of the container runtime, ulimit -n)"
+            }
             Self::Tls { failure, .. } => return tls_remedy(failure),
             Self::Status { status: 401, .. } => {
                 "enable webhook authentication on the kubelet (authentication.webhook.enabled), or set --kubelet-client-certificate"
@@ -153,6 +178,9 @@ impl ScrapeError {
             }
             Self::Timeout { .. } => {
                 "check the load of the node, or raise --kubelet-request-timeout"
+            }
+            Self::MemoryLimit { .. } => {
+                "find the nodes that fail with reason too-large, or raise --scrape-memory-limit"
             }
             _ => return None,
         })
@@ -191,6 +219,15 @@ const fn tls_remedy(failure: &HandshakeFailure) -> Option<&'static str> {
 impl fmt::Display for Bounded<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&excerpt(self.0.to_string().as_bytes()))
+    }
+}
+
+impl fmt::Display for Cause<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(error) => write!(f, ": {}", Bounded(error)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -237,6 +274,25 @@ mod tests {
             detail: excerpt(&[]),
         };
         insta::assert_snapshot!(empty, @"[fd00::3]:10250/ returned status 500");
+    }
+
+    /// Without the cause, a reset looked like a kubelet that closes connections.
+    #[test]
+    fn errors_keep_their_cause() {
+        let error = |cause| ScrapeError::Truncated {
+            address: "10.0.0.3:10250".into(),
+            path: "/metrics/resource".into(),
+            bytes: 7,
+            cause,
+        };
+        let reset = Arc::new(io::Error::from(io::ErrorKind::ConnectionReset));
+        let (reset, closed) = (error(Some(reset)), error(None));
+        insta::assert_snapshot!(reset, @"response of 10.0.0.3:10250/metrics/resource was truncated after 7 bytes: connection reset");
+        insta::assert_snapshot!(closed, @"response of 10.0.0.3:10250/metrics/resource was truncated after 7 bytes");
+        let source =
+            |error: &ScrapeError| std::error::Error::source(error).map(ToString::to_string);
+        assert_eq!(source(&reset).as_deref(), Some("connection reset"));
+        assert_eq!(source(&closed), None);
     }
 
     #[test]

@@ -14,6 +14,11 @@ const MAX_HEAD: usize = 16 << 10;
 const MAX_HEADERS: usize = 64;
 /// Maximum length of the line with the size of a chunk.
 const MAX_SIZE_LINE: usize = 256;
+/// Maximum number of interim responses. Kubelets send none.
+const MAX_INTERIM: u8 = 8;
+/// Bytes that heads, chunk sizes and trailers may take beyond the length of the body so far. Without
+/// a limit, a peer could keep the scraping thread busy with bytes that are no part of a body.
+const MAX_OVERHEAD: usize = 64 << 10;
 
 /// The reason why a response cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -26,8 +31,14 @@ pub(crate) enum Http1Error {
     Length,
     #[error("malformed chunked body")]
     Chunk,
+    #[error("unknown content encoding")]
+    Encoding,
     #[error("body too long")]
     BodyTooLong,
+    #[error("too many interim responses")]
+    Interim,
+    #[error("more bytes of framing than of the body")]
+    Overhead,
 }
 
 /// Reads one response, and can be reused for the next.
@@ -40,6 +51,11 @@ pub(crate) struct ResponseReader {
     keep_alive: bool,
     limit: usize,
     trailer: usize,
+    interim: u8,
+    /// Number of bytes that were fed.
+    wire: usize,
+    stated: Option<u64>,
+    is_gzip: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +77,8 @@ struct Head {
     len: usize,
     status: u16,
     keep_alive: bool,
+    stated: Option<u64>,
+    is_gzip: bool,
     next: State,
 }
 
@@ -73,17 +91,22 @@ impl ResponseReader {
             keep_alive: false,
             limit: 0,
             trailer: 0,
+            interim: 0,
+            wire: 0,
+            stated: None,
+            is_gzip: false,
         }
     }
 
     /// Starts to read another response, whose body has at most `limit` bytes.
     pub(crate) fn start(&mut self, limit: usize) {
-        self.state = State::Head;
-        self.pending.clear();
-        self.status = 0;
-        self.keep_alive = false;
-        self.limit = limit;
-        self.trailer = 0;
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.clear();
+        *self = Self {
+            pending,
+            limit,
+            ..Self::new()
+        };
     }
 
     /// Returns the status, or 0 before the head was read.
@@ -101,6 +124,16 @@ impl ResponseReader {
         self.state != State::Head
     }
 
+    /// Returns the length of the body as stated in the head.
+    pub(crate) fn stated_length(&self) -> Option<u64> {
+        self.stated
+    }
+
+    /// Returns whether the body is compressed.
+    pub(crate) fn is_gzip(&self) -> bool {
+        self.is_gzip
+    }
+
     /// Returns whether the connection can carry another request.
     pub(crate) fn is_reusable(&self) -> bool {
         self.is_done() && self.keep_alive
@@ -108,6 +141,7 @@ impl ResponseReader {
 
     /// Reads bytes and appends those of the body.
     pub(crate) fn feed(&mut self, mut input: &[u8], body: &mut Vec<u8>) -> Result<(), Http1Error> {
+        self.wire = self.wire.saturating_add(input.len());
         while !input.is_empty() {
             input = match self.state {
                 State::Head => self.head(input)?,
@@ -168,6 +202,10 @@ impl ResponseReader {
                 }
             };
         }
+        let overhead = self.wire.saturating_sub(body.len());
+        if overhead > body.len().saturating_add(MAX_OVERHEAD) {
+            return Err(Http1Error::Overhead);
+        }
         Ok(())
     }
 
@@ -207,9 +245,16 @@ impl ResponseReader {
         if !(100..200).contains(&head.status) {
             self.status = head.status;
             self.keep_alive = head.keep_alive;
+            self.stated = head.stated;
+            self.is_gzip = head.is_gzip;
             self.state = head.next;
         } else if head.status == 101 {
             return Err(Http1Error::Head);
+        } else {
+            self.interim += 1;
+            if self.interim > MAX_INTERIM {
+                return Err(Http1Error::Interim);
+            }
         }
         Ok(rest.unwrap_or_default())
     }
@@ -263,7 +308,7 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>, Http1Error> {
     let status = response.code.ok_or(Http1Error::Head)?;
     let mut keep_alive = response.version == Some(1);
     let mut length: Option<u64> = None;
-    let mut is_chunked = false;
+    let (mut is_chunked, mut is_gzip) = (false, false);
     for header in response.headers.iter() {
         let value = str::from_utf8(header.value).unwrap_or_default().trim();
         if header.name.eq_ignore_ascii_case("content-length") {
@@ -278,6 +323,12 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>, Http1Error> {
                 return Err(Http1Error::Length);
             }
             is_chunked = true;
+        } else if header.name.eq_ignore_ascii_case("content-encoding") {
+            match value {
+                "identity" => {}
+                value if value.eq_ignore_ascii_case("gzip") && !is_gzip => is_gzip = true,
+                _ => return Err(Http1Error::Encoding),
+            }
         } else if header.name.eq_ignore_ascii_case("connection") {
             for option in value.split(',').map(str::trim) {
                 if option.eq_ignore_ascii_case("close") {
@@ -301,6 +352,8 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>, Http1Error> {
         len,
         status,
         keep_alive,
+        stated: length,
+        is_gzip,
         next,
     }))
 }
@@ -439,9 +492,63 @@ mod tests {
         let trailers =
             format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{trailers}");
         assert!(read(trailers.as_bytes(), 1_000, 10).is_err());
+        let chunks = "1;x=y\r\na\r\n".repeat(1_000);
+        let small =
+            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n");
+        assert_eq!(
+            read(small.as_bytes(), 1_000, 1_000)
+                .unwrap()
+                .unwrap()
+                .body
+                .len(),
+            1_000
+        );
         // A connection with unexpected bytes is not reused.
         let two = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\n";
         assert!(!read(two.as_bytes(), 1_000, 10).unwrap().unwrap().reuse);
+    }
+
+    /// The bytes of a response were once limited by its timeout alone.
+    #[test]
+    fn interim_responses_and_framing_are_bounded() {
+        let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(9);
+        for piece in [1, 10_000] {
+            let read = read(interim.as_bytes(), piece, 10);
+            assert_eq!(read.err(), Some(Http1Error::Interim));
+        }
+        let (mut reader, mut body) = (ResponseReader::new(), Vec::new());
+        let limit = 32 << 20;
+        reader.start(limit);
+        let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        reader.feed(head, &mut body).unwrap();
+        let chunk = format!("1;x={}\r\na\r\n", "y".repeat(245));
+        let mut fed = 0;
+        let error = loop {
+            fed += chunk.len();
+            if let Err(error) = reader.feed(chunk.as_bytes(), &mut body) {
+                break error;
+            }
+        };
+        assert_eq!(error, Http1Error::Overhead);
+        assert!(fed < 100_000, "{fed}");
+    }
+
+    #[test]
+    fn only_gzip_is_accepted_as_an_encoding() {
+        let head = |encoding: &str| {
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nContent-Encoding: {encoding}\r\n\r\n"
+            );
+            let mut reader = ResponseReader::new();
+            reader.start(10);
+            reader.feed(head.as_bytes(), &mut Vec::new())?;
+            Ok((reader.is_gzip(), reader.stated_length()))
+        };
+        assert_eq!(head("GZIP"), Ok((true, Some(9))));
+        assert_eq!(head("identity"), Ok((false, Some(9))));
+        for other in ["br", "gzip, gzip", "zstd"] {
+            assert_eq!(head(other), Err(Http1Error::Encoding), "{other}");
+        }
     }
 
     proptest! {

@@ -10,16 +10,13 @@ use tokio::time::Instant;
 
 use crate::buffers::BufferPool;
 use crate::config::ScrapeConfig;
+use crate::memory::MemoryPlan;
 use crate::metrics::ScrapeMetrics;
+use crate::permits::Permits;
 use crate::sink::ScrapeSink;
+use crate::slots::ConnectionSlots;
 
-/// Maximum number of responses that are read at once, with buffers of about 100 KiB each; others
-/// wait in the kernel. The processor needs fewer, but some kubelets begin to respond and then take
-/// their time.
-const MAX_RESPONSES: usize = 64;
-
-/// Maximum number of TLS handshakes at once, which are bound by the processor too. A kubelet that
-/// accepts a connection and then sends nothing holds one until its timeout.
+/// Maximum number of TLS handshakes at once, which are bound by the processor.
 const MAX_HANDSHAKES: usize = 64;
 
 /// Scrapes start at multiples of this interval by the wall clock, so that one wake-up of the
@@ -35,9 +32,10 @@ pub(crate) struct ScraperInner {
     pub(crate) config: ScrapeConfig,
     pub(crate) sink: Arc<dyn ScrapeSink>,
     pub(crate) metrics: Arc<ScrapeMetrics>,
-    pub(crate) requests: Semaphore,
+    pub(crate) requests: Permits,
     pub(crate) buffers: BufferPool,
     pub(crate) handshakes: Semaphore,
+    pub(crate) slots: ConnectionSlots,
     started: Instant,
     /// The wall clock at the start, in nanoseconds since the epoch, as it shows today.
     wall_at_start: AtomicU64,
@@ -52,10 +50,16 @@ impl ScraperInner {
         sink: Arc<dyn ScrapeSink>,
         metrics: ScrapeMetrics,
     ) -> Self {
+        let memory = MemoryPlan::new(
+            config.memory_limit,
+            config.max_body_bytes,
+            config.concurrency,
+        );
         Self {
-            requests: Semaphore::new(config.concurrency.min(Semaphore::MAX_PERMITS)),
-            buffers: BufferPool::new(config.concurrency.min(MAX_RESPONSES)),
+            requests: Permits::new(config.concurrency),
+            buffers: BufferPool::new(memory),
             handshakes: Semaphore::new(MAX_HANDSHAKES),
+            slots: ConnectionSlots::new(config.max_connections),
             started: Instant::now(),
             wall_at_start: AtomicU64::new(nanos_since_epoch(config.clock.now())),
             latest_due: AtomicI64::new(0),

@@ -11,8 +11,8 @@
 //! `fallback.rs` decides between `/metrics/resource` and `/stats/summary`.
 //!
 //! **One loop per node.** A slow, dead or malicious node delays no other: nodes share a limit of
-//! in-flight requests and some buffers, and buffers are acquired only once a response begins.
-//! Results are passed on as they arrive.
+//! in-flight requests and some buffers, and buffers are acquired only once a response begins. Nodes
+//! that failed last hold at most half of either. Results are passed on as they arrive.
 //!
 //! **Input is untrusted.** Heads, bodies, containers, names and texts are bounded; invalid values
 //! are ignored one by one and counted by reason. The bearer token is sent to peers whose
@@ -20,7 +20,7 @@
 //! configured that.
 //!
 //! **Memory.** An idle connection holds its keys and no buffer, neither ours nor one of TLS;
-//! buffers exist for responses that are being read.
+//! buffers exist for responses that are being read. All responses share a memory limit.
 //!
 //! **CPU.** Scrapes start at multiples of a tenth of a second, and a response is one read or two,
 //! so that few wake-ups and system calls serve many nodes.
@@ -46,14 +46,18 @@ mod exchange;
 mod fallback;
 mod filter;
 mod http1;
+mod inflate;
 mod inner;
+mod memory;
 mod metrics;
 mod node;
+mod permits;
 mod proxy;
 mod schedule;
 mod scraper;
 mod session;
 mod sink;
+mod slots;
 mod summary;
 mod target;
 
@@ -75,5 +79,6 @@ pub use target::InvalidAnnotation;
 #[doc(hidden)]
 pub mod internals {
     pub use crate::decode::{DecodeOptions, DecodeReport, Decoder, Rejection, decode};
+    pub use crate::inflate::{InflateError, inflate, inflated_length};
     pub use crate::summary::{SummaryFields, decode_summary};
 }

@@ -14,6 +14,7 @@ use crate::deadline::Deadline;
 use crate::error::ScrapeError;
 use crate::inner::ScraperInner;
 use crate::metrics::{InFlight, NodeMetrics, NodeState};
+use crate::permits::Standing;
 use crate::schedule::Schedule;
 use crate::session::{ScrapeContext, Scraped, Session};
 use crate::sink::{BatchInfo, Coverage, ScrapedNode};
@@ -157,9 +158,13 @@ impl NodeLoop {
     }
 
     async fn scrape(&mut self, inner: &Arc<ScraperInner>, due: Instant) {
-        let Ok(_permit) = inner.requests.acquire().await else {
-            return;
+        let is_suspect = self.failing.is_some() || !self.session.target().is_ready;
+        let standing = if is_suspect {
+            Standing::Suspect
+        } else {
+            Standing::Good
         };
+        let _permit = inner.requests.acquire(standing).await;
         let _in_flight = InFlight::new(&inner.metrics);
         let started = Instant::now();
         self.last_scrape = Some(started);
@@ -174,6 +179,7 @@ impl NodeLoop {
             inner,
             requested_at: inner.config.clock.now(),
             deadline: Deadline::at(started + self.timeout()),
+            standing,
         };
         let result = self.session.scrape(&ctx).await;
         let is_success = matches!(&result, Ok(scraped) if scraped.truncated.is_none());

@@ -121,6 +121,23 @@ impl Scraper {
         )
     }
 
+    /// Adds the readiness check `kubelet-connections`. It passes, and warns if the limit of
+    /// connections is lower than the number of nodes.
+    pub fn add_readyz(&self, health: &Health) -> Result<(), TelemetryError> {
+        let inner = Arc::downgrade(&self.inner);
+        health.failure_check("kubelet-connections", Probe::READINESS, move || {
+            let inner = inner.upgrade();
+            let kept = inner.as_ref().and_then(|inner| inner.slots.in_turns());
+            let (Some(inner), Some(kept)) = (inner, kept) else {
+                return Status::Ok;
+            };
+            let nodes = inner.metrics.counts().total();
+            Status::warning(format!(
+                "{kept} of {nodes} nodes keep a connection, the others connect in turns: raise the hard limit of open files"
+            ))
+        })
+    }
+
     /// Stops all scrapes and waits until they have ended.
     pub async fn shutdown(mut self) {
         self.task.abort();

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::address::Addresses;
 use crate::buffers::ScrapeBuffers;
 use crate::config::{ScrapeConfig, Transport};
-use crate::connection::{Connection, connect_error, host_port};
+use crate::connection::{Connection, Opened, connect_error, host_port};
 use crate::credentials::Bearer;
 use crate::deadline::{Deadline, Elapsed};
 use crate::decode::{DecodeOptions, DecodeReport, decode};
@@ -19,6 +19,7 @@ use crate::error::{ScrapeError, excerpt};
 use crate::exchange::{Body, Exchange, ExchangeError};
 use crate::fallback::{Fallback, summary_path};
 use crate::inner::ScraperInner;
+use crate::permits::Standing;
 use crate::summary::{SummaryFields, decode_summary};
 use crate::target::Target;
 
@@ -41,6 +42,7 @@ pub(crate) struct ScrapeContext<'a> {
     /// The time just before the request.
     pub(crate) requested_at: Timestamp,
     pub(crate) deadline: Deadline<'static>,
+    pub(crate) standing: Standing,
 }
 
 /// The result of a scrape that returned samples.
@@ -105,6 +107,8 @@ impl Session {
                 self.addresses.reset();
             }
         }
+        // Another node may be waiting for its turn to connect.
+        self.connection.take_if(|connection| !connection.is_kept());
         scraped
     }
 
@@ -142,7 +146,7 @@ impl Session {
         let body = self.get(&path, &mut exchange, ctx).await?;
         let report = decode_metrics(&mut exchange, body, ctx);
         let bytes = exchange.body().len();
-        let truncated = (body == Body::Truncated).then(|| self.truncated(&path, bytes));
+        let truncated = (body == Body::Truncated).then(|| self.truncated(&path, &exchange));
         if report.used == 0 {
             return Err(match truncated {
                 Some(truncated) => truncated,
@@ -184,7 +188,7 @@ impl Session {
         let body = self.get(path, &mut exchange, ctx).await?;
         let bytes = exchange.body().len();
         if body == Body::Truncated {
-            return Err(self.truncated(path, bytes));
+            return Err(self.truncated(path, &exchange));
         }
         match decode_stats(&mut exchange, SummaryFields::All, ctx) {
             Some(report) if report.used > 0 => Ok(Scraped {
@@ -279,15 +283,20 @@ impl Session {
         let connection = if let Some(connection) = self.connection.take() {
             connection
         } else {
-            let connection = self.connect(ctx).await?;
+            let (slots, nodes) = (&ctx.inner.slots, ctx.inner.metrics.counts().total());
+            let slot = match slots.try_keep(nodes) {
+                Some(slot) => slot,
+                None => ctx.deadline.paused(slots.turn(nodes, ctx.standing)).await,
+            };
+            let opened = self.connect(ctx).await?;
             ctx.inner.metrics.connection_opened();
-            connection
+            Connection::new(opened, slot)
         };
         Ok(self.connection.insert(connection))
     }
 
     /// Tries the addresses of the node in order.
-    async fn connect(&self, ctx: &ScrapeContext<'_>) -> Result<Connection, ScrapeError> {
+    async fn connect(&self, ctx: &ScrapeContext<'_>) -> Result<Opened, ScrapeError> {
         let mut reported: Option<ScrapeError> = None;
         let port = self.target.port;
         for attempt in 0.. {
@@ -309,7 +318,7 @@ impl Session {
                 Connection::open(host, port, index, tls, handshakes, &ctx.deadline, proxy).await
             };
             let error = match opened {
-                Ok(connection) => return Ok(connection),
+                Ok(opened) => return Ok(opened),
                 Err(error) => error,
             };
             // A failed handshake says more than an address that does not respond.
@@ -340,11 +349,12 @@ impl Session {
         })
     }
 
-    fn truncated(&self, path: &str, bytes: usize) -> ScrapeError {
+    fn truncated(&self, path: &str, exchange: &Exchange) -> ScrapeError {
         ScrapeError::Truncated {
             address: self.last_address(),
             path: path.to_owned(),
-            bytes,
+            bytes: exchange.body().len(),
+            cause: exchange.cause(),
         }
     }
 
@@ -416,9 +426,11 @@ fn quoted_start(body: &[u8]) -> String {
     }
 }
 
-/// The token is sent to verified peers, and to others only if the user configured that.
+/// The token is sent to verified peers, and to others only if the user configured that. A client
+/// certificate replaces it: a kubelet cannot use that for anything, but a token it could.
 fn may_send_token(config: &ScrapeConfig, verified: Option<Verified>) -> bool {
-    match config.transport {
+    match &config.transport {
+        Transport::Tls(tls) if tls.has_identity() => false,
         Transport::Tls(_) => verified.is_some() || config.token_to_unverified,
         Transport::InsecureHttp => false,
     }

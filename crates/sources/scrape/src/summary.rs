@@ -125,8 +125,11 @@ impl BatchBuilder {
             },
             container: &stats.name,
         };
-        let index = decoder.index(batch, key, self.options.max_containers);
-        let Some(sample) = index.and_then(|index| batch.sample_mut(index)) else {
+        let index = match decoder.index(batch, key, self.options.max_containers) {
+            Ok(index) => index,
+            Err(rejection) => return self.report.reject(rejection),
+        };
+        let Some(sample) = batch.sample_mut(index) else {
             return self.report.reject(Rejection::TooMany);
         };
         let cpu = &stats.cpu.0;
@@ -233,7 +236,7 @@ mod tests {
     #[test]
     fn a_recorded_summary_equals_the_metrics_of_the_same_time() {
         let (summary, report) = read(SUMMARY);
-        assert_eq!(report.rejected, [0; 8]);
+        assert_eq!(report.rejected, [0; 9]);
         let (mut metrics, mut decoder) = (NodeBatch::default(), Decoder::default());
         decode(METRICS.as_bytes(), options(), &mut metrics, &mut decoder);
         assert_eq!(summary.len(), metrics.len());
@@ -314,6 +317,25 @@ mod tests {
         );
         assert_eq!(report.rejected(Rejection::Malformed), 3);
         assert_eq!(report.rejected(Rejection::NotANumber), 4);
+    }
+
+    #[test]
+    fn names_that_kubernetes_does_not_allow_are_rejected() {
+        let body = |container: &str, pod: &str| {
+            format!(
+                r#"{{"pods":[{{"podRef":{{"name":"{pod}","namespace":"n"}},"containers":[{{"name":"{container}","memory":{{"workingSetBytes":7}}}}]}}]}}"#
+            )
+        };
+        assert_eq!(read(&body("c", "p.q")).0.len(), 1);
+        for (container, pod) in [
+            (&*"c".repeat(64), "p"),
+            ("c", &*"p".repeat(254)),
+            ("c d", "p"),
+        ] {
+            let (batch, report) = read(&body(container, pod));
+            assert_eq!((batch.len(), report.used), (0, 0));
+            assert_eq!(report.rejected(Rejection::InvalidName), 1);
+        }
     }
 
     #[test]

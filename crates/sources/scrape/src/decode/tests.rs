@@ -35,7 +35,7 @@ fn a_recorded_response_is_decoded_completely() {
     let (batch, report) = read(FIXTURE);
     assert_eq!(batch.len(), 10);
     assert_eq!(report.used, 43);
-    assert_eq!(report.rejected, [0; 8]);
+    assert_eq!(report.rejected, [0; 9]);
     let node = batch.node;
     assert_eq!(node.cpu.unwrap().total, CoreNanos::new(2_361_113_181_372));
     assert_eq!(node.memory.unwrap().bytes, Bytes::new(846_692_352));
@@ -80,6 +80,7 @@ container_cpu_usage_seconds_total{pod=\"z\",namespace=\"n\",container=\"z\"} 0 5
             ("too-large", 1),
             ("no-time", 2),
             ("unlabelled", 2),
+            ("invalid-name", 0),
             ("too-many-containers", 0)
         ]
     );
@@ -179,4 +180,98 @@ proptest! {
             prop_assert_eq!(sample.memory.unwrap().bytes.count(), memory);
         }
     }
+}
+
+/// Names of any length were once kept for minutes, and served.
+#[test]
+fn names_that_kubernetes_does_not_allow_are_rejected() {
+    let line = |container: &str, namespace: &str, pod: &str| {
+        format!(
+            "container_cpu_usage_seconds_total{{container=\"{container}\",namespace=\"{namespace}\",pod=\"{pod}\"}} 1 5\n"
+        )
+    };
+    let label = "a".repeat(63);
+    let pod = format!("{label}.{label}.{label}.{}", "0".repeat(61));
+    assert_eq!(pod.len(), 253);
+    let (batch, report) = read(&line(&label, &label, &pod));
+    assert_eq!((batch.len(), report.used), (1, 1));
+    let long = "a".repeat(64);
+    for (container, namespace, name) in [
+        (long.as_str(), "n", "p"),
+        ("c", long.as_str(), "p"),
+        ("c", "n", format!("{pod}a").as_str()),
+        ("C", "n", "p"),
+        ("c.d", "n", "p"),
+        ("c", "n", "-p"),
+        ("c", "n", "p."),
+        ("c", "n n", "p"),
+        ("c", "n", "pöd"),
+        ("c", "n", "p\\\"q"),
+    ] {
+        let (batch, report) = read(&line(container, namespace, name));
+        assert_eq!(
+            (batch.len(), report.used),
+            (0, 0),
+            "{container} {namespace} {name}"
+        );
+        assert_eq!(report.rejected(Rejection::InvalidName), 1);
+    }
+}
+
+#[test]
+fn the_names_of_a_node_are_bounded_together() {
+    let pod = "a".repeat(250);
+    let lines = (0..9_000).map(|n| {
+        format!("container_memory_working_set_bytes{{container=\"c{n:060}\",namespace=\"n\",pod=\"{pod}\"}} 1 5\n")
+    });
+    let body: String = lines.collect();
+    let mut batch = NodeBatch::default();
+    let options = DecodeOptions {
+        max_containers: 10_000,
+        ..options()
+    };
+    let report = decode(
+        body.as_bytes(),
+        options,
+        &mut batch,
+        &mut Decoder::default(),
+    );
+    assert!(batch.name_bytes() <= MAX_NAME_BYTES + 379);
+    let kept = u64::try_from(batch.len()).unwrap();
+    assert_eq!(report.rejected(Rejection::TooMany), 9_000 - kept);
+    assert!((6_000..7_000).contains(&kept), "{kept}");
+}
+
+#[test]
+fn bodies_of_other_kubelets_are_decoded() {
+    let windows = include_str!("../../tests/fixtures/constructed/windows.txt");
+    let (batch, report) = read(windows);
+    assert_eq!((batch.len(), report.used, report.rejected), (2, 8, [0; 9]));
+    let iis = find(&batch, "win-webserver-7d9c8b5c4-x2x7q", "iis").unwrap();
+    assert_eq!(iis.cpu.unwrap().total, CoreNanos::new(12_281_250_000));
+    assert_eq!(iis.memory.unwrap().bytes, Bytes::new(163_299_328));
+    assert!(iis.started.is_some() && iis.swap.is_none() && batch.node.swap.is_none());
+
+    let old = include_str!("../../tests/fixtures/constructed/kubernetes-1.20.txt");
+    let (batch, report) = read(old);
+    assert_eq!((batch.len(), report.used, report.rejected), (1, 4, [0; 9]));
+    let dns = find(&batch, "coredns-74ff55c5b-5fdqc", "coredns").unwrap();
+    assert!(dns.cpu.is_some() && dns.memory.is_some() && dns.started.is_none());
+}
+
+#[test]
+fn bodies_of_virtual_kubelets_are_decoded() {
+    let mock = include_str!("../../tests/fixtures/constructed/virtual-kubelet.txt");
+    let (batch, report) = read(mock);
+    // Whose pods these are is unknown; the node is not in doubt.
+    assert_eq!((batch.len(), report.used), (0, 2));
+    assert_eq!(report.rejected(Rejection::Unlabelled), 2);
+    assert_eq!(batch.node.memory.unwrap().bytes, Bytes::new(100));
+
+    let provider = include_str!("../../tests/fixtures/constructed/virtual-kubelet-provider.txt");
+    let (batch, report) = read(provider);
+    assert_eq!((batch.len(), report.used, report.rejected), (1, 4, [0; 9]));
+    let nginx = find(&batch, "nginx", "nginx").unwrap();
+    assert_eq!(nginx.cpu.unwrap().at, REQUESTED_AT, "no timestamp");
+    assert_eq!(report.newest, None);
 }

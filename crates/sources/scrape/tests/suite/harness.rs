@@ -11,6 +11,7 @@ use kubevitals_scrape::{
 };
 use kubevitals_sim::api::{Rule, SimApiHandle, User};
 use kubevitals_sim::cluster::{SimCluster, SimClusterConfig};
+use kubevitals_sim::kubelet::Binding;
 use kubevitals_sim::objects::Resource;
 use kubevitals_sim::workload::WorkloadConfig;
 use kubevitals_telemetry::exposition::Format;
@@ -177,6 +178,16 @@ impl RecordingSink {
         }
     }
 
+    /// Waits for a number of errors of any node from an index on.
+    pub(crate) async fn wait_for_errors(&self, from: usize, count: usize) {
+        let is_error = |event: &&Event| matches!(event, Event::Error { .. });
+        let mut events = self.0.subscribe();
+        let enough =
+            |events: &Vec<Event>| events.iter().skip(from).filter(is_error).count() >= count;
+        let found = tokio::time::timeout(DEADLINE, events.wait_for(enough)).await;
+        assert!(found.is_ok(), "events: {:#?}", self.summary());
+    }
+
     fn summary(&self) -> Vec<String> {
         let line = |event: &Event| match event {
             Event::Batch {
@@ -194,9 +205,14 @@ pub(crate) fn is_batch(event: &Event, wanted: &str) -> bool {
 
 impl Harness {
     pub(crate) async fn start() -> Self {
+        Self::start_on(Binding::Wildcard(0)).await
+    }
+
+    pub(crate) async fn start_on(binding: Binding) -> Self {
         kubevitals_tls::install_crypto_provider();
         let config = SimClusterConfig {
             nodes: NODES.len(),
+            binding,
             workload: WorkloadConfig {
                 pods_per_node: 6,
                 ..WorkloadConfig::default()

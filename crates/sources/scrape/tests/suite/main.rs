@@ -10,6 +10,7 @@
 
 mod faults;
 mod harness;
+mod hostile;
 mod metrics;
 mod nodes;
 mod trust;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use kubevitals_model::{Clock, SteppedClock, Timestamp};
 use kubevitals_scrape::{AddressType, PORT, SCRAPE, ScrapeConfig};
 use kubevitals_sim::faults::Fault;
+use kubevitals_sim::kubelet::Binding;
 use kubevitals_sim::objects::Resource;
 use serde_json::json;
 
@@ -221,6 +222,23 @@ async fn a_node_without_addresses_has_a_reason_of_its_own() {
         running.events.first_error(NODES[0]).await.reason(),
         "no-address"
     );
+    harness.shutdown(running).await;
+}
+
+#[tokio::test]
+async fn kubelets_are_scraped_over_ipv6() {
+    let harness = Harness::start_on(Binding::Ipv6Ports).await;
+    let addresses = &harness.node(NODES[0])["status"]["addresses"];
+    assert_eq!(addresses[0]["address"], "::1");
+    let running = harness.scrape(harness.config());
+    for node in NODES {
+        let batch = running.events.first_batch(node).await;
+        assert!(batch.containers().len() >= 6);
+    }
+    let faults = harness.cluster.fleet().faults();
+    assert!(faults.set(NODES[0], Fault::Forbidden));
+    let error = running.events.first_error(NODES[0]).await.to_string();
+    assert!(error.starts_with("[::1]:"), "{error}");
     harness.shutdown(running).await;
 }
 

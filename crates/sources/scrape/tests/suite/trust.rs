@@ -1,7 +1,9 @@
 //! Verification of kubelets, and credentials.
 
+use std::time::SystemTime;
+
 use kubevitals_scrape::{Credentials, PORT, SCHEME, ScrapeConfig, Transport};
-use kubevitals_tls::{ClientOptions, ClientTls};
+use kubevitals_tls::{ClientOptions, ClientTls, PemSource, ReloadingKeyPair, TrustRoots};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
@@ -27,6 +29,41 @@ async fn no_token_is_sent_to_an_unverified_kubelet() {
     config.token_to_unverified = true;
     let running = harness.scrape(config);
     running.events.first_batch(NODES[0]).await;
+    harness.shutdown(running).await;
+}
+
+/// The kubelets do not know the authority of the client certificate, so that only a token could
+/// authenticate the request.
+#[tokio::test]
+async fn no_token_is_sent_beside_a_client_certificate() {
+    let harness = Harness::start().await;
+    let other = Harness::start().await;
+    let issued = other
+        .api()
+        .issue_client_certificate("scraper", None)
+        .unwrap();
+    let source = |label, pem: String| PemSource::Inline {
+        label,
+        pem: pem.into_bytes().into(),
+    };
+    let identity = ReloadingKeyPair::load(
+        "client certificate",
+        source("certificate", issued.certificate),
+        source("key", issued.key),
+        SystemTime::now(),
+    );
+    let options = ClientOptions {
+        identity: Some(identity.unwrap()),
+        ..ClientOptions::default()
+    };
+    let authority = source("CA", harness.cluster.fleet().authority_pem().to_owned());
+    let roots = TrustRoots::load("kubelets", vec![authority], SystemTime::now());
+    let mut config = harness.config();
+    config.transport = Transport::Tls(ClientTls::trusting(roots.unwrap(), &options).unwrap());
+    let running = harness.scrape(config);
+    let error = running.events.first_error(NODES[0]).await;
+    assert_eq!(error.reason(), "http-401", "{error}");
+    other.cluster.shutdown().await;
     harness.shutdown(running).await;
 }
 
