@@ -1,5 +1,6 @@
 //! The process around roles: logs, a runtime, an admin server, signals and bounded draining.
 
+mod open_files;
 mod tasks;
 
 use std::future::Future;
@@ -21,6 +22,7 @@ use kubevitals_telemetry::{
 };
 use tokio::sync::oneshot;
 
+pub(crate) use self::open_files::OpenFiles;
 pub use self::tasks::{TaskFailure, TaskSet};
 
 /// Flags of every role that keeps running.
@@ -147,7 +149,9 @@ impl Context {
             logs: self.logs,
             profiling: self.profiling,
         };
-        let server = AdminServer::bind(self.admin_address, admin, Limits::default())
+        let mut limits = Limits::default();
+        limits.http.connections = limits.http.connections.min(OpenFiles::current().admin);
+        let server = AdminServer::bind(self.admin_address, admin, limits)
             .await
             .map_err(RunError::runtime)?;
         let address = server.local_addr();
@@ -205,6 +209,7 @@ where
     F: Future<Output = Result<(), RunError>>,
 {
     let logs = logs::init(&config.logs).context("cannot set up logging")?;
+    open_files::raise_limit();
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(processors.min(max_threads))

@@ -37,7 +37,7 @@ use self::kubelet_access::KubeletAccess;
 use self::running::RunningServer;
 use self::scrape_sink::UsageSink;
 use self::scraping::ScrapingThread;
-use crate::process::{ProcessFlags, TaskSet};
+use crate::process::{OpenFiles, ProcessFlags, TaskSet};
 use crate::proxy;
 use crate::role::{Kubeconfig, Role, RoleDefinition, RunningRole, Setup};
 use crate::watches::{NodeRequest, PodWatch, WatchRequests};
@@ -178,6 +178,9 @@ impl Server {
             trigger_scrapes(watches.pods.subscribe(), trigger(&scraper)),
         );
         scraper.add_livez(setup.health).map_err(RunError::runtime)?;
+        scraper
+            .add_readyz(setup.health)
+            .map_err(RunError::runtime)?;
         let checks = checks::Sources::new(&watches.nodes, &watches.pods);
         Ok(RunningServer {
             settings,
@@ -210,6 +213,9 @@ fn scrape_config(settings: &Settings, kubelets: KubeletAccess, clock: Clock) -> 
     // Two scrapes within the limit, so that one that is lost leaves no gap.
     config.max_resolution = settings.usage.staleness / 2;
     config.ephemeral_storage = settings.usage.extra.ephemeral_storage;
+    config.memory_limit = settings.scrape_memory;
+    config.compression = settings.compression;
+    config.max_connections = OpenFiles::current().kubelets;
     config.clock = clock;
     config
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kubevitals_apiserver::RequestHeaders;
 use kubevitals_cli::InvalidSetting;
-use kubevitals_model::{GoDuration, LabelSelector};
+use kubevitals_model::{GoDuration, LabelSelector, ModelError, Quantity};
 use kubevitals_scrape::{AddressType, ConfigError, NodeFilter, ScrapeConfig};
 use kubevitals_tls::{CipherSuites, KeyExchangeGroups, MinTlsVersion, TlsError, TlsPolicy};
 use kubevitals_usage::{ExtraResources, UsageConfig};
@@ -34,6 +34,10 @@ pub(super) struct Settings {
     pub(super) kubelet: KubeletFlags,
     pub(super) address_types: Vec<AddressType>,
     pub(super) kubelet_timeout: Duration,
+    /// Whether kubelets may compress responses.
+    pub(super) compression: bool,
+    /// The memory of all responses of kubelets, in bytes.
+    pub(super) scrape_memory: usize,
     pub(super) serving: Serving,
     pub(super) authentication: Authentication,
     pub(super) authorization: Authorization,
@@ -101,6 +105,8 @@ impl Settings {
             address_types: address_types(&flags.kubelet)?,
             kubelet: flags.kubelet.clone(),
             kubelet_timeout,
+            compression: compression(&flags.kubelet)?,
+            scrape_memory: scrape_memory(&flags.kubelet)?,
             serving: Serving::new(&flags.serving, flags.process.shutdown_grace_period)?,
             authentication: Authentication::new(&flags.authentication)?,
             authorization: Authorization::new(&flags.authorization)?,
@@ -151,6 +157,36 @@ fn timing(flags: &ServerFlags) -> Result<(Duration, Duration), InvalidSetting> {
         Ok(()) => Ok((resolution, timeout)),
         Err(error) => Err(invalid_timing(&error, flags, timeout)),
     }
+}
+
+fn compression(flags: &KubeletFlags) -> Result<bool, InvalidSetting> {
+    match flags.kubelet_compression.as_str() {
+        "gzip" => Ok(true),
+        "none" => Ok(false),
+        other => Err(InvalidSetting {
+            flag: "kubelet-compression",
+            value: other.to_owned(),
+            problem: "unknown encoding".to_owned(),
+            advice: "write gzip or none".to_owned(),
+        }),
+    }
+}
+
+fn scrape_memory(flags: &KubeletFlags) -> Result<usize, InvalidSetting> {
+    let invalid = |problem: String| InvalidSetting {
+        flag: "scrape-memory-limit",
+        value: flags.scrape_memory_limit.clone(),
+        problem,
+        advice: "write 64Mi or more".to_owned(),
+    };
+    let limit: Quantity = flags
+        .scrape_memory_limit
+        .parse()
+        .map_err(|error: ModelError| invalid(error.to_string()))?;
+    let limit = limit.value().and_then(|limit| usize::try_from(limit).ok());
+    limit
+        .filter(|limit| *limit >= ScrapeConfig::MIN_MEMORY_LIMIT)
+        .ok_or_else(|| invalid("too little for the responses that are read at once".to_owned()))
 }
 
 fn invalid_timing(error: &ConfigError, flags: &ServerFlags, timeout: Duration) -> InvalidSetting {

@@ -121,6 +121,14 @@ pub(super) struct KubeletFlags {
     #[arg(long)]
     pub(super) kubelet_allow_http: bool,
 
+    /// Compression of the responses of kubelets: gzip or none
+    #[arg(long, value_name = "ENCODING", default_value = "gzip")]
+    pub(super) kubelet_compression: String,
+
+    /// Memory that all responses of kubelets may take together while they are read
+    #[arg(long, value_name = "QUANTITY", default_value = "128Mi")]
+    pub(super) scrape_memory_limit: String,
+
     /// Use plain HTTP without credentials, for the old read-only port
     #[arg(long, hide = true)]
     pub(super) deprecated_kubelet_completely_insecure: bool,

@@ -15,6 +15,7 @@ use kubevitals_tls::{PemSource, TrustRoots};
 
 use super::config::{Certificate, Settings};
 use crate::kubeconfig;
+use crate::process::OpenFiles;
 
 /// The APIServices of this server.
 const API_SERVICES: [&str; 2] = ["v1.metrics.k8s.io", "v1beta1.metrics.k8s.io"];
@@ -58,6 +59,8 @@ pub(super) async fn configure(
     config.version = version();
     config.groups = groups;
     config.limits.in_flight = serving.in_flight;
+    let http = &mut config.limits.http;
+    http.connections = http.connections.min(OpenFiles::current().api);
     if let Some(streams) = serving.streams {
         config.limits.http.streams_per_connection = streams.get();
     }

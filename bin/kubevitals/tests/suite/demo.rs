@@ -140,7 +140,7 @@ async fn the_printed_commands_work_and_ctrl_c_leaves_nothing_behind() {
 }
 
 /// A GET in plain HTTP, as the printed `curl` of the admin server makes it.
-async fn plain_get(address: &str, path: &str) -> String {
+pub(crate) async fn plain_get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("GET /{path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();

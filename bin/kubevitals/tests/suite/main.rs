@@ -13,6 +13,7 @@ mod command_line;
 mod demo;
 mod explain;
 mod flags;
+mod limits;
 mod nodes;
 mod overload;
 mod proxy;
