@@ -44,7 +44,7 @@ pub use promtext::promtext;
 #[cfg(feature = "transitions")]
 pub use recording::recording;
 #[cfg(feature = "scrape")]
-pub use scrape::{metrics_resource, stats_summary};
+pub use scrape::{gzip_body, metrics_resource, stats_summary};
 #[cfg(feature = "sim")]
 pub use sim::{fault_spec, selector};
 #[cfg(feature = "telemetry")]
@@ -107,6 +107,12 @@ pub const TARGETS: &[Target] = &[
         name: "fault_spec",
         oracle: fault_spec,
         tokens: sim::FAULT_TOKENS,
+    },
+    #[cfg(feature = "scrape")]
+    Target {
+        name: "gzip_body",
+        oracle: gzip_body,
+        tokens: scrape::GZIP_TOKENS,
     },
     #[cfg(feature = "scrape")]
     Target {

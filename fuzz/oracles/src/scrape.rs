@@ -1,11 +1,13 @@
 //! Responses of kubelets.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 
 use kubevitals_model::{Bytes, BytesSample, CoreNanos, CpuSample, NodeBatch, Timestamp};
 use kubevitals_promtext::{Item, Sample, parse};
 use kubevitals_scrape::internals::{
-    DecodeOptions, Decoder, Rejection, SummaryFields, decode, decode_summary,
+    DecodeOptions, Decoder, Rejection, SummaryFields, decode, decode_summary, inflate,
+    inflated_length,
 };
 use serde_json::Value;
 
@@ -36,6 +38,16 @@ pub(crate) const METRICS_TOKENS: &[&[u8]] = &[
     b"-62135596800000",
     b"resource_scrape_error 1\n",
     b"\xff",
+];
+
+/// Parts of compressed bodies: header, data and trailer of `a 1\n`.
+pub(crate) const GZIP_TOKENS: &[&[u8]] = &[
+    b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff",
+    b"\x01\x04\x00\xfb\xffa 1\n",
+    b"\x53\x00\x02\x00",
+    b"\x00\x00\xff\xff",
+    b"\x03\x00",
+    b"\x04\x00\x00\x00",
 ];
 
 /// Tokens of `/stats/summary`.
@@ -162,12 +174,52 @@ pub fn stats_summary(body: &[u8]) {
     assert_eq!(again.ok(), Some(report));
 }
 
+/// Decompression agrees with another reader of gzip, and its output is bounded whatever the body
+/// states.
+///
+/// # Panics
+///
+/// If the property is violated.
+pub fn gzip_body(body: &[u8]) {
+    const LIMIT: usize = 4 << 10;
+    let mut reference = Vec::new();
+    let mut reader = flate2::bufread::GzDecoder::new(body);
+    let read = reader.by_ref().take(1 << 20).read_to_end(&mut reference);
+    let is_whole = read.is_ok() && reader.into_inner().is_empty();
+    for limit in [LIMIT, inflated_length(body).unwrap_or(0).min(LIMIT)] {
+        let mut output = vec![b'x'; 7];
+        let inflated = inflate(body, limit, &mut output);
+        assert!(output.len() <= limit, "{} of {limit}", output.len());
+        assert!(output.capacity() <= LIMIT + 64, "{}", output.capacity());
+        if inflated == Ok(true) {
+            assert!(is_whole, "another reader rejects it");
+            assert_eq!(output, reference);
+        }
+        if is_whole {
+            assert!(reference.starts_with(&output));
+        }
+    }
+}
+
 fn key(sample: &Sample<'_, '_>) -> Option<Key> {
     let label = |name| {
         let value = sample.label(name)?.value().into_owned();
         (!value.is_empty()).then_some(value)
     };
-    Some((label("namespace")?, label("pod")?, label("container")?))
+    let key = (label("namespace")?, label("pod")?, label("container")?);
+    let is_valid = is_name(&key.0, 63, "") && is_name(&key.1, 253, ".") && is_name(&key.2, 63, "");
+    is_valid.then_some(key)
+}
+
+/// Whether Kubernetes allows a name.
+fn is_name(name: &str, max: usize, more: &str) -> bool {
+    let is_alphanumeric = |c: char| matches!(c, 'a'..='z' | '0'..='9');
+    name.len() <= max
+        && name.starts_with(is_alphanumeric)
+        && name.ends_with(is_alphanumeric)
+        && name
+            .chars()
+            .all(|c| is_alphanumeric(c) || c == '-' || more.contains(c))
 }
 
 fn at(sample: &Sample<'_, '_>) -> Option<Timestamp> {
