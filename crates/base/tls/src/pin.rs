@@ -15,8 +15,8 @@ const MAX_KEY_BYTES: usize = 8 << 10;
 /// It shows that a peer with a certificate of an unknown authority is the same as before. The first
 /// peer is trusted, so a pin protects against attackers that come later, not against one that was
 /// there from the start. Once a trusted authority has signed a certificate of the peer, no other is
-/// accepted any more. It is kept in memory only. Use a new one for another peer, such as a node with
-/// another UID.
+/// accepted any more. It is kept in memory only. Use a new one for another peer, such as a node
+/// with another UID.
 #[derive(Debug, Clone, Default)]
 pub struct PinnedKey(Arc<Mutex<Pin>>);
 

@@ -13,8 +13,8 @@ use kubevitals_model::{
 };
 use kubevitals_promtext::{Item, Label, Sample, Visitor, parse_with};
 
-/// Maximum number of bytes of all names of one node. The most containers that are allowed have names
-/// of half the length that Kubernetes allows.
+/// Maximum number of bytes of all names of one node. The most containers that are allowed have
+/// names of half the length that Kubernetes allows.
 const MAX_NAME_BYTES: usize = 2 << 20;
 
 /// The reason why a value was ignored.

@@ -16,8 +16,9 @@ const MAX_HEADERS: usize = 64;
 const MAX_SIZE_LINE: usize = 256;
 /// Maximum number of interim responses. Kubelets send none.
 const MAX_INTERIM: u8 = 8;
-/// Bytes that heads, chunk sizes and trailers may take beyond the length of the body so far. Without
-/// a limit, a peer could keep the scraping thread busy with bytes that are no part of a body.
+/// Bytes that heads, chunk sizes and trailers may take beyond the length of the body so far.
+/// Without a limit, a peer could keep the scraping thread busy with bytes that are no part of a
+/// body.
 const MAX_OVERHEAD: usize = 64 << 10;
 
 /// The reason why a response cannot be read.
