@@ -1,5 +1,8 @@
 //! The checks of `/livez` and `/readyz`: those of metrics-server under their names, each with its
 //! reason.
+//!
+//! Liveness does not depend on the API server. A restart brings no API server back, and would lose
+//! the samples of all replicas at once. Readiness alone shows an outage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,8 +79,43 @@ impl Sources {
         health
             .check("metric-informer-sync", Probe::READINESS, nodes_and_trust)
             .map_err(RunError::runtime)?;
-        health
-            .check("metadata-informer-sync", Probe::ALL, pods)
-            .map_err(RunError::runtime)
+        register_pods(health, pods)
+    }
+}
+
+/// Registers the check of the pod watch. metrics-server has it in `/livez` and `/healthz` too,
+/// where it never fails after the first list; here it passes always.
+fn register_pods(health: &Health, pods: Check) -> Result<(), RunError> {
+    const NAME: &str = "metadata-informer-sync";
+    health
+        .check(NAME, Probe::LIVENESS, || Status::Ok)
+        .map_err(RunError::runtime)?;
+    health
+        .check(NAME, Probe::READINESS, pods)
+        .map_err(RunError::runtime)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After five minutes without the API server `/livez` failed, on all replicas within the same
+    /// seconds, and kubelets restarted them.
+    #[test]
+    fn a_lost_pod_watch_fails_readiness_and_never_liveness() {
+        let health = Health::new();
+        let lost = || Status::failing("no data for 360 s: connection refused");
+        register_pods(&health, Box::new(lost)).unwrap();
+        for probe in [Probe::Livez, Probe::Healthz] {
+            let report = health.report(probe, &[]);
+            assert!(report.passed(), "{}", report.body(true));
+            assert!(report.body(true).contains("[+]metadata-informer-sync ok"));
+        }
+        let report = health.report(Probe::Readyz, &[]);
+        assert!(
+            report.reasons().contains("no data for 360 s"),
+            "{}",
+            report.body(true)
+        );
     }
 }

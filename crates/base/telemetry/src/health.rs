@@ -160,6 +160,8 @@ impl Health {
     }
 
     /// Registers a check that is evaluated for every probe, so it must neither block nor be slow.
+    ///
+    /// A name is unique within a probe: liveness and readiness may have checks of the same name.
     pub fn check(
         &self,
         name: &str,
@@ -180,7 +182,10 @@ impl Health {
             return Err(TelemetryError::BadCheckName(name.to_owned()));
         }
         let mut checks = self.inner.checks.lock();
-        if name == SHUTDOWN || checks.iter().any(|check| check.name == name) {
+        let is_taken = |check: &Arc<Check>| {
+            check.name == name && check.probes.iter().any(|probe| probes.contains(probe))
+        };
+        if name == SHUTDOWN || checks.iter().any(is_taken) {
             return Err(TelemetryError::DuplicateCheck(name.to_owned()));
         }
         if checks.len() >= Self::MAX_CHECKS {

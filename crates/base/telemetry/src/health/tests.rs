@@ -116,6 +116,25 @@ fn names_are_unique_bounded_and_plain() {
 }
 
 #[test]
+fn liveness_and_readiness_may_have_checks_of_the_same_name() {
+    let health = Health::new();
+    health
+        .check("sync", Probe::LIVENESS, || Status::Ok)
+        .unwrap();
+    health
+        .check("sync", Probe::READINESS, || Status::failing("no data"))
+        .unwrap();
+    let again = health.check("sync", Probe::ALL, || Status::Ok);
+    assert!(matches!(again, Err(TelemetryError::DuplicateCheck(_))));
+    assert_eq!(
+        health.report_one(Probe::Livez, "sync"),
+        Some(Verdict::Passed)
+    );
+    let ready = health.report_one(Probe::Readyz, "sync");
+    assert_eq!(ready, Some(Verdict::Failed("no data".to_owned())));
+}
+
+#[test]
 fn a_check_may_register_another() {
     let health = Health::new();
     let inner = health.clone();
