@@ -21,6 +21,8 @@ pub enum Signal {
     Interrupt,
     /// SIGTERM, from the kubelet or an init system.
     Terminate,
+    /// SIGHUP, from a terminal that is closed. Files are read again without it.
+    Hangup,
 }
 
 /// The result of [`supervise`].
@@ -72,17 +74,19 @@ pub async fn supervise<T>(
     }
 }
 
-/// Turns SIGINT and SIGTERM into [`Signal`]s. Call it inside a runtime.
+/// Turns SIGINT, SIGTERM and SIGHUP into [`Signal`]s. Call it inside a runtime.
 pub fn forward_signals() -> std::io::Result<mpsc::Receiver<Signal>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let (sender, receiver) = mpsc::channel(2);
     tokio::spawn(async move {
         loop {
             let received = tokio::select! {
                 _ = interrupt.recv() => Signal::Interrupt,
                 _ = terminate.recv() => Signal::Terminate,
+                _ = hangup.recv() => Signal::Hangup,
                 () = sender.closed() => return,
             };
             // A full queue has all the signals that matter: one to drain, one to abort.
@@ -116,6 +120,7 @@ impl Signal {
         match self {
             Self::Interrupt => "SIGINT",
             Self::Terminate => "SIGTERM",
+            Self::Hangup => "SIGHUP",
         }
     }
 }
