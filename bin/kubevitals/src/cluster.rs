@@ -4,7 +4,7 @@
 use kube_client_metrics::{Hooks, Registry as ClientMetrics};
 use kubevitals_cli::{ResultExt as _, RunError};
 use kubevitals_telemetry::Metrics;
-use kubevitals_watch::{KubeTransport, WatchClient, WatchMetrics};
+use kubevitals_watch::{KubeTransport, WatchClient, WatchMetrics, api_client};
 
 /// The API server of a cluster.
 pub(crate) struct Cluster {
@@ -34,4 +34,14 @@ impl Cluster {
             metrics: watch_metrics,
         })
     }
+
+    /// A client for requests other than watches.
+    pub(crate) fn client(&self) -> Result<kube::Client, RunError> {
+        client(self.config.clone(), &self.hooks)
+    }
+}
+
+/// A client for requests to the API server of `config`.
+pub(crate) fn client(config: kube::Config, hooks: &Hooks) -> Result<kube::Client, RunError> {
+    api_client(config, hooks).context("cannot create the client for the API server")
 }

@@ -7,7 +7,7 @@ mod flags;
 
 pub use flags::TransitionsFlags;
 use futures_util::future::BoxFuture;
-use kubevitals_cli::{InvalidSetting, ResultExt as _, RunError};
+use kubevitals_cli::{InvalidSetting, RunError};
 use kubevitals_model::Rng;
 use kubevitals_transitions_role::{Deps, LeaseClient, Registered, Watches};
 
@@ -138,10 +138,8 @@ impl Transitions {
             return Ok(None);
         };
         let Cluster { config, hooks, .. } = cluster;
-        let client = kube_client_metrics::client(config.clone(), hooks.clone())
-            .context("cannot create the client for leader election")?;
         Ok(Some(LeaseClient {
-            client,
+            client: cluster.client()?,
             hooks: hooks.clone(),
             election: lease.election(&config.default_namespace, identity()),
         }))

@@ -56,20 +56,74 @@ pub fn builder(
     Error,
 > {
     let host = host_of(&config.cluster_url)?;
-    let layer = MetricsLayer::new(hooks.clone(), Classifier::new(host.as_str()));
-    let retry = Retry(config.default_retry.then(RetryPolicy::server_retry));
+    let is_retried = config.default_retry;
     // Disabled inside, where no layer could count attempts.
     config.default_retry = false;
     let has_plugin = config.auth_info.exec.is_some();
     let stack = ClientBuilder::try_from(config);
     credentials::report_built(has_plugin, &stack, hooks);
     let stack = stack.map_err(|source| Error::Client {
-        host,
+        host: host.clone(),
         source: Box::new(source),
     })?;
-    Ok(stack
+    Ok(measure(stack, &host, is_retried, hooks))
+}
+
+/// Returns a builder over a stack that the program has built itself from this configuration.
+///
+/// The stack must not retry. It is retried as by [`client`], and its `poll_ready` must never return
+/// pending.
+#[expect(
+    clippy::type_complexity,
+    reason = "an opaque type cannot be given a name"
+)]
+pub fn instrument<S>(
+    config: &Config,
+    stack: ClientBuilder<S>,
+    hooks: &Hooks,
+) -> Result<
+    ClientBuilder<
+        impl Service<
+            Request<Body>,
+            Response = Response<MeasuredBody<Box<DynBody>>>,
+            Error = BoxError,
+            Future: Send,
+        > + Send
+        + use<S>,
+    >,
+    Error,
+>
+where
+    S: Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError> + Send + 'static,
+    S::Future: Send + 'static,
+{
+    let host = host_of(&config.cluster_url)?;
+    Ok(measure(stack, &host, config.default_retry, hooks))
+}
+
+fn measure<S>(
+    stack: ClientBuilder<S>,
+    host: &str,
+    is_retried: bool,
+    hooks: &Hooks,
+) -> ClientBuilder<
+    impl Service<
+        Request<Body>,
+        Response = Response<MeasuredBody<Box<DynBody>>>,
+        Error = BoxError,
+        Future: Send,
+    > + Send
+    + use<S>,
+>
+where
+    S: Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError> + Send + 'static,
+    S::Future: Send + 'static,
+{
+    let layer = MetricsLayer::new(hooks.clone(), Classifier::new(host));
+    let retry = Retry(is_retried.then(RetryPolicy::server_retry));
+    stack
         .with_layer(&tower::layer::layer_fn(Shared::new))
-        .with_layer(&layer.with_retry(retry)))
+        .with_layer(&layer.with_retry(retry))
 }
 
 /// kube's retry policy, or none.

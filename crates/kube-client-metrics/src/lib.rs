@@ -15,8 +15,8 @@
 //!             Classifier      Hooks ──► Registry (Prometheus), OpenTelemetry, closures
 //! ```
 //!
-//! - [`client()`] and [`builder`] create an instrumented client; [`MetricsLayer`] is for stacks
-//!   that are built by hand.
+//! - [`client()`] and [`builder`] create an instrumented client; [`instrument`] takes the stack of
+//!   the program; [`MetricsLayer`] is for stacks that are built by hand.
 //! - [`hooks`]: small traits that receive measurements; [`Hooks`] holds one of each,
 //!   [registered](register) once for the process or passed to a client.
 //! - [`Call`]: the description of a request that hooks receive, without the names of objects or
@@ -97,7 +97,7 @@ pub use self::opentelemetry::OpenTelemetry;
 pub use body::MeasuredBody;
 pub use call::{Call, Code, HttpMethod, Verb};
 pub use classifier::Classifier;
-pub use client::{builder, client};
+pub use client::{builder, client, instrument};
 pub use endpoint::Endpoint;
 pub use error::Error;
 pub use hooks::{Hooks, global, register};

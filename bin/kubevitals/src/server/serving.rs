@@ -10,10 +10,11 @@ use kubevitals_apiserver::{
     KubeReviewer, Lookup, ServerConfig, ServerTelemetry, ServingCertificate, VersionInfo,
     service_names,
 };
-use kubevitals_cli::{ResultExt as _, RunError};
+use kubevitals_cli::RunError;
 use kubevitals_tls::{PemSource, TrustRoots};
 
 use super::config::{Certificate, Settings};
+use crate::cluster::client;
 use crate::kubeconfig;
 use crate::process::OpenFiles;
 
@@ -175,11 +176,6 @@ async fn reviewer(
         None => cluster.clone(),
     };
     Ok(Arc::new(KubeReviewer::new(client(config, hooks)?)))
-}
-
-fn client(config: kube::Config, hooks: &Hooks) -> Result<kube::Client, RunError> {
-    kube_client_metrics::client(config, hooks.clone())
-        .context("cannot create the client for the API server")
 }
 
 fn version() -> VersionInfo {

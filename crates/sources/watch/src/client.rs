@@ -1,5 +1,6 @@
 //! The client of an API server, and what all its watches share.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub(crate) struct ClientInner {
     interner: Interner,
     hooks: Hooks,
     streaming_lists_rejected: Mutex<Option<Instant>>,
+    /// The watches that cannot reach the server.
+    unreachable: Mutex<BTreeSet<&'static str>>,
 }
 
 impl WatchClient {
@@ -46,6 +49,7 @@ impl WatchClient {
                 interner: Interner::new(),
                 hooks,
                 streaming_lists_rejected: Mutex::new(None),
+                unreachable: Mutex::default(),
             }),
         }
     }
@@ -87,6 +91,21 @@ impl ClientInner {
     pub(crate) fn supports_streaming_lists(&self) -> bool {
         let rejected = self.streaming_lists_rejected.lock();
         rejected.is_none_or(|at| at.elapsed() >= STREAMING_LIST_RETRY_INTERVAL)
+    }
+
+    /// Records that a watch cannot reach the server. Returns whether it is the first.
+    pub(crate) fn lost(&self, watch: &'static str) -> bool {
+        let mut unreachable = self.unreachable.lock();
+        let is_first = unreachable.is_empty();
+        unreachable.insert(watch);
+        is_first
+    }
+
+    /// Records that a watch has reached the server again, or is gone. Returns whether it was the
+    /// last that had not.
+    pub(crate) fn found(&self, watch: &'static str) -> bool {
+        let mut unreachable = self.unreachable.lock();
+        unreachable.remove(watch) && unreachable.is_empty()
     }
 
     pub(crate) fn reject_streaming_lists(&self) {

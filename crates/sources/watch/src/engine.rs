@@ -13,15 +13,17 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use kube_client_metrics::reflector::{Listing, Reflector as ReflectorHooks, Watching};
 use kubevitals_model::{Backoff, BackoffPolicy, Jitter, ResourceVersion, Rng, Timestamp};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use self::disconnect::Disconnect;
 use self::encoding::Splitter;
 use crate::client::ClientInner;
 use crate::decode::{Bookmark, WatchEvent};
-use crate::error::DecodeError;
+use crate::error::{DecodeError, TransportError};
 use crate::kind::{Decoder, Kind};
 use crate::lines::Line;
 use crate::sink::{Item, Sink};
@@ -53,6 +55,16 @@ pub(crate) struct Engine<K: Kind, S: Sink<K>> {
     failed_attempts: u32,
     /// Whether the server sends bookmarks on this watch, so that a lack of data is significant.
     has_bookmarks: bool,
+    /// The last failure that was logged, until a line about its end.
+    failing: Option<Failing>,
+}
+
+/// A logged failure of a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failing {
+    /// The server cannot be reached, which concerns all watches.
+    Server,
+    Watch,
 }
 
 /// One open watch.
@@ -109,6 +121,7 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
             resume: None,
             failed_attempts: 0,
             has_bookmarks: false,
+            failing: None,
         }
     }
 
@@ -156,9 +169,6 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
         let (encoding, body) = self.open(&target, WatchSpec::<K>::accept(false)).await?;
         let now = Instant::now();
         self.sink.record(|stats| stats.connected(now));
-        if is_plain {
-            self.log_recovery();
-        }
         Ok(Session {
             body,
             splitter: Splitter::new(encoding, self.spec.options.max_event_bytes),
@@ -176,7 +186,7 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
     async fn follow(&mut self, session: &mut Session<S::List>) -> Disconnect {
         loop {
             let idle_timeout = self.idle_timeout(session);
-            let data = match timeout(idle_timeout, next_data(&mut session.body)).await {
+            let data = match self.read(session, idle_timeout).await {
                 Ok(Some(Ok(data))) => data,
                 Ok(Some(Err(error))) => {
                     return Disconnect::new(RestartReason::ConnectionLost, error.to_string());
@@ -216,6 +226,26 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
                 return disconnect;
             }
         }
+    }
+
+    /// Reads the next data. Meanwhile a connection that has become healthy ends an outage: a server
+    /// that drops each connection at once is still one outage.
+    async fn read(
+        &mut self,
+        session: &mut Session<S::List>,
+        idle_timeout: Duration,
+    ) -> Result<Option<Result<Bytes, TransportError>>, Elapsed> {
+        let read = timeout(idle_timeout, next_data(&mut session.body));
+        let (Some(_), Some(live)) = (self.failing, session.live) else {
+            return read.await;
+        };
+        tokio::pin!(read);
+        tokio::select! {
+            biased;
+            data = &mut read => return data,
+            () = sleep_until(live + self.spec.options.healthy_after) => self.log_recovery(),
+        }
+        read.await
     }
 
     fn idle_timeout(&self, session: &Session<S::List>) -> Duration {
@@ -317,7 +347,6 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
             listing.complete(objects as u64);
         }
         tracing::debug!(watch = self.spec.name, objects, "list complete");
-        self.log_recovery();
     }
 
     fn advance(&mut self, version: ResourceVersion) {
@@ -364,7 +393,7 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
             None if is_first && disconnect.reason.is_expected() => Duration::ZERO,
             None => jittered,
         };
-        self.log_disconnect(&disconnect, wait);
+        self.log_disconnect(&disconnect, lasted, wait);
         let failures = self.backoff.failures();
         self.sink
             .record(|stats| stats.disconnected(disconnect.reason, disconnect.message, failures));
@@ -380,21 +409,46 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
         }
     }
 
-    fn log_disconnect(&self, disconnect: &Disconnect, wait: Duration) {
+    /// Logs the first of several failures; the metrics count all. An outage of the server is one
+    /// for all watches.
+    fn log_disconnect(&mut self, disconnect: &Disconnect, lasted: Duration, wait: Duration) {
+        if lasted >= self.spec.options.healthy_after {
+            self.log_recovery();
+        }
         let watch = self.spec.name;
         let (reason, error) = (disconnect.reason.as_str(), disconnect.message.as_str());
-        // The first failure is a warning; the metrics show whether it continues.
-        if self.backoff.failures() == 1 && !disconnect.reason.is_expected() {
+        let is_new = self.failing.is_none() && !disconnect.reason.is_expected();
+        if is_new && disconnect.reason.concerns_server() {
+            self.failing = Some(Failing::Server);
+            if self.client.lost(watch) {
+                tracing::warn!(watch, reason, error, ?wait, "API server is unreachable");
+                return;
+            }
+        } else if is_new {
+            self.failing = Some(Failing::Watch);
             tracing::warn!(watch, reason, error, ?wait, "watch disconnected");
-        } else {
-            tracing::debug!(watch, reason, error, ?wait, "watch disconnected");
+            return;
         }
+        tracing::debug!(watch, reason, error, ?wait, "watch disconnected");
     }
 
-    fn log_recovery(&self) {
-        let failures = self.backoff.failures();
-        if failures > 1 {
-            tracing::info!(watch = self.spec.name, failures, "watch reconnected");
+    /// Logs the end of an outage.
+    fn log_recovery(&mut self) {
+        let (watch, failures) = (self.spec.name, self.backoff.failures());
+        match self.failing.take() {
+            Some(Failing::Server) if self.client.found(watch) => {
+                tracing::info!(watch, failures, "API server is reachable again");
+            }
+            Some(Failing::Watch) => tracing::info!(watch, failures, "watch reconnected"),
+            Some(Failing::Server) | None => {}
+        }
+    }
+}
+
+impl<K: Kind, S: Sink<K>> Drop for Engine<K, S> {
+    fn drop(&mut self) {
+        if self.failing == Some(Failing::Server) {
+            self.client.found(self.spec.name);
         }
     }
 }

@@ -51,6 +51,10 @@ pub enum TransportError {
 pub enum WatchError {
     #[error("failed to build the Kubernetes client: {0}")]
     Client(#[source] Box<kube_client_metrics::Error>),
+    #[error("failed to build the Kubernetes client: {0}")]
+    Config(#[source] Box<kube::Error>),
+    #[error("tls-server-name of the kubeconfig is not a name of a server: {0}")]
+    ServerName(#[source] Box<dyn Error + Send + Sync>),
 }
 
 impl DecodeError {

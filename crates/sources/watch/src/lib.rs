@@ -32,6 +32,10 @@
 //! cached ([`WatchClient::event_watcher`]). There is one reader, and an [`EventWatcher`] stops
 //! reading the connection while its queue is full.
 //!
+//! **Connections.** [`api_client`] speaks HTTP/2 and notices a dead connection within 45 s, as
+//! client-go does. While the API server is unreachable, all watches of a client log one line when
+//! that begins and one when it ends.
+//!
 //! **Freshness.** [`Reflector::state`] is the state of a watch, [`WatchMetrics`] exposes it,
 //! [`Reflector::health_check`] makes a readiness check of it.
 //!
@@ -58,10 +62,12 @@
 //! - A state of an object that cannot be decoded is skipped and counted; the cache keeps the state
 //!   before it until the next that can be decoded. A deletion is seen even then, if the names can
 //!   be decoded.
-//! - Watches use HTTP/1.1, as `kube` does: each has a connection of its own. [`PodSummary`] is read
-//!   as protobuf from servers that write it (ADR 0037), other kinds as JSON.
+//! - [`PodSummary`] is read as protobuf from servers that write it (ADR 0037), other kinds as JSON.
+//! - Through a proxy, and with an exec plugin, connections are those of `kube`: HTTP/1.1 without
+//!   pings, so that a dead one is noticed by [`WatchOptions::watch_idle_timeout`] only.
 //! - Times are kept to the millisecond.
 
+mod api_client;
 mod broadcaster;
 mod client;
 mod decode;
@@ -82,6 +88,7 @@ mod state;
 mod transport;
 mod wire;
 
+pub use api_client::{ConnectionTimeouts, api_client, api_client_with};
 pub use broadcaster::mirror::Mirror;
 pub use broadcaster::subscription::Subscription;
 pub use broadcaster::{Change, ObjectEvent, Origin, Resync, ResyncCause, Update};

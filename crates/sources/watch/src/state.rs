@@ -151,6 +151,14 @@ impl RestartReason {
         }
     }
 
+    /// Whether the server itself is away, for all watches.
+    pub(crate) const fn concerns_server(self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable | Self::Timeout | Self::ConnectionLost | Self::Idle
+        )
+    }
+
     /// Whether it happens to every watch and is no failure.
     pub const fn is_expected(self) -> bool {
         matches!(self, Self::Ended | Self::Expired | Self::NoStreamingLists)

@@ -13,6 +13,7 @@ use http::{HeaderValue, Request, Response};
 use http_body::{Body, Frame};
 use kube_client_metrics::Hooks;
 
+use crate::api_client::api_client;
 use crate::error::{TransportError, WatchError};
 
 /// The future of a [`Transport`] response.
@@ -48,8 +49,7 @@ impl KubeTransport {
     pub fn measured(mut config: kube::Config, hooks: &Hooks) -> Result<Self, WatchError> {
         config.default_retry = false;
         config.read_timeout = None;
-        let client = kube_client_metrics::client(config, hooks.clone())
-            .map_err(|error| WatchError::Client(error.into()))?;
+        let client = api_client(config, hooks)?;
         Ok(Self { client })
     }
 

@@ -14,6 +14,7 @@ mod kinds;
 mod kube_client;
 mod metrics;
 mod model;
+mod outage_log;
 mod protobuf;
 mod recordings;
 mod reflectors;

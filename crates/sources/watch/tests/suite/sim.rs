@@ -4,6 +4,7 @@
 //! reaches.
 
 mod caches;
+mod half_open;
 mod outages;
 mod rights;
 mod selections;
