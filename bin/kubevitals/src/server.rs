@@ -12,6 +12,7 @@ mod config;
 mod flags;
 mod follow;
 mod kubelet_access;
+mod kubelet_token;
 mod running;
 mod scrape_sink;
 mod scraping;
@@ -25,8 +26,11 @@ pub use flags::ServerFlags;
 use kubevitals_apiserver::ApiServerMetrics;
 use kubevitals_cli::{InvalidSetting, ResultExt as _, RunError};
 use kubevitals_metrics_api::{Config as MetricsApiConfig, MetricsApi};
-use kubevitals_model::{Clock, Node, PodPhase};
-use kubevitals_scrape::{ANNOTATIONS, NodeFilter, ScrapeConfig, ScrapeMetrics, Scraper};
+use kubevitals_model::{Clock, Node, PodPhase, Rng};
+use kubevitals_scrape::{
+    ANNOTATIONS, NodeFilter, RenewedToken, ScrapeConfig, ScrapeMetrics, Scraper, TokenMetrics,
+};
+use kubevitals_telemetry::Probe;
 use kubevitals_usage::UsageStore;
 use kubevitals_watch::{ObjectEvent, PodKind, Reflector, Subscription, Update};
 use tokio::time::timeout;
@@ -34,6 +38,7 @@ use tokio::time::timeout;
 use self::config::Settings;
 use self::follow::{follow_nodes, follow_pods};
 use self::kubelet_access::KubeletAccess;
+use self::kubelet_token::TokenRequests;
 use self::running::RunningServer;
 use self::scrape_sink::UsageSink;
 use self::scraping::ScrapingThread;
@@ -133,9 +138,18 @@ impl Server {
         for name in settings.serving.tls.unsupported() {
             tracing::warn!(name, "cipher suite or key exchange group is not supported");
         }
-        let cluster = &setup.cluster;
+        let cluster = setup.cluster;
         let clock = Clock::system();
-        let kubelets = KubeletAccess::new(&settings.kubelet, &cluster.config, SystemTime::now())?;
+        let mut kubelets = KubeletAccess::new(&settings, &cluster.config, SystemTime::now())?;
+        let token_metrics = TokenMetrics::register(setup.metrics);
+        let token = match kubelets.renewed.take() {
+            Some((token, account)) => {
+                let requests = TokenRequests::new(cluster.client()?, account);
+                renew_token(Arc::clone(&token), requests, token_metrics, setup)?;
+                Some(token)
+            }
+            None => None,
+        };
 
         let (publisher, api) = MetricsApi::pair(MetricsApiConfig::default());
         let mut store = UsageStore::new(settings.usage);
@@ -163,7 +177,7 @@ impl Server {
         }
         let start = || {
             Scraper::start(
-                first_pod_list(watches.pods.clone()),
+                first_inputs(watches.pods.clone(), token),
                 config,
                 &watches.nodes,
                 sink,
@@ -220,6 +234,17 @@ fn scrape_config(settings: &Settings, kubelets: KubeletAccess, clock: Clock) -> 
     config
 }
 
+/// Waits for the first list of pods, and for the token for kubelets.
+async fn first_inputs<P: PodKind>(pods: Reflector<P>, token: Option<Arc<RenewedToken>>) {
+    let first_token = async {
+        if let Some(token) = token {
+            // Its readiness check has the reason if there is none.
+            let _ = timeout(POD_LIST_TIMEOUT, token.issued()).await;
+        }
+    };
+    tokio::join!(first_pod_list(pods), first_token);
+}
+
 /// Waits for the first list of pods. The samples of a pod that is not listed yet are held with all
 /// their names, and those of a large cluster would be the peak of the program's memory.
 async fn first_pod_list<P: PodKind>(pods: Reflector<P>) {
@@ -231,6 +256,24 @@ async fn wait_for_list(listed: impl Future<Output = bool>) {
     if timeout(POD_LIST_TIMEOUT, listed).await.is_err() {
         tracing::warn!("pods are not listed yet, scraping nodes without them");
     }
+}
+
+/// Requests the token for kubelets and renews it, with a readiness check.
+fn renew_token(
+    token: Arc<RenewedToken>,
+    requests: TokenRequests,
+    metrics: TokenMetrics,
+    setup: &Setup<'_>,
+) -> Result<(), RunError> {
+    let checked = Arc::clone(&token);
+    setup
+        .health
+        .failure_check("kubelet-token", Probe::READINESS, move || checked.status())
+        .map_err(RunError::runtime)?;
+    setup.tasks.spawn("renew-kubelet-token", async move {
+        token.renew(&requests, &metrics, Rng::random()).await;
+    });
+    Ok(())
 }
 
 /// Keeps the store in sync with the cluster.

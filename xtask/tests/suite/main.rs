@@ -7,6 +7,7 @@
 
 mod documents;
 mod files;
+mod manifests;
 mod stages;
 
 use std::path::{Path, PathBuf};

@@ -16,6 +16,7 @@ use kubevitals_usage::{ExtraResources, UsageConfig};
 use super::flags::{
     AuthenticationFlags, AuthorizationFlags, KubeletFlags, MetricsFlags, ServerFlags, ServingFlags,
 };
+use super::kubelet_token::TokenSource;
 
 /// Endpoints and kube-proxy follow a pod that terminates within two seconds.
 const DEFAULT_SHUTDOWN_DELAY: Duration = Duration::from_secs(5);
@@ -32,6 +33,7 @@ pub(super) struct Settings {
     /// The nodes that are watched and not scraped.
     pub(super) node_filter: NodeFilter,
     pub(super) kubelet: KubeletFlags,
+    pub(super) kubelet_token: TokenSource,
     pub(super) address_types: Vec<AddressType>,
     pub(super) kubelet_timeout: Duration,
     /// Whether kubelets may compress responses.
@@ -104,6 +106,7 @@ impl Settings {
             node_filter: node_filter(&flags.metrics)?,
             address_types: address_types(&flags.kubelet)?,
             kubelet: flags.kubelet.clone(),
+            kubelet_token: TokenSource::new(&flags.kubelet)?,
             kubelet_timeout,
             compression: compression(&flags.kubelet)?,
             scrape_memory: scrape_memory(&flags.kubelet)?,

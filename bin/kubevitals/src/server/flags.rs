@@ -103,6 +103,15 @@ pub(super) struct KubeletFlags {
     #[arg(long, value_name = "FILE", requires = "kubelet_client_certificate")]
     pub(super) kubelet_client_key: Option<PathBuf>,
 
+    /// Service account whose token is sent to kubelets, as NAMESPACE/NAME: requested from the API
+    /// server and renewed (needs RBAC to create `serviceaccounts/token`) [default: the own token]
+    #[arg(long, value_name = "SERVICEACCOUNT")]
+    pub(super) kubelet_service_account: Option<String>,
+
+    /// File with the token that is sent to kubelets, read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubelet_token_file: Option<PathBuf>,
+
     /// Where no CA verifies the certificate of a Node, trust its first one and no other afterwards
     #[arg(long)]
     pub(super) kubelet_pin_certificates: bool,

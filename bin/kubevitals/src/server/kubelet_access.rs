@@ -4,16 +4,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use kubevitals_cli::RunError;
-use kubevitals_scrape::{Bearer, Credentials, Transport};
+use kubevitals_cli::{InvalidSetting, RunError};
+use kubevitals_scrape::{Bearer, Credentials, RenewedToken, Transport};
 use kubevitals_tls::{ClientOptions, ClientTls, PemSource, Refresh, ReloadingKeyPair, TrustRoots};
 
+use super::config::Settings;
 use super::flags::KubeletFlags;
+use super::kubelet_token::{ServiceAccountName, TokenSource};
 
 /// The transport and the credentials for kubelets.
 pub(super) struct KubeletAccess {
     pub(super) transport: Transport,
     pub(super) credentials: Credentials,
+    /// The token that must be requested and renewed.
+    pub(super) renewed: Option<(Arc<RenewedToken>, ServiceAccountName)>,
     /// Files that are reloaded when they change.
     pub(super) refreshed: Vec<Arc<dyn Refresh>>,
 }
@@ -21,19 +25,44 @@ pub(super) struct KubeletAccess {
 impl KubeletAccess {
     /// Uses the flags; without them the CA, token and client certificate for the API server.
     pub(super) fn new(
-        flags: &KubeletFlags,
+        settings: &Settings,
         cluster: &kube::Config,
         now: SystemTime,
     ) -> Result<Self, RunError> {
+        let flags = &settings.kubelet;
         if flags.deprecated_kubelet_completely_insecure {
             return Ok(Self {
                 transport: Transport::InsecureHttp,
                 credentials: Credentials::None,
+                renewed: None,
                 refreshed: Vec::new(),
             });
         }
         let mut refreshed: Vec<Arc<dyn Refresh>> = Vec::new();
-        let identity = identity(flags, cluster, now)?;
+        let source = &settings.kubelet_token;
+        let identity = match source {
+            TokenSource::ClientCertificate | TokenSource::Inherited => {
+                identity(flags, cluster, now)?
+            }
+            TokenSource::ServiceAccount(_) | TokenSource::File(_) => None,
+        };
+        let mut renewed = None;
+        let credentials = match source {
+            TokenSource::ServiceAccount(account) => {
+                let token = Arc::new(RenewedToken::new());
+                renewed = Some((Arc::clone(&token), account.clone()));
+                Credentials::Renewed(token)
+            }
+            TokenSource::File(file) => Credentials::file(file).map_err(RunError::runtime)?,
+            // A client certificate is enough, and a kubelet cannot use it against others.
+            _ if identity.is_some() => Credentials::None,
+            _ => own_token(cluster)?,
+        };
+        let sends_own_token =
+            matches!(source, TokenSource::Inherited) && !matches!(credentials, Credentials::None);
+        if sends_own_token && settings.serving.manage_apiservices {
+            return Err(privileged_token().into());
+        }
         if let Some(identity) = &identity {
             refreshed.push(Arc::<ReloadingKeyPair>::clone(identity));
         }
@@ -51,7 +80,8 @@ impl KubeletAccess {
         };
         Ok(Self {
             transport: Transport::Tls(tls.map_err(RunError::runtime)?),
-            credentials: credentials(cluster)?,
+            credentials,
+            renewed,
             refreshed,
         })
     }
@@ -128,7 +158,8 @@ fn source(
     }))
 }
 
-fn credentials(cluster: &kube::Config) -> Result<Credentials, RunError> {
+/// The token for the API server.
+fn own_token(cluster: &kube::Config) -> Result<Credentials, RunError> {
     let auth = &cluster.auth_info;
     if let Some(file) = &auth.token_file {
         return Credentials::file(file).map_err(RunError::runtime);
@@ -140,6 +171,20 @@ fn credentials(cluster: &kube::Config) -> Result<Credentials, RunError> {
             Ok(Credentials::Token(token))
         }
         None => Ok(Credentials::None),
+    }
+}
+
+/// With `--manage-apiservices` the own token may change APIServices, and whoever has it can take
+/// over `metrics.k8s.io`. It would be sent to every node.
+fn privileged_token() -> InvalidSetting {
+    InvalidSetting {
+        flag: "manage-apiservices",
+        value: "true".to_owned(),
+        problem: "the token of this server may change APIServices, and every kubelet would see it"
+            .to_owned(),
+        advice: "name an identity that may only read nodes/metrics: --kubelet-service-account, \
+                 --kubelet-token-file or --kubelet-client-certificate"
+            .to_owned(),
     }
 }
 

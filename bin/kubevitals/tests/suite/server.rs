@@ -43,13 +43,23 @@ impl Running {
         more: &[&str],
         data: Option<Box<dyn std::io::Write + Send>>,
     ) -> Self {
+        Self::start_as(cluster, &cluster.api().kubeconfig(), more, data).await
+    }
+
+    /// The same with another kubeconfig.
+    pub(crate) async fn start_as(
+        cluster: &SimCluster,
+        kubeconfig: &str,
+        more: &[&str],
+        data: Option<Box<dyn std::io::Write + Send>>,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let authority = folder.path().join("kubelets.crt");
         std::fs::write(&authority, cluster.fleet().authority_pem()).unwrap();
         let authority = format!("--kubelet-certificate-authority={}", authority.display());
         let mut flags = vec![authority];
         flags.extend(more.iter().map(ToString::to_string));
-        Self::launch(cluster, folder, &cluster.api().kubeconfig(), flags, data).await
+        Self::launch(cluster, folder, kubeconfig, flags, data).await
     }
 
     /// Starts it with a kubeconfig, and without a CA for kubelets other than that of the cluster.

@@ -9,6 +9,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::config::ConfigError;
+use crate::error::ScrapeError;
+use crate::renewed_token::RenewedToken;
 
 /// Interval at which a token file is read again. The kubelet renews a token long before it expires.
 const REREAD_INTERVAL: Duration = Duration::from_secs(10);
@@ -25,6 +27,8 @@ pub enum Credentials {
     Token(Bearer),
     /// The bearer token in a file, which is read again as it changes.
     File(Arc<TokenFile>),
+    /// A bearer token that the API server issues.
+    Renewed(Arc<RenewedToken>),
 }
 
 /// A bearer token that is valid in a header. It is never printed.
@@ -60,13 +64,17 @@ impl Credentials {
         })))
     }
 
-    /// Returns the current token.
-    pub(crate) fn token(&self) -> Option<Bearer> {
-        match self {
-            Self::None => None,
-            Self::Token(token) => Some(token.clone()),
-            Self::File(file) => Some(file.current(REREAD_INTERVAL)),
-        }
+    /// Returns the current token. Fails if there must be one and none is valid: a request without
+    /// it could only be rejected.
+    pub(crate) fn token(&self) -> Result<Option<Bearer>, ScrapeError> {
+        Ok(Some(match self {
+            Self::None => return Ok(None),
+            Self::Token(token) => token.clone(),
+            Self::File(file) => file.current(REREAD_INTERVAL),
+            Self::Renewed(token) => token
+                .current()
+                .map_err(|reason| ScrapeError::NoToken { reason })?,
+        }))
     }
 
     /// Returns a newer token than one that was rejected, if there is any.
@@ -76,6 +84,7 @@ impl Credentials {
             Self::File(file) => {
                 Some(file.current(MIN_REREAD_INTERVAL)).filter(|token| token != rejected)
             }
+            Self::Renewed(token) => token.replacement(rejected),
         }
     }
 }
@@ -108,6 +117,9 @@ impl TokenFile {
             cached.read_at = Instant::now();
             match read(&self.path) {
                 Ok(token) => {
+                    if cached.is_unreadable {
+                        tracing::info!(path = %self.path.display(), "bearer token is readable again");
+                    }
                     cached.token = token;
                     cached.is_unreadable = false;
                 }
@@ -159,14 +171,20 @@ mod tests {
         std::fs::write(&path, "one\n").unwrap();
         let credentials = Credentials::file(&path).unwrap();
         std::fs::write(&path, "two").unwrap();
-        let now = || credentials.token().unwrap().expose().to_owned();
+        let now = || credentials.token().unwrap().unwrap().expose().to_owned();
         assert_eq!(now(), "one");
         tokio::time::advance(REREAD_INTERVAL).await;
         assert_eq!(now(), "two");
         std::fs::write(&path, "").unwrap();
         tokio::time::advance(REREAD_INTERVAL).await;
         assert_eq!(now(), "two");
-        std::fs::write(&path, "three").unwrap();
+        std::fs::remove_file(&path).unwrap();
+        tokio::time::advance(REREAD_INTERVAL).await;
+        assert_eq!(now(), "two");
+        // As the kubelet replaces a projected token: by a rename.
+        let renamed = folder.path().join("new");
+        std::fs::write(&renamed, "three").unwrap();
+        std::fs::rename(&renamed, &path).unwrap();
         let rejected = Bearer::new("two").unwrap();
         assert_eq!(credentials.replacement(&rejected), None);
         tokio::time::advance(Duration::from_secs(1)).await;

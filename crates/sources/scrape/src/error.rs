@@ -18,6 +18,9 @@ pub enum ScrapeError {
     /// An annotation of the node is invalid. Nothing was sent to it.
     #[error("{0}")]
     Annotation(InvalidAnnotation),
+    /// There is no valid token to send.
+    #[error("{reason}")]
+    NoToken { reason: String },
     #[error("cannot resolve {host}: {}", Bounded(source))]
     Dns {
         host: String,
@@ -99,9 +102,10 @@ struct Excerpt<'a>(&'a str);
 
 impl ScrapeError {
     /// All values of [`ScrapeError::reason`].
-    pub const REASONS: [&'static str; 23] = [
+    pub const REASONS: [&'static str; 24] = [
         "no-address",
         "annotation",
+        "no-token",
         "dns",
         "connect",
         "open-files",
@@ -130,6 +134,7 @@ impl ScrapeError {
         match self {
             Self::NoAddress => "no-address",
             Self::Annotation(_) => "annotation",
+            Self::NoToken { .. } => "no-token",
             Self::Dns { .. } => "dns",
             Self::Connect { .. } => "connect",
             Self::OpenFiles { .. } => "open-files",
@@ -157,6 +162,9 @@ impl ScrapeError {
                 "add a type of address that the node has to --kubelet-preferred-address-types"
             }
             Self::Annotation(_) => "correct the annotation, or remove it",
+            Self::NoToken { .. } => {
+                "grant `create` on serviceaccounts/token for the ServiceAccount in --kubelet-service-account"
+            }
             Self::Dns { .. } => {
                 "put InternalIP first in --kubelet-preferred-address-types, or make the node's name resolvable"
             }

@@ -53,6 +53,7 @@ mod metrics;
 mod node;
 mod permits;
 mod proxy;
+mod renewed_token;
 mod schedule;
 mod scraper;
 mod session;
@@ -69,8 +70,11 @@ pub use config::{
 pub use credentials::{Bearer, Credentials, TokenFile};
 pub use error::ScrapeError;
 pub use filter::NodeFilter;
-pub use metrics::ScrapeMetrics;
+pub use metrics::{ScrapeMetrics, TokenMetrics};
 pub use proxy::KubeletProxy;
+pub use renewed_token::{
+    IssueError, IssueFailure, IssueFuture, IssuedToken, RenewedToken, TokenIssuer,
+};
 pub use scraper::{NodeCounts, Scraper};
 pub use sink::{BatchInfo, Coverage, ScrapeSink, ScrapedNode};
 pub use target::InvalidAnnotation;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kubevitals_model::{NodeName, Timestamp};
 use kubevitals_telemetry::{
@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use crate::decode::{DecodeReport, Rejection};
 use crate::error::ScrapeError;
+use crate::renewed_token::IssueFailure;
 use crate::scraper::NodeCounts;
 
 /// `client_golang`'s default buckets.
@@ -82,6 +83,14 @@ pub(crate) struct NodeMetrics {
     state: NodeState,
 }
 
+/// Metrics of the tokens that are requested for kubelets, shared by clones.
+#[derive(Debug, Clone)]
+pub struct TokenMetrics {
+    requests: Family<ResultLabel, Counter>,
+    /// Has no series until a token was issued.
+    expiration: Family<NoLabels, Gauge<f64, AtomicU64>>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum NodeState {
     /// No scrape has completed yet.
@@ -104,6 +113,13 @@ struct Name(NodeName);
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SuccessLabel {
     success: &'static str,
+}
+
+type NoLabels = [(&'static str, &'static str); 0];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -282,6 +298,47 @@ impl Ticks {
             };
         }
         tick.longest = tick.longest.max(duration);
+    }
+}
+
+impl TokenMetrics {
+    const SUCCESS: &'static str = "success";
+
+    /// Registers `kubevitals_scrape_token_*`.
+    pub fn register(metrics: &mut Metrics) -> Self {
+        let registry = metrics.sub("kubevitals_scrape");
+        let own = Self {
+            requests: registry.family(
+                "token_requests",
+                "Total number of requests for the token that is sent to kubelets, by result",
+            ),
+            expiration: registry.family(
+                "token_expiration_timestamp_seconds",
+                "Time at which the token that is sent to kubelets expires, since unix epoch in seconds",
+            ),
+        };
+        let failures = IssueFailure::ALL.map(IssueFailure::as_str);
+        for result in failures.into_iter().chain([Self::SUCCESS]) {
+            drop(own.requests.get_or_create(&ResultLabel { result }));
+        }
+        own
+    }
+
+    pub(crate) fn issued(&self, lifetime: Duration) {
+        self.count(Self::SUCCESS);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let expires = now.unwrap_or_default() + lifetime;
+        self.expiration
+            .get_or_create(&[])
+            .set(expires.as_secs_f64());
+    }
+
+    pub(crate) fn failed(&self, failure: IssueFailure) {
+        self.count(failure.as_str());
+    }
+
+    fn count(&self, result: &'static str) {
+        self.requests.get_or_create(&ResultLabel { result }).inc();
     }
 }
 

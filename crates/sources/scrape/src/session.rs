@@ -235,9 +235,11 @@ impl Session {
         loop {
             let is_tls = self.tls.is_some();
             let connection = self.connection(ctx).await?;
-            let token = (is_tls && may_send_token(config, connection.verified()))
-                .then(|| newer_token.clone().or_else(|| config.credentials.token()))
-                .flatten();
+            let token = match newer_token.clone() {
+                _ if !is_tls || !may_send_token(config, connection.verified()) => None,
+                Some(newer) => Some(newer),
+                None => config.credentials.token()?,
+            };
             let response = match exchange.get(connection, path, token.as_ref(), ctx).await {
                 Ok(response) => response,
                 // A new connection is never stale, so this ends.
