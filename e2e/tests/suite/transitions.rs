@@ -163,7 +163,10 @@ fn assert_lifecycles(lines: &[Value]) {
         lifecycle("crashing")["containers"][0]["last_exit"]["code"],
         3
     );
-    assert_eq!(lifecycle("absent")["incomplete"]["kind"], "image_pull");
+    assert_eq!(
+        lifecycle("absent")["incomplete"]["kind"],
+        "image_pull_failed"
+    );
     let pull = &lifecycle("absent")["containers"][0]["image_pull"];
     assert!(pull["failures"].as_u64() > Some(0), "{pull}");
     let once = lifecycles

@@ -101,7 +101,7 @@ fn track(bytes: &[u8]) {
         };
         let is_new = recorded.insert(record.pod.summary.identity.uid.clone());
         assert!(is_new, "each pod has one record");
-        assert_eq!(record.is_complete(), record.blocker.is_none());
+        assert_eq!(record.is_complete(), record.blocker().is_none());
         let path = record.critical_path();
         let sum: Duration = path.iter().map(Segment::took).sum();
         if record.milestones.created.best().is_some() {

@@ -177,7 +177,10 @@ fn each_pod_has_one_lifecycle_with_its_end() {
         outcome("never-ready"),
         expect("deleted", false, "readiness_probe")
     );
-    assert_eq!(outcome("no-image"), expect("deleted", false, "image_pull"));
+    assert_eq!(
+        outcome("no-image"),
+        expect("deleted", false, "image_pull_failed")
+    );
     assert_eq!(
         outcome("unschedulable"),
         expect("deleted", false, "unschedulable")

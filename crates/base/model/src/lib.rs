@@ -52,7 +52,7 @@ pub use crate::objects::event::{Event, EventSeries, ObjectReference};
 pub use crate::objects::identity::{Identity, ResourceVersion, Uid};
 pub use crate::objects::meta::{ObjectMeta, OwnerReference, PartialObjectMeta};
 pub use crate::objects::node::{Node, NodeAddress, Taint};
-pub use crate::objects::pod::{AsPodSummary, Pod, PodPhase, PodSummary};
+pub use crate::objects::pod::{AsPodSummary, Pod, PodPhase, PodSummary, RestartPolicy};
 pub use crate::objects::workload::{
     DaemonSet, Deployment, ReplicaSet, SelectorRequirement, Workload, WorkloadSelector,
 };

@@ -187,7 +187,7 @@ impl Lifecycle {
             phase: record.phase().as_str(),
             end: record.end.as_str(),
             total_seconds: record.total().map(|total| total.as_secs_f64()),
-            incomplete: record.blocker.as_ref().map(|found| Incomplete {
+            incomplete: record.blocker().map(|found| Incomplete {
                 kind: found.kind.as_str(),
                 container: owned(found.container.as_deref()),
                 reason: owned(found.reason.as_deref()),

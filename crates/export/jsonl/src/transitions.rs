@@ -286,7 +286,8 @@ impl TransitionLines {
         container: &ContainerRecord,
         previous: Option<&ContainerRecord>,
     ) -> ContainerPart {
-        let (running, started, ready) = (container.running, container.started, container.ready);
+        let timeline = record.timeline();
+        let by_node = |moment: Option<Moment>| moment.map(|moment| timeline.node(moment));
         let reached = &record.milestones;
         let is_init = container.role.is_init();
         let let_on = previous.and_then(|previous| match previous.role {
@@ -295,18 +296,20 @@ impl TransitionLines {
             _ => previous.ready,
         });
         let initialized = if self.compat {
-            reached.scheduled
+            reached.scheduled.map(|moment| timeline.api_server(moment))
         } else {
-            reached.initialized
+            by_node(reached.initialized)
         };
+        let [running, started, ready] =
+            [container.running, container.started, container.ready].map(by_node);
         ContainerPart {
             init_container: is_init,
-            previous_to_running_seconds: between(let_on, running).filter(|_| is_init),
+            previous_to_running_seconds: between(by_node(let_on), running).filter(|_| is_init),
             initialized_to_running_seconds: between(initialized, running).filter(|_| !is_init),
-            running_timestamp: stamp(running),
-            started_timestamp: stamp(started),
+            running_timestamp: stamp(container.running),
+            started_timestamp: stamp(container.started),
             running_to_started_seconds: between(running, started),
-            ready_timestamp: stamp(ready),
+            ready_timestamp: stamp(container.ready),
             running_to_ready_seconds: between(running, ready),
             started_to_ready_seconds: between(if self.compat { running } else { started }, ready),
         }
@@ -333,23 +336,32 @@ impl<'r> Metrics<'r> {
 impl PodPart {
     fn of(record: &PodRecord) -> Option<Self> {
         let reached = &record.milestones;
-        let created = Some(reached.created);
+        let timeline = record.timeline();
+        let by_api_server =
+            |moment: Option<Moment>| moment.map(|moment| timeline.api_server(moment));
+        let by_node = |moment: Option<Moment>| moment.map(|moment| timeline.node(moment));
+        let [created, scheduled] = [Some(reached.created), reached.scheduled].map(by_api_server);
+        let [initialized, ready] = [reached.initialized, reached.ready].map(by_node);
         Some(Self {
-            creation_timestamp: stamp(created)?,
+            creation_timestamp: stamp(Some(reached.created))?,
             scheduled_timestamp: stamp(reached.scheduled),
-            creation_to_scheduled_seconds: between(created, reached.scheduled),
+            creation_to_scheduled_seconds: between(created, scheduled),
             initialized_timestamp: stamp(reached.initialized),
-            creation_to_initialized_seconds: between(created, reached.initialized),
-            scheduled_to_initialized_seconds: between(reached.scheduled, reached.initialized),
+            creation_to_initialized_seconds: between(created, initialized),
+            scheduled_to_initialized_seconds: between(scheduled, initialized),
             ready_timestamp: stamp(reached.ready),
-            creation_to_ready_seconds: between(created, reached.ready),
-            initialized_to_ready_seconds: between(reached.initialized, reached.ready),
+            creation_to_ready_seconds: between(created, ready),
+            initialized_to_ready_seconds: between(initialized, ready),
         })
     }
 }
 
+/// Whether all times of a container are known. Of one that started before it was observed, some
+/// may not be.
 fn is_complete(container: &ContainerRecord) -> bool {
-    container.running.is_some() && container.started.is_some() && container.ready.is_some()
+    [container.running, container.started, container.ready]
+        .iter()
+        .all(|moment| moment.is_some_and(|moment| moment.best().is_some()))
 }
 
 fn push(lines: &mut Vec<u8>, time: Timestamp, message: Option<&str>, metrics: Metrics<'_>) {

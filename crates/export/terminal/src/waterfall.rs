@@ -162,6 +162,7 @@ pub(crate) fn label(segment: &Segment) -> String {
         Phase::Gated => "scheduling gates",
         Phase::Scheduling => "scheduling",
         Phase::Sandbox => "sandbox, network, volumes",
+        Phase::ImagePullFailed => "failed pulls of image of",
         Phase::ImagePull => "image of",
         Phase::ContainerStart => "start of",
         Phase::Init => "init container",
@@ -193,7 +194,7 @@ fn color(phase: Phase) -> &'static str {
         Phase::ContainerStart => "36",
         Phase::Init => "94",
         Phase::StartupProbe | Phase::Readiness | Phase::ReadinessGates => "32",
-        Phase::CrashLoop | Phase::Unknown => "31",
+        Phase::ImagePullFailed | Phase::CrashLoop | Phase::Unknown => "31",
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) async fn explain(
         )));
     };
     let pod = Arc::new(pod);
-    let events = match list_events(api, &name.namespace, &pod.summary.identity.uid).await {
+    let events = match list_events(api, &name.namespace, pod.event_uid()).await {
         Ok(events) => events,
         Err(error) => {
             notices.warn(&missing_events(error, &name.namespace));

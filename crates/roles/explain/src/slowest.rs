@@ -133,8 +133,8 @@ async fn explain(
 ) -> Vec<ExplainedPod> {
     let total = pods.len();
     let requests = pods.into_iter().map(|pod| async move {
-        let identity = &pod.summary.identity;
-        let events = lookup::list_events(api, &identity.namespace, &identity.uid).await;
+        let namespace = &pod.summary.identity.namespace;
+        let events = lookup::list_events(api, namespace, pod.event_uid()).await;
         (pod, events)
     });
     let mut responses = stream::iter(requests).buffered(CONCURRENCY);

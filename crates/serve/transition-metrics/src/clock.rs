@@ -3,34 +3,11 @@
 use std::time::Duration;
 
 use kubevitals_model::Timestamp;
-use kubevitals_transitions::{Moment, PodRecord};
+use kubevitals_transitions::Moment;
 
-/// Computes durations of one record.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Clock {
-    /// Everything before a pod was first observed has the same time of observation: only the API's
-    /// times count.
-    by_api_alone: bool,
-}
-
-impl Clock {
-    pub(crate) fn of(record: &PodRecord) -> Self {
-        Self {
-            by_api_alone: record.reconstructed,
-        }
-    }
-
-    /// Returns the time from one moment to the other, if one clock has both.
-    pub(crate) fn between(self, from: Option<Moment>, to: Option<Moment>) -> Option<Duration> {
-        self.seen(to?).since(self.seen(from?))
-    }
-
-    fn seen(self, moment: Moment) -> Moment {
-        Moment {
-            observed: moment.observed.filter(|_| !self.by_api_alone),
-            ..moment
-        }
-    }
+/// Returns the time from one moment to the other, if one clock has both.
+pub(crate) fn between(from: Option<Moment>, to: Option<Moment>) -> Option<Duration> {
+    to?.since(from?)
 }
 
 /// Returns the last of several moments, by each clock that has all of them; `None` if one is
@@ -71,18 +48,5 @@ mod tests {
         assert_eq!(last(one_clock), at(None, Some(5)));
         assert_eq!(last([at(Some(1), None), None]), None);
         assert_eq!(last([]), None);
-    }
-
-    #[test]
-    fn a_reconstructed_record_has_no_observed_durations() {
-        let (from, to) = (at(None, Some(10)), at(None, Some(10)));
-        let live = Clock {
-            by_api_alone: false,
-        };
-        assert_eq!(live.between(from, to), Some(Duration::ZERO));
-        let reconstructed = Clock { by_api_alone: true };
-        assert_eq!(reconstructed.between(from, to), None);
-        let stated = reconstructed.between(at(Some(1_000), Some(10)), at(Some(3_000), Some(10)));
-        assert_eq!(stated, Some(Duration::from_secs(2)));
     }
 }

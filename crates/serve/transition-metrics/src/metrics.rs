@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::clock::Clock;
+use crate::clock::between;
 use crate::config::{FamilyConfig, Topology};
 use crate::families::{self, FamilyInfo};
 use crate::labels::{Group, Groups, SeriesLabels};
@@ -192,7 +192,7 @@ impl Families {
             .add(Some(group), Some(record.end.as_str()), 1);
         let reached = &record.milestones;
         if record.end == End::Deleted
-            && let Some(took) = Clock::of(record).between(reached.deletion, reached.gone)
+            && let Some(took) = between(reached.deletion, reached.gone)
         {
             self.termination.observe(group, None, took);
         }
@@ -288,7 +288,7 @@ fn result_of(record: &PodRecord) -> &'static str {
     if record.is_complete() {
         return "ready";
     }
-    let blocker = record.blocker.as_ref();
+    let blocker = record.blocker();
     blocker.map_or("unknown", |found| BlockerKind::as_str(found.kind))
 }
 

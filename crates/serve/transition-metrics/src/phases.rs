@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use kubevitals_transitions::{ContainerRecord, ContainerRole, Milestones, Phase, PodRecord};
+use kubevitals_transitions::{ContainerRecord, ContainerRole, Moment, Phase, PodRecord};
 
-use crate::clock::{Clock, last};
+use crate::clock::{between, last};
 use crate::pulls;
 
 /// Whether the times of a record are those of the pod's first start.
@@ -22,58 +22,53 @@ pub(crate) fn is_measured(record: &PodRecord) -> bool {
 
 /// From creation to ready.
 pub(crate) fn startup(record: &PodRecord) -> Option<Duration> {
-    let reached = &record.milestones;
-    Clock::of(record).between(Some(reached.created), reached.ready)
+    let (reached, timeline) = (&record.milestones, record.timeline());
+    timeline
+        .node(reached.ready?)
+        .since(timeline.api_server(reached.created))
 }
 
 /// The completed phases.
 pub(crate) fn phases(record: &PodRecord) -> impl Iterator<Item = (Phase, Duration)> {
-    let clock = Clock::of(record);
-    let Milestones {
-        created,
-        gated,
-        ungated,
-        scheduled,
-        sandbox,
-        initialized,
-        containers_ready,
-        ready,
-        ..
-    } = record.milestones;
-    let created = Some(created);
+    let timeline = record.timeline();
+    let by_api_server = |moment: Option<Moment>| moment.map(|moment| timeline.api_server(moment));
+    let by_node = |moment: Option<Moment>| moment.map(|moment| timeline.node(moment));
+    let reached = &record.milestones;
+    let gated = reached.gated;
+    let [created, ungated, scheduled] =
+        [Some(reached.created), reached.ungated, reached.scheduled].map(by_api_server);
+    let [initialized, containers_ready, ready] =
+        [reached.initialized, reached.containers_ready, reached.ready].map(by_node);
+    let sandbox = by_node(record.sandbox_ready());
     let has_init = record.containers.iter().any(|one| one.role.is_init());
     let has_startup_probe = record
         .pod
         .containers
         .iter()
         .any(|one| one.has_startup_probe);
-    let running = last(main(record).map(|one| one.running));
-    let started = last(main(record).map(|one| one.started));
+    let running = last(main(record).map(|one| by_node(one.running)));
+    let started = last(main(record).map(|one| by_node(one.started)));
     let free = if gated.is_some() { ungated } else { created };
     let prepared = if has_init { initialized } else { sandbox };
     let pulling = pulls::time_of(record).filter(|took| !took.is_zero());
     [
-        (Phase::Gated, clock.between(gated.and(created), ungated)),
-        (Phase::Scheduling, clock.between(free, scheduled)),
-        (Phase::Sandbox, clock.between(scheduled, sandbox)),
+        (Phase::Gated, between(gated.and(created), ungated)),
+        (Phase::Scheduling, between(free, scheduled)),
+        (Phase::Sandbox, between(scheduled, sandbox)),
         (
             Phase::Init,
-            clock.between(sandbox, initialized).filter(|_| has_init),
+            between(sandbox, initialized).filter(|_| has_init),
         ),
         (Phase::ImagePull, pulling),
-        (Phase::ContainerStart, clock.between(prepared, running)),
+        (Phase::ContainerStart, between(prepared, running)),
         (
             Phase::StartupProbe,
-            clock
-                .between(running, started)
-                .filter(|_| has_startup_probe),
+            between(running, started).filter(|_| has_startup_probe),
         ),
-        (Phase::Readiness, clock.between(started, containers_ready)),
+        (Phase::Readiness, between(started, containers_ready)),
         (
             Phase::ReadinessGates,
-            clock
-                .between(containers_ready, ready)
-                .filter(|_| !record.gates.is_empty()),
+            between(containers_ready, ready).filter(|_| !record.gates.is_empty()),
         ),
     ]
     .into_iter()

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubevitals_model::{
-    Condition, ContainerSpec, ContainerState, ContainerStatus, Pod, PodPhase, Termination,
-    Timestamp,
+    Condition, ContainerSpec, ContainerState, ContainerStatus, Pod, PodPhase, RestartPolicy,
+    Termination, Timestamp,
 };
+
+use crate::facts::ContainerFacts;
+use crate::record::{ContainerRecord, PodRecord};
 
 /// A container that has run for this long is stable: the kubelet resets its back-off too, and would
 /// restart it at once.
@@ -38,6 +41,8 @@ pub enum BlockerKind {
     /// Sandbox, network or volumes are not ready.
     Sandbox,
     /// An image cannot be pulled.
+    ImagePullFailed,
+    /// An image is being pulled.
     ImagePull,
     /// A container cannot be created or started.
     ContainerCreation,
@@ -53,8 +58,10 @@ pub enum BlockerKind {
     ReadinessProbe,
     /// Another controller does not set the condition of a readiness gate.
     ReadinessGate,
-    /// The pod finished before it was seen ready, as Jobs may.
-    Ended,
+    /// It, or one of its containers, completed before it was seen ready, as Jobs may.
+    Succeeded,
+    /// It failed, was evicted or was rejected by its node before it was seen ready.
+    Failed,
     /// It was ready before it was observed; its state no longer has the time.
     Unseen,
 }
@@ -68,6 +75,7 @@ impl BlockerKind {
             Self::Unschedulable => "unschedulable",
             Self::NotAccepted => "not_accepted",
             Self::Sandbox => "sandbox",
+            Self::ImagePullFailed => "image_pull_failed",
             Self::ImagePull => "image_pull",
             Self::ContainerCreation => "container_creation",
             Self::Init => "init",
@@ -76,9 +84,18 @@ impl BlockerKind {
             Self::StartupProbe => "startup_probe",
             Self::ReadinessProbe => "readiness_probe",
             Self::ReadinessGate => "readiness_gate",
-            Self::Ended => "ended",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
             Self::Unseen => "unseen",
         }
+    }
+
+    /// Whether the container that blocks has not run yet.
+    pub(crate) const fn is_before_running(self) -> bool {
+        matches!(
+            self,
+            Self::ImagePullFailed | Self::ImagePull | Self::ContainerCreation
+        )
     }
 
     /// Whether a container failed, from which it may recover.
@@ -129,12 +146,16 @@ impl Blocker {
                 ContainerState::Terminated(end) if end.exit_code != 0 => Some((status, end)),
                 _ => None,
             });
-        let ended = Self::new(BlockerKind::Ended);
         match (pod.summary.phase, failed) {
-            (PodPhase::Failed, Some((status, end))) if pod.reason.is_none() => ended
-                .because(end.reason.as_ref(), end.message.as_ref())
-                .of(&status.name),
-            _ => ended.because(pod.reason.as_ref(), pod.message.as_ref()),
+            (PodPhase::Failed, Some((status, end))) if pod.reason.is_none() => {
+                Self::of_failed(BlockerKind::Failed, status, end)
+            }
+            (PodPhase::Failed, _) => {
+                Self::new(BlockerKind::Failed).because(pod.reason.as_ref(), pod.message.as_ref())
+            }
+            _ => {
+                Self::new(BlockerKind::Succeeded).because(pod.reason.as_ref(), pod.message.as_ref())
+            }
         }
     }
 
@@ -169,7 +190,8 @@ impl Blocker {
             let status = status_of(&pod.init_container_statuses, spec)?;
             if spec.restarts_always {
                 let has_started = status.started == Some(true);
-                return (!has_started).then(|| Self::container_blocker(spec, status, seen));
+                let policy = RestartPolicy::Always;
+                return (!has_started).then(|| Self::container_blocker(spec, status, policy, seen));
             }
             match &status.state {
                 ContainerState::Terminated(end) if end.exit_code == 0 => None,
@@ -193,15 +215,18 @@ impl Blocker {
             .init_containers
             .iter()
             .filter(|spec| spec.restarts_always)
-            .filter_map(|spec| Some((spec, status_of(&pod.init_container_statuses, spec)?)));
-        let containers = pod
-            .containers
-            .iter()
-            .filter_map(|spec| Some((spec, status_of(&pod.container_statuses, spec)?)));
+            .filter_map(|spec| {
+                let status = status_of(&pod.init_container_statuses, spec)?;
+                Some((spec, status, RestartPolicy::Always))
+            });
+        let containers = pod.containers.iter().filter_map(|spec| {
+            let status = status_of(&pod.container_statuses, spec)?;
+            Some((spec, status, pod.restart_policy))
+        });
         containers
             .chain(sidecars)
-            .filter(|(_, status)| !status.ready)
-            .map(|(spec, status)| Self::container_blocker(spec, status, seen))
+            .filter(|(_, status, _)| !status.ready)
+            .map(|(spec, status, policy)| Self::container_blocker(spec, status, policy, seen))
             // A container that cannot be created or pulled says more than one that waits for its
             // probe.
             .min_by_key(|found| found.kind)
@@ -212,29 +237,44 @@ impl Blocker {
     fn container_blocker(
         spec: &ContainerSpec,
         status: &ContainerStatus,
+        policy: RestartPolicy,
         seen: Option<Timestamp>,
     ) -> Self {
         let is_starting = spec.has_startup_probe && status.started != Some(true);
-        match (&status.state, recent_termination(status, seen)) {
-            // The kubelet kills a container that fails its startup probe, and restarts it.
-            (ContainerState::Running { .. }, Some(end)) if !(is_starting && was_killed(end)) => {
-                Self::of_failed(BlockerKind::CrashLoop, status, end)
+        let is_running = matches!(status.state, ContainerState::Running { .. });
+        let termination = match &status.state {
+            ContainerState::Terminated(end) => Some(&**end),
+            ContainerState::Running { .. } => recent_termination(status, seen),
+            _ if is_backing_off(status) => last_termination(status),
+            _ => None,
+        };
+        match termination {
+            Some(end) if !is_running && end.exit_code == 0 && policy != RestartPolicy::Always => {
+                Self::new(BlockerKind::Succeeded).of(&status.name)
             }
-            (ContainerState::Running { .. }, _) if is_starting => {
+            Some(end) if !is_running && policy == RestartPolicy::Never => {
+                Self::of_failed(BlockerKind::Failed, status, end)
+            }
+            // The kubelet kills a container that fails its startup probe, and restarts it.
+            Some(end) if is_starting && was_killed(end) => {
                 Self::new(BlockerKind::StartupProbe).of(&status.name)
             }
-            (ContainerState::Running { .. }, _) => {
-                Self::new(BlockerKind::ReadinessProbe).of(&status.name)
+            Some(end) => Self::of_failed(BlockerKind::CrashLoop, status, end),
+            None if is_running && is_starting => {
+                Self::new(BlockerKind::StartupProbe).of(&status.name)
             }
-            (ContainerState::Terminated(end), _) => {
-                Self::of_failed(BlockerKind::CrashLoop, status, end)
-            }
-            _ => Self::waiting_blocker(status, BlockerKind::CrashLoop),
+            None if is_running => Self::new(BlockerKind::ReadinessProbe).of(&status.name),
+            None => Self::waiting_blocker(status, BlockerKind::CrashLoop),
         }
     }
 
     /// `after_failure` is the kind of a container that waits for its restart.
     fn waiting_blocker(status: &ContainerStatus, after_failure: BlockerKind) -> Self {
+        if is_backing_off(status)
+            && let Some(end) = last_termination(status)
+        {
+            return Self::of_failed(after_failure, status, end);
+        }
         let (reason, message) = match &status.state {
             ContainerState::Waiting { reason, message } => (reason.as_ref(), message.as_ref()),
             _ => (None, None),
@@ -249,7 +289,7 @@ impl Blocker {
                 | "ImageInspectError"
                 | "RegistryUnavailable"
                 | "SignatureValidationFailed",
-            ) => BlockerKind::ImagePull,
+            ) => BlockerKind::ImagePullFailed,
             _ => BlockerKind::ContainerCreation,
         };
         Self::new(kind).because(reason, message).of(&status.name)
@@ -278,6 +318,63 @@ impl Blocker {
     }
 }
 
+impl PodRecord {
+    /// The reason why it is not ready, or was not until its deletion; `None` once it was ready.
+    ///
+    /// States and events arrive in any order, so that events are added here and not when a state
+    /// arrives.
+    pub fn blocker(&self) -> Option<Blocker> {
+        self.state_blocker.clone().map(|found| self.refined(found))
+    }
+
+    /// Adds to the blocker in a state what only events say: the kubelet reports a container whose
+    /// image it pulls as being created, and one that it kills for a probe as terminated.
+    pub(crate) fn refined(&self, found: Blocker) -> Blocker {
+        let is_waiting = match found.kind {
+            BlockerKind::Sandbox => true,
+            BlockerKind::ContainerCreation => matches!(
+                found.reason.as_deref(),
+                None | Some("ContainerCreating" | "PodInitializing")
+            ),
+            _ => false,
+        };
+        if is_waiting && let Some(container) = self.pulling() {
+            return Blocker::new(BlockerKind::ImagePull).of(&container.name);
+        }
+        // Kubelets up to 1.35 report the sandbox as not ready until all images are pulled.
+        if found.kind == BlockerKind::Sandbox
+            && self.sandbox_ready().is_some()
+            && let Some(next) = self.containers.iter().find(|one| one.running.is_none())
+        {
+            return Blocker::new(BlockerKind::ContainerCreation).of(&next.name);
+        }
+        if found.kind == BlockerKind::CrashLoop
+            && let Some(name) = &found.container
+            && self.is_killed_for_startup_probe(name)
+        {
+            return Blocker::new(BlockerKind::StartupProbe).of(name);
+        }
+        found
+    }
+
+    /// The first container whose image is being pulled.
+    fn pulling(&self) -> Option<&ContainerRecord> {
+        self.containers.iter().find(|container| {
+            let facts = self.facts_of(container);
+            container.running.is_none() && facts.is_some_and(|facts| facts.pull.is_pending())
+        })
+    }
+
+    fn is_killed_for_startup_probe(&self, name: &str) -> bool {
+        let mut containers = self.containers.iter();
+        let has_started = containers
+            .find(|container| &*container.name == name)
+            .is_some_and(|container| container.started.is_some());
+        let facts = self.facts.of(name);
+        !has_started && facts.is_some_and(ContainerFacts::was_killed_for_startup_probe)
+    }
+}
+
 fn status_of<'s>(
     statuses: &'s [ContainerStatus],
     spec: &ContainerSpec,
@@ -298,6 +395,17 @@ fn recent_termination(status: &ContainerStatus, seen: Option<Timestamp>) -> Opti
         .and_then(|(seen, since)| seen.since(since));
     let has_stayed_up = ran.is_some_and(|ran| ran >= STABLE_AFTER);
     (!has_stayed_up).then_some(end)
+}
+
+fn is_backing_off(status: &ContainerStatus) -> bool {
+    matches!(&status.state, ContainerState::Waiting { reason: Some(reason), .. } if &**reason == "CrashLoopBackOff")
+}
+
+fn last_termination(status: &ContainerStatus) -> Option<&Termination> {
+    match &status.last_state {
+        ContainerState::Terminated(end) => Some(end),
+        _ => None,
+    }
 }
 
 /// Whether it was killed by a signal, but not for lack of memory.

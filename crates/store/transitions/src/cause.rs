@@ -7,8 +7,8 @@ use kubevitals_model::{Condition, Timestamp};
 
 use crate::blocker::{Blocker, BlockerKind};
 use crate::critical_path::{Phase, Segment};
-use crate::facts::Failures;
-use crate::record::PodRecord;
+use crate::facts::{ContainerFacts, Failures};
+use crate::record::{ContainerRecord, Disruption, PodRecord};
 
 /// Characters of a message that are quoted.
 const MAX_QUOTE: usize = 160;
@@ -42,10 +42,10 @@ impl PodRecord {
         } else {
             "never seen ready"
         };
-        let Some(found) = &self.blocker else {
+        let Some(found) = self.blocker() else {
             return format!("{never}{lasted}{besides}");
         };
-        let (reason, failures, message) = self.blocker_text(found);
+        let (reason, failures) = self.blocker_text(&found);
         let text = if self.is_unseen() {
             reason
         } else {
@@ -53,9 +53,10 @@ impl PodRecord {
         };
         let text = match failures {
             Some(failures) => with_failures(text, failures),
-            None => with_quote(text, message),
+            None => with_quote(text, found.message.as_deref()),
         };
-        text + &besides
+        let disrupted = self.disruption.as_ref().map(disruption_text);
+        text + &besides + &disrupted.unwrap_or_default()
     }
 
     /// The duration of a segment, of the whole.
@@ -85,24 +86,19 @@ impl PodRecord {
         let lasts = lasts.map_or(String::new(), |lasts| {
             format!(" for {}", HumanDuration(lasts))
         });
-        let found = Blocker::find(&self.pod, Some(now));
-        let (reason, failures, message) = self.blocker_text(&found);
+        let found = self.refined(Blocker::find(&self.pod, Some(now)));
+        let (reason, failures) = self.blocker_text(&found);
         let text = format!("was ready before, not ready{lasts}: {reason}");
         Some(match failures {
             Some(failures) => with_failures(text, failures),
-            None => with_quote(text, message),
+            None => with_quote(text, found.message.as_deref()),
         })
     }
 
     fn about(&self, longest: &Segment, pool: Option<&str>) -> String {
         let of = self.share(longest);
         let container = longest.container.as_deref().unwrap_or("?");
-        let image = self
-            .containers
-            .iter()
-            .find(|one| Some(&one.name) == longest.container.as_ref())
-            .and_then(|one| one.image.as_deref())
-            .unwrap_or("?");
+        let image = self.image_of(container);
         let facts = self.facts.of(container);
         match longest.phase {
             Phase::Gated => format!("scheduling gates held it for {of}"),
@@ -115,6 +111,12 @@ impl PodRecord {
                 format!("sandbox, network and volumes took {of}"),
                 &self.facts.sandbox,
             ),
+            Phase::ImagePullFailed => {
+                let text = format!("image {image} could not be pulled for {of}");
+                facts.map_or(text.clone(), |facts| {
+                    with_failures(text, &facts.pull.failed)
+                })
+            }
             Phase::ImagePull => {
                 let bytes = facts
                     .and_then(|facts| facts.pull.done.as_ref())
@@ -134,7 +136,13 @@ impl PodRecord {
             Phase::ContainerStart => {
                 format!("container {container} took {of} to be created and started")
             }
-            Phase::Init => format!("init container {container} took {of}"),
+            Phase::Init => {
+                let restarts = self.container(container).map(restarts_text);
+                format!(
+                    "init container {container} took {of}{}",
+                    restarts.unwrap_or_default()
+                )
+            }
             Phase::StartupProbe => {
                 let text = format!("container {container} took {of} to pass its startup probe");
                 facts.map_or(text.clone(), |facts| {
@@ -149,16 +157,37 @@ impl PodRecord {
             }
             Phase::Readiness => format!("reporting readiness took {of}"),
             Phase::ReadinessGates => format!("readiness gates took {of}"),
-            Phase::CrashLoop => format!("container {container} crashed repeatedly for {of}"),
+            Phase::CrashLoop => {
+                let mut text =
+                    format!("container {container} crashed for {of} before it stayed up");
+                if let Some(one) = self.container(container)
+                    && let Some(crashes) = one.restarts_before_ready()
+                {
+                    let _ = write!(text, " (restarted {}", times(crashes.restarts));
+                    if let Some(exit) = exit_text(one) {
+                        let _ = write!(text, ", last exit: {exit}");
+                    }
+                    text.push(')');
+                }
+                text
+            }
             Phase::Unknown => format!("unknown for {of}"),
         }
     }
 
-    /// Describes a blocker, with its failures or its message.
-    fn blocker_text<'r>(
-        &'r self,
-        found: &'r Blocker,
-    ) -> (String, Option<&'r Failures>, Option<&'r str>) {
+    fn container(&self, name: &str) -> Option<&ContainerRecord> {
+        self.containers.iter().find(|one| &*one.name == name)
+    }
+
+    fn image_of(&self, container: &str) -> &str {
+        let image = self
+            .container(container)
+            .and_then(|one| one.image.as_deref());
+        image.unwrap_or("?")
+    }
+
+    /// Describes a blocker, with its failures if there are any.
+    fn blocker_text(&self, found: &Blocker) -> (String, Option<&Failures>) {
         let container = found.container.as_deref().unwrap_or("?");
         let facts = self.facts.of(container);
         let reason = found.reason.as_deref();
@@ -166,11 +195,24 @@ impl PodRecord {
             Some(reason) => format!("{text} ({reason})"),
             None => text,
         };
+        let with_exit = |text: String| {
+            let exit = self.container(container).and_then(exit_text);
+            match exit.as_deref().or(reason) {
+                Some(exit) => format!("{text} ({exit})"),
+                None => text,
+            }
+        };
         let named = reason.unwrap_or("?");
+        let is_killed_for_liveness = found.kind == BlockerKind::CrashLoop
+            && facts.is_some_and(ContainerFacts::was_killed_for_liveness_probe);
         let failures = match found.kind {
             BlockerKind::Sandbox => Some(&self.facts.sandbox),
+            BlockerKind::ImagePullFailed => facts.map(|facts| &facts.pull.failed),
             BlockerKind::StartupProbe => facts.map(|facts| &facts.startup_probe),
             BlockerKind::ReadinessProbe => facts.map(|facts| &facts.readiness_probe),
+            BlockerKind::CrashLoop if is_killed_for_liveness => {
+                facts.map(|facts| &facts.liveness_probe)
+            }
             _ => None,
         };
         let text = match found.kind {
@@ -179,29 +221,93 @@ impl PodRecord {
             BlockerKind::Unschedulable => "no node fits".to_owned(),
             BlockerKind::NotAccepted => "the kubelet has not accepted it".to_owned(),
             BlockerKind::Sandbox => "sandbox, network or volumes are not ready".to_owned(),
-            BlockerKind::ImagePull => with_reason(format!(
+            BlockerKind::ImagePullFailed => with_reason(format!(
                 "the image of container {container} cannot be pulled"
             )),
+            BlockerKind::ImagePull => format!(
+                "image {} of container {container} is being pulled",
+                self.image_of(container)
+            ),
             BlockerKind::ContainerCreation => {
                 with_reason(format!("container {container} was not started"))
             }
             BlockerKind::Init => format!("init container {container} has not finished"),
-            BlockerKind::InitFailed => with_reason(format!("init container {container} fails")),
-            BlockerKind::CrashLoop => with_reason(format!("container {container} keeps crashing")),
+            BlockerKind::InitFailed => with_exit(format!("init container {container} fails")),
+            BlockerKind::CrashLoop => {
+                let text = with_exit(format!("container {container} keeps crashing"));
+                if is_killed_for_liveness {
+                    text + ", the kubelet kills it for its liveness probe"
+                } else {
+                    text
+                }
+            }
             BlockerKind::StartupProbe => format!("container {container} fails its startup probe"),
             BlockerKind::ReadinessProbe => format!("container {container} is not ready"),
             BlockerKind::ReadinessGate => format!("readiness gate {named} is not met"),
-            BlockerKind::Ended => with_reason("the pod finished first".to_owned()),
+            BlockerKind::Succeeded if found.container.is_some() => {
+                format!("container {container} has completed")
+            }
+            BlockerKind::Succeeded => "it completed first".to_owned(),
+            BlockerKind::Failed if found.container.is_some() => {
+                with_exit(format!("container {container} failed"))
+            }
+            BlockerKind::Failed => with_reason("the pod failed".to_owned()),
             BlockerKind::Unseen => {
                 "it became ready before it was observed, at an unknown time".to_owned()
             }
         };
-        (
-            text,
-            failures.filter(|failures| failures.times() > 0),
-            found.message.as_deref(),
-        )
+        (text, failures.filter(|failures| failures.times() > 0))
     }
+}
+
+/// Describes the last exit of a container: `OOMKilled, exit code 137`.
+fn exit_text(container: &ContainerRecord) -> Option<String> {
+    let exit = container.last_exit.as_ref()?;
+    Some(match exit.reason.as_deref() {
+        Some(reason) => format!("{reason}, exit code {}", exit.code),
+        None => format!("exit code {}", exit.code),
+    })
+}
+
+/// Describes the restarts of an init container, in brackets.
+fn restarts_text(container: &ContainerRecord) -> String {
+    if container.restarts == 0 {
+        return String::new();
+    }
+    let mut text = format!(" (restarted {}", times(container.restarts));
+    let log = container.restart_log.as_ref();
+    let kinds: Vec<&str> = log.map_or(Vec::new(), |log| {
+        log.after.iter().map(|(kind, _)| kind.as_str()).collect()
+    });
+    if !kinds.is_empty() {
+        let _ = write!(text, " after {}", kinds.join(", "));
+    }
+    text + ")"
+}
+
+fn times(number: i32) -> String {
+    match number {
+        1 => "once".to_owned(),
+        number => format!("{number} times"),
+    }
+}
+
+/// Describes what ended the pod before it was ready.
+fn disruption_text(disruption: &Disruption) -> String {
+    let reason = disruption.reason.as_deref();
+    let what = match reason {
+        Some("PreemptionByScheduler") => "preempted",
+        Some("EvictionByEvictionAPI") => "evicted",
+        Some("DeletionByTaintManager") => "evicted for a taint of its node",
+        Some("DeletionByPodGC") => "deleted because its node is gone",
+        Some("TerminationByKubelet") => "terminated by the kubelet",
+        _ => "disrupted",
+    };
+    let text = match reason {
+        Some(reason) => format!("; it was {what} ({reason})"),
+        None => format!("; it was {what}"),
+    };
+    with_quote(text, disruption.message.as_deref())
 }
 
 /// A duration as it is shown to users.

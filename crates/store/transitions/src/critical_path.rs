@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use kubevitals_model::Timestamp;
 
-use crate::blocker::BlockerKind;
+use crate::blocker::{Blocker, BlockerKind};
 use crate::moment::Moment;
 use crate::record::{ContainerRecord, ContainerRole, PodRecord};
+use crate::timeline::Timeline;
 
 /// A segment of the critical path. Segments follow one another without a gap.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub enum Phase {
     Scheduling,
     /// Sandbox, network and volumes.
     Sandbox,
+    /// An image whose pulls fail.
+    ImagePullFailed,
     /// An image.
     ImagePull,
     /// A container to be created and started.
@@ -54,13 +57,15 @@ struct PathBuilder {
     at: Timestamp,
     /// The end of the path.
     limit: Option<Timestamp>,
+    timeline: Timeline,
 }
 
 impl Phase {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Gated,
         Self::Scheduling,
         Self::Sandbox,
+        Self::ImagePullFailed,
         Self::ImagePull,
         Self::ContainerStart,
         Self::Init,
@@ -77,6 +82,7 @@ impl Phase {
             Self::Gated => "gated",
             Self::Scheduling => "scheduling",
             Self::Sandbox => "sandbox",
+            Self::ImagePullFailed => "image_pull_failed",
             Self::ImagePull => "image_pull",
             Self::ContainerStart => "container_start",
             Self::Init => "init",
@@ -93,6 +99,7 @@ impl Phase {
             BlockerKind::Gated => Self::Gated,
             BlockerKind::NotScheduled | BlockerKind::Unschedulable => Self::Scheduling,
             BlockerKind::NotAccepted | BlockerKind::Sandbox => Self::Sandbox,
+            BlockerKind::ImagePullFailed => Self::ImagePullFailed,
             BlockerKind::ImagePull => Self::ImagePull,
             BlockerKind::ContainerCreation => Self::ContainerStart,
             BlockerKind::Init | BlockerKind::InitFailed => Self::Init,
@@ -100,7 +107,7 @@ impl Phase {
             BlockerKind::StartupProbe => Self::StartupProbe,
             BlockerKind::ReadinessProbe => Self::Readiness,
             BlockerKind::ReadinessGate => Self::ReadinessGates,
-            BlockerKind::Ended | BlockerKind::Unseen => Self::Unknown,
+            BlockerKind::Succeeded | BlockerKind::Failed | BlockerKind::Unseen => Self::Unknown,
         }
     }
 }
@@ -115,42 +122,59 @@ impl PodRecord {
     /// Returns the segments from creation to ready, or to where the start ended otherwise. Segments
     /// that took no time by the API's clock are left out; the rest adds up to the total.
     pub fn critical_path(&self) -> Vec<Segment> {
-        let Some(created) = self.milestones.created.best() else {
+        let timeline = self.timeline();
+        let Some(created) = timeline.api_server(self.milestones.created).best() else {
             return Vec::new();
         };
+        let blocker = self.blocker();
         let reached = &self.milestones;
+        let by_api_server = |moment: Option<Moment>| timeline.api_server(moment?).best();
+        let by_node = |moment: Option<Moment>| timeline.node(moment?).best();
         let mut path = PathBuilder {
             segments: Vec::new(),
             at: created,
             limit: self.start_ended(),
+            timeline,
         };
-        path.advance_to(Phase::Gated, None, reached.ungated);
-        path.advance_to(Phase::Scheduling, None, reached.scheduled);
-        path.advance_to(Phase::Sandbox, None, reached.sandbox);
+        path.advance_to(Phase::Gated, None, by_api_server(reached.ungated));
+        path.advance_to(Phase::Scheduling, None, by_api_server(reached.scheduled));
+        path.advance_to(Phase::Sandbox, None, by_node(self.sandbox_ready()));
         for container in self.containers.iter().filter(|one| one.role.is_init()) {
             path.start_container(self, container);
-            match container.role {
-                ContainerRole::Sidecar => {
-                    path.advance_to(Phase::StartupProbe, Some(container), container.started);
-                }
-                _ => path.advance_to(Phase::Init, Some(container), container.ready),
+            let (phase, done) = match container.role {
+                ContainerRole::Sidecar => (Phase::StartupProbe, container.started),
+                _ => (Phase::Init, container.ready),
+            };
+            path.advance_to(phase, Some(container), by_node(done));
+        }
+        // The kubelet starts one container after another.
+        let blocking = blocker
+            .as_ref()
+            .filter(|found| found.kind.is_before_running());
+        let blocking = blocking.and_then(|found| found.container.as_ref());
+        for container in self.main_containers() {
+            path.start_container(self, container);
+            if Some(&container.name) == blocking {
+                break;
             }
         }
-        if let Some(last) = self.last_to_be_ready() {
-            path.start_container(self, last);
-            path.advance_to(Phase::StartupProbe, Some(last), last.started);
-            path.advance_to(Phase::Readiness, Some(last), last.ready);
+        if let Some(last) = self.last_to_be_ready(blocker.as_ref()) {
+            if let Some(crashes) = last.restarts_before_ready() {
+                path.advance_to(Phase::CrashLoop, Some(last), by_node(Some(crashes.run)));
+            }
+            path.advance_to(Phase::StartupProbe, Some(last), by_node(last.started));
+            path.advance_to(Phase::Readiness, Some(last), by_node(last.ready));
         }
         if self.is_complete() {
             let last = if self.gates.is_empty() {
                 Phase::Readiness
             } else {
-                path.advance_to(Phase::Readiness, None, reached.containers_ready);
+                path.advance_to(Phase::Readiness, None, by_node(reached.containers_ready));
                 Phase::ReadinessGates
             };
-            path.advance_to(last, None, reached.ready);
+            path.advance_to(last, None, by_node(reached.ready));
         } else {
-            self.append_open(&mut path);
+            self.append_open(&mut path, blocker.as_ref());
         }
         path.segments
     }
@@ -163,63 +187,81 @@ impl PodRecord {
 
     /// The time from creation to ready, or to where the start ended otherwise.
     pub fn total(&self) -> Option<Duration> {
-        self.start_ended()?.since(self.milestones.created.best()?)
+        let created = self.timeline().api_server(self.milestones.created);
+        self.start_ended()?.since(created.best()?)
     }
 
     /// The time at which it was ready; if it never was, the time of its deletion or end, or the
-    /// last time seen.
+    /// last time seen. On the clock of the API server.
     ///
     /// If it may have been ready before it was observed, the last step that its state shows.
     pub fn start_ended(&self) -> Option<Timestamp> {
+        let timeline = self.timeline();
         let reached = &self.milestones;
-        let best = |moment: Option<Moment>| moment.and_then(Moment::best);
+        let by_api_server = |moment: Option<Moment>| timeline.api_server(moment?).best();
+        let by_node = |moment: Option<Moment>| timeline.node(moment?).best();
         if self.is_unseen() {
-            let steps = [Some(reached.created), reached.scheduled, reached.sandbox];
+            let steps = [Some(reached.created), reached.scheduled].map(by_api_server);
             let starts = self
                 .containers
                 .iter()
                 .flat_map(|one| [one.running, one.started]);
-            return steps.into_iter().chain(starts).filter_map(best).max();
+            let starts = starts.chain([reached.sandbox]).map(by_node);
+            return steps.into_iter().chain(starts).flatten().max();
         }
-        best(reached.ready)
-            .or_else(|| best(reached.deletion))
-            .or_else(|| best(reached.stopped))
-            .or_else(|| best(reached.gone))
-            .or(self.latest)
+        by_node(reached.ready)
+            .or_else(|| by_api_server(reached.deletion))
+            .or_else(|| by_node(reached.stopped))
+            .or_else(|| by_api_server(reached.gone))
+            .or_else(|| Some(timeline.observer_time(self.latest?)))
     }
 
     /// Whether it may have been ready before it was observed, at an unknown time.
     pub fn is_unseen(&self) -> bool {
-        let blocker = self.blocker.as_ref();
+        let blocker = self.state_blocker.as_ref();
         blocker.is_some_and(|found| found.kind == BlockerKind::Unseen)
     }
 
-    /// The container that became ready last, or the one that blocks.
-    fn last_to_be_ready(&self) -> Option<&ContainerRecord> {
-        let blocker = self.blocker.as_ref();
-        let blocking = blocker.and_then(|blocker| blocker.container.as_ref());
-        let main = || {
-            self.containers
-                .iter()
-                .filter(|container| container.role == ContainerRole::Main)
-        };
-        main()
-            .find(|container| Some(&container.name) == blocking)
-            .or_else(|| {
-                let ready = |container: &&ContainerRecord| container.ready.and_then(Moment::best);
-                // Of several at one time, the first.
-                main().rev().max_by_key(ready)
-            })
+    fn main_containers(&self) -> impl DoubleEndedIterator<Item = &ContainerRecord> {
+        self.containers
+            .iter()
+            .filter(|container| container.role == ContainerRole::Main)
     }
 
-    fn append_open(&self, path: &mut PathBuilder) {
-        let blocker = self.blocker.as_ref();
+    /// The container that became ready last, or the one that blocks. Sidecars become ready beside
+    /// the main containers.
+    fn last_to_be_ready(&self, blocker: Option<&Blocker>) -> Option<&ContainerRecord> {
+        let blocking = blocker.and_then(|blocker| blocker.container.as_ref());
+        let mut stay = self.main_containers().chain(self.sidecars());
+        let found = stay.find(|container| Some(&container.name) == blocking);
+        if found.is_some() {
+            return found;
+        }
+        let ready = |container: &&ContainerRecord| {
+            let failures = self.facts_of(container);
+            let failures = failures.map_or(0, |facts| facts.readiness_probe.times());
+            (container.ready.and_then(Moment::best), failures)
+        };
+        // Of several at one time, the one whose probe failed most, and then the first.
+        self.sidecars()
+            .rev()
+            .chain(self.main_containers().rev())
+            .max_by_key(ready)
+    }
+
+    fn sidecars(&self) -> impl DoubleEndedIterator<Item = &ContainerRecord> {
+        self.containers
+            .iter()
+            .filter(|container| container.role == ContainerRole::Sidecar)
+    }
+
+    fn append_open(&self, path: &mut PathBuilder, blocker: Option<&Blocker>) {
         let phase = blocker.map_or(Phase::Unknown, |found| Phase::of_blocker(found.kind));
         let container = blocker
             .and_then(|found| found.container.as_ref())
             .and_then(|name| self.containers.iter().find(|one| one.name == *name));
         let before = path.segments.len();
-        path.advance_to(phase, container, at(self.start_ended()));
+        path.advance_to(phase, container, self.start_ended());
         if let Some(last) = path.segments.get_mut(before) {
             last.is_done = false;
         }
@@ -232,9 +274,9 @@ impl PathBuilder {
         &mut self,
         phase: Phase,
         container: Option<&ContainerRecord>,
-        done: Option<Moment>,
+        done: Option<Timestamp>,
     ) {
-        let Some(done) = done.and_then(Moment::best) else {
+        let Some(done) = done else {
             return;
         };
         let done = self.limit.map_or(done, |limit| done.min(limit));
@@ -252,26 +294,27 @@ impl PathBuilder {
 
     /// Appends the image pull and the start of a container.
     fn start_container(&mut self, pod: &PodRecord, container: &ContainerRecord) {
-        let pull = pod.facts_of(container).map(|facts| &facts.pull);
-        let running = container.running.and_then(Moment::best);
-        if let Some(pull) = pull
-            && let Some(done) = &pull.done
-            && !done.already_present
-        {
-            // The time before the pull is the kubelet's own.
-            let began = pull.started().or_else(|| done.at.checked_sub(pull.took()?));
-            self.advance_to(Phase::ContainerStart, Some(container), at(began));
+        let timeline = self.timeline;
+        let running = container.running.and_then(|run| timeline.node(run).best());
+        if let Some(facts) = pod.facts_of(container) {
+            let pull = &facts.pull;
+            let is_present = pull.done.as_ref().is_some_and(|done| done.already_present);
             // An event's time is rounded: the container cannot have run before.
-            let done = running.map_or(done.at, |running| done.at.min(running));
-            self.advance_to(Phase::ImagePull, Some(container), at(Some(done)));
+            let by_event = |time: Timestamp| {
+                let time = timeline.node_time(time);
+                running.map_or(time, |running| time.min(running))
+            };
+            if !is_present {
+                // The time before the pull is the kubelet's own.
+                let began = pull.started().map(by_event);
+                self.advance_to(Phase::ContainerStart, Some(container), began);
+            }
+            let retried = pull.retried().map(by_event);
+            self.advance_to(Phase::ImagePullFailed, Some(container), retried);
+            if let Some(done) = pull.done.as_ref().filter(|done| !done.already_present) {
+                self.advance_to(Phase::ImagePull, Some(container), Some(by_event(done.at)));
+            }
         }
-        self.advance_to(Phase::ContainerStart, Some(container), container.running);
+        self.advance_to(Phase::ContainerStart, Some(container), running);
     }
-}
-
-fn at(time: Option<Timestamp>) -> Option<Moment> {
-    time.map(|time| Moment {
-        api: Some(time),
-        observed: None,
-    })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kubevitals_model::{Event, Timestamp, fnv1a};
 
-use crate::kubelet_message::{Probe, PulledMessage, container_of};
+use crate::kubelet_message::{COMBINED, Probe, PulledMessage, container_of, killed_for};
 
 /// Containers beyond this number have no facts.
 const MAX_CONTAINERS: usize = 64;
@@ -19,11 +19,10 @@ const MAX_TALLIED: usize = 16;
 const MAX_MESSAGE: usize = 512;
 
 /// Frequent reasons without relevant facts. A field selector can only exclude reasons.
-const IGNORED_REASONS: [&str; 10] = [
+const IGNORED_REASONS: [&str; 9] = [
     "Created",
     "DNSConfigForming",
     "FailedScheduling",
-    "Killing",
     "NotTriggerScaleUp",
     "SandboxChanged",
     "Scheduled",
@@ -47,6 +46,8 @@ pub struct ContainerFacts {
     pub startup_probe: Failures,
     pub readiness_probe: Failures,
     pub liveness_probe: Failures,
+    startup_kills: Tally,
+    liveness_kills: Tally,
 }
 
 /// The pull of an image.
@@ -103,25 +104,28 @@ impl Facts {
 
     /// Whether an event has relevant facts.
     pub fn is_relevant(event: &Event) -> bool {
+        let message = || event.message.as_deref().unwrap_or_default();
         &*event.regarding.kind == "Pod"
-            && matches!(
-                event.reason.as_deref(),
+            && match event.reason.as_deref() {
+                // Most others are of containers that stop because their pod is deleted.
+                Some("Killing") => killed_for(message()).is_some(),
                 Some(
                     "Pulling"
-                        | "Pulled"
-                        | "Failed"
-                        | "BackOff"
-                        | "ErrImageNeverPull"
-                        | "InspectFailed"
-                        | "Unhealthy"
-                        | "FailedCreatePodSandBox"
-                        | "FailedMount"
-                        | "FailedAttachVolume"
-                        | "FailedMapVolume"
-                        | "NetworkNotReady"
-                        | "FailedPrepareDynamicResources"
-                )
-            )
+                    | "Pulled"
+                    | "Failed"
+                    | "BackOff"
+                    | "ErrImageNeverPull"
+                    | "InspectFailed"
+                    | "Unhealthy"
+                    | "FailedCreatePodSandBox"
+                    | "FailedMount"
+                    | "FailedAttachVolume"
+                    | "FailedMapVolume"
+                    | "NetworkNotReady"
+                    | "FailedPrepareDynamicResources",
+                ) => true,
+                _ => false,
+            }
     }
 
     /// A field selector that excludes most other events.
@@ -137,6 +141,7 @@ impl Facts {
     /// Adds the facts of an event.
     pub(crate) fn learn(&mut self, event: &Event) {
         let message = event.message.as_deref().unwrap_or_default();
+        let message = message.strip_prefix(COMBINED).unwrap_or(message);
         let path = event.regarding.field_path.as_deref().unwrap_or_default();
         let reason = event.reason.as_deref().unwrap_or_default();
         let Some(container) = container_of(path) else {
@@ -172,6 +177,11 @@ impl Facts {
                 Some((Probe::Liveness, said)) => facts.liveness_probe.learn(event, said),
                 None => {}
             },
+            "Killing" => match killed_for(message) {
+                Some(Probe::Startup) => facts.startup_kills.count(event),
+                Some(Probe::Liveness) => facts.liveness_kills.count(event),
+                _ => {}
+            },
             _ => {}
         }
     }
@@ -198,6 +208,18 @@ impl Facts {
     }
 }
 
+impl ContainerFacts {
+    /// Whether the kubelet killed it for its startup probe.
+    pub fn was_killed_for_startup_probe(&self) -> bool {
+        self.startup_kills.sum() > 0
+    }
+
+    /// Whether the kubelet killed it for its liveness probe.
+    pub fn was_killed_for_liveness_probe(&self) -> bool {
+        self.liveness_kills.sum() > 0
+    }
+}
+
 impl Pull {
     /// The number of attempts.
     pub fn attempts(&self) -> u32 {
@@ -218,6 +240,19 @@ impl Pull {
                 .or_else(|| done.at.checked_sub(done.with_waiting.or(done.pull)?)),
             None => self.began,
         }
+    }
+
+    /// Whether an attempt has begun and none has succeeded.
+    pub fn is_pending(&self) -> bool {
+        self.began.is_some() && self.done.is_none()
+    }
+
+    /// The start of the attempt that succeeded after failed ones; `None` if it was the first.
+    pub fn retried(&self) -> Option<Timestamp> {
+        let done = self.done.as_ref().filter(|done| !done.already_present)?;
+        let has_failed = self.failed.times() > 0 || self.backed_off.times() > 0;
+        let began = done.at.checked_sub(done.with_waiting.or(done.pull)?)?;
+        (has_failed && self.began.is_some_and(|first| first < began)).then_some(began)
     }
 
     /// The time until the image was present, with the wait and failed attempts.

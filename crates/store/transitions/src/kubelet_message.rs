@@ -77,6 +77,21 @@ impl Probe {
     }
 }
 
+/// The prefix of an event that stands for more than ten events with different messages.
+pub(crate) const COMBINED: &str = "(combined from similar events): ";
+
+/// The probe for which the kubelet kills a container: `Container app failed liveness probe, will be
+/// restarted`.
+pub(crate) fn killed_for(message: &str) -> Option<Probe> {
+    if message.contains(" failed startup probe") {
+        Some(Probe::Startup)
+    } else if message.contains(" failed liveness probe") {
+        Some(Probe::Liveness)
+    } else {
+        None
+    }
+}
+
 /// The name in `spec.containers{app}` or `spec.initContainers{init}`.
 pub(crate) fn container_of(field_path: &str) -> Option<&str> {
     let (list, rest) = field_path.split_once('{')?;

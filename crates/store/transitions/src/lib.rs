@@ -14,8 +14,9 @@
 //! kept from before the pod itself is seen. States and events may be interleaved, repeated and
 //! listed again without a trace in the records.
 //!
-//! **Two clocks.** A [`Moment`] has the API's time and that of the observer, and a duration never
-//! mixes them. None is negative: where hosts disagree on the time the duration is unknown.
+//! **One clock.** A [`Moment`] has the API's time and that of the observer, and a duration never
+//! mixes them. Where the node's clock disagrees with that of the API server, a [`Timeline`] puts
+//! both on one. No duration is negative: where none can be had it is unknown.
 //!
 //! **Bounds.** A lifecycle is as large as its pod has containers. The number of tracked pods, of
 //! deleted pods that wait for late events, and of pods known only from events is bounded by
@@ -43,6 +44,7 @@ mod moment;
 mod reconstruct;
 mod record;
 mod shard;
+mod timeline;
 mod topology;
 mod tracker;
 mod workload;
@@ -56,9 +58,10 @@ pub use kubelet_message::Probe;
 pub use moment::Moment;
 pub use record::{
     ContainerRecord, ContainerRole, Disruption, End, Exit, ExitKind, Milestones, PodRecord, Resize,
-    RestartLog, Unschedulable,
+    RestartLog, RestartsBeforeReady, Unschedulable,
 };
 pub use shard::{Shard, ShardError};
+pub use timeline::Timeline;
 pub use topology::{POOL_LABELS, node_pool};
 pub use tracker::{
     Arrival, Checkpoint, CheckpointError, Counts, Existing, Output, Tracker, TrackerConfig,

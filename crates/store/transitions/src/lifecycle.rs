@@ -11,8 +11,13 @@ use crate::moment::{Moment, note};
 use crate::record::{
     ContainerRecord, ContainerRole, Disruption, End, Milestones, PodRecord, Resize, Unschedulable,
 };
+use crate::tracker::Arrival;
 
 mod containers;
+
+/// A pod of a list that is not older than this is seen from its creation: creation has whole
+/// seconds, and a list takes a moment.
+const MAX_NEW_AGE: Duration = Duration::from_secs(2);
 
 /// A tracked pod.
 #[derive(Debug)]
@@ -40,6 +45,7 @@ impl Lifecycle {
         pod: &Arc<Pod>,
         facts: Facts,
         startup: StartupReport,
+        arrival: Arrival,
         observed: Option<Timestamp>,
     ) -> Self {
         let init = pod.init_containers.iter().map(|spec| {
@@ -54,7 +60,7 @@ impl Lifecycle {
             .containers
             .iter()
             .map(|spec| ContainerRecord::new(spec, ContainerRole::Main));
-        let is_pristine = pod.started.is_none();
+        let is_pristine = is_pristine(pod, arrival, observed);
         let was_ready_before = was_ready(pod);
         let mut lifecycle = Self {
             record: PodRecord {
@@ -74,16 +80,17 @@ impl Lifecycle {
                 unschedulable: None,
                 disruption: None,
                 resize: None,
-                blocker: None,
+                state_blocker: None,
                 end: End::Open,
-                latest: None,
+                latest: observed,
             },
             startup,
             generation: 0,
         };
-        lifecycle.apply_status(pod, observed);
+        // What the first state shows of an older pod happened at unknown times before.
+        lifecycle.apply_status(pod, observed.filter(|_| is_pristine));
         if was_ready_before {
-            lifecycle.record.blocker = Some(Blocker {
+            lifecycle.record.state_blocker = Some(Blocker {
                 kind: BlockerKind::Unseen,
                 container: None,
                 reason: None,
@@ -94,13 +101,21 @@ impl Lifecycle {
     }
 
     /// Applies a state and returns whether it was new.
-    pub(crate) fn apply(&mut self, pod: &Arc<Pod>, observed: Option<Timestamp>) -> bool {
+    pub(crate) fn apply(
+        &mut self,
+        pod: &Arc<Pod>,
+        arrival: Arrival,
+        observed: Option<Timestamp>,
+    ) -> bool {
         let known = &self.record.pod.summary.identity.resource_version;
         if self.record.end != End::Open || !is_newer(&pod.summary.identity.resource_version, known)
         {
             return false;
         }
         self.apply_status(pod, observed);
+        if arrival != Arrival::Live {
+            self.record.forget_receipt(observed);
+        }
         true
     }
 
@@ -132,15 +147,33 @@ impl Lifecycle {
         record.apply_resize(pod, observed);
         record.apply_containers(pod, observed);
         record.apply_end(pod, observed);
-        record.latest = [record.latest, observed, newest(pod)]
-            .into_iter()
-            .flatten()
-            .max();
+        // The observer's clock where it has a time: that of the node may be ahead.
+        record.latest = record.latest.max(observed).or_else(|| newest(pod));
         record.update_blocker(pod);
     }
 }
 
 impl PodRecord {
+    /// Forgets when steps were observed that the API has times for: a list after a gap shows them
+    /// late, and the difference would look like a clock that is wrong.
+    fn forget_receipt(&mut self, observed: Option<Timestamp>) {
+        let reached = &mut self.milestones;
+        let pod = [
+            &mut reached.scheduled,
+            &mut reached.accepted,
+            &mut reached.sandbox,
+            &mut reached.initialized,
+            &mut reached.containers_ready,
+            &mut reached.ready,
+        ];
+        let runs = self.containers.iter_mut().map(|one| &mut one.running);
+        for moment in pod.into_iter().chain(runs).flatten() {
+            if moment.api.is_some() && moment.observed == observed {
+                moment.observed = None;
+            }
+        }
+    }
+
     fn apply_conditions(&mut self, pod: &Pod, observed: Option<Timestamp>) {
         let reached = &mut self.milestones;
         for condition in &pod.conditions {
@@ -148,8 +181,11 @@ impl PodRecord {
                 "PodScheduled" if !condition.is_true() => {
                     let is_gated = condition.reason.as_deref() == Some("SchedulingGated");
                     if !is_gated && reached.scheduled.is_none() {
+                        // The status of the condition stays the same when the last gate is
+                        // removed, and so does its time.
+                        let api = condition.last_transition;
                         let since = Moment {
-                            api: condition.last_transition,
+                            api: api.filter(|_| reached.gated.is_none()),
                             observed,
                         };
                         self.unschedulable
@@ -178,6 +214,7 @@ impl PodRecord {
                         self.disruption.get_or_insert(Disruption {
                             since,
                             reason: condition.reason.clone(),
+                            message: condition.message.clone(),
                         });
                     }
                     continue;
@@ -266,14 +303,22 @@ impl PodRecord {
     /// accepted.
     fn update_blocker(&mut self, pod: &Pod) {
         if self.is_complete() {
-            self.blocker = None;
+            self.state_blocker = None;
             return;
         }
         let is_settled = |found: &Blocker| pod.meta.deleted.is_some() && !may_stay_up(found, pod);
-        if !self.was_ready_before && !self.blocker.as_ref().is_some_and(is_settled) {
-            self.blocker = Some(Blocker::find(pod, self.latest));
+        if !self.was_ready_before && !self.state_blocker.as_ref().is_some_and(is_settled) {
+            self.state_blocker = Some(Blocker::find(pod, self.latest));
         }
     }
+}
+
+/// Whether a pod is seen from its creation. One that a list shows without a start may have waited
+/// for long.
+fn is_pristine(pod: &Pod, arrival: Arrival, observed: Option<Timestamp>) -> bool {
+    let age = || observed?.since(pod.meta.created?);
+    let is_new = || age().is_none_or(|age| age <= MAX_NEW_AGE);
+    pod.started.is_none() && (arrival == Arrival::Live || is_new())
 }
 
 /// Whether the failed container is running.

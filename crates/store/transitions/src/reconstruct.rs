@@ -10,13 +10,24 @@ use std::time::Duration;
 use kubevitals_model::{Event, Pod, Timestamp};
 
 use crate::blocker::{Blocker, BlockerKind};
+use crate::facts::Facts;
 use crate::moment::Moment;
-use crate::record::{ContainerRole, PodRecord};
+use crate::record::{ContainerRecord, ContainerRole, PodRecord};
 use crate::tracker::{Arrival, Existing, Output, Tracker, TrackerConfig};
 
 /// A kubelet reports a container without probes as ready in the second in which it sees it run.
 /// Under load that takes longer, but not this long.
 const MAX_REPORT_DELAY: Duration = Duration::from_mins(1);
+
+/// The back-off of the kubelet between two runs of a container.
+const FIRST_BACK_OFF: Duration = Duration::from_secs(10);
+const MAX_BACK_OFF: Duration = Duration::from_mins(5);
+
+/// A run of a container that crashes, at the longest: one that lasts longer may have been ready.
+const MAX_CRASHING_RUN: Duration = Duration::from_secs(30);
+
+/// Restarts beyond this number are not from the start.
+const MAX_CRASHES: u32 = 16;
 
 impl PodRecord {
     /// Reconstructs the record of a pod from one state and its events.
@@ -40,12 +51,18 @@ impl PodRecord {
             }
         };
         tracker.pod(pod, Arrival::Listed, None, &mut take);
-        for event in events {
-            tracker.event(event, &mut take);
-        }
         tracker.finish(&mut take);
         let record = lifecycle.expect("the tracker was given this pod and has finished");
-        Arc::unwrap_or_clone(record).as_of(now)
+        let mut record = Arc::unwrap_or_clone(record).as_of(now);
+        // Of a pod that is ready, later events say nothing about its start.
+        let ready = record.milestones.ready.and_then(Moment::best);
+        for event in events.iter().filter(|event| Facts::is_relevant(event)) {
+            let began = event.first.or(event.time).or(event.created);
+            if ready.is_none_or(|ready| began.is_none_or(|began| began <= ready)) {
+                record.facts.learn(event);
+            }
+        }
+        record
     }
 
     /// Corrects doubtful times, and extends a start that is not settled to `now`.
@@ -90,15 +107,26 @@ impl PodRecord {
     fn may_be_ready_again(&self, ready: Moment) -> bool {
         let stay = self.containers.iter();
         let mut stay = stay.filter(|container| container.role != ContainerRole::Init);
-        stay.any(|container| match container.restarts {
-            0 => false,
+        stay.any(|container| {
+            let ended = container.finished.and_then(Moment::best);
             // Readiness before the exit is that of the first run.
-            1 => container
-                .finished
-                .and_then(Moment::best)
-                .is_none_or(|ended| ready.best().is_none_or(|ready| ready > ended)),
-            _ => true,
+            let is_first = container.restarts == 1 && ended > ready.best();
+            container.restarts > 0 && !is_first && !self.crashed_from_start(container)
         })
+    }
+
+    /// Whether all restarts of a container follow its creation as closely as the back-off of the
+    /// kubelet allows: it never stayed up before its last run.
+    fn crashed_from_start(&self, container: &ContainerRecord) -> bool {
+        let ended = container.finished.and_then(Moment::best);
+        let accepted = self.milestones.accepted.and_then(Moment::best);
+        let crashed_for = ended.zip(accepted).and_then(|(to, from)| to.since(from));
+        let restarts = u32::try_from(container.restarts).unwrap_or(u32::MAX);
+        let back_off = (0..restarts.min(MAX_CRASHES)).fold(Duration::ZERO, |sum, crash| {
+            let next = FIRST_BACK_OFF.saturating_mul(1 << crash.min(5));
+            sum + next.min(MAX_BACK_OFF) + MAX_CRASHING_RUN
+        });
+        crashed_for.is_some_and(|crashed_for| crashed_for <= back_off)
     }
 
     fn do_without_probes(&mut self) {
@@ -127,7 +155,7 @@ impl PodRecord {
             }
         }
         self.was_ready_before = true;
-        self.blocker = Some(Blocker {
+        self.state_blocker = Some(Blocker {
             kind: BlockerKind::Unseen,
             container: None,
             reason: None,

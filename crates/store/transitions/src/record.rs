@@ -32,8 +32,9 @@ pub struct PodRecord {
     pub disruption: Option<Disruption>,
     /// In-place changes of its resources.
     pub resize: Option<Resize>,
-    /// The reason why it is not ready, or was not until its deletion; `None` once it was ready.
-    pub blocker: Option<Blocker>,
+    /// What its states say about why it is not ready, or was not until its deletion; `None` once
+    /// it was ready. [`blocker`](Self::blocker) adds what events say.
+    pub(crate) state_blocker: Option<Blocker>,
     pub end: End,
     /// The newest time in its states.
     pub latest: Option<Timestamp>,
@@ -101,6 +102,16 @@ pub struct RestartLog {
     /// The number of restarts by kind of exit. Exits that were not seen count as the one after
     /// them.
     pub after: Vec<(ExitKind, u32)>,
+    /// The restarts before the container was first ready, if it was ready after one.
+    pub before_ready: Option<RestartsBeforeReady>,
+}
+
+/// The restarts of a container before it was first ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RestartsBeforeReady {
+    pub restarts: i32,
+    /// The start of the run in which it was first ready.
+    pub run: Moment,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -152,6 +163,8 @@ pub struct Disruption {
     pub since: Moment,
     /// The reason, as in the API: `PreemptionByScheduler`.
     pub reason: Option<Arc<str>>,
+    /// The human-readable message.
+    pub message: Option<Arc<str>>,
 }
 
 /// In-place changes of resources.
@@ -203,7 +216,8 @@ impl PodRecord {
         self.facts.of(&container.name)
     }
 
-    /// Whether clocks of two hosts disagree: a milestone has an earlier time than the one before.
+    /// Whether clocks of two hosts disagree: by what was observed, or because a milestone has an
+    /// earlier time than the one before.
     pub fn is_skewed(&self) -> bool {
         let Milestones {
             created,
@@ -216,11 +230,43 @@ impl PodRecord {
             .into_iter()
             .flatten();
         let mut earlier = created;
-        reached.any(|moment| {
+        let is_out_of_order = reached.any(|moment| {
             let is_before = moment.is_before(earlier);
             earlier = moment;
             is_before
-        })
+        });
+        is_out_of_order || self.timeline().is_skewed()
+    }
+
+    /// Sandbox and network were ready: by the condition, or earlier.
+    ///
+    /// Kubelets up to 1.35 set the condition after the image pull. A pull and a container need the
+    /// sandbox, so that it was ready when the first of them began.
+    pub fn sandbox_ready(&self) -> Option<Moment> {
+        let pulls = self.containers.iter().filter_map(|container| {
+            let pull = &self.facts_of(container)?.pull;
+            let present = pull.done.as_ref().map(|done| done.at);
+            let api = [pull.began, present].into_iter().flatten().min();
+            Some(Moment {
+                api: Some(api?),
+                observed: None,
+            })
+        });
+        let Some(condition) = self.milestones.sandbox else {
+            return pulls.min_by_key(|moment| moment.api);
+        };
+        let runs = self.containers.iter().filter_map(|one| one.running);
+        let earlier = pulls
+            .chain(runs)
+            .filter(|moment| moment.is_before(condition));
+        earlier.min_by_key(|moment| moment.api).or(Some(condition))
+    }
+}
+
+impl ContainerRecord {
+    /// The restarts before it was first ready, if there were any.
+    pub fn restarts_before_ready(&self) -> Option<RestartsBeforeReady> {
+        self.restart_log.as_ref()?.before_ready
     }
 }
 

@@ -64,6 +64,8 @@ pub struct Tracker {
     lifecycles: HashMap<Uid, Box<Lifecycle>>,
     early: HashMap<Uid, Facts>,
     early_order: VecDeque<Uid>,
+    /// The UIDs of mirror pods by the UIDs in their events.
+    mirrors: HashMap<Uid, Uid>,
     /// Due records, in the order in which they became due.
     due: VecDeque<Due>,
     ended: usize,
@@ -89,6 +91,7 @@ impl Tracker {
             lifecycles: HashMap::new(),
             early: HashMap::new(),
             early_order: VecDeque::new(),
+            mirrors: HashMap::new(),
             due: VecDeque::new(),
             ended: 0,
             starting: 0,
@@ -165,7 +168,7 @@ impl Tracker {
             Entry::Occupied(known) => {
                 let lifecycle = known.into_mut();
                 lifecycle.generation = self.generation;
-                if !lifecycle.apply(pod, observed) {
+                if !lifecycle.apply(pod, arrival, observed) {
                     self.counts.repeated += 1;
                     return;
                 }
@@ -180,10 +183,13 @@ impl Tracker {
                 return;
             }
             Entry::Vacant(place) => {
-                let facts = self.early.remove(uid).unwrap_or_default();
+                let facts = self.early.remove(pod.event_uid()).unwrap_or_default();
+                if let Some(static_uid) = &pod.static_uid {
+                    self.mirrors.insert((**static_uid).clone(), uid.clone());
+                }
                 let startup = self.config.existing.startup(pod, arrival);
                 self.starting += usize::from(startup == StartupReport::Open);
-                let mut lifecycle = Lifecycle::begin(pod, facts, startup, observed);
+                let mut lifecycle = Lifecycle::begin(pod, facts, startup, arrival, observed);
                 lifecycle.generation = self.generation;
                 place.insert(Box::new(lifecycle))
             }
@@ -261,6 +267,7 @@ impl Tracker {
             return;
         }
         let uid = &event.regarding.uid;
+        let uid = self.mirrors.get(uid).unwrap_or(uid);
         if let Some(lifecycle) = self.lifecycles.get_mut(uid) {
             self.counts.events += 1;
             lifecycle.record.facts.learn(event);
@@ -272,7 +279,7 @@ impl Tracker {
             self.counts.events_late += 1;
         } else {
             self.counts.events += 1;
-            self.learn_early(uid, event);
+            self.learn_early(&event.regarding.uid, event);
         }
     }
 
@@ -282,7 +289,9 @@ impl Tracker {
         let happened = event.happened();
         let is_old =
             happened.is_none_or(|at| now.since(at).is_some_and(|age| age > STALE_EVENT_AGE));
-        if is_old && !self.lifecycles.contains_key(&event.regarding.uid) {
+        let uid = &event.regarding.uid;
+        let uid = self.mirrors.get(uid).unwrap_or(uid);
+        if is_old && !self.lifecycles.contains_key(uid) {
             self.counts.events_stale += 1;
             return;
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::condition::Condition;
 use super::container::{ContainerSpec, ContainerStatus};
-use super::identity::Identity;
+use super::identity::{Identity, Uid};
 use super::meta::ObjectMeta;
 use crate::labels::Labels;
 use crate::timestamp::Timestamp;
@@ -24,6 +24,8 @@ pub struct PodSummary {
 pub struct Pod {
     pub summary: PodSummary,
     pub meta: ObjectMeta,
+    /// The UID in the events of a static pod, of which this object is the mirror.
+    pub static_uid: Option<Box<Uid>>,
     pub containers: Box<[ContainerSpec]>,
     /// In the order in which they run.
     pub init_containers: Box<[ContainerSpec]>,
@@ -33,6 +35,8 @@ pub struct Pod {
     pub priority_class: Option<Arc<str>>,
     pub runtime_class: Option<Arc<str>>,
     pub host_network: bool,
+    /// Of containers that do not have one of their own.
+    pub restart_policy: RestartPolicy,
     /// Whether all volumes are of kinds that need no storage to be attached: Secrets, `ConfigMaps`,
     /// empty directories, the downward API, and projections of these.
     pub stateless: bool,
@@ -69,10 +73,29 @@ pub enum PodPhase {
     Unknown,
 }
 
+/// What the kubelet does when a container of a pod exits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum RestartPolicy {
+    /// The default of the API.
+    #[default]
+    Always,
+    OnFailure,
+    Never,
+}
+
 /// A type that contains a [`PodSummary`], so that a consumer of summaries can share a reflector of
 /// whole pods.
 pub trait AsPodSummary: Send + Sync + 'static {
     fn summary(&self) -> &PodSummary;
+}
+
+impl Pod {
+    /// The UID in its events: kubelets write that of the manifest file for static pods.
+    pub fn event_uid(&self) -> &Uid {
+        self.static_uid
+            .as_deref()
+            .unwrap_or(&self.summary.identity.uid)
+    }
 }
 
 impl PodPhase {
@@ -101,6 +124,16 @@ impl From<&str> for PodPhase {
             "Succeeded" => Self::Succeeded,
             "Failed" => Self::Failed,
             _ => Self::Unknown,
+        }
+    }
+}
+
+impl From<&str> for RestartPolicy {
+    fn from(text: &str) -> Self {
+        match text {
+            "OnFailure" => Self::OnFailure,
+            "Never" => Self::Never,
+            _ => Self::Always,
         }
     }
 }

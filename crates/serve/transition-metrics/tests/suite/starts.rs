@@ -232,7 +232,7 @@ fn a_failed_pull_is_counted_with_its_reason() {
     pod.delete(Some(31_700));
     let found = found(&mut [pod]);
     for (series, value) in [
-        ("startups_total{result=image_pull}", 1.0),
+        ("startups_total{result=image_pull_failed}", 1.0),
         ("image_pulls_total{result=failed}", 1.0),
         ("image_pull_failures_total{reason=not_found}", 2.0),
         ("image_pull_back_offs_total", 1.0),

@@ -12,6 +12,9 @@ use crate::kind::{Decoder, Kind, ReadProtobuf, Reading, Resource, TypedKind};
 use crate::protobuf::{each_field, string_field};
 use crate::wire::{List, ObjectWire, Struct, Text, Time};
 
+/// Set by the kubelet on the mirror of a static pod, with the UID of its manifest.
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
 type SummaryWire<'a> = ObjectWire<BriefMetaWire<'a>, SummarySpecWire<'a>, SummaryStatusWire<'a>>;
 
 #[derive(Debug, Default, Deserialize)]
@@ -48,6 +51,8 @@ struct SpecWire<'a> {
     #[serde(borrow)]
     runtime_class_name: Text<'a>,
     host_network: Option<bool>,
+    #[serde(borrow)]
+    restart_policy: Text<'a>,
     volumes: List<VolumeWire>,
 }
 
@@ -177,7 +182,12 @@ fn pod(
     status: StatusWire<'_>,
     reading: &mut Reading<'_>,
 ) -> Pod {
+    let mirror = meta
+        .annotations
+        .iter()
+        .find(|(key, _)| *key == MIRROR_ANNOTATION);
     Pod {
+        static_uid: mirror.map(|(_, uid)| Box::new(uid.into())),
         summary: PodSummary {
             identity,
             labels: reading.labels(&meta.labels),
@@ -196,6 +206,7 @@ fn pod(
         priority_class: reading.pool.intern_optional(&spec.priority_class_name),
         runtime_class: reading.pool.intern_optional(&spec.runtime_class_name),
         host_network: spec.host_network.unwrap_or(false),
+        restart_policy: (&*spec.restart_policy).into(),
         stateless: spec.volumes.0.iter().all(VolumeWire::needs_no_storage),
         conditions: conditions(status.conditions, reading),
         container_statuses: statuses(status.container_statuses, reading),

@@ -180,13 +180,17 @@ fn gates_and_volumes_of_pods_are_read() {
     let pod = |volumes: Value| -> Pod {
         read(&json!({"metadata": {"name": "a"}, "spec": {
             "schedulingGates": [{"name": "quota"}], "readinessGates": [{"conditionType": "lb"}],
-            "hostNetwork": true, "volumes": volumes}, "status": {"phase": "Pondering", "resize": "Proposed"}}))
+            "hostNetwork": true, "restartPolicy": "OnFailure", "volumes": volumes}, "status": {"phase": "Pondering", "resize": "Proposed"}}))
     };
     let stateless = pod(
         json!([{"name": "t", "projected": {}}, {"name": "e", "emptyDir": {}},
         {"name": "d", "downwardAPI": {}}, {"name": "c", "configMap": {}}, {"name": "s", "secret": {}}]),
     );
     assert!(stateless.stateless && stateless.host_network);
+    assert_eq!(
+        stateless.restart_policy,
+        kubevitals_model::RestartPolicy::OnFailure
+    );
     assert_eq!(&*stateless.scheduling_gates[0], "quota");
     assert_eq!(&*stateless.readiness_gates[0], "lb");
     assert_eq!(stateless.resize.as_deref(), Some("Proposed"));

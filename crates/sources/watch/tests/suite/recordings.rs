@@ -224,6 +224,11 @@ fn every_field_of_every_pod_is_as_typed() {
             opt(spec.runtime_class_name.as_ref()),
         );
         assert_eq!(slim.host_network, spec.host_network.unwrap_or(false));
+        let policy = spec.restart_policy.as_deref().unwrap_or_default();
+        assert_eq!(
+            slim.restart_policy,
+            kubevitals_model::RestartPolicy::from(policy)
+        );
         assert!(slim.stateless);
         let conditions = status.conditions.as_deref().unwrap_or_default();
         assert_eq!(slim.conditions.len(), conditions.len());

@@ -8,7 +8,9 @@ use kubevitals_model::{
 };
 
 use crate::moment::{Moment, note};
-use crate::record::{ContainerRecord, ContainerRole, Exit, ExitKind, PodRecord};
+use crate::record::{
+    ContainerRecord, ContainerRole, Exit, ExitKind, PodRecord, RestartsBeforeReady,
+};
 
 /// Downtimes that are kept individually.
 const MAX_FIRST_DOWNS: usize = 32;
@@ -133,14 +135,38 @@ impl ContainerRecord {
             {
                 note(&mut self.ready, end.finished_at, observed);
             }
-        } else if status.ready && !spec.has_readiness_probe {
-            self.ready = self.ready.or(self.started);
-        } else if status.ready {
-            // Where another container is still not ready, the API has no time for this one.
-            let running = self.running.and_then(|running| running.api);
-            let api = all_ready.filter(|&ready| running.is_none_or(|running| running <= ready));
-            note(&mut self.ready, api, observed);
+        } else if status.ready && self.ready.is_none() {
+            let run = self.apply_restarts_before_ready(status, observed);
+            self.ready = if spec.has_readiness_probe {
+                // Where another container is still not ready, the API has no time for this one.
+                let running = run.or(self.running).and_then(|running| running.api);
+                let api = all_ready.filter(|&ready| running.is_none_or(|running| running <= ready));
+                Some(Moment { api, observed })
+            } else {
+                run.filter(|_| !spec.has_startup_probe).or(self.started)
+            };
         }
+    }
+
+    /// Records the run in which a container is first ready, if it was restarted before.
+    fn apply_restarts_before_ready(
+        &mut self,
+        status: &ContainerStatus,
+        observed: Option<Timestamp>,
+    ) -> Option<Moment> {
+        let ContainerState::Running { started_at } = status.state else {
+            return None;
+        };
+        let log = self.restart_log.as_mut()?;
+        let run = Moment {
+            api: started_at,
+            observed,
+        };
+        log.before_ready = Some(RestartsBeforeReady {
+            restarts: self.restarts,
+            run,
+        });
+        Some(run)
     }
 
     fn apply_end(&mut self, runs: &Runs<'_>, observed: Option<Timestamp>) {

@@ -107,6 +107,11 @@ impl Tracker {
             && let Some(lifecycle) = self.lifecycles.remove(&due.uid)
         {
             self.ended = self.ended.saturating_sub(1);
+            if let Some(static_uid) = lifecycle.record.pod.static_uid.as_deref()
+                && self.mirrors.get(static_uid) == Some(&due.uid)
+            {
+                self.mirrors.remove(static_uid);
+            }
             self.finished.add(due.uid.clone());
             out(Output::Lifecycle(Arc::new(lifecycle.record)));
         }

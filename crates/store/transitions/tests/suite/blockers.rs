@@ -15,7 +15,7 @@ fn the_first_blocker_in_the_order_of_a_start_is_named() {
             {"name": "app", "image": "i", "startupProbe": {}, "readinessProbe": {}}]}));
         let mut watcher = Harness::new();
         watcher.observe(1, &made.status(fields, conditions));
-        watcher.finish().blocker.clone().unwrap().kind
+        watcher.finish().blocker().unwrap().kind
     };
     let with = |state: Value, started: bool| json!({"startTime": "2026-11-15T20:12:00Z", "containerStatuses": [status("app", state, false, started)]});
     assert_eq!(
@@ -40,7 +40,11 @@ fn the_first_blocker_in_the_order_of_a_start_is_named() {
             false,
             BlockerKind::ContainerCreation,
         ),
-        (waiting("ErrImageNeverPull"), false, BlockerKind::ImagePull),
+        (
+            waiting("ErrImageNeverPull"),
+            false,
+            BlockerKind::ImagePullFailed,
+        ),
         (waiting("CrashLoopBackOff"), false, BlockerKind::CrashLoop),
         (ended(1, 2, 1), false, BlockerKind::CrashLoop),
         (running(1), false, BlockerKind::StartupProbe),
@@ -62,12 +66,12 @@ fn a_pod_rejected_by_its_node_has_the_reason() {
     let refused = json!({"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough resource: cpu"});
     watcher.observe(1, &made.status(refused, &["PodScheduled=True@0"]));
     let record = watcher.finish();
-    let blocker = record.blocker.as_ref().unwrap();
+    let blocker = record.blocker().unwrap();
     assert_eq!(
         (blocker.kind, blocker.reason.as_deref()),
-        (BlockerKind::Ended, Some("OutOfcpu"))
+        (BlockerKind::Failed, Some("OutOfcpu"))
     );
-    assert!(record.cause().contains("the pod finished first (OutOfcpu)"));
+    assert!(record.cause().contains("the pod failed (OutOfcpu)"));
 }
 
 /// A pod whose only container has a probe of a kind.
@@ -87,8 +91,8 @@ fn again(made: &mut PodBuilder, restarts: u32, state: Value, last: Value) -> Arc
     made.status(fields, &["PodReadyToStartContainers=True@0"])
 }
 
-fn blocker(record: &PodRecord) -> &Blocker {
-    record.blocker.as_ref().unwrap()
+fn blocker(record: &PodRecord) -> Blocker {
+    record.blocker().unwrap()
 }
 
 #[test]
@@ -112,7 +116,7 @@ fn a_crash_loop_deleted_while_its_container_runs_stays_a_crash_loop() {
     );
     assert_eq!(
         record.cause(),
-        "never seen ready: container app keeps crashing (Error), for 15 s of 16 s"
+        "never seen ready: container app keeps crashing (Error, exit code 3), for 15 s of 16 s"
     );
 }
 

@@ -7,6 +7,8 @@
 )]
 
 mod blockers;
+mod causes;
+mod clocks;
 mod properties;
 mod reconstruct;
 mod recordings;

@@ -79,7 +79,7 @@ proptest! {
         for output in &outputs {
             if let kubevitals_transitions::Output::Lifecycle(record) = output {
                 uids.push(record.pod.summary.identity.uid.clone());
-                prop_assert_eq!(record.is_complete(), record.blocker.is_none());
+                prop_assert_eq!(record.is_complete(), record.blocker().is_none());
                 let pieces = record.critical_path();
                 let sum: std::time::Duration = pieces.iter().map(kubevitals_transitions::Segment::took).sum();
                 prop_assert_eq!(Some(sum), record.total());

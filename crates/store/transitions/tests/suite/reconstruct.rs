@@ -139,7 +139,7 @@ fn lost_readiness_is_explained() {
         record.readiness_lost(at(5_170)).as_deref(),
         Some(
             "was ready before, not ready for 3 min 0 s: container app keeps crashing \
-             (CrashLoopBackOff): because of CrashLoopBackOff"
+             (Error, exit code 137)"
         )
     );
 }

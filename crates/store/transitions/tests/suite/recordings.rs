@@ -274,7 +274,7 @@ fn a_deployment_with_an_init_container_and_a_sidecar() {
         assert_eq!(observed(proxy.ready).as_deref(), Some("20:12:13"));
         is_present(&record);
         assert_eq!((record.phase(), record.end), (PodPhase::Running, End::Open));
-        assert!(record.is_complete() && record.blocker.is_none());
+        assert!(record.is_complete() && record.blocker().is_none());
         assert_eq!(
             critical_path(&record),
             [
@@ -417,7 +417,7 @@ fn a_pod_that_never_became_ready_has_a_blocker() {
             Some(137),
         )],
     );
-    let blocker = record.blocker.as_ref().unwrap();
+    let blocker = record.blocker().unwrap();
     assert_eq!(blocker.kind, BlockerKind::ReadinessProbe);
     assert_eq!(blocker.container.as_deref(), Some("m"));
     let facts = record.facts.of("m").unwrap();
@@ -461,8 +461,8 @@ fn an_image_that_cannot_be_pulled() {
         observed(record.milestones.stopped).as_deref(),
         Some("20:13:27")
     );
-    let blocker = record.blocker.as_ref().unwrap();
-    assert_eq!(blocker.kind, BlockerKind::ImagePull);
+    let blocker = record.blocker().unwrap();
+    assert_eq!(blocker.kind, BlockerKind::ImagePullFailed);
     assert_eq!(blocker.reason.as_deref(), Some("ImagePullBackOff"));
     let pull = &record.facts.of("m").unwrap().pull;
     assert_eq!(
@@ -482,11 +482,11 @@ fn an_image_that_cannot_be_pulled() {
         critical_path(&record),
         [
             (Phase::Scheduling, String::new(), 1),
-            (Phase::ImagePull, "m".to_owned(), 75),
+            (Phase::ImagePullFailed, "m".to_owned(), 75),
         ]
     );
     assert!(record.cause().starts_with(
-        "never seen ready: the image of container m cannot be pulled (ImagePullBackOff), for 75 s of 76 s: Back-off pulling image"
+        "never seen ready: the image of container m cannot be pulled (ImagePullBackOff), for 75 s of 76 s (failed 3 times): Failed to pull image"
     ));
 }
 
@@ -511,10 +511,7 @@ fn an_unschedulable_pod() {
             .unwrap()
             .starts_with("0/1 nodes are available")
     );
-    assert_eq!(
-        record.blocker.as_ref().unwrap().kind,
-        BlockerKind::Unschedulable
-    );
+    assert_eq!(record.blocker().unwrap().kind, BlockerKind::Unschedulable);
     assert_eq!(
         critical_path(&record),
         [(Phase::Scheduling, String::new(), 75)]
@@ -580,7 +577,7 @@ fn pods_that_finished_before_the_recording_are_reconstructed() {
                 ),
             ],
         );
-        assert_eq!(record.blocker.as_ref().unwrap().kind, BlockerKind::Unseen);
+        assert_eq!(record.blocker().unwrap().kind, BlockerKind::Unseen);
         let start = |name: &str, took| (Phase::ContainerStart, name.to_owned(), took);
         assert_eq!(
             critical_path(&record),

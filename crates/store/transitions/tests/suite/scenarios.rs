@@ -37,7 +37,7 @@ fn gates_delay_scheduling_and_readiness() {
         &made.status(json!({}), &["PodScheduled=False@0/SchedulingGated"]),
     );
     let waits = watcher.tracker.records().next().unwrap();
-    let blocker = waits.blocker.as_ref().unwrap();
+    let blocker = waits.blocker().unwrap();
     assert_eq!(blocker.kind, BlockerKind::Gated);
     assert_eq!(blocker.reason.as_deref(), Some("example.com/quota"));
     assert!(waits.unschedulable.is_none());
@@ -70,10 +70,7 @@ fn gates_delay_scheduling_and_readiness() {
         ),
     );
     let waits = watcher.tracker.records().next().unwrap();
-    assert_eq!(
-        waits.blocker.as_ref().unwrap().kind,
-        BlockerKind::ReadinessGate
-    );
+    assert_eq!(waits.blocker().unwrap().kind, BlockerKind::ReadinessGate);
     watcher.observe(
         20,
         &made.status(
@@ -187,7 +184,7 @@ fn an_init_container_never_seen_running_has_its_times() {
         [one.running, one.started, one.ready].map(api),
         [clock(1), clock(1), clock(1)]
     );
-    let blocker = record.blocker.as_ref().unwrap();
+    let blocker = record.blocker().unwrap();
     assert_eq!(
         (blocker.kind, blocker.container.as_deref()),
         (BlockerKind::Init, Some("two"))

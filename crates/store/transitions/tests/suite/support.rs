@@ -106,7 +106,7 @@ pub(crate) fn at(second: u32) -> Timestamp {
     Timestamp::from_unix_millis(1_794_773_520_000 + i64::from(second) * 1_000)
 }
 
-fn stamp(second: u32) -> String {
+pub(crate) fn stamp(second: u32) -> String {
     at(second).rfc3339_seconds().to_string()
 }
 
@@ -146,6 +146,7 @@ impl Harness {
 pub(crate) struct PodBuilder {
     pub(crate) uid: String,
     version: u64,
+    created: u32,
     meta: Value,
     spec: Value,
     status: Value,
@@ -156,6 +157,7 @@ impl PodBuilder {
         Self {
             uid: "00000000-0000-4000-8000-000000000001".to_owned(),
             version: 100,
+            created: 0,
             meta: json!({}),
             spec,
             status: json!({"phase": "Pending"}),
@@ -191,6 +193,14 @@ impl PodBuilder {
         self.spec[key] = value;
     }
 
+    pub(crate) fn created_at(&mut self, second: u32) {
+        self.created = second;
+    }
+
+    pub(crate) fn annotate(&mut self, key: &str, value: &str) {
+        self.meta["annotations"] = json!({key: value});
+    }
+
     pub(crate) fn deleting(&mut self, second: u32, grace: u32) {
         self.meta =
             json!({"deletionTimestamp": stamp(second), "deletionGracePeriodSeconds": grace});
@@ -200,7 +210,7 @@ impl PodBuilder {
         self.version += 1;
         let mut meta = json!({
             "name": "made", "namespace": "default", "uid": self.uid,
-            "resourceVersion": self.version.to_string(), "creationTimestamp": stamp(0),
+            "resourceVersion": self.version.to_string(), "creationTimestamp": stamp(self.created),
         });
         for (key, value) in self.meta.as_object().unwrap() {
             meta[key] = value.clone();
