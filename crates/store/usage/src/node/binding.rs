@@ -21,12 +21,15 @@ impl NodeState {
             return self.is_dirty;
         }
         match found {
-            Ok(index) if self.is_same_pod(index, summary) => {
+            Ok(index)
+                if self.is_same_pod(index, summary) && !self.starts_to_run(index, summary) =>
+            {
                 self.is_dirty |= self.pods.pod(index).is_some_and(|known| {
                     known.labels != summary.labels || is_running(known) != is_running(summary)
                 });
                 self.pods.replace(index, Arc::clone(pod));
             }
+            // Samples of a pod that was not running yet are those of its init containers.
             Ok(index) => {
                 self.pods.remove(index);
                 self.pods.insert(index, Arc::clone(pod));
@@ -56,6 +59,11 @@ impl NodeState {
         self.pods
             .pod(index)
             .is_some_and(|known| known.identity.uid == pod.identity.uid)
+    }
+
+    fn starts_to_run(&self, index: usize, pod: &PodSummary) -> bool {
+        let known = self.pods.pod(index);
+        is_running(pod) && known.is_some_and(|known| !is_running(known))
     }
 
     /// Moves the samples that were held for a pod to it.

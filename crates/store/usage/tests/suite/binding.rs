@@ -103,7 +103,7 @@ fn the_number_of_containers_of_a_pod_is_limited() {
 }
 
 #[test]
-fn only_running_pods_are_served_but_earlier_samples_count() {
+fn only_running_pods_are_served() {
     let harness = Harness::new();
     let mut pending = pod("n1", "default/web-0");
     pending.phase = PodPhase::Pending;
@@ -111,6 +111,7 @@ fn only_running_pods_are_served_but_earlier_samples_count() {
     two_samples(&harness);
     assert_eq!(harness.pods(), [""; 0]);
     apply(&harness, pod("n1", "default/web-0"));
+    two_samples(&harness);
     assert_eq!(harness.served("app"), Some((1_000, 15_000, 15_000)));
     let mut done = pod("n1", "default/web-0");
     done.phase = PodPhase::Succeeded;
@@ -219,4 +220,24 @@ fn pods_applied_before_their_node_are_served_with_it() {
         );
     }
     assert_eq!(harness.recorder.node("n2").unwrap().pods.len(), 1);
+}
+
+/// When a pod began to run, the usage of its last init container was served until the next scrape.
+#[test]
+fn a_pod_that_starts_to_run_is_not_served_with_its_init_containers() {
+    let harness = Harness::with_pod();
+    let mut pending = pod("n1", "default/web-0");
+    pending.phase = PodPhase::Pending;
+    apply(&harness, pending);
+    for (now, total) in [(0, 10), (15_000, 25)] {
+        harness.scrape(now + 1_000, &[row("init", now, total * CORE_SECOND)]);
+    }
+    apply(&harness, pod("n1", "default/web-0"));
+    assert_eq!(harness.pods(), [""; 0]);
+    for (now, total) in [(20_000, 1), (35_000, 16)] {
+        harness.scrape(now + 1_000, &[row("app", now, total * CORE_SECOND)]);
+    }
+    assert_eq!(harness.pods(), ["default/web-0"]);
+    assert_eq!(harness.served("init"), None);
+    assert!(harness.served("app").is_some());
 }
