@@ -50,7 +50,7 @@ pub struct SimFlags {
 
     /// Inject a fault into nodes: FAULT=1%, FAULT=3, FAULT=NODE or FAULT=all (may be repeated)
     ///
-    /// Faults: slow:5s, hang, reset, 401, 403, 404, 500, garbage, truncated, huge:100MB, duplicate,
+    /// Faults: slow:5s, hang, reset, 401, 403, 404, 500, garbage, truncated, huge:100Mi, duplicate,
     /// skew:-30s, expired, wrong-name, malformed, unlabelled, missing-sibling, zero-cpu. While the
     /// cluster runs, the key `faults` of the ConfigMap kube-system/kubevitals-sim adds more.
     #[arg(long = "fault", value_name = "FAULT=NODES")]

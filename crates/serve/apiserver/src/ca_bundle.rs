@@ -193,7 +193,7 @@ impl CaBundleWriter {
 
     /// Runs until it is dropped. Logs changes of state, not single checks.
     pub async fn run(self) {
-        let mut failing: Vec<Option<String>> = vec![None; self.api_services.len()];
+        let mut failing = vec![false; self.api_services.len()];
         loop {
             let mut pause = self.interval;
             for (name, failing) in self.api_services.iter().zip(&mut failing) {
@@ -201,16 +201,19 @@ impl CaBundleWriter {
                     Ok(written) => {
                         if written {
                             tracing::info!(api_service = %name, "updated caBundle");
+                        } else if *failing {
+                            tracing::info!(api_service = %name, "read caBundle again");
                         }
-                        *failing = None;
+                        *failing = false;
                     }
                     Err(error) => {
                         let reason = chain(&error);
-                        if failing.as_ref() != Some(&reason) {
+                        // The reason may change with every attempt of one outage.
+                        if !*failing {
                             tracing::warn!(api_service = %name, %reason, "failed to update caBundle");
                         }
                         self.status.failed(name, &reason);
-                        *failing = Some(reason);
+                        *failing = true;
                         pause = pause.min(RETRY_INTERVAL);
                     }
                 }
