@@ -162,7 +162,7 @@ pub(crate) fn label(segment: &Segment) -> String {
         Phase::Gated => "scheduling gates",
         Phase::Scheduling => "scheduling",
         Phase::Sandbox => "sandbox, network, volumes",
-        Phase::ImagePullFailed => "failed pulls of image of",
+        Phase::ImagePullFailed => "failed pulls of",
         Phase::ImagePull => "image of",
         Phase::ContainerStart => "start of",
         Phase::Init => "init container",

@@ -16,6 +16,7 @@ use tokio::time::MissedTickBehavior;
 use crate::emitter::Emitter;
 use crate::leader_state::LeaderState;
 use crate::metrics::{ChangeCounts, LoopMetrics, LoopSnapshot, RoleMetrics};
+use crate::version_order::VersionOrder;
 
 /// Interval at which the tracker's clock advances. Due records wait for seconds.
 const TICK_INTERVAL: Duration = Duration::from_millis(250);
@@ -35,6 +36,7 @@ pub(crate) struct EventLoop {
     pub(crate) heartbeat: Heartbeat,
     pub(crate) clock: Clock,
     pub(crate) counts: InputCounts,
+    pub(crate) versions: VersionOrder,
 }
 
 /// Inputs of the loop so far.
@@ -190,6 +192,12 @@ impl EventLoop {
     }
 
     fn process_change(&mut self, change: Change<Pod>) {
+        if self.versions.went_back(&change) {
+            tracing::warn!(
+                "resource versions went back, as after a restore of etcd: pods may be reported twice"
+            );
+            self.tracker.forget_versions();
+        }
         let (pod, is_gone, count) = match change.event {
             ObjectEvent::Added(pod) => (pod, false, &mut self.counts.pods.added),
             ObjectEvent::Modified { now, .. } => (now, false, &mut self.counts.pods.modified),
@@ -391,6 +399,7 @@ mod tests {
             heartbeat: Heartbeat::new(),
             clock: Clock::system(),
             counts: InputCounts::default(),
+            versions: VersionOrder::default(),
         };
         let (_trigger, shutdown) = shutdown_channel();
         let error = event_loop.run(shutdown).await.unwrap_err();

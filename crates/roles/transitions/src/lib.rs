@@ -17,6 +17,7 @@ mod event_loop;
 mod leader_state;
 mod metrics;
 mod run;
+mod version_order;
 
 use kube_client_metrics::Hooks;
 use kube_lease::Election;

@@ -17,6 +17,7 @@ use crate::emitter::{Emitter, RecordCounts, RecordHook};
 use crate::event_loop::{EventLoop, Heartbeat, InputCounts};
 use crate::leader_state::LeaderState;
 use crate::metrics::RoleMetrics;
+use crate::version_order::VersionOrder;
 use crate::{LeaseClient, Watches, checks};
 
 /// Part of the grace period reserved for everything that follows the flush of the lines.
@@ -139,6 +140,7 @@ pub async fn run(
         heartbeat: registered.heartbeat,
         clock,
         counts: InputCounts::default(),
+        versions: VersionOrder::default(),
     };
     // On a worker thread, as the watches: the main thread would be woken for each of their batches,
     // which takes more than a tenth of the CPU time on a single core.

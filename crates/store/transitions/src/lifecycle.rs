@@ -26,6 +26,8 @@ pub(crate) struct Lifecycle {
     pub(crate) startup: StartupReport,
     /// The number of the list of all pods that it was last in.
     pub(crate) generation: u32,
+    /// Whether the next state is newer whatever its version.
+    pub(crate) accepts_any_version: bool,
 }
 
 /// The progress of the record of a pod's start.
@@ -86,6 +88,7 @@ impl Lifecycle {
             },
             startup,
             generation: 0,
+            accepts_any_version: false,
         };
         // What the first state shows of an older pod happened at unknown times before.
         lifecycle.apply_status(pod, observed.filter(|_| is_pristine));
@@ -108,10 +111,12 @@ impl Lifecycle {
         observed: Option<Timestamp>,
     ) -> bool {
         let known = &self.record.pod.summary.identity.resource_version;
-        if self.record.end != End::Open || !is_newer(&pod.summary.identity.resource_version, known)
-        {
+        let is_newer =
+            self.accepts_any_version || is_newer(&pod.summary.identity.resource_version, known);
+        if self.record.end != End::Open || !is_newer {
             return false;
         }
+        self.accepts_any_version = false;
         self.apply_status(pod, observed);
         if arrival != Arrival::Live {
             self.record.forget_receipt(observed);

@@ -298,6 +298,16 @@ impl Tracker {
         self.event(event, out);
     }
 
+    /// Forgets all versions: those of the cluster went back, so that a state with a lower version
+    /// may be newer, and checkpoints cover nothing.
+    pub fn forget_versions(&mut self) {
+        self.newest = None;
+        self.leader_checkpoint = None;
+        for lifecycle in self.lifecycles.values_mut() {
+            lifecycle.accepts_any_version = true;
+        }
+    }
+
     /// Advances the clock and emits records that have waited long enough.
     pub fn advance(&mut self, now: Timestamp, out: &mut impl FnMut(Output)) {
         self.now = self.now.max(Some(now));

@@ -193,6 +193,10 @@ impl PodBuilder {
         self.spec[key] = value;
     }
 
+    pub(crate) fn at_version(&mut self, version: u64) {
+        self.version = version;
+    }
+
     pub(crate) fn created_at(&mut self, second: u32) {
         self.created = second;
     }

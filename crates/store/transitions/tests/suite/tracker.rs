@@ -308,3 +308,29 @@ fn observed_states_advance_the_clock() {
     });
     assert_eq!(kinds(&outputs), ["startup"]);
 }
+
+/// After a restore of etcd, new pods counted as emitted by another replica until their versions
+/// passed the old checkpoint, and new states of known pods as repeated.
+#[test]
+fn versions_that_went_back_hide_no_pod() {
+    let spec = json!({"nodeName": "n1", "containers": [{"name": "app", "image": "i"}]});
+    let ready = ["ContainersReady=True@2", "Ready=True@2"];
+    let mut tracker = Tracker::new(TrackerConfig::default());
+    let mut outputs = Vec::new();
+    let mut out = |output| outputs.push(output);
+    let mut known = PodBuilder::new(spec.clone()).named(1);
+    known.at_version(10_000);
+    tracker.pod(&known.pod(), Arrival::Live, Some(at(0)), &mut out);
+    tracker.apply_checkpoint("10001@2026-11-15T20:12:00Z".parse().unwrap());
+    tracker.forget_versions();
+    known.at_version(50);
+    let state = known.status(json!({}), &ready);
+    tracker.pod(&state, Arrival::Relisted, Some(at(3)), &mut out);
+    let mut new = PodBuilder::new(spec).named(2);
+    let state = new.status(json!({}), &ready);
+    tracker.pod(&state, Arrival::Live, Some(at(3)), &mut out);
+    tracker.advance(at(20), &mut out);
+    let counts = tracker.counts();
+    assert_eq!((counts.repeated, counts.leader_emitted), (0, 0));
+    assert_eq!(outputs.len(), 2, "{outputs:?}");
+}
