@@ -190,7 +190,7 @@ fn containers_start_one_after_another() {
 
 /// Failed attempts and back-offs counted as one long pull.
 #[test]
-fn failed_pulls_are_told_apart_from_the_pull() {
+fn failed_pulls_are_separate_from_the_pull_that_succeeds() {
     let mut made = pod(&["web"]);
     let mut watcher = Harness::new();
     watcher.observe(0, &made.status(json!({}), &[]));
@@ -480,7 +480,7 @@ fn a_container_that_completed_is_done_unless_it_is_restarted() {
 
 /// Everything that ended before it was ready was `ended`.
 #[test]
-fn success_and_failure_before_readiness_are_told_apart() {
+fn success_and_failure_before_readiness_are_distinguished() {
     let end = |fields: Value| {
         let mut made = pod(&["app"]);
         let mut watcher = Harness::new();
