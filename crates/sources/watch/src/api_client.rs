@@ -43,7 +43,7 @@ pub fn api_client(config: kube::Config, hooks: &Hooks) -> Result<kube::Client, W
     api_client_with(config, hooks, ConnectionTimeouts::default())
 }
 
-/// Creates a client as [`api_client`], with other timeouts.
+/// Creates a client as [`api_client()`], with other timeouts.
 pub fn api_client_with(
     config: kube::Config,
     hooks: &Hooks,

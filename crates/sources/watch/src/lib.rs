@@ -32,7 +32,7 @@
 //! cached ([`WatchClient::event_watcher`]). There is one reader, and an [`EventWatcher`] stops
 //! reading the connection while its queue is full.
 //!
-//! **Connections.** [`api_client`] speaks HTTP/2 and notices a dead connection within 45 s, as
+//! **Connections.** [`api_client()`] speaks HTTP/2 and notices a dead connection within 45 s, as
 //! client-go does. While the API server is unreachable, all watches of a client log one line when
 //! that begins and one when it ends.
 //!
