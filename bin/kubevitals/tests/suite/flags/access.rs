@@ -1,6 +1,9 @@
 //! Flags of authentication and authorization.
 
+use std::time::Duration;
+
 use http::StatusCode;
+use kubevitals_sim::api::{Effect, RequestFault};
 
 use super::{Files, allow, token, watcher};
 use crate::client::Identity;
@@ -164,6 +167,24 @@ async fn paths_of_the_flag_need_no_authorization() {
     let server = Running::start(&cluster, &flags).await;
     let status = server.status_for("/metrics", anonymous).await;
     assert_eq!(status, StatusCode::OK);
+    server.stop().await;
+    cluster.shutdown().await;
+}
+
+/// A request that reached its timeout in a handler was cut without a response.
+#[tokio::test]
+async fn a_request_ends_with_504_at_the_timeout_of_the_flag() {
+    let cluster = cluster(1).await;
+    let server = Running::start(&cluster, &["--request-timeout=2s"]).await;
+    server
+        .until("/readyz", |status, _| status == StatusCode::OK)
+        .await;
+    let silence = Effect::Delay(Duration::from_mins(5));
+    let fault = RequestFault::always(silence).on_resource("tokenreviews");
+    cluster.api().inject(fault);
+    let alice = token(&cluster, "alice", None);
+    let status = server.status_for(PODS, by_token(&alice)).await;
+    assert_eq!(status, StatusCode::GATEWAY_TIMEOUT);
     server.stop().await;
     cluster.shutdown().await;
 }
