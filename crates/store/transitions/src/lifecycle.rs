@@ -153,7 +153,7 @@ impl Lifecycle {
         record.apply_containers(pod, observed);
         record.apply_end(pod, observed);
         // The observer's clock where it has a time: that of the node may be ahead.
-        record.latest = record.latest.max(observed).or_else(|| newest(pod));
+        record.latest = record.latest.max(observed.or_else(|| newest(pod)));
         record.update_blocker(pod);
     }
 }

@@ -121,3 +121,15 @@ fn steps_before_the_first_state_of_an_old_pod_have_no_observed_time() {
     assert_eq!(app.started.unwrap().best(), None);
     assert_eq!(record.milestones.ready.unwrap().observed, None);
 }
+
+/// Only the first state of a stream without times of receipt counted.
+#[test]
+fn the_last_time_seen_comes_from_the_states_where_nothing_was_observed() {
+    let [(_, created), (_, started), _] = states(0);
+    let mut tracker = patient();
+    for pod in [&created, &started] {
+        tracker.pod(pod, Arrival::Live, None, &mut |_| {});
+    }
+    let record = tracker.records().next().unwrap();
+    assert_eq!(record.latest, Some(at(103)));
+}
