@@ -1,4 +1,5 @@
-//! Exit codes: 0 success, 1 failure at run time, 64 invalid configuration.
+//! Exit codes: 0 success, 1 failure at run time, 64 invalid configuration. A command that checks
+//! something exits with 2 if the check failed, and with 3 if there is no verdict.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -9,6 +10,12 @@ use crate::error::{CliError, InvalidSetting, error_chain};
 
 /// A failure at run time.
 pub const EXIT_FAILURE: u8 = 1;
+
+/// The command ran, and its check failed.
+pub const EXIT_CHECK_FAILED: u8 = 2;
+
+/// The command ran, and its check has no verdict.
+pub const EXIT_NO_VERDICT: u8 = 3;
 
 /// An invalid configuration: a restart does not help (`EX_USAGE` of sysexits).
 pub const EXIT_USAGE: u8 = 64;
@@ -33,6 +40,10 @@ pub enum RunError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
+
+    /// A check did not pass, with the exit code for it.
+    #[error("{message}")]
+    Check { code: u8, message: String },
 }
 
 impl RunError {
@@ -81,6 +92,10 @@ pub fn exit_code(result: &Result<(), RunError>) -> ExitCode {
         Err(error @ (RunError::Runtime(_) | RunError::Context { .. })) => {
             report(error);
             EXIT_FAILURE
+        }
+        Err(error @ RunError::Check { code, .. }) => {
+            report(error);
+            *code
         }
     };
     ExitCode::from(code)

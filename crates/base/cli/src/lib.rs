@@ -24,7 +24,9 @@ mod suggest;
 
 pub use completion::{Shell, write_completion};
 pub use error::{CliError, InvalidSetting, error_chain};
-pub use exit::{EXIT_FAILURE, EXIT_USAGE, ResultExt, RunError, exit_code};
+pub use exit::{
+    EXIT_CHECK_FAILED, EXIT_FAILURE, EXIT_NO_VERDICT, EXIT_USAGE, ResultExt, RunError, exit_code,
+};
 pub use file::{MAX_CONFIG_BYTES, check_config_text};
 pub use layers::{ENV_PREFIX, Input, env_name, parse};
 pub use shutdown::{

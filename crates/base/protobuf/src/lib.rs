@@ -57,6 +57,12 @@ pub fn put_sint(out: &mut Vec<u8>, field: u32, value: i64) {
 /// Appends a `double`.
 #[inline]
 pub fn put_double(out: &mut Vec<u8>, field: u32, value: f64) {
+    put_fixed64(out, field, value.to_bits());
+}
+
+/// Appends a `fixed64`.
+#[inline]
+pub fn put_fixed64(out: &mut Vec<u8>, field: u32, value: u64) {
     put_tag(out, field, WireType::Fixed64);
     out.extend_from_slice(&value.to_le_bytes());
 }

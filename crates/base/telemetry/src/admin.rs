@@ -5,7 +5,7 @@
 //! | `/livez` `/readyz` `/healthz` | health, also `?verbose`, `?exclude=name` and `/readyz/name` |
 //! | `/metrics` | all metrics, in the format that `Accept` prefers |
 //! | `/debug/log-level` | the log filter; `PUT` or `POST` sets it; loopback peers only |
-//! | `/debug/pprof/profile` | a CPU profile, if compiled in and enabled; loopback peers only |
+//! | `/debug/pprof/profile`, `/debug/pprof/heap` | profiles, if compiled in and enabled; loopback peers only |
 //!
 //! Loopback peers are those that can already enter the pod: `kubectl port-forward` and `kubectl
 //! exec` arrive from there.

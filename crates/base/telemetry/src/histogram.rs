@@ -117,6 +117,11 @@ impl<L: LabelSet> HistogramFamily<L> {
         self.inner.series.write().remove(labels);
     }
 
+    /// Removes the series whose labels are not to be kept.
+    pub fn retain(&self, keep: impl Fn(&L) -> bool) {
+        self.inner.series.write().retain(|labels, _| keep(labels));
+    }
+
     /// Returns the number of series.
     pub fn len(&self) -> usize {
         self.inner.series.read().len()

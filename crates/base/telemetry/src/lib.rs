@@ -51,6 +51,7 @@ pub mod health;
 pub mod histogram;
 pub mod logs;
 mod metrics;
+mod outage;
 mod panics;
 pub mod process;
 #[cfg(feature = "pprof")]
@@ -64,6 +65,7 @@ pub use health::{Health, HealthCell, Probe, Status};
 pub use histogram::{HistogramFamily, HistogramSeries, HistogramSpec, LabelSet, NativeOptions};
 pub use logs::{LogFilter, LogFormat, LogHandle, LogOptions};
 pub use metrics::{AdminMetrics, BuildInfo};
+pub use outage::{OutageLog, OutagePart, RequestFailure};
 pub use panics::panic_message;
 pub use redacted::Redacted;
 pub use registry::{Buckets, Metrics, RegistryExt, SharedRegistry};

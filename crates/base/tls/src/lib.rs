@@ -65,7 +65,7 @@ pub use pin::PinnedKey;
 pub use policy::{CipherSuites, KeyExchangeGroups, MinTlsVersion, TlsPolicy};
 pub use provider::{Alpn, install_crypto_provider};
 pub use refresh::{Periodic, Refresh, RefreshStatus, Refreshed, Ticks, refresh_loop};
-pub use roots::TrustRoots;
+pub use roots::{TrustRoots, system_bundle};
 pub use self_signed::{SelfSigned, SelfSignedFiles, SelfSignedOptions};
 pub use server::{ServerOptions, ServerTls};
 pub use unbuffered::{Progress, ReceiveBuffer, UnbufferedClient};

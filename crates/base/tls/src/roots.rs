@@ -1,6 +1,7 @@
 //! CA bundles, read from one or several files and reloaded.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -41,6 +42,28 @@ impl TrustRoots {
     pub fn current(&self) -> Arc<RootCertStore> {
         self.inner.current()
     }
+}
+
+/// Where distributions keep the bundle of public authorities, in the order of Go's `crypto/x509`.
+const SYSTEM_BUNDLES: [&str; 6] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/tls/cacert.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// Returns the public authorities that the system trusts: the file in `SSL_CERT_FILE`, or that of
+/// the distribution; `None` if there is none.
+pub fn system_bundle() -> Option<PemSource> {
+    let named = std::env::var_os("SSL_CERT_FILE").filter(|path| !path.is_empty());
+    let found = SYSTEM_BUNDLES.iter().map(Path::new);
+    let path = named.map(PathBuf::from).or_else(|| {
+        let mut found = found.filter(|path| path.is_file());
+        found.next().map(Path::to_path_buf)
+    })?;
+    Some(PemSource::File(path))
 }
 
 impl Refresh for TrustRoots {

@@ -7,7 +7,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -46,6 +46,28 @@ impl Transport for Stuck {
 
     async fn handshake(&self, _: TcpStream, _: IpAddr) -> io::Result<Accepted<TcpStream, IpAddr>> {
         std::future::pending().await
+    }
+}
+
+/// Reports the keepalive of accepted sockets: whether it is on, after how long without data probes
+/// begin, and how far apart they are.
+struct Keepalive(mpsc::Sender<(bool, Duration, Duration)>);
+
+impl Transport for Keepalive {
+    type Io = TcpStream;
+    type Peer = IpAddr;
+
+    async fn handshake(
+        &self,
+        stream: TcpStream,
+        _: IpAddr,
+    ) -> io::Result<Accepted<TcpStream, IpAddr>> {
+        use rustix::net::sockopt;
+        let is_on = sockopt::socket_keepalive(&stream)?;
+        let idle = sockopt::tcp_keepidle(&stream)?;
+        let interval = sockopt::tcp_keepintvl(&stream)?;
+        let _ = self.0.send((is_on, idle, interval)).await;
+        Err(io::ErrorKind::Other.into())
     }
 }
 
@@ -229,4 +251,17 @@ async fn handshakes_time_out() {
         drop(harness.stop);
         harness.task.await.unwrap();
     }
+}
+
+/// The connection of a client whose machine vanished stayed open until something was sent on it.
+#[tokio::test]
+async fn accepted_sockets_probe_their_client_while_nothing_is_sent() {
+    let (reported, mut keepalive) = mpsc::channel(1);
+    let server = Harness::start(Keepalive(reported), Limits::default()).await;
+    let _client = TcpStream::connect(server.address).await.unwrap();
+    let seconds = Duration::from_secs;
+    assert_eq!(
+        keepalive.recv().await,
+        Some((true, seconds(15), seconds(15)))
+    );
 }

@@ -28,14 +28,13 @@ const INDEX: &str = "\
 /metrics               metrics for Prometheus
 /debug/log-level       the log filter; PUT sets it (loopback only)
 /debug/pprof/profile   a CPU profile, ?seconds=30 (loopback only, if enabled)
+/debug/pprof/heap      a profile of the memory in use (loopback only, if enabled)
 ";
 
 /// Responds to the requests of the admin server.
 pub(super) struct AdminHandler {
     admin: Admin,
     limits: Limits,
-    #[cfg(feature = "pprof")]
-    profiler: crate::profile::Profiler,
 }
 
 impl kubevitals_http::Handler<IpAddr> for AdminHandler {
@@ -52,12 +51,7 @@ impl kubevitals_http::Handler<IpAddr> for AdminHandler {
 
 impl AdminHandler {
     pub(super) fn new(admin: Admin, limits: Limits) -> Self {
-        Self {
-            admin,
-            limits,
-            #[cfg(feature = "pprof")]
-            profiler: crate::profile::Profiler::new(),
-        }
+        Self { admin, limits }
     }
 
     /// Responds to one request of `peer` and counts it.
@@ -213,32 +207,24 @@ impl AdminHandler {
 
     #[cfg(feature = "pprof")]
     async fn profile(&self, rest: &str, query: Query<'_>) -> Response {
-        use crate::profile::{ProfileError, parse_seconds};
+        use crate::profile::{INDEX, Kind, ProfileError, take};
 
-        match rest {
-            "" => return text(StatusCode::OK, "profile   a CPU profile, ?seconds=30\n"),
-            "profile" => {}
-            _ => {
-                return error(
-                    StatusCode::NOT_FOUND,
-                    "no such profile; only `profile` exists",
-                );
-            }
+        if rest.is_empty() {
+            return text(StatusCode::OK, INDEX);
         }
         let seconds = query.first("seconds");
-        let taken = match parse_seconds(seconds.as_deref()) {
-            Ok(duration) => self.profiler.cpu(duration).await,
+        let taken = match Kind::parse(rest, seconds.as_deref()) {
+            Ok(kind) => take(kind).await,
             Err(cause) => Err(cause),
         };
         match taken {
             Ok(profile) => typed(StatusCode::OK, "application/octet-stream", profile),
             Err(cause) => {
                 let status = match cause {
+                    ProfileError::Unknown | ProfileError::NoHeap => StatusCode::NOT_FOUND,
                     ProfileError::BadSeconds => StatusCode::BAD_REQUEST,
                     ProfileError::Busy => StatusCode::TOO_MANY_REQUESTS,
-                    ProfileError::Sampler(_) | ProfileError::Encoder(_) => {
-                        StatusCode::INTERNAL_SERVER_ERROR
-                    }
+                    _ => StatusCode::INTERNAL_SERVER_ERROR,
                 };
                 error(status, cause)
             }

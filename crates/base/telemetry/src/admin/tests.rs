@@ -275,7 +275,10 @@ async fn profiles_must_be_enabled_and_requested_from_loopback() {
         assert!(off.body.contains("disabled"), "{}", off.body);
         assert_eq!(remote.status, 403);
         assert_eq!(on.get("/debug/pprof/").await.status, 200);
-        assert_eq!(on.get("/debug/pprof/heap").await.status, 404);
+        let heap = on.get("/debug/pprof/heap").await;
+        assert_eq!(heap.status, 404);
+        assert!(heap.body.contains("allocator"), "{}", heap.body);
+        assert_eq!(on.get("/debug/pprof/goroutine").await.status, 404);
         assert_eq!(on.get("/debug/pprof/profile?seconds=0").await.status, 400);
     } else {
         assert!(

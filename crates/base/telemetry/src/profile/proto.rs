@@ -8,21 +8,28 @@ use std::time::Duration;
 
 use kubevitals_protobuf::{put_bytes, put_uint, put_varint};
 
-pub(super) struct CpuProfile {
-    /// Stacks with their number of samples.
-    pub(super) samples: Vec<(Stack, u64)>,
-    /// Since 1970.
-    pub(super) start: Duration,
-    pub(super) duration: Duration,
-    /// The CPU time of one sample.
-    pub(super) period: Duration,
+/// A profile with two values for each stack.
+pub(super) struct Profile {
+    pub(super) types: [ValueType; 2],
+    pub(super) samples: Vec<(Stack, [u64; 2])>,
+    /// The start, since 1970.
+    pub(super) time: Duration,
+    /// `None` if it is of one moment.
+    pub(super) duration: Option<Duration>,
+    pub(super) period_type: ValueType,
+    /// What one sample stands for.
+    pub(super) period: u64,
 }
+
+/// The name and the unit of a value.
+#[derive(Clone, Copy)]
+pub(super) struct ValueType(pub(super) &'static str, pub(super) &'static str);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Stack {
     /// From the innermost call outwards, each with the calls inlined into it, innermost first.
     pub(super) locations: Vec<Vec<Line>>,
-    pub(super) thread: String,
+    pub(super) thread: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +37,52 @@ pub(super) struct Line {
     pub(super) function: String,
     pub(super) file: String,
     pub(super) number: u32,
+}
+
+impl Line {
+    /// Whether it is a function of jemalloc, or of Rust's way to it.
+    pub(super) fn is_allocator(&self) -> bool {
+        const PREFIXES: [&str; 13] = [
+            "__rust_alloc",
+            "__rust_realloc",
+            "__rustc::__rust_alloc",
+            "__rustc::__rust_realloc",
+            "_rjem_",
+            "je_",
+            "prof_",
+            "imalloc",
+            "do_rallocx",
+            "do_mallocx",
+            "<tikv_jemallocator::",
+            "alloc::alloc::",
+            "alloc::raw_vec::",
+        ];
+        const NAMES: [&str; 8] = [
+            "malloc",
+            "calloc",
+            "realloc",
+            "mallocx",
+            "rallocx",
+            "aligned_alloc",
+            "posix_memalign",
+            "irealloc_prof",
+        ];
+        // With line numbers, inlined functions have no path in their name.
+        const FILES: [&str; 2] = ["/alloc/src/alloc.rs", "/alloc/src/raw_vec/mod.rs"];
+        let name = self.function.as_str();
+        NAMES.contains(&name)
+            || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+            || FILES.iter().any(|file| self.file.ends_with(file))
+    }
+
+    #[cfg(test)]
+    pub(super) fn named(function: &str) -> Self {
+        Self {
+            function: function.to_owned(),
+            file: String::new(),
+            number: 0,
+        }
+    }
 }
 
 /// Assigns ids to distinct values, starting with `first`, in the order of appearance.
@@ -42,7 +95,7 @@ struct Ids<T> {
 #[derive(Default)]
 struct Message(Vec<u8>);
 
-impl CpuProfile {
+impl Profile {
     /// Field numbers are those of `Profile`, `Sample`, `Location` and so on in `profile.proto`.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Message::default();
@@ -50,10 +103,10 @@ impl CpuProfile {
         let mut functions = Ids::new(1);
         let mut locations = Ids::new(1);
 
-        out.message(1, &value_type(&mut strings, "samples", "count"));
-        out.message(1, &value_type(&mut strings, "cpu", "nanoseconds"));
-        let period = nanoseconds(self.period);
-        for (stack, count) in &self.samples {
+        for of_value in self.types {
+            out.message(1, &of_value.encode(&mut strings));
+        }
+        for (stack, sampled) in &self.samples {
             let mut ids = Message::default();
             for lines in &stack.locations {
                 let key: Vec<(u64, u32)> = lines
@@ -66,15 +119,18 @@ impl CpuProfile {
                 ids.varint(locations.id(key));
             }
             let mut values = Message::default();
-            values.varint(*count);
-            values.varint(count.saturating_mul(period));
-            let mut label = Message::default();
-            label.number(1, strings.id("thread"));
-            label.number(2, strings.id(&stack.thread));
+            for value in sampled {
+                values.varint(*value);
+            }
             let mut sample = Message::default();
             sample.message(1, &ids);
             sample.message(2, &values);
-            sample.message(3, &label);
+            if let Some(thread) = &stack.thread {
+                let mut label = Message::default();
+                label.number(1, strings.id("thread"));
+                label.number(2, strings.id(thread));
+                sample.message(3, &label);
+            }
             out.message(2, &sample);
         }
 
@@ -106,14 +162,19 @@ impl CpuProfile {
             function.number(4, file);
             out.message(5, &function);
         }
-        let period_type = value_type(&mut strings, "cpu", "nanoseconds");
+        let period_type = self.period_type.encode(&mut strings);
+        let [_, ValueType(shown_first, _)] = self.types;
+        let shown_first = strings.id(shown_first);
         for (string, _) in strings.0.in_order() {
             out.bytes(6, string.as_bytes());
         }
-        out.number(9, nanoseconds(self.start));
-        out.number(10, nanoseconds(self.duration));
+        out.number(9, nanoseconds(self.time));
+        if let Some(duration) = self.duration {
+            out.number(10, nanoseconds(duration));
+        }
         out.message(11, &period_type);
-        out.number(12, period);
+        out.number(12, self.period);
+        out.number(14, shown_first);
         out.0
     }
 }
@@ -174,11 +235,13 @@ impl Message {
     }
 }
 
-fn value_type(strings: &mut Strings, name: &str, unit: &str) -> Message {
-    let mut message = Message::default();
-    message.number(1, strings.id(name));
-    message.number(2, strings.id(unit));
-    message
+impl ValueType {
+    fn encode(self, strings: &mut Strings) -> Message {
+        let mut message = Message::default();
+        message.number(1, strings.id(self.0));
+        message.number(2, strings.id(self.1));
+        message
+    }
 }
 
 fn nanoseconds(duration: Duration) -> u64 {
@@ -197,20 +260,26 @@ mod tests {
         }
     }
 
-    fn profile() -> CpuProfile {
+    fn profile() -> Profile {
         let outer = vec![line("outer", 300)];
         let stack = |inner| Stack {
             locations: vec![inner, outer.clone()],
-            thread: "main".to_owned(),
+            thread: Some("main".to_owned()),
         };
-        CpuProfile {
-            samples: vec![
-                (stack(vec![line("inlined", 7), line("inner", 8)]), 3),
-                (stack(vec![line("inner", 9)]), 200),
+        let inner = stack(vec![line("inlined", 7), line("inner", 8)]);
+        Profile {
+            types: [
+                ValueType("samples", "count"),
+                ValueType("cpu", "nanoseconds"),
             ],
-            start: Duration::from_secs(1_700_000_000),
-            duration: Duration::from_secs(1),
-            period: Duration::from_millis(10),
+            samples: vec![
+                (inner, [3, 30_000_000]),
+                (stack(vec![line("inner", 9)]), [200, 2_000_000_000]),
+            ],
+            time: Duration::from_secs(1_700_000_000),
+            duration: Some(Duration::from_secs(1)),
+            period_type: ValueType("cpu", "nanoseconds"),
+            period: 10_000_000,
         }
     }
 
