@@ -202,12 +202,16 @@ impl NodeLoop {
             requested_at,
             is_complete: scraped.truncated.is_none(),
             is_new,
+            is_slot: self.schedule.is_slot_due(wall),
             next_slot: timestamp(wall + self.schedule.wait_for_slot(wall)),
         };
         let coverage = match scraped.batch() {
             Some(batch) => self.inner.sink.on_batch(&self.node, batch, &info),
             None => Coverage::Complete,
         };
+        if info.is_complete && coverage != Coverage::UnknownNode {
+            self.schedule.scraped_slot(wall);
+        }
         let wait = self.schedule.next_wait(wall, coverage);
         self.due = self.inner.align(started + wait);
         match &scraped.truncated {
@@ -280,7 +284,8 @@ impl NodeLoop {
         let last = self.triggered.max(self.last_scrape);
         let earliest = last.map_or(now, |last| last + gap);
         let due = self.inner.align((now + TRIGGER_DELAY).max(earliest));
-        if due < self.due {
+        // A scrape just before the slot would take its place.
+        if due + self.schedule.lead() < self.due {
             self.triggered = Some(due);
             self.due = due;
         }

@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use kubevitals_model::{Backoff, BackoffPolicy, Jitter, Rng};
-use kubevitals_telemetry::Status;
+use kubevitals_telemetry::{OutageLog, OutagePart, RequestFailure, Status};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -112,8 +112,10 @@ impl RenewedToken {
         &self,
         issuer: &dyn TokenIssuer,
         metrics: &TokenMetrics,
+        outage: &OutageLog,
         rng: Rng,
     ) -> Infallible {
+        let mut outage = outage.periodic("renew-kubelet-token");
         let mut backoff = Backoff::new(BACKOFF, rng);
         loop {
             let requested = Instant::now();
@@ -123,7 +125,7 @@ impl RenewedToken {
                     backoff.reset();
                     metrics.issued(issued.lifetime);
                     let wait = renewal_wait(issued.lifetime, backoff.rng());
-                    self.set(issued, requested);
+                    self.set(issued, requested, outage.succeeded());
                     let rejected = async {
                         self.rejected.notified().await;
                         sleep_until(requested + MIN_RENEWAL_INTERVAL).await;
@@ -135,7 +137,7 @@ impl RenewedToken {
                 }
                 Err(error) => {
                     metrics.failed(error.failure);
-                    self.fail(error);
+                    self.fail(error, &mut outage);
                     sleep(backoff.next_wait()).await;
                 }
             }
@@ -182,18 +184,17 @@ impl RenewedToken {
         self.current().err()
     }
 
-    fn set(&self, issued: IssuedToken, requested: Instant) {
+    fn set(&self, issued: IssuedToken, requested: Instant, has_recovered: bool) {
         let expires = requested + issued.lifetime;
         let mut is_first = false;
-        let mut recovered = None;
         self.state.send_modify(|state| {
             is_first = state.current.is_none();
-            recovered = state.error.take();
+            state.error = None;
             let token = issued.token;
             state.current = Some(Current { token, expires });
         });
         let lifetime_seconds = issued.lifetime.as_secs();
-        if is_first || recovered.is_some() {
+        if is_first || has_recovered {
             tracing::info!(lifetime_seconds, "token for kubelets issued");
         } else {
             tracing::debug!(lifetime_seconds, "token for kubelets renewed");
@@ -201,12 +202,14 @@ impl RenewedToken {
     }
 
     /// Keeps the error, and logs it unless the last one was the same.
-    fn fail(&self, error: IssueError) {
-        let mut is_new = false;
+    fn fail(&self, error: IssueError, outage: &mut OutagePart) {
+        let failure = error.failure.class();
+        let mut is_new = outage.failed(failure, &error.message);
         let mut valid_seconds = 0;
         self.state.send_modify(|state| {
             let known = state.error.as_ref().map(|known| known.failure);
-            is_new = known != Some(error.failure);
+            is_new |= failure == RequestFailure::Other
+                && known.is_some_and(|known| known != error.failure);
             let left = state.current.as_ref();
             let left = left.map(|current| current.expires.duration_since(Instant::now()));
             valid_seconds = left.unwrap_or_default().as_secs();
@@ -280,6 +283,13 @@ impl IssueFailure {
             Self::Rejected => "rejected",
             Self::Unreachable => "unreachable",
             Self::Timeout => "timeout",
+        }
+    }
+
+    const fn class(self) -> RequestFailure {
+        match self {
+            Self::Unreachable | Self::Timeout => RequestFailure::Unavailable,
+            _ => RequestFailure::Other,
         }
     }
 

@@ -42,6 +42,8 @@ pub(crate) struct Schedule {
     until_early: Duration,
     /// The newest sample of the last response, by the kubelet's clock.
     newest: Option<Timestamp>,
+    /// The number of the last slot that was scraped; 0 for none.
+    slot: u32,
 }
 
 impl Schedule {
@@ -57,6 +59,7 @@ impl Schedule {
             early: MAX_EARLY,
             until_early: early_wait,
             newest: None,
+            slot: 0,
         }
     }
 
@@ -101,6 +104,12 @@ impl Schedule {
             return slot;
         }
         self.early -= 1;
+        // A scrape just before the slot would take its place, and show an older sample than other
+        // replicas: the slot takes its place instead.
+        if slot < early + self.lead() {
+            self.until_early = self.early_wait.saturating_sub(slot.saturating_sub(early));
+            return slot;
+        }
         self.until_early = self.early_wait;
         early
     }
@@ -113,11 +122,34 @@ impl Schedule {
         let phase = remainder(wall, self.resolution);
         let next = (self.offset + self.resolution).saturating_sub(phase);
         let wait = self.offset.checked_sub(phase).unwrap_or(next);
-        if wait < MIN_WAIT.min(self.resolution / 4) {
+        if wait < self.lead() {
             wait + self.resolution
         } else {
             wait
         }
+    }
+
+    /// Whether a scrape that began at `wall` is the first since the node's slot.
+    pub(crate) fn is_slot_due(&self, wall: Duration) -> bool {
+        self.slot != self.slot_at(wall)
+    }
+
+    /// Records that a scrape that began at `wall` has succeeded.
+    pub(crate) fn scraped_slot(&mut self, wall: Duration) {
+        self.slot = self.slot_at(wall);
+    }
+
+    /// Returns the number of the slot that a scrape belongs to: the last one, or one that is too
+    /// close for another scrape.
+    fn slot_at(&self, wall: Duration) -> u32 {
+        let until = wall + self.resolution + self.lead();
+        let since = until.saturating_sub(self.offset + Duration::from_nanos(1));
+        u32::try_from(since.as_nanos() / self.resolution.as_nanos().max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// The time before a slot in which a scrape takes its place.
+    pub(crate) fn lead(&self) -> Duration {
+        MIN_WAIT.min(self.resolution / 4)
     }
 }
 

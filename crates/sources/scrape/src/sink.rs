@@ -39,6 +39,10 @@ pub struct BatchInfo {
     pub is_complete: bool,
     /// Whether any sample is newer than all earlier ones of this node.
     pub is_new: bool,
+    /// Whether it is the first response since the node's slot in the resolution. All replicas
+    /// scrape a node at its slot, and serve the same samples if they ignore other responses where
+    /// they serve something already.
+    pub is_slot: bool,
     /// The time of the next regular scrape by the wall clock. One may come before.
     pub next_slot: Timestamp,
 }

@@ -1,12 +1,12 @@
 //! The client of an API server, and what all its watches share.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube_client_metrics::Hooks;
 use kube_client_metrics::reflector::Reflector as ReflectorHooks;
 use kubevitals_model::Interner;
+use kubevitals_telemetry::OutageLog;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -32,24 +32,24 @@ pub(crate) struct ClientInner {
     interner: Interner,
     hooks: Hooks,
     streaming_lists_rejected: Mutex<Option<Instant>>,
-    /// The watches that cannot reach the server.
-    unreachable: Mutex<BTreeSet<&'static str>>,
+    pub(crate) outage: OutageLog,
 }
 
 impl WatchClient {
     pub fn new(transport: impl Transport) -> Self {
-        Self::measured(transport, Hooks::default())
+        Self::measured(transport, Hooks::default(), OutageLog::default())
     }
 
-    /// A client that reports its lists and watches to `hooks`, by the names of the watches.
-    pub fn measured(transport: impl Transport, hooks: Hooks) -> Self {
+    /// A client that reports its lists and watches to `hooks`, by the names of the watches, and
+    /// outages to a log that other clients of the server share.
+    pub fn measured(transport: impl Transport, hooks: Hooks, outage: OutageLog) -> Self {
         Self {
             inner: Arc::new(ClientInner {
                 transport: Box::new(transport),
                 interner: Interner::new(),
                 hooks,
                 streaming_lists_rejected: Mutex::new(None),
-                unreachable: Mutex::default(),
+                outage,
             }),
         }
     }
@@ -91,21 +91,6 @@ impl ClientInner {
     pub(crate) fn supports_streaming_lists(&self) -> bool {
         let rejected = self.streaming_lists_rejected.lock();
         rejected.is_none_or(|at| at.elapsed() >= STREAMING_LIST_RETRY_INTERVAL)
-    }
-
-    /// Records that a watch cannot reach the server. Returns whether it is the first.
-    pub(crate) fn lost(&self, watch: &'static str) -> bool {
-        let mut unreachable = self.unreachable.lock();
-        let is_first = unreachable.is_empty();
-        unreachable.insert(watch);
-        is_first
-    }
-
-    /// Records that a watch has reached the server again, or is gone. Returns whether it was the
-    /// last that had not.
-    pub(crate) fn found(&self, watch: &'static str) -> bool {
-        let mut unreachable = self.unreachable.lock();
-        unreachable.remove(watch) && unreachable.is_empty()
     }
 
     pub(crate) fn reject_streaming_lists(&self) {

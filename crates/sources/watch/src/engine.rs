@@ -16,6 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use kube_client_metrics::reflector::{Listing, Reflector as ReflectorHooks, Watching};
 use kubevitals_model::{Backoff, BackoffPolicy, Jitter, ResourceVersion, Rng, Timestamp};
+use kubevitals_telemetry::OutagePart;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -55,16 +56,9 @@ pub(crate) struct Engine<K: Kind, S: Sink<K>> {
     failed_attempts: u32,
     /// Whether the server sends bookmarks on this watch, so that a lack of data is significant.
     has_bookmarks: bool,
-    /// The last failure that was logged, until a line about its end.
-    failing: Option<Failing>,
-}
-
-/// A logged failure of a watch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Failing {
-    /// The server cannot be reached, which concerns all watches.
-    Server,
-    Watch,
+    /// Whether a failure was reported to `outage`, and no success since.
+    is_failing: bool,
+    outage: OutagePart,
 }
 
 /// One open watch.
@@ -113,6 +107,7 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
         };
         Self {
             hooks: client.reflector_hooks(spec.name),
+            outage: client.outage.periodic(spec.name),
             sink,
             client,
             spec,
@@ -121,7 +116,7 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
             resume: None,
             failed_attempts: 0,
             has_bookmarks: false,
-            failing: None,
+            is_failing: false,
         }
     }
 
@@ -236,7 +231,7 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
         idle_timeout: Duration,
     ) -> Result<Option<Result<Bytes, TransportError>>, Elapsed> {
         let read = timeout(idle_timeout, next_data(&mut session.body));
-        let (Some(_), Some(live)) = (self.failing, session.live) else {
+        let (true, Some(live)) = (self.is_failing, session.live) else {
             return read.await;
         };
         tokio::pin!(read);
@@ -410,45 +405,28 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
     }
 
     /// Logs the first of several failures; the metrics count all. An outage of the server is one
-    /// for all watches.
+    /// for the whole process.
     fn log_disconnect(&mut self, disconnect: &Disconnect, lasted: Duration, wait: Duration) {
         if lasted >= self.spec.options.healthy_after {
             self.log_recovery();
         }
         let watch = self.spec.name;
         let (reason, error) = (disconnect.reason.as_str(), disconnect.message.as_str());
-        let is_new = self.failing.is_none() && !disconnect.reason.is_expected();
-        if is_new && disconnect.reason.concerns_server() {
-            self.failing = Some(Failing::Server);
-            if self.client.lost(watch) {
-                tracing::warn!(watch, reason, error, ?wait, "API server is unreachable");
-                return;
-            }
-        } else if is_new {
-            self.failing = Some(Failing::Watch);
+        let is_expected = disconnect.reason.is_expected();
+        self.is_failing |= !is_expected;
+        if !is_expected && self.outage.failed(disconnect.failure, &error) {
             tracing::warn!(watch, reason, error, ?wait, "watch disconnected");
-            return;
+        } else {
+            tracing::debug!(watch, reason, error, ?wait, "watch disconnected");
         }
-        tracing::debug!(watch, reason, error, ?wait, "watch disconnected");
     }
 
     /// Logs the end of an outage.
     fn log_recovery(&mut self) {
-        let (watch, failures) = (self.spec.name, self.backoff.failures());
-        match self.failing.take() {
-            Some(Failing::Server) if self.client.found(watch) => {
-                tracing::info!(watch, failures, "API server is reachable again");
-            }
-            Some(Failing::Watch) => tracing::info!(watch, failures, "watch reconnected"),
-            Some(Failing::Server) | None => {}
-        }
-    }
-}
-
-impl<K: Kind, S: Sink<K>> Drop for Engine<K, S> {
-    fn drop(&mut self) {
-        if self.failing == Some(Failing::Server) {
-            self.client.found(self.spec.name);
+        self.is_failing = false;
+        if self.outage.succeeded() {
+            let (watch, failures) = (self.spec.name, self.backoff.failures());
+            tracing::info!(watch, failures, "watch reconnected");
         }
     }
 }

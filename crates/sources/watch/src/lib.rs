@@ -33,8 +33,8 @@
 //! reading the connection while its queue is full.
 //!
 //! **Connections.** [`api_client()`] speaks HTTP/2 and notices a dead connection within 45 s, as
-//! client-go does. While the API server is unreachable, all watches of a client log one line when
-//! that begins and one when it ends.
+//! client-go does. An outage of the API server is logged once, with those of other clients
+//! ([`WatchClient::measured`]).
 //!
 //! **Freshness.** [`Reflector::state`] is the state of a watch, [`WatchMetrics`] exposes it,
 //! [`Reflector::health_check`] makes a readiness check of it.
@@ -102,6 +102,6 @@ pub use kind::{Decoder, Form, Kind, PodKind, ReadProtobuf, Resource, TypedKind};
 pub use metrics::WatchMetrics;
 pub use protobuf::{decode_protobuf_event, decode_protobuf_page};
 pub use reflector::Reflector;
-pub use spec::{WatchOptions, WatchSpec};
+pub use spec::{NamespaceSource, WatchOptions, WatchSpec};
 pub use state::{RestartReason, WatchState};
 pub use transport::{BoxBody, KubeTransport, ResponseFuture, Transport};

@@ -1,6 +1,9 @@
 //! The specification of a watch: its resource, selectors, timeouts and limits.
 
+use std::fmt;
 use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kubevitals_model::{Clock, PartialObjectMeta, ResourceVersion};
@@ -29,6 +32,12 @@ pub struct WatchSpec<K> {
     pub options: WatchOptions,
     kind: PhantomData<fn() -> K>,
 }
+
+/// Finds namespaces when they are needed.
+#[derive(Clone)]
+pub struct NamespaceSource(Arc<FindNamespaces>);
+
+type FindNamespaces = dyn Fn() -> Pin<Box<dyn Future<Output = Vec<String>> + Send>> + Send + Sync;
 
 /// Timeouts and limits of a watch.
 #[derive(Debug, Clone)]
@@ -61,10 +70,31 @@ pub struct WatchOptions {
     /// The number of objects after which an event watcher truncates a paged list: old events are of
     /// little use. A cache is always made of complete lists.
     pub max_listed: Option<usize>,
+    /// The namespaces that are listed by themselves, up to the same number of objects, after a list
+    /// was truncated: a list is in the order of namespaces, and the last ones would be missing.
+    pub wanted_namespaces: Option<NamespaceSource>,
     /// The source of the time of receipt.
     pub clock: Clock,
     /// Makes waits and timeouts reproducible in tests.
     pub seed: Option<u64>,
+}
+
+impl NamespaceSource {
+    pub fn new<F: Future<Output = Vec<String>> + Send + 'static>(
+        find: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(move || Box::pin(find())))
+    }
+
+    pub(crate) async fn find(&self) -> Vec<String> {
+        (self.0)().await
+    }
+}
+
+impl fmt::Debug for NamespaceSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NamespaceSource").finish_non_exhaustive()
+    }
 }
 
 impl<K: TypedKind> WatchSpec<K> {
@@ -143,12 +173,12 @@ impl<K: Kind> WatchSpec<K> {
 
     /// Returns the path and query of one page of a list.
     pub(crate) fn page(&self, limit: u32, next: &str) -> String {
-        let mut query = self.target();
-        push(&mut query, "limit", &limit.to_string());
-        if !next.is_empty() {
-            push(&mut query, "continue", next);
-        }
-        query
+        page_query(self.target(), limit, next)
+    }
+
+    /// Returns the path and query of a page of one namespace.
+    pub(crate) fn page_of(&self, namespace: &str, limit: u32, next: &str) -> String {
+        page_query(self.target_in(Some(namespace)), limit, next)
     }
 
     /// Returns the path and query of a watch from a version.
@@ -174,6 +204,10 @@ impl<K: Kind> WatchSpec<K> {
     }
 
     fn target(&self) -> String {
+        self.target_in(self.namespace.as_deref())
+    }
+
+    fn target_in(&self, namespace: Option<&str>) -> String {
         let Resource {
             group,
             version,
@@ -184,7 +218,7 @@ impl<K: Kind> WatchSpec<K> {
         } else {
             format!("/apis/{group}/{version}")
         };
-        if let Some(namespace) = &self.namespace {
+        if let Some(namespace) = namespace {
             target.push_str("/namespaces/");
             push_encoded(&mut target, namespace);
         }
@@ -216,10 +250,19 @@ impl Default for WatchOptions {
             streaming_lists: true,
             queue: 4_096,
             max_listed: None,
+            wanted_namespaces: None,
             clock: Clock::system(),
             seed: None,
         }
     }
+}
+
+fn page_query(mut query: String, limit: u32, next: &str) -> String {
+    push(&mut query, "limit", &limit.to_string());
+    if !next.is_empty() {
+        push(&mut query, "continue", next);
+    }
+    query
 }
 
 /// Appends a parameter to a path or query.

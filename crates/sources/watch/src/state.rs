@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kubevitals_model::ResourceVersion;
-use kubevitals_telemetry::Status;
+use kubevitals_telemetry::{RequestFailure, Status};
 use tokio::time::Instant;
 
 use crate::error::DecodeError;
@@ -151,12 +151,14 @@ impl RestartReason {
         }
     }
 
-    /// Whether the server itself is away, for all watches.
-    pub(crate) const fn concerns_server(self) -> bool {
-        matches!(
-            self,
-            Self::Unreachable | Self::Timeout | Self::ConnectionLost | Self::Idle
-        )
+    /// Whether the server itself is away, or only this watch has failed.
+    pub(crate) const fn failure(self) -> RequestFailure {
+        match self {
+            Self::Unreachable | Self::Timeout | Self::ConnectionLost | Self::Idle => {
+                RequestFailure::Unavailable
+            }
+            _ => RequestFailure::Other,
+        }
     }
 
     /// Whether it happens to every watch and is no failure.

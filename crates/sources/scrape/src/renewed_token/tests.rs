@@ -78,8 +78,11 @@ impl Renewing {
         let mut metrics = Metrics::new();
         let counters = TokenMetrics::register(&mut metrics);
         let (renewed, requested) = (Arc::clone(&token), issuer.clone());
-        let task =
-            tokio::spawn(async move { renewed.renew(&requested, &counters, Rng::seeded(1)).await });
+        let task = tokio::spawn(async move {
+            let outage = OutageLog::default();
+            let rng = Rng::seeded(1);
+            renewed.renew(&requested, &counters, &outage, rng).await
+        });
         Self {
             token,
             issuer,

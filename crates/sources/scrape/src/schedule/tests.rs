@@ -279,9 +279,38 @@ fn a_step_of_the_wall_clock_costs_no_scrape_and_keeps_the_slot() {
     }
 }
 
+/// What is served changes at slots alone: each is taken by one scrape, which may begin a little
+/// before it.
+#[test]
+fn a_slot_is_taken_by_the_first_scrape_since() {
+    let mut schedule = Schedule::new(RESOLUTION, "node-a");
+    let slot = START + millis(schedule.wait_for_slot(wall(START)));
+    assert!(schedule.is_slot_due(wall(slot)));
+    schedule.scraped_slot(wall(slot));
+    for later in [1, 5_000, 13_900] {
+        assert!(!schedule.is_slot_due(wall(slot + later)), "{later}");
+    }
+    for next in [14_100, 15_000, 20_000, HOUR, -HOUR] {
+        assert!(schedule.is_slot_due(wall(slot + next)), "{next}");
+    }
+}
+
+#[test]
+fn no_early_scrape_takes_the_place_of_a_slot() {
+    for before in (0..RESOLUTION.as_millis()).step_by(10) {
+        let mut schedule = Schedule::new(RESOLUTION, "node-a");
+        let slot = START + millis(schedule.wait_for_slot(wall(START)));
+        let now = slot - i64::try_from(before).unwrap();
+        schedule.scraped_slot(wall(now));
+        let next = now + millis(schedule.next_wait(wall(now), Coverage::AwaitsSamples));
+        let is_at_slot = (next - slot) % millis(RESOLUTION) == 0;
+        assert_eq!(schedule.is_slot_due(wall(next)), is_at_slot, "{before}");
+    }
+}
+
 /// A client that alternates between two replicas, whose scrapes of a slot complete up to 30 ms
 /// after each other: samples go back only if the kubelet has sampled in between, or the client
-/// reads in between.
+/// reads in between. They go back by one interval of the kubelet, for one resolution.
 #[test]
 fn alternate_reads_of_two_replicas_go_back_only_while_a_slot_is_scraped() {
     let delay = 30;
@@ -310,6 +339,9 @@ fn alternate_reads_of_two_replicas_go_back_only_while_a_slot_is_scraped() {
                         .iter()
                         .any(|at| (slot + 1..=slot + delay).contains(at));
                     assert!(is_between || sampled, "{now}");
+                    let interval = 15_000;
+                    let previous_slot = if is_between { millis(RESOLUTION) } else { 0 };
+                    assert!(newest - served <= interval + previous_slot, "{now}");
                 }
                 newest = newest.max(served);
             }

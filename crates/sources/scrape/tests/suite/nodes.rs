@@ -316,10 +316,20 @@ async fn a_triggered_scrape_comes_before_the_scheduled_one() {
         other @ Event::Error { .. } => panic!("{other:?}"),
     };
     let (first, second) = (info_of(first), info_of(second));
+    let is_later = |event: &Event| match event {
+        Event::Batch { node, info, .. } => {
+            node == NODES[0] && info.requested_at > second.requested_at
+        }
+        Event::Error { .. } => false,
+    };
+    let third = running.events.wait(from, "the next slot", is_later).await;
+    let third = info_of(third);
     assert!(
         second.requested_at < first.next_slot,
         "{first:?} {second:?}"
     );
+    let slots = [first.is_slot, second.is_slot, third.is_slot];
+    assert_eq!(slots, [true, false, true], "{first:?} {second:?} {third:?}");
     harness.shutdown(running).await;
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use http::header::RETRY_AFTER;
+use kubevitals_telemetry::RequestFailure;
 
 use crate::decode::Status;
 use crate::state::RestartReason;
@@ -20,6 +21,7 @@ pub(super) struct Disconnect {
     pub(super) message: String,
     /// The `Retry-After` of the server.
     pub(super) retry_after: Option<Duration>,
+    pub(super) failure: RequestFailure,
     /// Whether the server rejected the request itself, and so may not support it.
     is_bad_request: bool,
 }
@@ -27,6 +29,7 @@ pub(super) struct Disconnect {
 impl Disconnect {
     pub(super) fn new(reason: RestartReason, message: String) -> Self {
         Self {
+            failure: reason.failure(),
             reason,
             message,
             retry_after: None,
@@ -89,6 +92,7 @@ impl Disconnect {
         };
         Self {
             is_bad_request: matches!(code, 400 | 405 | 406 | 415 | 422),
+            failure: RequestFailure::of_status(code),
             ..Self::new(reason, message)
         }
     }

@@ -35,7 +35,8 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
         let mut list = S::List::default();
         let mut next = String::new();
         loop {
-            let page = match self.get_page(size, &next).await {
+            let target = self.spec.page(size, &next);
+            let page = match self.get_page(&target).await {
                 Ok(page) => page,
                 Err(disconnect)
                     if disconnect.reason == RestartReason::Expired
@@ -66,6 +67,7 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
                 // All pages have one version, so that a watch from there misses nothing.
                 self.sink.record(WatchStats::truncated);
                 tracing::info!(watch = self.spec.name, "list truncated at the limit");
+                self.list_namespaces(size).await?;
                 next.clear();
             }
             if next.is_empty() {
@@ -75,9 +77,35 @@ impl<K: Kind, S: Sink<K>> Engine<K, S> {
         }
     }
 
-    async fn get_page(&mut self, size: u32, next: &str) -> Result<Page<K>, Disconnect> {
-        let target = self.spec.page(size, next);
-        let (encoding, mut body) = self.open(&target, WatchSpec::<K>::accept(true)).await?;
+    /// Lists the namespaces that a truncated list may have left out. Objects are repeated.
+    async fn list_namespaces(&mut self, size: u32) -> Result<(), Disconnect> {
+        let Some(source) = self.spec.options.wanted_namespaces.clone() else {
+            return Ok(());
+        };
+        let mut list = S::List::default();
+        for namespace in source.find().await {
+            let mut next = String::new();
+            loop {
+                let target = self.spec.page_of(&namespace, size, &next);
+                let page = self.get_page(&target).await?;
+                let objects = page.objects.into_iter();
+                let mut objects = objects.map(|object| Item::Event(WatchEvent::Added(object)));
+                let received = self.spec.options.clock.now();
+                self.sink.stage(&mut list, &mut objects, received).await;
+                if self.sink.has_enough(&list) {
+                    return Ok(());
+                }
+                next = page.next;
+                if next.is_empty() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn get_page(&mut self, target: &str) -> Result<Page<K>, Disconnect> {
+        let (encoding, mut body) = self.open(target, WatchSpec::<K>::accept(true)).await?;
         let body = self
             .collect(&mut body, self.spec.options.max_page_bytes)
             .await?;

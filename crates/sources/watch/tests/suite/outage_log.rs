@@ -86,8 +86,8 @@ async fn an_outage_is_two_lines_however_many_watches_there_are() {
         let [.., begin, end] = lines.as_slice() else {
             panic!("{lines:#?}");
         };
-        assert!(begin.contains("WARN") && begin.contains("API server is unreachable"));
-        assert!(end.contains("INFO") && end.contains("API server is reachable again"));
+        assert!(begin.contains("WARN") && begin.contains("API server is unavailable"));
+        assert!(end.contains("INFO") && end.contains("API server is available again"));
     }
 }
 
@@ -108,7 +108,7 @@ async fn a_server_that_drops_each_connection_at_once_is_one_outage() {
     pass(60).await;
     let lines = log.lines();
     assert_eq!(lines.len(), 2, "{lines:#?}");
-    assert!(lines[1].contains("API server is reachable again"));
+    assert!(lines[1].contains("API server is available again"));
 }
 
 #[tokio::test(start_paused = true)]
