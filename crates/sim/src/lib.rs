@@ -8,6 +8,7 @@
 //!   kubelets write objects with.
 //! * [`node_set`]: the nodes and their pods, shared by workload and kubelets.
 //! * [`faults`]: faults of nodes, changed at run time.
+//! * [`otlp`]: a receiver of OTLP traces.
 //! * [`selectors`]: matching of label and field selectors.
 //! * [`seed`]: the source of randomness.
 
@@ -17,6 +18,7 @@ pub mod faults;
 pub mod kubelet;
 pub mod node_set;
 pub mod objects;
+pub mod otlp;
 pub mod seed;
 pub mod selectors;
 pub mod workload;

@@ -31,6 +31,7 @@ mod bookkeeping;
 mod churn;
 mod compiled_template;
 mod controller;
+mod delay;
 mod deployment;
 mod driver;
 mod event;
@@ -55,7 +56,8 @@ pub use owner::Manifest;
 pub use pod::Pod;
 pub use scenario::Scenario;
 pub use template::{
-    ContainerTemplate, DEFAULT_IMAGE, PodTemplate, Probe, Pull, Readiness, Resources, RestartPolicy,
+    ContainerTemplate, DEFAULT_IMAGE, Delay, PodTemplate, Probe, Pull, Readiness, Resources,
+    RestartPolicy,
 };
 
 use event::{Recorder, WrittenEvent};

@@ -67,6 +67,7 @@ impl Workload {
             deployment: Some(deployment),
             deployment_owner: Some((owner, uid)),
             hash: Arc::clone(&hash),
+            revision,
         };
         let id = self.add_owner(kind, namespace, &name, desired, ctx);
         let label = ("pod-template-hash".into(), hash);

@@ -14,7 +14,10 @@ use crate::objects::{Resource, WriteError};
 pub(crate) enum PodStep {
     Ungate,
     Schedule,
+    ScaleUp,
     Sync,
+    VolumeAttached,
+    PrepareFailed,
     Sandbox,
     PullImage(usize),
     ImagePulled(usize),
@@ -66,6 +69,9 @@ impl PodStep {
             Self::StopSandbox => 11,
             Self::Kill => 12,
             Self::Remove => 13,
+            Self::ScaleUp => 14,
+            Self::VolumeAttached => 15,
+            Self::PrepareFailed => 16,
         }
     }
 }
@@ -75,7 +81,10 @@ impl Workload {
         match step {
             PodStep::Ungate => self.ungate(id, ctx),
             PodStep::Schedule => self.schedule(id, ctx),
+            PodStep::ScaleUp => self.scale_up(id, ctx),
             PodStep::Sync => self.sync(id, ctx),
+            PodStep::VolumeAttached => self.volume_attached(id, ctx),
+            PodStep::PrepareFailed => self.prepare_failed(id, ctx),
             PodStep::Sandbox => self.sandbox(id, ctx),
             PodStep::PullImage(at) => self.pull_image(id, at, ctx),
             PodStep::ImagePulled(at) => self.image_pulled(id, at, ctx),
@@ -158,6 +167,8 @@ impl Workload {
         };
         let source = match (reason, &pod.host) {
             ("Scheduled", _) => Source::Scheduler { action: "Binding" },
+            ("TriggeredScaleUp", _) => Source::Controller("cluster-autoscaler"),
+            ("SuccessfulAttachVolume", _) => Source::Controller("attachdetach-controller"),
             (_, Some(host)) => Source::Kubelet(&host.name),
             (_, None) => Source::Scheduler {
                 action: "Scheduling",
@@ -188,13 +199,17 @@ impl Workload {
         let Some(pod) = self.pod(id).map(Arc::clone) else {
             return;
         };
-        if pod.template().node_selector.is_some() {
+        let needs_node = pod.needs_new_node();
+        if needs_node || pod.template().node_selector.is_some() {
             self.change(id, |pod| {
                 pod.scheduled = Some(ConditionState::false_since(ctx.now));
             });
             let message = super::messages::unschedulable(&pod);
             self.emit_event(id, None, true, "FailedScheduling", &message, ctx);
             self.publish(id, ctx);
+            if needs_node {
+                self.plan_step(id, PodStep::ScaleUp, ctx.now, (2_000, 10_000));
+            }
             return;
         }
         let Some(host) = self.pick_host(id) else {
@@ -248,7 +263,7 @@ impl Workload {
             pod.update_conditions(ctx.now);
         });
         self.publish(id, ctx);
-        self.plan_step(id, PodStep::Sandbox, ctx.now, (300, 1_100));
+        self.prepare(id, ctx);
     }
 
     fn sandbox(&mut self, id: PodId, ctx: StepContext<'_>) {

@@ -87,6 +87,7 @@ pub(crate) enum OwnerKind {
         deployment: Option<OwnerId>,
         deployment_owner: Option<(Arc<str>, Uid)>,
         hash: Arc<str>,
+        revision: u32,
     },
     StatefulSet,
     DaemonSet,
@@ -139,6 +140,11 @@ impl OwnerEntry {
             .object("spec", |members| self.spec(members))
             .object("status", |members| self.status(members));
         out.end();
+        if let (OwnerKind::ReplicaSet { .. }, Some(compiled)) = (&self.kind, &self.compiled) {
+            for (key, value) in self.labels(&compiled.template) {
+                out.label(key, value);
+            }
+        }
         // The selectable field, if there is one.
         let count = match self.kind {
             OwnerKind::ReplicaSet { .. } => self.counts.total,
@@ -150,14 +156,22 @@ impl OwnerEntry {
     }
 
     fn metadata(&self, members: &mut Members<'_>) {
-        if let OwnerKind::Deployment { revision, .. } = &self.kind {
+        if let OwnerKind::Deployment { revision, .. } | OwnerKind::ReplicaSet { revision, .. } =
+            &self.kind
+        {
             members.object("annotations", |members| {
                 members.display("deployment.kubernetes.io/revision", revision);
             });
         }
         members
             .time("creationTimestamp", self.created)
-            .bare("generation", self.generation)
+            .bare("generation", self.generation);
+        if let OwnerKind::ReplicaSet { .. } = &self.kind
+            && let Some(compiled) = &self.compiled
+        {
+            write_labels(members, "labels", &self.labels(&compiled.template));
+        }
+        members
             .text("name", &self.name)
             .text("namespace", &self.namespace);
         if let OwnerKind::ReplicaSet {
@@ -182,12 +196,7 @@ impl OwnerEntry {
             (_, Some(kind)) => (&kind.template, &kind.spec),
             _ => return,
         };
-        let labels = template.labels.iter();
-        let mut labels: BTreeMap<&str, &str> =
-            labels.map(|(key, value)| (&**key, &**value)).collect();
-        if let OwnerKind::ReplicaSet { hash, .. } = &self.kind {
-            labels.insert("pod-template-hash", hash);
-        }
+        let labels = self.labels(template);
         match &self.kind {
             OwnerKind::Deployment { .. } => members
                 .bare("progressDeadlineSeconds", 600)
@@ -233,6 +242,17 @@ impl OwnerEntry {
         {
             members.bare("ttlSecondsAfterFinished", ttl);
         }
+    }
+
+    /// The labels of its pods.
+    fn labels<'l>(&'l self, template: &'l PodTemplate) -> BTreeMap<&'l str, &'l str> {
+        let labels = template.labels.iter();
+        let mut labels: BTreeMap<&str, &str> =
+            labels.map(|(key, value)| (&**key, &**value)).collect();
+        if let OwnerKind::ReplicaSet { hash, .. } = &self.kind {
+            labels.insert("pod-template-hash", hash);
+        }
+        labels
     }
 
     fn status(&self, members: &mut Members<'_>) {

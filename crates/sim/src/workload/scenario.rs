@@ -2,7 +2,7 @@
 
 use super::owner::Manifest;
 use super::template::{
-    ContainerTemplate, PodTemplate, Probe, Pull, Readiness, Resources, RestartPolicy,
+    ContainerTemplate, Delay, PodTemplate, Probe, Pull, Readiness, Resources, RestartPolicy,
 };
 use crate::seed::Seed;
 
@@ -35,11 +35,17 @@ pub enum Scenario {
     ReadinessGate,
     /// A pod that is evicted by its kubelet.
     Evicted,
+    /// A pod for which an autoscaler adds a node.
+    NewNode,
+    /// A pod whose volume is attached first.
+    Volume,
+    /// A pod whose network cannot be set up at first.
+    NoNetwork,
 }
 
 impl Scenario {
     /// All scenarios.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::Rollout,
         Self::StatefulSet,
         Self::Job,
@@ -52,6 +58,9 @@ impl Scenario {
         Self::Gated,
         Self::ReadinessGate,
         Self::Evicted,
+        Self::NewNode,
+        Self::Volume,
+        Self::NoNetwork,
     ];
 
     /// Its name in object names.
@@ -69,6 +78,9 @@ impl Scenario {
             Self::Gated => "gated",
             Self::ReadinessGate => "awaited",
             Self::Evicted => "evicted",
+            Self::NewNode => "scaled",
+            Self::Volume => "stored",
+            Self::NoNetwork => "no-network",
         }
     }
 
@@ -157,6 +169,15 @@ impl Scenario {
                 let wait = seed.between(1_000, 8_000);
                 pod.readiness_gate = Some(("example.com/registered".into(), wait));
             }
+            Self::NewNode => {
+                let milliseconds = seed.between(10_000, 40_000);
+                pod.delay = Some(Delay::NewNode { milliseconds });
+            }
+            Self::Volume => {
+                let milliseconds = seed.between(2_000, 20_000);
+                pod.delay = Some(Delay::Volume { milliseconds });
+            }
+            Self::NoNetwork => pod.delay = Some(Delay::NetworkFails { times: 3 }),
             _ => {}
         }
         pod.grace_seconds = 5;

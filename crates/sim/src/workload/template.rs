@@ -40,6 +40,19 @@ pub enum Readiness {
     Never,
 }
 
+/// What delays the start of a pod before its containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delay {
+    /// The cluster autoscaler adds a node for it, which takes this long.
+    NewNode { milliseconds: u64 },
+    /// A volume is attached, which takes this long.
+    Volume { milliseconds: u64 },
+    /// A volume cannot be mounted this many times.
+    MountFails { times: u32 },
+    /// The network cannot be set up this many times.
+    NetworkFails { times: u32 },
+}
+
 /// An exec probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
@@ -104,6 +117,7 @@ pub struct PodTemplate {
     /// A readiness gate, and the milliseconds from the start of the containers until its condition
     /// is true.
     pub readiness_gate: Option<(Arc<str>, u64)>,
+    pub delay: Option<Delay>,
     /// Whether `hostname` and `subdomain` are set, as for the pods of a `StatefulSet` of this name.
     pub subdomain: Option<Arc<str>>,
 }
@@ -237,6 +251,7 @@ impl PodTemplate {
             node_selector: None,
             scheduling_gate: None,
             readiness_gate: None,
+            delay: None,
             subdomain: None,
         }
     }

@@ -124,9 +124,10 @@ fn churn_keeps_its_rate_and_the_population_steady() {
     let pods = store.changes(Resource::Pods);
     let created = pods.iter().filter(|pod| pod.kind == "ADDED").count();
     let initial = 4 * 3;
-    // Two per second for 200 s. The intervals vary by half, the sum of hundreds by 2 %.
+    // Two per second for 200 s. The intervals vary by half, the sum of hundreds by 2 %; this is
+    // beyond twice that.
     let churned = created - initial;
-    assert!(churned.abs_diff(400) <= 8, "{churned}");
+    assert!(churned.abs_diff(400) <= 20, "{churned}");
     // As many are deleted, once the first ones have reached their age.
     let mean = populations.iter().sum::<usize>() / populations.len();
     for population in &populations {

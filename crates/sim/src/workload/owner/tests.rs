@@ -58,8 +58,20 @@ impl OwnerEntry {
                 }]),
             );
         }
-        if let (OwnerKind::Deployment { revision, .. }, Some(metadata)) =
-            (&self.kind, metadata.as_object_mut())
+        if let OwnerKind::ReplicaSet { hash, .. } = &self.kind
+            && let Some((template, _)) = self.tree_of_template()
+        {
+            let labels = template.labels.iter();
+            let mut labels: serde_json::Map<String, Value> = labels
+                .map(|(key, value)| ((**key).to_owned(), (**value).into()))
+                .collect();
+            labels.insert("pod-template-hash".into(), (**hash).into());
+            metadata["labels"] = labels.into();
+        }
+        if let (
+            OwnerKind::Deployment { revision, .. } | OwnerKind::ReplicaSet { revision, .. },
+            Some(metadata),
+        ) = (&self.kind, metadata.as_object_mut())
         {
             metadata.insert(
                 "annotations".into(),
