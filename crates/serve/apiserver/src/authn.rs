@@ -16,7 +16,7 @@ pub(crate) use self::front_proxy::unescaped;
 pub(crate) use self::peer::Peer;
 pub use self::trust::TrustStatus;
 pub(crate) use self::trust::lookup_loop;
-use crate::config::AuthenticationConfig;
+use crate::config::{AuthenticationConfig, ServerTelemetry};
 use crate::error::ApiServerError;
 use crate::metrics::{ApiServerMetrics, Method};
 use crate::review_cache::ReviewFailure;
@@ -57,16 +57,17 @@ impl Authenticator {
     pub(crate) fn new(
         config: &AuthenticationConfig,
         trust: TrustStatus,
-        metrics: &ApiServerMetrics,
+        telemetry: &ServerTelemetry,
     ) -> Result<Self, ApiServerError> {
-        let tokens = config.tokens.as_ref().map(|reviewer| {
-            tokens::Tokens::new(reviewer, config.token_ttl, metrics.token_reviews())
-        });
+        let tokens = config
+            .tokens
+            .as_ref()
+            .map(|reviewer| tokens::Tokens::new(reviewer, config.token_ttl, telemetry));
         Ok(Self {
             trust,
             tokens: tokens.transpose()?,
             anonymous: config.anonymous,
-            metrics: metrics.clone(),
+            metrics: telemetry.metrics.clone(),
         })
     }
 

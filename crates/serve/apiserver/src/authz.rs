@@ -7,9 +7,8 @@ use std::time::Duration;
 
 pub(crate) use self::impersonation::{impersonate, is_requested as is_impersonation_requested};
 use crate::authn::ANONYMOUS;
-use crate::config::AuthorizationConfig;
+use crate::config::{AuthorizationConfig, ServerTelemetry};
 use crate::error::ApiServerError;
-use crate::metrics::ApiServerMetrics;
 use crate::review_cache::{Key, KeyBuilder, ReviewCache, ReviewFailure, Source};
 use crate::reviewer::{
     AccessDecision, AccessReview, Attributes, Reviewer, SelectorRequirement, UserInfo,
@@ -39,7 +38,7 @@ enum AllowedPath {
 impl Authorizer {
     pub(crate) fn new(
         config: &AuthorizationConfig,
-        metrics: &ApiServerMetrics,
+        telemetry: &ServerTelemetry,
     ) -> Result<Self, ApiServerError> {
         let paths = config
             .always_allow_paths
@@ -47,7 +46,7 @@ impl Authorizer {
             .map(|path| AllowedPath::parse(path));
         Ok(Self {
             reviewer: Arc::clone(&config.access),
-            cache: ReviewCache::new(metrics.access_reviews()),
+            cache: ReviewCache::new(telemetry.metrics.access_reviews(), &telemetry.outage),
             allowed_ttl: config.allowed_ttl,
             denied_ttl: config.denied_ttl,
             paths: paths.collect::<Result<_, _>>()?,

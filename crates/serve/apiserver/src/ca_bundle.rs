@@ -29,20 +29,23 @@
 mod merge;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{Request, StatusCode};
-use kubevitals_telemetry::Status;
+use kubevitals_telemetry::{OutageLog, OutagePart, RequestFailure, Status};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
+use tokio::time::Instant;
 
 use self::merge::{contains, merged};
 use crate::certificate::ServingCertificate;
+use crate::config::ServerTelemetry;
 use crate::metrics::ApiServerMetrics;
-use crate::reviewer::chain;
+use crate::reviewer::{chain, classify};
 
 /// Timeout of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -61,12 +64,15 @@ pub struct CaBundleWriter {
     service: Option<(String, String)>,
     interval: Duration,
     status: CaBundleStatus,
+    outage: OutageLog,
 }
 
 /// Whether the APIServices have our own authority. Clones share it.
 #[derive(Clone)]
 pub struct CaBundleStatus {
     states: Arc<Mutex<Vec<(String, State)>>>,
+    /// Whether an APIService was available when it was last read.
+    is_served: Arc<AtomicBool>,
     metrics: Option<ApiServerMetrics>,
 }
 
@@ -112,6 +118,20 @@ pub enum CaBundleError {
 struct ApiService {
     metadata: Metadata,
     spec: Spec,
+    #[serde(default)]
+    status: ApiServiceStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct ApiServiceStatus {
+    #[serde(default)]
+    conditions: Vec<Condition>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Condition {
+    r#type: String,
+    status: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -156,18 +176,21 @@ impl CaBundleWriter {
             certificate,
             status: CaBundleStatus {
                 states: Arc::new(Mutex::new(states.collect())),
+                is_served: Arc::default(),
                 metrics: None,
             },
             api_services,
             service: None,
             interval: Duration::from_mins(1),
+            outage: OutageLog::default(),
         }
     }
 
-    /// Exposes whether the bundles are in sync.
+    /// Exposes whether the bundles are in sync, and logs outages with those of the server.
     #[must_use]
-    pub fn with_metrics(mut self, metrics: &ApiServerMetrics) -> Self {
-        self.status.metrics = Some(metrics.clone());
+    pub fn with_telemetry(mut self, telemetry: &ServerTelemetry) -> Self {
+        self.status.metrics = Some(telemetry.metrics.clone());
+        self.outage = telemetry.outage.clone();
         self
     }
 
@@ -193,27 +216,34 @@ impl CaBundleWriter {
 
     /// Runs until it is dropped. Logs changes of state, not single checks.
     pub async fn run(self) {
-        let mut failing = vec![false; self.api_services.len()];
+        let part = |_| self.outage.periodic("write-ca-bundle");
+        let mut parts: Vec<OutagePart> = self.api_services.iter().map(part).collect();
+        let started = Instant::now();
         loop {
-            let mut pause = self.interval;
-            for (name, failing) in self.api_services.iter().zip(&mut failing) {
+            // Other replicas may start too, or disappear.
+            let is_new = started.elapsed() < self.interval;
+            let mut pause = if is_new {
+                self.interval.min(RETRY_INTERVAL)
+            } else {
+                self.interval
+            };
+            for (name, outage) in self.api_services.iter().zip(&mut parts) {
                 match self.update(name).await {
                     Ok(written) => {
+                        let has_recovered = outage.succeeded();
                         if written {
                             tracing::info!(api_service = %name, "updated caBundle");
-                        } else if *failing {
+                        } else if has_recovered {
                             tracing::info!(api_service = %name, "read caBundle again");
                         }
-                        *failing = false;
                     }
                     Err(error) => {
                         let reason = chain(&error);
                         // The reason may change with every attempt of one outage.
-                        if !*failing {
+                        if outage.failed(error.failure(), &reason) {
                             tracing::warn!(api_service = %name, %reason, "failed to update caBundle");
                         }
                         self.status.failed(name, &reason);
-                        *failing = true;
                         pause = pause.min(RETRY_INTERVAL);
                     }
                 }
@@ -255,6 +285,10 @@ impl CaBundleWriter {
             }
             Err(error) => return Err(CaBundleError::Get(error)),
         };
+        let is_available =
+            |condition: &Condition| condition.r#type == "Available" && condition.status == "True";
+        let is_served = found.status.conditions.iter().any(is_available);
+        self.status.is_served.store(is_served, Ordering::Relaxed);
         let spec = found.spec;
         if let Some((namespace, service)) = &self.service {
             let target = spec.service.as_ref();
@@ -305,6 +339,17 @@ impl CaBundleWriter {
     }
 }
 
+impl CaBundleError {
+    /// A write may be rejected by a webhook that is away.
+    fn failure(&self) -> RequestFailure {
+        match self {
+            Self::Timeout(_) => RequestFailure::Unavailable,
+            Self::Get(error) => classify(error),
+            _ => RequestFailure::Other,
+        }
+    }
+}
+
 impl CaBundleStatus {
     /// Returns `WarmingUp` with the reason until our own authority is in all bundles that others
     /// verify us by, and whenever it is found to be missing. A failure to read them changes
@@ -316,6 +361,12 @@ impl CaBundleStatus {
             State::InSync | State::NotOurs => None,
         });
         pending.map_or(Status::Ok, Status::warming_up)
+    }
+
+    /// Whether the API server can reach a server of these APIServices: another replica, until this
+    /// one is ready. As of the last read, which is at most five seconds old in the first minute.
+    pub fn is_served(&self) -> bool {
+        self.is_served.load(Ordering::Relaxed)
     }
 
     fn set(&self, api_service: &str, state: State) {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubevitals_telemetry::{Health, LogHandle, SharedRegistry};
+use kubevitals_telemetry::{Health, LogHandle, OutageLog, SharedRegistry};
 use kubevitals_tls::{TlsPolicy, TrustRoots};
 
 use crate::certificate::ServingCertificate;
@@ -146,8 +146,10 @@ pub struct ServerTelemetry {
     pub metrics: ApiServerMetrics,
     /// The filter behind `/debug/flags/v`; without it the route is not found.
     pub logs: Option<LogHandle>,
-    /// Whether `/debug/pprof/profile` is served; needs the feature `pprof`.
+    /// Whether `/debug/pprof/` is served; needs the feature `pprof`.
     pub profiling: bool,
+    /// The log of outages of the API server that reviews and lookups are sent to.
+    pub outage: OutageLog,
 }
 
 /// Limits of an API server. Zero connections, streams or requests mean one.
@@ -191,6 +193,21 @@ impl ServerConfig {
             limits: Limits::default(),
             shutdown_delay: Duration::ZERO,
             goaway_chance: 0.0,
+        }
+    }
+}
+
+#[cfg(test)]
+impl ServerTelemetry {
+    pub(crate) fn unregistered() -> Self {
+        let mut metrics = kubevitals_telemetry::Metrics::new();
+        Self {
+            health: Health::new(),
+            metrics: ApiServerMetrics::register(&mut metrics),
+            registry: metrics.freeze(),
+            logs: None,
+            profiling: false,
+            outage: OutageLog::default(),
         }
     }
 }

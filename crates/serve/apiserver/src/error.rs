@@ -54,7 +54,4 @@ pub enum ApiServerError {
     Random,
     #[error("invalid path {path:?} in always_allow_paths: {reason}")]
     AlwaysAllowPath { path: String, reason: &'static str },
-    /// A background task panicked or returned: certificates or authorities would become outdated.
-    #[error("task {task} ended unexpectedly")]
-    Task { task: &'static str },
 }

@@ -59,7 +59,7 @@ pub(crate) struct ApiHandler {
     registry: kubevitals_telemetry::SharedRegistry,
     logs: Option<kubevitals_telemetry::LogHandle>,
     #[cfg(feature = "pprof")]
-    profiler: Option<kubevitals_telemetry::profile::Profiler>,
+    profiling: bool,
     metrics: Arc<ApiServerMetrics>,
     limits: Limits,
     in_flight: Places,
@@ -146,22 +146,19 @@ impl ApiHandler {
         draining: watch::Receiver<bool>,
     ) -> Result<Self, ApiServerError> {
         let groups = ApiGroups::new(config.groups)?;
-        let metrics = config.telemetry.metrics;
+        let telemetry = config.telemetry;
         Ok(Self {
             discovery: Discovery::new(&groups),
             openapi: OpenApi::new(&groups, &config.title, &config.version.git_version)?,
             version: Document::new(&config.version),
-            authenticator: Authenticator::new(&config.authentication, trust, &metrics)?,
-            authorizer: Authorizer::new(&config.authorization, &metrics)?,
-            health: config.telemetry.health,
-            registry: config.telemetry.registry,
-            logs: config.telemetry.logs,
+            authenticator: Authenticator::new(&config.authentication, trust, &telemetry)?,
+            authorizer: Authorizer::new(&config.authorization, &telemetry)?,
+            health: telemetry.health,
+            registry: telemetry.registry,
+            logs: telemetry.logs,
             #[cfg(feature = "pprof")]
-            profiler: config
-                .telemetry
-                .profiling
-                .then(kubevitals_telemetry::profile::Profiler::new),
-            metrics: Arc::new(metrics),
+            profiling: telemetry.profiling,
+            metrics: Arc::new(telemetry.metrics),
             in_flight: Places::new(config.limits.in_flight),
             watches: Places::new(config.limits.watches),
             yaml: Semaphore::new(MAX_YAML_CONVERSIONS),

@@ -68,6 +68,7 @@ pub use config::{
     AuthenticationConfig, AuthorizationConfig, FrontProxyConfig, Limits, Lookup, RequestHeaders,
     ServerConfig, ServerTelemetry, VersionInfo,
 };
+pub use encode::yaml::from_json as yaml_from_json;
 pub use error::ApiServerError;
 pub use metrics::ApiServerMetrics;
 pub use request_info::{InvalidPath, RequestInfo, ResourceTarget, Target};
@@ -80,4 +81,4 @@ pub use reviewer::{
     ReviewError, ReviewFuture, Reviewer, SelectorOperator, SelectorRequirement, TokenReviewResult,
     UserInfo,
 };
-pub use server::ApiServer;
+pub use server::{ApiServer, BackgroundTask};

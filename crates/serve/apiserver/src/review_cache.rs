@@ -1,12 +1,12 @@
 //! A cache of reviews that coalesces equal requests and limits how many are sent at once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 use hashbrown::HashMap;
+use kubevitals_telemetry::{OutageLog, OutagePart, RequestFailure};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -68,12 +68,12 @@ struct Inner<V> {
     queue: Semaphore,
     rate: RateLimit,
     anonymous_rate: RateLimit,
-    failing: AtomicBool,
+    outage: Mutex<OutagePart>,
     metrics: ReviewMetrics,
 }
 
 impl<V: Clone + Send + Sync + 'static> ReviewCache<V> {
-    pub(crate) fn new(metrics: ReviewMetrics) -> Self {
+    pub(crate) fn new(metrics: ReviewMetrics, outage: &OutageLog) -> Self {
         Self {
             inner: Arc::new(Inner {
                 cache: TtlCache::new(MAX_CACHED),
@@ -82,7 +82,7 @@ impl<V: Clone + Send + Sync + 'static> ReviewCache<V> {
                 queue: Semaphore::new(MAX_CONCURRENT + MAX_QUEUED),
                 rate: RateLimit::new(REVIEW_RATE),
                 anonymous_rate: RateLimit::new(ANONYMOUS_REVIEW_RATE),
-                failing: AtomicBool::new(false),
+                outage: Mutex::new(outage.occasional(metrics.kind())),
                 metrics,
             }),
         }
@@ -172,12 +172,18 @@ impl<V> Inner<V> {
         self.metrics.observe(started.elapsed(), result.is_ok());
         match &result {
             Ok(_) => {
-                if self.failing.swap(false, Ordering::Relaxed) {
+                if self.outage.lock().succeeded() {
                     tracing::info!(review = self.metrics.kind(), "reviews succeed again");
                 }
             }
             Err(error) => {
-                if !self.failing.swap(true, Ordering::Relaxed) {
+                // A review may wait for a webhook.
+                let failure = if error.is_timeout() {
+                    RequestFailure::Other
+                } else {
+                    error.failure()
+                };
+                if self.outage.lock().failed(failure, error) {
                     tracing::warn!(
                         review = self.metrics.kind(), %error,
                         "review failed, rejecting requests that need one"
@@ -222,14 +228,15 @@ pub(crate) fn key_of(hash: &[u8]) -> Key {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use tokio::sync::Notify;
 
     use super::*;
 
     fn cache() -> ReviewCache<u32> {
-        ReviewCache::new(crate::metrics::ApiServerMetrics::unregistered().token_reviews())
+        let metrics = crate::metrics::ApiServerMetrics::unregistered();
+        ReviewCache::new(metrics.token_reviews(), &OutageLog::default())
     }
 
     #[expect(

@@ -9,8 +9,12 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
+
+use kubevitals_telemetry::RequestFailure;
 
 pub use self::kube::KubeReviewer;
+pub(crate) use self::kube::classify;
 
 /// The future of a review.
 pub type ReviewFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ReviewError>> + Send + 'a>>;
@@ -141,6 +145,11 @@ pub struct ReviewError {
     pub source: Arc<dyn Error + Send + Sync>,
 }
 
+/// A request without a response in time.
+#[derive(Debug, thiserror::Error)]
+#[error("no response within {0:?}")]
+pub(crate) struct NoResponse(pub(crate) Duration);
+
 impl ReviewError {
     /// An error of `operation` with its cause.
     pub fn new(operation: &'static str, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
@@ -148,6 +157,18 @@ impl ReviewError {
             operation,
             source: Arc::from(source.into()),
         }
+    }
+
+    pub(crate) fn failure(&self) -> RequestFailure {
+        match self.source.downcast_ref::<::kube::Error>() {
+            Some(error) => classify(error),
+            None if self.is_timeout() => RequestFailure::Unavailable,
+            None => RequestFailure::Other,
+        }
+    }
+
+    pub(crate) fn is_timeout(&self) -> bool {
+        self.source.is::<NoResponse>()
     }
 }
 

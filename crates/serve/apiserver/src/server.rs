@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use kubevitals_http::{Accepted, Server, Transport};
 use kubevitals_telemetry::Health;
 use kubevitals_tls::{
@@ -13,15 +14,13 @@ use kubevitals_tls::{
 };
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::authn::{Peer, TrustStatus, lookup_loop};
-use crate::config::{Lookup, ServerConfig};
+use crate::config::ServerConfig;
 use crate::error::ApiServerError;
 use crate::handler::ApiHandler;
-use crate::metrics::ApiServerMetrics;
 
 /// Interval of certificate reloads.
 const REFRESH_INTERVAL: Duration = Duration::from_mins(1);
@@ -33,20 +32,18 @@ pub struct ApiServer {
     handler: Arc<ApiHandler>,
     draining: watch::Sender<bool>,
     trust: TrustStatus,
-    lookup: Option<Lookup>,
-    refreshed: Vec<Arc<dyn Refresh>>,
+    tasks: Vec<BackgroundTask>,
     health: Health,
-    metrics: ApiServerMetrics,
     shutdown_delay: Duration,
 }
+
+/// A task that runs as long as the server, with its name.
+pub type BackgroundTask = (&'static str, BoxFuture<'static, ()>);
 
 /// Performs TLS handshakes and reads client certificates.
 struct TlsTransport {
     acceptor: TlsAcceptor,
 }
-
-/// Aborts a task when it is dropped.
-struct AbortOnDrop(AbortHandle);
 
 impl ApiServer {
     /// Validates the configuration and listens. From here on the kernel queues connections.
@@ -82,15 +79,19 @@ impl ApiServer {
         let address = config.address;
         let limits = config.limits.http();
         let shutdown_delay = config.shutdown_delay;
-        let (health, metrics) = (
-            config.telemetry.health.clone(),
-            config.telemetry.metrics.clone(),
-        );
+        let health = config.telemetry.health.clone();
+        let metrics = config.telemetry.metrics.clone();
+        let outage = config.telemetry.outage.clone();
         let draining = watch::Sender::new(false);
         let handler = ApiHandler::new(config, trust.clone(), draining.subscribe())?;
         let server = Server::bind("API", address, limits, metrics.server())
             .await
             .map_err(|source| ApiServerError::Bind { address, source })?;
+        let lookup = lookup_loop(trust.clone(), lookup, metrics, outage);
+        let refresh = refresh_loop(
+            refreshed,
+            Periodic::new(REFRESH_INTERVAL, std::future::pending()),
+        );
         Ok(Self {
             server,
             transport: TlsTransport {
@@ -99,10 +100,11 @@ impl ApiServer {
             handler: Arc::new(handler),
             draining,
             trust,
-            lookup,
-            refreshed,
+            tasks: vec![
+                ("look-up-authentication", Box::pin(lookup)),
+                ("refresh-serving-certificates", Box::pin(refresh)),
+            ],
             health,
-            metrics,
             shutdown_delay,
         })
     }
@@ -118,43 +120,27 @@ impl ApiServer {
         self.trust.clone()
     }
 
+    /// Returns the tasks that refresh certificates, authorities and the authentication
+    /// configuration. The caller runs and supervises them until the server ends: if one panics,
+    /// the server goes on with what it has.
+    pub fn take_tasks(&mut self) -> Vec<BackgroundTask> {
+        std::mem::take(&mut self.tasks)
+    }
+
     /// Serves until `shutdown` completes. Then readiness fails while requests are still served, for
     /// [`shutdown_delay`](ServerConfig::shutdown_delay): load balancers learn that this server goes
     /// away before it refuses a connection. After that it drains: the port is closed, watches end,
     /// idle connections are closed, and requests in flight get
     /// [`drain_timeout`](kubevitals_http::Limits::drain_timeout).
-    ///
-    /// Meanwhile certificates, authorities and the authentication configuration are refreshed; it
-    /// is an error if one of these tasks ends. Dropping the future aborts everything.
-    pub async fn serve(
-        self,
-        shutdown: impl Future<Output = ()> + Send,
-    ) -> Result<(), ApiServerError> {
-        let mut lookup = tokio::spawn(lookup_loop(self.trust, self.lookup, self.metrics));
-        let mut refresh = tokio::spawn(refresh_loop(
-            self.refreshed,
-            Periodic::new(REFRESH_INTERVAL, std::future::pending()),
-        ));
-        let _aborted = [lookup.abort_handle(), refresh.abort_handle()].map(AbortOnDrop);
-        let (health, draining, delay) = (self.health, self.draining, self.shutdown_delay);
+    pub async fn serve(self, shutdown: impl Future<Output = ()> + Send) {
         let shutdown = async {
             shutdown.await;
-            health.start_shutdown();
-            tokio::time::sleep(delay).await;
-            draining.send_replace(true);
+            self.health.start_shutdown();
+            tokio::time::sleep(self.shutdown_delay).await;
+            self.draining.send_replace(true);
         };
-        let ended = |task| Err(ApiServerError::Task { task });
-        tokio::select! {
-            () = self.server.serve(self.transport, self.handler, shutdown) => Ok(()),
-            _ = &mut lookup => ended("look-up-authentication"),
-            _ = &mut refresh => ended("refresh-serving-certificates"),
-        }
-    }
-}
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
+        let served = self.server.serve(self.transport, self.handler, shutdown);
+        served.await;
     }
 }
 

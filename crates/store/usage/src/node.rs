@@ -20,7 +20,7 @@ use crate::series::Series;
 mod binding;
 mod expiry;
 mod explain;
-mod ingest;
+pub(crate) mod ingest;
 pub(crate) mod pod_table;
 mod publication;
 mod scratch;

@@ -23,6 +23,10 @@ const SETTLED_PERCENT: usize = 99;
 /// Maximum time of a warm-up after the first list of pods.
 const MAX_WARM_UP: Duration = Duration::from_secs(30);
 
+/// Time after a resolution in which the nodes that have settled are scraped at their slots: a slot
+/// that was closer than a second is left out, and a scrape takes time.
+const SLOT_TOLERANCE: Duration = Duration::from_secs(2);
+
 /// The numbers of nodes and pods with usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
@@ -43,6 +47,9 @@ pub struct Counts {
 pub struct Readiness {
     pub counts: Counts,
     pub phase: Phase,
+    /// The time until the nodes have been scraped at their slots in the resolution, and the same
+    /// samples are served as by other replicas.
+    pub until_slots: Duration,
     /// The most frequent reasons why nodes have no usage, at most a second old.
     pub reasons: Arc<[Reason]>,
 }
@@ -68,6 +75,8 @@ pub(crate) struct WarmUp {
     /// The monotonic time of the first list of pods.
     pods_listed: OnceLock<Duration>,
     is_over: AtomicBool,
+    /// The monotonic time at which the warm-up was found to be over.
+    ended: OnceLock<Duration>,
 }
 
 /// A reason why nodes have no usage.
@@ -149,9 +158,16 @@ impl WarmUp {
         }
         // Without nodes there was nothing to wait for, but there may be soon.
         if counts.nodes > 0 {
+            self.ended.get_or_init(|| now);
             self.is_over.store(true, Ordering::Relaxed);
         }
         Phase::Warm
+    }
+
+    /// Returns the time until all nodes that have settled are scraped at their slots.
+    pub(crate) fn until_slots(&self, resolution: Duration, now: Duration) -> Duration {
+        let since = self.ended.get().map(|ended| now.saturating_sub(*ended));
+        (resolution + SLOT_TOLERANCE).saturating_sub(since.unwrap_or_default())
     }
 }
 

@@ -278,6 +278,11 @@ impl Series {
         usage
     }
 
+    /// Whether there was usage at the last publication.
+    pub(crate) fn is_served(&self) -> bool {
+        self.is_served
+    }
+
     /// Whether usage that was served has become stale.
     pub(crate) fn has_expired(&self, eval: &Evaluation<'_>) -> bool {
         self.is_served && self.usage(eval).is_none()

@@ -18,6 +18,7 @@ use crate::config::UsageConfig;
 use crate::directory::Directory;
 use crate::evaluation::Evaluation;
 use crate::metrics::{Dropped, UsageMetrics};
+use crate::node::ingest::Scope;
 use crate::node::pod_table::key_of;
 use crate::node::{Context, NodeState};
 use crate::publisher::UsagePublisher;
@@ -108,11 +109,34 @@ impl UsageStore {
     /// The node must have been applied before, with this UID: samples of other nodes are dropped,
     /// so that a scrape in flight neither brings back a deleted node nor counts for its successor.
     pub fn ingest(&self, node: &str, uid: &Uid, batch: &NodeBatch, now: Moment) -> Ingested {
+        self.ingest_scope(node, uid, batch, Scope::All, now)
+    }
+
+    /// Ingests the samples of containers that have no usage, as [`UsageStore::ingest`] does. What
+    /// is served stays until the next scrape at which other replicas replace it too.
+    pub fn ingest_missing(
+        &self,
+        node: &str,
+        uid: &Uid,
+        batch: &NodeBatch,
+        now: Moment,
+    ) -> Ingested {
+        self.ingest_scope(node, uid, batch, Scope::Missing, now)
+    }
+
+    fn ingest_scope(
+        &self,
+        node: &str,
+        uid: &Uid,
+        batch: &NodeBatch,
+        scope: Scope,
+        now: Moment,
+    ) -> Ingested {
         let Some(node) = self.node(node) else {
             self.metrics.dropped(Dropped::UnknownNode, batch.len());
             return Ingested::default();
         };
-        node.lock().ingest(uid, batch, &self.context(now))
+        node.lock().ingest(uid, batch, scope, &self.context(now))
     }
 
     /// Records a failed scrape. The usage of the node is served up to the staleness limit.
@@ -255,6 +279,9 @@ impl UsageStore {
         Readiness {
             counts,
             phase: self.warm_up.phase(&counts, now.monotonic),
+            until_slots: self
+                .warm_up
+                .until_slots(self.config.resolution, now.monotonic),
             reasons: Arc::clone(&self.reasons.lock()),
         }
     }

@@ -8,8 +8,8 @@ use aws_lc_rs::hmac;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
+use crate::config::ServerTelemetry;
 use crate::error::ApiServerError;
-use crate::metrics::ReviewMetrics;
 use crate::review_cache::{Key, ReviewCache, ReviewFailure, Source, key_of};
 use crate::reviewer::{BearerToken, Reviewer, TokenReviewResult, UserInfo};
 
@@ -30,14 +30,14 @@ impl Tokens {
     pub(super) fn new(
         reviewer: &Arc<dyn Reviewer>,
         ttl: Duration,
-        metrics: ReviewMetrics,
+        telemetry: &ServerTelemetry,
     ) -> Result<Self, ApiServerError> {
         let random = aws_lc_rs::rand::SystemRandom::new();
         let key =
             hmac::Key::generate(hmac::HMAC_SHA256, &random).map_err(|_| ApiServerError::Random)?;
         Ok(Self {
             reviewer: Arc::clone(reviewer),
-            cache: ReviewCache::new(metrics),
+            cache: ReviewCache::new(telemetry.metrics.token_reviews(), &telemetry.outage),
             ttl,
             key,
         })
@@ -170,9 +170,8 @@ mod tests {
         }
 
         let reviewer: Arc<dyn Reviewer> = Arc::new(Starting(0.into()));
-        let metrics = crate::metrics::ApiServerMetrics::unregistered();
-        let tokens =
-            Tokens::new(&reviewer, Duration::from_secs(10), metrics.token_reviews()).unwrap();
+        let telemetry = ServerTelemetry::unregistered();
+        let tokens = Tokens::new(&reviewer, Duration::from_secs(10), &telemetry).unwrap();
         let user = async || tokens.user(BearerToken::new("x")).await.unwrap();
         assert_eq!(user().await, None);
         assert_eq!(tokens.cached_user(&BearerToken::new("x")), None);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use kubevitals_telemetry::Status;
+use kubevitals_telemetry::{OutageLog, RequestFailure, Status};
 use kubevitals_tls::{ClientAuthority, TrustRoots};
 use rustls::RootCertStore;
 use tokio::sync::watch;
@@ -183,8 +183,10 @@ pub(crate) async fn lookup_loop(
     status: TrustStatus,
     lookup: Option<Lookup>,
     metrics: ApiServerMetrics,
+    outage: OutageLog,
 ) {
     let inner = &status.inner;
+    let mut outage = outage.periodic("look-up-authentication");
     let interval = lookup.as_ref().map_or(RETRY_INTERVAL * 10, |lookup| {
         lookup.interval.max(RETRY_INTERVAL)
     });
@@ -195,25 +197,30 @@ pub(crate) async fn lookup_loop(
         let read = match lookup {
             Some(lookup) => {
                 let read = lookup.source.authentication().await;
-                read.map_err(|error| error.to_string()).and_then(|data| {
-                    data.map(Some)
-                        .ok_or_else(|| format!("configmap {CONFIG_MAP} does not exist"))
-                })
+                read.map_err(|error| (error.failure(), error.to_string()))
+                    .and_then(|data| {
+                        let missing = || format!("configmap {CONFIG_MAP} does not exist");
+                        data.map(Some)
+                            .ok_or_else(|| (RequestFailure::Other, missing()))
+                    })
             }
             None => Ok(None),
         };
         let (data, error) = match read {
             Ok(data) => (data, None),
-            Err(reason) => (None, Some(reason)),
+            Err(error) => (None, Some(error)),
         };
         let outcome = match error {
-            Some(reason) if last.is_none() => Err(reason),
+            Some(error) if last.is_none() => Err(error),
             error => {
                 // Files may have changed even if the ConfigMap cannot be read.
                 let previous = last.as_ref().and_then(|last| last.inputs.data.as_ref());
                 let current = inner.configured.inputs(data.as_ref().or(previous));
                 let updated = update(inner, &mut last, current);
-                error.map_or(updated, Err)
+                error.map_or(
+                    updated.map_err(|reason| (RequestFailure::Other, reason)),
+                    Err,
+                )
             }
         };
         if lookup.is_some() {
@@ -222,7 +229,8 @@ pub(crate) async fn lookup_loop(
         }
         let pause = match outcome {
             Ok(()) => {
-                if failing.take().is_some() {
+                failing = None;
+                if outage.succeeded() {
                     tracing::info!(
                         config_map = CONFIG_MAP,
                         "authentication configuration recovered"
@@ -233,8 +241,10 @@ pub(crate) async fn lookup_loop(
                     .send_if_modified(|reason| reason.take().is_some());
                 interval
             }
-            Err(reason) => {
-                if failing.as_ref() != Some(&reason) {
+            Err((failure, reason)) => {
+                let is_first = outage.failed(failure, &reason);
+                let is_other = failing.as_ref().is_some_and(|known| *known != reason);
+                if is_first || (is_other && failure == RequestFailure::Other) {
                     tracing::warn!(
                         config_map = CONFIG_MAP,
                         %reason,
@@ -249,7 +259,7 @@ pub(crate) async fn lookup_loop(
                     }
                     is_loading
                 });
-                failing = Some(reason);
+                failing = (failure == RequestFailure::Other).then_some(reason);
                 RETRY_INTERVAL
             }
         };

@@ -58,7 +58,7 @@ fn authorizer(rules: &Arc<Rules>, paths: &[&str]) -> Authorizer {
         denied_ttl: Duration::from_secs(3),
         ..AuthorizationConfig::delegated(reviewer)
     };
-    Authorizer::new(&config, &ApiServerMetrics::unregistered()).unwrap()
+    Authorizer::new(&config, &ServerTelemetry::unregistered()).unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ const RESERVED: &[&str] = &[
 ];
 
 /// Converts JSON to YAML.
-pub(crate) fn from_json(json: &[u8]) -> Result<String, serde_json::Error> {
+pub fn from_json(json: &[u8]) -> Result<String, serde_json::Error> {
     let value: Value = serde_json::from_slice(json)?;
     let mut out = String::with_capacity(json.len());
     match &value {

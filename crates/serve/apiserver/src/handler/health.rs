@@ -136,33 +136,22 @@ impl ApiHandler {
         rest: &str,
         query: Option<&str>,
     ) -> Result<Response<Body>, ApiStatus> {
-        use kubevitals_telemetry::profile::{ProfileError, parse_seconds};
+        use kubevitals_telemetry::profile::{INDEX, Kind, ProfileError, take};
 
-        let Some(profiler) = &self.profiler else {
+        if !self.profiling {
             return Ok(plain(StatusCode::NOT_FOUND, "profiling is disabled\n"));
-        };
-        match rest {
-            "" | "/" => {
-                return Ok(plain(
-                    StatusCode::OK,
-                    "profile   a CPU profile, ?seconds=30\n",
-                ));
-            }
-            "/profile" => {}
-            _ => {
-                return Ok(plain(
-                    StatusCode::NOT_FOUND,
-                    "no such profile; only `profile` exists\n",
-                ));
-            }
+        }
+        let name = rest.strip_prefix('/').unwrap_or(rest);
+        if name.is_empty() {
+            return Ok(plain(StatusCode::OK, INDEX));
         }
         let seconds = Query::new(query).first("seconds");
-        let taken = match parse_seconds(seconds.as_deref()) {
+        let taken = match Kind::parse(name, seconds.as_deref()) {
             // A profile must end before the request times out.
-            Ok(duration) if duration >= self.limits.request_timeout => {
+            Ok(Kind::Cpu(duration)) if duration >= self.limits.request_timeout => {
                 Err(ProfileError::BadSeconds)
             }
-            Ok(duration) => profiler.cpu(duration).await,
+            Ok(kind) => take(kind).await,
             Err(error) => Err(error),
         };
         match taken {
@@ -173,6 +162,9 @@ impl ApiHandler {
                 Ok(response)
             }
             Err(error @ ProfileError::BadSeconds) => Err(ApiStatus::bad_request(error.to_string())),
+            Err(error @ (ProfileError::Unknown | ProfileError::NoHeap)) => {
+                Ok(plain(StatusCode::NOT_FOUND, format!("{error}\n")))
+            }
             Err(error @ ProfileError::Busy) => Err(ApiStatus::too_many(error.to_string(), 10)),
             Err(error) => Err(ApiStatus::internal(error.to_string())),
         }

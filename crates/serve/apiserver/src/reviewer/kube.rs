@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use http::Request;
 use kubevitals_model::Rng;
+use kubevitals_telemetry::RequestFailure;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::retry::{Waits, is_transient};
 use super::{
-    AccessDecision, AccessReview, Attributes, AuthenticationSource, BearerToken, ReviewError,
-    ReviewFuture, Reviewer, SelectorRequirement, TokenReviewResult, UserInfo,
+    AccessDecision, AccessReview, Attributes, AuthenticationSource, BearerToken, NoResponse,
+    ReviewError, ReviewFuture, Reviewer, SelectorRequirement, TokenReviewResult, UserInfo,
 };
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -137,10 +138,7 @@ impl KubeReviewer {
     {
         tokio::time::timeout_at(deadline, self.client.request::<T>(request))
             .await
-            .map_err(|_elapsed| {
-                let timeout = format!("no response within {:?}", self.timeout);
-                ReviewError::new(operation, timeout)
-            })
+            .map_err(|_elapsed| ReviewError::new(operation, NoResponse(self.timeout)))
     }
 }
 
@@ -207,6 +205,15 @@ impl From<User> for UserInfo {
             groups: user.groups,
             extra: user.extra,
         }
+    }
+}
+
+/// Whether the server itself is away, or only this request has failed.
+pub(crate) fn classify(error: &kube::Error) -> RequestFailure {
+    match error {
+        kube::Error::Api(status) => RequestFailure::of_status(status.code),
+        kube::Error::Service(_) | kube::Error::HyperError(_) => RequestFailure::Unavailable,
+        _ => RequestFailure::Other,
     }
 }
 

@@ -24,7 +24,7 @@ use kubevitals_telemetry::Status;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::support::{DEADLINE, loopback, telemetry, widgets};
+use crate::support::{DEADLINE, loopback, spawn, telemetry, widgets};
 
 struct Cluster {
     sim: SimApiHandle,
@@ -96,13 +96,7 @@ async fn cluster() -> Cluster {
     let trust = server.trust_status();
     assert!(matches!(trust.status(), Status::WarmingUp(_)));
     let address = server.local_addr();
-    let (stop, stopped) = oneshot::channel();
-    let task = tokio::spawn(async {
-        let ended = server.serve(async {
-            let _ended = stopped.await;
-        });
-        ended.await.unwrap();
-    });
+    let (stop, task) = spawn(server);
     for version in ["v1", "v1beta1"] {
         let object = json!({
             "metadata": {"name": format!("{version}.example.dev"),

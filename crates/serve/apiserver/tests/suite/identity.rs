@@ -389,3 +389,30 @@ async fn always_allowed_paths_match_exactly() {
     );
     server.stop().await;
 }
+
+#[cfg(feature = "pprof")]
+#[tokio::test]
+async fn profiles_are_for_users_that_may_get_them_once_enabled() {
+    let off = Running::start().await;
+    let on = Running::with(|config| config.telemetry.profiling = true).await;
+    let root = |server: &Running| {
+        let root = server.clients.client("root", &["system:masters"]);
+        Client::of(server).showing(root)
+    };
+    assert_eq!(root(&off).get("/debug/pprof/heap").await.code, 404);
+    let index = root(&on).get("/debug/pprof/").await;
+    assert_eq!(index.code, 200);
+    assert!(index.text().contains("heap"), "{}", index.text());
+    for path in ["/debug/pprof/", "/debug/pprof/profile", "/debug/pprof/heap"] {
+        assert_eq!(Client::of(&on).get(path).await.code, 403, "{path}");
+    }
+    let taken = root(&on).get("/debug/pprof/profile?seconds=1").await;
+    assert_eq!(taken.code, 200);
+    assert_eq!(taken.header("content-type"), "application/octet-stream");
+    // A profile must end before the request times out.
+    let long = root(&on).get("/debug/pprof/profile?seconds=120").await;
+    assert_eq!(long.code, 400);
+    assert_eq!(root(&on).get("/debug/pprof/trace").await.code, 404);
+    off.stop().await;
+    on.stop().await;
+}

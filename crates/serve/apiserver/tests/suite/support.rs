@@ -19,14 +19,14 @@ use kubevitals_apiserver::{
     ReviewFuture, Reviewer, ServerConfig, ServerTelemetry, ServingCertificate, Shape, StatusError,
     TokenReviewResult, UserInfo, VersionInfo, WatchRequest,
 };
-use kubevitals_telemetry::{Health, Metrics, Probe, SharedRegistry, Status};
+use kubevitals_telemetry::{Health, Metrics, OutageLog, Probe, SharedRegistry, Status};
 use kubevitals_tls::{PemSource, TrustRoots};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };
 use serde_json::json;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -230,13 +230,7 @@ impl Running {
         alter(&mut config);
         let server = ApiServer::bind(config).await.unwrap();
         let address = server.local_addr();
-        let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(async {
-            let ended = server.serve(async {
-                let _ended = stopped.await;
-            });
-            ended.await.unwrap();
-        });
+        let (stop, task) = spawn(server);
         Self {
             address,
             server_ca,
@@ -265,6 +259,23 @@ impl Running {
     }
 }
 
+/// Runs a server with its tasks until the sender is dropped.
+pub(crate) fn spawn(mut server: ApiServer) -> (oneshot::Sender<()>, JoinHandle<()>) {
+    let mut tasks = JoinSet::new();
+    for (_, task) in server.take_tasks() {
+        tasks.spawn(task);
+    }
+    let (stop, stopped) = oneshot::channel();
+    let task = tokio::spawn(async move {
+        let _tasks = tasks;
+        let stopped = async {
+            let _ended = stopped.await;
+        };
+        server.serve(stopped).await;
+    });
+    (stop, task)
+}
+
 pub(crate) fn loopback() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
 }
@@ -286,6 +297,7 @@ pub(crate) fn telemetry() -> (ServerTelemetry, SharedRegistry, Health) {
         metrics: own,
         logs: None,
         profiling: false,
+        outage: OutageLog::default(),
     };
     (telemetry, registry, health)
 }

@@ -17,9 +17,29 @@ use crate::store::Ingested;
 /// two updates from the API, and all of a usual node while the first list of pods is in progress.
 const MAX_HELD: usize = 512;
 
+/// The samples of a scrape that are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    All,
+    /// Those of containers without usage.
+    Missing,
+}
+
+impl Scope {
+    fn includes(self, series: &Series) -> bool {
+        self == Self::All || !series.is_served()
+    }
+}
+
 impl NodeState {
     /// Ingests the samples of a scrape, and publishes the node if any is new.
-    pub(crate) fn ingest(&mut self, uid: &Uid, batch: &NodeBatch, cx: &Context<'_>) -> Ingested {
+    pub(crate) fn ingest(
+        &mut self,
+        uid: &Uid,
+        batch: &NodeBatch,
+        scope: Scope,
+        cx: &Context<'_>,
+    ) -> Ingested {
         let mut ingested = Ingested::default();
         if !self.is_registered_as(uid) {
             cx.metrics.dropped(Dropped::UnknownNode, batch.len());
@@ -29,10 +49,13 @@ impl NodeState {
         self.failure = None;
         self.update_cached(cx.metrics);
         self.scraped_at = Some(cx.eval.monotonic());
-        let node_sample = self.usage.record(&as_container(&batch.node), &cx.eval);
-        let is_node_new = matches!(node_sample, SampleKind::New { .. });
+        let mut is_node_new = false;
+        if scope.includes(&self.usage) {
+            let node_sample = self.usage.record(&as_container(&batch.node), &cx.eval);
+            is_node_new = matches!(node_sample, SampleKind::New { .. });
+            cx.metrics.sample(node_sample, self.usage.rate_state());
+        }
         ingested.new_sample = is_node_new;
-        cx.metrics.sample(node_sample, self.usage.rate_state());
         ingested.count_coverage(self.usage.rate_state());
         self.pods.prefetch();
         let mut index = 0;
@@ -40,7 +63,7 @@ impl NodeState {
             match self.pods.find_near(key.pod, index) {
                 Some(found) => {
                     index = found;
-                    self.record(found, key.container, sample, &mut ingested, cx);
+                    self.record(found, key.container, sample, scope, &mut ingested, cx);
                 }
                 None => self.hold(key, sample, &mut ingested, cx),
             }
@@ -49,7 +72,7 @@ impl NodeState {
             match self.pods.find_uid(uid, index) {
                 Some(found) => {
                     index = found;
-                    self.record(found, container, sample, &mut ingested, cx);
+                    self.record(found, container, sample, scope, &mut ingested, cx);
                 }
                 None => ingested.unknown += 1,
             }
@@ -79,6 +102,7 @@ impl NodeState {
         index: usize,
         name: &str,
         sample: &ContainerSample,
+        scope: Scope,
         ingested: &mut Ingested,
         cx: &Context<'_>,
     ) {
@@ -108,6 +132,10 @@ impl NodeState {
             ingested.overflowed += 1;
             return;
         };
+        if !scope.includes(series) {
+            ingested.count_coverage(series.rate_state());
+            return;
+        }
         let kind = series.record(sample, &cx.eval);
         cx.metrics.sample(kind, series.rate_state());
         ingested.count_coverage(series.rate_state());

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use kubevitals_model::{Bytes, ContainerSample};
 
-use crate::harness::{CORE_SECOND, Harness, Row, bytes, cpu, millicores, row, row_of};
+use crate::harness::{
+    CORE_SECOND, Harness, Row, batch, bytes, cpu, millicores, moment, row, row_of, uid,
+};
 
 const DAY: i64 = 86_400_000;
 
@@ -198,7 +200,7 @@ fn a_pod_missing_from_one_scrape_keeps_its_usage_and_samples() {
     harness.scrape(1_000, &[old("app", 0, 10 * CORE_SECOND)]);
     harness.scrape(16_000, &[old("app", 15_000, 25 * CORE_SECOND)]);
     harness.scrape(31_000, &[]);
-    harness.store.expire(crate::harness::moment(31_000));
+    harness.store.expire(moment(31_000));
     assert_eq!(harness.served("app"), Some((1_000, 15_000, 15_000)));
     harness.scrape(46_000, &[old("app", 45_000, 40 * CORE_SECOND)]);
     assert_eq!(harness.served("app"), Some((500, 30_000, 45_000)));
@@ -336,4 +338,49 @@ fn a_memory_sample_that_is_much_older_than_cpu_is_ignored() {
         harness.scrape(now + 1, &[stuck]);
     }
     assert_eq!(harness.served("app"), None);
+}
+
+/// A scrape between two slots, since a pod has started, replaced the samples of all pods of the
+/// node: this replica was ahead of the others for the rest of the resolution.
+#[test]
+fn a_scrape_between_slots_adds_what_is_missing_and_replaces_nothing() {
+    let harness = Harness::with_pod();
+    let rows = |millis, total: u64| [old("app", millis, total * CORE_SECOND)];
+    harness.scrape(1_000, &rows(0, 10));
+    harness.scrape(16_000, &rows(15_000, 25));
+    let served = harness.served("app");
+    assert!(served.is_some());
+    harness.pod("n1", "default/web-1");
+    let missing = |now: i64, rows: &[Row]| {
+        let (uid, rows) = (uid("n1"), batch(rows));
+        harness.store.ingest_missing("n1", &uid, &rows, moment(now))
+    };
+    for (now, total) in [(20_000, 30), (25_000, 35)] {
+        let new = row_of("default/web-1", "app", now, total * CORE_SECOND).started(-DAY);
+        let [app] = rows(now, total);
+        let ingested = missing(now + 100, &[app, new]);
+        assert_eq!((ingested.known_node, ingested.new), (true, 1));
+    }
+    assert_eq!(harness.served("app"), served);
+    let new = harness.served_of("default/web-1", "app");
+    assert_eq!(new, Some((1_000, 5_000, 25_000)));
+    // The rate at the next slot is that of a replica without these scrapes.
+    harness.scrape(31_000, &rows(30_000, 40));
+    assert_eq!(harness.served("app"), Some((1_000, 15_000, 30_000)));
+}
+
+/// What is stale is not served, so that any scrape may replace it.
+#[test]
+fn a_scrape_between_slots_replaces_stale_usage() {
+    let harness = Harness::with_pod();
+    let rows = |millis, total: u64| [old("app", millis, total * CORE_SECOND)];
+    harness.scrape(1_000, &rows(0, 10));
+    harness.scrape(16_000, &rows(15_000, 25));
+    harness.store.expire(moment(70_000));
+    assert_eq!(harness.served("app"), None);
+    let (uid, late) = (uid("n1"), batch(&rows(70_000, 80)));
+    harness
+        .store
+        .ingest_missing("n1", &uid, &late, moment(71_000));
+    assert_eq!(harness.served("app"), Some((1_000, 55_000, 70_000)));
 }

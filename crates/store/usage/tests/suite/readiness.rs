@@ -173,6 +173,18 @@ fn a_new_store_waits_for_nodes_for_30_seconds_after_the_list_of_pods() {
     assert!(harness.readiness(31_000).is_ready());
 }
 
+/// A node that was first scraped just before its slot is scraped at the next one.
+#[test]
+fn a_resolution_after_the_warm_up_all_nodes_have_been_scraped_at_their_slots() {
+    let harness = Harness::new().listed(&[]);
+    let left = |now| harness.readiness(now).until_slots;
+    assert_eq!(left(5_000), Duration::from_secs(17));
+    harness.serve("n1");
+    assert_eq!(left(16_000), Duration::from_secs(17));
+    assert_eq!(left(20_000), Duration::from_secs(13));
+    assert_eq!(left(33_000), Duration::ZERO);
+}
+
 #[test]
 fn a_new_store_is_not_ready_if_all_nodes_fail() {
     let harness = Harness::listed_with_pod();

@@ -75,7 +75,8 @@ impl Looking {
         let lookup = || Lookup::new(Arc::<StubSource>::clone(&source));
         let status = TrustStatus::new(&config(Some(lookup()))).unwrap();
         let metrics = ApiServerMetrics::unregistered();
-        let task = tokio::spawn(lookup_loop(status.clone(), Some(lookup()), metrics));
+        let outage = OutageLog::default();
+        let task = tokio::spawn(lookup_loop(status.clone(), Some(lookup()), metrics, outage));
         Self {
             source,
             status,
