@@ -5,6 +5,8 @@ use kubevitals_model::Timestamp;
 use kubevitals_sink::SinkCounts;
 use kubevitals_transitions::Output;
 
+use crate::pod_metrics::PodMetrics;
+
 /// Receives every record on the task of the event loop, so it must be quick.
 pub type RecordHook = Box<dyn FnMut(&Output) + Send>;
 
@@ -12,6 +14,7 @@ pub(crate) struct Emitter {
     pub(crate) form: TransitionLines,
     /// `None` if no lines are written.
     pub(crate) lines: Option<JsonLines>,
+    pub(crate) pods: PodMetrics,
     pub(crate) hooks: Vec<RecordHook>,
     pub(crate) counts: RecordCounts,
 }
@@ -22,6 +25,7 @@ pub(crate) struct RecordCounts {
     pub(crate) startups: u64,
     pub(crate) lifecycles: u64,
     pub(crate) progress: u64,
+    pub(crate) image_pulls: u64,
 }
 
 impl Emitter {
@@ -30,8 +34,10 @@ impl Emitter {
             Output::Startup(_) => &mut self.counts.startups,
             Output::Lifecycle(_) => &mut self.counts.lifecycles,
             Output::Progress(_) => &mut self.counts.progress,
+            Output::ImagePull(..) => &mut self.counts.image_pulls,
         };
         *count += 1;
+        self.pods.record(output);
         for hook in &mut self.hooks {
             hook(output);
         }

@@ -156,7 +156,8 @@ impl EventLoop {
         self.publish();
     }
 
-    pub(crate) fn publish(&self) {
+    pub(crate) fn publish(&mut self) {
+        self.emitter.pods.update(&self.tracker, &self.clock);
         self.metrics.publish(LoopSnapshot {
             tracker: self.tracker.counts(),
             records: self.emitter.counts,
@@ -286,9 +287,9 @@ impl EventLoop {
             (Origin::Live, _) => counts.added += 1,
         }
         // Events are deleted when they expire, which says nothing about their pod.
-        if watched.event == EventType::Deleted
-            || !self.shard.contains(&watched.object.regarding.uid)
-        {
+        let uid = &watched.object.regarding.uid;
+        let is_ours = || self.shard.contains(uid) || self.tracker.is_mirrored(uid);
+        if watched.event == EventType::Deleted || !is_ours() {
             return;
         }
         let Self {
@@ -362,12 +363,14 @@ mod tests {
     use kubevitals_cli::shutdown_channel;
     use kubevitals_jsonl::TransitionLines;
     use kubevitals_telemetry::Metrics;
+    use kubevitals_transition_metrics::{FamilyConfig, TransitionMetrics};
     use kubevitals_transitions::TrackerConfig;
     use kubevitals_watch::{KubeTransport, WatchClient, WatchSpec};
     use tokio::sync::watch;
 
     use super::*;
     use crate::emitter::RecordCounts;
+    use crate::pod_metrics::PodMetrics;
 
     #[tokio::test]
     async fn a_leader_whose_candidate_panics_stands_by_and_fails() {
@@ -383,6 +386,8 @@ mod tests {
                 tokio::task::yield_now().await;
                 panic!("lost the clock");
             });
+        let mut metrics = Metrics::new();
+        let families = TransitionMetrics::register(&mut metrics, FamilyConfig::default());
         let mut event_loop = EventLoop {
             tracker: Tracker::new(TrackerConfig::default()),
             pods: pods.subscribe(),
@@ -392,10 +397,11 @@ mod tests {
             emitter: Emitter {
                 form: TransitionLines::default(),
                 lines: None,
+                pods: PodMetrics::new(families, None),
                 hooks: Vec::new(),
                 counts: RecordCounts::default(),
             },
-            metrics: RoleMetrics::register(&mut Metrics::new()),
+            metrics: RoleMetrics::register(&mut metrics),
             heartbeat: Heartbeat::new(),
             clock: Clock::system(),
             counts: InputCounts::default(),

@@ -198,6 +198,7 @@ async fn read_lease(api: &Api<Lease>, election: &Election) -> Option<Checkpoint>
             Ok(Ok(Some(lease))) => {
                 let since_now = || Checkpoint {
                     version: 0,
+                    event_version: None,
                     time: Clock::system().now(),
                 };
                 return Some(checkpoint_in(&lease).unwrap_or_else(since_now));

@@ -16,6 +16,7 @@ mod emitter;
 mod event_loop;
 mod leader_state;
 mod metrics;
+mod pod_metrics;
 mod run;
 mod version_order;
 

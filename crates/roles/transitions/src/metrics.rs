@@ -205,6 +205,7 @@ fn encode_own(encoder: &mut DescriptorEncoder<'_>, snapshot: &LoopSnapshot) -> f
         (label("startup"), number(records.startups)),
         (label("lifecycle"), number(records.lifecycles)),
         (label("progress"), number(records.progress)),
+        (label("image_pull"), number(records.image_pulls)),
     ];
     let help = "Total number of emitted records by type";
     counter(encoder, "kubevitals_transitions_records", help, &series)?;

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use kubevitals_cli::{RunError, Shutdown};
 use kubevitals_jsonl::{JsonLines, TransitionLines};
-use kubevitals_model::{Clock, Node, Rng, Timestamp};
+use kubevitals_model::{Clock, Rng, Timestamp};
 use kubevitals_sink::SinkMetrics;
 use kubevitals_telemetry::{Health, Metrics, panic_message};
 use kubevitals_transition_metrics::{FamilyConfig, TransitionMetrics};
-use kubevitals_transitions::{Checkpoint, Existing, Output, Shard, Tracker, TrackerConfig};
-use kubevitals_watch::Reflector;
+use kubevitals_transitions::{Checkpoint, Existing, Shard, Tracker, TrackerConfig};
 use tokio::task::JoinError;
 
 use crate::emitter::{Emitter, RecordCounts, RecordHook};
 use crate::event_loop::{EventLoop, Heartbeat, InputCounts};
 use crate::leader_state::LeaderState;
 use crate::metrics::RoleMetrics;
+use crate::pod_metrics::PodMetrics;
 use crate::version_order::VersionOrder;
 use crate::{LeaseClient, Watches, checks};
 
@@ -93,7 +93,7 @@ pub async fn run(
         out,
         leases,
         registered,
-        mut hooks,
+        hooks,
     } = deps;
     let mut leader = match leases {
         Some(leases) => match LeaderState::start(leases, &mut shutdown).await? {
@@ -123,7 +123,6 @@ pub async fn run(
     if leader.is_some() {
         tracker.stand_by();
     }
-    hooks.push(metrics_hook(registered.families, watches.nodes));
     let mut event_loop = EventLoop {
         tracker,
         leader,
@@ -133,6 +132,7 @@ pub async fn run(
         emitter: Emitter {
             form: config.lines,
             lines: lines.clone(),
+            pods: PodMetrics::new(registered.families, watches.nodes),
             hooks,
             counts: RecordCounts::default(),
         },
@@ -186,21 +186,6 @@ fn recent(checkpoint: Checkpoint, now: Timestamp) -> Checkpoint {
         time: checkpoint.time.max(oldest),
         ..checkpoint
     }
-}
-
-/// Records every output in the metrics, with the topology of its node if nodes are watched.
-fn metrics_hook(families: TransitionMetrics, nodes: Option<Reflector<Node>>) -> RecordHook {
-    Box::new(move |output| {
-        let (Output::Startup(record) | Output::Lifecycle(record) | Output::Progress(record)) =
-            output;
-        let name = record.pod.summary.node.as_deref();
-        let node = nodes
-            .as_ref()
-            .zip(name)
-            .and_then(|(nodes, name)| nodes.get("", name));
-        let topology = node.as_ref().map(|node| families.topology_of(&node.labels));
-        families.record(output, topology.unwrap_or_default());
-    })
 }
 
 /// Waits for queued lines to be written.

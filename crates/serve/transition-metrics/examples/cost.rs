@@ -1,6 +1,6 @@
 //! Cost of recording and scraping many label sets, and a server to scrape.
 //!
-//! `cargo run --profile dist -p kubevitals-transition-metrics --example cost -- 2000
+//! `cargo run --profile dist -p kubevitals-transition-metrics --example cost -- 300
 //! [127.0.0.1:9100]` records starts and lifecycles in this many namespaces, prints the time and
 //! the size of each format, and then serves them if an address is given.
 #![expect(
@@ -32,11 +32,12 @@ const UID: &str = "00000000-0000-4000-8000-000000000001";
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let mut arguments = std::env::args().skip(1);
-    let sets: usize = arguments.next().map_or(2_000, |text| text.parse().unwrap());
+    let sets: usize = arguments.next().map_or(300, |text| text.parse().unwrap());
     let mut metrics = Metrics::new();
     let own = AdminMetrics::register(metrics.sub("kubevitals_admin"));
     let config = FamilyConfig {
         native_histograms: true,
+        series_limit: sets,
         ..FamilyConfig::default()
     };
     let families = TransitionMetrics::register(&mut metrics, config);
@@ -72,7 +73,7 @@ fn record_all(families: &TransitionMetrics, sets: usize) {
                 pod.summary.identity.namespace = format!("namespace-{set}").into();
                 Output::Lifecycle(Arc::new(record))
             }
-            Output::Progress(record) => Output::Progress(Arc::clone(record)),
+            other => other.clone(),
         };
         let (start, lifecycle) = (elsewhere(&start), elsewhere(&lifecycle));
         for _ in 0..PODS {
@@ -125,8 +126,11 @@ fn outputs() -> (Output, Output) {
     let gone = json!({"deletionTimestamp": stamp(40), "deletionGracePeriodSeconds": 0});
     tracker.deleted(&pod(state(4, &gone, &ready)), Arrival::Live, None, out);
     tracker.finish(out);
-    let mut outputs = outputs.into_iter();
-    (outputs.next().unwrap(), outputs.next().unwrap())
+    let of = |is: fn(&Output) -> bool| outputs.iter().find(|output| is(output)).unwrap().clone();
+    (
+        of(|output| matches!(output, Output::Startup(_))),
+        of(|output| matches!(output, Output::Lifecycle(_))),
+    )
 }
 
 fn state(version: u32, meta: &Value, status: &Value) -> String {

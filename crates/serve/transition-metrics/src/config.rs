@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use kubevitals_model::Labels;
+use kubevitals_transitions::LabelKeys;
 pub use kubevitals_transitions::POOL_LABELS;
 
 use crate::error::TransitionMetricsError;
@@ -21,8 +23,12 @@ const MAX_POOL_LABELS: usize = 32;
 pub struct FamilyConfig {
     /// Labels in addition to those of each family.
     pub labels: LabelChoice,
+    /// Labels of the pods themselves, in addition to those.
+    pub label_keys: LabelKeys,
     /// Maximum number of label sets with series of their own; all others are counted together.
     pub series_limit: usize,
+    /// Time after which the series of an unused label set are removed; `None` for never.
+    pub idle_timeout: Option<Duration>,
     /// Whether protobuf responses also have native histograms.
     pub native_histograms: bool,
     /// Labels for the pool of a node, of which the first 32 are used.
@@ -54,7 +60,9 @@ impl Default for FamilyConfig {
     fn default() -> Self {
         Self {
             labels: LabelChoice::default(),
-            series_limit: 2_000,
+            label_keys: LabelKeys::default(),
+            series_limit: 300,
+            idle_timeout: Some(Duration::from_hours(24)),
             native_histograms: false,
             pool_labels: POOL_LABELS.map(str::to_owned).into(),
         }

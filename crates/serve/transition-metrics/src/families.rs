@@ -51,6 +51,22 @@ const DOWN_BOUNDS: &[f64] = &[
     1.0, 2.0, 5.0, 15.0, 30.0, 50.0, 100.0, 180.0, 330.0, 600.0, 1800.0, 3600.0,
 ];
 
+pub(crate) const STARTING: FamilyInfo = FamilyInfo {
+    name: "kubevitals_pods_starting",
+    kind: FamilyKind::Gauge,
+    by_pod: true,
+    label: Some("waiting_for"),
+    help: "Number of pods that are not ready yet, by what they wait for",
+};
+
+pub(crate) const STARTING_AGE: FamilyInfo = FamilyInfo {
+    name: "kubevitals_pods_starting_oldest_age_seconds",
+    kind: FamilyKind::Gauge,
+    by_pod: true,
+    label: Some("waiting_for"),
+    help: "Time since the creation of the oldest pod that is not ready yet, by what it waits for, in seconds",
+};
+
 pub(crate) const STARTUPS: FamilyInfo = FamilyInfo {
     name: "kubevitals_pod_startups_total",
     kind: FamilyKind::Counter,
@@ -104,7 +120,7 @@ pub(crate) const PULLS: FamilyInfo = FamilyInfo {
     kind: FamilyKind::Counter,
     by_pod: true,
     label: Some("result"),
-    help: "Total number of containers whose image was pulled, was already present, or failed to be pulled by the time the start of the pod was decided",
+    help: "Total number of containers and image volumes whose image was pulled, was already present, or failed to be pulled by the time the start of the pod was decided",
 };
 
 pub(crate) const PULL: FamilyInfo = FamilyInfo {
@@ -204,7 +220,9 @@ pub(crate) const OVERFLOWS: FamilyInfo = FamilyInfo {
 };
 
 /// All families.
-pub const FAMILIES: [FamilyInfo; 19] = [
+pub const FAMILIES: [FamilyInfo; 21] = [
+    STARTING,
+    STARTING_AGE,
     STARTUPS,
     STARTUP,
     PHASE,

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
 use hashbrown::{Equivalent, HashMap};
 use kubevitals_telemetry::LabelSet;
-use kubevitals_transitions::{PodRecord, Workload};
+use kubevitals_transitions::{LabelKeys, PodRecord, Workload};
 use prometheus_client::encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder};
 
 use crate::config::{LabelChoice, Topology, ZONE};
@@ -29,25 +30,35 @@ const NAMES: [&str; 5] = [
     "zone",
 ];
 
-/// The values of all labels, empty for those not chosen.
-type Values<T> = [T; NAMES.len()];
-
 /// The label sets in use. The first ones have series of their own, in every family alike, so that
 /// families can be divided by one another.
 #[derive(Debug)]
 pub(crate) struct Groups {
     choice: LabelChoice,
+    label_keys: LabelKeys,
     limit: usize,
-    known: Mutex<HashMap<Values<Box<str>>, Arc<Group>>>,
+    /// The names of the labels.
+    names: Arc<[Box<str>]>,
+    known: HashMap<Box<[Box<str>]>, KnownGroup>,
     overflow: Arc<Group>,
+    last_id: usize,
+    /// The time since the process started.
+    now: Duration,
+}
+
+#[derive(Debug)]
+struct KnownGroup {
+    group: Arc<Group>,
+    used: Duration,
 }
 
 /// Pods that share series.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// Identifies the group faster than its values.
+    /// Identifies the group faster than its values; never used again.
     id: usize,
-    labels: Box<[(&'static str, Box<str>)]>,
+    names: Arc<[Box<str>]>,
+    values: Box<[Box<str>]>,
 }
 
 /// The labels of one series: of a group of pods, of the family itself, or of both.
@@ -59,23 +70,33 @@ pub(crate) struct SeriesLabels {
 
 /// A key for lookups.
 #[derive(Hash)]
-struct Wanted<'w>(Values<&'w str>);
+struct Wanted<'w>(&'w [&'w str]);
 
 impl Groups {
-    pub(crate) fn new(choice: LabelChoice, limit: usize) -> Self {
-        let overflow = Group::new(choice, 0, NAMES.map(|_| OVERFLOW));
+    pub(crate) fn new(choice: LabelChoice, label_keys: LabelKeys, limit: usize) -> Self {
+        let chosen = choice.names().map(Box::from);
+        let names: Arc<[Box<str>]> = chosen.chain(label_keys.names().map(Box::from)).collect();
+        let overflow = Group {
+            id: 0,
+            names: Arc::clone(&names),
+            values: names.iter().map(|_| OVERFLOW.into()).collect(),
+        };
         Self {
             choice,
+            label_keys,
             limit,
-            known: Mutex::default(),
+            names,
+            known: HashMap::new(),
             overflow: Arc::new(overflow),
+            last_id: 0,
+            now: Duration::ZERO,
         }
     }
 
-    /// The group of a pod.
-    pub(crate) fn of(&self, record: &PodRecord, topology: Topology<'_>) -> Arc<Group> {
+    /// The group of a pod, which counts as used now.
+    pub(crate) fn of(&mut self, record: &PodRecord, topology: Topology<'_>) -> Arc<Group> {
         let pod = &*record.pod;
-        let workload = Workload::of(pod).unwrap_or(Workload {
+        let workload = Workload::template_of(pod).unwrap_or(Workload {
             kind: BARE_POD,
             name: "",
         });
@@ -87,7 +108,11 @@ impl Groups {
             topology.pool.unwrap_or_default(),
             topology.zone.or_else(zone).unwrap_or_default(),
         ];
-        self.find(values)
+        let chosen = values.into_iter().zip(self.choice.of_names());
+        let chosen = chosen.filter_map(|(value, is_chosen)| is_chosen.then_some(value));
+        let labels = self.label_keys.values(pod).map(Option::unwrap_or_default);
+        let wanted: Vec<&str> = chosen.chain(labels).map(bounded).collect();
+        self.find(&wanted)
     }
 
     /// Whether this is the group of all pods beyond the limit.
@@ -97,41 +122,60 @@ impl Groups {
 
     /// The number of groups with series of their own.
     pub(crate) fn len(&self) -> usize {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.len()
+        self.known.len()
     }
 
-    fn find(&self, values: Values<&str>) -> Arc<Group> {
-        let chosen = self.choice.of_names();
-        let mut wanted = [""; NAMES.len()];
-        for ((slot, value), is_chosen) in wanted.iter_mut().zip(values).zip(chosen) {
-            if is_chosen {
-                *slot = bounded(value);
-            }
+    /// Sets the time since the process started, and returns whether groups were removed that were
+    /// not used for longer than `idle_timeout`. A removed group is [gone](Self::has).
+    pub(crate) fn advance(&mut self, now: Duration, idle_timeout: Option<Duration>) -> bool {
+        self.now = now;
+        let before = self.known.len();
+        if let Some(timeout) = idle_timeout {
+            self.known
+                .retain(|_, known| now.saturating_sub(known.used) <= timeout);
         }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known.get(&Wanted(wanted)) {
-            return Arc::clone(found);
+        self.known.len() < before
+    }
+
+    /// Whether series of these labels may stay.
+    pub(crate) fn has(&self, labels: &SeriesLabels) -> bool {
+        labels.group.as_ref().is_none_or(|group| {
+            self.is_overflow(group)
+                || self
+                    .known
+                    .get(&group.values)
+                    .is_some_and(|known| known.group.id == group.id)
+        })
+    }
+
+    fn find(&mut self, wanted: &[&str]) -> Arc<Group> {
+        if let Some(found) = self.known.get_mut(&Wanted(wanted)) {
+            found.used = self.now;
+            return Arc::clone(&found.group);
         }
-        if known.len() >= self.limit {
+        if self.known.len() >= self.limit {
             return Arc::clone(&self.overflow);
         }
-        let new = Arc::new(Group::new(self.choice, known.len() + 1, wanted));
-        known.insert(wanted.map(Into::into), Arc::clone(&new));
+        self.last_id += 1;
+        let values: Box<[Box<str>]> = wanted.iter().map(|value| (*value).into()).collect();
+        let new = Arc::new(Group {
+            id: self.last_id,
+            names: Arc::clone(&self.names),
+            values: values.clone(),
+        });
+        let known = KnownGroup {
+            group: Arc::clone(&new),
+            used: self.now,
+        };
+        self.known.insert(values, known);
         new
     }
 }
 
 impl Group {
-    fn new(choice: LabelChoice, id: usize, values: Values<&str>) -> Self {
-        let named = NAMES.into_iter().zip(values).zip(choice.of_names());
-        Self {
-            id,
-            labels: named
-                .filter(|(_, is_chosen)| *is_chosen)
-                .map(|((name, value), _)| (name, value.into()))
-                .collect(),
-        }
+    fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        let named = self.names.iter().zip(&self.values);
+        named.map(|(name, value)| (&**name, &**value))
     }
 }
 
@@ -177,8 +221,8 @@ impl Hash for SeriesLabels {
 
 impl LabelSet for SeriesLabels {
     fn visit(&self, visit: &mut dyn FnMut(&str, &str)) {
-        let group = self.group.iter().flat_map(|group| &group.labels);
-        for (name, value) in group {
+        let group = self.group.iter();
+        for (name, value) in group.flat_map(|group| group.labels()) {
             visit(name, value);
         }
         if let Some((name, value)) = self.own {
@@ -199,9 +243,10 @@ impl EncodeLabelSet for SeriesLabels {
     }
 }
 
-impl Equivalent<Values<Box<str>>> for Wanted<'_> {
-    fn equivalent(&self, key: &Values<Box<str>>) -> bool {
-        self.0.iter().zip(key).all(|(one, two)| **one == **two)
+impl Equivalent<Box<[Box<str>]>> for Wanted<'_> {
+    fn equivalent(&self, key: &Box<[Box<str>]>) -> bool {
+        let mut pairs = self.0.iter().zip(key);
+        self.0.len() == key.len() && pairs.all(|(one, two)| **one == **two)
     }
 }
 
@@ -217,39 +262,68 @@ mod tests {
 
     use super::*;
 
+    const DAY: Duration = Duration::from_hours(24);
+
     fn shown(group: &Group) -> Vec<(&str, &str)> {
-        let labels = group.labels.iter();
-        labels.map(|(name, value)| (*name, &**value)).collect()
+        group.labels().collect()
+    }
+
+    fn namespaces(limit: usize) -> Groups {
+        let choice = "namespace".parse().unwrap();
+        Groups::new(choice, LabelKeys::default(), limit)
+    }
+
+    fn series(group: &Arc<Group>) -> SeriesLabels {
+        SeriesLabels {
+            group: Some(Arc::clone(group)),
+            own: None,
+        }
     }
 
     #[test]
-    fn only_chosen_labels_distinguish_groups() {
-        let groups = Groups::new(LabelChoice::default(), 10);
-        let one = groups.find(["a", "Deployment", "web", "p", "z1"]);
-        let two = groups.find(["a", "Deployment", "web", "q", "z2"]);
-        assert!(Arc::ptr_eq(&one, &two));
+    fn a_group_has_the_chosen_labels() {
+        let keys = "team".parse().unwrap();
+        let mut groups = Groups::new(LabelChoice::default(), keys, 10);
+        let group = groups.find(&["a", "Deployment", "web", "shop"]);
         assert_eq!(
-            shown(&one),
+            shown(&group),
             [
                 ("namespace", "a"),
                 ("workload_kind", "Deployment"),
-                ("workload", "web")
+                ("workload", "web"),
+                ("label_team", "shop")
             ]
         );
-        let none = Groups::new(LabelChoice::NONE, 10);
-        let one = none.find(["a", "b", "c", "d", "e"]);
+        let mut none = Groups::new(LabelChoice::NONE, LabelKeys::default(), 10);
+        let one = none.find(&[]);
         assert_eq!((shown(&one), none.len()), (vec![], 1));
     }
 
     #[test]
     fn values_longer_than_any_name_are_truncated() {
-        let groups = Groups::new("namespace".parse().unwrap(), 10);
-        let long = "é".repeat(200);
-        let group = groups.find([&long, "", "", "", ""]);
-        assert_eq!(shown(&group)[0].1.len(), 252);
+        assert_eq!(bounded(&"é".repeat(200)).len(), 252);
         let longest = "n".repeat(253);
-        let group = groups.find([&longest, "", "", "", ""]);
-        assert_eq!(shown(&group)[0].1, longest);
+        assert_eq!(bounded(&longest), longest);
+    }
+
+    #[test]
+    fn idle_groups_leave_and_come_back_as_others() {
+        let mut groups = namespaces(2);
+        let (old, used) = (groups.find(&["old"]), groups.find(&["used"]));
+        assert!(!groups.advance(DAY, Some(DAY)), "not longer than a day");
+        groups.find(&["used"]);
+        let full = groups.find(&["new"]);
+        assert!(groups.is_overflow(&full));
+        assert!(groups.advance(DAY + Duration::from_secs(1), Some(DAY)));
+        assert!(!groups.has(&series(&old)) && groups.has(&series(&used)));
+        assert!(groups.has(&series(&full)));
+        let again = groups.find(&["old"]);
+        assert!(!groups.is_overflow(&again));
+        assert!(!groups.has(&series(&old)) && groups.has(&series(&again)));
+        assert!(
+            !groups.advance(100 * DAY, None),
+            "without a timeout all stay"
+        );
     }
 
     proptest! {
@@ -257,13 +331,13 @@ mod tests {
 
         #[test]
         fn the_limit_holds_and_admitted_groups_stay(
-            namespaces in proptest::collection::vec("[a-d]{1,2}", 0..100),
+            found in proptest::collection::vec("[a-d]{1,2}", 0..100),
             limit in 0_usize..10,
         ) {
-            let groups = Groups::new("namespace".parse().unwrap(), limit);
+            let mut groups = namespaces(limit);
             let mut seen: Vec<&str> = Vec::new();
-            for namespace in &namespaces {
-                let group = groups.find([namespace, "", "", "", ""]);
+            for namespace in &found {
+                let group = groups.find(&[namespace]);
                 let is_known = seen.contains(&namespace.as_str());
                 if !is_known && seen.len() < limit {
                     seen.push(namespace);

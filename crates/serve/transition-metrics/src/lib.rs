@@ -9,11 +9,14 @@
 //! so that pods that exist for less than a scrape interval are included, and no series disappears
 //! with a pod.
 //!
-//! **Bounded.** Pods are grouped by the labels of [`LabelChoice`]. The first
-//! [`FamilyConfig::series_limit`] groups have series of their own, in every family alike; all
-//! others are counted under [`OVERFLOW`], and their number is a metric. Series are never removed: a
-//! counter that reappears with a smaller value would be wrong, and the limit holds without. Every
-//! other label has a closed set of values.
+//! **Bounded.** Pods are grouped by the labels of [`LabelChoice`] and
+//! [`FamilyConfig::label_keys`]. The first [`FamilyConfig::series_limit`] groups have series of
+//! their own, in every family alike; all others are counted under [`OVERFLOW`], and their number is
+//! a metric. Runs of one template share a group, and the series of a group that no pod used for
+//! [`FamilyConfig::idle_timeout`] are removed. Every other label has a closed set of values.
+//!
+//! **Now.** [`StartingPods`] are gauges of the pods that are not ready yet, by what they wait for,
+//! replaced as a whole from time to time.
 //!
 //! **Honest.** A duration is measured by one clock or left out, and the number left out is counted.
 //! A pod that was created before it was observed is measured only if its state still has the times
@@ -21,7 +24,7 @@
 //!
 //! # Limits
 //!
-//! - A pod that neither becomes ready nor is deleted is not counted yet.
+//! - A pod that neither becomes ready nor is deleted is in the gauges of starting pods alone.
 //! - Restarts and back-offs of containers are counted when their pod is deleted.
 //! - The API's times are whole seconds, so durations between them are off by up to one.
 
@@ -33,10 +36,11 @@ mod labels;
 mod metrics;
 mod phases;
 mod pulls;
+mod series;
 mod sli;
 
 pub use config::{FamilyConfig, LabelChoice, POOL_LABELS, Topology};
 pub use error::TransitionMetricsError;
 pub use families::{FAMILIES, FamilyInfo, FamilyKind};
 pub use labels::OVERFLOW;
-pub use metrics::TransitionMetrics;
+pub use metrics::{StartingPods, TransitionMetrics};

@@ -1,13 +1,13 @@
 //! Records pods in the families.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kubevitals_model::Labels;
-use kubevitals_telemetry::{HistogramFamily, Metrics};
+use hashbrown::HashMap;
+use kubevitals_model::{Labels, Timestamp};
+use kubevitals_telemetry::Metrics;
 use kubevitals_transitions::{BlockerKind, ContainerRecord, End, Output, PodRecord, Pull};
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use crate::clock::between;
@@ -16,6 +16,7 @@ use crate::families::{self, FamilyInfo};
 use crate::labels::{Group, Groups, SeriesLabels};
 use crate::phases::{is_measured, phases, startup};
 use crate::pulls::{failure_class, size_class};
+use crate::series::{CounterSet, GaugeSet, HistogramSet};
 use crate::sli;
 
 /// The families of pod records. Clones are cheap and share them.
@@ -27,7 +28,9 @@ pub struct TransitionMetrics {
 #[derive(Debug)]
 struct Families {
     config: FamilyConfig,
-    groups: Groups,
+    groups: Mutex<Groups>,
+    starting: GaugeSet,
+    starting_age: GaugeSet,
     startups: CounterSet,
     startup: HistogramSet,
     phase: HistogramSet,
@@ -48,18 +51,13 @@ struct Families {
     overflows: Counter,
 }
 
-/// A family of counters.
+/// Gathers the pods that are starting at one moment.
 #[derive(Debug)]
-struct CounterSet {
-    info: &'static FamilyInfo,
-    family: Family<SeriesLabels, Counter>,
-}
-
-/// A family of histograms.
-#[derive(Debug)]
-struct HistogramSet {
-    info: &'static FamilyInfo,
-    family: HistogramFamily<SeriesLabels>,
+pub struct StartingPods<'m> {
+    families: &'m Families,
+    now: Timestamp,
+    /// The number of pods, and the greatest age.
+    found: HashMap<SeriesLabels, (u32, Option<Duration>)>,
 }
 
 impl TransitionMetrics {
@@ -69,10 +67,13 @@ impl TransitionMetrics {
         let counted = CounterSet::register;
         let measured =
             |info, metrics: &mut Metrics| HistogramSet::register(info, metrics, is_native);
-        let limit = i64::try_from(config.series_limit).unwrap_or(i64::MAX);
-        let groups = Groups::new(config.labels, config.series_limit);
+        let limit = count(config.series_limit);
+        let keys = config.label_keys.clone();
+        let groups = Groups::new(config.labels, keys, config.series_limit);
         let families = Families {
-            groups,
+            groups: Mutex::new(groups),
+            starting: GaugeSet::register(&families::STARTING, metrics),
+            starting_age: GaugeSet::register(&families::STARTING_AGE, metrics),
             startups: counted(&families::STARTUPS, metrics),
             startup: measured(&families::STARTUP, metrics),
             phase: measured(&families::PHASE, metrics),
@@ -105,31 +106,122 @@ impl TransitionMetrics {
     }
 
     /// Records a pod, with the topology of its node. Starts and lifecycles count once each;
-    /// progress does not.
+    /// other outputs do not.
     pub fn record(&self, output: &Output, topology: Topology<'_>) {
         let families = &*self.families;
+        // Held to the end, so that no group leaves meanwhile.
+        let mut groups = families.groups();
         match output {
             Output::Startup(record) => {
-                families.record_start(record, &families.group(record, topology));
+                let group = families.group(&mut groups, record, topology);
+                families.record_start(record, &group);
             }
             Output::Lifecycle(record) => {
-                families.record_lifecycle(record, &families.group(record, topology));
+                let group = families.group(&mut groups, record, topology);
+                families.record_lifecycle(record, &group);
             }
-            Output::Progress(_) => {}
+            Output::Progress(_) | Output::ImagePull(..) => {}
+        }
+    }
+
+    /// Gathers the pods that are starting now.
+    pub fn starting(&self, now: Timestamp) -> StartingPods<'_> {
+        StartingPods {
+            families: &self.families,
+            now,
+            found: HashMap::new(),
+        }
+    }
+
+    /// Removes the series of label sets that were not used for longer than
+    /// [`FamilyConfig::idle_timeout`]; `now` is the time since the process started.
+    pub fn advance(&self, now: Duration) {
+        let families = &*self.families;
+        let mut groups = families.groups();
+        if groups.advance(now, families.config.idle_timeout) {
+            families.retain(|labels| groups.has(labels));
+            families.label_sets.set(count(groups.len()));
         }
     }
 }
 
+impl StartingPods<'_> {
+    /// Adds a pod, with the topology of its node.
+    pub fn add(&mut self, record: &PodRecord, topology: Topology<'_>) {
+        let mut groups = self.families.groups();
+        let group = groups.of(record, topology);
+        self.families.label_sets.set(count(groups.len()));
+        let blocker = record.blocker();
+        let waiting_for = blocker.map_or("unknown", |found| BlockerKind::as_str(found.kind));
+        let labels = SeriesLabels {
+            group: Some(group),
+            own: families::STARTING.label.zip(Some(waiting_for)),
+        };
+        let created = record.milestones.created.best();
+        // Of a clock that is ahead nothing is known but that the pod is new.
+        let age = created.map(|created| self.now.since(created).unwrap_or_default());
+        let (pods, oldest) = self.found.entry(labels).or_default();
+        *pods = pods.saturating_add(1);
+        *oldest = (*oldest).max(age);
+    }
+
+    /// Replaces the gauges.
+    pub fn publish(self) {
+        let Self {
+            families, found, ..
+        } = self;
+        let ages = found.iter().filter_map(|(labels, (_, oldest))| {
+            Some((labels.clone(), oldest.as_ref()?.as_secs_f64()))
+        });
+        families.starting_age.set(ages.collect());
+        let pods = found.into_iter();
+        let pods = pods.map(|(labels, (pods, _))| (labels, f64::from(pods)));
+        families.starting.set(pods.collect());
+    }
+}
+
 impl Families {
-    fn group(&self, record: &PodRecord, topology: Topology<'_>) -> Arc<Group> {
-        let group = self.groups.of(record, topology);
-        if self.groups.is_overflow(&group) {
+    fn groups(&self) -> MutexGuard<'_, Groups> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn group(&self, groups: &mut Groups, record: &PodRecord, topology: Topology<'_>) -> Arc<Group> {
+        let group = groups.of(record, topology);
+        if groups.is_overflow(&group) {
             self.overflows.inc();
         } else {
-            let known = i64::try_from(self.groups.len()).unwrap_or(i64::MAX);
-            self.label_sets.set(known);
+            self.label_sets.set(count(groups.len()));
         }
         group
+    }
+
+    /// Removes series from all families with labels of pods. The gauges of starting pods are
+    /// replaced soon, and by then their groups are in use.
+    fn retain(&self, keep: impl Fn(&SeriesLabels) -> bool) {
+        let counters = [
+            &self.startups,
+            &self.pulls,
+            &self.pull_bytes,
+            &self.pull_failures,
+            &self.pull_back_offs,
+            &self.lifecycles,
+            &self.restarts,
+        ];
+        let histograms = [
+            &self.startup,
+            &self.phase,
+            &self.sli,
+            &self.pull,
+            &self.pull_wait,
+            &self.termination,
+            &self.down,
+        ];
+        for counter in counters {
+            counter.retain(&keep);
+        }
+        for histogram in histograms {
+            histogram.retain(&keep);
+        }
     }
 
     fn record_start(&self, record: &PodRecord, group: &Arc<Group>) {
@@ -151,10 +243,8 @@ impl Families {
             Ok(took) => self.sli.observe(group, None, took),
             Err(reason) => self.sli_excluded.add(None, Some(reason.as_str()), 1),
         }
-        for container in &record.containers {
-            if let Some(facts) = record.facts_of(container) {
-                self.record_pull(&facts.pull, group);
-            }
+        for (_, pull) in record.pulls() {
+            self.record_pull(pull, group);
         }
     }
 
@@ -220,49 +310,7 @@ impl Families {
         let known: Duration = first.iter().sum();
         let left = container.down.saturating_sub(known);
         if let Some(mean) = left.checked_div(rest) {
-            let labels = self.down.labels(group, None);
-            self.down.family.observe_times(&labels, mean, rest.into());
-        }
-    }
-}
-
-impl CounterSet {
-    fn register(info: &'static FamilyInfo, metrics: &mut Metrics) -> Self {
-        let family = Family::default();
-        metrics
-            .root()
-            .register(info.registered_name(), info.help, family.clone());
-        Self { info, family }
-    }
-
-    /// Adds no series for zero.
-    fn add(&self, group: Option<&Arc<Group>>, value: Option<&'static str>, times: u64) {
-        if times > 0 {
-            let labels = SeriesLabels {
-                group: group.map(Arc::clone),
-                own: self.info.label.zip(value),
-            };
-            self.family.get_or_create(&labels).inc_by(times);
-        }
-    }
-}
-
-impl HistogramSet {
-    fn register(info: &'static FamilyInfo, metrics: &mut Metrics, is_native: bool) -> Self {
-        Self {
-            info,
-            family: HistogramFamily::register(metrics, info.histogram(is_native)),
-        }
-    }
-
-    fn observe(&self, group: &Arc<Group>, value: Option<&'static str>, took: Duration) {
-        self.family.observe(&self.labels(group, value), took);
-    }
-
-    fn labels(&self, group: &Arc<Group>, value: Option<&'static str>) -> SeriesLabels {
-        SeriesLabels {
-            group: Some(Arc::clone(group)),
-            own: self.info.label.zip(value),
+            self.down.observe_times(group, None, mean, rest.into());
         }
     }
 }
@@ -298,4 +346,8 @@ fn unmeasured_reason(record: &PodRecord) -> &'static str {
     } else {
         "time_unknown"
     }
+}
+
+fn count(sets: usize) -> i64 {
+    i64::try_from(sets).unwrap_or(i64::MAX)
 }

@@ -100,10 +100,7 @@ pub(crate) fn are_known(record: &PodRecord) -> bool {
 
 /// The time during which at least one image was being pulled. Parallel pulls count once.
 pub(crate) fn time_of(record: &PodRecord) -> Option<Duration> {
-    let pulls = record
-        .containers
-        .iter()
-        .filter_map(|container| interval(&record.facts_of(container)?.pull));
+    let pulls = record.pulls().filter_map(|(_, pull)| interval(pull));
     let mut pulls: Vec<(Timestamp, Timestamp)> = pulls.collect();
     pulls.sort_unstable();
     let mut covered: Option<(Duration, Timestamp)> = None;

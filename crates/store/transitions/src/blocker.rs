@@ -9,6 +9,7 @@ use kubevitals_model::{
 };
 
 use crate::facts::ContainerFacts;
+use crate::preparation::FailedPart;
 use crate::record::{ContainerRecord, PodRecord};
 
 /// A container that has run for this long is stable: the kubelet resets its back-off too, and would
@@ -36,10 +37,16 @@ pub enum BlockerKind {
     NotScheduled,
     /// No node fits.
     Unschedulable,
+    /// No node fits, and an autoscaler adds one.
+    Provisioning,
     /// The kubelet has not accepted it.
     NotAccepted,
-    /// Sandbox, network or volumes are not ready.
+    /// Volumes cannot be attached or mounted.
+    Volumes,
+    /// Sandbox, network or volumes are not ready, which cannot be told apart.
     Sandbox,
+    /// The network cannot be set up.
+    Network,
     /// An image cannot be pulled.
     ImagePullFailed,
     /// An image is being pulled.
@@ -67,14 +74,45 @@ pub enum BlockerKind {
 }
 
 impl BlockerKind {
+    pub const ALL: [Self; 20] = [
+        Self::Gated,
+        Self::NotScheduled,
+        Self::Unschedulable,
+        Self::Provisioning,
+        Self::NotAccepted,
+        Self::Volumes,
+        Self::Sandbox,
+        Self::Network,
+        Self::ImagePullFailed,
+        Self::ImagePull,
+        Self::ContainerCreation,
+        Self::Init,
+        Self::InitFailed,
+        Self::CrashLoop,
+        Self::StartupProbe,
+        Self::ReadinessProbe,
+        Self::ReadinessGate,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Unseen,
+    ];
+
+    /// The kind of a value in records.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+
     /// The value in records and labels.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Gated => "gated",
             Self::NotScheduled => "not_scheduled",
             Self::Unschedulable => "unschedulable",
+            Self::Provisioning => "provisioning",
             Self::NotAccepted => "not_accepted",
+            Self::Volumes => "volumes",
             Self::Sandbox => "sandbox",
+            Self::Network => "network",
             Self::ImagePullFailed => "image_pull_failed",
             Self::ImagePull => "image_pull",
             Self::ContainerCreation => "container_creation",
@@ -341,12 +379,22 @@ impl PodRecord {
         if is_waiting && let Some(container) = self.pulling() {
             return Blocker::new(BlockerKind::ImagePull).of(&container.name);
         }
+        let mut volumes = self.facts.image_volumes();
+        if is_waiting && volumes.any(|(_, pull)| pull.is_pending()) {
+            return Blocker::new(BlockerKind::ImagePull);
+        }
         // Kubelets up to 1.35 report the sandbox as not ready until all images are pulled.
         if found.kind == BlockerKind::Sandbox
             && self.sandbox_ready().is_some()
             && let Some(next) = self.containers.iter().find(|one| one.running.is_none())
         {
             return Blocker::new(BlockerKind::ContainerCreation).of(&next.name);
+        }
+        if is_waiting && self.sandbox_ready().is_none() {
+            return self.refined_preparation(found);
+        }
+        if found.kind == BlockerKind::Unschedulable {
+            return self.refined_scheduling(found);
         }
         if found.kind == BlockerKind::CrashLoop
             && let Some(name) = &found.container
@@ -355,6 +403,32 @@ impl PodRecord {
             return Blocker::new(BlockerKind::StartupProbe).of(name);
         }
         found
+    }
+
+    /// Names the part that failed last.
+    fn refined_preparation(&self, found: Blocker) -> Blocker {
+        let failed = self
+            .facts
+            .preparation()
+            .and_then(|facts| Some((facts, facts.failed_last()?)));
+        let Some((facts, part)) = failed else {
+            return found;
+        };
+        let kind = match part {
+            FailedPart::Volumes => BlockerKind::Volumes,
+            FailedPart::Network => BlockerKind::Network,
+            FailedPart::Sandbox => BlockerKind::Sandbox,
+        };
+        Blocker::new(kind).because(None, facts.failures(part).message.as_ref())
+    }
+
+    fn refined_scheduling(&self, found: Blocker) -> Blocker {
+        let facts = self.facts.preparation().map(|facts| &facts.provisioning);
+        match facts.filter(|facts| facts.is_under_way()) {
+            Some(facts) => Blocker::new(BlockerKind::Provisioning)
+                .because(found.reason.as_ref(), facts.message.as_ref()),
+            None => found,
+        }
     }
 
     /// The first container whose image is being pulled.

@@ -8,7 +8,8 @@ use kubevitals_model::{Condition, Timestamp};
 use crate::blocker::{Blocker, BlockerKind};
 use crate::critical_path::{Phase, Segment};
 use crate::facts::{ContainerFacts, Failures};
-use crate::record::{ContainerRecord, Disruption, PodRecord};
+use crate::preparation::FailedPart;
+use crate::record::{ContainerRecord, Disruption, ExitKind, PodRecord};
 
 /// Characters of a message that are quoted.
 const MAX_QUOTE: usize = 160;
@@ -56,20 +57,34 @@ impl PodRecord {
             None => with_quote(text, found.message.as_deref()),
         };
         let disrupted = self.disruption.as_ref().map(disruption_text);
-        text + &besides + &disrupted.unwrap_or_default()
+        text + &self.refusal_text(&found) + &besides + &disrupted.unwrap_or_default()
+    }
+
+    /// Adds why no autoscaler adds a node, where none fits.
+    fn refusal_text(&self, found: &Blocker) -> String {
+        let facts = self.facts.preparation().map(|facts| &facts.provisioning);
+        match facts.and_then(|facts| facts.refusal()) {
+            Some(reason) if found.kind == BlockerKind::Unschedulable => {
+                with_quote("; no node is added".to_owned(), Some(reason))
+            }
+            _ => String::new(),
+        }
     }
 
     /// The duration of a segment, of the whole.
     fn share(&self, segment: &Segment) -> String {
+        let is_readiness = matches!(segment.phase, Phase::Readiness | Phase::ReadinessGates);
+        let at_most = if is_readiness && self.is_upper_bound() {
+            "at most "
+        } else {
+            ""
+        };
+        let took = HumanDuration(segment.took());
         match self.total() {
             Some(total) if total > segment.took() => {
-                format!(
-                    "{} of {}",
-                    HumanDuration(segment.took()),
-                    HumanDuration(total)
-                )
+                format!("{at_most}{took} of {}", HumanDuration(total))
             }
-            _ => HumanDuration(segment.took()).to_string(),
+            _ => format!("{at_most}{took}"),
         }
     }
 
@@ -107,10 +122,10 @@ impl PodRecord {
                 let message = message.and_then(|found| found.message.as_deref());
                 with_quote(format!("waited for a node for {of}"), message)
             }
-            Phase::Sandbox => with_failures(
-                format!("sandbox, network and volumes took {of}"),
-                &self.facts.sandbox,
-            ),
+            Phase::Provisioning => self.about_provisioning(&of),
+            Phase::Volumes | Phase::Sandbox | Phase::Network => {
+                self.about_preparation(longest.phase, &of)
+            }
             Phase::ImagePullFailed => {
                 let text = format!("image {image} could not be pulled for {of}");
                 facts.map_or(text.clone(), |facts| {
@@ -175,6 +190,38 @@ impl PodRecord {
         }
     }
 
+    fn about_provisioning(&self, of: &str) -> String {
+        let mut text = format!("waited for a new node for {of}");
+        let created = self.milestones.created.best();
+        let joined = created.and_then(|created| self.node_created?.since(created));
+        if let Some((node, joined)) = self.pod.summary.node.as_ref().zip(joined) {
+            let _ = write!(text, ", {node} joined after {}", HumanDuration(joined));
+        }
+        let facts = self.facts.preparation().map(|facts| &facts.provisioning);
+        with_quote(text, facts.and_then(|facts| facts.message.as_deref()))
+    }
+
+    fn about_preparation(&self, phase: Phase, of: &str) -> String {
+        let facts = self.facts.preparation();
+        let failures = |part: FailedPart| {
+            let failures = facts.map(|facts| facts.failures(part));
+            failures.filter(|failures| failures.times() > 0)
+        };
+        let (text, failures) = match phase {
+            Phase::Volumes => match failures(FailedPart::Volumes) {
+                None => ("attaching volumes took", None),
+                failed => ("volumes took", failed),
+            },
+            Phase::Network => ("setting up the network took", failures(FailedPart::Network)),
+            _ => match failures(FailedPart::Sandbox) {
+                None => ("sandbox, network and volumes took", None),
+                failed => ("creating the sandbox took", failed),
+            },
+        };
+        let text = format!("{text} {of}");
+        failures.map_or(text.clone(), |failures| with_failures(text, failures))
+    }
+
     fn container(&self, name: &str) -> Option<&ContainerRecord> {
         self.containers.iter().find(|one| &*one.name == name)
     }
@@ -190,6 +237,7 @@ impl PodRecord {
     fn blocker_text(&self, found: &Blocker) -> (String, Option<&Failures>) {
         let container = found.container.as_deref().unwrap_or("?");
         let facts = self.facts.of(container);
+        let preparation = self.facts.preparation();
         let reason = found.reason.as_deref();
         let with_reason = |text: String| match reason {
             Some(reason) => format!("{text} ({reason})"),
@@ -206,7 +254,9 @@ impl PodRecord {
         let is_killed_for_liveness = found.kind == BlockerKind::CrashLoop
             && facts.is_some_and(ContainerFacts::was_killed_for_liveness_probe);
         let failures = match found.kind {
-            BlockerKind::Sandbox => Some(&self.facts.sandbox),
+            BlockerKind::Volumes => preparation.map(|facts| facts.failures(FailedPart::Volumes)),
+            BlockerKind::Sandbox => preparation.map(|facts| facts.failures(FailedPart::Sandbox)),
+            BlockerKind::Network => preparation.map(|facts| facts.failures(FailedPart::Network)),
             BlockerKind::ImagePullFailed => facts.map(|facts| &facts.pull.failed),
             BlockerKind::StartupProbe => facts.map(|facts| &facts.startup_probe),
             BlockerKind::ReadinessProbe => facts.map(|facts| &facts.readiness_probe),
@@ -215,11 +265,17 @@ impl PodRecord {
             }
             _ => None,
         };
+        let failures = failures.filter(|failures| failures.times() > 0);
+        let has_failures = failures.is_some();
         let text = match found.kind {
             BlockerKind::Gated => format!("scheduling gate {named} is not removed"),
             BlockerKind::NotScheduled => "the scheduler has not considered it".to_owned(),
             BlockerKind::Unschedulable => "no node fits".to_owned(),
+            BlockerKind::Provisioning => "a new node is being added".to_owned(),
             BlockerKind::NotAccepted => "the kubelet has not accepted it".to_owned(),
+            BlockerKind::Volumes => "volumes cannot be mounted".to_owned(),
+            BlockerKind::Network => "the network cannot be set up".to_owned(),
+            BlockerKind::Sandbox if has_failures => "the sandbox cannot be created".to_owned(),
             BlockerKind::Sandbox => "sandbox, network or volumes are not ready".to_owned(),
             BlockerKind::ImagePullFailed => with_reason(format!(
                 "the image of container {container} cannot be pulled"
@@ -256,7 +312,7 @@ impl PodRecord {
                 "it became ready before it was observed, at an unknown time".to_owned()
             }
         };
-        (text, failures.filter(|failures| failures.times() > 0))
+        (text, failures)
     }
 }
 
@@ -277,7 +333,9 @@ fn restarts_text(container: &ContainerRecord) -> String {
     let mut text = format!(" (restarted {}", times(container.restarts));
     let log = container.restart_log.as_ref();
     let kinds: Vec<&str> = log.map_or(Vec::new(), |log| {
-        log.after.iter().map(|(kind, _)| kind.as_str()).collect()
+        let known = log.after.iter().map(|(kind, _)| *kind);
+        let known = known.filter(|kind| *kind != ExitKind::Unknown);
+        known.map(ExitKind::as_str).collect()
     });
     if !kinds.is_empty() {
         let _ = write!(text, " after {}", kinds.join(", "));
@@ -361,13 +419,18 @@ fn with_quote(text: String, message: Option<&str>) -> String {
     let Some(message) = message.filter(|message| !message.is_empty()) else {
         return text;
     };
-    let mut quote: String = message
+    let mut quote: Vec<char> = message
         .chars()
         .map(|char| if char.is_control() { ' ' } else { char })
-        .take(MAX_QUOTE)
         .collect();
-    if message.chars().nth(MAX_QUOTE).is_some() {
+    let beyond = quote.len().saturating_sub(MAX_QUOTE);
+    if beyond > 0 && message.starts_with("Failed to pull image") {
+        // The runtime names the image at each step, and the reason last.
+        quote.splice(..beyond, ['…']);
+    } else if beyond > 0 {
+        quote.truncate(MAX_QUOTE);
         quote.push('…');
     }
+    let quote: String = quote.into_iter().collect();
     format!("{text}: {quote}")
 }

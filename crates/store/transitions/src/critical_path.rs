@@ -28,8 +28,14 @@ pub enum Phase {
     Gated,
     /// A node.
     Scheduling,
-    /// Sandbox, network and volumes.
+    /// A node that an autoscaler adds.
+    Provisioning,
+    /// Volumes that are attached and mounted.
+    Volumes,
+    /// Sandbox, network and volumes, which cannot be told apart.
     Sandbox,
+    /// The network of the node or of the sandbox.
+    Network,
     /// An image whose pulls fail.
     ImagePullFailed,
     /// An image.
@@ -61,10 +67,13 @@ struct PathBuilder {
 }
 
 impl Phase {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::Gated,
         Self::Scheduling,
+        Self::Provisioning,
+        Self::Volumes,
         Self::Sandbox,
+        Self::Network,
         Self::ImagePullFailed,
         Self::ImagePull,
         Self::ContainerStart,
@@ -81,7 +90,10 @@ impl Phase {
         match self {
             Self::Gated => "gated",
             Self::Scheduling => "scheduling",
+            Self::Provisioning => "provisioning",
+            Self::Volumes => "volumes",
             Self::Sandbox => "sandbox",
+            Self::Network => "network",
             Self::ImagePullFailed => "image_pull_failed",
             Self::ImagePull => "image_pull",
             Self::ContainerStart => "container_start",
@@ -94,11 +106,19 @@ impl Phase {
         }
     }
 
+    /// The phase of a value in records.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|phase| phase.as_str() == name)
+    }
+
     fn of_blocker(kind: BlockerKind) -> Self {
         match kind {
             BlockerKind::Gated => Self::Gated,
             BlockerKind::NotScheduled | BlockerKind::Unschedulable => Self::Scheduling,
+            BlockerKind::Provisioning => Self::Provisioning,
             BlockerKind::NotAccepted | BlockerKind::Sandbox => Self::Sandbox,
+            BlockerKind::Volumes => Self::Volumes,
+            BlockerKind::Network => Self::Network,
             BlockerKind::ImagePullFailed => Self::ImagePullFailed,
             BlockerKind::ImagePull => Self::ImagePull,
             BlockerKind::ContainerCreation => Self::ContainerStart,
@@ -137,8 +157,8 @@ impl PodRecord {
             timeline,
         };
         path.advance_to(Phase::Gated, None, by_api_server(reached.ungated));
-        path.advance_to(Phase::Scheduling, None, by_api_server(reached.scheduled));
-        path.advance_to(Phase::Sandbox, None, by_node(self.sandbox_ready()));
+        self.append_scheduling(&mut path, by_api_server(reached.scheduled));
+        self.append_preparation(&mut path, by_node(self.sandbox_ready()));
         for container in self.containers.iter().filter(|one| one.role.is_init()) {
             path.start_container(self, container);
             let (phase, done) = match container.role {
@@ -253,6 +273,74 @@ impl PodRecord {
         self.containers
             .iter()
             .filter(|container| container.role == ContainerRole::Sidecar)
+    }
+
+    fn append_scheduling(&self, path: &mut PathBuilder, scheduled: Option<Timestamp>) {
+        let phase = match self.provisioning_since() {
+            Some(since) => {
+                let until = scheduled.map_or(since, |scheduled| since.min(scheduled));
+                path.advance_to(Phase::Scheduling, None, Some(until));
+                Phase::Provisioning
+            }
+            None => Phase::Scheduling,
+        };
+        path.advance_to(phase, None, scheduled);
+    }
+
+    /// The time since which it waited for a new node, if it did: since an autoscaler decided to add
+    /// one. If that is unknown but the node is younger than the pod, since the pod was created.
+    ///
+    /// A pod that came to an older node was not waiting for the new one in the end.
+    pub(crate) fn provisioning_since(&self) -> Option<Timestamp> {
+        let created = self.milestones.created.best()?;
+        let scheduled = self.milestones.scheduled.and_then(Moment::best);
+        let decided = self.facts.preparation().map(|found| &found.provisioning);
+        let decided = decided.and_then(|found| found.triggered);
+        match self.node_created {
+            Some(node) if node <= created => None,
+            // A node that is younger than the assignment was registered again.
+            Some(node) if scheduled.is_some_and(|scheduled| scheduled < node) => decided,
+            Some(_) => Some(decided.unwrap_or(created)),
+            None => decided,
+        }
+    }
+
+    /// Appends what happened between the assignment to a node and the first container. The kubelet
+    /// waits for the network of its node, then for volumes, and then creates the sandbox, to which
+    /// the runtime adds the network.
+    fn append_preparation(&self, path: &mut PathBuilder, ready: Option<Timestamp>) {
+        let Some(found) = self.facts.preparation() else {
+            path.advance_to(Phase::Sandbox, None, ready);
+            return;
+        };
+        let timeline = path.timeline;
+        let until = |time: Timestamp| ready.map_or(time, |ready| time.min(ready));
+        // Mounts of a running pod may fail too.
+        let in_time = |time: &Timestamp| ready.is_none_or(|ready| *time <= ready);
+        let by_node = |time: Timestamp| timeline.node_time(time);
+        let last_not_ready = found.network_not_ready.failures.last();
+        if found
+            .network_not_ready
+            .first
+            .map(by_node)
+            .is_some_and(|first| in_time(&first))
+        {
+            path.advance_to(Phase::Network, None, last_not_ready.map(by_node).map(until));
+        }
+        let sandbox_failed = found.sandbox_failed().map(by_node).filter(in_time);
+        let volumes = if found.volumes_failed().is_some_and(|first| in_time(&first)) {
+            // The kubelet retries until they are mounted.
+            sandbox_failed.or(ready)
+        } else {
+            found.volumes.attached.filter(in_time)
+        };
+        path.advance_to(Phase::Volumes, None, volumes.map(until));
+        let is_network = found.network.failures.last() >= found.sandbox.failures.last();
+        if sandbox_failed.is_some() && is_network {
+            path.advance_to(Phase::Sandbox, None, sandbox_failed.map(until));
+            path.advance_to(Phase::Network, None, ready);
+        }
+        path.advance_to(Phase::Sandbox, None, ready);
     }
 
     fn append_open(&self, path: &mut PathBuilder, blocker: Option<&Blocker>) {

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use kubevitals_model::{Event, Timestamp, fnv1a};
 
-use crate::kubelet_message::{COMBINED, Probe, PulledMessage, container_of, killed_for};
+use crate::kubelet_message::{
+    COMBINED, Probe, PulledMessage, container_of, killed_for, quoted_image,
+};
+use crate::preparation::Preparation;
 
 /// Containers beyond this number have no facts.
 const MAX_CONTAINERS: usize = 64;
@@ -19,25 +22,31 @@ const MAX_TALLIED: usize = 16;
 const MAX_MESSAGE: usize = 512;
 
 /// Frequent reasons without relevant facts. A field selector can only exclude reasons.
-const IGNORED_REASONS: [&str; 9] = [
+///
+/// `FailedScheduling` of Karpenter is relevant where it is read, but a watch would receive those of
+/// the scheduler with it, whose message the pod has too.
+const IGNORED_REASONS: [&str; 6] = [
     "Created",
     "DNSConfigForming",
     "FailedScheduling",
-    "NotTriggerScaleUp",
     "SandboxChanged",
     "Scheduled",
     "Started",
-    "SuccessfulAttachVolume",
-    "TriggeredScaleUp",
 ];
 
 /// The facts of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Facts {
     containers: Vec<(Arc<str>, ContainerFacts)>,
-    /// Failures of sandbox, network or volumes.
-    pub sandbox: Failures,
+    /// Facts of the time before containers start, which most pods do not have.
+    preparation: Option<Box<Preparation>>,
+    /// Pulls of image volumes, which most pods do not have.
+    image_volumes: Option<Box<ImageVolumes>>,
 }
+
+/// Pulls of image volumes, by image.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct ImageVolumes(Vec<(Arc<str>, Pull)>);
 
 /// The facts of a container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -61,6 +70,25 @@ pub struct Pull {
     pub failed: Failures,
     /// Back-offs of the kubelet.
     pub backed_off: Failures,
+    pub(crate) report: PullReport,
+}
+
+/// The progress of the record of a pull. It is not a fact: all are equal.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PullReport {
+    /// Whether it was emitted, is queued, or will not be emitted.
+    pub(crate) is_done: bool,
+    /// The version of the event that said that the pull has ended.
+    pub(crate) version: Option<u64>,
+}
+
+/// What an image is pulled for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PullTarget {
+    /// A container, by name.
+    Container(Arc<str>),
+    /// A volume, by image.
+    Volume(Arc<str>),
 }
 
 /// A pull that succeeded.
@@ -102,6 +130,40 @@ impl Facts {
         found.map(|(_, facts)| facts)
     }
 
+    /// The facts of the time before containers start.
+    pub fn preparation(&self) -> Option<&Preparation> {
+        self.preparation.as_deref()
+    }
+
+    /// The pulls of image volumes, by image.
+    pub fn image_volumes(&self) -> impl Iterator<Item = (&Arc<str>, &Pull)> {
+        let volumes = self.image_volumes.iter().flat_map(|volumes| &volumes.0);
+        volumes.map(|(image, pull)| (image, pull))
+    }
+
+    /// The pull for a container or a volume.
+    pub fn pull(&self, target: &PullTarget) -> Option<&Pull> {
+        match target {
+            PullTarget::Container(name) => self.of(name).map(|facts| &facts.pull),
+            PullTarget::Volume(image) => {
+                let found = self.image_volumes().find(|(known, _)| *known == image);
+                found.map(|(_, pull)| pull)
+            }
+        }
+    }
+
+    /// All pulls, to mark what is reported of them.
+    pub(crate) fn pulls_mut(&mut self) -> impl Iterator<Item = (PullTarget, &mut Pull)> {
+        let containers = self.containers.iter_mut().map(|(name, facts)| {
+            let target = PullTarget::Container(Arc::clone(name));
+            (target, &mut facts.pull)
+        });
+        let volumes = self.image_volumes.iter_mut();
+        let volumes = volumes.flat_map(|volumes| &mut volumes.0);
+        let volumes = volumes.map(|(image, pull)| (PullTarget::Volume(Arc::clone(image)), pull));
+        containers.chain(volumes)
+    }
+
     /// Whether an event has relevant facts.
     pub fn is_relevant(event: &Event) -> bool {
         let message = || event.message.as_deref().unwrap_or_default();
@@ -110,21 +172,10 @@ impl Facts {
                 // Most others are of containers that stop because their pod is deleted.
                 Some("Killing") => killed_for(message()).is_some(),
                 Some(
-                    "Pulling"
-                    | "Pulled"
-                    | "Failed"
-                    | "BackOff"
-                    | "ErrImageNeverPull"
-                    | "InspectFailed"
-                    | "Unhealthy"
-                    | "FailedCreatePodSandBox"
-                    | "FailedMount"
-                    | "FailedAttachVolume"
-                    | "FailedMapVolume"
-                    | "NetworkNotReady"
-                    | "FailedPrepareDynamicResources",
+                    "Pulling" | "Pulled" | "Failed" | "BackOff" | "ErrImageNeverPull"
+                    | "InspectFailed" | "Unhealthy",
                 ) => true,
-                _ => false,
+                _ => Preparation::is_relevant(event),
             }
     }
 
@@ -141,36 +192,32 @@ impl Facts {
     /// Adds the facts of an event.
     pub(crate) fn learn(&mut self, event: &Event) {
         let message = event.message.as_deref().unwrap_or_default();
-        let message = message.strip_prefix(COMBINED).unwrap_or(message);
+        let combined = message.strip_prefix(COMBINED);
+        let message = combined.unwrap_or(message);
         let path = event.regarding.field_path.as_deref().unwrap_or_default();
         let reason = event.reason.as_deref().unwrap_or_default();
         let Some(container) = container_of(path) else {
-            if matches!(
-                reason,
-                "FailedCreatePodSandBox"
-                    | "FailedMount"
-                    | "FailedAttachVolume"
-                    | "FailedMapVolume"
-                    | "NetworkNotReady"
-                    | "FailedPrepareDynamicResources"
-            ) {
-                self.sandbox.learn(event, message);
+            if Preparation::is_relevant(event) {
+                self.preparation
+                    .get_or_insert_default()
+                    .learn(event, message);
+            } else if path.is_empty()
+                && let Some(image) = quoted_image(message)
+                && let Some(pull) = entry(&mut self.image_volumes.get_or_insert_default().0, image)
+            {
+                // Images of volumes are pulled for the pod and not for a container.
+                pull.learn(event, reason, message);
             }
             return;
         };
-        let Some(facts) = self.of_mut(container) else {
+        // Events of several containers are combined under the path of one of them.
+        if combined.is_some() && matches!(reason, "Pulling" | "Pulled") {
+            return;
+        }
+        let Some(facts) = entry(&mut self.containers, container) else {
             return;
         };
         match reason {
-            "Pulling" => facts.pull.begin(event),
-            "Pulled" => facts.pull.finish(event, message),
-            "Failed" if message.starts_with("Failed to pull image") => {
-                facts.pull.failed.learn(event, message);
-            }
-            "ErrImageNeverPull" | "InspectFailed" => facts.pull.failed.learn(event, message),
-            "BackOff" if message.starts_with("Back-off pulling image") => {
-                facts.pull.backed_off.learn(event, message);
-            }
             "Unhealthy" => match Probe::read(message) {
                 Some((Probe::Startup, said)) => facts.startup_probe.learn(event, said),
                 Some((Probe::Readiness, said)) => facts.readiness_probe.learn(event, said),
@@ -182,29 +229,8 @@ impl Facts {
                 Some(Probe::Liveness) => facts.liveness_kills.count(event),
                 _ => {}
             },
-            _ => {}
+            _ => facts.pull.learn(event, reason, message),
         }
-    }
-
-    fn of_mut(&mut self, container: &str) -> Option<&mut ContainerFacts> {
-        let known = self
-            .containers
-            .iter()
-            .position(|(name, _)| &**name == container);
-        let at = match known {
-            Some(at) => at,
-            None if self.containers.len() < MAX_CONTAINERS => {
-                // Sorted, so that the order of events leaves no trace.
-                let at = self
-                    .containers
-                    .partition_point(|(name, _)| &**name < container);
-                let new = (container.into(), ContainerFacts::default());
-                self.containers.insert(at, new);
-                at
-            }
-            None => return None,
-        };
-        self.containers.get_mut(at).map(|(_, facts)| facts)
     }
 }
 
@@ -270,6 +296,21 @@ impl Pull {
         done.at.since(self.began?)
     }
 
+    fn learn(&mut self, event: &Event, reason: &str, message: &str) {
+        match reason {
+            "Pulling" => self.begin(event),
+            "Pulled" => self.finish(event, message),
+            "Failed" if message.starts_with("Failed to pull image") => {
+                self.failed.learn(event, message);
+            }
+            "ErrImageNeverPull" | "InspectFailed" => self.failed.learn(event, message),
+            "BackOff" if message.starts_with("Back-off pulling image") => {
+                self.backed_off.learn(event, message);
+            }
+            _ => {}
+        }
+    }
+
     fn begin(&mut self, event: &Event) {
         let at = first_time(event);
         self.began = [self.began, at].into_iter().flatten().min();
@@ -285,6 +326,9 @@ impl Pull {
             .done
             .as_ref()
             .is_none_or(|known| (at, said.already_present) < (known.at, known.already_present));
+        if self.done.is_none() {
+            self.report.version = event.identity.resource_version.as_number();
+        }
         if is_earlier {
             self.done = Some(Pulled {
                 at,
@@ -298,12 +342,25 @@ impl Pull {
     }
 }
 
+impl PartialEq for PullReport {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for PullReport {}
+
 impl Failures {
     pub fn times(&self) -> u32 {
         self.times.sum()
     }
 
-    fn learn(&mut self, event: &Event, message: &str) {
+    /// The time of the last.
+    pub fn last(&self) -> Option<Timestamp> {
+        self.last
+    }
+
+    pub(crate) fn learn(&mut self, event: &Event, message: &str) {
         self.times.count(event);
         let at = event.happened();
         let message = kept(message);
@@ -334,12 +391,26 @@ impl Tally {
     }
 }
 
+/// The value of a key; `None` if there are too many. Keys are sorted, so that the order of events
+/// leaves no trace.
+fn entry<'e, T: Default>(entries: &'e mut Vec<(Arc<str>, T)>, key: &str) -> Option<&'e mut T> {
+    let at = entries.partition_point(|(known, _)| &**known < key);
+    let is_known = entries.get(at).is_some_and(|(known, _)| &**known == key);
+    if !is_known {
+        if entries.len() >= MAX_CONTAINERS {
+            return None;
+        }
+        entries.insert(at, (key.into(), T::default()));
+    }
+    entries.get_mut(at).map(|(_, value)| value)
+}
+
 /// The first time of an event, which does not change as its count goes up.
-fn first_time(event: &Event) -> Option<Timestamp> {
+pub(crate) fn first_time(event: &Event) -> Option<Timestamp> {
     event.first.or(event.time).or(event.created)
 }
 
-fn kept(message: &str) -> Option<Arc<str>> {
+pub(crate) fn kept(message: &str) -> Option<Arc<str>> {
     let message = message.trim();
     let end = message.floor_char_boundary(MAX_MESSAGE);
     message

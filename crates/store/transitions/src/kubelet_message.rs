@@ -92,6 +92,13 @@ pub(crate) fn killed_for(message: &str) -> Option<Probe> {
     }
 }
 
+/// The image that a pull is about: `Pulling image "a"`.
+pub(crate) fn quoted_image(message: &str) -> Option<&str> {
+    let (before, rest) = message.split_once('"')?;
+    let (image, _) = rest.split_once('"')?;
+    (before.ends_with("mage ") && !image.is_empty()).then_some(image)
+}
+
 /// The name in `spec.containers{app}` or `spec.initContainers{init}`.
 pub(crate) fn container_of(field_path: &str) -> Option<&str> {
     let (list, rest) = field_path.split_once('{')?;

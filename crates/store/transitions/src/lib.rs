@@ -1,13 +1,16 @@
 //! How long every pod took to start, and why: states and events of pods in, records out.
 //!
 //! ```text
-//!  pods ───states──► Tracker: a Lifecycle for each UID ─┬─► Output::Startup    ready, or never will be, with the reason
-//!  events ──facts──► (no locks, one owner)              ├─► Output::Lifecycle  deleted
+//!  pods ───states──► Tracker: a Lifecycle for each UID ─┬─► Output::ImagePull  an image is there
+//!  events ──facts──► (no locks, one owner)              ├─► Output::Startup    ready, or never will be, with the reason
+//!                                                       ├─► Output::Lifecycle  deleted
 //!                                                       └─► Output::Progress   every change, if enabled
 //! ```
 //!
 //! **Once.** Each pod yields exactly one [`Output::Startup`] and one [`Output::Lifecycle`],
-//! whatever happens to it: complete, or with the [`Blocker`] that kept it from becoming ready.
+//! whatever happens to it: complete, or with the [`Blocker`] that kept it from becoming ready. Each
+//! image that is pulled for it, or found present, yields one [`Output::ImagePull`] as soon as the
+//! kubelet reports it.
 //!
 //! **In any order.** A milestone is recorded when a state first shows it and stays; older and
 //! repeated states change nothing. Facts from events do not depend on order or repetition, and are
@@ -39,11 +42,14 @@ mod critical_path;
 mod facts;
 mod image;
 mod kubelet_message;
+mod label_keys;
 mod lifecycle;
 mod moment;
+mod preparation;
 mod reconstruct;
 mod record;
 mod shard;
+pub mod stats;
 mod timeline;
 mod topology;
 mod tracker;
@@ -52,10 +58,12 @@ mod workload;
 pub use blocker::{Blocker, BlockerKind};
 pub use cause::HumanDuration;
 pub use critical_path::{Phase, Segment};
-pub use facts::{ContainerFacts, Facts, Failures, Pull, Pulled};
+pub use facts::{ContainerFacts, Facts, Failures, Pull, PullTarget, Pulled};
 pub use image::ImageName;
 pub use kubelet_message::Probe;
+pub use label_keys::{LabelKeys, LabelKeysError};
 pub use moment::Moment;
+pub use preparation::{Outage, Preparation, Provisioning, Volumes};
 pub use record::{
     ContainerRecord, ContainerRole, Disruption, End, Exit, ExitKind, Milestones, PodRecord, Resize,
     RestartLog, RestartsBeforeReady, Unschedulable,

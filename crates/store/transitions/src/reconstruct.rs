@@ -83,10 +83,11 @@ impl PodRecord {
     /// - A pod with a restarted container may have been ready before, at an unknown time
     ///   ([`BlockerKind::Unseen`]).
     ///
-    /// A readiness probe that failed for a while without a restart leaves no trace, and the pod
-    /// seems to have been starting until then.
+    /// A readiness probe that failed for a while without a restart leaves no trace
+    /// ([`is_upper_bound`](Self::is_upper_bound)).
     pub fn correct_readiness(&mut self) {
         let Some(ready) = self.milestones.ready else {
+            self.complete_finished();
             return;
         };
         // An observed time is correct.
@@ -102,6 +103,73 @@ impl PodRecord {
             self.milestones.ready = self.milestones.containers_ready;
         }
         self.do_without_probes();
+    }
+
+    /// Whether the time at which it was ready is the latest possible one: it was not watched, and
+    /// may have been ready long before, and again after a readiness probe that failed for a while.
+    pub fn is_upper_bound(&self) -> bool {
+        let Some(ready) = self.milestones.ready else {
+            return false;
+        };
+        let since = self
+            .last_certain_step()
+            .and_then(|last| ready.best()?.since(last));
+        self.reconstructed
+            && ready.observed.is_none()
+            && since.is_some_and(|since| since > MAX_REPORT_DELAY)
+    }
+
+    /// The time that the start took for certain: [`total`](Self::total), or up to the last step
+    /// whose time is certain.
+    pub fn certain_total(&self) -> Option<Duration> {
+        if !self.is_upper_bound() {
+            return self.total();
+        }
+        self.last_certain_step()?
+            .since(self.milestones.created.best()?)
+    }
+
+    /// The last step before readiness.
+    fn last_certain_step(&self) -> Option<Timestamp> {
+        let reached = &self.milestones;
+        let steps = [Some(reached.created), reached.scheduled, reached.sandbox];
+        let starts = self.containers.iter();
+        let starts = starts.flat_map(|one| [one.running, one.started]);
+        steps
+            .into_iter()
+            .chain(starts)
+            .filter_map(|moment| moment?.best())
+            .max()
+    }
+
+    /// Completes the start of a pod that has finished: without probes it was ready when its
+    /// containers ran, if they ran for longer than it takes to report that.
+    fn complete_finished(&mut self) {
+        let is_finished = self.reconstructed && self.was_ready_before && self.is_over();
+        let mut mains = self.containers.iter();
+        let is_known = mains.all(|one| one.running.is_some() && one.restarts == 0);
+        if !is_finished || !is_known || self.has_probes_or_gates() {
+            return;
+        }
+        let runs = self.containers.iter().map(|container| container.running);
+        let Some(last) = runs.flatten().max_by_key(|running| running.best()) else {
+            return;
+        };
+        for container in &mut self.containers {
+            if container.role != ContainerRole::Init {
+                container.ready = container.running;
+            }
+        }
+        self.milestones.containers_ready = Some(last);
+        self.milestones.ready = Some(last);
+        self.was_ready_before = false;
+        self.state_blocker = None;
+    }
+
+    fn has_probes_or_gates(&self) -> bool {
+        let mut stay = self.pod.containers.iter().chain(&self.pod.init_containers);
+        let has_probes = stay.any(|spec| spec.has_readiness_probe || spec.has_startup_probe);
+        has_probes || !self.gates.is_empty()
     }
 
     fn may_be_ready_again(&self, ready: Moment) -> bool {
@@ -130,9 +198,7 @@ impl PodRecord {
     }
 
     fn do_without_probes(&mut self) {
-        let stay = || self.pod.containers.iter().chain(&self.pod.init_containers);
-        let has_probes = stay().any(|spec| spec.has_readiness_probe || spec.has_startup_probe);
-        if has_probes || !self.gates.is_empty() {
+        if self.has_probes_or_gates() {
             return;
         }
         let ran = self.containers.iter().map(|container| container.running);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kubevitals_model::{Pod, PodPhase, Timestamp};
 
 use crate::blocker::Blocker;
-use crate::facts::{ContainerFacts, Facts};
+use crate::facts::{ContainerFacts, Facts, Pull, PullTarget};
 use crate::moment::Moment;
 
 /// The lifecycle of one pod, by UID.
@@ -28,6 +28,8 @@ pub struct PodRecord {
     /// Facts from events.
     pub facts: Facts,
     pub unschedulable: Option<Unschedulable>,
+    /// The creation of its node, where nodes were read.
+    pub node_created: Option<Timestamp>,
     /// Preemption, eviction or a drain.
     pub disruption: Option<Disruption>,
     /// In-place changes of its resources.
@@ -189,6 +191,8 @@ pub enum End {
     Deleted,
     /// Missing after a gap in the watch: its last states were not seen.
     Vanished,
+    /// It no longer matches the selector of the watch, and still exists.
+    Unselected,
 }
 
 impl PodRecord {
@@ -216,6 +220,18 @@ impl PodRecord {
         self.facts.of(&container.name)
     }
 
+    /// The known pulls of its images: of its containers in order, and of its volumes.
+    pub fn pulls(&self) -> impl Iterator<Item = (PullTarget, &Pull)> {
+        let containers = self.containers.iter().filter_map(|container| {
+            let facts = self.facts_of(container)?;
+            let target = PullTarget::Container(Arc::clone(&container.name));
+            Some((target, &facts.pull))
+        });
+        let volumes = self.facts.image_volumes();
+        let volumes = volumes.map(|(image, pull)| (PullTarget::Volume(Arc::clone(image)), pull));
+        containers.chain(volumes)
+    }
+
     /// Whether clocks of two hosts disagree: by what was observed, or because a milestone has an
     /// earlier time than the one before.
     pub fn is_skewed(&self) -> bool {
@@ -235,7 +251,9 @@ impl PodRecord {
             earlier = moment;
             is_before
         });
-        is_out_of_order || self.timeline().is_skewed()
+        // The mirror of a static pod may be created after the pod runs.
+        let is_mirror = self.pod.static_uid.is_some();
+        (is_out_of_order && !is_mirror) || self.timeline().is_skewed()
     }
 
     /// Sandbox and network were ready: by the condition, or earlier.
@@ -243,8 +261,7 @@ impl PodRecord {
     /// Kubelets up to 1.35 set the condition after the image pull. A pull and a container need the
     /// sandbox, so that it was ready when the first of them began.
     pub fn sandbox_ready(&self) -> Option<Moment> {
-        let pulls = self.containers.iter().filter_map(|container| {
-            let pull = &self.facts_of(container)?.pull;
+        let pulls = self.pulls().filter_map(|(_, pull)| {
             let present = pull.done.as_ref().map(|done| done.at);
             let api = [pull.began, present].into_iter().flatten().min();
             Some(Moment {
@@ -326,6 +343,7 @@ impl End {
             Self::Open => "open",
             Self::Deleted => "deleted",
             Self::Vanished => "vanished",
+            Self::Unselected => "unselected",
         }
     }
 }

@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
+use hashbrown::{HashMap, HashSet};
 use kubevitals_model::{Event, Pod, Timestamp, Uid};
 
 pub use self::checkpoint::{Checkpoint, CheckpointError};
@@ -22,7 +22,8 @@ use self::config::settled_at;
 pub use self::config::{Counts, Existing, TrackerConfig};
 use self::due::Due;
 use self::finished::FinishedPods;
-use crate::facts::Facts;
+use self::pulls::DuePull;
+use crate::facts::{Facts, PullTarget};
 use crate::lifecycle::{Lifecycle, StartupReport};
 use crate::record::{End, PodRecord};
 
@@ -30,6 +31,7 @@ mod checkpoint;
 mod config;
 mod due;
 mod finished;
+mod pulls;
 
 /// A listed event older than this, of an unknown pod, belongs to a deleted one.
 const STALE_EVENT_AGE: Duration = Duration::from_mins(1);
@@ -55,6 +57,9 @@ pub enum Output {
     Lifecycle(Arc<PodRecord>),
     /// A pod that is still starting has changed.
     Progress(Arc<PodRecord>),
+    /// An image was pulled for a pod that is starting, or was found present. Once for each of its
+    /// containers and image volumes.
+    ImagePull(Arc<PodRecord>, PullTarget),
 }
 
 /// Tracks the lifecycles of pods.
@@ -68,14 +73,20 @@ pub struct Tracker {
     mirrors: HashMap<Uid, Uid>,
     /// Due records, in the order in which they became due.
     due: VecDeque<Due>,
+    /// Pulls that a standby has queued.
+    due_pulls: VecDeque<DuePull>,
     ended: usize,
     /// Pods whose start is not emitted yet.
-    starting: usize,
+    starting: HashSet<Uid>,
     finished: FinishedPods,
     /// The newest time given to the tracker.
     now: Option<Timestamp>,
     /// The newest version seen, and when.
     newest: Option<Checkpoint>,
+    /// The newest version of an event of the watch.
+    newest_event: Option<u64>,
+    /// When the first list was received.
+    listed: Option<Timestamp>,
     /// The number of the last list of all pods.
     generation: u32,
     is_standby: bool,
@@ -93,11 +104,14 @@ impl Tracker {
             early_order: VecDeque::new(),
             mirrors: HashMap::new(),
             due: VecDeque::new(),
+            due_pulls: VecDeque::new(),
             ended: 0,
-            starting: 0,
+            starting: HashSet::new(),
             finished: FinishedPods::default(),
             now: None,
             newest: None,
+            newest_event: None,
+            listed: None,
             generation: 0,
             is_standby: false,
             leader_checkpoint: None,
@@ -116,7 +130,19 @@ impl Tracker {
 
     /// The number of pods that are starting, or whose start is not emitted yet.
     pub fn starting(&self) -> usize {
-        self.starting
+        self.starting.len()
+    }
+
+    /// The records of pods that are starting now, in no order: not ready, not over, and not about
+    /// to be deleted.
+    pub fn starting_records(&self) -> impl Iterator<Item = &PodRecord> {
+        let pods = self.starting.iter();
+        pods.filter_map(|uid| {
+            let lifecycle = self.lifecycles.get(uid)?;
+            let is_starting = lifecycle.startup == StartupReport::Open
+                && lifecycle.record.pod.meta.deleted.is_none();
+            is_starting.then_some(&lifecycle.record)
+        })
     }
 
     /// The number of pods known only from events.
@@ -126,7 +152,7 @@ impl Tracker {
 
     /// The number of records that wait for late events, or for the leader's checkpoint.
     pub fn queued(&self) -> usize {
-        self.due.len()
+        self.due.len() + self.due_pulls.len()
     }
 
     /// Whether another replica leads.
@@ -164,6 +190,7 @@ impl Tracker {
             self.observe_version(version);
         }
         let is_full = self.lifecycles.len() >= self.config.max_pods;
+        let mut has_early_facts = false;
         let lifecycle = match self.lifecycles.entry(uid.clone()) {
             Entry::Occupied(known) => {
                 let lifecycle = known.into_mut();
@@ -188,7 +215,10 @@ impl Tracker {
                     self.mirrors.insert((**static_uid).clone(), uid.clone());
                 }
                 let startup = self.config.existing.startup(pod, arrival);
-                self.starting += usize::from(startup == StartupReport::Open);
+                if startup == StartupReport::Open {
+                    self.starting.insert(uid.clone());
+                }
+                has_early_facts = facts != Facts::default();
                 let mut lifecycle = Lifecycle::begin(pod, facts, startup, arrival, observed);
                 lifecycle.generation = self.generation;
                 place.insert(Box::new(lifecycle))
@@ -203,6 +233,9 @@ impl Tracker {
             } else if self.config.progress && !self.is_standby {
                 out(Output::Progress(Arc::new(lifecycle.record.clone())));
             }
+        }
+        if has_early_facts {
+            self.report_pulls(uid, out);
         }
         self.emit_due(out);
     }
@@ -219,7 +252,17 @@ impl Tracker {
         let uid = &pod.summary.identity.uid;
         let version = pod.summary.identity.resource_version.as_number();
         match arrival {
-            Arrival::Live => self.end(uid, End::Deleted, version, observed),
+            Arrival::Live => {
+                // The API server sets the time when it deletes a pod, with or without a grace
+                // period.
+                let is_unselected = self.config.has_selector && pod.meta.deleted.is_none();
+                let end = if is_unselected {
+                    End::Unselected
+                } else {
+                    End::Deleted
+                };
+                self.end(uid, end, version, observed);
+            }
             Arrival::Listed | Arrival::Relisted => {
                 self.end(uid, End::Vanished, self.newest_version(), observed);
             }
@@ -236,6 +279,7 @@ impl Tracker {
         out: &mut impl FnMut(Output),
     ) {
         self.generation = self.generation.wrapping_add(1);
+        self.listed = self.listed.or(observed);
         let mut newest = None;
         for pod in pods {
             newest = newest.max(pod.summary.identity.resource_version.as_number());
@@ -260,8 +304,19 @@ impl Tracker {
         self.emit_due(out);
     }
 
-    /// Applies an event.
+    /// Whether events with this UID are of a mirror pod, which has another.
+    pub fn is_mirrored(&self, uid: &Uid) -> bool {
+        self.mirrors.contains_key(uid)
+    }
+
+    /// Applies an event of the watch.
     pub fn event(&mut self, event: &Event, out: &mut impl FnMut(Output)) {
+        let version = event.identity.resource_version.as_number();
+        self.newest_event = self.newest_event.max(version);
+        self.apply_event(event, out);
+    }
+
+    fn apply_event(&mut self, event: &Event, out: &mut impl FnMut(Output)) {
         if !Facts::is_relevant(event) {
             self.counts.events_ignored += 1;
             return;
@@ -274,6 +329,10 @@ impl Tracker {
             let emits = self.config.progress && !self.is_standby;
             if emits && lifecycle.startup == StartupReport::Open {
                 out(Output::Progress(Arc::new(lifecycle.record.clone())));
+            }
+            if event.reason.as_deref() == Some("Pulled") {
+                let uid = uid.clone();
+                self.report_pulls(&uid, out);
             }
         } else if self.finished.contains(uid) {
             self.counts.events_late += 1;
@@ -295,13 +354,14 @@ impl Tracker {
             self.counts.events_stale += 1;
             return;
         }
-        self.event(event, out);
+        self.apply_event(event, out);
     }
 
     /// Forgets all versions: those of the cluster went back, so that a state with a lower version
     /// may be newer, and checkpoints cover nothing.
     pub fn forget_versions(&mut self) {
         self.newest = None;
+        self.newest_event = None;
         self.leader_checkpoint = None;
         for lifecycle in self.lifecycles.values_mut() {
             lifecycle.accepts_any_version = true;
@@ -328,8 +388,9 @@ impl Tracker {
     /// Emits records of every pod, in the order of creation: there is no further input.
     pub fn finish(&mut self, out: &mut impl FnMut(Output)) {
         self.due.clear();
+        self.due_pulls.clear();
         self.ended = 0;
-        self.starting = 0;
+        self.starting.clear();
         let mut lifecycles: Vec<Lifecycle> = self
             .lifecycles
             .drain()
@@ -339,6 +400,12 @@ impl Tracker {
         for lifecycle in lifecycles {
             let record = Arc::new(lifecycle.record);
             if matches!(lifecycle.startup, StartupReport::Open | StartupReport::Due) {
+                let done = record.pulls();
+                for (target, _) in
+                    done.filter(|(_, pull)| pull.done.is_some() && !pull.report.is_done)
+                {
+                    out(Output::ImagePull(Arc::clone(&record), target));
+                }
                 out(Output::Startup(Arc::clone(&record)));
             }
             out(Output::Lifecycle(record));
@@ -349,7 +416,11 @@ impl Tracker {
         let Some((version, time)) = version.zip(self.now) else {
             return;
         };
-        let seen = Checkpoint { version, time };
+        let seen = Checkpoint {
+            version,
+            event_version: None,
+            time,
+        };
         self.newest = Some(seen.further(self.newest));
     }
 
@@ -364,8 +435,14 @@ impl Tracker {
         if !lifecycle.end(end, observed) {
             return;
         }
-        if lifecycle.startup == StartupReport::Open {
-            lifecycle.startup = StartupReport::Due;
+        match (lifecycle.startup, end) {
+            // Nothing is known of its start, which goes on.
+            (StartupReport::Open, End::Unselected) => {
+                lifecycle.startup = StartupReport::Skipped;
+                self.starting.remove(uid);
+            }
+            (StartupReport::Open, _) => lifecycle.startup = StartupReport::Due,
+            _ => {}
         }
         self.ended += 1;
         self.counts.vanished += u64::from(end == End::Vanished);

@@ -10,6 +10,31 @@ const ROLLOUT_HASH: &str = "rollouts-pod-template-hash";
 /// pod was created.
 const MAX_DELAY_MINUTES: i64 = 366 * 24 * 60;
 
+/// Kinds whose names last. Objects of all other kinds may be runs: ad-hoc Jobs, Workflows,
+/// `TaskRun`s, `EphemeralRunner`s, with a new name each time.
+const LASTING_KINDS: [&str; 9] = [
+    "CloneSet",
+    "CronJob",
+    "DaemonSet",
+    "Deployment",
+    "ReplicaSet",
+    "ReplicationController",
+    "Rollout",
+    "StatefulSet",
+    "StaticPod",
+];
+
+/// Labels of controllers for the template of a run.
+const TEMPLATE_LABELS: [&str; 3] = [
+    "actions.github.com/scale-set-name",
+    "tekton.dev/pipeline",
+    "tekton.dev/task",
+];
+
+/// The alphabet of the suffix that the API server appends to `generateName`, and its length.
+const SUFFIX_ALPHABET: &str = "bcdfghjklmnpqrstvwxz2456789";
+const SUFFIX_LENGTH: usize = 5;
+
 /// The object that was deployed, rather than the one in between, so that it outlives a revision or
 /// a run.
 ///
@@ -39,6 +64,29 @@ impl<'p> Workload<'p> {
             kind: &owner.kind,
             name: &owner.name,
         }))
+    }
+
+    /// Returns the workload of a pod under a name that its next run has too, for labels that last;
+    /// `None` if it has no owner.
+    ///
+    /// A run has the name of its template: from a label of its controller, or its own name up to
+    /// the first part that looks generated. The name is empty if nothing is left of it.
+    pub fn template_of(pod: &'p Pod) -> Option<Self> {
+        let workload = Self::of(pod)?;
+        if LASTING_KINDS.contains(&workload.kind) {
+            return Some(workload);
+        }
+        let label = TEMPLATE_LABELS
+            .iter()
+            .find_map(|key| pod.summary.labels.get(key));
+        let name = label.map_or_else(|| stem(workload.name), AsRef::as_ref);
+        Some(Self { name, ..workload })
+    }
+
+    /// The `CronJob` of a pod.
+    pub fn cron_job_of(pod: &'p Pod) -> Option<&'p str> {
+        let owner = owner(pod).filter(|owner| &*owner.kind == "Job")?;
+        cron_job(pod, owner).map(|found| found.name)
     }
 
     /// The `Deployment` of a pod.
@@ -80,6 +128,32 @@ fn cron_job<'p>(pod: &'p Pod, owner: &'p OwnerReference) -> Option<Workload<'p>>
         kind: "CronJob",
         name,
     })
+}
+
+/// The part of a name before the first word that looks generated: a number, a date, a hash, or the
+/// suffix of the API server.
+fn stem(name: &str) -> &str {
+    let mut at = 0_usize;
+    for word in name.split('-') {
+        if is_generated(word) {
+            // Of `job1234` alone the letters are left.
+            let letters = || word.find(|letter: char| letter.is_ascii_digit());
+            let end = at.checked_sub(1).or_else(letters).unwrap_or(0);
+            return name.get(..end).unwrap_or_default();
+        }
+        at += word.len() + 1;
+    }
+    name
+}
+
+/// Names such as `s3` and `v2` have one digit, those of runs more, or are longer.
+fn is_generated(word: &str) -> bool {
+    let digits = word.bytes().filter(u8::is_ascii_digit).count();
+    let is_number = digits == word.len();
+    let is_hash = digits >= 2 || (digits == 1 && word.len() >= 6);
+    let is_suffix =
+        word.len() == SUFFIX_LENGTH && word.chars().all(|one| SUFFIX_ALPHABET.contains(one));
+    is_number || is_hash || is_suffix
 }
 
 /// The kubelet appends the name of the node to that of the manifest.
@@ -157,11 +231,47 @@ mod tests {
     }
 
     #[test]
+    fn runs_have_the_name_of_their_template() {
+        for (kind, owner, template) in [
+            ("Job", "import-x7kq2", "import"),
+            ("Job", "import-bcdfg", "import"),
+            ("Job", "import-daily-20261116-1", "import-daily"),
+            ("Job", "job-550e8400-e29b-41d4-a716-446655440000", "job"),
+            ("Job", "load-deadbeef1", "load"),
+            ("Job", "batch1234", "batch"),
+            ("Job", "1234", ""),
+            ("Job", "20261116-import", ""),
+            ("Job", "db-migrate", "db-migrate"),
+            ("Job", "s3-sync", "s3-sync"),
+            ("Job", "etl-v2-load", "etl-v2-load"),
+            ("Workflow", "nightly-build-7zq4m", "nightly-build"),
+            ("TaskRun", "lint-run-9f8hd", "lint-run"),
+            ("EphemeralRunner", "arc-set-4h2jk-runner-8sz6w", "arc-set"),
+            ("Pod", "spark-driver-1f3b9c8d", "spark-driver"),
+            // Names that last are kept, whatever they look like.
+            ("StatefulSet", "kafka-2026-11", "kafka-2026-11"),
+            ("DaemonSet", "gpu-bcdfg", "gpu-bcdfg"),
+            ("ReplicaSet", "web-12345", "web-12345"),
+        ] {
+            let pod = pod("p", "", (kind, owner));
+            let found = Workload::template_of(&pod).unwrap();
+            assert_eq!((found.kind, found.name), (kind, template), "{owner}");
+        }
+        let labels = r#""tekton.dev/task": "git-clone""#;
+        let run = pod("p", labels, ("TaskRun", "git-clone-and-more-x7kq2"));
+        let found = Workload::template_of(&run).unwrap();
+        assert_eq!((found.kind, found.name), ("TaskRun", "git-clone"));
+    }
+
+    #[test]
     fn runs_of_a_cron_job_are_one_workload() {
         let minute = 1_794_808_830 / 60;
         for delay in [0, 1, 5, 60 * 24] {
             let name = format!("backup-{}", minute - delay);
-            check(&pod("p", "", ("Job", &name)), "CronJob", "backup");
+            let run = pod("p", "", ("Job", &name));
+            check(&run, "CronJob", "backup");
+            assert_eq!(Workload::template_of(&run), Workload::of(&run));
+            assert_eq!(Workload::cron_job_of(&run), Some("backup"));
         }
     }
 }

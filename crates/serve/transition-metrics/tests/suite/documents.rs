@@ -7,7 +7,7 @@ fn the_table_of_families_is_that_of_the_program() {
     let document = include_str!("../../../../../docs/transitions.md");
     let rows: Vec<&str> = document
         .lines()
-        .filter(|line| line.starts_with("| `kubevitals_pod_"))
+        .filter(|line| line.starts_with("| `kubevitals_pod"))
         .collect();
     let expected: Vec<String> = FAMILIES
         .iter()

@@ -45,7 +45,10 @@ fn every_registered_family_is_in_the_table() {
 fn names_and_help_texts_follow_the_conventions() {
     for family in FAMILIES {
         let name = family.name;
-        assert!(name.starts_with("kubevitals_pod_"), "{name}");
+        let is_prefixed = ["kubevitals_pod_", "kubevitals_pods_"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix));
+        assert!(is_prefixed, "{name}");
         assert!(!family.help.ends_with('.') && !family.help.contains('\n'));
         match family.kind {
             FamilyKind::Counter => assert!(name.ends_with("_total"), "{name}"),

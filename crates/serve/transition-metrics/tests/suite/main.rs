@@ -13,6 +13,7 @@
 mod documents;
 mod exposition;
 mod lifecycles;
+mod limits;
 mod properties;
 mod starts;
 mod support;

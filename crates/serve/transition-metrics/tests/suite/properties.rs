@@ -45,6 +45,9 @@ impl Moved {
             Output::Startup(record) => Output::Startup(elsewhere(record)),
             Output::Lifecycle(record) => Output::Lifecycle(elsewhere(record)),
             Output::Progress(record) => Output::Progress(elsewhere(record)),
+            Output::ImagePull(record, target) => {
+                Output::ImagePull(elsewhere(record), target.clone())
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use kubevitals_promtext::{Item, parse};
 use kubevitals_telemetry::exposition::Format;
 use kubevitals_telemetry::{Metrics, SharedRegistry};
 use kubevitals_transition_metrics::{FamilyConfig, Topology, TransitionMetrics};
-use kubevitals_transitions::{Arrival, Output, Tracker};
+use kubevitals_transitions::{Arrival, Output, PodRecord, Tracker};
 use serde_json::{Value, json};
 
 use crate::lifecycles::{event, patient, pod, replay};
@@ -154,6 +154,11 @@ impl PodBuilder {
         self.tracker
             .pod(&pod, Arrival::Live, millis.map(at), outputs);
         self
+    }
+
+    /// The record so far.
+    pub(crate) fn records(&self) -> impl Iterator<Item = &PodRecord> {
+        self.tracker.starting_records()
     }
 
     /// Observes the deletion.

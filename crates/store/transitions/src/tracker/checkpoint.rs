@@ -14,11 +14,16 @@ use kubevitals_model::Timestamp;
 /// Tolerated clock skew between nodes; the API's times are whole seconds.
 const CLOCK_SKEW: Duration = Duration::from_secs(5);
 
+/// A live event is received long before this time has passed.
+const MAX_EVENT_DELAY: Duration = Duration::from_mins(1);
+
 /// All records due with a state of this version or an earlier one are emitted. Written as
-/// `VERSION@TIME`.
+/// `VERSION@TIME`, or `VERSION/EVENT_VERSION@TIME`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checkpoint {
     pub version: u64,
+    /// The newest event that was processed. Events may have versions of their own.
+    pub event_version: Option<u64>,
     /// The time at which the leader saw that version, by its own clock.
     pub time: Timestamp,
 }
@@ -36,18 +41,40 @@ impl Checkpoint {
         is_older || version.is_some_and(|version| version <= self.version)
     }
 
-    /// Returns the one that covers more.
+    /// Whether an event of this version is processed. One in a list may have been changed since:
+    /// then its time decides.
+    pub(super) fn covers_event(self, version: Option<u64>, happened: Timestamp) -> bool {
+        let is_older = happened
+            .checked_add(MAX_EVENT_DELAY)
+            .is_some_and(|safely| safely < self.time);
+        is_older || version.is_some_and(|version| Some(version) <= self.event_version)
+    }
+
+    /// Returns what both cover.
     #[must_use]
     pub(super) fn further(self, other: Option<Self>) -> Self {
-        other
-            .filter(|other| other.version > self.version)
-            .unwrap_or(self)
+        let Some(other) = other else {
+            return self;
+        };
+        let further = if other.version > self.version {
+            other
+        } else {
+            self
+        };
+        Self {
+            event_version: self.event_version.max(other.event_version),
+            ..further
+        }
     }
 }
 
 impl fmt::Display for Checkpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.version, self.time.rfc3339_millis())
+        write!(f, "{}", self.version)?;
+        if let Some(event_version) = self.event_version {
+            write!(f, "/{event_version}")?;
+        }
+        write!(f, "@{}", self.time.rfc3339_millis())
     }
 }
 
@@ -55,9 +82,15 @@ impl FromStr for Checkpoint {
     type Err = CheckpointError;
 
     fn from_str(text: &str) -> Result<Self, CheckpointError> {
-        let (version, time) = text.split_once('@').ok_or(CheckpointError)?;
+        let (versions, time) = text.split_once('@').ok_or(CheckpointError)?;
+        let (version, event_version) = match versions.split_once('/') {
+            Some((version, event_version)) => (version, Some(event_version)),
+            None => (versions, None),
+        };
+        let event_version = event_version.map(str::parse).transpose();
         Ok(Self {
             version: version.parse().map_err(|_| CheckpointError)?,
+            event_version: event_version.map_err(|_| CheckpointError)?,
             time: time.parse().map_err(|_| CheckpointError)?,
         })
     }
@@ -77,12 +110,18 @@ mod tests {
 
     #[test]
     fn a_checkpoint_survives_a_round_trip() {
-        let checkpoint = Checkpoint {
-            version: 987_654,
-            time: Timestamp::from_unix_millis(1_794_773_520_123),
-        };
-        assert_eq!(checkpoint.to_string(), "987654@2026-11-15T20:12:00.123Z");
-        assert_eq!(checkpoint.to_string().parse(), Ok(checkpoint));
+        for (event_version, text) in [
+            (None, "987654@2026-11-15T20:12:00.123Z"),
+            (Some(77), "987654/77@2026-11-15T20:12:00.123Z"),
+        ] {
+            let checkpoint = Checkpoint {
+                version: 987_654,
+                event_version,
+                time: Timestamp::from_unix_millis(1_794_773_520_123),
+            };
+            assert_eq!(checkpoint.to_string(), text);
+            assert_eq!(checkpoint.to_string().parse(), Ok(checkpoint));
+        }
         for text in [
             "",
             "1",
@@ -91,6 +130,8 @@ mod tests {
             "1@soon",
             "-1@2026-11-15T20:12:00Z",
             "x@2026-11-15T20:12:00Z",
+            "1/@2026-11-15T20:12:00Z",
+            "1/2/3@2026-11-15T20:12:00Z",
         ] {
             assert_eq!(text.parse::<Checkpoint>(), Err(CheckpointError), "{text}");
         }
@@ -101,6 +142,7 @@ mod tests {
         let at = Timestamp::from_unix_millis;
         let checkpoint = Checkpoint {
             version: 100,
+            event_version: Some(40),
             time: at(60_000),
         };
         assert!(checkpoint.covers(Some(100), None));
@@ -111,9 +153,17 @@ mod tests {
         assert_eq!(checkpoint.further(None), checkpoint);
         let more = Checkpoint {
             version: 101,
+            event_version: None,
             time: at(0),
         };
-        assert_eq!(checkpoint.further(Some(more)), more);
-        assert_eq!(more.further(Some(checkpoint)), more);
+        let both = Checkpoint {
+            event_version: Some(40),
+            ..more
+        };
+        assert_eq!(checkpoint.further(Some(more)), both);
+        assert_eq!(more.further(Some(checkpoint)), both);
+        assert!(checkpoint.covers_event(Some(40), at(60_000)));
+        assert!(!checkpoint.covers_event(Some(41), at(0)));
+        assert!(checkpoint.covers_event(Some(41), at(-1)));
     }
 }

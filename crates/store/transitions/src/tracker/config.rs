@@ -17,6 +17,9 @@ pub struct TrackerConfig {
     pub existing: Existing,
     /// Whether every change before a pod is ready is emitted.
     pub progress: bool,
+    /// Whether the watch selects pods by labels or fields: then a pod may leave it without being
+    /// deleted.
+    pub has_selector: bool,
     /// Maximum number of tracked pods; those beyond are counted and ignored.
     pub max_pods: usize,
     /// Maximum number of deleted pods that wait for late events; the oldest is emitted early.
@@ -69,6 +72,7 @@ impl Default for TrackerConfig {
             linger: Some(Duration::from_secs(3)),
             existing: Existing::Unsettled { since: None },
             progress: false,
+            has_selector: false,
             max_pods: 1_000_000,
             max_ended: 50_000,
             max_early: 10_000,

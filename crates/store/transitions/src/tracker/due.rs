@@ -31,6 +31,7 @@ impl Tracker {
     /// Becomes the leader, and emits the queued records that no checkpoint covers.
     pub fn lead(&mut self, out: &mut impl FnMut(Output)) {
         self.is_standby = false;
+        self.emit_pulls(out);
         self.emit_due(out);
     }
 
@@ -41,6 +42,7 @@ impl Tracker {
             return;
         }
         self.leader_checkpoint = Some(checkpoint);
+        self.drop_covered_pulls(checkpoint);
         let due = std::mem::take(&mut self.due);
         for due in due {
             if checkpoint.covers(due.version, due.happened) {
@@ -55,7 +57,10 @@ impl Tracker {
     /// Returns how far records are emitted, by this replica or the leader; `None` if nothing was
     /// seen yet, or versions are not numbers.
     pub fn checkpoint(&self) -> Option<Checkpoint> {
-        let mut own = self.newest?;
+        let mut own = Checkpoint {
+            event_version: self.newest_event,
+            ..self.newest?
+        };
         for due in &self.due {
             own.version = own.version.min(due.version?.saturating_sub(1));
             own.time = own.time.min(due.since?);
@@ -100,7 +105,11 @@ impl Tracker {
         };
         if lifecycle.startup == StartupReport::Due {
             lifecycle.startup = StartupReport::Emitted;
-            self.starting = self.starting.saturating_sub(1);
+            self.starting.remove(&due.uid);
+            // The record has the pulls that have begun and not ended.
+            for (_, pull) in lifecycle.record.facts.pulls_mut() {
+                pull.report.is_done |= pull.started().is_some();
+            }
             out(Output::Startup(Arc::new(lifecycle.record.clone())));
         }
         if due.is_lifecycle

@@ -241,6 +241,29 @@ fn failed_pulls_are_separate_from_the_pull_that_succeeds() {
     );
 }
 
+/// A runtime names the image at every step and the reason last, where the quote was cut.
+#[test]
+fn a_long_pull_failure_is_quoted_from_its_end() {
+    let mut made = pod(&["web"]);
+    let mut watcher = Harness::new();
+    let reference = "registry.example:5000/team/shop/web:2";
+    let message = format!(
+        "Failed to pull image \"{reference}\": failed to pull and unpack image \"{reference}\": \
+         failed to resolve reference \"{reference}\": unexpected status from HEAD request to \
+         https://registry.example:5000/v2/team/shop/web/manifests/2: 429 Too Many Requests"
+    );
+    watcher.event(&made.event("a", "Failed", &path("web"), &message, (4, 4), 1));
+    let mut fields = started(&[status("web", waiting("ErrImagePull"), false, false)]);
+    fields["phase"] = json!("Pending");
+    watcher.observe(9, &made.status(fields, &["PodScheduled=True@1"]));
+    let cause = watcher.finish().cause();
+    assert!(cause.contains("(failed once): …"), "{cause}");
+    assert!(
+        cause.ends_with("manifests/2: 429 Too Many Requests"),
+        "{cause}"
+    );
+}
+
 /// Crashes before the first readiness counted as readiness.
 #[test]
 fn crashes_before_the_first_readiness_are_the_cause() {

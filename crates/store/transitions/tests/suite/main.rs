@@ -9,10 +9,14 @@
 mod blockers;
 mod causes;
 mod clocks;
+mod kubelets;
+mod preparation;
 mod properties;
+mod pulls;
 mod reconstruct;
 mod recordings;
 mod scenarios;
 mod standby;
+mod stats;
 mod support;
 mod tracker;

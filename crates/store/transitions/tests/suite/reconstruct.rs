@@ -7,7 +7,7 @@ use kubevitals_model::Pod;
 use kubevitals_transitions::{Arrival, Output, PodRecord};
 use serde_json::{Value, json};
 
-use crate::support::{PodBuilder, at, ended, patient, running, status, waiting};
+use crate::support::{PodBuilder, at, ended, patient, running, stamp, status, waiting};
 
 /// The record of a pod that is read once.
 fn reconstruct(pod: &Arc<Pod>) -> PodRecord {
@@ -63,6 +63,40 @@ fn a_start_without_later_changes_is_taken_from_the_state() {
     let fields = restarted(0, running(5), json!({}));
     let took = total(&mut made(json!({})), fields, &conditions(400, 400));
     assert_eq!(took, Some(400));
+}
+
+#[test]
+fn a_readiness_flap_makes_the_start_at_most_as_long() {
+    let flapped = |ready: u32| {
+        let conditions = conditions(ready, ready);
+        let conditions: Vec<&str> = conditions.iter().map(String::as_str).collect();
+        let fields = restarted(0, running(5), json!({}));
+        reconstruct(&made(json!({})).status(fields, &conditions))
+    };
+    let record = flapped(1_728_000);
+    assert!(record.is_complete() && record.is_upper_bound());
+    assert_eq!(record.total(), Some(Duration::from_hours(480)));
+    assert_eq!(record.certain_total(), Some(Duration::from_secs(5)));
+    assert!(record.cause().contains(" at most "), "{}", record.cause());
+    let quick = flapped(40);
+    assert!(!quick.is_upper_bound());
+    assert_eq!(quick.certain_total(), Some(Duration::from_secs(40)));
+}
+
+#[test]
+fn a_finished_job_without_probes_was_ready_when_it_ran() {
+    let finished = |probe: Value| {
+        let ended = status("app", ended(5, 900, 0), false, false);
+        let fields =
+            json!({"phase": "Succeeded", "startTime": stamp(1), "containerStatuses": [ended]});
+        let conditions = ["PodScheduled=True@1", "Ready=False@901/PodCompleted"];
+        reconstruct(&made(probe).status(fields, &conditions))
+    };
+    let record = finished(Value::Null);
+    assert!(record.is_complete() && !record.is_unseen());
+    assert_eq!(record.total(), Some(Duration::from_secs(5)));
+    let probed = finished(json!({}));
+    assert!(!probed.is_complete() && probed.is_unseen());
 }
 
 #[test]
@@ -142,4 +176,41 @@ fn lost_readiness_is_explained() {
              (Error, exit code 137)"
         )
     );
+}
+
+/// The mirror of a static pod is created when the API server is there, which may be long after the
+/// pod runs.
+#[test]
+fn a_mirror_made_late_is_no_sign_of_wrong_clocks() {
+    let mut made = made(Value::Null);
+    made.created_at(500);
+    let fields = restarted(0, running(5), json!({}));
+    let conditions = conditions(9, 9);
+    let conditions: Vec<&str> = conditions.iter().map(String::as_str).collect();
+    assert!(reconstruct(&made.status(fields.clone(), &conditions)).is_skewed());
+    made.annotate(
+        "kubernetes.io/config.mirror",
+        "0a1b2c3d4e5f60718293a4b5c6d7e8f9",
+    );
+    let record = reconstruct(&made.status(fields, &conditions));
+    assert!(!record.is_skewed());
+    assert_eq!(record.total(), None, "unknown is left out");
+}
+
+#[test]
+fn failures_after_the_start_are_no_cause_of_it() {
+    let mut made = made(json!({}));
+    let fields = restarted(0, running(5), json!({}));
+    let conditions = conditions(20, 20);
+    let conditions: Vec<&str> = conditions.iter().map(String::as_str).collect();
+    let pod = made.status(fields, &conditions);
+    let failed = |second| {
+        let message = "Readiness probe failed: HTTP probe failed with statuscode: 500";
+        let path = "spec.containers{app}";
+        made.event("e", "Unhealthy", path, message, (second, second), 1)
+    };
+    let later = PodRecord::reconstruct(&pod, &[failed(9_000)], at(9_001));
+    assert!(!later.cause().contains("500"), "{}", later.cause());
+    let before = PodRecord::reconstruct(&pod, &[failed(9)], at(9_001));
+    assert!(before.cause().contains("500"), "{}", before.cause());
 }

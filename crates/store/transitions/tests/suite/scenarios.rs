@@ -47,6 +47,13 @@ fn gates_delay_scheduling_and_readiness() {
         4,
         &made.status(json!({}), &["PodScheduled=False@0/Unschedulable"]),
     );
+    // The condition keeps the time of the creation.
+    let waits = watcher.tracker.records().next().unwrap();
+    let since = waits.unschedulable.as_ref().unwrap().since;
+    assert_eq!(
+        (since.api, since.observed),
+        (None, at(4).checked_add(Duration::from_millis(500)))
+    );
     made.spec("nodeName", json!("n1"));
     watcher.observe(6, &made.status(json!({}), &["PodScheduled=True@6"]));
     let started = json!({

@@ -68,6 +68,7 @@ fn a_list_ends_missing_pods_and_applies_the_others() {
             Output::Startup(record) => ("startup", record),
             Output::Lifecycle(record) => ("lifecycle", record),
             Output::Progress(record) => ("progress", record),
+            Output::ImagePull(record, _) => ("pull", record),
         })
         .map(|(kind, record)| {
             let uid = record.pod.summary.identity.uid.to_string();
@@ -165,6 +166,7 @@ fn a_new_leader_emits_what_the_last_one_did_not() {
         until,
         Checkpoint {
             version: 109,
+            event_version: None,
             time: at(100)
         }
     );
@@ -189,6 +191,7 @@ fn a_leader_behind_its_predecessor_repeats_nothing() {
     let mut outputs = Vec::new();
     successor.apply_checkpoint(Checkpoint {
         version: 105,
+        event_version: None,
         time: at(50),
     });
     successor.lead(&mut |output| outputs.push(output));

@@ -26,7 +26,7 @@ pub(crate) fn recorded() -> (Vec<StreamItem>, Vec<StreamItem>) {
     (read(PODS), read(EVENTS))
 }
 
-fn read(text: &str) -> Vec<StreamItem> {
+pub(crate) fn read(text: &str) -> Vec<StreamItem> {
     Recording::new(text.as_bytes(), Decoder::default(), MAX_OBJECT)
         .map(|item| match item.object.unwrap() {
             RecordedObject::Pod(seen) => {

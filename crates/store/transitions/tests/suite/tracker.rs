@@ -18,6 +18,7 @@ fn kinds(outputs: &[Output]) -> Vec<&'static str> {
             Output::Startup(_) => "startup",
             Output::Lifecycle(_) => "lifecycle",
             Output::Progress(_) => "progress",
+            Output::ImagePull(..) => "pull",
         })
         .collect()
 }
@@ -53,8 +54,8 @@ fn starts_and_lifecycles_are_emitted_after_the_linger_time() {
     );
     tracker.event(&pulled, &mut |output| outputs.push(output));
     tracker.advance(at(5), &mut |output| outputs.push(output));
-    assert_eq!(kinds(&outputs), ["startup"]);
-    let Output::Startup(record) = &outputs[0] else {
+    assert_eq!(kinds(&outputs), ["pull", "startup"]);
+    let Output::Startup(record) = &outputs[1] else {
         panic!()
     };
     assert!(record.is_complete() && record.facts.of("app").unwrap().pull.done.is_some());
@@ -63,9 +64,9 @@ fn starts_and_lifecycles_are_emitted_after_the_linger_time() {
     tracker.deleted(&made.pod(), Arrival::Live, Some(at(40)), &mut |output| {
         outputs.push(output);
     });
-    assert_eq!((kinds(&outputs).len(), tracker.len()), (1, 1));
+    assert_eq!((kinds(&outputs).len(), tracker.len()), (2, 1));
     tracker.advance(at(43), &mut |output| outputs.push(output));
-    assert_eq!(kinds(&outputs), ["startup", "lifecycle"]);
+    assert_eq!(kinds(&outputs), ["pull", "startup", "lifecycle"]);
     assert!(tracker.is_empty());
 
     // Later input starts no other lifecycle.
@@ -145,6 +146,7 @@ fn of_existing_pods_only_those_still_starting_are_emitted() {
     // case of doubt.
     let since = |version, second| Existing::Unsettled {
         since: Some(Checkpoint {
+            event_version: None,
             version,
             time: at(second),
         }),
