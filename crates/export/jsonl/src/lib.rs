@@ -10,12 +10,16 @@
 //!
 //! **Whole or not at all.** [`JsonLines`] never waits for the reader: lines that do not fit its
 //! queue are dropped and counted, and a line that was begun is finished before any other.
+//!
+//! **And back.** [`LineStarts`] reads the starts in such lines, to compare two files of them.
 
 mod lifecycle;
 mod lines;
+mod starts;
 mod transitions;
 
 pub use lines::JsonLines;
+pub use starts::LineStarts;
 pub use transitions::{LifecycleLines, TransitionLines};
 
 /// The JSON Schema (2020-12) of the lines of [`TransitionLines`].

@@ -3,16 +3,17 @@
 
 use std::time::Duration;
 
-use kubevitals_model::Timestamp;
+use kubevitals_model::{Pod, Timestamp};
 use kubevitals_transitions::{
-    ContainerRecord, ContainerRole, End, ImageName, Moment, Output, PodRecord, Workload, owner,
+    ContainerRecord, ContainerRole, End, ImageName, LabelKeys, Moment, Output, PodRecord, Pull,
+    PullTarget, Workload, owner,
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::lifecycle::Lifecycle;
 
 /// Renders the outputs of a tracker as lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TransitionLines {
     /// Writes two durations and a name as kube-transition-metrics does: `started_to_ready_seconds`
     /// from when the container ran, `initialized_to_running_seconds` from when the pod was
@@ -20,6 +21,9 @@ pub struct TransitionLines {
     pub compat: bool,
     /// When records of our own are added.
     pub lifecycle: LifecycleLines,
+    /// Labels of pods that are added to every line, which the schema of kube-transition-metrics
+    /// does not have.
+    pub label_keys: LabelKeys,
 }
 
 /// When `lifecycle` records are written. They are not in the schema of kube-transition-metrics.
@@ -65,6 +69,8 @@ struct Metrics<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     kube_ownerref_name: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    kube_cronjob: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     kube_daemon_set: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     kube_deployment: Option<&'r str>,
@@ -88,6 +94,8 @@ struct Metrics<'r> {
     kube_app_part_of: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     kube_app_version: Option<&'r str>,
+    #[serde(flatten)]
+    labels: PodLabels<'r>,
     #[serde(skip_serializing_if = "Option::is_none")]
     container_name: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,6 +113,10 @@ struct Metrics<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     lifecycle: Option<Lifecycle>,
 }
+
+/// The labels of a pod, as fields.
+#[derive(Default)]
+struct PodLabels<'r>(Option<(&'r LabelKeys, &'r Pod)>);
 
 #[derive(Serialize)]
 struct PodPart {
@@ -161,7 +173,7 @@ struct ImagePullPart {
 
 impl TransitionLines {
     /// Renders an output as lines, each with its line break; `time` is that of the record.
-    pub fn render(self, output: &Output, time: Timestamp) -> Vec<u8> {
+    pub fn render(&self, output: &Output, time: Timestamp) -> Vec<u8> {
         let mut lines = Vec::new();
         match output {
             Output::Progress(record) => self.push_start(record, time, &mut lines),
@@ -177,11 +189,16 @@ impl TransitionLines {
                     self.push_life(record, time, &mut lines);
                 }
             }
+            Output::ImagePull(record, target) => {
+                if let Some(pull) = record.facts.pull(target) {
+                    self.push_pull(record, target, pull, time, &mut lines);
+                }
+            }
         }
         lines
     }
 
-    fn push_start(self, record: &PodRecord, time: Timestamp, lines: &mut Vec<u8>) {
+    fn push_start(&self, record: &PodRecord, time: Timestamp, lines: &mut Vec<u8>) {
         let common = || self.common(record);
         // The schema requires a time of creation, which every pod has.
         if let Some(pod) = PodPart::of(record) {
@@ -199,39 +216,59 @@ impl TransitionLines {
                 r#type: "container",
                 partial: !is_complete(container),
                 container: Some(self.container(record, container, previous)),
-                ..common().with_image(container)
+                ..common().with_container(container)
             };
             push(lines, time, None, metrics);
             previous = Some(container);
         }
-        for container in &record.containers {
-            let Some(pull) = record.facts_of(container).map(|facts| &facts.pull) else {
-                continue;
-            };
-            let Some(started) = pull.started() else {
-                continue;
-            };
-            let done = pull.done.as_ref();
-            let metrics = Metrics {
-                r#type: "image_pull",
-                partial: done.is_none(),
-                image_pull: Some(ImagePullPart {
-                    already_present: done.map(|done| done.already_present),
-                    started_timestamp: printed(started),
-                    finished_timestamp: done.map(|done| printed(done.at)),
-                    duration_seconds: pull.took().map(|took| took.as_secs_f64()),
-                }),
-                ..common().with_image(container)
-            };
-            let message = match done {
-                Some(done) => done.message.as_deref(),
-                None => pull.failed.message.as_deref(),
-            };
-            push(lines, time, message, metrics);
+        // Those that have ended are outputs of their own.
+        for (target, pull) in record.pulls().filter(|(_, pull)| pull.done.is_none()) {
+            self.push_pull(record, &target, pull, time, lines);
         }
     }
 
-    fn push_life(self, record: &PodRecord, time: Timestamp, lines: &mut Vec<u8>) {
+    fn push_pull(
+        &self,
+        record: &PodRecord,
+        target: &PullTarget,
+        pull: &Pull,
+        time: Timestamp,
+        lines: &mut Vec<u8>,
+    ) {
+        let Some(started) = pull.started() else {
+            return;
+        };
+        let done = pull.done.as_ref();
+        let common = self.common(record);
+        let common = match target {
+            PullTarget::Container(name) => {
+                let mut containers = record.containers.iter();
+                match containers.find(|one| one.name == *name) {
+                    Some(container) => common.with_container(container),
+                    None => common,
+                }
+            }
+            PullTarget::Volume(image) => common.with_image(Some(image)),
+        };
+        let metrics = Metrics {
+            r#type: "image_pull",
+            partial: done.is_none(),
+            image_pull: Some(ImagePullPart {
+                already_present: done.map(|done| done.already_present),
+                started_timestamp: printed(started),
+                finished_timestamp: done.map(|done| printed(done.at)),
+                duration_seconds: pull.took().map(|took| took.as_secs_f64()),
+            }),
+            ..common
+        };
+        let message = match done {
+            Some(done) => done.message.as_deref(),
+            None => pull.failed.message.as_deref(),
+        };
+        push(lines, time, message, metrics);
+    }
+
+    fn push_life(&self, record: &PodRecord, time: Timestamp, lines: &mut Vec<u8>) {
         let metrics = Metrics {
             r#type: "lifecycle",
             partial: !record.is_complete(),
@@ -242,7 +279,7 @@ impl TransitionLines {
         push(lines, time, None, metrics);
     }
 
-    fn common(self, record: &PodRecord) -> Metrics<'_> {
+    fn common<'r>(&'r self, record: &'r PodRecord) -> Metrics<'r> {
         let pod = &*record.pod;
         let label = |key: &str| pod.summary.labels.get(key).map(|value| &**value);
         let owner = owner(pod);
@@ -264,6 +301,7 @@ impl TransitionLines {
             kube_runtime_class: pod.runtime_class.as_deref(),
             kube_ownerref_kind: owner.map(|owner| owner.kind.to_lowercase()),
             kube_ownerref_name: owner.map(|owner| &*owner.name),
+            kube_cronjob: Workload::cron_job_of(pod),
             kube_daemon_set: named("DaemonSet"),
             kube_deployment: Workload::deployment_of(pod),
             kube_job: named("Job"),
@@ -276,12 +314,13 @@ impl TransitionLines {
             kube_app_name: label("app.kubernetes.io/name"),
             kube_app_part_of: label("app.kubernetes.io/part-of"),
             kube_app_version: label("app.kubernetes.io/version"),
+            labels: PodLabels(Some((&self.label_keys, pod))),
             ..Metrics::default()
         }
     }
 
     fn container(
-        self,
+        &self,
         record: &PodRecord,
         container: &ContainerRecord,
         previous: Option<&ContainerRecord>,
@@ -317,19 +356,30 @@ impl TransitionLines {
 }
 
 impl<'r> Metrics<'r> {
-    fn with_image(self, container: &'r ContainerRecord) -> Self {
-        let image = container.image.as_deref().and_then(ImageName::parse);
-        let (name, short, tag) = match image {
+    fn with_container(self, container: &'r ContainerRecord) -> Self {
+        Self {
+            container_name: Some(&container.name),
+            ..self.with_image(container.image.as_deref())
+        }
+    }
+
+    fn with_image(self, image: Option<&str>) -> Self {
+        let (name, short, tag) = match image.and_then(ImageName::parse) {
             Some(image) => (Some(image.name), Some(image.short), Some(image.tag)),
             None => (None, None, None),
         };
         Self {
-            container_name: Some(&container.name),
             image_name: name,
             short_image: short,
             image_tag: tag,
             ..self
         }
+    }
+}
+
+impl Serialize for PodLabels<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().flat_map(|(keys, pod)| keys.of(pod)))
     }
 }
 

@@ -1,12 +1,14 @@
 //! Records of pods, drawn for a terminal.
 //!
 //! [`Waterfall`] draws the phases of each start as bars; [`write_table`] writes a line for each
-//! pod. Names and messages come from the cluster or a file: [`printable`] replaces control
-//! characters, so that none reaches the terminal.
+//! pod; [`Summaries`] writes statistics of many. Names and messages come from the cluster or a
+//! file: [`printable`] replaces control characters, so that none reaches the terminal.
 
+mod summary;
 mod table;
 mod waterfall;
 
+pub use summary::{GroupRow, Summaries};
 pub use table::{TableRow, write_table};
 pub use waterfall::Waterfall;
 

@@ -36,30 +36,40 @@ pub fn write_table(
     for (rank, pod) in (1..).zip(pods) {
         rows.push(row(rank, pod, wide_at));
     }
-    let columns = rows.first().map_or(0, Vec::len);
+    write_columns(&rows, 1, "", out)?;
+    match summary {
+        Some(summary) => writeln!(out, "{summary}"),
+        None => Ok(()),
+    }
+}
+
+/// Writes rows as columns; the first `numbers` of them are aligned to the right.
+pub(crate) fn write_columns(
+    rows: &[Vec<String>],
+    numbers: usize,
+    indent: &str,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
         .map(|column| {
             let cells = rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         })
         .collect();
-    for row in &rows {
+    for row in rows {
         let mut line = String::new();
         for (index, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let is_number = index == 0;
             // Writing to a String cannot fail.
-            let _ = if is_number {
+            let _ = if index < numbers {
                 write!(line, "{cell:>width$}  ")
             } else {
                 write!(line, "{cell:width$}  ")
             };
         }
-        writeln!(out, "{}", line.trim_end())?;
+        writeln!(out, "{indent}{}", line.trim_end())?;
     }
-    match summary {
-        Some(summary) => writeln!(out, "{summary}"),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 fn row(rank: usize, pod: &TableRow<'_>, wide_at: Option<Timestamp>) -> Vec<String> {
@@ -94,7 +104,9 @@ fn row(rank: usize, pod: &TableRow<'_>, wide_at: Option<Timestamp>) -> Vec<Strin
 
 /// The outcome of the start.
 fn state(record: &PodRecord) -> &'static str {
-    if record.is_complete() {
+    if record.is_upper_bound() {
+        "ready, at most"
+    } else if record.is_complete() {
         "ready"
     } else if record.is_unseen() {
         "partly known"
@@ -105,7 +117,7 @@ fn state(record: &PodRecord) -> &'static str {
     }
 }
 
-fn truncated(text: String) -> String {
+pub(crate) fn truncated(text: String) -> String {
     if text.chars().count() <= CAUSE_WIDTH {
         return text;
     }

@@ -100,7 +100,12 @@ impl Waterfall {
     fn headline(&self, record: &PodRecord, pool: Option<&str>) -> String {
         let total = record.total().unwrap_or_default();
         let name = printable(&record.pod.summary.identity.to_string());
-        let (code, outcome) = if record.is_complete() {
+        let (code, outcome) = if record.is_upper_bound() {
+            (
+                "32",
+                format!("ready after at most {}", HumanDuration(total)),
+            )
+        } else if record.is_complete() {
             ("32", format!("ready after {}", HumanDuration(total)))
         } else if record.is_unseen() {
             (
@@ -148,20 +153,24 @@ impl Waterfall {
     }
 
     fn painted(&self, code: &str, text: &str) -> String {
-        if self.in_color {
-            format!("\u{1b}[{code}m{text}\u{1b}[0m")
-        } else {
-            text.to_owned()
-        }
+        painted(self.in_color, code, text)
     }
 }
 
 /// The name of a segment of the critical path.
 pub(crate) fn label(segment: &Segment) -> String {
-    let what = match segment.phase {
+    phase_label(segment.phase, segment.container.as_deref())
+}
+
+/// The name of a phase, of a container if it has one.
+pub(crate) fn phase_label(phase: Phase, container: Option<&str>) -> String {
+    let what = match phase {
         Phase::Gated => "scheduling gates",
         Phase::Scheduling => "scheduling",
+        Phase::Provisioning => "new node",
+        Phase::Volumes => "volumes",
         Phase::Sandbox => "sandbox, network, volumes",
+        Phase::Network => "network",
         Phase::ImagePullFailed => "failed pulls of",
         Phase::ImagePull => "image of",
         Phase::ContainerStart => "start of",
@@ -172,7 +181,7 @@ pub(crate) fn label(segment: &Segment) -> String {
         Phase::CrashLoop => "crash loop of",
         Phase::Unknown => "unknown",
     };
-    match (&segment.container, segment.phase) {
+    match (container, phase) {
         (Some(container), _) => format!("{what} {}", printable(container)),
         (None, Phase::Readiness) => "readiness".to_owned(),
         (None, _) => what.to_owned(),
@@ -186,10 +195,19 @@ fn truncated(label: &str) -> String {
     label.chars().take(LABEL_WIDTH - 1).chain(['…']).collect()
 }
 
-fn color(phase: Phase) -> &'static str {
+/// Text in a colour or a style of a terminal.
+pub(crate) fn painted(in_color: bool, code: &str, text: &str) -> String {
+    if in_color {
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    } else {
+        text.to_owned()
+    }
+}
+
+pub(crate) fn color(phase: Phase) -> &'static str {
     match phase {
-        Phase::Gated | Phase::Scheduling => "35",
-        Phase::Sandbox => "34",
+        Phase::Gated | Phase::Scheduling | Phase::Provisioning => "35",
+        Phase::Volumes | Phase::Sandbox | Phase::Network => "34",
         Phase::ImagePull => "33",
         Phase::ContainerStart => "36",
         Phase::Init => "94",
@@ -236,7 +254,7 @@ fn later_events(record: &PodRecord) -> Vec<String> {
                 }
             }
             End::Vanished => line.push_str(", found missing after a gap in the watch"),
-            End::Open => line.push_str(", not deleted yet"),
+            End::Open | End::Unselected => line.push_str(", not deleted yet"),
         }
         lines.push(line);
     }

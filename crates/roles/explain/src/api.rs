@@ -11,9 +11,11 @@ use kube::api::{GetParams, ListParams};
 use kubevitals_cli::{RunError, error_chain};
 use kubevitals_model::PartialObjectMeta;
 use kubevitals_watch::{
-    BoxBody, Decoder, KubeTransport, Page, Transport, TypedKind, WatchEvent, decode_event,
-    decode_object, decode_page,
+    BoxBody, Decoder, KubeTransport, Page, Resource, Transport, TypedKind, WatchEvent,
+    decode_event, decode_object, decode_page,
 };
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tokio::time::{sleep, timeout};
 
 /// Timeout of a request for an object or a page.
@@ -63,7 +65,7 @@ impl ApiReader {
         namespace: Option<&str>,
         name: &str,
     ) -> Result<K, ApiError> {
-        let request = kube::core::Request::new(path::<K>(namespace));
+        let request = kube::core::Request::new(path(&K::RESOURCE, namespace));
         let request = request.get(name, &GetParams::default());
         let body = self.send(request.map_err(|error| failed(&error))?).await?;
         decode_object(&body, &self.decoder).map_err(|error| failed(&error))
@@ -75,9 +77,44 @@ impl ApiReader {
         namespace: Option<&str>,
         params: &ListParams,
     ) -> Result<Page<K>, ApiError> {
-        let request = kube::core::Request::new(path::<K>(namespace)).list(params);
+        let request = kube::core::Request::new(path(&K::RESOURCE, namespace)).list(params);
         let body = self.send(request.map_err(|error| failed(&error))?).await?;
         decode_page(&body, &self.decoder).map_err(|error| failed(&error))
+    }
+
+    /// Gets an object of any resource as a type that names the fields it reads.
+    pub(crate) async fn get_as<T: DeserializeOwned>(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+    ) -> Result<T, ApiError> {
+        let request = kube::core::Request::new(path(resource, Some(namespace)));
+        let request = request.get(name, &GetParams::default());
+        let body = self.send(request.map_err(|error| failed(&error))?).await?;
+        serde_json::from_slice(&body).map_err(|error| failed(&error))
+    }
+
+    /// Lists all pages of any resource, up to `limit` objects.
+    pub(crate) async fn list_as<T: DeserializeOwned>(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        mut params: ListParams,
+        limit: usize,
+    ) -> Result<Vec<T>, ApiError> {
+        let mut all = Vec::new();
+        loop {
+            let request = kube::core::Request::new(path(resource, Some(namespace))).list(&params);
+            let body = self.send(request.map_err(|error| failed(&error))?).await?;
+            let page: PageOf<T> = serde_json::from_slice(&body).map_err(|error| failed(&error))?;
+            all.extend(page.items);
+            let next = page.metadata.r#continue.filter(|next| !next.is_empty());
+            if next.is_none() || all.len() >= limit {
+                return Ok(all);
+            }
+            params.continue_token = next;
+        }
     }
 
     /// Lists all pages, up to `limit` objects.
@@ -154,6 +191,20 @@ impl ApiReader {
     }
 }
 
+/// A page of a list.
+#[derive(Deserialize)]
+struct PageOf<T> {
+    #[serde(default)]
+    metadata: PageMeta,
+    #[serde(default = "Vec::new")]
+    items: Vec<T>,
+}
+
+#[derive(Default, Deserialize)]
+struct PageMeta {
+    r#continue: Option<String>,
+}
+
 enum Outcome {
     Body(Bytes),
     /// The server is overloaded.
@@ -190,8 +241,7 @@ impl fmt::Display for Operation<'_> {
     }
 }
 
-fn path<K: TypedKind>(namespace: Option<&str>) -> String {
-    let resource = K::RESOURCE;
+fn path(resource: &Resource, namespace: Option<&str>) -> String {
     let root = if resource.group.is_empty() {
         format!("/api/{}", resource.version)
     } else {

@@ -9,6 +9,7 @@ use kubevitals_transitions::{Arrival, Existing, Output, PodRecord, Tracker, Trac
 use kubevitals_watch::{Change, KubeTransport, ObjectEvent, Update, WatchClient, WatchSpec};
 
 use crate::api::ApiReader;
+use crate::nodes::Nodes;
 use crate::{ExplainedPod, PodName, lookup};
 
 /// Events arrive after the states that they explain.
@@ -26,11 +27,13 @@ pub(crate) async fn until_settled<I>(
 ) -> Result<ExplainedPod, RunError> {
     // Reports missing permission, where a watch would retry forever.
     lookup::get_pod(api, pod).await?;
-    let record = watch(config, clock, pod, interrupt).await?;
-    let pool = lookup::get_pool(api, record.pod.summary.node.as_deref()).await;
+    let mut record = watch(config, clock, pod, interrupt).await?;
+    let node = record.pod.summary.node.clone();
+    let node = Nodes::default().get(api, node.as_ref()).await;
+    record.node_created = node.created;
     Ok(ExplainedPod {
         record,
-        pool: pool.ok().flatten(),
+        pool: node.pool,
     })
 }
 

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //!  GET pod, its events, its node ──► PodRecord::reconstruct ──► ExplainedPod
-//!  LIST pods, page by page ──► the slowest ──► their events ──► ExplainedPod, in order
+//!  LIST pods, page by page ──┬─► the slowest ──► their events ──► ExplainedPod, in order
+//!                            ├─► by image, node, workload, pool ──► GroupReport
+//!                            └─► of a workload by revision, of a node ──► StartReport, DiffReport
 //!  WATCH one pod and its events ──► Tracker, until it is ready or never will be ──► ExplainedPod
 //! ```
 //!
@@ -10,9 +12,16 @@
 //! that the API server still holds.
 
 mod api;
+mod diff;
+pub mod document;
+mod events;
 mod follow;
+mod grouped;
 mod lookup;
+mod nodes;
+mod report;
 mod slowest;
+mod workload;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,9 +30,14 @@ use std::time::Duration;
 use kubevitals_cli::RunError;
 use kubevitals_model::Clock;
 use kubevitals_transitions::PodRecord;
+use kubevitals_transitions::stats::groups::GroupBy;
 
 use self::api::ApiReader;
+pub use self::diff::{Checks, DiffReport, DiffSide, files as diff_files};
+pub use self::grouped::{GroupReport, StartGroup};
+pub use self::report::{ReportTarget, StartReport};
 pub use self::slowest::Summary;
+pub use self::workload::{Revision, WorkloadKind, WorkloadName};
 
 /// Explains pods of one cluster.
 pub struct Explainer<'n> {
@@ -107,6 +121,39 @@ impl<'n> Explainer<'n> {
     ) -> Result<(Vec<ExplainedPod>, Summary), RunError> {
         let now = self.clock.now();
         slowest::find(&self.api, query, now, self.notices).await
+    }
+
+    /// Explains the slowest groups of pods, the slowest first.
+    pub async fn groups(
+        &mut self,
+        query: &SlowestQuery,
+        by: GroupBy,
+    ) -> Result<GroupReport, RunError> {
+        let now = self.clock.now();
+        grouped::find(&self.api, query, by, now, self.notices).await
+    }
+
+    /// Explains the pods of a workload's newest revision or of a node together; with `since`, only
+    /// those created within this time.
+    pub async fn report(
+        &mut self,
+        target: &ReportTarget,
+        since: Option<Duration>,
+    ) -> Result<StartReport, RunError> {
+        let now = self.clock.now();
+        report::read(&self.api, target, since, now, self.notices).await
+    }
+
+    /// Compares two revisions of a workload, by number or hash; without names, the newest with the
+    /// one before.
+    pub async fn diff(
+        &mut self,
+        workload: &WorkloadName,
+        names: Option<[&str; 2]>,
+        checks: &Checks,
+    ) -> Result<DiffReport, RunError> {
+        let now = self.clock.now();
+        diff::revisions(&self.api, workload, names, checks, now, self.notices).await
     }
 }
 

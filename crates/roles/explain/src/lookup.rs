@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use kube::api::ListParams;
 use kubevitals_cli::RunError;
-use kubevitals_model::{Event, Node, Pod, Timestamp, Uid};
-use kubevitals_transitions::{PodRecord, node_pool};
+use kubevitals_model::{Event, Pod, Timestamp, Uid};
+use kubevitals_transitions::PodRecord;
 
 use crate::api::{ApiError, ApiReader, Operation};
+use crate::nodes::Nodes;
 use crate::{ExplainedPod, Notices, PodName};
 
 /// Events read of one pod. The API server keeps them for an hour, and clients aggregate them.
@@ -32,16 +33,16 @@ pub(crate) async fn explain(
     let events = match list_events(api, &name.namespace, pod.event_uid()).await {
         Ok(events) => events,
         Err(error) => {
-            notices.warn(&missing_events(error, &name.namespace));
+            notices.warn(&missing_events(error, Some(&name.namespace)));
             Vec::new()
         }
     };
+    let node = Nodes::default().get(api, pod.summary.node.as_ref()).await;
+    let mut record = PodRecord::reconstruct(&pod, &events, now);
+    record.node_created = node.created;
     Ok(ExplainedPod {
-        record: PodRecord::reconstruct(&pod, &events, now),
-        pool: get_pool(api, pod.summary.node.as_deref())
-            .await
-            .ok()
-            .flatten(),
+        record,
+        pool: node.pool,
     })
 }
 
@@ -70,22 +71,12 @@ pub(crate) async fn list_events(
     api.list(Some(namespace), params, MAX_EVENTS).await
 }
 
-/// Returns the pool of a node. Callers ignore errors: permission to read nodes is optional.
-pub(crate) async fn get_pool(
-    api: &ApiReader,
-    node: Option<&str>,
-) -> Result<Option<Arc<str>>, ApiError> {
-    let Some(node) = node else { return Ok(None) };
-    let node: Node = api.get(None, node).await?;
-    Ok(node_pool(&node.labels).cloned())
-}
-
 /// The warning for an explanation without events.
-pub(crate) fn missing_events(error: ApiError, namespace: &str) -> String {
+pub(crate) fn missing_events(error: ApiError, namespace: Option<&str>) -> String {
     let reason = error.message(Operation {
         verb: "list",
         resource: "events",
-        namespace: Some(namespace),
+        namespace,
     });
     format!("image pulls and probe failures are left out: {reason}")
 }

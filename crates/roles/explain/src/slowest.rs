@@ -1,29 +1,25 @@
 //! Finds the slowest pods of any number, keeping only those.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::stream;
 use kube::api::ListParams;
 use kubevitals_cli::RunError;
 use kubevitals_model::{Pod, Timestamp};
 use kubevitals_transitions::PodRecord;
 
 use crate::api::{ApiError, ApiReader, Operation};
-use crate::{ExplainedPod, Notices, SlowestQuery, lookup};
+use crate::nodes::Nodes;
+use crate::{ExplainedPod, Notices, SlowestQuery, events};
 
 /// Pods in one page, and so in memory.
-const POD_PAGE: u32 = 500;
+pub(crate) const POD_PAGE: u32 = 500;
 
 /// Attempts at a list whose continue token expires.
-const MAX_ATTEMPTS: u32 = 3;
-
-/// Pods whose events are read at the same time.
-const CONCURRENCY: usize = 8;
+pub(crate) const MAX_ATTEMPTS: u32 = 3;
 
 /// The number of pods that were ranked and shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,15 +31,15 @@ pub struct Summary {
 }
 
 /// The slowest pods so far.
-struct Top {
+pub(crate) struct Top {
     limit: usize,
     /// The fastest of them on top, to be removed first.
     heap: BinaryHeap<Reverse<Entry>>,
 }
 
-struct Entry {
-    took: Duration,
-    pod: Arc<Pod>,
+pub(crate) struct Entry {
+    pub(crate) took: Duration,
+    pub(crate) pod: Arc<Pod>,
 }
 
 /// Explains the slowest pods, the slowest first.
@@ -68,7 +64,8 @@ pub(crate) async fn find(
     if summary.pods == 0 {
         return Err(RunError::runtime("no matching pods found"));
     }
-    let explained = explain(api, top.into_order(), now, notices).await;
+    let mut nodes = Nodes::default();
+    let explained = events::explain(api, top.into_order(), now, &mut nodes, notices).await;
     summary.shown = explained.len();
     Ok((explained, summary))
 }
@@ -112,7 +109,8 @@ async fn rank_once(
             summary.pods += 1;
             summary.ready += usize::from(record.is_complete() || record.was_ready_before);
             top.push(Entry {
-                took: record.total().unwrap_or_default(),
+                // What is certain: a readiness probe that failed for a while proves no slow start.
+                took: record.certain_total().unwrap_or_default(),
                 pod,
             });
         }
@@ -124,75 +122,15 @@ async fn rank_once(
     }
 }
 
-/// Reads the events and the node pools of the slowest pods.
-async fn explain(
-    api: &ApiReader,
-    pods: Vec<Arc<Pod>>,
-    now: Timestamp,
-    notices: &mut dyn Notices,
-) -> Vec<ExplainedPod> {
-    let total = pods.len();
-    let requests = pods.into_iter().map(|pod| async move {
-        let namespace = &pod.summary.identity.namespace;
-        let events = lookup::list_events(api, namespace, pod.event_uid()).await;
-        (pod, events)
-    });
-    let mut responses = stream::iter(requests).buffered(CONCURRENCY);
-    let mut pools = Pools::default();
-    let mut explained = Vec::with_capacity(total);
-    let mut first_failure = None;
-    while let Some((pod, events)) = responses.next().await {
-        let events = events.unwrap_or_else(|error| {
-            let namespace = &pod.summary.identity.namespace;
-            first_failure.get_or_insert_with(|| lookup::missing_events(error, namespace));
-            Vec::new()
-        });
-        explained.push(ExplainedPod {
-            record: PodRecord::reconstruct(&pod, &events, now),
-            pool: pools.get(api, pod.summary.node.as_ref()).await,
-        });
-        notices.progress(&|| format!("{} of {total} pods explained", explained.len()));
-    }
-    notices.clear_progress();
-    if let Some(message) = first_failure {
-        notices.warn(&message);
-    }
-    explained
-}
-
-/// The node pools read so far, by node.
-#[derive(Default)]
-struct Pools {
-    known: HashMap<Arc<str>, Option<Arc<str>>>,
-    is_forbidden: bool,
-}
-
-impl Pools {
-    async fn get(&mut self, api: &ApiReader, node: Option<&Arc<str>>) -> Option<Arc<str>> {
-        let node = node?;
-        if let Some(known) = self.known.get(node) {
-            return known.clone();
-        }
-        if self.is_forbidden {
-            return None;
-        }
-        let found = lookup::get_pool(api, Some(node)).await;
-        self.is_forbidden = matches!(found, Err(ApiError::Forbidden(_)));
-        let pool = found.ok().flatten();
-        self.known.insert(Arc::clone(node), pool.clone());
-        pool
-    }
-}
-
 impl Top {
-    fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self {
             limit,
             heap: BinaryHeap::new(),
         }
     }
 
-    fn push(&mut self, entry: Entry) {
+    pub(crate) fn push(&mut self, entry: Entry) {
         let is_full = self.heap.len() >= self.limit;
         let is_faster = || self.heap.peek().is_some_and(|fastest| entry < fastest.0);
         if is_full && is_faster() {
@@ -204,7 +142,7 @@ impl Top {
         }
     }
 
-    fn into_order(self) -> Vec<Arc<Pod>> {
+    pub(crate) fn into_order(self) -> Vec<Arc<Pod>> {
         let entries = self.heap.into_sorted_vec();
         entries
             .into_iter()

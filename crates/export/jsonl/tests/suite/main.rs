@@ -5,6 +5,8 @@
     reason = "a test fails by panicking"
 )]
 
+mod records;
+
 use std::io::{self, ErrorKind, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
