@@ -1,0 +1,11 @@
+//! Traces of recorded pods, and their delivery to a receiver on a real socket.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail by panicking"
+)]
+
+mod delivery;
+mod security;
+mod support;
+mod traces;
