@@ -16,7 +16,7 @@ use crate::sim::SimFlags;
 /// Reads the vital signs of a Kubernetes cluster
 // The last of several equal flags wins, as in Kubernetes: charts append a user's flags to theirs.
 #[derive(Debug, Parser)]
-#[command(name = "kubevitals", version, propagate_version = true, after_help = EXAMPLES, args_override_self = true)]
+#[command(name = "kubevitals", version, propagate_version = true, after_help = examples(cfg!(feature = "sim")), args_override_self = true)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) config: ConfigFlags,
@@ -52,6 +52,13 @@ pub(crate) enum Tool {
     /// Show how long every pod took to start, and why, from recorded watch streams
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayFlags),
+    /// Write the man pages and completions of the shipped program into a folder
+    #[cfg(feature = "dist-files")]
+    #[command(hide = true)]
+    DistFiles {
+        /// Created if it is missing
+        folder: std::path::PathBuf,
+    },
     /// Write shell completions to standard output
     #[command(after_help = COMPLETION_EXAMPLES)]
     Completion {
@@ -99,17 +106,30 @@ impl FromArgMatches for Task {
 
 const RUN: &str = "run";
 
-const EXAMPLES: &str = "\
+/// Examples of commands that exist: `demo` and `sim` need the simulated cluster.
+pub(crate) fn examples(with_sim: bool) -> String {
+    let sim = if with_sim { SIMULATED } else { "" };
+    format!("{SETTINGS}{sim}{EXAMPLES}")
+}
+
+const SETTINGS: &str = "\
 Every flag can also be set as a variable (KUBEVITALS_LOG_LEVEL=debug) or in the file that --config
 names (log-level: debug). Bad configuration exits with 64, a failure at run time with 1.
 
 Examples:
-  kubevitals server --kubeconfig ~/.kube/config --secure-port 10250 --cert-dir /tmp/kubevitals
-  kubevitals transitions --kubeconfig ~/.kube/config | jq .kube_transition_metrics
+";
+
+const SIMULATED: &str = "  \
   kubevitals demo                        a small simulated cluster, with lines to try
   kubevitals demo --nodes 50             a larger one
   kubevitals sim --nodes 5000 --pods-per-node 30 --churn 10/s --fault hang=1%
+";
+
+const EXAMPLES: &str = "  \
+  kubevitals server --kubeconfig ~/.kube/config --secure-port 10250 --cert-dir /tmp/kubevitals
+  kubevitals transitions --kubeconfig ~/.kube/config | jq .kube_transition_metrics
   kubevitals explain pod shop/web-0      why a pod took so long to start
+  kubevitals explain deployment shop/web  how the pods of its newest revision started
   kubevitals explain --slowest 20        the pods that took longest
   kubevitals replay pods.json events.json  how long pods took, from recorded watches";
 
@@ -129,15 +149,25 @@ Examples:
       --from-literal=faults=slow:5s=3,401=node-00000";
 
 const EXPLAIN_EXAMPLES: &str = "\
-It gets pods, with --slowest it lists them; it lists events for image pulls and what probes said,
-and gets nodes for the pool. What is not allowed is left out, and said. The API server keeps events
-for an hour: of older pods the cause may be missing. For pods that are gone see `kubevitals replay`.
+It gets pods, and lists them for --slowest, --by, workloads and nodes; it gets workloads for their
+selectors and lists ReplicaSets and ControllerRevisions for their revisions; it lists events for
+image pulls, volumes, new nodes and what probes said, and gets or lists nodes for pool and age. What
+is not allowed is left out, and said. The API server keeps events for an hour: of older pods the
+cause may be missing. For pods that are gone see `kubevitals replay`.
+
+Exit status: 0 success, 1 failure, 64 wrong usage; of diff with --threshold 0 if all are within, 2 if
+one is beyond, 3 if there are too few pods for a verdict.
 
 Examples:
   kubevitals explain pod shop/web-6b7f9c4d5-x2x9k
   kubevitals explain pod web-0 -n shop --watch
+  kubevitals explain deployment web -n shop
+  kubevitals explain node node-b-1 --since 1h -o json
   kubevitals explain --slowest 20 --since 1h
   kubevitals explain --slowest 100 -n shop -l app=web -o wide
+  kubevitals explain --by image --since 1h
+  kubevitals explain diff deployment/web 3 4 -n shop --threshold p95=+20% --threshold p95=1m
+  kubevitals explain diff before.jsonl after.jsonl --threshold p95=30s
   kubevitals explain pod shop/web-0 -o json | jq .kube_transition_metrics";
 
 const REPLAY_EXAMPLES: &str = "\
@@ -156,13 +186,4 @@ Examples:
   source <(kubevitals completion zsh)";
 
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_definition_is_sound() {
-        Args::command().debug_assert();
-    }
-}
+mod tests;

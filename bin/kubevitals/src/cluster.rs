@@ -3,7 +3,7 @@
 
 use kube_client_metrics::{Hooks, Registry as ClientMetrics};
 use kubevitals_cli::{ResultExt as _, RunError};
-use kubevitals_telemetry::Metrics;
+use kubevitals_telemetry::{Metrics, OutageLog};
 use kubevitals_watch::{KubeTransport, WatchClient, WatchMetrics, api_client};
 
 /// The API server of a cluster.
@@ -16,6 +16,8 @@ pub(crate) struct Cluster {
     pub(crate) watches: WatchClient,
     /// The metrics of watches.
     pub(crate) metrics: WatchMetrics,
+    /// The log of outages of the API server.
+    pub(crate) outage: OutageLog,
 }
 
 impl Cluster {
@@ -25,13 +27,15 @@ impl Cluster {
         let client_metrics = ClientMetrics::new();
         let hooks = client_metrics.hooks();
         metrics.root().register_collector(Box::new(client_metrics));
+        let outage = OutageLog::default();
         let transport = KubeTransport::measured(config.clone(), &hooks);
         let transport = transport.context("cannot create the client for watches")?;
         Ok(Self {
             config,
-            watches: WatchClient::measured(transport, hooks.clone()),
+            watches: WatchClient::measured(transport, hooks.clone(), outage.clone()),
             hooks,
             metrics: watch_metrics,
+            outage,
         })
     }
 

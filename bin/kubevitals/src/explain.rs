@@ -1,35 +1,44 @@
-//! `kubevitals explain`: why a pod took so long to start, or which pods took longest, read once
-//! from the API server.
+//! `kubevitals explain`: why a pod took so long to start, which pods took longest, and how the pods
+//! of a workload started, read once from the API server.
 //!
 //! The logic is in `crates/roles/explain`; this file reads the flags and prints.
 
-use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::sync::Arc;
 
 use clap::{Arg, Args, ValueEnum};
 use kubevitals_cli::flags::go_bool;
 use kubevitals_cli::{CliError, InvalidSetting, RunError, forward_signals};
-use kubevitals_explain::{ExplainedPod, Explainer};
+use kubevitals_explain::{Checks, DiffReport, ExplainedPod, Explainer, diff_files};
 use kubevitals_jsonl::{LifecycleLines, TransitionLines};
 use kubevitals_model::{Clock, GoDuration, Timestamp};
-use kubevitals_telemetry::logs::ansi_allowed;
 use kubevitals_terminal::{TableRow, Waterfall, write_table};
 use kubevitals_transitions::Output;
+use kubevitals_transitions::stats::threshold::Threshold;
 
 use self::notices::StderrNotices;
-use self::target::Selection;
+use self::target::{DiffSides, Selection};
 use crate::kubeconfig::KubeconfigFlags;
 
 pub(crate) mod notices;
+mod reports;
 mod target;
+mod words;
 
 const MAX_SLOWEST: u32 = 10_000;
 
 #[derive(Debug, Clone, Args)]
 #[command(mut_args(go_bools))]
 pub struct ExplainFlags {
-    /// The pod: `pod NAMESPACE/NAME`, `pod NAME` or `pod/NAME`; more names may follow
-    #[arg(value_name = "POD")]
+    /// `pod NAME...`, `deployment NAME`, `statefulset NAME`, `daemonset NAME`, `job NAME`, `node
+    /// NAME`, or `diff`; a name may be NAMESPACE/NAME, and `pod/NAME` works too
+    ///
+    /// All pods of the newest revision of a workload, or of a node, are explained together.
+    ///
+    /// `diff deployment/NAME [REVISION REVISION]` compares two revisions, by number or hash;
+    /// without them, the newest with the one before. `diff FILE FILE` compares the starts in two
+    /// files of JSON lines, as `kubevitals transitions --lifecycle` writes them.
+    #[arg(value_name = "TARGET")]
     pub target: Vec<String>,
 
     /// Instead of named pods, the N pods that took longest from creation to ready, or are taking
@@ -38,19 +47,33 @@ pub struct ExplainFlags {
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SLOWEST)))]
     pub slowest: Option<u32>,
 
-    /// The namespace [default: that of the context, or with --slowest all]
+    /// Instead of single pods, the groups of pods that took longest (with --slowest N, the first N)
+    #[arg(long, value_enum, value_name = "KEY")]
+    pub by: Option<ByFlag>,
+
+    /// With diff: the exit status is 2 if a statistic (p50, p90, p95, p99, max) is beyond a limit
+    /// (p95=30s), or longer than before by more than a limit (p95=+5s, p95=+20%); may be repeated
+    #[arg(long, value_name = "STATISTIC=LIMIT")]
+    pub threshold: Vec<Threshold>,
+
+    /// With diff: the fewest pods of each side for a verdict; with fewer the exit status is 3
+    #[arg(long, value_name = "N", default_value_t = 10,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub min_pods: u32,
+
+    /// The namespace [default: that of the context, or with --slowest, --by and files all]
     #[arg(short, long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
 
-    /// With --slowest: all namespaces, which is the default
+    /// With --slowest and --by: all namespaces, which is the default
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 
-    /// With --slowest: only pods whose labels match
+    /// With --slowest and --by: only pods whose labels match
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
 
-    /// With --slowest: only pods created within this time
+    /// With --slowest, --by, a workload or a node: only pods created within this time
     #[arg(long, value_name = "DURATION")]
     pub since: Option<GoDuration>,
 
@@ -58,7 +81,7 @@ pub struct ExplainFlags {
     #[arg(short, long)]
     pub watch: bool,
 
-    /// Output format [default: waterfall, or with --slowest table]
+    /// Output format [default: waterfall for named pods, table for all else]
     #[arg(short, long, value_enum)]
     pub output: Option<ExplainOutput>,
 
@@ -70,12 +93,24 @@ pub struct ExplainFlags {
 pub enum ExplainOutput {
     /// The phases of each start as bars, with the cause of the longest
     Waterfall,
-    /// A line for each pod
+    /// A line for each pod or group, or a summary of a workload or a node
     Table,
-    /// A line for each pod with node, pool, age and the whole cause
+    /// The same with node, pool, age and the whole cause
     Wide,
-    /// The JSON lines that `kubevitals transitions --lifecycle` writes
+    /// Of pods the JSON lines that `kubevitals transitions --lifecycle` writes, of all else one
+    /// document
     Json,
+    /// The same document as YAML
+    Yaml,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ByFlag {
+    Image,
+    Node,
+    Workload,
+    /// The pool of the node, from the labels of common providers
+    Pool,
 }
 
 /// Reads the pods that the flags select and prints them.
@@ -97,13 +132,49 @@ async fn explain(
     out: &mut (dyn Write + Send),
 ) -> Result<(), RunError> {
     let clock = Clock::system();
+    let output = flags.output.unwrap_or(selection.default_output());
+    let mut notices = StderrNotices::new();
+    let checks = Checks {
+        thresholds: flags.threshold.clone(),
+        min_pods: usize::try_from(flags.min_pods).unwrap_or(usize::MAX),
+    };
+    if let Selection::Diff(DiffSides::Files(paths)) = &selection {
+        let [before, after] = paths;
+        let report = diff_files(
+            [before, after],
+            flags.namespace.as_deref(),
+            &checks,
+            &mut notices,
+        )?;
+        return print_diff(&report, output, out);
+    }
     let config = flags.cluster.load().await?;
     let namespace = config.default_namespace.clone();
-    let mut notices = StderrNotices::new();
     let mut explainer = Explainer::new(config, clock.clone(), &mut notices)?;
-    let output = flags.output.unwrap_or(selection.default_output());
     let read_at = clock.now();
+    let wide_at = (output == ExplainOutput::Wide).then_some(read_at);
     let (pods, summary) = match selection {
+        Selection::Groups(query, by) => {
+            let report = explainer.groups(&query, by).await?;
+            return reports::print(&report, output, out, |report, summaries, out| {
+                reports::write_groups(report, wide_at.is_some(), summaries, out)
+            });
+        }
+        Selection::Report(target, since) => {
+            let target = target.in_namespace(&namespace);
+            let report = explainer.report(&target, since).await?;
+            return reports::print(&report, output, out, |report, summaries, out| {
+                reports::write_report(report, wide_at, summaries, out)
+            });
+        }
+        Selection::Diff(DiffSides::Revisions(workload, names)) => {
+            let workload = workload.in_namespace(&namespace);
+            let names = names.as_ref().map(|[before, after]| [&**before, &**after]);
+            let report = explainer.diff(&workload, names, &checks).await?;
+            return print_diff(&report, output, out);
+        }
+        // Handled above.
+        Selection::Diff(DiffSides::Files(_)) => return Ok(()),
         Selection::Slowest(query) => {
             let (pods, summary) = explainer.slowest(&query).await?;
             (pods, Some(summary.to_string()))
@@ -142,12 +213,26 @@ fn print(
         rows.collect()
     };
     let written = match output {
-        ExplainOutput::Json => write_lines(pods, now, &mut out),
+        ExplainOutput::Json | ExplainOutput::Yaml => write_lines(pods, now, &mut out),
         ExplainOutput::Waterfall => draw(pods, now, &mut out),
         ExplainOutput::Table => write_table(&rows(), summary, None, &mut out),
         ExplainOutput::Wide => write_table(&rows(), summary, Some(now), &mut out),
     };
-    match written.and_then(|()| out.flush()) {
+    finish(written.and_then(|()| out.flush()))
+}
+
+fn print_diff(
+    report: &DiffReport,
+    output: ExplainOutput,
+    out: &mut (dyn Write + Send),
+) -> Result<(), RunError> {
+    reports::print(report, output, out, reports::write_diff)?;
+    reports::verdict(report)
+}
+
+/// The result of writing to standard output.
+fn finish(written: io::Result<()>) -> Result<(), RunError> {
+    match written {
         // A closed pipe means that the reader has seen enough.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(RunError::runtime(format!("cannot write output: {error}")))
@@ -158,15 +243,18 @@ fn print(
 
 fn write_lines(pods: &[ExplainedPod], now: Timestamp, out: &mut impl Write) -> io::Result<()> {
     let lines = TransitionLines {
-        compat: false,
         lifecycle: LifecycleLines::AtEnd,
+        ..TransitionLines::default()
     };
     for pod in pods {
         let record = Arc::new(pod.record.clone());
-        for output in [
+        let pulls = record.pulls().filter(|(_, pull)| pull.done.is_some());
+        let pulls = pulls.map(|(target, _)| Output::ImagePull(Arc::clone(&record), target));
+        let outputs = pulls.chain([
             Output::Startup(Arc::clone(&record)),
-            Output::Lifecycle(record),
-        ] {
+            Output::Lifecycle(Arc::clone(&record)),
+        ]);
+        for output in outputs {
             out.write_all(&lines.render(&output, now))?;
         }
     }
@@ -174,9 +262,7 @@ fn write_lines(pods: &[ExplainedPod], now: Timestamp, out: &mut impl Write) -> i
 }
 
 fn draw(pods: &[ExplainedPod], now: Timestamp, out: &mut impl Write) -> io::Result<()> {
-    let no_color = std::env::var_os("NO_COLOR");
-    let in_color = ansi_allowed(no_color.as_deref(), io::stdout().is_terminal());
-    let mut waterfall = Waterfall::live(in_color, now);
+    let mut waterfall = Waterfall::live(reports::in_color(), now);
     for pod in pods {
         waterfall.draw(&pod.record, pod.pool.as_deref(), out)?;
     }

@@ -7,9 +7,16 @@ mod args;
 mod cluster;
 #[cfg(feature = "sim")]
 pub mod demo;
+#[cfg(feature = "dist-files")]
+mod dist_files;
 pub mod explain;
+#[cfg(test)]
+mod generated;
+#[cfg(all(feature = "jemalloc", feature = "pprof"))]
+mod heap;
 pub mod kubeconfig;
 pub mod output;
+mod plugin;
 pub mod process;
 mod proxy;
 pub mod replay;
@@ -30,6 +37,8 @@ use args::{Args, Task, Tool};
 use clap::CommandFactory;
 use kubevitals_cli::ResultExt as _;
 pub use kubevitals_cli::{Input, RunError, exit_code};
+#[cfg(all(feature = "jemalloc", feature = "pprof"))]
+use kubevitals_telemetry::Profiling;
 use output::Output;
 use process::ProcessConfig;
 use role::RoleEntry;
@@ -43,12 +52,17 @@ pub const ROLES: &[RoleEntry] = &[
 
 /// Does what `input` asks for, and writes the output of commands to `out`.
 pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> {
-    let input = with_role_of_link(input);
-    let args: Args = kubevitals_cli::parse(&input)?;
+    let with_role = with_role_of_link(input);
+    let args = if plugin::is_called(&with_role) {
+        kubevitals_cli::parse::<plugin::PluginArgs>(&with_role)?.0
+    } else {
+        kubevitals_cli::parse(&with_role)?
+    };
     match args.task {
         Task::Run(flags) => {
             let roles = Roles::configure(&flags)?;
             let config = ProcessConfig::new(roles.process(), &args.logs)?;
+            start_profiles(input, &config);
             let output = if roles.owns_stdout() {
                 let data = output::unbuffered_stdout().context("cannot open standard output")?;
                 Output::new(std::io::stderr(), Some(Box::new(data)))
@@ -62,23 +76,42 @@ pub fn run(input: &Input, out: &mut (dyn Write + Send)) -> Result<(), RunError> 
         #[cfg(feature = "sim")]
         Task::Tool(Tool::Demo(flags)) => {
             let config = ProcessConfig::new(&flags.process, &args.logs)?;
+            start_profiles(input, &config);
             let demo = demo::Demo::configure(&flags)?;
             process::run(&config, usize::MAX, |context| demo.run(context, out))
         }
         #[cfg(feature = "sim")]
         Task::Tool(Tool::Sim(flags)) => {
             let config = ProcessConfig::new(&flags.process, &args.logs)?;
+            start_profiles(input, &config);
             let sim = sim::Sim::configure(&flags)?;
             process::run(&config, usize::MAX, |context| sim.run(context, out))
         }
         Task::Tool(Tool::Explain(flags)) => explain::run(&flags, out),
         Task::Tool(Tool::Replay(flags)) => replay::run(&flags, out),
+        #[cfg(feature = "dist-files")]
+        Task::Tool(Tool::DistFiles { folder }) => {
+            dist_files::write(&folder).context("cannot write man pages and completions")
+        }
         Task::Tool(Tool::Completion { shell }) => {
             kubevitals_cli::write_completion(shell, Args::command(), out)
                 .context("cannot write completions")
         }
     }
 }
+
+/// Samples allocations if profiles are enabled.
+#[cfg(all(feature = "jemalloc", feature = "pprof"))]
+fn start_profiles(input: &Input, config: &ProcessConfig) {
+    // A test that runs a role inside of its own process has other arguments than that.
+    let is_process = input.args.iter().cloned().eq(std::env::args_os());
+    if config.profiling == Profiling::Loopback && is_process {
+        heap::start_sampling();
+    }
+}
+
+#[cfg(not(all(feature = "jemalloc", feature = "pprof")))]
+fn start_profiles(_input: &Input, _config: &ProcessConfig) {}
 
 /// A link by the name of a program that a role replaces stands for that role, so that a manifest
 /// needs another image only.

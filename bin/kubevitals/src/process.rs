@@ -38,7 +38,8 @@ pub struct ProcessFlags {
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     pub shutdown_grace_period: GoDuration,
 
-    /// Serve CPU profiles to loopback peers under /debug/pprof/ (needs the `pprof` feature)
+    /// Serve profiles of CPU time and of the heap to loopback peers under /debug/pprof/, and sample
+    /// allocations for them
     #[arg(long)]
     pub profiling: bool,
 }
@@ -90,7 +91,7 @@ impl ProcessConfig {
                 flag: "profiling",
                 value: "true".to_owned(),
                 problem: "this program was built without profiles".to_owned(),
-                advice: "build it with `--features pprof`, or leave the flag out".to_owned(),
+                advice: "build it with the feature `pprof`, or leave the flag out".to_owned(),
             });
         }
         let grace =
@@ -131,7 +132,7 @@ impl Context {
         }
     }
 
-    /// Whether the user allowed CPU profiles.
+    /// Whether the user allowed profiles.
     pub fn allows_profiles(&self) -> bool {
         matches!(self.profiling, Profiling::Loopback)
     }
@@ -273,6 +274,23 @@ fn level(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn an_admin_server_that_ends_early_is_reported_like_any_task() {
+        let config = ProcessConfig {
+            admin_address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            grace: Duration::ZERO,
+            profiling: Profiling::Off,
+            logs: LogOptions::default(),
+        };
+        let (_trigger, shutdown) = shutdown_channel();
+        let context = Context::new(&config, shutdown.clone(), None);
+        let tasks = TaskSet::new(&context.health, shutdown).unwrap();
+        let admin = context.start_admin(&tasks).await.unwrap();
+        drop(admin.stop);
+        let failure = tasks.failed().await;
+        assert_eq!(failure.to_string(), "task admin-server ended unexpectedly");
+    }
 
     #[test]
     fn the_levels_of_kube_transition_metrics_are_accepted() {

@@ -100,6 +100,7 @@ pub fn run(flags: &ReplayFlags, out: &mut (dyn Write + Send)) -> Result<(), RunE
                 } else {
                     LifecycleLines::Never
                 },
+                ..TransitionLines::default()
             })
         } else {
             Form::Waterfall(Waterfall::new(in_color))
@@ -190,7 +191,7 @@ impl<W: Write> Printer<W> {
                 .write_all(&lines.render(output, record_time(output))),
             Form::Waterfall(waterfall) => match output {
                 Output::Lifecycle(record) => waterfall.draw(record, None, &mut self.out),
-                Output::Startup(_) | Output::Progress(_) => Ok(()),
+                Output::Startup(_) | Output::Progress(_) | Output::ImagePull(..) => Ok(()),
             },
         };
         self.failure = done.err();
@@ -237,7 +238,19 @@ impl Undecodable {
 /// The time of a record is that of the recording, so that the same recording always gives the same
 /// lines.
 fn record_time(output: &Output) -> Timestamp {
-    let (Output::Startup(record) | Output::Lifecycle(record) | Output::Progress(record)) = output;
+    let record = match output {
+        Output::Startup(record) | Output::Lifecycle(record) | Output::Progress(record) => record,
+        Output::ImagePull(record, target) => {
+            let pull = record
+                .facts
+                .pull(target)
+                .and_then(|pull| pull.done.as_ref());
+            if let Some(done) = pull {
+                return done.at;
+            }
+            record
+        }
+    };
     record
         .latest
         .or(record.milestones.created.best())

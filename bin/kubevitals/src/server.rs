@@ -270,8 +270,10 @@ fn renew_token(
         .health
         .failure_check("kubelet-token", Probe::READINESS, move || checked.status())
         .map_err(RunError::runtime)?;
+    let outage = setup.cluster.outage.clone();
     setup.tasks.spawn("renew-kubelet-token", async move {
-        token.renew(&requests, &metrics, Rng::random()).await;
+        let rng = Rng::random();
+        token.renew(&requests, &metrics, &outage, rng).await;
     });
     Ok(())
 }

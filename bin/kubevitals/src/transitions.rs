@@ -4,6 +4,7 @@
 
 mod config;
 mod flags;
+mod traces;
 
 pub use flags::TransitionsFlags;
 use futures_util::future::BoxFuture;
@@ -12,6 +13,7 @@ use kubevitals_model::Rng;
 use kubevitals_transitions_role::{Deps, LeaseClient, Registered, Watches};
 
 use self::config::Settings;
+use self::traces::{RequestedAt, Traces};
 use crate::cluster::Cluster;
 use crate::output::Notice;
 use crate::process::ProcessFlags;
@@ -26,7 +28,8 @@ Examples:
   kubevitals transitions --kubeconfig ~/.kube/config | jq .kube_transition_metrics
   kubevitals transitions --lifecycle -n shop -l app=web
   kubevitals transitions --listen-address=0.0.0.0:8080 --leader-elect
-  kubevitals transitions --shard 0/4";
+  kubevitals transitions --shard 0/4
+  kubevitals transitions --output-lines=false --otlp-endpoint=http://collector:4318";
 
 /// The role, configured and with nothing opened yet.
 pub struct Transitions {
@@ -40,6 +43,7 @@ struct RunningTransitions {
     watches: Watches,
     leases: Option<LeaseClient>,
     registered: Registered,
+    traces: Option<Traces>,
 }
 
 impl RoleDefinition for Transitions {
@@ -100,11 +104,16 @@ impl Role for Transitions {
         };
         let registered = Registered::new(setup.metrics, self.settings.role.families.clone());
         registered.add_checks(setup.health, &watches)?;
+        let traces = self.settings.traces.as_ref();
+        let traces = traces
+            .map(|settings| Traces::start(settings, setup.metrics, setup.tasks))
+            .transpose()?;
         Ok(Box::new(RunningTransitions {
             leases: self.lease_client(setup.cluster)?,
             settings: self.settings,
             watches,
             registered,
+            traces,
         }))
     }
 }
@@ -119,14 +128,21 @@ impl RunningRole for RunningTransitions {
             };
             // A closed standard error is no reason to stop.
             let _ = context.output.notify(notice);
+            let requested = RequestedAt::watch(context.shutdown.clone());
+            let grace = self.settings.role.grace;
             let deps = Deps {
                 shutdown: context.shutdown,
                 out: context.output.take_data(),
                 leases: self.leases,
                 registered: self.registered,
-                hooks: Vec::new(),
+                hooks: self.traces.iter().map(Traces::hook).collect(),
             };
-            kubevitals_transitions_role::run(self.settings.role, self.watches, deps).await
+            let role = kubevitals_transitions_role::run(self.settings.role, self.watches, deps);
+            let result = role.await;
+            if let Some(traces) = self.traces {
+                traces.flush(grace, requested).await;
+            }
+            result
         })
     }
 }

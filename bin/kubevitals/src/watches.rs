@@ -1,8 +1,10 @@
 //! The watches that the roles of a process share: each resource is watched once.
 
+use std::collections::BTreeSet;
+
 use kubevitals_cli::{InvalidSetting, RunError};
-use kubevitals_model::{Event, Node, Pod, PodSummary};
-use kubevitals_watch::{EventWatcher, Reflector, WatchSpec};
+use kubevitals_model::{Condition, Event, Node, Pod, PodSummary};
+use kubevitals_watch::{EventWatcher, NamespaceSource, Reflector, WatchSpec};
 
 use crate::cluster::Cluster;
 use crate::process::TaskSet;
@@ -157,7 +159,12 @@ impl WatchRequests {
                 PodWatch::Full(pods)
             }
         });
-        let events = self.events.map(|spec| {
+        let events = self.events.map(|mut spec| {
+            if let Some(PodWatch::Full(pods)) = &pods {
+                let pods = pods.clone();
+                let find = move || starting_namespaces(pods.clone());
+                spec.options.wanted_namespaces = Some(NamespaceSource::new(find));
+            }
             let events = watches.event_watcher(spec);
             metrics.track_event_watcher(&events);
             events
@@ -168,6 +175,22 @@ impl WatchRequests {
             events,
         }
     }
+}
+
+/// The namespaces of pods that are not ready yet, whose events say why.
+async fn starting_namespaces(pods: Reflector<Pod>) -> Vec<String> {
+    pods.synced().await;
+    let mut namespaces = BTreeSet::new();
+    for pod in pods.objects() {
+        let ready = Condition::find(&pod.conditions, "Ready");
+        let is_starting = !pod.summary.phase.is_final()
+            && pod.meta.deleted.is_none()
+            && !ready.is_some_and(Condition::is_true);
+        if is_starting {
+            namespaces.insert(pod.summary.identity.namespace.to_string());
+        }
+    }
+    namespaces.into_iter().collect()
 }
 
 impl PodFilter {

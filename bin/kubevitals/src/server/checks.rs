@@ -5,9 +5,10 @@
 //! the samples of all replicas at once. Readiness alone shows an outage.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kubevitals_apiserver::TrustStatus;
+use kubevitals_apiserver::{CaBundleStatus, TrustStatus};
 use kubevitals_cli::RunError;
 use kubevitals_model::{Clock, Node};
 use kubevitals_telemetry::{Health, Probe, Status};
@@ -36,6 +37,36 @@ pub(super) fn register_inherited(health: &Health) -> Result<(), RunError> {
 
 type Check = Box<dyn Fn() -> Status + Send + Sync>;
 
+/// The wait of a new replica until it serves the same samples as the others. Its first scrapes come
+/// at once, and their samples are newer than those of the last slots: a client that reads it, and
+/// then another replica, would see older samples than before.
+struct PeerWait<F> {
+    /// Whether others serve the API.
+    is_served: F,
+    is_over: AtomicBool,
+}
+
+impl<F: Fn() -> bool> PeerWait<F> {
+    fn new(is_served: F) -> Self {
+        Self {
+            is_served,
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// The wait is over once it is not needed: later the API is served by this replica.
+    fn status(&self, until_slots: Duration) -> Status {
+        if !self.is_over.load(Ordering::Relaxed) && !until_slots.is_zero() && (self.is_served)() {
+            let seconds = until_slots.as_secs_f64().ceil();
+            return Status::warming_up(format!(
+                "scraping all nodes at their slots for {seconds} s, as the replicas that serve do"
+            ));
+        }
+        self.is_over.store(true, Ordering::Relaxed);
+        Status::Ok
+    }
+}
+
 /// The checks of the role's watches.
 pub(super) struct Sources {
     nodes: Check,
@@ -57,15 +88,17 @@ impl Sources {
         store: &Arc<UsageStore>,
         clock: &Clock,
         trust: TrustStatus,
+        bundle: Option<CaBundleStatus>,
     ) -> Result<(), RunError> {
         let (store, clock) = (Arc::downgrade(store), clock.clone());
+        let peers = PeerWait::new(move || bundle.as_ref().is_some_and(CaBundleStatus::is_served));
         let storage = health.check("metric-storage-ready", Probe::READINESS, move || {
             let Some(store) = store.upgrade() else {
                 return Status::failing("the store is closed");
             };
             let readiness = store.readiness(clock.moment());
             if readiness.is_ready() {
-                Status::Ok
+                peers.status(readiness.until_slots)
             } else {
                 Status::warming_up(readiness.to_string())
             }
@@ -98,6 +131,26 @@ fn register_pods(health: &Health, pods: Check) -> Result<(), RunError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_replica_waits_for_the_slots_only_while_others_serve() {
+        let seconds = Duration::from_secs;
+        let peers = PeerWait::new(|| true);
+        for left in [17, 1] {
+            let waiting = peers.status(seconds(left));
+            assert!(matches!(waiting, Status::WarmingUp(_)), "{waiting:?}");
+        }
+        assert_eq!(peers.status(seconds(0)), Status::Ok);
+
+        let is_served = AtomicBool::new(true);
+        let peers = PeerWait::new(|| is_served.load(Ordering::Relaxed));
+        assert_ne!(peers.status(seconds(17)), Status::Ok);
+        is_served.store(false, Ordering::Relaxed);
+        assert_eq!(peers.status(seconds(16)), Status::Ok);
+        // This replica itself serves now.
+        is_served.store(true, Ordering::Relaxed);
+        assert_eq!(peers.status(seconds(15)), Status::Ok);
+    }
 
     /// After five minutes without the API server `/livez` failed, on all replicas within the same
     /// seconds, and kubelets restarted them.

@@ -132,9 +132,7 @@ const GROUPS: &[Group] = &[
         switches: &[],
     },
     Group {
-        disposition: Disposition::Supported(Some(
-            "off by default; CPU profiles, in a build with the feature `pprof` only",
-        )),
+        disposition: Disposition::Supported(Some("off by default; CPU time and the heap")),
         options: &[],
         switches: &["profiling"],
     },
@@ -239,7 +237,7 @@ const GROUPS: &[Group] = &[
         switches: &[],
     },
     Group {
-        disposition: Disposition::Ignored("there are CPU profiles only"),
+        disposition: Disposition::Ignored("there are profiles of CPU time and of the heap only"),
         options: &["debug-socket-path"],
         switches: &["contention-profiling"],
     },

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use kubevitals_apiserver::{ApiServer, ApiServerMetrics, ServerTelemetry};
+use kubevitals_apiserver::{ApiServer, ApiServerMetrics, CaBundleWriter, ServerTelemetry};
 use kubevitals_cli::{ResultExt as _, RunError, Shutdown};
 use kubevitals_metrics_api::MetricsApi;
 use kubevitals_model::Clock;
@@ -19,6 +19,7 @@ use super::scraping::ScrapingThread;
 use super::serving;
 use crate::cluster::Cluster;
 use crate::output::Notice;
+use crate::process::TaskSet;
 use crate::role::{RoleContext, RunningRole};
 
 /// Interval at which certificate and token files are read again.
@@ -62,6 +63,7 @@ impl RunningServer {
             metrics: self.api_metrics,
             logs,
             profiling,
+            outage: self.cluster.outage.clone(),
         };
         let mut serving = serving::configure(
             &self.settings,
@@ -72,11 +74,16 @@ impl RunningServer {
         )
         .await?;
         let bundle = serving.bundle.take();
-        let server = ApiServer::bind(serving.config)
+        let mut server = ApiServer::bind(serving.config)
             .await
             .map_err(RunError::runtime)?;
-        self.checks
-            .register(&health, &self.store, &self.clock, server.trust_status())?;
+        self.checks.register(
+            &health,
+            &self.store,
+            &self.clock,
+            server.trust_status(),
+            bundle.as_ref().map(CaBundleWriter::status),
+        )?;
         let address = server.local_addr();
         let notice = Notice {
             text: format!("serving metrics.k8s.io on https://{address}"),
@@ -87,6 +94,7 @@ impl RunningServer {
             .notify(notice)
             .context("cannot write to standard output")?;
 
+        spawn_tasks(&mut server, &tasks);
         tasks.spawn(
             "refresh-certificates",
             refresh_loop(
@@ -101,8 +109,7 @@ impl RunningServer {
                 .map_err(RunError::runtime)?;
             tasks.spawn("write-ca-bundle", bundle.run());
         }
-        let served = server.serve(requested(shutdown.clone())).await;
-        served.map_err(RunError::runtime)?;
+        server.serve(requested(shutdown.clone())).await;
 
         if let Ok(scraper) = Arc::try_unwrap(self.scraper).map_err(drop) {
             scraper.shutdown().await;
@@ -112,6 +119,82 @@ impl RunningServer {
     }
 }
 
+/// Supervises the tasks of the API server like those of the role.
+fn spawn_tasks(server: &mut ApiServer, tasks: &TaskSet) {
+    for (name, task) in server.take_tasks() {
+        tasks.spawn(name, task);
+    }
+}
+
 async fn requested(mut shutdown: Shutdown) {
     shutdown.requested().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::net::SocketAddr;
+    use std::time::SystemTime;
+
+    use kubevitals_apiserver::{
+        AccessDecision, AccessReview, AuthenticationConfig, AuthenticationSource,
+        AuthorizationConfig, BearerToken, ReviewFuture, Reviewer, ServerConfig, ServingCertificate,
+        TokenReviewResult,
+    };
+    use kubevitals_cli::shutdown_channel;
+    use kubevitals_telemetry::{Health, Metrics, OutageLog};
+
+    use super::*;
+
+    /// A cluster whose authentication configuration makes the lookup panic.
+    struct Broken;
+
+    impl AuthenticationSource for Broken {
+        fn authentication(&self) -> ReviewFuture<'_, Option<BTreeMap<String, String>>> {
+            Box::pin(async { panic!("no such key") })
+        }
+    }
+
+    impl Reviewer for Broken {
+        fn review_token<'a>(&'a self, _: &'a BearerToken) -> ReviewFuture<'a, TokenReviewResult> {
+            Box::pin(std::future::pending())
+        }
+
+        fn review_access<'a>(&'a self, _: &'a AccessReview) -> ReviewFuture<'a, AccessDecision> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    /// Unsupervised, a lookup that panicked left old authorities in force, with all checks passing.
+    #[tokio::test]
+    async fn a_lookup_that_panics_fails_livez_with_its_name_and_ends_the_process() {
+        kubevitals_tls::install_crypto_provider();
+        let names = vec!["localhost".to_owned()];
+        let certificate = ServingCertificate::self_signed("test", names, None, SystemTime::now());
+        let (mut metrics, health) = (Metrics::new(), Health::new());
+        let telemetry = ServerTelemetry {
+            health: health.clone(),
+            metrics: ApiServerMetrics::register(&mut metrics),
+            registry: metrics.freeze(),
+            logs: None,
+            profiling: false,
+            outage: OutageLog::default(),
+        };
+        let reviewer = Arc::new(Broken);
+        let config = ServerConfig::new(
+            SocketAddr::from(([127, 0, 0, 1], 0)),
+            certificate.unwrap(),
+            AuthenticationConfig::delegated(&reviewer),
+            AuthorizationConfig::delegated(reviewer),
+            telemetry,
+        );
+        let mut server = ApiServer::bind(config).await.unwrap();
+        let (_trigger, shutdown) = shutdown_channel();
+        let tasks = TaskSet::new(&health, shutdown).unwrap();
+        spawn_tasks(&mut server, &tasks);
+        let failure = tasks.failed().await.to_string();
+        assert_eq!(failure, "task look-up-authentication panicked: no such key");
+        let alive = health.report(Probe::Livez, &[]);
+        assert!(alive.body(true).contains(&failure), "{}", alive.body(true));
+    }
 }

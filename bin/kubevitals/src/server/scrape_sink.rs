@@ -13,9 +13,13 @@ pub(super) struct UsageSink {
 }
 
 impl ScrapeSink for UsageSink {
-    fn on_batch(&self, node: &ScrapedNode, batch: &NodeBatch, _info: &BatchInfo) -> Coverage {
-        let now = self.clock.moment();
-        let ingested = self.store.ingest(node.name.as_str(), &node.uid, batch, now);
+    fn on_batch(&self, node: &ScrapedNode, batch: &NodeBatch, info: &BatchInfo) -> Coverage {
+        let (name, uid, now) = (node.name.as_str(), &node.uid, self.clock.moment());
+        let ingested = if info.is_slot {
+            self.store.ingest(name, uid, batch, now)
+        } else {
+            self.store.ingest_missing(name, uid, batch, now)
+        };
         if !ingested.known_node {
             // Another thread follows the nodes, and may be behind.
             Coverage::UnknownNode

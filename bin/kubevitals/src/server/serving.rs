@@ -43,7 +43,7 @@ pub(super) async fn configure(
     let certificate = certificate(&serving.certificate, now)?;
     let bundle = if serving.manage_apiservices {
         let writer = bundle_writer(serving, cluster, hooks, &certificate)?;
-        writer.map(|writer| writer.with_metrics(&telemetry.metrics))
+        writer.map(|writer| writer.with_telemetry(&telemetry))
     } else {
         None
     };

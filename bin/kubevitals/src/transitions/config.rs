@@ -12,10 +12,14 @@ use kubevitals_transitions::{Facts, Shard, TrackerConfig};
 use kubevitals_transitions_role::TransitionsConfig;
 use kubevitals_watch::{WatchOptions, WatchSpec};
 
-use super::flags::{LineFlags, PodFlags, StandbyFlags, TransitionsFlags};
+use super::flags::{FamilyFlags, LineFlags, PodFlags, StandbyFlags, TransitionsFlags};
+use super::traces;
 
 /// The lines of one pod with a hundred containers.
 const MIN_BUFFER: usize = 64 << 10;
+
+/// Series are removed after several scrapes, and not between two pods of one workload.
+const MIN_IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Longest wait for late events, in seconds.
 const MAX_LINGER: f64 = 3_600.0;
@@ -28,6 +32,8 @@ pub(super) struct Settings {
     pub(super) events: Option<WatchSpec<Event>>,
     /// `None` without leader election.
     pub(super) lease: Option<LeaseSettings>,
+    /// `None` if no traces are sent.
+    pub(super) traces: Option<kubevitals_otlp::Settings>,
     pub(super) role: TransitionsConfig,
 }
 
@@ -66,12 +72,14 @@ impl Settings {
             pods: pods(&flags.pods)?.options(options),
             events,
             lease: LeaseSettings::new(&flags.standby, flags.pods.shard)?,
+            traces: traces::settings(&flags.traces, |name| std::env::var(name).ok())?,
             role: TransitionsConfig {
                 queue,
                 shard: flags.pods.shard,
                 tracker: TrackerConfig {
                     linger: Some(linger(lines)?),
                     progress: lines.emit_partial,
+                    has_selector: has_selector(&flags.pods),
                     ..TrackerConfig::default()
                 },
                 lines: TransitionLines {
@@ -81,10 +89,13 @@ impl Settings {
                     } else {
                         LifecycleLines::Never
                     },
+                    label_keys: flags.families.label_keys.clone(),
                 },
                 buffer: lines.output_lines.then(|| buffer(lines)).transpose()?,
                 families: FamilyConfig {
                     labels: flags.families.metric_labels,
+                    label_keys: flags.families.label_keys.clone(),
+                    idle_timeout: idle_timeout(&flags.families)?,
                     series_limit: flags.families.metric_series_limit as usize,
                     native_histograms: flags.families.native_histograms,
                     ..FamilyConfig::default()
@@ -186,6 +197,24 @@ fn events(flags: &PodFlags) -> WatchSpec<Event> {
         Some(namespace) => spec.namespace(namespace),
         None => spec,
     }
+}
+
+/// Whether a pod may leave the watch without being deleted.
+fn has_selector(flags: &PodFlags) -> bool {
+    !flags.selector.trim().is_empty() || !flags.field_selector.trim().is_empty()
+}
+
+fn idle_timeout(flags: &FamilyFlags) -> Result<Option<Duration>, InvalidSetting> {
+    let given = flags.metric_idle_timeout;
+    let timeout = Duration::try_from(given).ok();
+    let is_good = |timeout: &Duration| timeout.is_zero() || *timeout >= MIN_IDLE_TIMEOUT;
+    let timeout = timeout.filter(is_good).ok_or_else(|| InvalidSetting {
+        flag: "metric-idle-timeout",
+        value: given.to_string(),
+        problem: "a scrape might miss series that are removed so soon".to_owned(),
+        advice: "use at least 10m, such as 24h, or 0 to keep all series".to_owned(),
+    })?;
+    Ok((!timeout.is_zero()).then_some(timeout))
 }
 
 fn linger(flags: &LineFlags) -> Result<Duration, InvalidSetting> {

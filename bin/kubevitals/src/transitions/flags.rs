@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use clap::{Arg, Args};
 use kubevitals_cli::flags::go_bool;
 use kubevitals_model::{GoDuration, Quantity};
+use kubevitals_otlp::{Compression, Protocol};
 use kubevitals_transition_metrics::LabelChoice;
-use kubevitals_transitions::Shard;
+use kubevitals_transitions::{LabelKeys, Shard};
 
 use crate::process::ProcessFlags;
 use crate::watches::PodFilter;
@@ -24,6 +25,8 @@ pub struct TransitionsFlags {
     pub(super) watches: WatchFlags,
     #[command(flatten)]
     pub(super) families: FamilyFlags,
+    #[command(flatten)]
+    pub(super) traces: TraceFlags,
     #[command(flatten)]
     pub(super) standby: StandbyFlags,
     #[command(flatten)]
@@ -118,14 +121,56 @@ pub(super) struct FamilyFlags {
     #[arg(long, value_name = "LABELS", default_value_t = LabelChoice::default())]
     pub(super) metric_labels: LabelChoice,
 
+    /// Labels of pods to add to the lines and the pod metrics, by key: `team,tier`
+    #[arg(long, value_name = "KEYS", default_value_t = LabelKeys::default(), hide_default_value = true)]
+    pub(super) label_keys: LabelKeys,
+
     /// Maximum number of label sets with series of their own; all others share one
-    #[arg(long, value_name = "N", default_value_t = 2_000,
+    #[arg(long, value_name = "N", default_value_t = 300,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) metric_series_limit: u32,
+
+    /// Time after which the series of a label set that no pod used are removed; 0 for never
+    #[arg(long, value_name = "DURATION", default_value = "24h")]
+    pub(super) metric_idle_timeout: GoDuration,
 
     /// Also expose native histograms, to a Prometheus that requests them
     #[arg(long)]
     pub(super) native_histograms: bool,
+}
+
+/// All are also read from `OTEL_EXPORTER_OTLP_*`, as OpenTelemetry specifies.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Traces")]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the names of the fields are the names of the flags"
+)]
+pub(super) struct TraceFlags {
+    /// Send the start of every pod as a trace to this OpenTelemetry receiver, such as
+    /// `http://collector:4318` [default: `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`,
+    /// `OTEL_EXPORTER_OTLP_ENDPOINT`, or none]
+    #[arg(long, value_name = "URL")]
+    pub(super) otlp_endpoint: Option<String>,
+
+    /// Protocol of the receiver: http/protobuf or grpc [default: `OTEL_EXPORTER_OTLP_PROTOCOL`, or
+    /// http/protobuf]
+    #[arg(long, value_name = "PROTOCOL")]
+    pub(super) otlp_protocol: Option<Protocol>,
+
+    /// Compression of requests: gzip or none [default: `OTEL_EXPORTER_OTLP_COMPRESSION`, or gzip]
+    #[arg(long, value_name = "COMPRESSION")]
+    pub(super) otlp_compression: Option<Compression>,
+
+    /// File with headers of requests, one `Name: value` a line, read again for each request; others
+    /// come from `OTEL_EXPORTER_OTLP_HEADERS`
+    #[arg(long, value_name = "FILE")]
+    pub(super) otlp_headers_file: Option<PathBuf>,
+
+    /// File with the authorities of the receiver's certificate [default:
+    /// `OTEL_EXPORTER_OTLP_CERTIFICATE`, or those of the system]
+    #[arg(long, value_name = "FILE")]
+    pub(super) otlp_certificate_authority: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -86,7 +86,7 @@ fn an_invalid_environment_variable_is_named() {
 #[test]
 fn profiling_without_the_feature_is_rejected_at_startup() {
     let stderr = rejected(&["demo", "--profiling"]);
-    assert!(stderr.contains("--features pprof"), "{stderr}");
+    assert!(stderr.contains("feature `pprof`"), "{stderr}");
 }
 
 #[test]

@@ -12,6 +12,8 @@ use tempfile::TempDir;
 use crate::schema::Schema;
 use crate::{kubevitals, output};
 
+mod workloads;
+
 /// A simulated cluster and a kubeconfig of an administrator.
 struct Harness {
     api: SimApiHandle,
@@ -32,9 +34,9 @@ fn ago(duration: Duration) -> String {
 }
 
 fn uid(name: &str) -> String {
-    let number = name
-        .bytes()
-        .fold(0_u64, |sum, byte| sum * 31 + u64::from(byte));
+    let number = name.bytes().fold(0_u64, |sum, byte| {
+        sum.wrapping_mul(31).wrapping_add(u64::from(byte))
+    });
     format!("00000000-0000-4000-8000-{:012}", number % 1_000_000_000_000)
 }
 
@@ -92,9 +94,7 @@ fn event(pod: &str, name: &str, reason: &str, message: &str, second: i64) -> Val
 }
 
 impl Harness {
-    /// Two pods, of which one pulled its image for long, one that waits, and the node that they are
-    /// on.
-    async fn start() -> Self {
+    async fn empty() -> Self {
         kubevitals_tls::install_crypto_provider();
         let api = SimApi::start(SimApiConfig::default()).await.unwrap();
         let harness = Self {
@@ -102,6 +102,13 @@ impl Harness {
             folder: tempfile::tempdir().unwrap(),
         };
         harness.write("config", &harness.api.kubeconfig());
+        harness
+    }
+
+    /// Two pods, of which one pulled its image for long, one that waits, and the node that they are
+    /// on.
+    async fn start() -> Self {
+        let harness = Self::empty().await;
         harness.create(
             Resource::Nodes,
             json!({"metadata": {"name": "node-b-1", "labels": {"cloud.google.com/gke-nodepool": "b"}}}),
@@ -240,15 +247,36 @@ async fn lines_are_those_of_the_schema() {
         kinds.push(format!("{} {}", metrics["pod_name"], metrics["type"]).replace('"', ""));
     }
     let expected = [
+        "web-1 image_pull",
         "web-1 pod",
         "web-1 container",
-        "web-1 image_pull",
         "web-1 lifecycle",
         "stuck pod",
         "stuck container",
         "stuck lifecycle",
     ];
     assert_eq!(kinds, expected);
+    harness.api.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_readiness_flap_does_not_make_a_pod_one_of_the_slowest() {
+    let harness = Harness::start().await;
+    let mut flapped = ready_pod("shop", "web-3", 1_728_000);
+    let state = json!({"running": {"startedAt": stamp(5)}});
+    flapped["status"]["containerStatuses"][0]["state"] = state;
+    harness.create(Resource::Pods, flapped);
+    let text = harness
+        .output(&["--slowest=3", "-n", "shop", "-l", "app=web"])
+        .await;
+    let place = |name: &str| text.find(name).unwrap();
+    assert!(
+        place("web-1") < place("web-2") && place("web-2") < place("web-3"),
+        "{text}"
+    );
+    assert!(text.contains("ready, at most"), "{text}");
+    let drawn = harness.output(&["pod", "shop/web-3"]).await;
+    assert!(drawn.contains("ready after at most 480 h"), "{drawn}");
     harness.api.shutdown().await;
 }
 
@@ -381,7 +409,11 @@ async fn an_unreachable_cluster_is_an_error() {
 fn contradictory_flags_exit_64() {
     for (flags, expected) in [
         (&[][..], "kubevitals explain pod NAMESPACE/NAME"),
-        (&["deployment", "web"], "no pod given"),
+        (&["rollout", "web"], "no pod given"),
+        (&["deployment"], "no name given"),
+        (&["diff", "a.jsonl"], "nothing to compare"),
+        (&["diff", "a", "b", "--threshold=p95=soon"], "p95=30s"),
+        (&["deployment", "web", "--by=node"], "cannot be combined"),
         (
             &["pod", "web", "--slowest=2"],
             "cannot be combined with the name of a pod",

@@ -3,6 +3,7 @@
 
 mod access;
 mod kubelets;
+mod reviews;
 mod serving;
 
 use std::path::Path;

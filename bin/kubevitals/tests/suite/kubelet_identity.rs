@@ -6,10 +6,9 @@ use kubevitals_sim::cluster::SimCluster;
 use kubevitals_sim::objects::Resource;
 use serde_json::json;
 
-use crate::server::{Running, cluster, count};
+use crate::server::{Running, cluster};
 use crate::{kubevitals, output};
 
-const NODES: &str = "/apis/metrics.k8s.io/v1beta1/nodes";
 const READER: &str = "--kubelet-service-account=kube-system/kubelet-reader";
 
 /// Adds the accounts and rights of `deploy/server.yaml`, and returns the server's token. Kubelets
@@ -57,9 +56,7 @@ async fn kubelets_see_the_token_of_the_named_service_account_and_no_other() {
     let kubeconfig = cluster.api().kubeconfig_for_token(&token);
     let flags = ["--roles=server", READER];
     let server = Running::start_as(&cluster, &kubeconfig, &flags, None).await;
-    server
-        .until(NODES, |_, body| count(body, "\"usage\"") == 2)
-        .await;
+    server.until_nodes(2).await;
     let (status, ready) = server.get("/readyz?verbose", None).await;
     assert_eq!(status, StatusCode::OK, "{ready}");
     let (_, metrics) = server.get_as_admin("/metrics").await;
@@ -73,11 +70,7 @@ async fn kubelets_see_the_token_of_the_named_service_account_and_no_other() {
 
     // Without the flag its own token is sent, as metrics-server sends its own.
     let server = Running::start_as(&cluster, &kubeconfig, &["--roles=server"], None).await;
-    server
-        .until(&format!("{NODES}/node-00001"), |_, body| {
-            body.contains("403")
-        })
-        .await;
+    server.until_failing("node-00001", "403").await;
     server.stop().await;
     cluster.shutdown().await;
 }
@@ -135,9 +128,7 @@ async fn a_token_file_is_what_kubelets_see() {
     let kubeconfig = cluster.api().kubeconfig_for_token(&own);
     let flags = ["--roles=server", flag.as_str(), "--manage-apiservices"];
     let server = Running::start_as(&cluster, &kubeconfig, &flags, None).await;
-    server
-        .until(NODES, |_, body| count(body, "\"usage\"") == 1)
-        .await;
+    server.until_nodes(1).await;
     server.stop().await;
     cluster.shutdown().await;
 }

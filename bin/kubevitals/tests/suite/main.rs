@@ -15,12 +15,18 @@ mod explain;
 mod flags;
 mod kubelet_identity;
 mod limits;
+mod manifests;
 mod nodes;
 mod outage;
 mod overload;
+mod plugin;
+#[cfg(feature = "pprof")]
+mod profiles;
 mod proxy;
 mod readme;
+mod reference;
 mod replay;
+mod replicas;
 mod roles;
 mod schema;
 mod server;

@@ -4,9 +4,8 @@ use http::StatusCode;
 use kubevitals_sim::objects::Resource;
 use serde_json::json;
 
-use crate::server::{Running, cluster, count};
+use crate::server::{NODES, Running, cluster};
 
-const NODES: &str = "/apis/metrics.k8s.io/v1/nodes";
 const NODE: &str = "node-00001";
 
 /// The end of the old node's scrapes once withdrew the new node, and its samples were dropped until
@@ -28,9 +27,7 @@ async fn a_node_that_is_deleted_and_recreated_keeps_its_metrics() {
         tokio::task::yield_now().await;
     }
     server.until(&path, is_served).await;
-    server
-        .until(NODES, |_, body| count(body, "\"usage\"") == 3)
-        .await;
+    server.until_nodes(3).await;
     server.stop().await;
     cluster.shutdown().await;
 }
@@ -45,9 +42,7 @@ async fn an_excluded_node_is_explained_and_does_not_fail() {
     writer.replace(Resource::Nodes, node.clone()).unwrap();
     let flags = ["--exclude-node-taints=virtual-kubelet.io/provider"];
     let server = Running::start(&cluster, &flags).await;
-    server
-        .until("/readyz", |status, _| status == StatusCode::OK)
-        .await;
+    server.until_ready().await;
     let path = format!("{NODES}/{NODE}");
     let (status, missing) = server.get_as_admin(&path).await;
     assert_eq!(status, StatusCode::NOT_FOUND);
@@ -88,9 +83,7 @@ async fn an_invalid_annotation_is_named_in_the_404() {
     let reason = r#"annotation kubevitals.io/resolution of the node is "often", expected a duration from 1s to 22.5s"#;
     assert!(message.contains(reason), "{message}");
     // The others are served.
-    server
-        .until(NODES, |_, body| count(body, "\"usage\"") == 1)
-        .await;
+    server.until_nodes(1).await;
     server.stop().await;
     cluster.shutdown().await;
 }
@@ -99,9 +92,7 @@ async fn an_invalid_annotation_is_named_in_the_404() {
 async fn a_pod_that_starts_triggers_a_scrape_of_its_node() {
     let cluster = cluster(2).await;
     let server = Running::start(&cluster, &[]).await;
-    server
-        .until("/readyz", |status, _| status == StatusCode::OK)
-        .await;
+    server.until_ready().await;
     let triggers = |metrics: &str| {
         let mut lines = metrics.lines();
         let value = lines.find_map(|line| line.strip_prefix("kubevitals_scrape_triggers_total "));

@@ -1,37 +1,37 @@
 //! More requests than the server accepts, and clients that do not read.
 
 use http::{StatusCode, header};
+use kubevitals_model::Clock;
 use kubevitals_sim::api::{Rule, User};
-use kubevitals_sim::cluster::{SimCluster, SimClusterConfig};
-use kubevitals_sim::kubelet::Binding;
-use kubevitals_sim::workload::WorkloadConfig;
+use kubevitals_sim::cluster::SimCluster;
+use kubevitals_sim::objects::Resource;
 
 use crate::client::StalledClient;
-use crate::server::Running;
+use crate::server::{Running, cluster_of, count};
 
 const PODS: &str = "/apis/metrics.k8s.io/v1beta1/pods";
 const MAX_IN_FLIGHT: usize = 3;
 
-/// A cluster whose pod list is far larger than all buffers between server and client.
-async fn cluster() -> SimCluster {
-    kubevitals_tls::install_crypto_provider();
-    let mut config = SimClusterConfig {
-        nodes: 20,
-        workload: WorkloadConfig {
-            pods_per_node: 60,
-            containers_per_pod: 2,
-            ..WorkloadConfig::default()
-        },
-        binding: Binding::Wildcard(0),
-        ..SimClusterConfig::default()
-    };
-    config.api.rules.push(Rule::for_user(
-        "reader",
-        ["get", "list"],
-        "metrics.k8s.io",
-        ["pods", "nodes"],
-    ));
-    SimCluster::start(config, |_| ()).await.unwrap()
+/// A cluster whose pod list is far larger than all buffers between server and client, and a reader
+/// of it.
+async fn cluster() -> (SimCluster, String) {
+    let cluster = cluster_of(20, 60, Clock::system()).await;
+    let verbs = ["get", "list"];
+    let api = cluster.api();
+    let rule = Rule::for_user("reader", verbs, "metrics.k8s.io", ["pods", "nodes"]);
+    api.allow(rule);
+    let reader = api.issue_token(User::new("reader", []), None).unwrap();
+    (cluster, reader)
+}
+
+/// Waits until all pods are served.
+async fn until_complete(server: &Running, cluster: &SimCluster) {
+    let all = cluster.api().count(Resource::Pods);
+    server
+        .until(PODS, |status, body| {
+            status == StatusCode::OK && count(body, "\"containers\"") == all
+        })
+        .await;
 }
 
 /// Twenty such readers used to hold outdated usage until every other reader got status 429, for as
@@ -39,23 +39,10 @@ async fn cluster() -> SimCluster {
 #[tokio::test]
 async fn readers_that_stop_reading_are_cut_and_everybody_else_is_served() {
     const STALLED: usize = 5;
-    let cluster = cluster().await;
-    let flags = [
-        "--request-timeout=2s",
-        "--metric-resolution=1s",
-        "--kubelet-request-timeout=500ms",
-    ];
+    let (cluster, reader) = cluster().await;
+    let flags = ["--request-timeout=2s", "--metric-resolution=1s"];
     let server = Running::start(&cluster, &flags).await;
-    let all = cluster.api().count(kubevitals_sim::objects::Resource::Pods);
-    server
-        .until(PODS, |status, body| {
-            status == StatusCode::OK && body.matches("\"containers\"").count() == all
-        })
-        .await;
-    let reader = cluster
-        .api()
-        .issue_token(User::new("reader", []), None)
-        .unwrap();
+    until_complete(&server, &cluster).await;
     let url = |path: &str| format!("https://{}{path}", server.address);
     let mut stalled = Vec::new();
     for number in 0..STALLED {
@@ -101,19 +88,10 @@ async fn readers_that_stop_reading_are_cut_and_everybody_else_is_served() {
 
 #[tokio::test]
 async fn requests_above_the_in_flight_limit_get_429_with_retry_after() {
-    let cluster = cluster().await;
+    let (cluster, reader) = cluster().await;
     let limit = format!("--max-requests-inflight={MAX_IN_FLIGHT}");
     let server = Running::start(&cluster, &[&limit]).await;
-    let all = cluster.api().count(kubevitals_sim::objects::Resource::Pods);
-    server
-        .until(PODS, |status, body| {
-            status == StatusCode::OK && body.matches("\"containers\"").count() == all
-        })
-        .await;
-    let reader = cluster
-        .api()
-        .issue_token(User::new("reader", []), None)
-        .unwrap();
+    until_complete(&server, &cluster).await;
     let url = format!("https://{}{PODS}", server.address);
     let authority = server.authority();
     let list = || StalledClient::list(&url, &authority, &reader);

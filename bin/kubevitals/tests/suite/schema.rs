@@ -60,8 +60,22 @@ impl Schema {
                 assert_eq!(rule, false);
                 let known: &Map<String, Value> = schema["properties"].as_object().unwrap();
                 let mut keys = value.as_object().unwrap().keys();
-                let unknown = keys.find(|key| !known.contains_key(*key));
+                let is_label = |key: &str| {
+                    let is_allowed = schema.get("patternProperties").is_some();
+                    let name = key.strip_prefix("label_").filter(|_| is_allowed);
+                    name.is_some_and(|name| !name.is_empty() && name.chars().all(is_name))
+                };
+                let unknown = keys.find(|key| !known.contains_key(*key) && !is_label(key));
                 return unknown.map_or(Ok(()), |key| Err(format!("{at}: unknown {key}")));
+            }
+            "patternProperties" => {
+                let (pattern, rule) = rule.as_object().unwrap().iter().next().unwrap();
+                assert_eq!(pattern, "^label_[a-z0-9_]+$");
+                let labels = value.as_object().unwrap().iter();
+                for (key, value) in labels.filter(|(key, _)| key.starts_with("label_")) {
+                    self.check(rule, value, &format!("{at}/{key}"))?;
+                }
+                true
             }
             "items" => {
                 let items = value.as_array().unwrap().iter().enumerate();
@@ -104,6 +118,10 @@ impl Schema {
     }
 }
 
+fn is_name(letter: char) -> bool {
+    letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_'
+}
+
 fn is_of_type(name: &str, value: &Value) -> bool {
     match name {
         "object" => value.is_object(),
@@ -127,7 +145,13 @@ fn the_validator_rejects_invalid_values() {
         schema.violation(&line)
     };
     assert_eq!(line(&|_| ()), None);
-    let wrong: [&dyn Fn(&mut Value); 8] = [
+    assert_eq!(
+        line(&|line| line["kube_transition_metrics"]["label_team"] = "shop".into()),
+        None
+    );
+    let wrong: [&dyn Fn(&mut Value); 10] = [
+        &|line| line["kube_transition_metrics"]["label_team"] = 1.into(),
+        &|line| line["kube_transition_metrics"]["label_Team"] = "shop".into(),
         &|line| line["extra"] = 1.into(),
         &|line| line["time"] = "soon".into(),
         &|line| line["kube_transition_metrics"]["type"] = "pod".into(),
@@ -140,4 +164,21 @@ fn the_validator_rejects_invalid_values() {
     for change in wrong {
         assert!(line(change).is_some());
     }
+}
+
+#[test]
+fn the_lines_in_the_documentation_follow_the_schema() {
+    let document = include_str!("../../../../docs/transitions.md");
+    let schema = Schema::new(kubevitals_jsonl::SCHEMA);
+    let mut kinds = Vec::new();
+    for line in document
+        .lines()
+        .filter(|line| line.starts_with("{\"time\""))
+    {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(schema.violation(&line), None, "{line}");
+        let kind = line["kube_transition_metrics"]["type"].as_str().unwrap();
+        kinds.push(kind.to_owned());
+    }
+    assert_eq!(kinds, ["image_pull", "pod", "container", "lifecycle"]);
 }

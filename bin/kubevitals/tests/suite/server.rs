@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use kubevitals_cli::ShutdownTrigger;
+use kubevitals_model::Clock;
 use kubevitals_sim::cluster::{SimCluster, SimClusterConfig};
 use kubevitals_sim::faults::Fault;
 use kubevitals_sim::kubelet::Binding;
@@ -157,6 +158,19 @@ impl Running {
             .unwrap_or_else(|_| panic!("{path}: not in time"))
     }
 
+    /// Waits until so many nodes have metrics.
+    pub(crate) async fn until_nodes(&self, nodes: usize) {
+        self.until(NODES, |_, body| count(body, "\"usage\"") == nodes)
+            .await;
+    }
+
+    /// Waits until a node has no metrics for a reason that contains a text, and returns the
+    /// response.
+    pub(crate) async fn until_failing(&self, node: &str, reason: &str) -> String {
+        let path = format!("{NODES}/{node}");
+        self.until(&path, |_, body| body.contains(reason)).await
+    }
+
     /// Waits until the server is ready, without a token that would have to be reviewed.
     pub(crate) async fn until_ready(&self) {
         let mut ticks = tokio::time::interval(Duration::from_millis(50));
@@ -194,15 +208,20 @@ impl std::io::Write for Notices {
 }
 
 pub(crate) async fn cluster(nodes: usize) -> SimCluster {
+    cluster_of(nodes, 4, Clock::system()).await
+}
+
+pub(crate) async fn cluster_of(nodes: usize, pods_per_node: usize, clock: Clock) -> SimCluster {
     kubevitals_tls::install_crypto_provider();
     let config = SimClusterConfig {
         nodes,
         workload: WorkloadConfig {
-            pods_per_node: 4,
+            pods_per_node,
             containers_per_pod: 2,
             ..WorkloadConfig::default()
         },
         binding: Binding::Wildcard(0),
+        clock,
         ..SimClusterConfig::default()
     };
     SimCluster::start(config, |_| ()).await.unwrap()
@@ -225,9 +244,7 @@ async fn every_pod_and_node_is_served_after_the_first_scrapes() {
             status == StatusCode::OK && count(body, "\"containers\"") == pods
         })
         .await;
-    server
-        .until(NODES, |_, body| count(body, "\"usage\"") == 3)
-        .await;
+    server.until_nodes(3).await;
     let (status, ready) = server.get("/readyz?verbose", None).await;
     assert_eq!(status, StatusCode::OK, "{ready}");
     insta::assert_snapshot!("readyz", ready);
@@ -309,19 +326,11 @@ async fn a_failing_node_affects_no_other_and_its_404_has_the_reason() {
         .faults()
         .set("node-00001", Fault::ServerError);
     let server = Running::start(&cluster, &[]).await;
-    server
-        .until(NODES, |_, body| count(body, "\"usage\"") == 2)
-        .await;
-    let reason = server
-        .until(&format!("{NODES}/node-00001"), |_, body| {
-            body.contains("500")
-        })
-        .await;
+    server.until_nodes(2).await;
+    let reason = server.until_failing("node-00001", "500").await;
     assert!(reason.contains("not found"), "{reason}");
     cluster.fleet().faults().clear("node-00001");
-    server
-        .until(NODES, |_, body| count(body, "\"usage\"") == 3)
-        .await;
+    server.until_nodes(3).await;
     server.stop().await;
     cluster.shutdown().await;
 }
@@ -337,9 +346,7 @@ async fn the_role_waits_for_an_unavailable_api_server() {
     assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
     assert!(ready.contains("[-]metadata-informer-sync"), "{ready}");
     cluster.api_mut().resume().await.unwrap();
-    server
-        .until("/readyz", |status, _| status == StatusCode::OK)
-        .await;
+    server.until_ready().await;
     server.stop().await;
     cluster.shutdown().await;
 }

@@ -6,15 +6,13 @@ use clap::{CommandFactory as _, Parser};
 use kubevitals_model::GoDuration;
 
 use super::*;
+use crate::generated;
 
 /// The flags of metrics-server, as its `--help` lists them.
 const PEER: &str = include_str!("../../../tests/fixtures/metrics-server-flags.tsv");
 
 /// Flags of older releases, which manifests still set.
 const OLDER: [&str; 2] = ["logtostderr", "stderrthreshold"];
-
-const BEGIN: &str = "<!-- flags of metrics-server: begin -->\n";
-const END: &str = "<!-- flags of metrics-server: end -->\n";
 
 struct PeerFlag {
     name: &'static str,
@@ -140,7 +138,10 @@ fn a_flag_without_effect_is_named_with_the_reason() {
                 "advertise-address",
                 "the APIService refers to a Service, not to an address"
             ),
-            ("contention-profiling", "there are CPU profiles only"),
+            (
+                "contention-profiling",
+                "there are profiles of CPU time and of the heap only"
+            ),
         ]
     );
     flags.validate().unwrap();
@@ -162,22 +163,9 @@ fn a_flag_that_the_server_cannot_live_up_to_is_rejected_with_the_reason() {
     }
 }
 
-/// With `KUBEVITALS_UPDATE_DOCS=1` it writes the table instead.
 #[test]
 fn the_table_in_the_documentation_is_the_one_of_the_code() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/server.md");
-    let text = std::fs::read_to_string(&file).unwrap();
-    let (before, rest) = text.split_once(BEGIN).unwrap();
-    let (block, after) = rest.split_once(END).unwrap();
-    let expected = markdown();
-    if std::env::var_os("KUBEVITALS_UPDATE_DOCS").is_some() {
-        std::fs::write(file, format!("{before}{BEGIN}{expected}{END}{after}")).unwrap();
-        return;
-    }
-    assert_eq!(
-        block, expected,
-        "run `KUBEVITALS_UPDATE_DOCS=1 cargo test -p kubevitals --lib compat`"
-    );
+    generated::check("docs/server.md", "flags of metrics-server", &markdown());
 }
 
 #[test]

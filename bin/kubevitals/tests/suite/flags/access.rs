@@ -68,9 +68,7 @@ async fn the_front_proxy_is_recognized_by_the_flags() {
         "--requestheader-extra-headers-prefix=x-my-extra-",
     ];
     let server = Running::start(&cluster, &flags).await;
-    server
-        .until("/readyz", |status, _| status == StatusCode::OK)
-        .await;
+    server.until_ready().await;
     let issue = |name| cluster.api().issue_client_certificate(name, None).unwrap();
     let (proxy, stranger) = (issue("proxy"), issue("stranger"));
     let own = [("x-my-user", "alice"), ("x-my-group", "system:masters")];
@@ -176,9 +174,7 @@ async fn paths_of_the_flag_need_no_authorization() {
 async fn a_request_ends_with_504_at_the_timeout_of_the_flag() {
     let cluster = cluster(1).await;
     let server = Running::start(&cluster, &["--request-timeout=2s"]).await;
-    server
-        .until("/readyz", |status, _| status == StatusCode::OK)
-        .await;
+    server.until_ready().await;
     let silence = Effect::Delay(Duration::from_mins(5));
     let fault = RequestFault::always(silence).on_resource("tokenreviews");
     cluster.api().inject(fault);

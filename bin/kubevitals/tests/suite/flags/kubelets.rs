@@ -42,21 +42,13 @@ async fn insecure_tls_scrapes_a_node_with_an_invalid_certificate() {
     let token = token(&cluster, "admin", Some("system:masters"));
     let kubeconfig = cluster.api().kubeconfig_for_token(&token);
     let verifying = Running::start_bare(&cluster, &kubeconfig, &[]).await;
-    verifying
-        .until(NODES, |_, body| count(body, "\"usage\"") == 1)
-        .await;
-    verifying
-        .until(&format!("{NODES}/node-00000"), |_, body| {
-            body.contains("certificate")
-        })
-        .await;
+    verifying.until_nodes(1).await;
+    verifying.until_failing("node-00000", "certificate").await;
     verifying.stop().await;
 
     let flags = ["--kubelet-insecure-tls"];
     let insecure = Running::start_bare(&cluster, &kubeconfig, &flags).await;
-    insecure
-        .until(NODES, |_, body| count(body, "\"usage\"") == 2)
-        .await;
+    insecure.until_nodes(2).await;
     insecure.stop().await;
     cluster.shutdown().await;
 }
@@ -69,18 +61,12 @@ async fn a_kubelet_of_a_foreign_authority_is_scraped_if_keys_are_pinned() {
     let foreign = files.flag("kubelet-certificate-authority", foreign.certificate_pem());
     let kubeconfig = cluster.api().kubeconfig();
     let strict = Running::start_bare(&cluster, &kubeconfig, &[&foreign]).await;
-    strict
-        .until(&format!("{NODES}/node-00000"), |_, body| {
-            body.contains("certificate")
-        })
-        .await;
+    strict.until_failing("node-00000", "certificate").await;
     strict.stop().await;
 
     let flags = [&*foreign, "--kubelet-pin-certificates"];
     let pinning = Running::start_bare(&cluster, &kubeconfig, &flags).await;
-    pinning
-        .until(NODES, |_, body| count(body, "\"usage\"") == 2)
-        .await;
+    pinning.until_nodes(2).await;
     pinning.stop().await;
     cluster.shutdown().await;
 }
@@ -109,7 +95,9 @@ async fn completely_insecure_sends_plain_http_without_a_token_to_the_port_of_the
     });
     let head = head.await.unwrap();
     assert!(head.starts_with("GET /"), "{head}");
-    assert!(!head.to_lowercase().contains("authorization"), "{head}");
+    let head = head.to_lowercase();
+    assert!(!head.contains("authorization"), "{head}");
+    assert!(head.contains("accept-encoding: gzip"), "{head}");
     server.stop().await;
     cluster.shutdown().await;
 }
@@ -124,11 +112,7 @@ async fn kubelets_see_the_client_certificate_of_the_flags() {
     let kubeconfig = watcher(&cluster);
     let flags = [&*authentication, &authorization];
     let without = Running::start_bare(&cluster, &kubeconfig, &flags).await;
-    without
-        .until(&format!("{NODES}/node-00000"), |_, body| {
-            body.contains("403")
-        })
-        .await;
+    without.until_failing("node-00000", "403").await;
     without.stop().await;
 
     let reads = ["nodes/metrics", "nodes/stats"];
@@ -139,8 +123,7 @@ async fn kubelets_see_the_client_certificate_of_the_flags() {
     let key = files.flag("kubelet-client-key", &issued.key);
     let flags = [&*authentication, &authorization, &certificate, &key];
     let with = Running::start_bare(&cluster, &kubeconfig, &flags).await;
-    with.until(NODES, |_, body| count(body, "\"usage\"") == 2)
-        .await;
+    with.until_nodes(2).await;
     with.stop().await;
     cluster.shutdown().await;
 }
@@ -169,9 +152,22 @@ async fn extra_resources_are_served_if_the_flag_names_them() {
 async fn a_short_resolution_needs_no_other_flag() {
     let cluster = cluster(1).await;
     let server = Running::start(&cluster, &["--metric-resolution=5s"]).await;
-    server
-        .until(NODES, |_, body| count(body, "\"usage\"") == 1)
-        .await;
+    server.until_nodes(1).await;
+    server.stop().await;
+    cluster.shutdown().await;
+}
+
+/// Kubelets sample every ten seconds or more: with the shortest limit, usage is stale before the
+/// next sample. The default would be 30 s.
+#[tokio::test]
+async fn usage_is_served_for_as_long_as_the_flag_says() {
+    let cluster = cluster(1).await;
+    let flags = ["--metric-resolution=1s", "--staleness=1s"];
+    let server = Running::start(&cluster, &flags).await;
+    let is_served =
+        |is_served: bool| move |_: StatusCode, body: &str| body.contains("\"usage\"") == is_served;
+    server.until(NODES, is_served(true)).await;
+    server.until(NODES, is_served(false)).await;
     server.stop().await;
     cluster.shutdown().await;
 }

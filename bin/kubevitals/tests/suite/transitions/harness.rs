@@ -92,6 +92,32 @@ impl Cluster {
         self.make_ready_in("default", name);
     }
 
+    /// Creates a pod with this time of creation.
+    pub(crate) fn create_at(&self, name: &str, created: &str, status: &Value) {
+        let mut pod = pod("default", name, status);
+        pod["metadata"]["creationTimestamp"] = created.into();
+        self.api.writer().create(Resource::Pods, pod).unwrap();
+    }
+
+    /// Sets these members of a pod's metadata and status.
+    pub(crate) fn set(&self, name: &str, meta: &Value, status: &Value) {
+        let known = self
+            .api
+            .object(Resource::Pods, Some("default"), name)
+            .unwrap();
+        let mut pod = known;
+        for (part, members) in [("metadata", meta), ("status", status)] {
+            for (key, value) in members.as_object().unwrap() {
+                pod[part][key] = value.clone();
+            }
+        }
+        pod["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .remove("resourceVersion");
+        self.api.writer().replace(Resource::Pods, pod).unwrap();
+    }
+
     pub(crate) fn make_ready_in(&self, namespace: &str, name: &str) {
         let now = Timestamp::from_system_time(SystemTime::now());
         let now = now.rfc3339_seconds().to_string();
@@ -143,7 +169,18 @@ impl Cluster {
 
     /// Creates an event of the kubelet about the pod's container.
     pub(crate) fn event(&self, pod: &str, reason: &str, message: &str, age: Duration) {
-        let known = self.api.object(Resource::Pods, Some("default"), pod);
+        self.event_in("default", pod, reason, message, age);
+    }
+
+    pub(crate) fn event_in(
+        &self,
+        namespace: &str,
+        pod: &str,
+        reason: &str,
+        message: &str,
+        age: Duration,
+    ) {
+        let known = self.api.object(Resource::Pods, Some(namespace), pod);
         let uid = known.map_or(json!("00000000-0000-4000-8000-00000000dead"), |known| {
             known["metadata"]["uid"].clone()
         });
@@ -151,8 +188,8 @@ impl Cluster {
         let now = now.rfc3339_seconds().to_string();
         let name = format!("{pod}.{reason}.{}", self.api.resource_version());
         let event = json!({
-            "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": "default"},
-            "involvedObject": {"kind": "Pod", "namespace": "default", "name": pod, "uid": uid,
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": {"kind": "Pod", "namespace": namespace, "name": pod, "uid": uid,
                 "fieldPath": "spec.containers{app}"},
             "reason": reason, "message": message, "type": "Normal", "count": 1,
             "firstTimestamp": now, "lastTimestamp": now, "source": {"component": "kubelet"},
@@ -230,13 +267,20 @@ impl RoleHarness {
         count(&lines, "pod")
     }
 
+    /// A response of the admin server to a request with this header.
+    pub(crate) async fn bytes(&self, path: &str, header: &str) -> Vec<u8> {
+        let mut stream = TcpStream::connect(self.admin).await.unwrap();
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: admin\r\n{header}Connection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).await.unwrap();
+        response
+    }
+
     /// A response of the admin server: status code and body.
     pub(crate) async fn ask(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.admin).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut response = String::new();
-        stream.read_to_string(&mut response).await.unwrap();
+        let response = String::from_utf8(self.bytes(path, "").await).unwrap();
         let status = response.split(' ').nth(1).unwrap().to_owned();
         let body = response.split_once("\r\n\r\n").unwrap().1;
         format!("{status}\n{body}")

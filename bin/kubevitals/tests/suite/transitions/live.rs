@@ -29,12 +29,12 @@ async fn a_created_pod_has_its_lines_once_it_is_ready() {
         .iter()
         .map(|line| line["kube_transition_metrics"]["type"].as_str().unwrap())
         .collect();
-    assert_eq!(kinds, ["pod", "container", "image_pull", "lifecycle"]);
+    assert_eq!(kinds, ["image_pull", "pod", "container", "lifecycle"]);
     let names = lines
         .iter()
         .map(|line| &line["kube_transition_metrics"]["pod_name"]);
     assert!(names.into_iter().all(|name| name == "web"), "{lines:#?}");
-    let pull = &lines[2]["kube_transition_metrics"]["image_pull"];
+    let pull = &lines[0]["kube_transition_metrics"]["image_pull"];
     assert_eq!(pull["duration_seconds"], json!(2.25));
 
     cluster.delete("web");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kubevitals_sim::objects::Resource;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::harness::count;
 use super::{Cluster, RoleHarness};
@@ -24,8 +24,12 @@ fn is(wanted: u64) -> impl Fn(u64) -> bool {
 
 /// The lines of both, by pod.
 fn union(one: &[Value], two: &[Value]) -> BTreeMap<String, usize> {
-    let mut all = count(one, "pod");
-    for (name, times) in count(two, "pod") {
+    union_of("pod", one, two)
+}
+
+fn union_of(kind: &str, one: &[Value], two: &[Value]) -> BTreeMap<String, usize> {
+    let mut all = count(one, kind);
+    for (name, times) in count(two, kind) {
         *all.entry(name).or_default() += times;
     }
     all
@@ -37,6 +41,12 @@ async fn pair(cluster: &Cluster) -> (RoleHarness, RoleHarness) {
     let second = RoleHarness::ready(cluster, &FLAGS).await;
     assert_eq!(second.metric(LEADER).await, Some(0));
     (first, second)
+}
+
+fn start_ready(cluster: &Cluster, names: impl Iterator<Item = u32>) {
+    for number in names {
+        cluster.make_ready(&format!("pod-{number}"));
+    }
 }
 
 fn start(cluster: &Cluster, names: impl Iterator<Item = u32>) {
@@ -84,6 +94,39 @@ async fn a_shutdown_of_the_leader_leaves_neither_a_gap_nor_a_duplicate() {
 }
 
 #[tokio::test]
+async fn each_pull_is_written_once_across_a_change_of_the_leader() {
+    let cluster = Cluster::start().await;
+    let (mut first, mut second) = pair(&cluster).await;
+    let pull = |numbers: std::ops::Range<u32>| {
+        for number in numbers {
+            let name = format!("pod-{number}");
+            cluster.create(&name);
+            let message = "Container image \"web:2\" already present on machine";
+            cluster.event(&name, "Pulled", message, std::time::Duration::ZERO);
+        }
+    };
+    pull(0..20);
+    first
+        .until_lines(|lines| count(lines, "image_pull").len() == 20)
+        .await;
+    assert!(second.lines().is_empty(), "a standby emits nothing");
+    pull(20..25);
+    let (by_first, ()) = tokio::join!(first.stop(), async { pull(25..30) });
+    second.until_metric(LEADER, is(1)).await;
+    pull(30..35);
+    let all = |lines: &[Value]| union_of("image_pull", &by_first, lines);
+    second.until_lines(|lines| all(lines).len() == 35).await;
+    let by_second = second.stop().await;
+    assert!(all(&by_second).values().all(|times| *times == 1));
+    // Nothing is repeated with the starts either, nor by the next process.
+    let mut third = RoleHarness::ready(&cluster, &FLAGS).await;
+    start_ready(&cluster, 0..35);
+    third.until_pods(35).await;
+    let by_third = third.stop().await;
+    assert_eq!(count(&by_third, "image_pull").len(), 0);
+}
+
+#[tokio::test]
 async fn a_standby_drops_what_the_leader_emitted() {
     let cluster = Cluster::start().await;
     let (mut first, second) = pair(&cluster).await;
@@ -119,10 +162,9 @@ async fn a_replica_that_starts_after_a_gap_continues_from_the_checkpoint() {
 #[tokio::test]
 async fn the_permissions_of_the_manifest_suffice() {
     let manifest = include_str!("../../../../../deploy/transitions.yaml");
-    let rules: [(&[&str], &str, &str); 4] = [
+    let rules: [(&[&str], &str, &str); 3] = [
         (&["list", "watch"], "", "pods"),
         (&["list", "watch"], "", "events"),
-        (&["create"], "coordination.k8s.io", "leases"),
         (&["get", "update"], "coordination.k8s.io", "leases"),
     ];
     for (verbs, group, resource) in rules {
@@ -137,7 +179,12 @@ async fn the_permissions_of_the_manifest_suffice() {
     }
     assert_eq!(manifest.matches("  - apiGroups").count(), rules.len());
 
+    // The Lease is in the manifest, without a spec: the role cannot create any.
+    assert!(manifest.contains("kind: Lease\nmetadata:\n  name: kubevitals-transitions\n"));
     let cluster = Cluster::start().await;
+    let lease = json!({"metadata": {"name": "kubevitals-transitions", "namespace": "default"}});
+    let writer = cluster.api.writer();
+    writer.create(Resource::Leases, lease).unwrap();
     cluster.restrict(&rules);
     let (mut first, second) = pair(&cluster).await;
     start(&cluster, 0..3);
