@@ -12,10 +12,14 @@
 mod apiserver;
 #[cfg(feature = "cli")]
 mod cli;
+#[cfg(feature = "jsonl")]
+mod jsonl;
 #[cfg(feature = "kube-client-metrics")]
 mod kube_client_metrics;
 #[cfg(feature = "model")]
 mod model;
+#[cfg(feature = "otlp")]
+mod otlp;
 #[cfg(feature = "promtext")]
 mod promtext;
 #[cfg(feature = "transitions")]
@@ -35,10 +39,14 @@ mod watch;
 pub use apiserver::api_request;
 #[cfg(feature = "cli")]
 pub use cli::config_file;
+#[cfg(feature = "jsonl")]
+pub use jsonl::start_lines;
 #[cfg(feature = "kube-client-metrics")]
 pub use kube_client_metrics::client_request;
 #[cfg(feature = "model")]
 pub use model::{duration, no_proxy, quantity, timestamp};
+#[cfg(feature = "otlp")]
+pub use otlp::{otlp_response, otlp_trace};
 #[cfg(feature = "promtext")]
 pub use promtext::promtext;
 #[cfg(feature = "transitions")]
@@ -48,7 +56,7 @@ pub use scrape::{gzip_body, metrics_resource, stats_summary};
 #[cfg(feature = "sim")]
 pub use sim::{fault_spec, selector};
 #[cfg(feature = "telemetry")]
-pub use telemetry::{admin_input, exposition};
+pub use telemetry::{admin_input, exposition, heap_profile};
 #[cfg(feature = "tls")]
 pub use tls::tls_pem;
 #[cfg(feature = "watch")]
@@ -114,6 +122,12 @@ pub const TARGETS: &[Target] = &[
         oracle: gzip_body,
         tokens: scrape::GZIP_TOKENS,
     },
+    #[cfg(feature = "telemetry")]
+    Target {
+        name: "heap_profile",
+        oracle: heap_profile,
+        tokens: telemetry::HEAP_TOKENS,
+    },
     #[cfg(feature = "scrape")]
     Target {
         name: "metrics_resource",
@@ -125,6 +139,18 @@ pub const TARGETS: &[Target] = &[
         name: "no_proxy",
         oracle: no_proxy,
         tokens: model::NO_PROXY_TOKENS,
+    },
+    #[cfg(feature = "otlp")]
+    Target {
+        name: "otlp_response",
+        oracle: otlp_response,
+        tokens: otlp::RESPONSE_TOKENS,
+    },
+    #[cfg(feature = "otlp")]
+    Target {
+        name: "otlp_trace",
+        oracle: otlp_trace,
+        tokens: otlp::TRACE_TOKENS,
     },
     #[cfg(feature = "promtext")]
     Target {
@@ -149,6 +175,12 @@ pub const TARGETS: &[Target] = &[
         name: "selector",
         oracle: selector,
         tokens: sim::SELECTOR_TOKENS,
+    },
+    #[cfg(feature = "jsonl")]
+    Target {
+        name: "start_lines",
+        oracle: start_lines,
+        tokens: jsonl::TOKENS,
     },
     #[cfg(feature = "scrape")]
     Target {

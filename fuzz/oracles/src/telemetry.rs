@@ -154,3 +154,32 @@ fn bad_lines(body: &[u8]) -> usize {
     });
     bad
 }
+
+/// Tokens of heap profiles.
+pub(crate) const HEAP_TOKENS: &[&[u8]] = &[
+    b"heap_v2/524288\n",
+    b"heap_v2/1\n",
+    b"  t*: 1: 100 [0: 0]\n",
+    b"  t*: 18446744073709551615: 18446744073709551615 [0: 0]\n",
+    b"  t7: 0: 0 [0: 0]\n",
+    b"@ 0x55d0 0xffffffffffffffff\n",
+    b"@\n",
+    b"\n",
+    b"MAPPED_LIBRARIES:\n",
+    b" 0x",
+];
+
+/// No text of an allocator makes the parser panic, and a sample stands for itself at least.
+///
+/// # Panics
+///
+/// If the property is violated.
+pub fn heap_profile(bytes: &[u8]) {
+    let Ok(profile) = kubevitals_telemetry::profile::heap::HeapProfile::parse(bytes) else {
+        return;
+    };
+    assert!(bytes.starts_with(b"heap_v2/") && profile.sample_period > 0);
+    for sample in &profile.samples {
+        assert!(sample.bytes > 0 && sample.addresses.len() <= bytes.len());
+    }
+}
