@@ -183,14 +183,19 @@ impl AggregatedApi {
 }
 
 /// A serving certificate with its key, and the authority that signed it; all PEM.
-struct ServingPair {
-    certificate: String,
-    key: String,
-    authority: String,
+#[derive(Debug, Clone)]
+pub struct ServingPair {
+    /// The certificate.
+    pub certificate: String,
+    /// Its key.
+    pub key: String,
+    /// The certificate of its authority.
+    pub authority: String,
 }
 
 impl ServingPair {
-    fn sign(name: &str) -> Result<Self, E2eError> {
+    /// Signs a certificate for a DNS name.
+    pub fn sign(name: &str) -> Result<Self, E2eError> {
         let mut authority = CertificateParams::new(Vec::<String>::new())?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
@@ -212,7 +217,7 @@ impl ServingPair {
 
 /// Returns a free port. In the cluster's network namespace nobody else takes it in
 /// between.
-fn free_port(address: IpAddr) -> Result<u16, E2eError> {
+pub(crate) fn free_port(address: IpAddr) -> Result<u16, E2eError> {
     let port = TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr());
     port.map(|address| address.port())
         .map_err(|source| E2eError::Program {

@@ -75,7 +75,7 @@ pub struct Paused {
     arguments: [String; 5],
 }
 
-/// The result of a `kubectl` command.
+/// The result of a `kubectl` or `helm` command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KubectlOutput {
     /// The program and its arguments.
@@ -99,6 +99,7 @@ struct Description {
     node_address: IpAddr,
     certificate_authority: PathBuf,
     logs: PathBuf,
+    static_pods: PathBuf,
     programs: BTreeMap<String, PathBuf>,
 }
 
@@ -187,6 +188,11 @@ impl Cluster {
         &self.description.logs
     }
 
+    /// The folder from which the kubelet reads static pods.
+    pub(crate) fn static_pod_folder(&self) -> &Path {
+        &self.description.static_pods
+    }
+
     /// Creates a namespace for one test; `name` is part of its name.
     pub async fn namespace(&self, name: &str) -> Result<TestNamespace, E2eError> {
         TestNamespace::create(self, name).await
@@ -253,6 +259,18 @@ impl Cluster {
         let kubeconfig = self.description.kubeconfig.display().to_string();
         let arguments = [&["--kubeconfig", kubeconfig.as_str()], arguments].concat();
         run_to_end(&self.program("kubectl")?, &arguments).await
+    }
+
+    /// Runs `helm` as an administrator.
+    pub async fn helm(&self, arguments: &[&str]) -> Result<KubectlOutput, E2eError> {
+        let kubeconfig = self.description.kubeconfig.display().to_string();
+        let arguments = [arguments, &["--kubeconfig", kubeconfig.as_str()]].concat();
+        run_to_end(&self.program("helm")?, &arguments).await
+    }
+
+    /// Runs the tool behind `cargo xtask`: `manifests --check`.
+    pub async fn tool(&self, arguments: &[&str]) -> Result<KubectlOutput, E2eError> {
+        run_to_end(&self.program("cluster-tool")?, arguments).await
     }
 }
 

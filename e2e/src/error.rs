@@ -69,6 +69,9 @@ pub enum E2eError {
         /// The cause.
         reason: String,
     },
+    /// A text is not YAML.
+    #[error("not YAML: {0}")]
+    Yaml(String),
     /// The wait for a state of an object took too long.
     #[error("{what} was not as expected after {waited:?}; last seen: {last_seen}")]
     Deadline {

@@ -11,7 +11,7 @@ use crate::report;
 use crate::wait::has_condition;
 
 /// The image of our program, which `cargo xtask e2e` builds and imports.
-const IMAGE: &str = "kubevitals.test/kubevitals:dev";
+pub(crate) const IMAGE: &str = "kubevitals.test/kubevitals:dev";
 
 const NAMESPACE: &str = "--namespace=kube-system";
 const DEPLOYMENT: &str = "deployment/kubevitals-server";

@@ -27,8 +27,13 @@
 //! | service accounts and their rights | [`Access`] |
 //! | a kubelet over verified TLS, and the usage that it reports | [`Kubelet`], [`ResourceMetrics`] |
 //! | the shape of the metrics that a program exposes | [`Exposition`] |
+//! | images that are pulled slowly or after refusals, and what the runtime logged of the pulls | [`Registry`], [`runtime_pulls`] |
+//! | the watch streams of a namespace, as fixtures of other tests | [`Recorder`] |
+//! | a pod from a file of the node | [`StaticPod`] |
 //! | the records of pods that `kubevitals transitions` writes | [`RecordReader`] |
 //! | our server in pods, from the shipped manifest | [`InstalledServer`], [`Manifest`] |
+//! | our Helm chart, and what remains of it | [`Release`], [`Inventory`] |
+//! | a Prometheus that scrapes what the chart's monitors select | [`Prometheus`] |
 //! | an API behind an `APIService` | [`AggregatedApi`], [`MetricsApiServer`] |
 //!
 //! **Failures.** A test that panics or returns early never reaches [`TestNamespace::finish`]; the
@@ -49,18 +54,25 @@ mod cluster;
 mod error;
 mod exposition;
 mod installed;
+mod inventory;
 mod kubelet;
 mod manifest;
 mod namespace;
+mod prometheus;
+mod recorder;
+mod registry;
+mod release;
 mod report;
 mod run;
+mod runtime_log;
 mod server;
+mod static_pod;
 mod transitions;
 mod usage;
 mod wait;
 
 pub use access::{Access, Rule};
-pub use aggregation::AggregatedApi;
+pub use aggregation::{AggregatedApi, ServingPair};
 pub use background::Background;
 pub use burner::Burner;
 pub use cluster::{
@@ -69,11 +81,18 @@ pub use cluster::{
 pub use error::E2eError;
 pub use exposition::{Exposition, Shape};
 pub use installed::InstalledServer;
+pub use inventory::Inventory;
 pub use kubelet::{Kubelet, KubeletResponse};
 pub use manifest::Manifest;
 pub use namespace::TestNamespace;
+pub use prometheus::Prometheus;
+pub use recorder::Recorder;
+pub use registry::{Delivery, Registry};
+pub use release::Release;
 pub use run::RUN_LABEL;
+pub use runtime_log::{RuntimePull, runtime_pulls};
 pub use server::{DirectClient, MetricsApiServer};
+pub use static_pod::StaticPod;
 pub use transitions::RecordReader;
 pub use usage::{ResourceMetrics, Series};
 pub use wait::{DEADLINE, has_condition, is_ready, phase_is};

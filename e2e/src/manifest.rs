@@ -26,8 +26,13 @@ impl Manifest {
             reason,
         };
         let text = std::fs::read_to_string(&path).map_err(|error| unreadable(error.to_string()))?;
-        let objects =
-            serde_saphyr::from_multiple(&text).map_err(|error| unreadable(error.to_string()))?;
+        Self::parse(&text).map_err(|error| unreadable(error.to_string()))
+    }
+
+    /// Parses YAML documents: the output of `helm template` or of `kubectl kustomize`.
+    pub fn parse(text: &str) -> Result<Self, E2eError> {
+        let objects = serde_saphyr::from_multiple(text);
+        let objects = objects.map_err(|error| E2eError::Yaml(error.to_string()))?;
         Ok(Self { objects })
     }
 
@@ -138,7 +143,7 @@ fn is_one_of(object: &Value, kinds: &[&str]) -> bool {
 }
 
 /// The folder `deploy/` of the source tree that the tests were built from.
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
 }
 

@@ -27,7 +27,7 @@ const TIMEOUT_SECONDS: &str = "20";
 /// The kinds of a test's objects outside of its namespace, in the order of their deletion.
 pub(crate) const KINDS_OUTSIDE: [&str; 3] = [
     "apiservices.apiregistration.k8s.io",
-    "deployments,services,poddisruptionbudgets,networkpolicies",
+    "deployments,services,poddisruptionbudgets,networkpolicies,leases",
     "clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,\
      customresourcedefinitions",
 ];

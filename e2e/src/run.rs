@@ -10,6 +10,7 @@ use tokio::sync::OnceCell;
 use crate::cluster::Cluster;
 use crate::error::E2eError;
 use crate::report::{IN_KUBE_SYSTEM, KINDS_OUTSIDE};
+use crate::static_pod;
 
 /// The label of all objects of tests: its value is one run of the suite.
 pub const RUN_LABEL: &str = "kubevitals.test/run";
@@ -57,6 +58,7 @@ pub(crate) async fn sweep(cluster: &Cluster) -> Result<(), E2eError> {
     let others = format!("--selector={RUN_LABEL},{RUN_LABEL}!={}", name());
     SWEPT
         .get_or_try_init(|| async {
+            static_pod::remove_all(cluster)?;
             for kinds in KINDS_OUTSIDE.into_iter().chain(["namespaces"]) {
                 let mut arguments = vec!["delete", kinds, IN_KUBE_SYSTEM, &others];
                 // Their pods would take CPU from the tests: wait until they are gone.

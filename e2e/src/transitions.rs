@@ -125,6 +125,11 @@ impl RecordReader {
         Ok(begun)
     }
 
+    /// The address of its admin server.
+    pub fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
     /// Its page of metrics.
     pub async fn metrics(&self) -> Result<String, E2eError> {
         let answer = get(self.admin, "/metrics").await;
@@ -224,10 +229,10 @@ impl RecordReader {
     }
 }
 
-/// Sends one request to an admin server, which serves plain HTTP.
-async fn get(admin: SocketAddr, path: &str) -> io::Result<(u16, String)> {
+/// Sends one request to a server of plain HTTP. The version is 1.0, so that no body is chunked.
+pub(crate) async fn get(admin: SocketAddr, path: &str) -> io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(admin).await?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {admin}\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;

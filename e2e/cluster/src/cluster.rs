@@ -20,11 +20,11 @@ use crate::bring_up::{BringUp, Leash, Stopwatch};
 use crate::components::Component;
 use crate::control::Request;
 use crate::layout::Layout;
-use crate::programs::Programs;
+use crate::programs::{KubeletVersion, Programs};
 use crate::ready::Probe;
 use crate::state::{ClusterState, Description};
 use crate::status::Status;
-use crate::{bring_up, config, control, e2e, holder, images, interrupt, take_down};
+use crate::{bring_up, config, control, holder, images, interrupt, take_down};
 
 /// A cluster and an action on it
 #[derive(Debug, Args)]
@@ -36,7 +36,13 @@ pub(crate) struct ClusterFlags {
 #[derive(Debug, Subcommand)]
 enum ClusterCommand {
     /// Bring it up; a healthy cluster is kept, a broken one is replaced
-    Up(Name),
+    Up {
+        #[command(flatten)]
+        name: Name,
+        /// Minor version of the kubelet; a cluster with another one is replaced [default: 1.37]
+        #[arg(long)]
+        kubelet_version: Option<KubeletVersion>,
+    },
     /// Remove all of it
     Down {
         #[command(flatten)]
@@ -94,8 +100,14 @@ enum ClusterCommand {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
     },
-    /// Build our own program and import it as kubevitals.test/kubevitals:dev
-    Image(Name),
+    /// Build the image of our own program and import it as kubevitals.test/kubevitals:dev
+    Image {
+        #[command(flatten)]
+        name: Name,
+        /// Profile of Cargo.toml to compile with; `dist` is what is shipped
+        #[arg(long, default_value = images::PROFILE)]
+        profile: String,
+    },
     /// Hold a cluster's processes (started by `up`)
     #[command(hide = true, name = HOLD)]
     Hold { folder: PathBuf },
@@ -119,6 +131,8 @@ enum Output {
 pub(crate) struct Options {
     /// Lowercase letters, digits and dashes: part of file and node names.
     pub(crate) name: String,
+    /// Replaces a cluster with another kubelet; none is for any.
+    pub(crate) kubelet: Option<KubeletVersion>,
     /// Removes the cluster when this process ends, for any reason, unless it was up before.
     pub(crate) tied: bool,
 }
@@ -191,9 +205,13 @@ impl Running {
 
 pub(crate) fn run(flags: &ClusterFlags) -> Result<()> {
     match &flags.command {
-        ClusterCommand::Up(name) => {
+        ClusterCommand::Up {
+            name,
+            kubelet_version,
+        } => {
             let running = up(&Options {
                 name: name.name.clone(),
+                kubelet: *kubelet_version,
                 tied: false,
             })?;
             println!(
@@ -228,9 +246,9 @@ pub(crate) fn run(flags: &ClusterFlags) -> Result<()> {
             signal(&name.name, component, Request::Resume)
         }
         ClusterCommand::Exec { name, words } => exec(&attach(&name.name)?, words),
-        ClusterCommand::Image(name) => {
+        ClusterCommand::Image { name, profile } => {
             let running = attach(&name.name)?;
-            running.import(&images::kubevitals(&e2e::build_program()?)?)
+            running.import(&images::kubevitals(profile)?)
         }
         ClusterCommand::Hold { folder } => holder::hold(&Layout::at(folder)?),
     }
@@ -245,18 +263,23 @@ pub(crate) fn up(options: &Options) -> Result<Running> {
     let _lock = lock(&layout)?;
     if take_down::exists(&layout)? {
         let status = Status::of(&layout);
-        if status.is_healthy() {
-            stopwatch.log(&format!("cluster {} is up", layout.name));
-            return attach_to(&layout);
-        }
-        stopwatch.log(&format!(
-            "cluster {} is broken ({}): removing it",
-            layout.name,
-            status.problems().join("; ")
-        ));
+        let problem = if status.is_healthy() {
+            let description = Description::load(&layout)?;
+            if options
+                .kubelet
+                .is_none_or(|wanted| description.has_kubelet(wanted))
+            {
+                stopwatch.log(&format!("cluster {} is up", layout.name));
+                return attach_to(&layout);
+            }
+            "has another kubelet".to_owned()
+        } else {
+            format!("is broken ({})", status.problems().join("; "))
+        };
+        stopwatch.log(&format!("cluster {} {problem}: removing it", layout.name));
         take_down::remove(&layout)?;
     }
-    let programs = Programs::fetch()?;
+    let programs = Programs::fetch(options.kubelet.unwrap_or_default())?;
     let stopwatch = Stopwatch::start();
     let bring_up = BringUp {
         layout: &layout,

@@ -18,6 +18,9 @@ pub(crate) const API_PORT: u16 = 6443;
 /// The image of pod sandboxes; without a registry it must be imported before the first pod.
 pub(crate) const PAUSE_IMAGE: &str = "kubevitals.test/pause:1";
 
+/// The folder of static pods, in that of the cluster.
+pub(crate) const STATIC_PODS: &str = "static-pods";
+
 /// Returns the path of a client's kubeconfig.
 pub(crate) fn kubeconfig(layout: &Layout, client: &str) -> PathBuf {
     layout.path(&format!("{client}.kubeconfig"))
@@ -44,7 +47,9 @@ pub(crate) fn write(
         &pretty(&proxy(layout, addresses)),
     )?;
     let cni = layout.path("cni");
-    fs::create_dir_all(&cni)?;
+    for folder in [&cni, &layout.path(STATIC_PODS)] {
+        fs::create_dir_all(folder)?;
+    }
     save(
         &cni.join("10-pods.conflist"),
         &pretty(&pod_network(addresses)),
@@ -98,6 +103,7 @@ fn kubelet(layout: &Layout, addresses: Addresses, pki: &Pki) -> Value {
         "clusterDomain": "cluster.local",
         "clusterDNS": [addresses.dns_service()],
         "resolvConf": "",
+        "staticPodPath": layout.path(STATIC_PODS),
         "nodeStatusUpdateFrequency": "5s",
         // A disk that others have filled must not evict a test's pods, nor remove images
         // that no registry has.

@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use xtask::step::{Steps, cargo, command_line};
+use kubevitals_dist::program;
+use xtask::step::{self, Steps, command_line, linting_cargo};
 use xtask::totals::Totals;
 
 use crate::cluster::{self, Options, Running};
 use crate::fetch::{self, Package, Program};
-use crate::{images, interrupt, programs};
+use crate::programs::{self, KubeletVersion};
+use crate::{images, interrupt, network};
 
 /// Tests to run, and the cluster to run them on
 #[derive(Debug, Args)]
@@ -28,6 +30,12 @@ pub(crate) struct E2eFlags {
     /// Run on a cluster that is up (`cargo xtask cluster up --name NAME`) and keep it
     #[arg(long, value_name = "NAME", conflicts_with = "keep")]
     cluster: Option<String>,
+    /// Profile of Cargo.toml that the image is compiled with; `dist` is what is shipped
+    #[arg(long, default_value = images::PROFILE)]
+    profile: String,
+    /// Keep the watch streams that tests record in this folder
+    #[arg(long, value_name = "FOLDER")]
+    record: Option<PathBuf>,
     /// Passed on to the test runner: `-- --nocapture`
     #[arg(last = true, value_name = "ARGUMENT")]
     runner: Vec<String>,
@@ -39,21 +47,43 @@ const E2E_TARGET: &str = "e2e";
 /// Our own program.
 const PROGRAM: &str = "kubevitals";
 
-/// The default cluster.
+/// The cluster of all tests.
 const NAME: &str = "e2e";
+
+/// The cluster with an older kubelet.
+const OLDER_NAME: &str = "e2e-kubelet-1-35";
+
+/// The tests that also run on the older kubelet.
+const EVERY_KUBELET: &str = "starts::";
 
 /// Two cores, and tests that wait most of the time.
 const THREADS: &str = "--test-threads=2";
 
 /// The programs that tests start besides ours.
-const PEERS: [Program; 3] = [
+const PEERS: [Program; 7] = [
     Program::MetricsServer,
     Program::MetricsServerE2e,
+    Program::Otelcol,
     Program::VpaRecommender,
+    Program::Prometheus,
+    Program::Promtool,
+    Program::Helm,
 ];
 
 /// Names the file that the tests append their times to.
 const TIMES_VARIABLE: &str = "KUBEVITALS_E2E_TIMES";
+
+/// Names the folder that tests keep their recordings in.
+const RECORDINGS_VARIABLE: &str = "KUBEVITALS_E2E_RECORDINGS";
+
+/// What one run has built.
+struct Run<'f> {
+    flags: &'f E2eFlags,
+    tests: PathBuf,
+    kubevitals: PathBuf,
+    /// The image of our own program.
+    image: Vec<u8>,
+}
 
 pub(crate) fn run(flags: &E2eFlags) -> Result<()> {
     require_root()?;
@@ -67,46 +97,110 @@ fn all(flags: &E2eFlags, steps: &mut Steps) -> Result<Totals> {
         fetch::debian(&[Package::Stress])?;
         fetch::programs(&Program::for_e2e())
     })?;
-    let tests = steps.step("build of the tests", build_tests)?;
-    let kubevitals = steps.step("build of kubevitals", build_program)?;
+    steps.step("workflows", lint_workflows)?;
+    let run = Run {
+        flags,
+        tests: steps.step("build of the tests", build_tests)?,
+        kubevitals: steps.step("build of kubevitals", build_program)?,
+        image: steps.step("image of kubevitals", || images::kubevitals(&flags.profile))?,
+    };
     interrupt::pause(Duration::ZERO)?;
 
-    let running = steps.step("cluster up", || match &flags.cluster {
-        Some(name) => cluster::attach(name),
-        None => cluster::up(&Options {
-            name: NAME.to_owned(),
-            tied: !flags.keep,
-        }),
-    })?;
-    let _lock = lock(&running.folder)?;
-    steps.step("images", || import_images(&running, &kubevitals))?;
-    let times = running.folder.join("test-times");
-    let totals = steps.step("tests", || {
-        let mut command = running.command("setpriv");
-        // The tests end with this process.
-        command
-            .args(["--pdeathsig", "KILL", "--"])
-            .arg(&tests)
-            .arg(THREADS)
-            .args(&flags.filter)
-            .args(&flags.runner)
-            .env(TIMES_VARIABLE, &times)
-            .env("KUBEVITALS_E2E_KUBEVITALS", &kubevitals)
-            .env("KUBEVITALS_E2E_CLUSTER_TOOL", std::env::current_exe()?);
-        for peer in PEERS {
-            let name = peer.name().replace('-', "_").to_uppercase();
-            command.env(format!("KUBEVITALS_E2E_{name}"), fetch::program(peer)?);
-        }
-        let (totals, succeeded) = run_tests(&mut command)?;
-        totals.check(succeeded)
-    });
-    for (name, duration) in take_times(&times) {
-        steps.record(&format!("test {name}"), duration);
+    let selected: Vec<String> = flags.filter.iter().cloned().collect();
+    if let Some(name) = &flags.cluster {
+        let totals = run.on(&cluster::attach(name)?, &selected, steps);
+        println!("cluster {name} was up before and is kept");
+        return totals;
     }
-    let down = steps.step("cluster down", || take_down(flags, &running));
-    let totals = totals?;
-    down?;
-    Ok(totals)
+    let newest = run.on_new_cluster(NAME, KubeletVersion::Newest, &selected, steps)?;
+    let mut selected = run.tests_of_every_kubelet()?;
+    if selected.is_empty() {
+        return Ok(newest);
+    }
+    selected.push("--exact".to_owned());
+    let older = run.on_new_cluster(OLDER_NAME, KubeletVersion::V135, &selected, steps)?;
+    Ok(newest + older)
+}
+
+impl Run<'_> {
+    /// Brings up a cluster, runs tests on it, and removes it unless it is kept.
+    fn on_new_cluster(
+        &self,
+        name: &str,
+        kubelet: KubeletVersion,
+        selected: &[String],
+        steps: &mut Steps,
+    ) -> Result<Totals> {
+        let running = steps.step(&format!("cluster {name} up"), || {
+            cluster::up(&Options {
+                name: name.to_owned(),
+                kubelet: Some(kubelet),
+                tied: !self.flags.keep,
+            })
+        })?;
+        let totals = self.on(&running, selected, steps);
+        if self.flags.keep {
+            println!("cluster {name} is kept: `cargo xtask cluster down --name {name}` removes it");
+            println!("export KUBECONFIG={}", running.kubeconfig.display());
+            return totals;
+        }
+        let down = steps.step(&format!("cluster {name} down"), || cluster::down(name));
+        let totals = totals?;
+        down?;
+        Ok(totals)
+    }
+
+    /// Runs the selected tests; none stands for all.
+    fn on(&self, running: &Running, selected: &[String], steps: &mut Steps) -> Result<Totals> {
+        let _lock = lock(&running.folder)?;
+        steps.step("images", || import_images(running, &self.image))?;
+        let times = running.folder.join("test-times");
+        let totals = steps.step("tests", || {
+            let mut command = running.command("setpriv");
+            // The tests end with this process.
+            command
+                .args(["--pdeathsig", "KILL", "--"])
+                .arg(&self.tests)
+                .arg(THREADS)
+                .args(selected)
+                .args(&self.flags.runner)
+                .env(TIMES_VARIABLE, &times)
+                .env("KUBEVITALS_E2E_KUBEVITALS", &self.kubevitals)
+                .env("KUBEVITALS_E2E_CLUSTER_TOOL", std::env::current_exe()?);
+            if let Some(folder) = &self.flags.record {
+                command.env(RECORDINGS_VARIABLE, std::path::absolute(folder)?);
+            }
+            for peer in PEERS {
+                let name = peer.name().replace('-', "_").to_uppercase();
+                command.env(format!("KUBEVITALS_E2E_{name}"), fetch::program(peer)?);
+            }
+            let (totals, succeeded) = run_tests(&mut command)?;
+            totals.check(succeeded)
+        });
+        for (name, duration) in take_times(&times) {
+            steps.record(&format!("test {name}"), duration);
+        }
+        totals
+    }
+
+    /// Returns the selected tests that also run on the older kubelet.
+    fn tests_of_every_kubelet(&self) -> Result<Vec<String>> {
+        let mut list = Command::new(&self.tests);
+        list.args(["--list", "--format=terse"])
+            .args(&self.flags.filter);
+        let listed = String::from_utf8(network::output(&mut list)?)?;
+        Ok(tests_of_every_kubelet(&listed))
+    }
+}
+
+fn tests_of_every_kubelet(listed: &str) -> Vec<String> {
+    let names = listed
+        .lines()
+        .filter_map(|line| line.strip_suffix(": test"));
+    names
+        .filter(|name| name.starts_with(EVERY_KUBELET))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Locks the cluster until this process ends: a second run on it would delete the namespaces of the
@@ -123,25 +217,19 @@ fn lock(folder: &Path) -> Result<File> {
     }
 }
 
-/// Removes the cluster, unless it is kept.
-fn take_down(flags: &E2eFlags, running: &Running) -> Result<()> {
-    if let Some(name) = &flags.cluster {
-        println!("cluster {name} was up before and is kept");
-        return Ok(());
-    }
-    if flags.keep {
-        println!("cluster {NAME} is kept: `cargo xtask cluster down --name {NAME}` removes it");
-        println!("export KUBECONFIG={}", running.kubeconfig.display());
-        return Ok(());
-    }
-    cluster::down(NAME)
+/// Checks the workflow files of GitHub, which nothing else here runs.
+fn lint_workflows() -> Result<()> {
+    let mut lint = Command::new(fetch::program(Program::Actionlint)?);
+    // Found in PATH they would check more, and no two machines the same.
+    lint.args(["-shellcheck=", "-pyflakes="]);
+    step::run(lint.current_dir(step::root()))
 }
 
 /// Builds the test binary and returns its path.
 fn build_tests() -> Result<PathBuf> {
-    let mut build = cargo();
-    // With the features of the whole workspace, as `cargo xtask test` builds it: with those of one
-    // package cargo would compile many dependencies once more.
+    // With the features of the whole workspace and with lints, as `cargo xtask test` builds it:
+    // otherwise cargo would compile many packages once more.
+    let mut build = linting_cargo();
     build.args([
         "test",
         "--locked",
@@ -154,16 +242,16 @@ fn build_tests() -> Result<PathBuf> {
 }
 
 /// Imports the images of tests. A kubelet uses an image that was imported before a pod named it.
-fn import_images(running: &Running, kubevitals: &Path) -> Result<()> {
-    running.import(&images::kubevitals(kubevitals)?)?;
+fn import_images(running: &Running, kubevitals: &[u8]) -> Result<()> {
+    running.import(kubevitals)?;
     let consume_cpu = fetch::program(Program::ConsumeCpu)?;
     let stress = programs::installed("stress")?;
     running.import(&images::resource_consumer(&consume_cpu, &stress)?)
 }
 
 /// Builds our own program and returns its path.
-pub(crate) fn build_program() -> Result<PathBuf> {
-    let mut build = cargo();
+fn build_program() -> Result<PathBuf> {
+    let mut build = linting_cargo();
     build.args(["build", "--locked", "--workspace", "--all-features"]);
     build.args(["--bin", PROGRAM]);
     executable(build, PROGRAM)
@@ -171,28 +259,9 @@ pub(crate) fn build_program() -> Result<PathBuf> {
 
 /// Runs cargo and returns the path of the executable that it built.
 fn executable(mut build: Command, target: &str) -> Result<PathBuf> {
-    build.arg("--message-format=json-render-diagnostics");
-    let output = build
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| format!("cannot start {}", command_line(&build)))?;
-    if !output.status.success() {
-        bail!("{} failed ({})", command_line(&build), output.status);
-    }
-    let messages = String::from_utf8_lossy(&output.stdout);
-    path_of(target, &messages)
+    let messages = program::messages(&mut build)?;
+    program::executable(target, &messages)
         .with_context(|| format!("{} built no {target}", command_line(&build)))
-}
-
-/// Finds the path of an executable in cargo's messages.
-fn path_of(target: &str, messages: &str) -> Option<PathBuf> {
-    messages.lines().find_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        let matches = message.pointer("/target/name")? == target;
-        let path = message.get("executable")?.as_str()?;
-        matches.then(|| PathBuf::from(path))
-    })
 }
 
 /// Runs the tests, and returns whether they succeeded. A signal ends them first, then us.
@@ -262,19 +331,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_test_binary_is_found_among_cargos_messages() {
-        let messages = [
-            r#"{"reason":"compiler-artifact","target":{"name":"kubevitals_e2e"},"executable":null}"#,
-            r#"{"reason":"compiler-artifact","target":{"name":"xtask"},"executable":"/t/xtask"}"#,
-            r#"{"reason":"compiler-artifact","target":{"name":"e2e"},"executable":"/t/e2e-1"}"#,
-            r#"{"reason":"build-finished","success":true}"#,
-        ];
-        assert_eq!(
-            path_of(E2E_TARGET, &messages.join("\n")),
-            Some(PathBuf::from("/t/e2e-1"))
-        );
-        assert_eq!(path_of(E2E_TARGET, messages[0]), None);
-        assert_eq!(path_of(E2E_TARGET, ""), None);
+    fn tests_of_starts_run_on_every_kubelet() {
+        let listed = "starts::pulls: test\nusage::cpu: test\nserver::starts::late: test\n";
+        assert_eq!(tests_of_every_kubelet(listed), ["starts::pulls"]);
+        assert!(tests_of_every_kubelet("").is_empty());
     }
 
     #[test]

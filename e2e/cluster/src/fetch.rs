@@ -64,6 +64,12 @@ pub(crate) fn programs(wanted: &[Program]) -> Result<Vec<PathBuf>> {
     wanted.iter().copied().map(program).collect()
 }
 
+/// Returns the pinned version of this program.
+pub(crate) fn version(program: Program) -> Result<String> {
+    let recipe = program.recipe();
+    Module::read(&modules().join(recipe.folder))?.version_of(recipe.versioned_by)
+}
+
 fn list(names: &[Program]) -> Result<()> {
     let names = if names.is_empty() {
         Program::ALL.to_vec()
@@ -138,11 +144,7 @@ mod tests {
 
     #[test]
     fn the_programs_of_one_module_have_one_version() {
-        let of = |program: Program| {
-            let recipe = program.recipe();
-            let module = Module::read(&modules().join(recipe.folder)).unwrap();
-            module.version_of(recipe.versioned_by).unwrap()
-        };
+        let of = |program| version(program).unwrap();
         assert_eq!(of(Program::Kubelet), of(Program::KubeApiserver));
         assert_eq!(of(Program::Kubelet), of(Program::Kubectl));
     }

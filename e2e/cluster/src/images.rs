@@ -8,7 +8,13 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::archive::{Image, Tar};
+use kubevitals_dist::archive::Files;
+use kubevitals_dist::image::{self, Architecture, Compression, Config, Format, Image};
+use kubevitals_dist::program::Build;
+use kubevitals_dist::root::Root;
+use kubevitals_dist::source::Source;
+use kubevitals_dist::target::Target;
+
 use crate::config::PAUSE_IMAGE;
 use crate::network::output;
 
@@ -17,6 +23,8 @@ pub(crate) const BUSYBOX_IMAGE: &str = "kubevitals.test/busybox:1";
 /// Burns all the CPU that its limit allows, and holds `HOLD_BYTES` of memory; see
 /// `e2e/manifests/burner.yaml`.
 pub(crate) const BURNER_IMAGE: &str = "kubevitals.test/burner:1";
+/// The profile of Cargo.toml that our own program is compiled with, unless another one is named.
+pub(crate) const PROFILE: &str = "e2e";
 /// Our own program, built from the work tree.
 pub(crate) const KUBEVITALS_IMAGE: &str = "kubevitals.test/kubevitals:dev";
 /// The name that metrics-server's own tests use.
@@ -40,56 +48,58 @@ while :; do sleep 3600 & wait $!; done
 
 /// Returns the images of every cluster, as archives.
 pub(crate) fn standard(busybox: &Path) -> Result<Vec<Vec<u8>>> {
-    let layer = busybox_layer(busybox)?;
+    let files = busybox_files(busybox)?;
     [
         (PAUSE_IMAGE, &["/bin/sh", "-c", PAUSE][..]),
         (BUSYBOX_IMAGE, &["/bin/sh"][..]),
         (BURNER_IMAGE, &["/bin/burner"][..]),
     ]
     .into_iter()
-    .map(|(name, entrypoint)| {
-        Image {
-            name,
-            entrypoint,
-            layer: &layer,
-        }
-        .archive()
-    })
+    .map(|(name, entrypoint)| plain(name, entrypoint, files.clone()))
     .collect()
 }
 
-/// Returns the image of our own program: the program and the shared libraries that it needs.
-pub(crate) fn kubevitals(program: &Path) -> Result<Vec<u8>> {
-    let mut tar = Tar::default();
-    tar.folder("bin", 0o755)?;
-    tar.folder("tmp", 0o1777)?;
-    add_program(&mut tar, "bin/kubevitals", program)?;
-    add_libraries(&mut tar, program)?;
-    let layer = tar.finish()?;
-    Image {
-        name: KUBEVITALS_IMAGE,
-        entrypoint: &["/bin/kubevitals"],
-        layer: &layer,
-    }
-    .archive()
+/// Builds our own program and returns its image, as `cargo xtask image` makes it.
+pub(crate) fn kubevitals(profile: &str) -> Result<Vec<u8>> {
+    let target = Target::of_image(Architecture::of_host()?);
+    let program = Build { target, profile }.run()?;
+    let source = Source::read()?;
+    // Compressing takes longer than importing it.
+    let image = Root::new(&source, &program)?.image(&source, Compression::None)?;
+    Ok(image::archive(KUBEVITALS_IMAGE, &[image], Format::Oci)?.bytes)
 }
 
 /// Returns the image that metrics-server's own tests run in pods: a program that burns CPU and one
 /// that holds memory, at the paths of the image that they name.
 pub(crate) fn resource_consumer(consume_cpu: &Path, stress: &Path) -> Result<Vec<u8>> {
-    let mut tar = Tar::default();
-    tar.folder("bin", 0o755)?;
-    tar.folder("consume-cpu", 0o755)?;
-    add_program(&mut tar, "consume-cpu/consume-cpu", consume_cpu)?;
-    add_program(&mut tar, "bin/stress", stress)?;
-    add_libraries(&mut tar, stress)?;
-    let layer = tar.finish()?;
-    Image {
-        name: RESOURCE_CONSUMER_IMAGE,
-        entrypoint: &["/consume-cpu/consume-cpu"],
-        layer: &layer,
-    }
-    .archive()
+    let mut files = Files::default();
+    files.folder("bin", 0o755);
+    files.folder("consume-cpu", 0o755);
+    add_program(&mut files, "consume-cpu/consume-cpu", consume_cpu)?;
+    add_program(&mut files, "bin/stress", stress)?;
+    add_libraries(&mut files, stress)?;
+    plain(
+        RESOURCE_CONSUMER_IMAGE,
+        &["/consume-cpu/consume-cpu"],
+        files,
+    )
+}
+
+/// Returns an image that runs as root and says nothing about itself.
+fn plain(name: &str, entrypoint: &[&str], files: Files) -> Result<Vec<u8>> {
+    let image = Image {
+        architecture: Architecture::of_host()?,
+        config: Config {
+            env: vec!["PATH=/bin".to_owned()],
+            entrypoint: entrypoint.iter().map(ToString::to_string).collect(),
+            working_dir: "/".to_owned(),
+            ..Config::default()
+        },
+        created: None,
+        compression: Compression::None,
+        files,
+    };
+    Ok(image::archive(name, &[image], Format::Oci)?.bytes)
 }
 
 /// Imports an image into the cluster's containerd; one of the same name is replaced.
@@ -118,36 +128,35 @@ pub(crate) fn import(mount_namespace: &Path, archive: &[u8]) -> Result<()> {
     written.context("writing an image to ctr")
 }
 
-fn busybox_layer(busybox: &Path) -> Result<Vec<u8>> {
-    let binary =
-        std::fs::read(busybox).with_context(|| format!("reading {}", busybox.display()))?;
+fn busybox_files(busybox: &Path) -> Result<Files> {
     let applets = String::from_utf8(output(Command::new(busybox).arg("--list"))?)?;
-    let mut tar = Tar::default();
-    tar.folder("bin", 0o755)?;
-    tar.file("bin/busybox", 0o755, &binary)?;
+    let mut files = Files::default();
+    files.folder("bin", 0o755);
+    add_program(&mut files, "bin/busybox", busybox)?;
     for applet in applets.lines().filter(|applet| *applet != "busybox") {
-        tar.link(&format!("bin/{applet}"), "busybox")?;
+        files.link(&format!("bin/{applet}"), "busybox");
     }
-    tar.file("bin/burner", 0o755, BURNER.as_bytes())?;
-    tar.folder("etc", 0o755)?;
-    tar.file(
+    files.file("bin/burner", 0o755, BURNER);
+    files.folder("etc", 0o755);
+    files.file(
         "etc/passwd",
         0o644,
-        b"root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n",
-    )?;
-    tar.file("etc/group", 0o644, b"root:x:0:\nnogroup:x:65534:\n")?;
-    tar.folder("tmp", 0o1777)?;
-    tar.finish()
+        "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n",
+    );
+    files.file("etc/group", 0o644, "root:x:0:\nnogroup:x:65534:\n");
+    files.folder("tmp", 0o1777);
+    Ok(files)
 }
 
-fn add_program(tar: &mut Tar, path: &str, program: &Path) -> Result<()> {
+fn add_program(files: &mut Files, path: &str, program: &Path) -> Result<()> {
     let binary =
         std::fs::read(program).with_context(|| format!("reading {}", program.display()))?;
-    tar.file(path, 0o755, &binary)
+    files.file(path, 0o755, binary);
+    Ok(())
 }
 
 /// Adds the shared libraries of a program, and the loader, at the paths that they have here.
-fn add_libraries(tar: &mut Tar, program: &Path) -> Result<()> {
+fn add_libraries(files: &mut Files, program: &Path) -> Result<()> {
     let list = String::from_utf8(output(Command::new("ldd").arg(program))?)?;
     let libraries = libraries(&list);
     let folders: BTreeSet<&Path> = libraries
@@ -156,11 +165,11 @@ fn add_libraries(tar: &mut Tar, program: &Path) -> Result<()> {
         .filter(|folder| !folder.as_os_str().is_empty())
         .collect();
     for folder in folders {
-        tar.folder(&folder.display().to_string(), 0o755)?;
+        files.folder(&folder.display().to_string(), 0o755);
     }
     for library in &libraries {
         let path = library.display().to_string();
-        add_program(tar, &path, &Path::new("/").join(library))?;
+        add_program(files, &path, &Path::new("/").join(library))?;
     }
     Ok(())
 }

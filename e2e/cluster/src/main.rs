@@ -1,11 +1,11 @@
-//! `cargo xtask cluster`, `cargo xtask e2e` and `cargo xtask fetch`: real control planes with one
-//! real node, the tests that run on them, and the programs that they are made of.
+//! `cargo xtask cluster`, `cargo xtask e2e`, `cargo xtask fetch` and `cargo xtask manifests`: real
+//! control planes with one real node, the tests that run on them, the programs that they are made
+//! of, and what is rendered from the Helm chart.
 #![expect(
     clippy::print_stdout,
     reason = "the output of a command-line tool is its product"
 )]
 
-mod archive;
 mod bring_up;
 mod cgroups;
 mod cluster;
@@ -18,6 +18,7 @@ mod holder;
 mod images;
 mod interrupt;
 mod layout;
+mod manifests;
 mod network;
 mod pki;
 mod process;
@@ -42,6 +43,8 @@ enum Tool {
     /// Build the real programs that the end-to-end tests and the benchmarks use, once, into the
     /// cache
     Fetch(fetch::FetchFlags),
+    /// Render the manifests in `deploy` from the Helm chart (needs Go)
+    Manifests(manifests::ManifestsFlags),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Tool::Cluster(flags) => cluster::run(&flags),
         Tool::E2e(flags) => e2e::run(&flags),
         Tool::Fetch(flags) => fetch::run(&flags),
+        Tool::Manifests(flags) => manifests::run(&flags),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -9,11 +9,11 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::components::Component;
-use crate::config::{API_PORT, kubeconfig};
+use crate::config::{API_PORT, STATIC_PODS, kubeconfig};
 use crate::layout::{Addresses, Layout};
 use crate::pki::Pki;
 use crate::process::{self, Process};
-use crate::programs::Programs;
+use crate::programs::{KubeletVersion, Programs};
 
 /// The state that finds a running cluster again: written as soon as its holder runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +48,8 @@ pub(crate) struct Description {
     pub(crate) network_namespace: PathBuf,
     /// A folder with a log for each component.
     pub(crate) logs: PathBuf,
+    /// The folder from which the kubelet reads static pods.
+    pub(crate) static_pods: PathBuf,
     /// By name: the components' programs, and `kubectl`.
     pub(crate) programs: BTreeMap<String, PathBuf>,
 }
@@ -103,8 +105,15 @@ impl Description {
             service_subnet: addresses.services().to_string(),
             network_namespace: PathBuf::from(format!("/proc/{}/ns/net", state.holder.pid)),
             logs: layout.path("logs"),
+            static_pods: layout.path(STATIC_PODS),
             programs: paths,
         }
+    }
+
+    /// Whether its kubelet is of this version.
+    pub(crate) fn has_kubelet(&self, version: KubeletVersion) -> bool {
+        let kubelet = self.programs.get(Component::Kubelet.name());
+        kubelet.is_some_and(|path| path.ends_with(version.program().name()))
     }
 
     pub(crate) fn file(layout: &Layout) -> PathBuf {

@@ -8,16 +8,24 @@
 )]
 
 mod apiserver_restart;
+mod chart;
 mod client_metrics;
 mod combined;
 mod demo;
 mod deploy;
+mod documents;
+mod image;
+mod install;
 mod kubelet_facts;
 mod metrics_server;
+mod monitoring;
 mod pod_life;
+mod profiles;
 mod server;
 mod server_beside_metrics_server;
 mod silent_apiserver;
+mod starts;
+mod traces;
 mod transitions;
 mod upstream;
 mod usage;

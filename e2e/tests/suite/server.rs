@@ -153,7 +153,7 @@ async fn kubectl_and_watchers_read_pods_through_our_server() -> anyhow::Result<(
 }
 
 /// Returns a Deployment whose pods burn twice their request, or nothing.
-fn deployment(burns: bool) -> Value {
+pub(crate) fn deployment(burns: bool) -> Value {
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",

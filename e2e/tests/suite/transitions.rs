@@ -32,7 +32,7 @@ pub(crate) fn pod(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
 }
 
-fn workload(kind: &str, group: &str, name: &str, spec: &Value, rest: &Value) -> Value {
+pub(crate) fn workload(kind: &str, group: &str, name: &str, spec: &Value, rest: &Value) -> Value {
     let mut manifest = json!({
         "apiVersion": group,
         "kind": kind,
@@ -107,7 +107,7 @@ fn workloads() -> Vec<Value> {
 }
 
 /// Returns the records of a type, by the names of their pods.
-fn records<'l>(lines: &'l [Value], kind: &str) -> BTreeMap<&'l str, Vec<&'l Value>> {
+pub(crate) fn records<'l>(lines: &'l [Value], kind: &str) -> BTreeMap<&'l str, Vec<&'l Value>> {
     let mut found: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
     for line in lines {
         let record = &line["kube_transition_metrics"];
@@ -120,7 +120,7 @@ fn records<'l>(lines: &'l [Value], kind: &str) -> BTreeMap<&'l str, Vec<&'l Valu
 }
 
 /// Returns whether a container of a pod waits for this reason.
-fn waits_for(pod: Option<&Pod>, reason: &str) -> bool {
+pub(crate) fn waits_for(pod: Option<&Pod>, reason: &str) -> bool {
     let status = pod.and_then(|pod| pod.status.as_ref());
     let mut containers = status
         .into_iter()
@@ -198,7 +198,7 @@ fn assert_lifecycles(lines: &[Value]) {
 }
 
 /// Returns the output of `kubevitals explain`, which needs only the API server.
-async fn explain(namespace: &TestNamespace, arguments: &[&str]) -> String {
+pub(crate) async fn explain(namespace: &TestNamespace, arguments: &[&str]) -> String {
     let program = namespace.cluster().program("kubevitals").unwrap();
     let output = tokio::process::Command::new(program)
         .arg("explain")

@@ -12,6 +12,9 @@ pub(crate) enum Program {
     Kubelet,
     Kubectl,
     KubeProxy,
+    /// The oldest kubelet that the tests run.
+    #[value(name = "kubelet-1.35")]
+    Kubelet135,
     Etcd,
     MetricsServer,
     MetricsServerE2e,
@@ -20,6 +23,9 @@ pub(crate) enum Program {
     VirtualKubelet,
     Otelcol,
     Prometheus,
+    Promtool,
+    Actionlint,
+    Helm,
 }
 
 /// How a program is built.
@@ -63,13 +69,14 @@ enum Stamp {
 const KUBERNETES_DISCOVERY: &str = "remove_all_sd,enable_kubernetes_sd";
 
 impl Program {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::KubeApiserver,
         Self::KubeControllerManager,
         Self::KubeScheduler,
         Self::Kubelet,
         Self::Kubectl,
         Self::KubeProxy,
+        Self::Kubelet135,
         Self::Etcd,
         Self::MetricsServer,
         Self::MetricsServerE2e,
@@ -78,19 +85,19 @@ impl Program {
         Self::VirtualKubelet,
         Self::Otelcol,
         Self::Prometheus,
+        Self::Promtool,
+        Self::Actionlint,
+        Self::Helm,
     ];
 
-    /// The programs of the end-to-end tests: a cluster, the metrics-server that we replace, its own
-    /// tests, and an autoscaler that reads us.
+    /// The programs of the end-to-end tests: a cluster, an older kubelet, the metrics-server that
+    /// we replace, its own tests, an autoscaler that reads us, a receiver of our traces,
+    /// Prometheus, which scrapes us, the linter of the workflow files, and the Helm that installs
+    /// us.
     pub(crate) fn for_e2e() -> Vec<Self> {
         Self::ALL
             .into_iter()
-            .filter(|program| {
-                !matches!(
-                    program,
-                    Self::VirtualKubelet | Self::Otelcol | Self::Prometheus
-                )
-            })
+            .filter(|program| !matches!(program, Self::VirtualKubelet))
             .collect()
     }
 
@@ -103,6 +110,7 @@ impl Program {
             Self::Kubelet => "kubelet",
             Self::Kubectl => "kubectl",
             Self::KubeProxy => "kube-proxy",
+            Self::Kubelet135 => "kubelet-1.35",
             Self::Etcd => "etcd",
             Self::MetricsServer => "metrics-server",
             Self::MetricsServerE2e => "metrics-server-e2e",
@@ -111,6 +119,9 @@ impl Program {
             Self::VirtualKubelet => "virtual-kubelet",
             Self::Otelcol => "otelcol",
             Self::Prometheus => "prometheus",
+            Self::Promtool => "promtool",
+            Self::Actionlint => "actionlint",
+            Self::Helm => "helm",
         }
     }
 
@@ -124,6 +135,10 @@ impl Program {
             Self::Kubelet => kubernetes("k8s.io/kubernetes/cmd/kubelet"),
             Self::Kubectl => kubernetes("k8s.io/kubernetes/cmd/kubectl"),
             Self::KubeProxy => kubernetes("k8s.io/kubernetes/cmd/kube-proxy"),
+            Self::Kubelet135 => Recipe {
+                folder: "kubernetes-1.35",
+                ..kubernetes("k8s.io/kubernetes/cmd/kubelet")
+            },
             Self::Etcd => Recipe {
                 folder: "etcd",
                 package: "go.etcd.io/etcd/server/v3",
@@ -177,16 +192,26 @@ impl Program {
                 package: ".",
                 versioned_by: "go.opentelemetry.io/collector/otelcol",
                 goal: Goal::Command,
-                tags: KUBERNETES_DISCOVERY,
+                tags: "",
                 stamp: Stamp::Variable("main.version"),
             },
-            Self::Prometheus => Recipe {
-                folder: "prometheus",
-                package: "github.com/prometheus/prometheus/cmd/prometheus",
-                versioned_by: "github.com/prometheus/prometheus",
+            Self::Prometheus => prometheus("github.com/prometheus/prometheus/cmd/prometheus"),
+            Self::Promtool => prometheus("github.com/prometheus/prometheus/cmd/promtool"),
+            Self::Actionlint => Recipe {
+                folder: "actionlint",
+                package: "github.com/rhysd/actionlint/cmd/actionlint",
+                versioned_by: "github.com/rhysd/actionlint",
                 goal: Goal::Command,
-                tags: KUBERNETES_DISCOVERY,
-                stamp: Stamp::Prometheus,
+                tags: "",
+                stamp: Stamp::None,
+            },
+            Self::Helm => Recipe {
+                folder: "helm",
+                package: "helm.sh/helm/v3/cmd/helm",
+                versioned_by: "helm.sh/helm/v3",
+                goal: Goal::Command,
+                tags: "",
+                stamp: Stamp::Variable("helm.sh/helm/v3/internal/version.version"),
             },
         }
     }
@@ -257,6 +282,17 @@ fn kubernetes(package: &'static str) -> Recipe {
     }
 }
 
+fn prometheus(package: &'static str) -> Recipe {
+    Recipe {
+        folder: "prometheus",
+        package,
+        versioned_by: "github.com/prometheus/prometheus",
+        goal: Goal::Command,
+        tags: KUBERNETES_DISCOVERY,
+        stamp: Stamp::Prometheus,
+    }
+}
+
 /// The numbers of `v1.37.1`.
 fn numbers(version: &str) -> Result<(u32, u32, u32)> {
     let read = || {
@@ -303,11 +339,17 @@ mod tests {
                 "kubelet",
                 "kubectl",
                 "kube-proxy",
+                "kubelet-1.35",
                 "etcd",
                 "metrics-server",
                 "metrics-server-e2e",
                 "consume-cpu",
-                "vpa-recommender"
+                "vpa-recommender",
+                "otelcol",
+                "prometheus",
+                "promtool",
+                "actionlint",
+                "helm"
             ]
         );
     }
