@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use xtask::step::{self, cargo, command_line};
 
-use crate::cluster_tool;
+use crate::command_package;
 
 /// A benchmark and its flags
 #[derive(Debug, Args)]
@@ -155,13 +155,13 @@ pub(crate) fn run(flags: &BenchFlags) -> Result<()> {
     let mut command = cargo();
     // Not built if the caller names another one.
     if bench.needs_peer && std::env::var_os(METRICS_SERVER_VARIABLE).is_none() {
-        let peer = cluster_tool::program("metrics-server")?;
+        let peer = command_package::program("metrics-server")?;
         command.env(METRICS_SERVER_VARIABLE, peer);
     }
     if needs_control_plane(&flags.flags) {
         for (variable, program) in REAL_PROGRAMS {
             if std::env::var_os(variable).is_none() {
-                command.env(variable, cluster_tool::program(program)?);
+                command.env(variable, command_package::program(program)?);
             }
         }
     }

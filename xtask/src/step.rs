@@ -46,6 +46,20 @@ pub fn cargo() -> Command {
     command
 }
 
+/// Returns a cargo that lints what it compiles: clippy's compiler takes the place of rustc for the
+/// packages of the workspace, so that a build for tests needs no second pass for lints. Builds that
+/// are measured do not use it: it turns optimizations of MIR off.
+pub fn linting_cargo() -> Command {
+    let mut command = cargo();
+    command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+    command
+}
+
+/// Makes warnings errors, lints included.
+pub fn deny_warnings(command: &mut Command) -> &mut Command {
+    command.env("CARGO_BUILD_WARNINGS", "deny")
+}
+
 /// Runs a command that inherits our output.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command

@@ -1,11 +1,13 @@
 //! `cargo xtask test`: the checks that a change must pass before it lands. They need a Rust
 //! toolchain, a C compiler and make.
+//!
+//! Lints and tests are one build: each package is compiled once.
 
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use xtask::step::{self, Steps, cargo, command_line};
+use xtask::step::{self, Steps, cargo, command_line, linting_cargo};
 use xtask::totals::Totals;
 
 /// Packages and tests to run
@@ -14,7 +16,7 @@ pub(crate) struct TestFlags {
     /// Only this package (may be repeated); default: all
     #[arg(short, long, value_name = "NAME")]
     package: Vec<String>,
-    /// Only tests whose name contains this; skips formatting, lints and docs
+    /// Only tests whose name contains this; skips formatting and lints
     #[arg(value_name = "FILTER")]
     filter: Option<String>,
 }
@@ -29,6 +31,14 @@ pub(crate) fn run(flags: &TestFlags) -> Result<()> {
     Steps::report(|steps| all(flags, steps))
 }
 
+/// `cargo xtask doc`: the documentation of the API, private items included.
+pub(crate) fn doc() -> Result<()> {
+    let mut doc = cargo();
+    doc.args(["doc", "--locked", "--no-deps", "--workspace"]);
+    doc.args(["--all-features", "--document-private-items"]);
+    step::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
 fn all(flags: &TestFlags, steps: &mut Steps) -> Result<Totals> {
     if flags.filter.is_some() {
         return steps.step("tests", || tests(flags));
@@ -36,29 +46,34 @@ fn all(flags: &TestFlags, steps: &mut Steps) -> Result<Totals> {
     steps.step("formatting", || {
         step::run(cargo().args(["fmt", "--all", "--check"]))
     })?;
-    steps.step("lints", || lints(flags).iter_mut().try_for_each(step::run))?;
-    let totals = steps.step("tests", || tests(flags))?;
-    steps.step("docs", || {
-        let mut doc = cargo();
-        doc.args([
-            "doc",
-            "--locked",
-            "--no-deps",
-            "--all-features",
-            "--document-private-items",
-        ]);
-        step::run(packages(&mut doc, flags).env("RUSTDOCFLAGS", "-D warnings"))
+    steps.step("build and lints", || {
+        builds(flags).iter_mut().try_for_each(step::run)
     })?;
-    Ok(totals)
+    steps.step("tests", || tests(flags))
+}
+
+/// Returns the commands that compile and lint everything that is tested. `cargo test` leaves the
+/// end-to-end tests alone: they are built by name.
+fn builds(flags: &TestFlags) -> Vec<Command> {
+    let with_e2e = flags.package.is_empty() || flags.package.iter().any(|name| name == E2E_PACKAGE);
+    let mut commands = vec![test(flags)];
+    if with_e2e {
+        let mut e2e = test(flags);
+        e2e.arg(format!("--test={E2E_TARGET}"));
+        commands.push(e2e);
+    }
+    for command in &mut commands {
+        step::deny_warnings(command.arg("--no-run"));
+    }
+    commands
 }
 
 fn tests(flags: &TestFlags) -> Result<Totals> {
-    let mut test = cargo();
-    test.args(["test", "--locked", "--all-features", "--no-fail-fast"])
+    let mut test = test(flags);
+    test.arg("--no-fail-fast")
         // Clones that share a target folder run each other's test binaries, which have the other
         // clone's snapshot folder compiled in: this overrides it.
         .env("INSTA_WORKSPACE_ROOT", step::root());
-    packages(&mut test, flags);
     if let Some(filter) = &flags.filter {
         test.args(["--", filter]);
     }
@@ -72,20 +87,11 @@ fn tests(flags: &TestFlags) -> Result<Totals> {
     totals.check(child.wait()?.success())
 }
 
-/// Returns the clippy commands for everything that is tested. `cargo test` leaves the end-to-end
-/// tests alone and so does `--all-targets`: they are linted by name.
-fn lints(flags: &TestFlags) -> Vec<Command> {
-    let with_e2e = flags.package.is_empty() || flags.package.iter().any(|name| name == E2E_PACKAGE);
-    let targets = ["--all-targets".to_owned(), format!("--test={E2E_TARGET}")];
-    let kinds = targets.iter().take(if with_e2e { 2 } else { 1 });
-    kinds
-        .map(|target| {
-            let mut clippy = cargo();
-            clippy.args(["clippy", "--locked", "--all-features", target]);
-            packages(&mut clippy, flags).args(["--", "-D", "warnings"]);
-            clippy
-        })
-        .collect()
+fn test(flags: &TestFlags) -> Command {
+    let mut test = linting_cargo();
+    test.args(["test", "--locked", "--all-features"]);
+    packages(&mut test, flags);
+    test
 }
 
 fn packages<'a>(command: &'a mut Command, flags: &TestFlags) -> &'a mut Command {
@@ -99,29 +105,44 @@ fn packages<'a>(command: &'a mut Command, flags: &TestFlags) -> &'a mut Command 
 mod tests {
     use super::*;
 
-    fn linted(package: &[&str]) -> Vec<String> {
+    fn built(package: &[&str]) -> Vec<String> {
         let flags = TestFlags {
             package: package.iter().map(|name| (*name).to_owned()).collect(),
             filter: None,
         };
         let rest = |command: &Command| {
             let line = command_line(command);
-            let (_, rest) = line.split_once("--all-features ").unwrap();
-            rest.trim_end_matches(" -- -D warnings").to_owned()
+            line.split_once("--all-features ").unwrap().1.to_owned()
         };
-        lints(&flags).iter().map(rest).collect()
+        builds(&flags).iter().map(rest).collect()
     }
 
     #[test]
     fn end_to_end_tests_are_linted_though_not_run() {
         assert_eq!(
-            linted(&[]),
-            ["--all-targets --workspace", "--test=e2e --workspace"]
+            built(&[]),
+            ["--workspace --no-run", "--workspace --test=e2e --no-run"]
         );
         assert_eq!(
-            linted(&["kubevitals-tls"]),
-            ["--all-targets --package=kubevitals-tls"]
+            built(&["kubevitals-tls"]),
+            ["--package=kubevitals-tls --no-run"]
         );
-        assert_eq!(linted(&["kubevitals-e2e"]).len(), 2);
+        assert_eq!(built(&["kubevitals-e2e"]).len(), 2);
+    }
+
+    #[test]
+    fn builds_fail_on_lints() {
+        let flags = TestFlags {
+            package: Vec::new(),
+            filter: None,
+        };
+        for command in builds(&flags) {
+            let variables: Vec<_> = command.get_envs().collect();
+            let has = |name: &str, value: &str| {
+                variables.contains(&(name.as_ref(), Some(value.as_ref())))
+            };
+            assert!(has("RUSTC_WORKSPACE_WRAPPER", "clippy-driver"));
+            assert!(has("CARGO_BUILD_WARNINGS", "deny"));
+        }
     }
 }

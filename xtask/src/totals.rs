@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
+use std::ops::Add;
 
 use anyhow::{Context, Result, bail};
 
@@ -59,6 +60,18 @@ impl Totals {
     }
 }
 
+impl Add for Totals {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            passed: self.passed + other.passed,
+            failed: self.failed + other.failed,
+            skipped: self.skipped + other.skipped,
+        }
+    }
+}
+
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -88,6 +101,8 @@ mod tests {
         };
         assert_eq!(totals, expected);
         assert_eq!(totals.to_string(), "7 passed, 2 failed, 1 skipped");
+        let twice = totals + totals;
+        assert_eq!(twice.to_string(), "14 passed, 4 failed, 2 skipped");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{has_extension, read, root, tracked};
+use crate::{has_extension, read, tracked};
 
 /// Returns the lines of shell in the fenced blocks of a document, without comments.
 fn shell_lines(document: &str) -> Vec<String> {
@@ -16,17 +16,6 @@ fn shell_lines(document: &str) -> Vec<String> {
         }
     }
     lines
-}
-
-/// Returns the relative links of a document.
-fn links(document: &str) -> Vec<String> {
-    document
-        .split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split(')').next())
-        .map(|link| link.split('#').next().unwrap_or_default().to_owned())
-        .filter(|link| !link.is_empty() && !link.contains("://"))
-        .collect()
 }
 
 fn documents() -> Vec<String> {
@@ -57,19 +46,6 @@ fn every_documented_xtask_exists() {
         }
     }
     assert!(seen > 0, "the README mentions `cargo xtask test`");
-}
-
-#[test]
-fn every_relative_link_has_a_target() {
-    for document in documents() {
-        let folder = root().join(&document).parent().unwrap().to_path_buf();
-        for link in links(&read(&document)) {
-            assert!(
-                folder.join(&link).exists(),
-                "{document}: the link to {link} is dead"
-            );
-        }
-    }
 }
 
 #[test]

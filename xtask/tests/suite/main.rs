@@ -1,14 +1,21 @@
 //! Rules of the whole repository: its stages, its files, its documents.
 #![expect(
+    clippy::indexing_slicing,
     clippy::panic,
     clippy::unwrap_used,
     reason = "a test fails by panicking"
 )]
 
+mod chart;
+mod commands;
 mod documents;
 mod files;
+mod links;
 mod manifests;
+mod monitoring;
+mod promql;
 mod stages;
+mod workflows;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

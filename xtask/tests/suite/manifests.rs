@@ -48,7 +48,7 @@ impl Server {
     }
 }
 
-fn objects(file: &str) -> Vec<Value> {
+pub(crate) fn objects(file: &str) -> Vec<Value> {
     let text = read(file);
     let documents = text.split("\n---\n");
     let parsed = documents.map(|document| {
@@ -57,30 +57,37 @@ fn objects(file: &str) -> Vec<Value> {
     parsed.filter(|object: &Value| !object.is_null()).collect()
 }
 
-fn manifests() -> Vec<String> {
+/// The manifests that are shipped, and what the chart renders with the values of its tests.
+pub(crate) fn manifests() -> Vec<String> {
     let files = tracked().into_iter();
     let files: Vec<String> = files
-        .filter(|file| file.starts_with("deploy/") && has_extension(file, "yaml"))
+        .filter(|file| has_extension(file, "yaml"))
+        .filter(|file| {
+            let is_shipped = file.starts_with("deploy/") && !file.starts_with("deploy/chart/");
+            is_shipped || file.starts_with("e2e/snapshots/chart/")
+        })
         .collect();
-    assert!(!files.is_empty(), "deploy has no manifests");
+    let of = |folder: &str| files.iter().filter(|file| file.starts_with(folder)).count();
+    assert!(of("deploy/") > 0, "deploy has no manifests");
+    assert!(of("e2e/snapshots/chart/") > 0, "the chart is not rendered");
     files
 }
 
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value
         .pointer(pointer)
         .and_then(Value::as_str)
         .unwrap_or_default()
 }
 
-fn texts<'a>(value: &'a Value, pointer: &str) -> Vec<&'a str> {
+pub(crate) fn texts<'a>(value: &'a Value, pointer: &str) -> Vec<&'a str> {
     items(value, pointer)
         .iter()
         .filter_map(Value::as_str)
         .collect()
 }
 
-fn items<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+pub(crate) fn items<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
     value
         .pointer(pointer)
         .and_then(Value::as_array)
@@ -112,7 +119,7 @@ fn servers(objects: &[Value]) -> Vec<Server> {
 }
 
 /// The rules that bindings of these objects give an account, each with its role.
-fn rules<'a>(objects: &'a [Value], account: &str) -> Vec<(String, &'a Value)> {
+pub(crate) fn rules<'a>(objects: &'a [Value], account: &str) -> Vec<(String, &'a Value)> {
     let mut granted = Vec::new();
     for binding in objects {
         if !matches!(text(binding, "/kind"), "ClusterRoleBinding" | "RoleBinding") {

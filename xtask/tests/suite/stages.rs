@@ -24,7 +24,7 @@ enum Stage {
     /// The virtual node: a whole kubelet from sources to serve.
     Node,
     Sim,
-    /// The library of the project's commands, for other tools.
+    /// The libraries of the project's commands, for other tools.
     Tools,
     /// Programs, benches and tests: may use everything, and nothing may use them.
     Top,
@@ -77,7 +77,7 @@ impl Stage {
         match self {
             Base => other == Base,
             Published => other == Published,
-            Tools => false,
+            Tools => other == Tools,
             Sources => matches!(other, Base | Published | Sources),
             Store => matches!(other, Base | Store),
             Serve => matches!(other, Base | Published | Store | Serve),

@@ -1,6 +1,5 @@
-//! The tool in `e2e/cluster`: real programs, real clusters, and the tests that run on them.
-//!
-//! It compiles C, so it is a package of its own, built when one of its commands is called.
+//! Commands that are packages of their own, built when one of them is called: they need more
+//! dependencies than this program, which every command waits for.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -24,9 +23,27 @@ pub(crate) struct ToolFlags {
     arguments: Vec<OsString>,
 }
 
+/// A package with commands of `cargo xtask`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CommandPackage {
+    /// Real programs, real clusters, and the tests that run on them. It compiles C.
+    Cluster,
+    /// What is shipped: images and releases.
+    Dist,
+}
+
+impl CommandPackage {
+    fn manifest(self) -> &'static str {
+        match self {
+            Self::Cluster => "e2e/cluster/Cargo.toml",
+            Self::Dist => "xtask/dist/Cargo.toml",
+        }
+    }
+}
+
 /// Becomes the tool. Returns only if it cannot be started.
-pub(crate) fn exec(command: &str, flags: &ToolFlags) -> Result<()> {
-    let mut tool = tool(command);
+pub(crate) fn exec(package: CommandPackage, command: &str, flags: &ToolFlags) -> Result<()> {
+    let mut tool = run(package, command);
     // `cluster exec` runs a program in the caller's folder.
     tool.current_dir(".").args(&flags.arguments);
     // Cargo becomes the tool in turn: signals that are sent to us reach it.
@@ -35,8 +52,8 @@ pub(crate) fn exec(command: &str, flags: &ToolFlags) -> Result<()> {
 
 /// Returns the path of a real program, built first if it is missing.
 pub(crate) fn program(name: &str) -> Result<PathBuf> {
-    step::run(tool("fetch").arg(name))?;
-    let mut list = tool("fetch");
+    step::run(run(CommandPackage::Cluster, "fetch").arg(name))?;
+    let mut list = run(CommandPackage::Cluster, "fetch");
     let output = list
         .args(["--list", name])
         .stderr(Stdio::inherit())
@@ -50,11 +67,11 @@ pub(crate) fn program(name: &str) -> Result<PathBuf> {
     }
 }
 
-fn tool(command: &str) -> Command {
-    let mut tool = cargo();
-    tool.args(["run", "--quiet", "--locked"])
+fn run(package: CommandPackage, command: &str) -> Command {
+    let mut run = cargo();
+    run.args(["run", "--quiet", "--locked"])
         .arg("--manifest-path")
-        .arg(step::root().join("e2e/cluster/Cargo.toml"))
+        .arg(step::root().join(package.manifest()))
         .args(["--", command]);
-    tool
+    run
 }
