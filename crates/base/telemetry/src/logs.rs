@@ -5,6 +5,8 @@
 //! are RFC 3339 in UTC. In JSON the fields of an event are siblings of `timestamp`, `level`,
 //! `target` and `message`, so fields must not have these names.
 
+#[cfg(any(test, feature = "test-util"))]
+mod capture;
 mod filter;
 mod line;
 
@@ -22,6 +24,8 @@ use tracing_subscriber::{
     reload,
 };
 
+#[cfg(any(test, feature = "test-util"))]
+pub use self::capture::LogCapture;
 pub use self::filter::LogFilter;
 use self::line::OneLine;
 use crate::TelemetryError;
@@ -63,8 +67,7 @@ pub fn ansi_allowed(no_color: Option<&OsStr>, is_terminal: bool) -> bool {
 
 /// Installs logs on standard error for the whole process.
 ///
-/// Fails if a dispatcher is installed already. Tests use [`build`] and
-/// `tracing::dispatcher::with_default` instead.
+/// Fails if a dispatcher is installed already. Tests use `LogCapture` instead.
 ///
 /// ```standalone_crate
 /// use kubevitals_telemetry::{LogOptions, logs};

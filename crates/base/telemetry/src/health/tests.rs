@@ -1,12 +1,5 @@
-use std::{
-    io::{self, Write},
-    sync::atomic::AtomicUsize,
-};
-
-use tracing::dispatcher::with_default;
-
 use super::*;
-use crate::logs::{self, LogOptions};
+use crate::logs::{LogCapture, LogOptions};
 
 fn sample() -> (Health, HealthCell, HealthCell) {
     let health = Health::new();
@@ -148,50 +141,31 @@ fn a_check_may_register_another() {
     assert!(health.report_one(Probe::Livez, "inner").is_some());
 }
 
-#[derive(Clone, Default)]
-struct LineCount(Arc<AtomicUsize>, Arc<Mutex<String>>);
-
-impl Write for LineCount {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        self.1.lock().push_str(std::str::from_utf8(bytes).unwrap());
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn changes_are_logged_and_not_each_probe() {
-    let lines = LineCount::default();
-    let writer = lines.clone();
-    let (dispatch, _handle) = logs::build(&LogOptions::default(), move || writer.clone()).unwrap();
-    with_default(&dispatch, || {
-        let (health, storage, watch) = sample();
-        let probe_thrice = || {
-            for _ in 0..3 {
-                health.report(Probe::Readyz, &[]);
-                health.report(Probe::Livez, &[]);
-                health.report(Probe::Readyz, &["metric-storage-ready".to_owned()]);
-            }
-        };
-        probe_thrice();
-        storage.set_ok();
-        probe_thrice();
-        watch.set_failing("connection refused");
-        probe_thrice();
-        watch.set_failing("connection reset");
-        probe_thrice();
-        watch.set_ok();
-        probe_thrice();
-        health.start_shutdown();
-        probe_thrice();
-    });
-    let log = lines.1.lock().clone();
-    let messages: Vec<&str> = log
-        .lines()
+    let log = LogCapture::start(&LogOptions::default());
+    let (health, storage, watch) = sample();
+    let probe_thrice = || {
+        for _ in 0..3 {
+            health.report(Probe::Readyz, &[]);
+            health.report(Probe::Livez, &[]);
+            health.report(Probe::Readyz, &["metric-storage-ready".to_owned()]);
+        }
+    };
+    probe_thrice();
+    storage.set_ok();
+    probe_thrice();
+    watch.set_failing("connection refused");
+    probe_thrice();
+    watch.set_failing("connection reset");
+    probe_thrice();
+    watch.set_ok();
+    probe_thrice();
+    health.start_shutdown();
+    probe_thrice();
+    let lines = log.lines();
+    let messages: Vec<&str> = lines
+        .iter()
         .map(|line| line.split_once(' ').unwrap().1.trim_start())
         .collect();
     assert_eq!(

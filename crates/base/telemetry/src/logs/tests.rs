@@ -1,39 +1,13 @@
-use std::io::Write;
-
-use tracing::{debug, dispatcher::with_default, info, info_span, warn};
+use tracing::{debug, info, info_span, warn};
 
 use super::*;
 
-/// A writer that tests can read.
-#[derive(Clone, Default)]
-struct Captured(Arc<Mutex<Vec<u8>>>);
-
-impl Captured {
-    fn take(&self) -> String {
-        String::from_utf8(std::mem::take(&mut self.0.lock())).unwrap()
-    }
-}
-
-impl Write for Captured {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-fn logs(format: LogFormat, filter: &str) -> (Captured, Dispatch, LogHandle) {
-    let captured = Captured::default();
-    let writer = captured.clone();
-    let options = LogOptions {
+fn logs(format: LogFormat, filter: &str) -> LogCapture {
+    LogCapture::start(&LogOptions {
         format,
         filter: filter.parse().unwrap(),
         ansi: false,
-    };
-    let (dispatch, handle) = build(&options, move || writer.clone()).unwrap();
-    (captured, dispatch, handle)
+    })
 }
 
 /// Checks the timestamp, then takes it away.
@@ -57,11 +31,9 @@ fn is_rfc3339_utc(time: &str) -> bool {
 
 #[test]
 fn text_is_one_plain_line_per_event() {
-    let (captured, dispatch, _handle) = logs(LogFormat::Text, "info");
-    with_default(&dispatch, || {
-        warn!(node = "n17", error = %"bad\n2026-01-01T00:00:00Z  INFO forged", "scrape failed");
-    });
-    let text = captured.take();
+    let log = logs(LogFormat::Text, "info");
+    warn!(node = "n17", error = %"bad\n2026-01-01T00:00:00Z  INFO forged", "scrape failed");
+    let text = log.text();
     assert_eq!(text.lines().count(), 1);
     assert_eq!(
         without_time(&text),
@@ -72,12 +44,12 @@ fn text_is_one_plain_line_per_event() {
 
 #[test]
 fn json_carries_fields_and_the_current_span() {
-    let (captured, dispatch, _handle) = logs(LogFormat::Json, "info");
-    with_default(&dispatch, || {
+    let log = logs(LogFormat::Json, "info");
+    {
         let _span = info_span!("scrape", node = "n17").entered();
         info!(bytes = 12, quote = "a\"b\nc", "scraped");
-    });
-    let line = captured.take();
+    }
+    let line = log.text();
     let (time, rest) = line
         .strip_prefix("{\"timestamp\":\"")
         .unwrap()
@@ -94,31 +66,31 @@ fn json_carries_fields_and_the_current_span() {
 
 #[test]
 fn a_filter_set_at_run_time_takes_effect_at_once() {
-    let (captured, dispatch, handle) = logs(LogFormat::Text, "info");
-    with_default(&dispatch, || {
-        let speak = || debug!("hidden detail");
-        speak();
-        assert_eq!(captured.take(), "");
+    let log = logs(LogFormat::Text, "info");
+    let speak = || debug!("hidden detail");
+    speak();
+    assert_eq!(log.take(), "");
 
-        handle
-            .set(&"warn,kubevitals=debug".parse().unwrap())
-            .unwrap();
-        let change = captured.take();
-        assert!(change.contains("log filter changed previous=info filter=warn,kubevitals=debug"));
-        speak();
-        assert!(captured.take().contains("hidden detail"));
+    let handle = log.handle();
+    handle
+        .set(&"warn,kubevitals=debug".parse().unwrap())
+        .unwrap();
+    let change = log.take();
+    assert!(change.contains("log filter changed previous=info filter=warn,kubevitals=debug"));
+    speak();
+    assert!(log.take().contains("hidden detail"));
 
-        handle.set(&"off".parse().unwrap()).unwrap();
-        speak();
-        assert_eq!(captured.take(), "");
-    });
+    handle.set(&"off".parse().unwrap()).unwrap();
+    speak();
+    assert_eq!(log.take(), "");
     assert_eq!(handle.filter().as_str(), "off");
 }
 
 #[test]
 fn a_handle_without_its_subscriber_returns_an_error() {
-    let (_captured, dispatch, handle) = logs(LogFormat::Text, "info");
-    drop(dispatch);
+    let log = logs(LogFormat::Text, "info");
+    let handle = log.handle().clone();
+    drop(log);
     let error = handle.set(&"debug".parse().unwrap()).unwrap_err();
     assert!(matches!(error, TelemetryError::LogsGone(_)), "{error}");
     assert_eq!(handle.filter().as_str(), "info");

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kubevitals_sim::faults::Fault;
 use kubevitals_sim::objects::Resource;
+use kubevitals_telemetry::logs::{LogCapture, LogOptions};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -121,17 +122,8 @@ async fn compressed_responses_give_the_same_samples() {
 /// recovers; not at each scrape.
 #[tokio::test]
 async fn the_log_has_one_line_per_change_of_state() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(move || writer.clone())
-        .with_ansi(false)
-        .finish();
-    // With one subscriber alone, tracing asks only the subscriber of the thread that reaches a line
-    // first, which may be another test.
-    let _other = tracing::Dispatch::new(tracing_subscriber::registry());
     // This test runs on one thread, as do the tasks that it spawns.
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let log = LogCapture::start(&LogOptions::default());
     let harness = Harness::start().await;
     let faults = harness.cluster.fleet().faults().clone();
     let running = harness.scrape(harness.config());
@@ -155,25 +147,4 @@ async fn the_log_has_one_line_per_change_of_state() {
     assert_eq!(lines("scrapes of node recovered"), 1, "{text}");
     assert!(!text.contains(NODES[1]), "{text}");
     harness.shutdown(running).await;
-}
-
-/// A log in memory.
-#[derive(Clone, Default)]
-struct Log(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
-
-impl Log {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }

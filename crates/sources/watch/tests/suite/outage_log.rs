@@ -1,61 +1,20 @@
 //! The log of an outage: one line when it begins, one when it ends.
 
-use std::io;
-use std::sync::{Arc, Mutex};
-
 use kubevitals_model::PodSummary;
+use kubevitals_telemetry::logs::{LogCapture, LogOptions};
 use kubevitals_watch::WatchSpec;
-use tracing::subscriber::{DefaultGuard, set_default};
-use tracing_subscriber::fmt::MakeWriter;
 
 use crate::fake::{Fake, Fault, pass, view};
 
-/// The log of this thread, without debug lines.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn start() -> (Self, DefaultGuard) {
-        let log = Self::default();
-        let subscriber = tracing_subscriber::fmt()
-            .with_writer(log.clone())
-            .with_ansi(false)
-            .without_time()
-            .with_max_level(tracing::Level::INFO)
-            .finish();
-        (log, set_default(subscriber))
-    }
-
-    fn lines(&self) -> Vec<String> {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        text.lines().map(str::to_owned).collect()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Log {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
+fn capture() -> LogCapture {
+    LogCapture::start(&LogOptions::default())
 }
 
 /// An API server that was restarted properly left no line when it was gone, and one for each watch
 /// when it was back.
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_two_lines_however_many_watches_there_are() {
-    let (log, _guard) = Log::start();
+    let log = capture();
     let fake = Fake::new();
     fake.put("a");
     let client = fake.server();
@@ -93,7 +52,7 @@ async fn an_outage_is_two_lines_however_many_watches_there_are() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_drops_each_connection_at_once_is_one_outage() {
-    let (log, _guard) = Log::start();
+    let log = capture();
     let fake = Fake::new();
     fake.put("a");
     let pods = fake.pods();
@@ -113,7 +72,7 @@ async fn a_server_that_drops_each_connection_at_once_is_one_outage() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_refused_is_logged_by_itself() {
-    let (log, _guard) = Log::start();
+    let log = capture();
     let fake = Fake::new();
     fake.lock().faults.extend(vec![Fault::Status(403, None); 5]);
     let pods = fake.pods();
