@@ -9,6 +9,7 @@
 //! | keys | [`NodeName`], [`PodKey`], [`ContainerKey`] and their borrowed forms |
 //! | time | [`Clock`], [`Moment`] for a reading of it, [`Timestamp`] for an instant, [`GoDuration`] for a duration as Go writes it |
 //! | samples, as read | [`CpuSample`], [`BytesSample`], [`ContainerSample`], [`NodeSample`]; [`NodeBatch`] for one response of a kubelet |
+//! | statistics of a node, as a kubelet has them | [`node_stats`] |
 //! | usage, as served | [`Usage`], [`CpuRate`]; [`NoRate`] is the reason why there is none |
 //! | objects | [`PodSummary`], [`Pod`], [`Node`], [`Event`], workloads; [`Identity`], [`Uid`]; [`Interner`] |
 //! | selectors | [`LabelSelector`], [`parse_field_selector`]; [`Labels`] |
@@ -25,6 +26,7 @@ mod error;
 mod interner;
 mod key;
 mod labels;
+pub mod node_stats;
 mod objects;
 mod proxy;
 mod quantity;

@@ -1,0 +1,1 @@
+//! A pod runtime that runs containers as plain processes of this host.

@@ -1,0 +1,1 @@
+//! Statistics of a Linux node, read from cgroups and `/proc`.
