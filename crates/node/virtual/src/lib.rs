@@ -71,13 +71,14 @@ const UNFINISHED_INTERVAL: Duration = Duration::from_millis(500);
 const FLUSH: Duration = Duration::from_secs(2);
 
 /// How long the watch of pods may be disconnected before the node is not ready.
-const WATCH_TIMEOUT: Duration = Duration::from_mins(1);
+pub const WATCH_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What a virtual node is made of.
 pub struct Parts {
     /// A client for requests other than watches.
     pub client: kube::Client,
-    pub watches: WatchClient,
+    /// The watch of the node's pods.
+    pub pods: ApiPods,
     pub runtime: Arc<dyn PodRuntime>,
     /// The changes of that runtime.
     pub changes: mpsc::Receiver<RuntimeChange>,
@@ -90,7 +91,6 @@ pub struct Parts {
 pub struct VirtualNode {
     settings: Settings,
     parts: Parts,
-    pods: ApiPods,
     health: watch::Sender<RuntimeHealth>,
     renewed: watch::Sender<Option<Duration>>,
 }
@@ -133,21 +133,14 @@ impl ApiPods {
 }
 
 impl VirtualNode {
-    /// Wires a node and starts its watch of pods. Nothing is registered yet.
+    /// Wires a node. Nothing is registered yet.
     pub fn new(settings: Settings, parts: Parts) -> Self {
-        let pods = ApiPods::watch(&parts.watches, &settings.node.name);
         Self {
-            pods,
             health: watch::Sender::new(RuntimeHealth::Unknown),
             renewed: watch::Sender::new(None),
             settings,
             parts,
         }
-    }
-
-    /// The pods that the API server has bound to the node.
-    pub fn pods(&self) -> ApiPods {
-        self.pods.clone()
     }
 
     /// Registers readiness checks: the lease, the watch of pods and the runtime.
@@ -166,7 +159,7 @@ impl VirtualNode {
                 )),
             }
         })?;
-        let watch = self.pods.0.health_check(WATCH_TIMEOUT);
+        let watch = self.parts.pods.0.health_check(WATCH_TIMEOUT);
         health.check("node-pods", Probe::READINESS, watch)?;
         let clock: Clock = self.settings.clock.clone();
         let timing = self.settings.timing.clone();
@@ -189,17 +182,16 @@ impl VirtualNode {
         let Self {
             settings,
             parts,
-            pods,
             health,
             renewed,
         } = self;
         let Parts {
             client,
+            pods,
             runtime,
             changes,
             metrics,
             hooks,
-            ..
         } = parts;
         let clock = settings.clock.clone();
         let timing = settings.timing.clone();

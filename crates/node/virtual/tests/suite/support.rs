@@ -17,7 +17,7 @@ use kubevitals_virtual_node::runtime::{
     RuntimePod,
 };
 use kubevitals_virtual_node::{
-    NodeError, NodeMetrics, NodeSettings, Parts, Settings, Timing, VirtualNode,
+    ApiPods, NodeError, NodeMetrics, NodeSettings, Parts, Settings, Timing, VirtualNode,
 };
 use kubevitals_watch::{KubeTransport, WatchClient};
 use parking_lot::Mutex;
@@ -260,7 +260,7 @@ impl RunningNode {
         let mut metrics = Metrics::new();
         let parts = Parts {
             client: kubevitals_watch::api_client(config, &hooks).unwrap(),
-            watches: WatchClient::new(transport),
+            pods: ApiPods::watch(&WatchClient::new(transport), &settings.node.name),
             runtime: Arc::new(runtime.clone()),
             changes,
             metrics: NodeMetrics::register(metrics.sub("kubevitals_node")),
