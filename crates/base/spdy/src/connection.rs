@@ -72,6 +72,15 @@ pub(crate) struct Shared {
     client: client::Client,
 }
 
+/// Tells all streams that the connection is gone when it is dropped.
+struct LostOnDrop(Arc<Shared>);
+
+impl Drop for LostOnDrop {
+    fn drop(&mut self) {
+        self.0.lost();
+    }
+}
+
 /// The driver's side of reading.
 struct Reader {
     shared: Arc<Shared>,
@@ -217,7 +226,7 @@ impl Shared {
     async fn closed_for(&self, timeout: Duration) {
         let mut closing = self.closing.subscribe();
         // The sender is in `self`: it is not dropped meanwhile.
-        let _closed = closing.wait_for(|is_closing| *is_closing).await;
+        drop(closing.wait_for(|is_closing| *is_closing).await);
         tokio::time::sleep(timeout).await;
     }
 
@@ -237,52 +246,51 @@ async fn drive<S>(io: S, mut reader: Reader) -> Result<(), SpdyError>
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
-    let (mut input, mut output) = tokio::io::split(io);
     let shared = Arc::clone(&reader.shared);
+    // Also if the driver is dropped.
+    let _lost = LostOnDrop(Arc::clone(&shared));
+    let (mut input, mut output) = tokio::io::split(io);
     let config = reader.config;
-    let ended = {
-        let write = async {
-            shared.outbox.write_to(&mut output).await?;
-            output.shutdown().await
-        };
-        let read = reader.run(&mut input);
-        tokio::pin!(write, read);
-        let read_first = tokio::select! {
-            ended = &mut read => Some(ended),
-            written = &mut write => {
-                written?;
-                None
-            }
-            () = shared.outbox.idle(config.idle_timeout) => {
-                Some(Err(SpdyError::Idle(config.idle_timeout)))
-            }
-            () = shared.closed_for(config.flush_timeout) => {
-                Some(Err(SpdyError::Unread(config.flush_timeout)))
-            }
-        };
-        match read_first {
-            Some(Err(error)) => {
-                // The error of a peer is told, if it still listens.
-                if !matches!(
-                    error,
-                    SpdyError::Io(_) | SpdyError::Truncated | SpdyError::Unread(_)
-                ) {
-                    shared.close(1);
-                    let _ = tokio::time::timeout(GOAWAY_TIMEOUT, write).await;
-                }
-                Err(error)
-            }
-            Some(Ok(())) => Ok(()),
-            // All is written. A socket that is closed while bytes arrive is reset, and the peer
-            // may lose what it has not read.
-            None => {
-                let _ = tokio::time::timeout(config.close_timeout, read).await;
-                Ok(())
-            }
+    let write = async {
+        shared.outbox.write_to(&mut output).await?;
+        output.shutdown().await
+    };
+    let read = reader.run(&mut input);
+    tokio::pin!(write, read);
+    let read_first = tokio::select! {
+        ended = &mut read => Some(ended),
+        written = &mut write => {
+            written?;
+            None
+        }
+        () = shared.outbox.idle(config.idle_timeout) => {
+            Some(Err(SpdyError::Idle(config.idle_timeout)))
+        }
+        () = shared.closed_for(config.flush_timeout) => {
+            Some(Err(SpdyError::Unread(config.flush_timeout)))
         }
     };
-    shared.lost();
-    ended
+    match read_first {
+        Some(Err(error)) => {
+            // The error of a peer is told, if it still listens.
+            if !matches!(
+                error,
+                SpdyError::Io(_) | SpdyError::Truncated | SpdyError::Unread(_)
+            ) {
+                // An idle connection ends without a fault.
+                shared.close(u32::from(!matches!(error, SpdyError::Idle(_))));
+                let _ = tokio::time::timeout(GOAWAY_TIMEOUT, write).await;
+            }
+            Err(error)
+        }
+        Some(Ok(())) => Ok(()),
+        // All is written. A socket that is closed while bytes arrive is reset, and the peer
+        // may lose what it has not read.
+        None => {
+            let _ = tokio::time::timeout(config.close_timeout, read).await;
+            Ok(())
+        }
+    }
 }
 
 impl Reader {
@@ -319,9 +327,12 @@ impl Reader {
                 if let Some(state) = self.shared.streams.lock().remove(&id) {
                     state.reset();
                 }
-                self.pipes.remove(&id);
                 #[cfg(feature = "client")]
-                self.shared.client.replied(id, false);
+                {
+                    self.adopt(id);
+                    self.shared.client.replied(id, false);
+                }
+                self.pipes.remove(&id);
             }
             Frame::Ping { id } => {
                 if id.is_multiple_of(2) == self.is_client {

@@ -158,7 +158,7 @@ impl Stream {
 }
 
 impl StreamWriter {
-    /// Resets the stream in both directions.
+    /// Resets the stream in both directions. A read that waits meanwhile is not woken.
     pub fn reset(&self, status: u32) {
         if self.state.is_finished.swap(true, Ordering::AcqRel) {
             return;
@@ -203,7 +203,12 @@ impl AsyncRead for StreamReader {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.pipe).poll_read(context, buffer))?;
+        let polled = Pin::new(&mut self.pipe).poll_read(context, buffer);
+        // This side may have reset the stream; the driver then still has the pipe.
+        if polled.is_pending() && self.state.end.load(Ordering::Acquire) == RESET {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        ready!(polled)?;
         let is_end = buffer.filled().len() == before && buffer.remaining() > 0;
         if is_end && self.state.end.load(Ordering::Acquire) != FIN {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
