@@ -28,7 +28,6 @@ pub mod reset {
     pub const PROTOCOL_ERROR: u32 = 1;
     pub const REFUSED: u32 = 3;
     pub const CANCEL: u32 = 5;
-    pub const INTERNAL_ERROR: u32 = 6;
 }
 
 /// A frame, or a piece of a long `DATA` frame.

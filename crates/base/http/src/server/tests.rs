@@ -303,6 +303,12 @@ async fn accepted_sockets_probe_their_client_while_nothing_is_sent() {
     );
 }
 
+/// Runs a test that must end in time; a regression would hang.
+async fn within(test: impl Future<Output = ()>) {
+    let ended = tokio::time::timeout(Duration::from_mins(1), test).await;
+    ended.expect("the test ends in time");
+}
+
 const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
 
 /// A connection that is upgraded: both ends.
@@ -336,83 +342,95 @@ async fn connections<H>(harness: &Harness<H>, count: i64) {
 
 #[tokio::test]
 async fn an_upgraded_connection_carries_bytes_and_counts_until_its_stream_is_dropped() {
-    let (harness, mut streams) = upgrades(Limits::default()).await;
-    let (mut client, mut server) = upgrade(&harness, &mut streams, b"early").await;
-    let mut early = [0; 5];
-    server.read_exact(&mut early).await.unwrap();
-    assert_eq!(&early, b"early");
-    // More than the heads of all requests may have, and more than a permit allows.
-    let sent = vec![7; 20 << 20];
-    let expected = sent.len();
-    let copy = tokio::spawn(async move {
-        client.write_all(&sent).await.unwrap();
-        client.shutdown().await.unwrap();
+    within(async {
+        let (harness, mut streams) = upgrades(Limits::default()).await;
+        let (mut client, mut server) = upgrade(&harness, &mut streams, b"early").await;
+        let mut early = [0; 5];
+        server.read_exact(&mut early).await.unwrap();
+        assert_eq!(&early, b"early");
+        // More than the heads of all requests may have, and more than a permit allows.
+        let sent = vec![7; 20 << 20];
+        let expected = sent.len();
+        let copy = tokio::spawn(async move {
+            client.write_all(&sent).await.unwrap();
+            client.shutdown().await.unwrap();
+            let mut received = Vec::new();
+            client.read_to_end(&mut received).await.unwrap();
+            received.len()
+        });
         let mut received = Vec::new();
-        client.read_to_end(&mut received).await.unwrap();
-        received.len()
-    });
-    let mut received = Vec::new();
-    server.read_to_end(&mut received).await.unwrap();
-    assert_eq!(received.len(), expected);
-    server.write_all(&received).await.unwrap();
-    assert_eq!(harness.metrics.connections.get(), 1);
-    drop(server);
-    assert_eq!(copy.await.unwrap(), expected);
-    connections(&harness, 0).await;
+        server.read_to_end(&mut received).await.unwrap();
+        assert_eq!(received.len(), expected);
+        server.write_all(&received).await.unwrap();
+        assert_eq!(harness.metrics.connections.get(), 1);
+        drop(server);
+        assert_eq!(copy.await.unwrap(), expected);
+        connections(&harness, 0).await;
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn an_upgraded_connection_is_not_evicted() {
-    let (harness, mut streams) = upgrades(patient(1)).await;
-    let (mut client, mut server) = upgrade(&harness, &mut streams, b"").await;
-    // The only place is taken, so this one waits until the first ends.
-    let mut second = harness.connect().await;
-    second.write_all(UPGRADE).await.unwrap();
-    for byte in 0..100 {
-        client.write_all(&[byte]).await.unwrap();
-        assert_eq!(server.read_u8().await.unwrap(), byte);
-        server.write_all(&[byte]).await.unwrap();
-        assert_eq!(client.read_u8().await.unwrap(), byte);
-    }
-    assert_eq!(harness.metrics.evictions.get(), 0);
-    assert_eq!(harness.metrics.connections.get(), 1);
-    assert!(streams.try_recv().is_err());
-    drop(server);
-    streams.recv().await.unwrap();
+    within(async {
+        let (harness, mut streams) = upgrades(patient(1)).await;
+        let (mut client, mut server) = upgrade(&harness, &mut streams, b"").await;
+        // The only place is taken, so this one waits until the first ends.
+        let mut second = harness.connect().await;
+        second.write_all(UPGRADE).await.unwrap();
+        for byte in 0..100 {
+            client.write_all(&[byte]).await.unwrap();
+            assert_eq!(server.read_u8().await.unwrap(), byte);
+            server.write_all(&[byte]).await.unwrap();
+            assert_eq!(client.read_u8().await.unwrap(), byte);
+        }
+        assert_eq!(harness.metrics.evictions.get(), 0);
+        assert_eq!(harness.metrics.connections.get(), 1);
+        assert!(streams.try_recv().is_err());
+        drop(server);
+        streams.recv().await.unwrap();
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_drain_cuts_upgraded_connections_also_of_clients_that_do_not_read() {
-    let limits = Limits {
-        drain_timeout: Duration::from_millis(20),
-        ..Limits::default()
-    };
-    let (harness, mut streams) = upgrades(limits).await;
-    let (_stuck, mut writing) = upgrade(&harness, &mut streams, b"").await;
-    let (_silent, mut reading) = upgrade(&harness, &mut streams, b"").await;
-    let write = tokio::spawn(async move {
-        let block = vec![0; 1 << 20];
-        loop {
-            if let Err(error) = writing.write_all(&block).await {
-                return error.kind();
+    within(async {
+        let limits = Limits {
+            drain_timeout: Duration::from_millis(20),
+            ..Limits::default()
+        };
+        let (harness, mut streams) = upgrades(limits).await;
+        let (_stuck, mut writing) = upgrade(&harness, &mut streams, b"").await;
+        let (_silent, mut reading) = upgrade(&harness, &mut streams, b"").await;
+        let write = tokio::spawn(async move {
+            let block = vec![0; 1 << 20];
+            loop {
+                if let Err(error) = writing.write_all(&block).await {
+                    return error.kind();
+                }
             }
-        }
-    });
-    let read = tokio::spawn(async move { reading.read_u8().await.unwrap_err().kind() });
-    connections(&harness, 2).await;
-    drop(harness.stop);
-    harness.task.await.unwrap();
-    assert_eq!(write.await.unwrap(), io::ErrorKind::ConnectionAborted);
-    assert_eq!(read.await.unwrap(), io::ErrorKind::ConnectionAborted);
-    assert_eq!(harness.metrics.connections.get(), 0);
+        });
+        let read = tokio::spawn(async move { reading.read_u8().await.unwrap_err().kind() });
+        connections(&harness, 2).await;
+        drop(harness.stop);
+        harness.task.await.unwrap();
+        assert_eq!(write.await.unwrap(), io::ErrorKind::ConnectionAborted);
+        assert_eq!(read.await.unwrap(), io::ErrorKind::ConnectionAborted);
+        assert_eq!(harness.metrics.connections.get(), 0);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn an_upgrade_whose_client_has_left_ends() {
-    let (harness, mut streams) = upgrades(Limits::default()).await;
-    let (client, mut server) = upgrade(&harness, &mut streams, b"").await;
-    drop(client);
-    assert_eq!(server.read(&mut [0; 1]).await.unwrap(), 0);
-    drop(server);
-    connections(&harness, 0).await;
+    within(async {
+        let (harness, mut streams) = upgrades(Limits::default()).await;
+        let (client, mut server) = upgrade(&harness, &mut streams, b"").await;
+        drop(client);
+        assert_eq!(server.read(&mut [0; 1]).await.unwrap(), 0);
+        drop(server);
+        connections(&harness, 0).await;
+    })
+    .await;
 }

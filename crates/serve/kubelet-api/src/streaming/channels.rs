@@ -76,11 +76,15 @@ struct ChannelWriter {
 }
 
 /// Why the client is not read any more.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum End {
+    #[error("closed by the client")]
     Closed,
+    #[error("connection lost: {0}")]
     Lost(io::Error),
+    #[error("protocol violation: {0}")]
     Violation(WebSocketError),
+    #[error("idle")]
     Idle,
 }
 
@@ -221,7 +225,7 @@ async fn run<S>(
     };
     drop(work);
     if let Some(end) = end {
-        tracing::debug!(?end, "session ended by its client");
+        tracing::debug!(cause = %end, "session ended early");
         if matches!(end, End::Lost(_)) {
             return;
         }

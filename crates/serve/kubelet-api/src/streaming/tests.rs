@@ -145,6 +145,18 @@ async fn cat(mut streams: Streams) -> Result<u8, ProviderError> {
     Ok(0)
 }
 
+/// Runs a test that must end in time; a regression would hang.
+async fn within(test: impl Future<Output = ()>) {
+    let ended = tokio::time::timeout(Duration::from_mins(1), test).await;
+    ended.expect("the test ends in time");
+}
+
+/// Runs a test on a paused clock: when nothing else can happen, the day is over.
+async fn eventually(test: impl Future<Output = ()>) {
+    let ended = tokio::time::timeout(Duration::from_hours(24), test).await;
+    ended.expect("the test ends");
+}
+
 /// Sends when it is dropped.
 struct OnDrop(Option<oneshot::Sender<()>>);
 

@@ -22,6 +22,8 @@ const NORMAL: u16 = 1000;
 pub(super) struct Tunnel<S> {
     inner: S,
     decoder: Decoder,
+    /// Where bytes are received.
+    chunk: Box<[u8]>,
     /// Received, and not decoded.
     input: BytesMut,
     /// Decoded, and not read.
@@ -37,6 +39,7 @@ impl<S> Tunnel<S> {
         Self {
             inner,
             decoder: Decoder::default(),
+            chunk: vec![0; READ_BYTES].into_boxed_slice(),
             input: BytesMut::new(),
             data: Bytes::new(),
             output: BytesMut::new(),
@@ -106,8 +109,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Tunnel<S> {
             if this.is_ended {
                 return Poll::Ready(Ok(()));
             }
-            let mut chunk = [0; 4096];
-            let mut received = ReadBuf::new(&mut chunk);
+            let mut received = ReadBuf::new(&mut this.chunk);
             ready!(Pin::new(&mut this.inner).poll_read(context, &mut received))?;
             if received.filled().is_empty() {
                 this.is_ended = true;

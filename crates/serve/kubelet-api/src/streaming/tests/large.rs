@@ -107,54 +107,60 @@ async fn both_ways(streams: Streams) -> Result<u8, ProviderError> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_streams_arrive_whole_over_spdy() {
-    let server = Harness::command(ALL, both_ways);
-    let io = TcpStream::connect(serve(&server).await).await.unwrap();
-    let kinds = ["error", "stdin", "stdout", "stderr"];
-    let mut client = Spdy::connect(io, "v4.channel.k8s.io", &kinds).await;
-    let (mut stdin, mut stdout) = (client.take("stdin"), client.take("stdout"));
-    let write = async {
-        send(&mut stdin.writer).await;
-        stdin.writer.shutdown().await.unwrap();
-    };
-    let (received, ()) = tokio::join!(receive(&mut stdout.reader), write);
-    assert_eq!(received, BYTES);
-    assert!(client.read("error").await.contains("Success"));
+    within(async {
+        let server = Harness::command(ALL, both_ways);
+        let io = TcpStream::connect(serve(&server).await).await.unwrap();
+        let kinds = ["error", "stdin", "stdout", "stderr"];
+        let mut client = Spdy::connect(io, "v4.channel.k8s.io", &kinds).await;
+        let (mut stdin, mut stdout) = (client.take("stdin"), client.take("stdout"));
+        let write = async {
+            send(&mut stdin.writer).await;
+            stdin.writer.shutdown().await.unwrap();
+        };
+        let (received, ()) = tokio::join!(receive(&mut stdout.reader), write);
+        assert_eq!(received, BYTES);
+        assert!(client.read("error").await.contains("Success"));
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_streams_arrive_whole_over_websocket() {
-    let server = Harness::command(ALL, both_ways);
-    let io = TcpStream::connect(serve(&server).await).await.unwrap();
-    let client = WebSocket::connect(io, "v5.channel.k8s.io").await;
-    let (input, mut output) = client.io.into_split();
-    let write = tokio::spawn(async move {
-        let message = frame(0x82, &[&[0], &pattern()[..PATTERN]].concat());
-        for _ in 0..BYTES / PATTERN {
-            output.write_all(&message).await.unwrap();
-        }
-        let rest = [&[0], &pattern()[..BYTES % PATTERN]].concat();
-        output.write_all(&frame(0x82, &rest)).await.unwrap();
-        output.write_all(&frame(0x82, &[255, 0])).await.unwrap();
-        output
-    });
-    // The handshake is over: only messages are read.
-    let mut client = WebSocket::over(tokio::io::join(input, tokio::io::sink()));
-    let mut checker = Checker::new();
-    let mut status = String::new();
-    loop {
-        match client.receive().await.unwrap() {
-            Message::Binary(message) if message[0] == 1 => checker.check(&message[1..]),
-            Message::Binary(message) => {
-                status = String::from_utf8(message[1..].to_vec()).unwrap();
+    within(async {
+        let server = Harness::command(ALL, both_ways);
+        let io = TcpStream::connect(serve(&server).await).await.unwrap();
+        let client = WebSocket::connect(io, "v5.channel.k8s.io").await;
+        let (input, mut output) = client.io.into_split();
+        let write = tokio::spawn(async move {
+            let message = frame(0x82, &[&[0], &pattern()[..PATTERN]].concat());
+            for _ in 0..BYTES / PATTERN {
+                output.write_all(&message).await.unwrap();
             }
-            Message::Close(code) => {
-                assert_eq!(code, 1000);
-                break;
+            let rest = [&[0], &pattern()[..BYTES % PATTERN]].concat();
+            output.write_all(&frame(0x82, &rest)).await.unwrap();
+            output.write_all(&frame(0x82, &[255, 0])).await.unwrap();
+            output
+        });
+        // The handshake is over: only messages are read.
+        let mut client = WebSocket::over(tokio::io::join(input, tokio::io::sink()));
+        let mut checker = Checker::new();
+        let mut status = String::new();
+        loop {
+            match client.receive().await.unwrap() {
+                Message::Binary(message) if message[0] == 1 => checker.check(&message[1..]),
+                Message::Binary(message) => {
+                    status = String::from_utf8(message[1..].to_vec()).unwrap();
+                }
+                Message::Close(code) => {
+                    assert_eq!(code, 1000);
+                    break;
+                }
+                other => panic!("{other:?}"),
             }
-            other => panic!("{other:?}"),
         }
-    }
-    assert_eq!(checker.offset, BYTES);
-    assert!(status.contains("Success"), "{status}");
-    write.await.unwrap();
+        assert_eq!(checker.offset, BYTES);
+        assert!(status.contains("Success"), "{status}");
+        write.await.unwrap();
+    })
+    .await;
 }
