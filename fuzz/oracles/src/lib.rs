@@ -16,6 +16,8 @@ mod cli;
 mod jsonl;
 #[cfg(feature = "kube-client-metrics")]
 mod kube_client_metrics;
+#[cfg(feature = "kubelet-api")]
+mod kubelet_api;
 #[cfg(feature = "model")]
 mod model;
 #[cfg(feature = "otlp")]
@@ -28,6 +30,8 @@ mod recording;
 mod scrape;
 #[cfg(feature = "sim")]
 mod sim;
+#[cfg(feature = "spdy")]
+mod spdy;
 #[cfg(feature = "telemetry")]
 mod telemetry;
 #[cfg(feature = "tls")]
@@ -43,6 +47,8 @@ pub use cli::config_file;
 pub use jsonl::start_lines;
 #[cfg(feature = "kube-client-metrics")]
 pub use kube_client_metrics::client_request;
+#[cfg(feature = "kubelet-api")]
+pub use kubelet_api::websocket_frames;
 #[cfg(feature = "model")]
 pub use model::{duration, no_proxy, quantity, timestamp};
 #[cfg(feature = "otlp")]
@@ -55,6 +61,8 @@ pub use recording::recording;
 pub use scrape::{gzip_body, metrics_resource, stats_summary};
 #[cfg(feature = "sim")]
 pub use sim::{fault_spec, selector};
+#[cfg(feature = "spdy")]
+pub use spdy::spdy_frames;
 #[cfg(feature = "telemetry")]
 pub use telemetry::{admin_input, exposition, heap_profile};
 #[cfg(feature = "tls")]
@@ -176,6 +184,12 @@ pub const TARGETS: &[Target] = &[
         oracle: selector,
         tokens: sim::SELECTOR_TOKENS,
     },
+    #[cfg(feature = "spdy")]
+    Target {
+        name: "spdy_frames",
+        oracle: spdy_frames,
+        tokens: spdy::TOKENS,
+    },
     #[cfg(feature = "jsonl")]
     Target {
         name: "start_lines",
@@ -205,5 +219,11 @@ pub const TARGETS: &[Target] = &[
         name: "watch_line",
         oracle: watch_line,
         tokens: watch::TOKENS,
+    },
+    #[cfg(feature = "kubelet-api")]
+    Target {
+        name: "websocket_frames",
+        oracle: websocket_frames,
+        tokens: kubelet_api::WEBSOCKET_TOKENS,
     },
 ];

@@ -6,6 +6,7 @@
 
 mod error;
 pub mod provider;
+pub mod streaming;
 
 pub use error::ProviderError;
 pub use provider::Provider;
