@@ -103,7 +103,12 @@ impl Changes {
                 | WatchFlags::MOVED_TO
                 | WatchFlags::DELETE_SELF;
             inotify::add_watch(&inotify, folder, flags)?;
-            AsyncFd::register(inotify)
+            #[expect(
+                deprecated,
+                reason = "the other constructor is unsafe, for types that lie about their file; \
+                          `OwnedFd` does not"
+            )]
+            AsyncFd::new(inotify)
         };
         Self(open().ok())
     }
