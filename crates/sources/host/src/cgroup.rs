@@ -61,6 +61,8 @@ pub(crate) struct Cgroup {
     /// The last CPU time, and when it was read.
     previous: Option<(Duration, u64)>,
     rate: Option<CpuUsage>,
+    /// Whether a file that was open is gone: the cgroup was removed, and perhaps made again.
+    pub(crate) is_stale: bool,
     /// One of its processes, if its id is known in this pid namespace.
     pub(crate) process: Option<u32>,
 }
@@ -215,6 +217,7 @@ impl Hierarchies {
             limits_due: stagger % LIMITS_INTERVAL,
             previous: None,
             rate: None,
+            is_stale: false,
             process: None,
         })
     }
@@ -324,6 +327,7 @@ impl Context {
                 if item.is_pressure() && fault == Fault::Io {
                     *slot = Slot::Absent;
                 } else {
+                    cgroup.is_stale |= fault == Fault::Vanished;
                     self.faults.add(fault);
                 }
                 None

@@ -205,7 +205,8 @@ impl HostReader {
         let mut found = Vec::new();
         let mut known = std::mem::take(&mut self.services);
         for (name, path) in wanted {
-            if let Some(at) = known.iter().position(|(_, cgroup)| cgroup.path == path) {
+            let is_known = |(_, cgroup): &(_, Cgroup)| cgroup.path == path && !cgroup.is_stale;
+            if let Some(at) = known.iter().position(is_known) {
                 found.push(known.swap_remove(at));
             } else if let Ok(cgroup) = self.hierarchies.cgroup(path, 0) {
                 found.push((name, cgroup));

@@ -149,6 +149,11 @@ impl HostStats {
         Ok(Arc::clone(&sample.0))
     }
 
+    /// Waits for the next sample; false once the sampler has ended.
+    pub async fn changed(&mut self) -> bool {
+        self.samples.changed().await.is_ok()
+    }
+
     /// A readiness check: warming up until the first sample, failing once the newest is older than
     /// three intervals.
     pub fn health_check(&self) -> impl Fn() -> Status + Send + Sync + 'static {

@@ -190,6 +190,8 @@ impl Parent {
     ) -> Vec<String> {
         let Self { path, folder, pods } = self;
         let is_root = layout::is_pods_root(last_name(path).as_bytes());
+        // What is there again is opened anew.
+        pods.retain(|_, pod| !pod.cgroup.is_stale);
         let mut qos = Vec::new();
         let mut faults = Faults::default();
         let listed = context.buffer.subfolders(folder, |name| {
@@ -249,6 +251,10 @@ impl PodEntry {
         let Some(folder) = cgroup.main() else {
             return;
         };
+        containers.retain(|_, container| {
+            let cgroup = container.cgroup.as_ref();
+            cgroup.is_none_or(|cgroup| !cgroup.is_stale)
+        });
         let mut faults = Faults::default();
         let listed = context.buffer.subfolders(folder, |name| {
             let bytes = name.to_bytes();
@@ -295,4 +301,40 @@ fn open(hierarchies: &Hierarchies, path: &str) -> Option<Folder> {
 
 fn last_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(all(test, feature = "test-util"))]
+mod tests {
+    use kubevitals_model::Clock;
+
+    use super::*;
+    use crate::cgroup::CgroupVersion;
+    use crate::fixture::{Driver, FixtureHost, Values};
+
+    /// The files of a cgroup that was removed fail for ever, whatever has its name now.
+    #[test]
+    fn a_pod_that_was_made_again_is_opened_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = FixtureHost::create(folder.path(), CgroupVersion::V2).unwrap();
+        let pod = Driver::Cgroupfs.pod_path("", "b37f14a9-3bf4-458b-8cfd-e3c6a7a61b4a");
+        host.write_cgroup(&pod, Values::default()).unwrap();
+        let container = format!("{pod}/{}", "ab".repeat(32));
+        host.write_cgroup(&container, Values::default()).unwrap();
+        let hierarchies = Hierarchies::open(&host.paths().cgroup).unwrap();
+        let mut context = Context::new(CgroupVersion::V2, Clock::system(), 100);
+        let mut tree = Tree::default();
+        tree.update(&hierarchies, &mut context);
+        let entry = tree.pods_mut().next().unwrap();
+        let inner = hierarchies.cgroup(&container, 0).unwrap();
+        let of_container = entry.containers.values_mut().next().unwrap();
+        of_container.cgroup.insert(inner).is_stale = true;
+        tree.update(&hierarchies, &mut context);
+        let entry = tree.pods_mut().next().unwrap();
+        assert!(entry.containers.values().all(|one| one.cgroup.is_none()));
+        assert_eq!(entry.containers.len(), 1);
+        entry.cgroup.is_stale = true;
+        tree.update(&hierarchies, &mut context);
+        assert!(tree.pods_mut().all(|pod| !pod.cgroup.is_stale));
+        assert_eq!(tree.pods_mut().count(), 1);
+    }
 }
