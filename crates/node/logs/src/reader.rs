@@ -31,15 +31,20 @@ pub(crate) struct Reader {
     /// The files that are still to be read, the current one last.
     sources: VecDeque<Source>,
     follow: bool,
-    /// An incomplete line.
-    carry: Vec<u8>,
-    /// Whether the rest of an overlong line is skipped.
-    skips_rest: bool,
+    carry: Carry,
     /// Whether the file was rotated, and its last lines are still to be read.
     is_rotated: bool,
     is_done: bool,
     show: Show,
     block: Vec<u8>,
+}
+
+/// An incomplete line.
+#[derive(Default)]
+struct Carry {
+    line: Vec<u8>,
+    /// Whether the rest of an overlong line is skipped.
+    skips_rest: bool,
 }
 
 /// What a step of a [`Reader`] found.
@@ -76,8 +81,18 @@ struct Show {
     bytes_left: Option<u64>,
     lines_left: Option<u64>,
     is_line_start: bool,
-    has_parsed: bool,
-    has_failed: bool,
+    format: Format,
+}
+
+/// Whether lines are in a known format.
+#[derive(PartialEq, Eq)]
+enum Format {
+    /// There was no line yet.
+    Unknown,
+    /// At least one is.
+    Known,
+    /// None is.
+    Other,
 }
 
 impl Reader {
@@ -90,8 +105,7 @@ impl Reader {
             path,
             sources,
             follow: options.follow,
-            carry: Vec::new(),
-            skips_rest: false,
+            carry: Carry::default(),
             is_rotated: false,
             is_done: false,
             show: Show::new(options),
@@ -143,7 +157,7 @@ impl Reader {
         if !out.is_empty() {
             return Ok(Step::Data(out));
         }
-        if self.show.has_failed && !self.show.has_parsed {
+        if self.show.format == Format::Other {
             let message = format!(
                 "{} is not in a known log format",
                 self.path.current().display()
@@ -180,7 +194,7 @@ impl Reader {
         while let Some(end) = memchr(b'\n', rest) {
             let (line, next) = rest.split_at(end);
             rest = next.get(1..).unwrap_or_default();
-            if self.carry.is_empty() && !self.skips_rest {
+            if self.carry.line.is_empty() && !self.carry.skips_rest {
                 self.line(line, out);
             } else {
                 self.keep(line, out);
@@ -193,26 +207,27 @@ impl Reader {
 
     /// Keeps a part of an incomplete line, within the limit.
     fn keep(&mut self, part: &[u8], out: &mut Vec<u8>) {
-        if self.skips_rest {
+        if self.carry.skips_rest {
             return;
         }
-        let room = MAX_LINE - self.carry.len();
+        let room = MAX_LINE - self.carry.line.len();
         self.carry
+            .line
             .extend_from_slice(part.get(..room).unwrap_or(part));
         if part.len() >= room {
             self.end_line(out);
-            self.skips_rest = true;
+            self.carry.skips_rest = true;
         }
     }
 
     /// Shows the incomplete line, if there is one.
     fn end_line(&mut self, out: &mut Vec<u8>) {
-        self.skips_rest = false;
-        if !self.carry.is_empty() {
-            let mut line = std::mem::take(&mut self.carry);
+        self.carry.skips_rest = false;
+        if !self.carry.line.is_empty() {
+            let mut line = std::mem::take(&mut self.carry.line);
             self.line(&line, out);
             line.clear();
-            self.carry = line;
+            self.carry.line = line;
         }
     }
 
@@ -234,7 +249,7 @@ impl Reader {
             && file.metadata()?.len() < file.stream_position()?
         {
             file.rewind()?;
-            self.carry.clear();
+            self.carry = Carry::default();
             return Ok(true);
         }
         let next = match self.path.open_current() {
@@ -348,8 +363,7 @@ impl Show {
             // A reader that follows shows more than the tail.
             lines_left: options.tail_lines.filter(|_| !options.follow),
             is_line_start: true,
-            has_parsed: false,
-            has_failed: false,
+            format: Format::Unknown,
         }
     }
 
@@ -362,10 +376,12 @@ impl Show {
             return;
         }
         let Some(line) = LogLine::parse(line) else {
-            self.has_failed = true;
+            if self.format == Format::Unknown {
+                self.format = Format::Other;
+            }
             return;
         };
-        self.has_parsed = true;
+        self.format = Format::Known;
         if let Some(left) = &mut self.lines_left {
             *left -= 1;
         }

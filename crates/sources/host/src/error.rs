@@ -52,6 +52,8 @@ pub enum Fault {
     Malformed,
     /// There are more cgroups than the limit.
     TooMany,
+    /// Another cgroup, nearer to the root, has the UID of the same pod.
+    Duplicate,
     /// Too many files are open.
     OpenFiles,
     /// Another error of the operating system.
@@ -63,12 +65,13 @@ pub enum Fault {
 pub struct Faults([u64; Fault::ALL.len()]);
 
 impl Fault {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Vanished,
         Self::Permission,
         Self::TooLarge,
         Self::Malformed,
         Self::TooMany,
+        Self::Duplicate,
         Self::OpenFiles,
         Self::Io,
     ];
@@ -81,6 +84,7 @@ impl Fault {
             Self::TooLarge => "too_large",
             Self::Malformed => "malformed",
             Self::TooMany => "too_many",
+            Self::Duplicate => "duplicate",
             Self::OpenFiles => "open_files",
             Self::Io => "io",
         }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use kubevitals_model::node_stats::{ContainerStats, FsStats, NetworkStats, NodeStats, PodStats};
 use kubevitals_model::{Bytes, Clock, Timestamp};
 
 use crate::cgroup::{Cgroup, CgroupVersion, Context, Hierarchies};
-use crate::error::{Faults, HostError};
+use crate::error::{Fault, Faults, HostError};
 use crate::machine::{HostPaths, Machine};
 use crate::names::{Names, PodNames};
 use crate::parse::MemInfo;
@@ -159,7 +160,14 @@ impl HostReader {
             node_network: network.as_ref(),
             reads_logs,
         };
+        // Whoever owns a cgroup can give the ones below it the names of others' pods. Those of a
+        // kubelet are nearer to the root, and come first.
+        let mut seen: HashSet<String> = HashSet::new();
         for pod in tree.pods_mut() {
+            if !seen.insert(pod.uid.clone()) {
+                pass.context.faults.add(Fault::Duplicate);
+                continue;
+            }
             let Some(names) = names.get(&pod.uid) else {
                 unresolved += 1;
                 continue;

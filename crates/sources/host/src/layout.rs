@@ -106,7 +106,7 @@ mod tests {
             &format!("tripod{UID}"),
             &format!("pod{UID}.scope"),
             &format!("pod{}", UID.to_uppercase()),
-            &format!("pod{}", &UID[1..]),
+            &format!("pod{}", UID.get(1..).unwrap()),
             &format!("pod{ID}"),
         ] {
             assert_eq!(pod_uid(name.as_bytes()), None, "{name}");
@@ -131,7 +131,7 @@ mod tests {
             (format!("crio-conmon-{ID}.scope"), true),
             (format!("crio-conmon-{ID}"), false),
             (format!("x{ID}"), false),
-            (ID[1..].to_owned(), false),
+            (ID.get(1..).unwrap().to_owned(), false),
             (format!("{ID}.mount"), false),
             ("\u{e9}".repeat(32), false),
         ] {

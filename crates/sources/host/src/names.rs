@@ -262,7 +262,7 @@ mod tests {
         fs::create_dir_all(folder.path().join("pods").join(&pod_folder)).unwrap();
         fs::create_dir_all(&links).unwrap();
         let name = format!("{pod}_default_a-container-{ID}");
-        let name = format!("{}.log", &name[..251]);
+        let name = format!("{}.log", name.get(..251).unwrap());
         std::os::unix::fs::symlink(
             format!("/var/log/pods/{pod_folder}/a-container/0.log"),
             links.join(&name),

@@ -92,6 +92,7 @@ impl Sampler {
         let mut log = FaultLog::default();
         loop {
             tokio::select! {
+                biased;
                 () = &mut shutdown => return Ok(()),
                 _ = ticks.tick() => {}
                 () = self.demand.notified() => ticks.reset(),

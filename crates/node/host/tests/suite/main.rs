@@ -1,4 +1,5 @@
 //! The provider over a host made of files.
+#![expect(clippy::unwrap_used, reason = "helpers fail by panicking")]
 
 mod logs;
 mod provider;
@@ -9,14 +10,15 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kubevitals_host::fixture::{Driver, FixtureHost, Runtime, Values};
 use kubevitals_host::{
-    CgroupVersion, HostMetrics, HostOptions, HostReader, HostStats, LogNames, Names, Sampler,
-    SamplerOptions,
+    CgroupVersion, HostError, HostMetrics, HostOptions, HostReader, HostStats, LogNames, Names,
+    Sampler, SamplerOptions,
 };
 use kubevitals_host_provider::HostPods;
 use kubevitals_model::{SteppedClock, Timestamp};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 /// A regression fails by this deadline instead of hanging.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -29,7 +31,8 @@ struct TestNode {
     host: FixtureHost,
     stats: HostStats,
     clock: SteppedClock,
-    _stop: oneshot::Sender<()>,
+    stop: oneshot::Sender<()>,
+    sampler: JoinHandle<Result<(), HostError>>,
 }
 
 impl TestNode {
@@ -62,7 +65,7 @@ impl TestNode {
         let metrics = HostMetrics::unregistered();
         let (sampler, stats) = Sampler::new(reader, interval, clock.clock(), metrics);
         let (stop, stopped) = oneshot::channel::<()>();
-        tokio::spawn(sampler.run(async {
+        let sampler = tokio::spawn(sampler.run(async {
             let _ = stopped.await;
         }));
         Self {
@@ -70,8 +73,15 @@ impl TestNode {
             host,
             stats,
             clock,
-            _stop: stop,
+            stop,
+            sampler,
         }
+    }
+
+    /// Ends the sampler.
+    async fn stop(self) {
+        drop(self.stop);
+        self.sampler.await.unwrap().unwrap();
     }
 
     fn root(&self) -> &Path {

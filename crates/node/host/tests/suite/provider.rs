@@ -62,7 +62,7 @@ async fn a_sampler_that_stopped_is_unavailable() {
     let provider = host_provider(&stats, None, node.root());
     let clock = node.clock.clone();
     provider.stats.as_ref().unwrap().stats(false).await.unwrap();
-    drop(node);
+    node.stop().await;
     clock.advance(Duration::from_secs(6));
     let error = provider.stats.as_ref().unwrap().stats(false).await;
     assert!(
@@ -133,6 +133,16 @@ impl Transport for FakeServer {
     }
 }
 
+/// The server, also held by the test.
+#[derive(Debug)]
+struct Shared(Arc<FakeServer>);
+
+impl Transport for Shared {
+    fn get(&self, request: Request<()>) -> ResponseFuture<'_> {
+        self.0.get(request)
+    }
+}
+
 fn with_version(mut pod: Pod, version: u32) -> serde_json::Value {
     pod.metadata.resource_version = Some(version.to_string());
     let mut value = serde_json::to_value(pod).unwrap();
@@ -148,13 +158,6 @@ async fn pods_of_the_node_are_watched() {
         queries: Mutex::new(Vec::new()),
         events: Mutex::new(Some(receiver)),
     });
-    #[derive(Debug)]
-    struct Shared(Arc<FakeServer>);
-    impl Transport for Shared {
-        fn get(&self, request: Request<()>) -> ResponseFuture<'_> {
-            self.0.get(request)
-        }
-    }
     let client = WatchClient::new(Shared(Arc::clone(&server)));
     let options = WatchOptions {
         streaming_lists: false,

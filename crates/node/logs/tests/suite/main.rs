@@ -1,4 +1,5 @@
 //! Logs, written and read back.
+#![expect(clippy::unwrap_used, reason = "helpers fail by panicking")]
 
 mod follow;
 mod read;

@@ -140,3 +140,19 @@ fn a_container_that_vanishes_in_a_sample_takes_nothing_with_it() {
     assert_eq!(sample.stats.pods.len(), 1);
     assert!(sample.stats.pods[0].usage.cpu.is_some());
 }
+
+/// A user who owns a cgroup makes one in it with the names of someone else's pod.
+#[test]
+fn a_pod_is_the_one_nearest_to_the_root() {
+    let test = TestHost::new(CgroupVersion::V2);
+    let real = test.pod(LAYOUT, "", "web", UID);
+    let user = "/user.slice/user-1000.slice/user@1000.service";
+    test.pod((Driver::Cgroupfs, Runtime::Containerd), user, "web", UID);
+    let mut reader = test.reader();
+    for _ in 0..3 {
+        let sample = reader.sample();
+        assert_eq!(sample.stats.pods.len(), 1);
+        assert_eq!(sample.stats.pods[0].containers[0].usage.path, real);
+        assert_eq!(sample.faults.count(Fault::Duplicate), 1);
+    }
+}
