@@ -12,6 +12,10 @@
 mod apiserver;
 #[cfg(feature = "cli")]
 mod cli;
+#[cfg(feature = "container-logs")]
+mod container_logs;
+#[cfg(feature = "host")]
+mod host;
 #[cfg(feature = "jsonl")]
 mod jsonl;
 #[cfg(feature = "kube-client-metrics")]
@@ -43,6 +47,10 @@ mod watch;
 pub use apiserver::api_request;
 #[cfg(feature = "cli")]
 pub use cli::config_file;
+#[cfg(feature = "container-logs")]
+pub use container_logs::log_line;
+#[cfg(feature = "host")]
+pub use host::host_files;
 #[cfg(feature = "jsonl")]
 pub use jsonl::start_lines;
 #[cfg(feature = "kube-client-metrics")]
@@ -135,6 +143,18 @@ pub const TARGETS: &[Target] = &[
         name: "heap_profile",
         oracle: heap_profile,
         tokens: telemetry::HEAP_TOKENS,
+    },
+    #[cfg(feature = "host")]
+    Target {
+        name: "host_files",
+        oracle: host_files,
+        tokens: host::TOKENS,
+    },
+    #[cfg(feature = "container-logs")]
+    Target {
+        name: "log_line",
+        oracle: log_line,
+        tokens: container_logs::TOKENS,
     },
     #[cfg(feature = "scrape")]
     Target {
