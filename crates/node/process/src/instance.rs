@@ -43,6 +43,8 @@ pub(crate) struct Instance {
     pub launch: Launch,
     pub shim: Vec<String>,
     process: OnceLock<ProcessRecord>,
+    /// Set once the run has ended and its log is complete.
+    ended: watch::Sender<bool>,
 }
 
 /// What to run.
@@ -94,6 +96,16 @@ impl Instance {
     /// The pid of the main process, once it runs.
     pub(crate) fn pid(&self) -> Option<i32> {
         self.process.get().map(|one| one.main.pid)
+    }
+
+    /// When the program started.
+    pub(crate) fn started_ms(&self) -> Option<i64> {
+        self.process.get().map(|one| one.started_ms)
+    }
+
+    /// Tells when the run has ended.
+    pub(crate) fn ended(&self) -> watch::Receiver<bool> {
+        self.ended.subscribe()
     }
 }
 
@@ -210,6 +222,7 @@ impl Instance {
             launch,
             shim,
             process: OnceLock::new(),
+            ended: watch::Sender::new(false),
         }
     }
 }
@@ -585,6 +598,7 @@ impl Driver {
                 tracing::warn!(pod = %self.context.display(), container = self.instance.container, %error, "cannot remove the cgroup of a container");
             }
         }
+        self.instance.ended.send_replace(true);
         let id = &self.instance.id;
         let ended = match record {
             Some(record) => {

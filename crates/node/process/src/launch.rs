@@ -79,7 +79,8 @@ pub(crate) async fn launch(
         stdin_once: container.stdin_once == Some(true),
         tty: container.tty == Some(true),
         log: Some(LogPlan {
-            path: context.log_path(&container.name, attempt),
+            folder: context.log_folder().join(&container.name),
+            instance: attempt,
             max_bytes: config.log_max_bytes,
             max_files: config.log_max_files,
         }),
@@ -132,12 +133,9 @@ fn prune_logs(context: &PodContext, launch: &Launch) {
     let number = |path: &Path| -> Option<u32> {
         path.file_name()?.to_str()?.split('.').next()?.parse().ok()
     };
-    let (Some(current), Some(folder)) = (number(&log.path), log.path.parent()) else {
-        return;
-    };
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(&log.folder).into_iter().flatten().flatten() {
         let path = entry.path();
-        if number(&path).is_some_and(|one| one + 1 < current)
+        if number(&path).is_some_and(|one| one + 1 < log.instance)
             && let Err(error) = fs::remove_file(&path)
         {
             tracing::warn!(pod = %context.display(), path = %path.display(), %error, "cannot remove an old log");

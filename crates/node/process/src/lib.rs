@@ -27,6 +27,7 @@ mod link;
 mod messages;
 mod metrics;
 mod probe;
+mod provider;
 mod resources;
 mod runtime;
 pub mod shim;

@@ -12,7 +12,7 @@ use kubevitals_model::{PodKey, Uid};
 use kubevitals_virtual_node::runtime::{
     PodId, PodInputs, PodRuntime, RuntimeChanges, RuntimeError, RuntimeFuture, RuntimePod,
 };
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::admission::{Powers, admit};
@@ -22,6 +22,7 @@ use crate::context::PodContext;
 use crate::error::ProcessError;
 use crate::launch::DEFAULT_TERMINATION_PATH;
 use crate::metrics::ProcessMetrics;
+use crate::provider::Rates;
 use crate::resources::Limits;
 use crate::shim::record::{PROCESS_FILE, ProcessRecord, read_record, write_record};
 use crate::state::PodState;
@@ -44,6 +45,7 @@ pub(crate) struct Inner {
     pub(crate) metrics: ProcessMetrics,
     pods: RwLock<HashMap<Uid, PodHandle>>,
     powers: Powers,
+    pub(crate) rates: Mutex<Rates>,
 }
 
 /// A pod and the way to its worker.
@@ -85,6 +87,7 @@ impl ProcessRuntime {
                 metrics,
                 pods: RwLock::default(),
                 powers: Powers::own(),
+                rates: Mutex::default(),
             }),
         };
         let sweeper = runtime.clone();

@@ -7,7 +7,6 @@
 //!
 //! Single-threaded, without an asynchronous runtime: there is one for each container.
 
-pub(crate) mod log;
 mod mounts;
 pub(crate) mod protocol;
 pub(crate) mod record;
@@ -16,6 +15,8 @@ mod supervise;
 
 use std::path::Path;
 use std::process::ExitCode;
+
+pub(crate) use supervise::open_terminal;
 
 /// The first argument of the shim.
 pub(crate) const SHIM: &str = "shim";

@@ -143,6 +143,7 @@ impl Worker {
             let wake = self.reconcile();
             self.publish();
             let has_pending = self.is_dirty || !self.pending_events.is_empty();
+            let changes = self.changes.clone();
             tokio::select! {
                 command = self.commands.recv() => match command {
                     Some(Command::Sync(pod)) => self.on_sync(pod),
@@ -158,10 +159,10 @@ impl Worker {
                     None => return,
                 },
                 Some(report) = self.reports.recv() => self.on_report(report),
-                permit = self.changes.reserve(), if has_pending && self.is_heard => match permit {
+                permit = changes.reserve_owned(), if has_pending && self.is_heard => match permit {
                     // Events first: they tell what led to the status.
                     Ok(permit) => match self.pending_events.pop_front() {
-                        Some(event) => permit.send(RuntimeChange::Event(event)),
+                        Some(event) => drop(permit.send(RuntimeChange::Event(event))),
                         None => {
                             self.is_dirty = false;
                             let shared = self.shared.read();

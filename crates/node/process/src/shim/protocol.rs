@@ -103,7 +103,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_survive_any_cut(payload in proptest::collection::vec(any::<u8>(), 0..200_000), cut in 1usize..5000) {
+        fn frames_survive_any_cut(payload in proptest::collection::vec(any::<u8>(), 0..150_000), cut in 500usize..50_000) {
             let mut bytes = Vec::new();
             encode(Kind::Stdout, &payload, &mut bytes);
             let mut buffer = Vec::new();

@@ -59,7 +59,8 @@ pub(crate) struct Launch {
 /// Where the shim writes the log.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct LogPlan {
-    pub path: PathBuf,
+    pub folder: PathBuf,
+    pub instance: u32,
     pub max_bytes: u64,
     pub max_files: usize,
 }
@@ -162,6 +163,8 @@ pub(crate) fn write_atomically(path: &Path, content: &[u8], sync: bool) -> io::R
     drop(file);
     fs::rename(&temporary, path)?;
     if sync && let Some(folder) = path.parent() {
+        // Shims use names in their working directory.
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         File::open(folder)?.sync_all()?;
     }
     Ok(())

@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use kubevitals_container_logs::{LogLimits, LogPath, LogWriter, Stream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_open};
 
-use super::log::{LogWriter, Stream};
 use super::protocol::{self, Kind};
 use super::record::{
     EXIT_FILE, ExitRecord, Identity, LAUNCH_FILE, Launch, PROCESS_FILE, ProcessRecord, SOCKET_FILE,
@@ -109,7 +109,17 @@ fn supervise(program: &[String], folder: &Path) -> io::Result<()> {
     }
     let listener = UnixListener::bind(SOCKET_FILE)?;
     listener.set_nonblocking(true)?;
-    let log = launch.log.clone().map(LogWriter::open).transpose()?;
+    let log = match &launch.log {
+        Some(plan) => {
+            fs::create_dir_all(&plan.folder)?;
+            let limits = LogLimits {
+                max_bytes: plan.max_bytes,
+                max_files: plan.max_files,
+            };
+            Some(LogWriter::open(LogPath::new(&plan.folder, plan.instance), limits)?)
+        }
+        None => None,
+    };
     let mut shim = Shim {
         launch,
         log,
@@ -284,7 +294,7 @@ impl Shim {
 
     /// Records the end and tells it.
     fn finish(&mut self) -> io::Result<()> {
-        if let Some(log) = &mut self.log {
+        if let Some(log) = self.log.take() {
             let _ = log.finish();
         }
         if let Some(exit) = &self.exit {
