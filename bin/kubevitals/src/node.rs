@@ -15,18 +15,21 @@ mod machine;
 mod providers;
 mod serving;
 mod settings;
+pub mod shim;
 
 use std::sync::Arc;
 
 pub use flags::NodeFlags;
 use futures_util::future::BoxFuture;
 use kubevitals_cli::{InvalidSetting, ResultExt as _, RunError, Shutdown};
+use kubevitals_host_provider::NodePod;
 use kubevitals_kubelet_api::{KubeletMetrics, KubeletServer, KubeletTelemetry};
 use kubevitals_model::Clock;
 use kubevitals_telemetry::Probe;
-use kubevitals_virtual_node::{ApiPods, NodeMetrics, Parts, Timing, VirtualNode};
+use kubevitals_virtual_node::{NodeMetrics, Parts, Timing, VirtualNode, WATCH_TIMEOUT};
+use kubevitals_watch::Reflector;
 
-use self::providers::{Opened, ProviderMetrics};
+use self::providers::{Opened, Pods, ProviderMetrics};
 use self::settings::Settings;
 use crate::cluster::Cluster;
 use crate::output::Notice;
@@ -60,6 +63,12 @@ struct RunningNode {
     node_metrics: NodeMetrics,
     kubelet_metrics: KubeletMetrics,
     provider_metrics: ProviderMetrics,
+}
+
+/// What runs beside the kubelet server.
+enum NodeTask {
+    Virtual(Box<VirtualNode>),
+    Host(Reflector<NodePod>),
 }
 
 impl RoleDefinition for Node {
@@ -126,17 +135,15 @@ impl RunningNode {
             provider_metrics,
         } = self;
         let clock = Clock::system();
-        let pods = ApiPods::watch(&cluster.watches, &settings.node.name);
-        cluster.metrics.track(pods.reflector());
         let opening = providers::Opening {
             settings: &settings,
             cluster: &cluster,
-            pods: &pods,
             tasks: &context.tasks,
+            shutdown: context.shutdown.clone(),
             clock: &clock,
             node_metrics: &node_metrics,
         };
-        let Opened { provider, runtime } = providers::open(opening, provider_metrics).await?;
+        let Opened { provider, pods } = providers::open(opening, provider_metrics).await?;
         let telemetry = KubeletTelemetry {
             health: context.health.clone(),
             registry: context.registry.clone(),
@@ -151,9 +158,13 @@ impl RunningNode {
             context.tasks.spawn(name, task);
         }
         let address = server.local_addr();
-        let node = match runtime {
-            Some((runtime, changes)) => {
-                settings.node.port = address.port();
+        settings.node.port = address.port();
+        let node = match pods {
+            Pods::Run {
+                pods,
+                runtime,
+                changes,
+            } => {
                 let node_settings = kubevitals_virtual_node::Settings {
                     node: settings.node.clone(),
                     max_pods: settings.max_pods,
@@ -163,7 +174,7 @@ impl RunningNode {
                 };
                 let parts = Parts {
                     client: cluster.client()?,
-                    pods: pods.clone(),
+                    pods,
                     runtime,
                     changes,
                     metrics: node_metrics,
@@ -172,17 +183,18 @@ impl RunningNode {
                 let node = VirtualNode::new(node_settings, parts);
                 node.add_checks(&context.health)
                     .map_err(RunError::runtime)?;
-                Some(node)
+                NodeTask::Virtual(Box::new(node))
             }
-            None => {
-                let check = pods
-                    .reflector()
-                    .health_check(kubevitals_virtual_node::WATCH_TIMEOUT);
+            Pods::Read { pods, stats } => {
+                let watch = pods.health_check(WATCH_TIMEOUT);
                 let health = &context.health;
                 health
-                    .check("node-pods", Probe::READINESS, check)
+                    .check("node-pods", Probe::READINESS, watch)
                     .map_err(RunError::runtime)?;
-                None
+                health
+                    .check("host-stats", Probe::READINESS, stats.health_check())
+                    .map_err(RunError::runtime)?;
+                NodeTask::Host(pods)
             }
         };
         let notice = Notice {
@@ -196,7 +208,7 @@ impl RunningNode {
             .context("cannot write to standard output")?;
         let serving = server.serve(requested(context.shutdown.clone()));
         match node {
-            Some(node) => {
+            NodeTask::Virtual(node) => {
                 let running = node.run(requested(context.shutdown));
                 tokio::pin!(serving, running);
                 tokio::select! {
@@ -207,9 +219,11 @@ impl RunningNode {
                     () = &mut serving => running.await.map_err(RunError::runtime)?,
                 }
             }
-            None => serving.await,
+            NodeTask::Host(pods) => {
+                serving.await;
+                pods.shutdown().await;
+            }
         }
-        pods.reflector().shutdown().await;
         Ok(())
     }
 }

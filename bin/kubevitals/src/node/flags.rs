@@ -95,6 +95,10 @@ pub(super) struct PodFlags {
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(super) pod_sync_workers: u32,
 
+    /// Folder at which the root of the host is mounted, for --provider host
+    #[arg(long, value_name = "FOLDER", default_value = "/")]
+    pub(super) host_root: PathBuf,
+
     /// Time that a pod of --provider sim takes to start
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     pub(super) sim_start_delay: GoDuration,

@@ -32,6 +32,8 @@ pub(super) struct Settings {
     pub(super) max_pods: usize,
     pub(super) workers: usize,
     pub(super) root_dir: PathBuf,
+    /// Where the root of the host is mounted, for `--provider host`.
+    pub(super) host_root: PathBuf,
     pub(super) sim_start_delay: Duration,
     pub(super) cores: u64,
     pub(super) memory: u64,
@@ -84,6 +86,7 @@ impl Settings {
             cores: value("cpu").unwrap_or(machine.cores),
             memory: value("memory").unwrap_or(0),
             root_dir,
+            host_root: flags.pods.host_root.clone(),
             node: NodeSettings {
                 name: node_name(&flags.node, environment, machine)?,
                 provider: flags.node.provider.as_str().to_owned(),

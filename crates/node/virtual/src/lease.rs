@@ -101,26 +101,18 @@ impl LeaseKeeper {
         let mut backoff = Backoff::new(RETRY, Rng::random());
         loop {
             let now = self.clock.now();
-            let result = match known.take() {
-                Some(mut lease) => {
-                    self.fill(&mut lease, uid, now);
-                    leases
-                        .replace(&self.node, &PostParams::default(), &lease)
-                        .await
-                }
-                None => match leases.get_opt(&self.node).await? {
-                    Some(mut lease) => {
-                        self.fill(&mut lease, uid, now);
-                        leases
-                            .replace(&self.node, &PostParams::default(), &lease)
-                            .await
-                    }
-                    None => {
-                        let mut lease = Lease::default();
-                        self.fill(&mut lease, uid, now);
-                        leases.create(&PostParams::default(), &lease).await
-                    }
-                },
+            let existing = match known.take() {
+                Some(lease) => Some(lease),
+                None => leases.get_opt(&self.node).await?,
+            };
+            let is_new = existing.is_none();
+            let mut lease = existing.unwrap_or_default();
+            self.fill(&mut lease, uid, now);
+            let parameters = PostParams::default();
+            let result = if is_new {
+                leases.create(&parameters, &lease).await
+            } else {
+                leases.replace(&self.node, &parameters, &lease).await
             };
             match result {
                 Ok(lease) => {

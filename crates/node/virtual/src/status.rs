@@ -92,7 +92,7 @@ pub(crate) fn ended(pod: &Pod, runtime: &PodStatus, context: &StatusContext<'_>)
     for condition in status.conditions.iter_mut().flatten() {
         let is_readiness = matches!(condition.type_.as_str(), READY | CONTAINERS_READY);
         if is_readiness && condition.status == "True" {
-            condition.status = "False".to_owned();
+            "False".clone_into(&mut condition.status);
             condition.reason = Some(reason.to_owned());
             condition.message = None;
             condition.last_transition_time = Some(context.now.clone());
@@ -145,14 +145,17 @@ pub(crate) fn is_written(pod: &Pod, desired: &PodStatus) -> bool {
         && written.pod_ip == desired.pod_ip
         && written.start_time == desired.start_time
         && written.observed_generation == desired.observed_generation
-        && is_same_list(&written.container_statuses, &desired.container_statuses)
         && is_same_list(
-            &written.init_container_statuses,
-            &desired.init_container_statuses,
+            written.container_statuses.as_ref(),
+            desired.container_statuses.as_ref(),
         )
         && is_same_list(
-            &written.ephemeral_container_statuses,
-            &desired.ephemeral_container_statuses,
+            written.init_container_statuses.as_ref(),
+            desired.init_container_statuses.as_ref(),
+        )
+        && is_same_list(
+            written.ephemeral_container_statuses.as_ref(),
+            desired.ephemeral_container_statuses.as_ref(),
         )
 }
 
@@ -165,8 +168,10 @@ pub(crate) fn is_same_write(one: &PodStatus, other: &PodStatus) -> bool {
     is_written(&pod, other)
 }
 
-fn is_same_list(one: &Option<Vec<ContainerStatus>>, other: &Option<Vec<ContainerStatus>>) -> bool {
-    one.as_deref().unwrap_or_default() == other.as_deref().unwrap_or_default()
+fn is_same_list(one: Option<&Vec<ContainerStatus>>, other: Option<&Vec<ContainerStatus>>) -> bool {
+    // An absent list and an empty one are the same.
+    let has_items = |list: &&Vec<ContainerStatus>| !list.is_empty();
+    one.filter(has_items) == other.filter(has_items)
 }
 
 fn is_same_condition(one: &PodCondition, other: &PodCondition) -> bool {
@@ -218,7 +223,7 @@ fn apply_readiness_gates(status: &mut PodStatus, pod: &Pod) {
     }
     let ready = status.conditions.iter_mut().flatten();
     for condition in ready.filter(|one| one.type_ == READY && one.status == "True") {
-        condition.status = "False".to_owned();
+        "False".clone_into(&mut condition.status);
         condition.reason = Some("ReadinessGatesNotReady".to_owned());
         condition.message = Some(missing.join(", "));
     }
