@@ -16,6 +16,8 @@ mod cli;
 mod jsonl;
 #[cfg(feature = "kube-client-metrics")]
 mod kube_client_metrics;
+#[cfg(feature = "kubelet-api")]
+mod kubelet_api;
 #[cfg(feature = "model")]
 mod model;
 #[cfg(feature = "otlp")]
@@ -43,6 +45,8 @@ pub use cli::config_file;
 pub use jsonl::start_lines;
 #[cfg(feature = "kube-client-metrics")]
 pub use kube_client_metrics::client_request;
+#[cfg(feature = "kubelet-api")]
+pub use kubelet_api::kubelet_request;
 #[cfg(feature = "model")]
 pub use model::{duration, no_proxy, quantity, timestamp};
 #[cfg(feature = "otlp")]
@@ -127,6 +131,12 @@ pub const TARGETS: &[Target] = &[
         name: "heap_profile",
         oracle: heap_profile,
         tokens: telemetry::HEAP_TOKENS,
+    },
+    #[cfg(feature = "kubelet-api")]
+    Target {
+        name: "kubelet_request",
+        oracle: kubelet_request,
+        tokens: kubelet_api::REQUEST_TOKENS,
     },
     #[cfg(feature = "scrape")]
     Target {
