@@ -56,7 +56,7 @@ pub use jsonl::start_lines;
 #[cfg(feature = "kube-client-metrics")]
 pub use kube_client_metrics::client_request;
 #[cfg(feature = "kubelet-api")]
-pub use kubelet_api::websocket_frames;
+pub use kubelet_api::{kubelet_request, websocket_frames};
 #[cfg(feature = "model")]
 pub use model::{duration, no_proxy, quantity, timestamp};
 #[cfg(feature = "otlp")]
@@ -149,6 +149,12 @@ pub const TARGETS: &[Target] = &[
         name: "host_files",
         oracle: host_files,
         tokens: host::TOKENS,
+    },
+    #[cfg(feature = "kubelet-api")]
+    Target {
+        name: "kubelet_request",
+        oracle: kubelet_request,
+        tokens: kubelet_api::REQUEST_TOKENS,
     },
     #[cfg(feature = "container-logs")]
     Target {
