@@ -1,3 +1,9 @@
+#![expect(
+    clippy::needless_pass_by_value,
+    clippy::unnecessary_wraps,
+    reason = "helpers take and return what the tests write"
+)]
+
 use serde_json::{Value, json};
 
 use super::*;
