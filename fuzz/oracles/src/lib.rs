@@ -17,7 +17,7 @@ mod jsonl;
 #[cfg(feature = "kube-client-metrics")]
 mod kube_client_metrics;
 #[cfg(feature = "kubelet-api")]
-mod kubelet_api;
+mod kubelet_request;
 #[cfg(feature = "model")]
 mod model;
 #[cfg(feature = "otlp")]
@@ -46,7 +46,7 @@ pub use jsonl::start_lines;
 #[cfg(feature = "kube-client-metrics")]
 pub use kube_client_metrics::client_request;
 #[cfg(feature = "kubelet-api")]
-pub use kubelet_api::kubelet_request;
+pub use kubelet_request::kubelet_request;
 #[cfg(feature = "model")]
 pub use model::{duration, no_proxy, quantity, timestamp};
 #[cfg(feature = "otlp")]
@@ -136,7 +136,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "kubelet_request",
         oracle: kubelet_request,
-        tokens: kubelet_api::REQUEST_TOKENS,
+        tokens: kubelet_request::TOKENS,
     },
     #[cfg(feature = "scrape")]
     Target {

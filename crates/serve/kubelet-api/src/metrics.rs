@@ -12,6 +12,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::time::Instant;
 
+use crate::streaming::StreamingMetrics;
+
 /// The default buckets of Prometheus, which the kubelet uses.
 const BUCKETS: [f64; 11] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -28,6 +30,7 @@ pub struct KubeletMetrics {
     pub(crate) panics: Counter,
     access: AccessMetrics,
     server: ServerMetrics,
+    streaming: StreamingMetrics,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -55,6 +58,7 @@ pub(crate) struct Recorder {
 impl KubeletMetrics {
     /// Registers `kubelet_http_*`, named as in the kubelet, and `kubevitals_kubelet_*`.
     pub fn register(metrics: &mut Metrics) -> Self {
+        let streaming = StreamingMetrics::register(metrics);
         let kubelet = metrics.sub("kubelet");
         let requests = kubelet.family(
             "http_requests",
@@ -82,6 +86,8 @@ impl KubeletMetrics {
             "queued",
             "Total number of times that a connection waited in a fair queue",
         );
+        // Closures, because a series is locked until the end of its statement.
+        let handshakes = |reason| handshakes.get_or_create(&[("reason", reason)]).clone();
         let queue = |name| QueueMetrics {
             depth: depths.get_or_create(&[("queue", name)]).clone(),
             queued: queued.get_or_create(&[("queue", name)]).clone(),
@@ -100,6 +106,7 @@ impl KubeletMetrics {
             ),
             panics: own.counter("panics", "Total number of requests that panicked"),
             access: AccessMetrics::register(own),
+            streaming,
             server: ServerMetrics {
                 connections: own.gauge("connections", "Number of open connections"),
                 evictions: own.counter(
@@ -110,8 +117,8 @@ impl KubeletMetrics {
                     "aborted_responses",
                     "Total number of responses aborted because their client did not read them in time",
                 ),
-                handshake_errors: handshakes.get_or_create(&[("reason", "failed")]).clone(),
-                handshake_timeouts: handshakes.get_or_create(&[("reason", "timeout")]).clone(),
+                handshake_errors: handshakes("failed"),
+                handshake_timeouts: handshakes("timeout"),
                 handshake_queue: queue("handshake"),
                 response_queue: queue("response"),
             },
@@ -120,6 +127,10 @@ impl KubeletMetrics {
 
     pub(crate) const fn access(&self) -> &AccessMetrics {
         &self.access
+    }
+
+    pub(crate) fn streaming(&self) -> StreamingMetrics {
+        self.streaming.clone()
     }
 
     pub(crate) fn server(&self) -> ServerMetrics {
@@ -178,7 +189,12 @@ mod tests {
         let metrics = KubeletMetrics::register(&mut registry);
         metrics.responded("pods", 200);
         drop(metrics.begin("GET", "pods"));
-        insta::assert_snapshot!(registry.freeze().families().unwrap().join("\n"), @r"
+        let names = registry.freeze().families().unwrap();
+        let own: Vec<String> = names
+            .into_iter()
+            .filter(|name| !name.contains("_streaming_"))
+            .collect();
+        insta::assert_snapshot!(own.join("\n"), @r"
         gauge kubelet_http_inflight_requests
         histogram kubelet_http_requests_duration_seconds
         counter kubelet_http_requests_total

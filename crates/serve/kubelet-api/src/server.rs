@@ -47,7 +47,10 @@ impl KubeletServer {
         let address = config.address;
         let limits = config.limits.http();
         let metrics = config.telemetry.metrics.server();
-        let streaming = Arc::new(StreamingServer::new(config.streaming.clone()));
+        let streaming = Arc::new(StreamingServer::new(
+            config.streaming,
+            config.telemetry.metrics.streaming(),
+        ));
         let draining = watch::Sender::new(false);
         let (handler, access_tasks) =
             KubeletHandler::new(config, Arc::clone(&streaming), draining.subscribe())?;

@@ -6,11 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
+use kubevitals_telemetry::Metrics;
 
 use crate::provider::{PortDialer, Session, StreamOptions};
 
 /// Limits of sessions.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct StreamingConfig {
     /// Time from the upgrade until the client has created all streams.
     pub creation_timeout: Duration,
@@ -20,9 +21,21 @@ pub struct StreamingConfig {
     pub max_sessions: usize,
 }
 
+/// The metrics of sessions.
+#[derive(Clone, Debug)]
+pub struct StreamingMetrics;
+
 /// Runs sessions.
 pub struct StreamingServer {
     _config: StreamingConfig,
+    _metrics: StreamingMetrics,
+}
+
+impl StreamingMetrics {
+    /// Registers the metrics.
+    pub fn register(_metrics: &mut Metrics) -> Self {
+        Self
+    }
 }
 
 impl Default for StreamingConfig {
@@ -37,8 +50,11 @@ impl Default for StreamingConfig {
 
 #[expect(clippy::unused_async, reason = "sessions await")]
 impl StreamingServer {
-    pub fn new(config: StreamingConfig) -> Self {
-        Self { _config: config }
+    pub fn new(config: StreamingConfig, metrics: StreamingMetrics) -> Self {
+        Self {
+            _config: config,
+            _metrics: metrics,
+        }
     }
 
     /// Upgrades a connection and runs a session over its streams.

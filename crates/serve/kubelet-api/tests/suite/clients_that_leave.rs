@@ -35,7 +35,7 @@ async fn a_client_that_leaves_cancels_the_provider() {
     *invented.begun.lock() = None;
 
     let labels =
-        "{method=\"GET\",path=\"stats\",server_type=\"readwrite\",long_running=\"false\"} ";
+        "{long_running=\"false\",method=\"GET\",path=\"stats\",server_type=\"readwrite\"} ";
     let in_flight = || server.metric(&format!("kubelet_http_inflight_requests{labels}"));
     let ended = async {
         while in_flight() != Some(0.0) {
@@ -57,7 +57,7 @@ async fn a_client_that_leaves_cancels_the_provider() {
     )
     .unwrap();
     assert!(
-        !text.contains("http_responses_total{path=\"stats\""),
+        !text.contains("http_responses_total"),
         "no response, no error"
     );
     server.stop().await;

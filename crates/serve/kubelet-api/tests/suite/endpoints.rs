@@ -22,7 +22,7 @@ fn recorded_provider() -> Arc<Invented> {
 #[tokio::test]
 async fn pods_are_a_list() {
     let server = Running::with(everything(&recorded_provider()), |config| {
-        config.debug = true
+        config.debug = true;
     })
     .await;
     for path in ["/pods", "/pods/", "/runningpods/", "/runningpods"] {
@@ -175,9 +175,9 @@ async fn other_metrics_are_served() {
     );
     let own = client.get("/metrics").await;
     assert!(own.text().contains(
-        "kubelet_http_requests_total{method=\"GET\",path=\"metrics/cadvisor\",server_type=\"readwrite\",long_running=\"false\"} 1\n"
+        "kubelet_http_requests_total{long_running=\"false\",method=\"GET\",path=\"metrics/cadvisor\",server_type=\"readwrite\"} 1\n"
     ), "{}", own.text());
-    assert!(own.text().contains("kubelet_http_inflight_requests{method=\"GET\",path=\"metrics\",server_type=\"readwrite\",long_running=\"false\"} 1\n"));
+    assert!(own.text().contains("kubelet_http_inflight_requests{long_running=\"false\",method=\"GET\",path=\"metrics\",server_type=\"readwrite\"} 1\n"));
     server.stop().await;
 }
 

@@ -107,6 +107,7 @@ const PRESSURE: Pressure = Pressure {
 };
 
 /// A node with one pod and one container that have everything.
+#[expect(clippy::too_many_lines, reason = "every field has a value")]
 fn full() -> NodeStats {
     let fs = FsStats {
         at: AT,

@@ -8,7 +8,7 @@ use kubevitals_kubelet_api::route::{Route, path_label, permissions_of_unknown};
 use kubevitals_model::Timestamp;
 
 /// Tokens of requests.
-pub(crate) const REQUEST_TOKENS: &[&[u8]] = &[
+pub(crate) const TOKENS: &[&[u8]] = &[
     b"/containerLogs/",
     b"/exec/",
     b"/attach/",
