@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use http::Method;
 use http_body_util::BodyExt as _;
+use kubevitals_telemetry::LogOptions;
+use kubevitals_telemetry::logs::LogCapture;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -14,6 +16,7 @@ use crate::support::{DEADLINE, Invented, Running, everything};
 
 #[tokio::test]
 async fn a_client_that_leaves_cancels_the_provider() {
+    let log = LogCapture::start(&LogOptions::default());
     let invented = Arc::new(Invented::default());
     let (begun, mut has_begun) = mpsc::channel(1);
     let (dropped, mut was_dropped) = mpsc::channel(1);
@@ -61,6 +64,11 @@ async fn a_client_that_leaves_cancels_the_provider() {
         "no response, no error"
     );
     server.stop().await;
+    let log = log.text();
+    assert!(
+        log.contains("listening") && !log.contains("WARN") && !log.contains("ERROR"),
+        "{log}"
+    );
 }
 
 #[tokio::test]
