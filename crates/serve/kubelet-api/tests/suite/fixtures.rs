@@ -277,6 +277,16 @@ fn cadvisor_families_have_its_names_and_labels() {
 }
 
 #[test]
+fn a_cadvisor_series_occurs_once() {
+    let mut node = full();
+    let mut container = node.pods[0].containers[0].clone();
+    container.started = None;
+    node.pods[0].containers.push(container);
+    node.pods.push(node.pods[0].clone());
+    assert!(cadvisor::encode(&node) == cadvisor::encode(&full()));
+}
+
+#[test]
 fn cadvisor_metrics_of_a_real_node_are_readable() {
     let text = cadvisor::encode(&recorded::summary(SUMMARY));
     let document = Document::parse(&text);
