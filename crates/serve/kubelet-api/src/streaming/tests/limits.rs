@@ -146,6 +146,24 @@ async fn pongs_are_sent_while_stdin_is_blocked() {
     .await;
 }
 
+/// Nothing is read meanwhile, so only writing tells.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_while_stdin_is_blocked_drops_the_session() {
+    eventually(async {
+        let (server, dropped) = waiting(ALL, StreamingConfig::default());
+        let mut client = WebSocket::connect(server.connect(), "v5.channel.k8s.io").await;
+        client.receive().await.unwrap();
+        let rest = frame(0x82, &[0; 1 << 20]);
+        let write = tokio::time::timeout(Duration::from_mins(1), client.io.write_all(&rest));
+        assert!(write.await.is_err(), "a megabyte is not buffered");
+        let begin = Instant::now();
+        drop(client);
+        dropped.await.unwrap();
+        assert!(begin.elapsed() <= Duration::from_secs(10));
+    })
+    .await;
+}
+
 /// The process waits for the client, and nothing is held for it.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_stops_the_output() {
