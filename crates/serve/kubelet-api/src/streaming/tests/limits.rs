@@ -76,20 +76,30 @@ async fn streams_that_nobody_asked_for_are_refused() {
             stderr: false,
             ..ALL
         };
-        let server = Harness::command(options, |mut streams: Streams| async move {
-            assert!(streams.stdin.is_none() && streams.stderr.is_none());
-            let stdout = streams.stdout.as_mut().unwrap();
-            stdout.write_all(b"x").await.unwrap();
-            Ok(0)
+        let finish = Arc::new(tokio::sync::Notify::new());
+        let finished = Arc::clone(&finish);
+        let server = Harness::command(options, move |mut streams: Streams| {
+            let finished = Arc::clone(&finished);
+            async move {
+                assert!(streams.stdin.is_none() && streams.stderr.is_none());
+                let stdout = streams.stdout.as_mut().unwrap();
+                stdout.write_all(b"x").await.unwrap();
+                finished.notified().await;
+                Ok(0)
+            }
         });
         let mut client = Spdy::connect(server.connect(), "v4.channel.k8s.io", &["error"]).await;
+        let headers = |kind| kubevitals_spdy::Headers::default().with("streamtype", kind);
         for kind in ["stdin", "error", "unknown"] {
-            let headers = kubevitals_spdy::Headers::default().with("streamtype", kind);
-            assert!(client.connection.open(headers).await.is_err(), "{kind}");
+            let opened = client.connection.open(headers(kind)).await;
+            assert!(opened.is_err(), "{kind}");
         }
-        let headers = kubevitals_spdy::Headers::default().with("streamtype", "stdout");
-        let mut stdout = client.connection.open(headers).await.unwrap();
+        let stdout = client.connection.open(headers("stdout")).await;
+        let mut stdout = stdout.unwrap();
         assert_eq!(stdout.reader.read_u8().await.unwrap(), b'x');
+        // The session runs: it is too late.
+        assert!(client.connection.open(headers("stdout")).await.is_err());
+        finish.notify_one();
         assert!(client.read("error").await.contains("Success"));
     })
     .await;
