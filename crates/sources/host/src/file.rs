@@ -140,9 +140,10 @@ impl Folder {
     /// milliseconds since the epoch.
     pub(crate) fn modified_millis(&self, name: &CStr) -> Option<i64> {
         let stat = statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        let seconds = i64::try_from(stat.st_mtime).ok()?;
         let nanos = i64::try_from(stat.st_mtime_nsec).ok()?;
-        seconds.checked_mul(1000)?.checked_add(nanos / 1_000_000)
+        stat.st_mtime
+            .checked_mul(1000)?
+            .checked_add(nanos / 1_000_000)
     }
 
     /// The size of an entry, if it is a regular file.
