@@ -172,7 +172,12 @@ impl HostReader {
                 unresolved += 1;
                 continue;
             };
-            let (stats, nameless) = pass.pod(pod, &names);
+            let (mut stats, mut nameless) = pass.pod(pod, &names);
+            if pod.has_stale() {
+                // A container ended meanwhile, and perhaps another has taken its place.
+                pod.update(pass.context, true);
+                (stats, nameless) = pass.pod(pod, &names);
+            }
             unresolved += nameless;
             let is_gone = stats.usage.cpu.is_none() && stats.containers.is_empty();
             if !is_gone {
