@@ -51,7 +51,9 @@ impl Hierarchies {
     pub fn open(mount: &Path, parent: &str) -> io::Result<Self> {
         let parent = PathBuf::from(parent.trim_matches('/'));
         if parent.as_os_str().is_empty() || parent.components().any(|c| c.as_os_str() == "..") {
-            return Err(io::Error::other("the cgroup parent is not a path below the root"));
+            return Err(io::Error::other(
+                "the cgroup parent is not a path below the root",
+            ));
         }
         let is_v2 = |path: &Path| {
             rustix::fs::statfs(path).is_ok_and(|fs| {

@@ -137,12 +137,17 @@ impl ProcessRuntime {
             if pods.len() >= self.inner.config.max_pods {
                 return Err(RuntimeError::Rejected {
                     reason: "OutOfpods",
-                    message: format!("Node didn't have enough resource: pods, requested: 1, used: {}, capacity: {}", pods.len(), self.inner.config.max_pods),
+                    message: format!(
+                        "Node didn't have enough resource: pods, requested: 1, used: {}, capacity: {}",
+                        pods.len(),
+                        self.inner.config.max_pods
+                    ),
                 });
             }
         }
         let folder = self.inner.config.pod_folder(&id.uid.to_string());
-        fs::create_dir_all(folder.join("containers")).map_err(ProcessError::file("create", &folder))?;
+        fs::create_dir_all(folder.join("containers"))
+            .map_err(ProcessError::file("create", &folder))?;
         let path = folder.join(POD_FILE);
         write_record(&path, pod.as_ref(), false).map_err(ProcessError::file("write", &path))?;
         self.inner.start(id, pod, None);
@@ -184,7 +189,9 @@ impl Inner {
         for entry in entries.flatten() {
             let path = entry.path();
             match read_pod(&path) {
-                Some((id, pod, state)) if entry.file_name().to_str() == Some(id.uid.to_string().as_str()) => {
+                Some((id, pod, state))
+                    if entry.file_name().to_str() == Some(id.uid.to_string().as_str()) =>
+                {
                     found.push((id, pod, state));
                 }
                 _ => self.sweep(&path),
@@ -233,7 +240,10 @@ impl Inner {
 
 impl PodHandle {
     async fn send(&self, command: Command) -> Result<(), RuntimeError> {
-        let sent = self.commands.send_timeout(command, Duration::from_secs(5)).await;
+        let sent = self
+            .commands
+            .send_timeout(command, Duration::from_secs(5))
+            .await;
         sent.map_err(|_| RuntimeError::Failed {
             context: format!("pod {}", self.id.key),
             source: "its worker does not respond".into(),
@@ -290,14 +300,16 @@ impl PodRuntime for ProcessRuntime {
                 let path = config.root.join("ping");
                 write_record(&path, &"ping", false).map_err(ProcessError::file("write", &path))?;
                 match cgroups {
-                    Some(cgroups) if !cgroups.own().exists() => {
-                        Err(ProcessError::Config("the cgroup of the pods is gone".to_owned()))
-                    }
+                    Some(cgroups) if !cgroups.own().exists() => Err(ProcessError::Config(
+                        "the cgroup of the pods is gone".to_owned(),
+                    )),
                     _ => Ok(()),
                 }
             };
             let result = tokio::task::spawn_blocking(check).await;
-            result.unwrap_or_else(|_| Err(ProcessError::Config("the check was cancelled".to_owned())))?;
+            result.unwrap_or_else(|_| {
+                Err(ProcessError::Config("the check was cancelled".to_owned()))
+            })?;
             Ok(())
         })
     }
@@ -315,10 +327,15 @@ fn pod_id(pod: &Pod) -> Result<PodId, RuntimeError> {
     };
     let is_plain = |text: &str| {
         let is_allowed = |one: char| one.is_ascii_alphanumeric() || matches!(one, '-' | '_' | '.');
-        !text.is_empty() && text.len() <= 253 && text.chars().all(is_allowed) && !text.starts_with('.')
+        !text.is_empty()
+            && text.len() <= 253
+            && text.chars().all(is_allowed)
+            && !text.starts_with('.')
     };
     if ![name, namespace, uid].into_iter().all(|one| is_plain(one)) {
-        return Err(invalid("the name, the namespace or the UID of the pod is not usable in a path"));
+        return Err(invalid(
+            "the name, the namespace or the UID of the pod is not usable in a path",
+        ));
     }
     Ok(PodId {
         uid: Uid::from(uid.as_str()),

@@ -14,6 +14,9 @@ use crate::state::{ContainerState, Ended, Phase, PodState, RestartPolicy, Role, 
 /// The scheme of container ids.
 pub(crate) const SCHEME: &str = "process://";
 
+/// The reason of a program that could not be started.
+pub(crate) const START_ERROR: &str = "StartError";
+
 const PENDING: &str = "Pending";
 const RUNNING: &str = "Running";
 const SUCCEEDED: &str = "Succeeded";
@@ -56,13 +59,11 @@ pub(crate) fn pod_status(
         container_statuses: Some(mains),
         init_container_statuses: has_inits.then_some(inits),
         host_ip: ips.first().map(ToString::to_string),
-        host_ips: (!ips.is_empty()).then(|| {
-            ips.iter().map(|ip| HostIP { ip: ip.to_string() }).collect()
-        }),
+        host_ips: (!ips.is_empty())
+            .then(|| ips.iter().map(|ip| HostIP { ip: ip.to_string() }).collect()),
         pod_ip: ips.first().map(ToString::to_string),
-        pod_ips: (!ips.is_empty()).then(|| {
-            ips.iter().map(|ip| PodIP { ip: ip.to_string() }).collect()
-        }),
+        pod_ips: (!ips.is_empty())
+            .then(|| ips.iter().map(|ip| PodIP { ip: ip.to_string() }).collect()),
         start_time: time(state.started_ms),
         qos_class: Some(QosClass::of(pod).as_str().to_owned()),
         ..PodStatus::default()
@@ -148,7 +149,8 @@ fn phase(
             Seen::BetweenRuns(_) => stopped += 1,
         }
     }
-    let restarts = |status: &ContainerStatus| match (Seen::of(status), container(pod, &status.name)) {
+    let restarts = |status: &ContainerStatus| match (Seen::of(status), container(pod, &status.name))
+    {
         (Seen::Ended(code), Some((role, spec))) => policy.restarts(spec, role, code),
         (Seen::BetweenRuns(_), _) => true,
         _ => false,
@@ -169,7 +171,11 @@ fn phase(
     if !is_terminal && mains.iter().any(restarts) {
         return RUNNING;
     }
-    if stopped == succeeded { SUCCEEDED } else { FAILED }
+    if stopped == succeeded {
+        SUCCEEDED
+    } else {
+        FAILED
+    }
 }
 
 /// A container status, as far as the phase needs it.
@@ -192,7 +198,11 @@ impl Seen {
         if state.is_some_and(|one| one.running.is_some()) {
             return Self::Running;
         }
-        match status.last_state.as_ref().and_then(|one| one.terminated.as_ref()) {
+        match status
+            .last_state
+            .as_ref()
+            .and_then(|one| one.terminated.as_ref())
+        {
             Some(ended) => Self::BetweenRuns(ended.exit_code),
             None => Self::Waiting,
         }
@@ -222,10 +232,15 @@ fn container_status(pod: &Pod, one: &ContainerState, has_inits: bool) -> Contain
     } else {
         "ContainerCreating"
     };
+    let start_error = one.ended.as_ref().filter(|one| one.reason == START_ERROR);
     let (state, last_state) = match &one.phase {
         Phase::Waiting(Some(why)) => {
             let message = (!why.message.is_empty()).then(|| why.message.clone());
             (waiting(&why.reason, message), ended(&one.ended))
+        }
+        Phase::Starting { .. } if start_error.is_some() => {
+            let message = start_error.and_then(|one| one.message.clone());
+            (waiting("RunContainerError", message), ended(&one.ended))
         }
         Phase::Waiting(None) | Phase::Starting { .. } | Phase::Ended if one.ended.is_some() => {
             (ended(&one.ended), ended(&one.earlier))
@@ -379,8 +394,13 @@ fn initialized(
         };
     }
     // Once a main container has run, the pod was initialized.
-    if mains.iter().any(|one| !matches!(Seen::of(one), Seen::Waiting))
-        && state.containers.iter().any(|one| one.role == Role::Main && (one.ended.is_some() || one.running().is_some()))
+    if mains
+        .iter()
+        .any(|one| !matches!(Seen::of(one), Seen::Waiting))
+        && state
+            .containers
+            .iter()
+            .any(|one| one.role == Role::Main && (one.ended.is_some() || one.running().is_some()))
     {
         return Verdict::yes();
     }
@@ -396,7 +416,10 @@ fn initialized(
     if incomplete.is_empty() {
         return Verdict::yes();
     }
-    let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
+    let message = format!(
+        "containers with incomplete status: [{}]",
+        incomplete.join(" ")
+    );
     Verdict::no("ContainersNotInitialized", message)
 }
 
@@ -438,12 +461,22 @@ fn ready(pod: &Pod, phase: &str, containers_ready: &Verdict) -> Verdict {
     if !containers_ready.is_true || matches!(phase, SUCCEEDED | FAILED) {
         return containers_ready.clone();
     }
-    let gates = pod.spec.iter().flat_map(|spec| spec.readiness_gates.iter().flatten());
-    let known = pod.status.as_ref().and_then(|status| status.conditions.as_deref());
+    let gates = pod
+        .spec
+        .iter()
+        .flat_map(|spec| spec.readiness_gates.iter().flatten());
+    let known = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref());
     let mut unready = Vec::new();
     for gate in gates {
         let name = &gate.condition_type;
-        match known.unwrap_or_default().iter().find(|one| one.type_ == *name) {
+        match known
+            .unwrap_or_default()
+            .iter()
+            .find(|one| one.type_ == *name)
+        {
             None => unready.push(format!(
                 "corresponding condition of pod readiness gate {name:?} does not exist."
             )),
@@ -462,7 +495,9 @@ fn ready(pod: &Pod, phase: &str, containers_ready: &Verdict) -> Verdict {
 
 /// Times of the API, in whole seconds.
 pub(crate) fn time(ms: i64) -> Option<Time> {
-    jiff::Timestamp::from_second(ms.div_euclid(1000)).ok().map(Time)
+    jiff::Timestamp::from_second(ms.div_euclid(1000))
+        .ok()
+        .map(Time)
 }
 
 #[cfg(test)]

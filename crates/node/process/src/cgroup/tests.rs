@@ -40,7 +40,10 @@ fn version_2_is_written_as_the_kernel_expects_it() {
         max_pids: Some(64),
     };
     let cgroup = hierarchies.container("u", "c");
-    hierarchies.pod("u").create(&Limits::default(), true).expect("pod");
+    hierarchies
+        .pod("u")
+        .create(&Limits::default(), true)
+        .expect("pod");
     cgroup.create(&limits, false).expect("container");
     let dir = folder.path().join("kv/podu/c");
     assert_eq!(cgroup.dirs(), [dir.clone()]);
@@ -65,7 +68,11 @@ fn oom_kills_are_read_from_both_versions() {
     let cgroup = hierarchies.container("u", "c");
     assert_eq!(cgroup.oom_kills(), 0);
     let dir = folder.path().join("kv/podu/c");
-    fs::write(dir.join("memory.oom_control"), "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n").expect("write");
+    fs::write(
+        dir.join("memory.oom_control"),
+        "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+    )
+    .expect("write");
     assert_eq!(cgroup.oom_kills(), 2);
     fs::write(dir.join("memory.events"), "low 0\noom 3\noom_kill 3\n").expect("write");
     assert_eq!(cgroup.oom_kills(), 3);
@@ -75,7 +82,13 @@ fn oom_kills_are_read_from_both_versions() {
 fn a_parent_that_leads_elsewhere_is_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for parent in ["", "/", "../x", "a/../../b"] {
-        assert!(Hierarchies::open(folder.path(), parent).is_err(), "{parent:?}");
+        assert!(
+            Hierarchies::open(folder.path(), parent).is_err(),
+            "{parent:?}"
+        );
     }
-    assert!(Hierarchies::open(folder.path(), "kv").is_err(), "nothing is mounted");
+    assert!(
+        Hierarchies::open(folder.path(), "kv").is_err(),
+        "nothing is mounted"
+    );
 }

@@ -17,10 +17,21 @@ impl Attach for ProcessRuntime {
         Box::pin(async move {
             self.inner.metrics.session("attach");
             let instance = self.running(&request.target)?;
-            let gone = |error| ProviderError::Conflict(format!("attach to container {:?}: {error}", request.target.container));
+            let gone = |error| {
+                ProviderError::Conflict(format!(
+                    "attach to container {:?}: {error}",
+                    request.target.container
+                ))
+            };
             let mut link = Link::connect(&instance.folder).await.map_err(gone)?;
-            let wanted = [u8::from(request.streams.stdout), u8::from(request.streams.stderr)];
-            link.writer.send(Kind::Attach, &wanted).await.map_err(gone)?;
+            let wanted = [
+                u8::from(request.streams.stdout),
+                u8::from(request.streams.stderr),
+            ];
+            link.writer
+                .send(Kind::Attach, &wanted)
+                .await
+                .map_err(gone)?;
             let takes_input = instance.launch.stdin;
             let session: Session = Box::new(move |streams| {
                 Box::pin(async move {

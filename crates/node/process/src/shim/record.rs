@@ -164,7 +164,11 @@ pub(crate) fn write_atomically(path: &Path, content: &[u8], sync: bool) -> io::R
     fs::rename(&temporary, path)?;
     if sync && let Some(folder) = path.parent() {
         // Shims use names in their working directory.
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let folder = if folder.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            folder
+        };
         File::open(folder)?.sync_all()?;
     }
     Ok(())
