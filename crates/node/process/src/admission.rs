@@ -205,7 +205,7 @@ fn reject(reason: &'static str, message: String) -> RuntimeError {
 mod tests {
     use super::*;
 
-    fn verdict(spec: serde_json::Value, powers: Powers) -> Option<(&'static str, String)> {
+    fn verdict(spec: &serde_json::Value, powers: Powers) -> Option<(&'static str, String)> {
         let pod = serde_json::from_value(serde_json::json!({"spec": spec})).expect("a pod");
         match admit(&pod, powers) {
             Ok(()) => None,
@@ -233,33 +233,33 @@ mod tests {
             serde_json::json!({"containers": [container]})
         };
         let ok = one(serde_json::json!({}));
-        assert_eq!(verdict(ok.clone(), root), None);
-        assert_eq!(verdict(ok.clone(), user), None);
+        assert_eq!(verdict(&ok, root), None);
+        assert_eq!(verdict(&ok, user), None);
         let image_only =
             serde_json::json!({"containers": [{"name": "c", "image": "nginx", "args": ["x"]}]});
-        let (reason, message) = verdict(image_only, root).expect("rejected");
+        let (reason, message) = verdict(&image_only, root).expect("rejected");
         assert_eq!(reason, "ImageNotSupported");
         assert!(message.contains("\"nginx\""), "{message}");
         let mut claim = ok.clone();
         claim["volumes"] =
             serde_json::json!([{"name": "v", "persistentVolumeClaim": {"claimName": "x"}}]);
-        let (reason, message) = verdict(claim, root).expect("rejected");
+        let (reason, message) = verdict(&claim, root).expect("rejected");
         assert_eq!(reason, "VolumeNotSupported");
         assert!(message.contains("persistentVolumeClaim"), "{message}");
         let other_user = one(serde_json::json!({"securityContext": {"runAsUser": 1001}}));
-        assert_eq!(verdict(other_user.clone(), root), None);
+        assert_eq!(verdict(&other_user, root), None);
         assert_eq!(
-            verdict(other_user, user).expect("rejected").0,
+            verdict(&other_user, user).expect("rejected").0,
             "SecurityContextNotSupported"
         );
         let non_root = one(serde_json::json!({"securityContext": {"runAsNonRoot": true}}));
-        assert!(verdict(non_root.clone(), root).is_some());
-        assert_eq!(verdict(non_root, user), None);
+        assert!(verdict(&non_root, root).is_some());
+        assert_eq!(verdict(&non_root, user), None);
         let privileged = one(serde_json::json!({"securityContext": {"privileged": true}}));
-        assert_eq!(verdict(privileged.clone(), root), None);
-        assert!(verdict(privileged, user).is_some());
+        assert_eq!(verdict(&privileged, root), None);
+        assert!(verdict(&privileged, user).is_some());
         let mut class = ok;
         class["runtimeClassName"] = serde_json::json!("gvisor");
-        assert!(verdict(class, root).is_some());
+        assert!(verdict(&class, root).is_some());
     }
 }

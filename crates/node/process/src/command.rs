@@ -44,7 +44,7 @@ impl ContainerCommand {
     pub(crate) fn start(
         instance: &Instance,
         command: Vec<String>,
-        streams: CommandStreams,
+        streams: &CommandStreams,
     ) -> io::Result<Self> {
         let pid = instance
             .pid()
@@ -125,7 +125,7 @@ pub(crate) async fn run(
         output: true,
         ..CommandStreams::default()
     };
-    let mut command = ContainerCommand::start(instance, command, streams)?;
+    let mut command = ContainerCommand::start(instance, command, &streams)?;
     let stdout = command.child.stdout.take();
     let stderr = command.child.stderr.take();
     let work = async {

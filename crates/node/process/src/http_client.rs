@@ -177,6 +177,7 @@ pub(crate) async fn grpc_health(target: SocketAddr, service: &str) -> Result<(),
             .await
             .map_err(|error| error.to_string())?;
         let status = grpc_status(response.headers());
+        #[expect(clippy::disallowed_methods, reason = "the body is limited")]
         let body = Limited::new(response.into_body(), MAX_MESSAGE_BYTES)
             .collect()
             .await;

@@ -233,16 +233,11 @@ pub(crate) fn dial_error(target: SocketAddr, error: &std::io::Error) -> String {
 pub(crate) fn port(port: &IntOrString, container: &Container) -> Option<u16> {
     let number = match port {
         IntOrString::Int(number) => *number,
-        IntOrString::String(name) => match name.parse() {
-            Ok(number) => number,
-            Err(_) => {
-                let ports = container.ports.iter().flatten();
-                ports
-                    .filter(|one| one.name.as_ref() == Some(name))
-                    .map(|one| one.container_port)
-                    .next()?
-            }
-        },
+        IntOrString::String(name) => name.parse().ok().or_else(|| {
+            let mut ports = container.ports.iter().flatten();
+            let named = ports.find(|one| one.name.as_ref() == Some(name));
+            named.map(|one| one.container_port)
+        })?,
     };
     u16::try_from(number).ok().filter(|one| *one > 0)
 }

@@ -191,7 +191,11 @@ mod tests {
 
     use super::*;
 
-    fn status(state: serde_json::Value, last: serde_json::Value, restarts: i32) -> ContainerStatus {
+    fn status(
+        state: &serde_json::Value,
+        last: &serde_json::Value,
+        restarts: i32,
+    ) -> ContainerStatus {
         serde_json::from_value(json!({
             "name": "c", "image": "", "imageID": "", "ready": false,
             "restartCount": restarts, "state": state, "lastState": last,
@@ -229,11 +233,7 @@ mod tests {
                 Err("container \"c\" in pod \"p\" is waiting to start: ContainerCreating"),
             ),
         ] {
-            let found = attempt_of(
-                "p",
-                &status(state.clone(), last.clone(), restarts),
-                is_previous,
-            );
+            let found = attempt_of("p", &status(state, last, restarts), is_previous);
             match (found, expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, expected),
                 (Err(error), Err(text)) => {

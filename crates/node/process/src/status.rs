@@ -355,19 +355,16 @@ impl Verdict {
     fn condition(self, name: &str, state: &mut PodState, now_ms: i64) -> PodCondition {
         let status = if self.is_true { "True" } else { "False" };
         let known = state.transitions.iter_mut().find(|(one, ..)| one == name);
-        let changed_ms = match known {
-            Some((_, value, at)) => {
-                if value != status {
-                    status.clone_into(value);
-                    *at = now_ms;
-                }
-                *at
+        let changed_ms = if let Some((_, value, at)) = known {
+            if value != status {
+                status.clone_into(value);
+                *at = now_ms;
             }
-            None => {
-                let entry = (name.to_owned(), status.to_owned(), now_ms);
-                state.transitions.push(entry);
-                now_ms
-            }
+            *at
+        } else {
+            let entry = (name.to_owned(), status.to_owned(), now_ms);
+            state.transitions.push(entry);
+            now_ms
         };
         let text = |text: String| (!text.is_empty()).then_some(text);
         PodCondition {

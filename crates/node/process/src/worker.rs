@@ -170,25 +170,27 @@ impl Worker {
                 },
                 Some(report) = self.reports.recv() => self.on_report(report),
                 permit = changes.reserve_owned(), if has_pending && self.is_heard => match permit {
-                    // Events first: they tell what led to the status.
-                    Ok(permit) => match self.pending_events.pop_front() {
-                        Some(event) => drop(permit.send(RuntimeChange::Event(event))),
-                        None => {
-                            self.is_dirty = false;
-                            let shared = self.shared.read();
-                            permit.send(RuntimeChange::Status(RuntimePod {
-                                id: self.context.id.clone(),
-                                status: shared.status.clone(),
-                                is_terminated: shared.is_terminated,
-                            }));
-                        }
-                    },
+                    Ok(permit) => drop(permit.send(self.next_change())),
                     Err(_) => self.is_heard = false,
                 },
                 Some(_) = self.tasks.join_next(), if !self.tasks.is_empty() => {}
                 () = sleep_until(wake), if wake.is_some() => {}
             }
         }
+    }
+
+    /// The next thing to report. Events first: they tell what led to the status.
+    fn next_change(&mut self) -> RuntimeChange {
+        if let Some(event) = self.pending_events.pop_front() {
+            return RuntimeChange::Event(event);
+        }
+        self.is_dirty = false;
+        let shared = self.shared.read();
+        RuntimeChange::Status(RuntimePod {
+            id: self.context.id.clone(),
+            status: shared.status.clone(),
+            is_terminated: shared.is_terminated,
+        })
     }
 
     /// Takes up the containers of an earlier process.

@@ -46,7 +46,7 @@ fn version_2_is_written_as_the_kernel_expects_it() {
         .expect("pod");
     cgroup.create(&limits, false).expect("container");
     let dir = folder.path().join("kv/podu/c");
-    assert_eq!(cgroup.dirs(), [dir.clone()]);
+    assert_eq!(cgroup.dirs(), std::slice::from_ref(&dir));
     // The files of the fixture do not grow by writes as the kernel's: the last value stays.
     assert_eq!(read(&dir, "cpu.weight"), "100");
     assert_eq!(read(&dir, "cpu.max"), "50000 100000");

@@ -445,19 +445,16 @@ impl Driver {
         }
         self.instance.ended.send_replace(true);
         let id = &self.instance.id;
-        let ended = match record {
-            Some(record) => {
-                if let Some(message) = &record.start_error {
-                    self.event(true, "Failed", format!("Error: {message}"))
-                        .await;
-                }
-                let message = self.message(&record).await;
-                Ended::from_record(id, &record, message)
+        let ended = if let Some(record) = record {
+            if let Some(message) = &record.start_error {
+                self.event(true, "Failed", format!("Error: {message}"))
+                    .await;
             }
-            None => {
-                let started_ms = self.health.as_ref().map(|one| one.started_ms);
-                Ended::unknown(id, started_ms, now_ms())
-            }
+            let message = self.message(&record).await;
+            Ended::from_record(id, &record, message)
+        } else {
+            let started_ms = self.health.as_ref().map(|one| one.started_ms);
+            Ended::unknown(id, started_ms, now_ms())
         };
         self.context.metrics.ended(&ended.reason);
         let _ = self

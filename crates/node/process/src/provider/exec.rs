@@ -57,7 +57,7 @@ async fn with_pipes(
         output: true,
         terminal: None,
     };
-    let mut command = ContainerCommand::start(instance, command, options)?;
+    let mut command = ContainerCommand::start(instance, command, &options)?;
     let stdin = command.child.stdin.take();
     let stdout = command.child.stdout.take();
     let stderr = command.child.stderr.take();
@@ -134,7 +134,7 @@ async fn in_terminal(
     while let Ok(size) = resize.try_recv() {
         set_size(&terminal, size);
     }
-    let mut command = ContainerCommand::start(instance, command, options)?;
+    let mut command = ContainerCommand::start(instance, command, &options)?;
     let input = async {
         if let Some(mut from) = streams.stdin {
             let mut buffer = vec![0; BUFFER];
@@ -163,7 +163,7 @@ async fn in_terminal(
             drop(held);
             code
         };
-        let (code, _) = tokio::join!(ended, output);
+        let (code, ()) = tokio::join!(ended, output);
         code
     };
     tokio::select! {

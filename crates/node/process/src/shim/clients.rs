@@ -21,6 +21,10 @@ pub(super) struct Stdin {
 }
 
 /// A connection.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what a client asked for, each on its own"
+)]
 pub(super) struct Client {
     pub(super) stream: UnixStream,
     pub(super) input: Vec<u8>,

@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
@@ -25,7 +26,6 @@ pub(super) fn join(pid: i32) -> io::Result<()> {
     let namespace = fs::File::open(format!("/proc/{pid}/ns/mnt"))?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::openat(CWD, format!("/proc/{pid}/root"), flags, Mode::empty())?;
-    use std::os::fd::AsFd as _;
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Mount))?;
     rustix::process::fchdir(&root)?;
     rustix::process::chroot(".")?;

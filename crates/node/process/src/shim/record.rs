@@ -25,6 +25,10 @@ const MAX_RECORD_BYTES: u64 = 4 << 20;
 
 /// How to run a program.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "options of Kubernetes, each on its own"
+)]
 pub(crate) struct Launch {
     pub id: String,
     /// The program and its arguments.

@@ -373,7 +373,7 @@ impl Shim {
     }
 
     fn read_outputs(&mut self, ready: &[bool]) {
-        let mut buffer = [0; 32 << 10];
+        let mut buffer = [0; 16 << 10];
         let mut ended = Vec::new();
         for (index, (stream, file)) in self.outputs.iter_mut().enumerate() {
             if !ready.get(index).copied().unwrap_or(false) {

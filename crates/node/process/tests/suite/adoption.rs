@@ -1,5 +1,6 @@
 //! Restarts of the node.
 
+use kubevitals_virtual_node::runtime::PodRuntime as _;
 use serde_json::json;
 
 use crate::harness::{Node, container, exit, id_of, of, pod, script};
@@ -89,7 +90,6 @@ async fn a_pod_without_usable_records_is_killed_at_the_start() {
         node.restart().await
     };
     assert_eq!(config.root, node.config.root);
-    use kubevitals_virtual_node::runtime::PodRuntime as _;
     let pods = node.runtime.pods().await.expect("pods");
     assert!(
         pods.iter().all(|one| one.id != id_of(&pod)),

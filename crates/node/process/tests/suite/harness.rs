@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 /// A regression fails instead of hanging; a loaded machine has time.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -30,7 +30,7 @@ pub(crate) struct Node {
     log: Arc<parking_lot::Mutex<Log>>,
     changed: Arc<tokio::sync::Notify>,
     collector: JoinHandle<()>,
-    _folder: Option<tempfile::TempDir>,
+    folder: Option<tempfile::TempDir>,
 }
 
 #[derive(Default)]
@@ -63,7 +63,7 @@ impl PodInputs for Inputs {
         Box::pin(async move {
             Ok(ServiceToken {
                 token,
-                renew_after: Duration::from_secs(3000),
+                renew_after: Duration::from_mins(50),
             })
         })
     }
@@ -126,13 +126,13 @@ impl Node {
             log,
             changed,
             collector,
-            _folder: folder,
+            folder,
         }
     }
 
     /// Ends this process of the node without a word to the containers, and starts the next.
     pub(crate) async fn restart(mut self) -> Self {
-        let folder = self._folder.take();
+        let folder = self.folder.take();
         let config = self.config.clone();
         self.collector.abort();
         drop(self);
@@ -177,13 +177,13 @@ impl Node {
                 changed.await;
             }
         };
-        match tokio::time::timeout(DEADLINE, wait).await {
-            Ok(found) => found,
-            Err(_) => panic!(
+        let found = tokio::time::timeout(DEADLINE, wait).await;
+        found.unwrap_or_else(|_| {
+            panic!(
                 "{what}: not within the deadline; last status: {last:#?}; events: {:#?}",
                 self.events(pod)
-            ),
-        }
+            )
+        })
     }
 
     /// Waits until any status that the pod had matches.
@@ -212,13 +212,13 @@ impl Node {
                 changed.await;
             }
         };
-        match tokio::time::timeout(DEADLINE, wait).await {
-            Ok(found) => found,
-            Err(_) => panic!(
+        let found = tokio::time::timeout(DEADLINE, wait).await;
+        found.unwrap_or_else(|_| {
+            panic!(
                 "{what}: not within the deadline; events: {:#?}",
                 self.events(pod)
-            ),
-        }
+            )
+        })
     }
 
     pub(crate) async fn wait_phase(&self, pod: &PodId, phase: &str) -> PodStatus {
@@ -243,10 +243,8 @@ impl Node {
                 changed.await;
             }
         };
-        match tokio::time::timeout(DEADLINE, wait).await {
-            Ok(found) => found,
-            Err(_) => panic!("no event {reason}; events: {:#?}", self.events(pod)),
-        }
+        let found = tokio::time::timeout(DEADLINE, wait).await;
+        found.unwrap_or_else(|_| panic!("no event {reason}; events: {:#?}", self.events(pod)))
     }
 
     pub(crate) fn events(&self, pod: &PodId) -> Vec<PodEvent> {
@@ -297,9 +295,8 @@ impl Node {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        if tokio::time::timeout(DEADLINE, wait).await.is_err() {
-            panic!("processes are left: {:?}", processes_with(&root));
-        }
+        let is_gone = tokio::time::timeout(DEADLINE, wait).await.is_ok();
+        assert!(is_gone, "processes are left: {:?}", processes_with(&root));
         if let Some(cgroups) = cgroups(&self.config) {
             for root in cgroups.roots() {
                 let dir = root.join(cgroups.parent());

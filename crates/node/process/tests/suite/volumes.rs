@@ -1,5 +1,7 @@
 //! Volumes and the environment of containers.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use kubevitals_virtual_node::runtime::PodRuntime as _;
 use serde_json::json;
 
@@ -107,7 +109,6 @@ async fn without_mounts_volumes_are_found_by_variables() {
         .and_then(|one| one.terminated?.message);
     assert_eq!(message.as_deref(), Some("bye\n"));
     // What the pod runs with is for its owner alone.
-    use std::os::unix::fs::PermissionsExt as _;
     let mode = std::fs::metadata(&node.config.root)
         .expect("the root")
         .permissions()
