@@ -318,7 +318,7 @@ impl Cgroup {
     clippy::disallowed_methods,
     reason = "called where blocking is allowed"
 )]
-fn pause() {
+pub(crate) fn pause() {
     std::thread::sleep(Duration::from_millis(5));
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use k8s_openapi::api::core::v1::Pod;
@@ -30,6 +30,8 @@ use crate::worker::{Command, POD_FILE, STATE_FILE, Shared, Worker};
 
 /// Commands that wait for a worker.
 const MAX_COMMANDS: usize = 16;
+/// How long the processes of a pod that cannot be adopted have to end.
+const SWEEP: Duration = Duration::from_secs(10);
 
 /// Runs pods as processes. Clones share the pods. Dropping it leaves the containers running.
 #[derive(Clone)]
@@ -45,6 +47,8 @@ pub(crate) struct Inner {
     pub(crate) metrics: ProcessMetrics,
     pods: RwLock<HashMap<Uid, PodHandle>>,
     powers: Powers,
+    /// Where workers run, whoever calls.
+    tasks: tokio::runtime::Handle,
     pub(crate) rates: Mutex<Rates>,
 }
 
@@ -87,6 +91,7 @@ impl ProcessRuntime {
                 metrics,
                 pods: RwLock::default(),
                 powers: Powers::own(),
+                tasks: tokio::runtime::Handle::current(),
                 rates: Mutex::default(),
             }),
         };
@@ -171,7 +176,7 @@ impl Inner {
         };
         let (commands, received) = mpsc::channel(MAX_COMMANDS);
         let (worker, shared) = Worker::new(context, pod, state, received, self.changes.clone());
-        tokio::spawn(worker.run());
+        self.tasks.spawn(worker.run());
         let handle = PodHandle {
             id: id.clone(),
             shared,
@@ -210,22 +215,41 @@ impl Inner {
     fn sweep(&self, folder: &Path) {
         tracing::warn!(folder = %folder.display(), "removed a pod whose records are unusable");
         self.metrics.swept();
+        let instances = fs::read_dir(folder.join("containers"));
+        let records: Vec<ProcessRecord> = instances
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|one| read_record(&one.path().join(PROCESS_FILE)).ok()?)
+            .collect();
+        if self.cgroups.is_some() {
+            // The cgroup has all processes. Without one the shim knows them, and kills what is left
+            // when the main process ends.
+            for record in &records {
+                record.shim.kill();
+            }
+        }
         if let Some(uid) = folder.file_name().and_then(|one| one.to_str()) {
             self.remove_cgroup(uid);
         }
-        let instances = fs::read_dir(folder.join("containers"));
-        for instance in instances.into_iter().flatten().flatten() {
-            let path = instance.path().join(PROCESS_FILE);
-            if let Ok(Some(record)) = read_record::<ProcessRecord>(&path)
-                && record.main.is_alive()
-                && let Some(pid) = rustix::process::Pid::from_raw(record.main.pid)
-            {
-                // The shim sees the end, and kills what is left.
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        let deadline = Instant::now() + SWEEP;
+        for record in &records {
+            record.main.kill();
+            while record.shim.is_alive() && Instant::now() < deadline {
+                crate::cgroup::pause();
             }
+            record.shim.kill();
         }
-        if let Err(error) = fs::remove_dir_all(folder) {
-            tracing::warn!(folder = %folder.display(), %error, "cannot remove a folder");
+        // A shim may write its last record meanwhile.
+        while let Err(error) = fs::remove_dir_all(folder) {
+            if error.kind() == std::io::ErrorKind::NotFound {
+                break;
+            }
+            if Instant::now() > deadline {
+                tracing::warn!(folder = %folder.display(), %error, "cannot remove a folder");
+                break;
+            }
+            crate::cgroup::pause();
         }
     }
 

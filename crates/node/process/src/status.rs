@@ -120,6 +120,9 @@ fn phase(
     mains: &[ContainerStatus],
 ) -> &'static str {
     let policy = RestartPolicy::of(pod);
+    // A terminal phase must not change: not before the last process has ended.
+    let is_live = state.containers.iter().any(|one| one.current().is_some());
+    let is_terminal = state.is_terminated || (state.termination.is_some() && !is_live);
     let (mut pending, mut failed) = (0, 0);
     let (mut running, mut waiting, mut stopped, mut succeeded) = (0, 0, 0, 0);
     for (status, one) in inits.iter().zip(&state.containers) {
@@ -146,7 +149,10 @@ fn phase(
                 stopped += 1;
                 succeeded += usize::from(code == 0);
             }
-            Seen::BetweenRuns(_) => stopped += 1,
+            Seen::BetweenRuns(code) => {
+                stopped += 1;
+                succeeded += usize::from(code == 0 && is_terminal);
+            }
         }
     }
     let restarts = |status: &ContainerStatus| match (Seen::of(status), container(pod, &status.name))
@@ -167,7 +173,6 @@ fn phase(
     if stopped == 0 {
         return PENDING;
     }
-    let is_terminal = state.is_terminated || state.termination.is_some();
     if !is_terminal && mains.iter().any(restarts) {
         return RUNNING;
     }

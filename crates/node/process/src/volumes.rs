@@ -50,7 +50,7 @@ pub(crate) async fn set_up(
         };
         let folder = folder(id, &volume.name, config);
         if volume.empty_dir.is_some() {
-            empty_dir(&folder).map_err(|error| failed(error.to_string()))?;
+            empty_dir(&folder, fs_group(pod)).map_err(|error| failed(error.to_string()))?;
         } else if let Some(source) = &volume.host_path {
             host_path(source).map_err(failed)?;
         } else {
@@ -119,10 +119,13 @@ fn relative(path: &str) -> Option<PathBuf> {
     (is_below && !path.as_os_str().is_empty()).then(|| path.to_owned())
 }
 
-fn empty_dir(folder: &Path) -> io::Result<()> {
+fn empty_dir(folder: &Path, group: Option<u32>) -> io::Result<()> {
     if !folder.exists() {
         fs::create_dir_all(folder)?;
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o777))?;
+        // With a group, files in it belong to the group.
+        let mode = if group.is_some() { 0o2777 } else { 0o777 };
+        std::os::unix::fs::chown(folder, None, group)?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(mode))?;
     }
     Ok(())
 }

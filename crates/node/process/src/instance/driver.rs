@@ -158,13 +158,8 @@ impl Driver {
             .ok()
             .flatten();
         if let Some(process) = process {
-            for identity in [process.shim, process.main] {
-                if identity.is_alive()
-                    && let Some(pid) = rustix::process::Pid::from_raw(identity.pid)
-                {
-                    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-                }
-            }
+            process.shim.kill();
+            process.main.kill();
         }
         if let Some(mut child) = child {
             let _ = child.start_kill();

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -120,6 +121,19 @@ impl Identity {
     /// Whether the process still exists.
     pub(crate) fn is_alive(&self) -> bool {
         self.boot_id == boot_id() && start_ticks(self.pid) == Some(self.start_ticks)
+    }
+}
+
+impl Identity {
+    /// Kills the process, if it is still this one.
+    pub(crate) fn kill(&self) {
+        // The descriptor keeps the number from being used again between the check and the signal.
+        if let Some(pid) = Pid::from_raw(self.pid)
+            && let Ok(process) = pidfd_open(pid, PidfdFlags::empty())
+            && self.is_alive()
+        {
+            let _ = pidfd_send_signal(&process, Signal::KILL);
+        }
     }
 }
 

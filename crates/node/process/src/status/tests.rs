@@ -133,6 +133,41 @@ fn phases_follow_the_kubelets_rules() {
     }
 }
 
+#[test]
+fn a_terminal_phase_does_not_change_while_a_pod_ends() {
+    let one = pod("Always", &[], &["a"]);
+    let ending = |state: &mut PodState| {
+        state.termination = Some(Termination {
+            deadline_ms: 0,
+            grace_seconds: 0,
+        });
+    };
+    // Code 0 between two runs: Succeeded before and after the last file is gone.
+    let between = |state: &mut PodState| {
+        ending(state);
+        state.containers[0].end(ended(0));
+        state.containers[0].phase = Phase::Waiting(Some(Waiting {
+            reason: "CrashLoopBackOff".to_owned(),
+            message: String::new(),
+        }));
+    };
+    let now = status_of(&one, "-", between);
+    let after = status_of(&one, "-", |state| {
+        between(state);
+        state.is_terminated = true;
+    });
+    assert_eq!(now.phase.as_deref(), Some("Succeeded"));
+    assert_eq!(after.phase, now.phase);
+    // A run that is being started may still end in any way.
+    let starting = status_of(&one, "1", |state| {
+        ending(state);
+        state.containers[0].phase = Phase::Starting {
+            id: "next".to_owned(),
+        };
+    });
+    assert_eq!(starting.phase.as_deref(), Some("Running"));
+}
+
 fn conditions_of(status: &PodStatus) -> Vec<String> {
     let text = |one: &PodCondition| {
         let reason = one.reason.as_deref().unwrap_or("-");

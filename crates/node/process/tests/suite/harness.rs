@@ -16,7 +16,6 @@ use kubevitals_virtual_node::runtime::{
 };
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
 /// A regression fails instead of hanging; a loaded machine has time.
 pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
@@ -29,7 +28,8 @@ pub(crate) struct Node {
     pub config: ProcessConfig,
     log: Arc<parking_lot::Mutex<Log>>,
     changed: Arc<tokio::sync::Notify>,
-    collector: JoinHandle<()>,
+    /// The runtime of this process of the node: its end is the end of the process.
+    tasks: Option<tokio::runtime::Runtime>,
     folder: Option<tempfile::TempDir>,
 }
 
@@ -100,18 +100,26 @@ impl Node {
         inputs: Inputs,
     ) -> Self {
         let (changes, mut received) = mpsc::channel(64);
-        let runtime = ProcessRuntime::open(
-            config.clone(),
-            Arc::new(inputs),
-            changes,
-            ProcessMetrics::default(),
-        )
-        .await
-        .expect("the runtime opens");
+        let tasks = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let metrics = ProcessMetrics::default();
+        let runtime = tasks
+            .spawn(ProcessRuntime::open(
+                config.clone(),
+                Arc::new(inputs),
+                changes,
+                metrics,
+            ))
+            .await
+            .expect("no panic")
+            .expect("the runtime opens");
         let log = Arc::new(parking_lot::Mutex::new(Log::default()));
         let changed = Arc::new(tokio::sync::Notify::new());
         let (seen, notify) = (Arc::clone(&log), Arc::clone(&changed));
-        let collector = tokio::spawn(async move {
+        tasks.spawn(async move {
             while let Some(change) = received.recv().await {
                 match change {
                     RuntimeChange::Event(event) => seen.lock().events.push(event),
@@ -125,7 +133,7 @@ impl Node {
             config,
             log,
             changed,
-            collector,
+            tasks: Some(tasks),
             folder,
         }
     }
@@ -134,7 +142,10 @@ impl Node {
     pub(crate) async fn restart(mut self) -> Self {
         let folder = self.folder.take();
         let config = self.config.clone();
-        self.collector.abort();
+        let tasks = self.tasks.take().expect("it runs");
+        tokio::task::spawn_blocking(move || tasks.shutdown_timeout(DEADLINE))
+            .await
+            .expect("no panic");
         drop(self);
         Self::open(config, folder, Inputs::default()).await
     }
@@ -305,11 +316,27 @@ impl Node {
                     .filter(|one| !one.ends_with("shims"))
                     .collect();
                 assert!(left.is_empty(), "cgroups are left: {left:?}");
-                let _ = std::fs::remove_dir(dir.join("shims"));
-                std::fs::remove_dir(&dir).expect("the cgroup of the test is empty");
+                // A process leaves its cgroup a moment after its end is seen.
+                let removed = async {
+                    while dir.exists() {
+                        let _ = std::fs::remove_dir(dir.join("shims"));
+                        let _ = std::fs::remove_dir(&dir);
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                };
+                let removed = tokio::time::timeout(DEADLINE, removed).await;
+                removed.expect("the cgroup of the test is empty");
             }
         }
-        self.collector.abort();
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // A runtime must not end by waiting for its tasks on a thread of another.
+        if let Some(tasks) = self.tasks.take() {
+            tasks.shutdown_background();
+        }
     }
 }
 

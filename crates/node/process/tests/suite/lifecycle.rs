@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use kubevitals_process::CrashBackoffConfig;
 use kubevitals_virtual_node::runtime::{PodRuntime as _, RuntimeError};
 use serde_json::json;
 
-use crate::harness::{Node, condition, container, exit, log_text, of, pod, script};
+use crate::harness::{Inputs, Node, condition, container, exit, log_text, of, pod, script};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_succeeds_has_the_kubelets_status_and_events() {
@@ -103,34 +104,34 @@ async fn a_program_that_does_not_exist_is_a_start_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_that_fails_is_restarted_after_a_wait() {
-    let node = Node::start().await;
+async fn a_container_that_fails_is_restarted_at_once_and_then_after_a_wait() {
+    let node = Node::with(
+        |config| config.crash_backoff = CrashBackoffConfig::default(),
+        Inputs::default(),
+    )
+    .await;
     let spec =
         json!({"restartPolicy": "Always", "containers": [container("c", "echo run; exit 7")]});
     let pod = pod("crash", spec);
     let id = node.sync(&pod).await;
-    let found = node
-        .wait(&id, "third run", |one| {
-            of(&one.status, "c").restart_count >= 2
-        })
-        .await
-        .status;
-    assert_eq!(found.phase.as_deref(), Some("Running"));
     let waited = node
-        .wait_ever(&id, "back-off", |one| {
-            let state = of(one, "c").state.clone().unwrap_or_default();
+        .wait(&id, "back-off", |one| {
+            let state = of(&one.status, "c").state.clone().unwrap_or_default();
             state
                 .waiting
                 .is_some_and(|one| one.reason.as_deref() == Some("CrashLoopBackOff"))
         })
-        .await;
+        .await
+        .status;
+    assert_eq!(waited.phase.as_deref(), Some("Running"));
     let status = of(&waited, "c");
+    assert_eq!(status.restart_count, 1, "the first restart does not wait");
     let message = status
         .state
         .as_ref()
         .and_then(|one| one.waiting.as_ref()?.message.clone());
     let expected = format!(
-        "back-off 50ms restarting failed container=c pod=crash_ns({})",
+        "back-off 10s restarting failed container=c pod=crash_ns({})",
         id.uid
     );
     assert_eq!(message, Some(expected));
@@ -151,6 +152,54 @@ async fn a_container_that_fails_is_restarted_after_a_wait() {
     assert!(event.is_warning);
     let ended = node.end(&id).await;
     assert_eq!(ended.phase.as_deref(), Some("Failed"));
+    node.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_is_restarted_again_and_again_with_ids_of_its_own() {
+    let node = Node::start().await;
+    let spec = json!({"restartPolicy": "Always", "containers": [container("c", "exit 0")]});
+    let id = node.sync(&pod("again", spec)).await;
+    let mut ids = Vec::new();
+    for count in 0..3 {
+        let status = node
+            .wait_ever(&id, "another run", |one| {
+                of(one, "c").restart_count == count && of(one, "c").container_id.is_some()
+            })
+            .await;
+        ids.push(of(&status, "c").container_id.clone());
+    }
+    ids.dedup();
+    assert_eq!(ids.len(), 3, "{ids:?}");
+    // It ended with code 0 each time.
+    assert_eq!(node.end(&id).await.phase.as_deref(), Some("Succeeded"));
+    node.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn users_and_privileges_are_set() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: another user needs root");
+        return;
+    }
+    let node = Node::start().await;
+    let mut one = container(
+        "c",
+        "id -u; id -g; id -G; grep -E 'NoNewPrivs|CapBnd' /proc/self/status; cat /proc/self/oom_score_adj; pwd",
+    );
+    one["securityContext"] = json!({
+        "runAsUser": 65534, "runAsGroup": 65533, "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
+    });
+    one["workingDir"] = json!("/tmp");
+    let spec = json!({"restartPolicy": "Never", "securityContext": {"supplementalGroups": [7]}, "containers": [one]});
+    let pod = pod("user", spec);
+    let id = node.sync(&pod).await;
+    node.wait_phase(&id, "Succeeded").await;
+    assert_eq!(
+        log_text(&node, &pod, "c", 0),
+        "65534\n65533\n65533 7\nCapBnd:\t0000000000000000\nNoNewPrivs:\t1\n1000\n/tmp\n"
+    );
+    node.end(&id).await;
     node.finish().await;
 }
 

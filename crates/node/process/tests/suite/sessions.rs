@@ -279,6 +279,42 @@ async fn attach_shows_output_from_now_on_and_feeds_input() {
     node.finish().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_does_not_read_does_not_stop_the_container() {
+    let node = Node::start().await;
+    let mut one = container(
+        "c",
+        "read line; head -c 8000000 /dev/zero | tr '\\0' x; echo end",
+    );
+    one["stdin"] = json!(true);
+    let pod = pod(
+        "slow",
+        json!({"restartPolicy": "Never", "containers": [one]}),
+    );
+    let id = node.sync(&pod).await;
+    node.wait(&id, "ready", |one| of(&one.status, "c").ready)
+        .await;
+    let attach = AttachRequest {
+        target: target(&id),
+        streams: ALL,
+    };
+    let session = node.runtime.attach(attach).await.expect("accepted");
+    let (streams, mut client) = streams();
+    let run = tokio::spawn(session(streams));
+    client.stdin.write_all(b"go\n").await.expect("write");
+    // Nobody reads: the container still ends, and its log is complete.
+    node.wait_phase(&id, "Succeeded").await;
+    let options = LogOptions {
+        limit_bytes: Some(1 << 30),
+        ..LogOptions::default()
+    };
+    let text = read_log(&node, &id, options).await.expect("a log");
+    assert_eq!(text.len(), 8_000_004);
+    run.abort();
+    node.end(&id).await;
+    node.finish().await;
+}
+
 async fn read_log(node: &Node, id: &PodId, options: LogOptions) -> Result<String, String> {
     let mut stream = match node.runtime.logs(target(id), options).await {
         Ok(stream) => stream,
