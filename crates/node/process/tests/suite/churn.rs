@@ -3,13 +3,16 @@
 use kubevitals_virtual_node::runtime::PodRuntime as _;
 use serde_json::json;
 
-use crate::harness::{Node, container, pod, zombies};
+use crate::harness::{Inputs, Node, container, pod, zombies};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_that_come_and_go_leave_nothing() {
-    let node = Node::start().await;
+    // A larger number is for measurements by hand.
+    let count = std::env::var("KUBEVITALS_CHURN_PODS").ok();
+    let count: usize = count.and_then(|one| one.parse().ok()).unwrap_or(12);
+    let node = Node::with(|config| config.max_pods = count, Inputs::default()).await;
     let mut pods = Vec::new();
-    for number in 0..12 {
+    for number in 0..count {
         let text = match number % 4 {
             0 => "exit 0",
             1 => "exit 1",
@@ -44,6 +47,7 @@ async fn pods_that_come_and_go_leave_nothing() {
         .collect();
     assert!(logs.is_empty(), "{logs:?}");
     node.finish().await;
+    println!("resident: {}", resident());
     // Children of other tests may be about to be reaped: only what stays is a zombie.
     let wait = async {
         while !zombies().is_empty() {
@@ -54,4 +58,11 @@ async fn pods_that_come_and_go_leave_nothing() {
         .await
         .is_ok();
     assert!(is_clean, "zombies are left: {:?}", zombies());
+}
+
+/// The resident memory of this process, as the kernel writes it.
+fn resident() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS"));
+    line.unwrap_or_default().to_owned()
 }
