@@ -61,8 +61,8 @@ pub(crate) struct PodHandle {
 }
 
 impl ProcessRuntime {
-    /// Opens the folder of the runtime, adopts the pods of an earlier process, and kills what cannot
-    /// be adopted. Must be called within a tokio runtime.
+    /// Opens the folder of the runtime, adopts the pods of an earlier process, and kills what
+    /// cannot be adopted. Must be called within a tokio runtime.
     pub async fn open(
         config: ProcessConfig,
         inputs: Arc<dyn PodInputs>,
