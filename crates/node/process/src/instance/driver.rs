@@ -87,7 +87,11 @@ impl Driver {
             });
             tokio::select! {
                 frame = link.reader.next() => match frame {
-                    Ok(Some((Kind::Started, payload))) => self.on_started(&payload).await,
+                    Ok(Some((Kind::Started, payload))) => {
+                        if let Ok(process) = serde_json::from_slice(&payload) {
+                            self.on_started(process).await;
+                        }
+                    }
                     Ok(Some((Kind::Exited, payload))) => {
                         let record = serde_json::from_slice(&payload).ok();
                         reap(child).await;
@@ -150,13 +154,17 @@ impl Driver {
     /// The shim is gone or does not respond: what it recorded is the end, or it is unknown.
     async fn lost(&mut self, child: Option<Child>) -> Option<ExitRecord> {
         let exit_path = self.instance.folder.join(EXIT_FILE);
-        if let Ok(Some(record)) = read_record(&exit_path) {
-            reap(child).await;
-            return Some(record);
-        }
         let process: Option<ProcessRecord> = read_record(&self.instance.folder.join(PROCESS_FILE))
             .ok()
             .flatten();
+        if let Ok(Some(record)) = read_record(&exit_path) {
+            // A program can end before anybody has connected to its shim.
+            if let Some(process) = process {
+                self.mark_started(process).await;
+            }
+            reap(child).await;
+            return Some(record);
+        }
         if let Some(process) = process {
             process.shim.kill();
             process.main.kill();
@@ -173,48 +181,50 @@ impl Driver {
         read_record(&exit_path).ok().flatten()
     }
 
-    async fn on_started(&mut self, payload: &[u8]) {
-        let Ok(process) = serde_json::from_slice::<ProcessRecord>(payload) else {
-            return;
-        };
-        let started_ms = process.started_ms;
-        if self.instance.process.set(process).is_err() {
+    async fn on_started(&mut self, process: ProcessRecord) {
+        if !self.mark_started(process).await {
             return;
         }
-        let container = Arc::clone(&self.start.container);
-        let has_hook = container
-            .lifecycle
-            .as_ref()
-            .is_some_and(|one| one.post_start.is_some());
-        if self.health.is_none() {
-            self.event(false, "Started", "Container started".to_owned())
-                .await;
-            let is_started = container.startup_probe.is_none();
-            self.health = Some(Running {
-                id: self.instance.id.clone(),
-                started_ms,
-                is_started,
-                is_ready: container.readiness_probe.is_none(),
-                is_up: !has_hook,
-            });
-            if let Some(hook) = container
-                .lifecycle
-                .as_ref()
-                .and_then(|one| one.post_start.clone())
-            {
-                self.spawn_hook(hook, None);
-            }
-        } else if let Some(health) = &mut self.health {
-            // A hook of an adopted container is not run again.
-            health.is_up = true;
+        let is_new = !self.start.is_adopted;
+        let lifecycle = self.start.container.lifecycle.as_ref();
+        // A hook of an adopted container is not run again.
+        if let Some(hook) = lifecycle
+            .and_then(|one| one.post_start.clone())
+            .filter(|_| is_new)
+        {
+            self.spawn_hook(hook, None);
         }
-        self.tell_health().await;
-        let is_started = self.health.as_ref().is_some_and(|one| one.is_started);
-        if is_started {
+        if self.health.as_ref().is_some_and(|one| one.is_started) {
             self.start_probes();
         } else {
             self.start_probe(ProbeKind::Startup);
         }
+    }
+
+    /// Reports that the program runs or has run; returns whether that is new.
+    async fn mark_started(&mut self, process: ProcessRecord) -> bool {
+        let started_ms = process.started_ms;
+        if self.instance.process.set(process).is_err() {
+            return false;
+        }
+        let container = Arc::clone(&self.start.container);
+        let lifecycle = container.lifecycle.as_ref();
+        let has_hook = lifecycle.is_some_and(|one| one.post_start.is_some());
+        if let Some(health) = &mut self.health {
+            health.is_up = true;
+        } else {
+            self.event(false, "Started", "Container started".to_owned())
+                .await;
+            self.health = Some(Running {
+                id: self.instance.id.clone(),
+                started_ms,
+                is_started: container.startup_probe.is_none(),
+                is_ready: container.readiness_probe.is_none(),
+                is_up: !has_hook || self.start.is_adopted,
+            });
+        }
+        self.tell_health().await;
+        true
     }
 
     fn start_probes(&mut self) {

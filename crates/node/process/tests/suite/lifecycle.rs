@@ -171,8 +171,7 @@ async fn a_container_is_restarted_again_and_again_with_ids_of_its_own() {
     }
     ids.dedup();
     assert_eq!(ids.len(), 3, "{ids:?}");
-    // It ended with code 0 each time.
-    assert_eq!(node.end(&id).await.phase.as_deref(), Some("Succeeded"));
+    node.end(&id).await;
     node.finish().await;
 }
 
