@@ -10,7 +10,8 @@ pub(super) struct Machine {
     pub(super) host_name: String,
     pub(super) cores: u64,
     pub(super) memory: Option<u64>,
-    pub(super) machine_id: String,
+    /// `/etc/machine-id`.
+    pub(super) id: String,
     pub(super) system_uuid: String,
     pub(super) boot_id: String,
     pub(super) kernel: String,
@@ -32,7 +33,7 @@ impl Machine {
             } else {
                 uuid
             },
-            machine_id,
+            id: machine_id,
             boot_id: text("/proc/sys/kernel/random/boot_id"),
             kernel: text("/proc/sys/kernel/osrelease"),
             os_image: pretty_name(&text("/etc/os-release")),

@@ -1,3 +1,8 @@
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "helpers take what the tests write"
+)]
+
 use futures_util::StreamExt as _;
 use kubevitals_kubelet_api::ProviderError;
 use kubevitals_kubelet_api::provider::{
@@ -121,7 +126,7 @@ async fn usage_is_a_function_of_time() {
     clock.advance(Duration::from_secs(2));
     advance(&runtime);
     // A whole period later the mean is exact.
-    clock.advance(Duration::from_secs(120));
+    clock.advance(Duration::from_mins(2));
     let stats = runtime.stats(false).await.unwrap();
     assert_eq!(runtime.stats(true).await.unwrap(), stats);
     let cpu = stats.pods[0].containers[0].usage.cpu.as_ref().unwrap();
@@ -158,7 +163,7 @@ async fn logs_have_a_line_per_second() {
     assert!(matches!(waiting, Err(ProviderError::InvalidInput(_))));
     clock.advance(Duration::from_secs(2));
     advance(&runtime);
-    clock.advance(Duration::from_secs(600));
+    clock.advance(Duration::from_mins(10));
     assert_eq!(
         log(&runtime, LogOptions::default())
             .await
@@ -175,7 +180,7 @@ async fn logs_have_a_line_per_second() {
     let last = log(&runtime, tail).await.unwrap();
     assert_eq!(last, "2023-11-14T22:23:22.000Z line 600 of default/web/c\n");
     let since = LogOptions {
-        since: START.checked_add(Duration::from_secs(600)),
+        since: START.checked_add(Duration::from_mins(10)),
         limit_bytes: Some(10),
         ..LogOptions::default()
     };
