@@ -19,11 +19,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::roles;
 use crate::schema::Schema;
-
-/// Far longer than anything here takes.
-pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
+use crate::{DEADLINE, roles, within};
 
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(kubevitals_jsonl::SCHEMA));
 
@@ -269,13 +266,16 @@ impl RoleHarness {
 
     /// A response of the admin server to a request with this header.
     pub(crate) async fn bytes(&self, path: &str, header: &str) -> Vec<u8> {
-        let mut stream = TcpStream::connect(self.admin).await.unwrap();
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: admin\r\n{header}Connection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut response = Vec::new();
-        stream.read_to_end(&mut response).await.unwrap();
-        response
+        within(&format!("the response to GET {path}"), async {
+            let mut stream = TcpStream::connect(self.admin).await.unwrap();
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut response = Vec::new();
+            stream.read_to_end(&mut response).await.unwrap();
+            response
+        })
+        .await
     }
 
     /// A response of the admin server: status code and body.
@@ -319,7 +319,8 @@ impl RoleHarness {
     /// Shuts the role down and returns all its lines.
     pub(crate) async fn stop(self) -> Vec<Value> {
         self.trigger.trigger();
-        self.task.await.unwrap().unwrap();
+        let ended = within("the role ends after its shutdown", self.task).await;
+        ended.unwrap().unwrap();
         let lines = self.lines.borrow();
         parse(&lines)
     }
