@@ -94,8 +94,10 @@ impl Cluster {
             for server in servers {
                 while server.get("/readyz", None).await.0 != StatusCode::OK {
                     tokio::select! {
-                        _ = resolutions.tick() => drop(self.clock.advance(SAMPLE_GAP)),
                         _ = ticks.tick() => {}
+                        _ = resolutions.tick() => {
+                            self.clock.advance(SAMPLE_GAP);
+                        }
                     }
                 }
             }
