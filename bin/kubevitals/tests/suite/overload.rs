@@ -41,7 +41,7 @@ async fn until_complete(server: &Running, cluster: &SimCluster) {
 async fn readers_that_stop_reading_are_cut_and_everybody_else_is_served() {
     const STALLED: usize = 5;
     let (cluster, reader) = cluster().await;
-    let flags = ["--request-timeout=2s", "--metric-resolution=1s"];
+    let flags = ["--request-timeout=2s", "--metric-resolution=5s"];
     let server = Running::start(&cluster, &flags).await;
     until_complete(&server, &cluster).await;
     let url = |path: &str| format!("https://{}{path}", server.address);
