@@ -193,6 +193,29 @@ impl Cluster {
         });
         self.api.writer().create(Resource::Events, event).unwrap();
     }
+
+    /// Creates an event of another component about the whole pod, as client-go's recorders of
+    /// `events.k8s.io` do.
+    pub(crate) fn event_by(
+        &self,
+        component: &str,
+        time: SystemTime,
+        (pod, reason, message): (&str, &str, &str),
+    ) {
+        let known = self.api.object(Resource::Pods, Some("default"), pod);
+        let uid = known.unwrap()["metadata"]["uid"].clone();
+        let time = Timestamp::from_system_time(time).rfc3339_seconds();
+        let time = time.to_string().replace('Z', ".000000Z");
+        let name = format!("{pod}.{component}.{}", self.api.resource_version());
+        let event = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": "default"},
+            "involvedObject": {"kind": "Pod", "namespace": "default", "name": pod, "uid": uid},
+            "reason": reason, "message": message, "type": "Warning", "source": {},
+            "eventTime": time, "reportingComponent": component,
+            "reportingInstance": format!("{component}-0"), "action": "Scheduling",
+        });
+        self.api.writer().create(Resource::Events, event).unwrap();
+    }
 }
 
 impl RoleHarness {
