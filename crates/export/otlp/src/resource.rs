@@ -41,7 +41,7 @@ impl Resource {
             tracing::warn!(
                 variable = ATTRIBUTES_VARIABLE,
                 problem,
-                "ignored an invalid variable; write NAME=VALUE,NAME=VALUE with values in percent-encoding"
+                "ignored an invalid list of attributes"
             );
             Vec::new()
         });
