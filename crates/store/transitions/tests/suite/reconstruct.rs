@@ -261,7 +261,12 @@ fn a_startup_probe_that_has_passed_has_its_share() {
     };
     let fields = || json!({"containerStatuses": [status("app", running(5), true, true)]});
     let startup = failed_probe("s", "app", "Startup", 6, 40);
-    let only = read_once(app(&["startupProbe"]), fields(), 45, &[startup.clone()]);
+    let only = read_once(
+        app(&["startupProbe"]),
+        fields(),
+        45,
+        std::slice::from_ref(&startup),
+    );
     assert_eq!(
         after_start(&only),
         ["container_start app 2", "startup_probe app 40"]
