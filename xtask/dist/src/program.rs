@@ -234,7 +234,7 @@ fn remapped_paths(target_folder: &Path) -> Result<Vec<Remapped>> {
 fn rust_flags(target: Target, remapped: &[Remapped]) -> OsString {
     let mut flags = OsString::from("-Ctarget-feature=+crt-static");
     if target.c_library() == "glibc" {
-        // A bit for each pointer that is relocated at the start, instead of 24 bytes. glibc can read
+        // A bit for each pointer that is relocated at the start, instead of 24 bytes. glibc reads
         // that since 2.36.
         flags.push("\x1f-Clink-arg=-Wl,-z,pack-relative-relocs");
     }
