@@ -49,7 +49,7 @@ const DIST: &str = "dist";
 /// The same with line numbers.
 const PROFILING: &str = "profiling";
 
-const BENCHES: [Bench; 12] = [
+const BENCHES: [Bench; 13] = [
     Bench {
         name: "promtext",
         about: "the text format: kubelet bodies parsed and encoded, next to prometheus-parse and Go",
@@ -95,6 +95,13 @@ const BENCHES: [Bench; 12] = [
     Bench {
         name: "client-metrics",
         about: "the cost of measuring a request: the same requests with and without the layer",
+        needs_program: false,
+        needs_peer: false,
+        profile: DIST,
+    },
+    Bench {
+        name: "host",
+        about: "one sample of a host with 110 pods: files kept open, opened each time, and read_to_string",
         needs_program: false,
         needs_peer: false,
         profile: DIST,

@@ -15,6 +15,7 @@ mod generated;
 #[cfg(all(feature = "jemalloc", feature = "pprof"))]
 mod heap;
 pub mod kubeconfig;
+pub mod node;
 pub mod output;
 mod plugin;
 pub mod process;
@@ -44,10 +45,12 @@ use process::ProcessConfig;
 use role::RoleEntry;
 use run::Roles;
 
-/// All roles. A role that is added here has a subcommand, and a place in `run --roles`.
+/// All roles. A role that is added here has a subcommand, and a place in `run --roles` if it is
+/// combinable.
 pub const ROLES: &[RoleEntry] = &[
     RoleEntry::of::<server::Server>(),
     RoleEntry::of::<transitions::Transitions>(),
+    RoleEntry::of::<node::Node>(),
 ];
 
 /// Does what `input` asks for, and writes the output of commands to `out`.

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use kubevitals::node::shim;
 use kubevitals::{Input, exit_code, run};
 
 /// Returns memory after a peak and fragments little: docs/adr/0019-jemalloc.md.
@@ -10,7 +11,11 @@ use kubevitals::{Input, exit_code, run};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    let input = Input::from_process();
+    if let Some(code) = shim::run(&input) {
+        return code;
+    }
     // Before anything else: building a TLS configuration without a provider panics.
     kubevitals_tls::install_crypto_provider();
-    exit_code(&run(&Input::from_process(), &mut std::io::stdout()))
+    exit_code(&run(&input, &mut std::io::stdout()))
 }

@@ -34,6 +34,8 @@ pub trait RoleDefinition: Role + Sized + 'static {
     const EXAMPLES: &'static str;
     /// The most worker threads that the role can use.
     const MAX_THREADS: usize;
+    /// Whether `run --roles` accepts it.
+    const IS_COMBINABLE: bool = true;
 
     /// Validates the flags. Nothing is opened.
     fn configure(flags: &Self::Flags) -> Result<Self, InvalidSetting>;
@@ -117,6 +119,8 @@ pub struct RoleEntry {
     pub name: &'static str,
     /// See [`RoleDefinition::MAX_THREADS`].
     pub max_threads: usize,
+    /// See [`RoleDefinition::IS_COMBINABLE`].
+    pub is_combinable: bool,
     about: &'static str,
     examples: &'static str,
     augment: fn(Command) -> Command,
@@ -138,6 +142,7 @@ impl RoleEntry {
         Self {
             name: R::NAME,
             max_threads: R::MAX_THREADS,
+            is_combinable: R::IS_COMBINABLE,
             about: R::ABOUT,
             examples: R::EXAMPLES,
             augment: R::Flags::augment_args,

@@ -41,6 +41,11 @@ pub struct Roles {
     process: ProcessFlags,
 }
 
+/// The roles that can share a process.
+fn combinable() -> impl DoubleEndedIterator<Item = &'static RoleEntry> {
+    ROLES.iter().filter(|role| role.is_combinable)
+}
+
 impl Args for RunFlags {
     fn augment_args(command: Command) -> Command {
         let roles = Arg::new("roles")
@@ -50,11 +55,11 @@ impl Args for RunFlags {
             .value_delimiter(',')
             .required(true)
             .value_parser(PossibleValuesParser::new(
-                ROLES.iter().map(|role| role.name),
+                combinable().map(|role| role.name),
             ));
         let mut command = command.arg(roles);
         // The last role that has a flag defines it: later roles accept more values and names.
-        for role in ROLES.iter().rev() {
+        for role in combinable().rev() {
             for flag in role.augment(Command::new(role.name)).get_arguments() {
                 let is_known = |known: &Arg| known.get_id() == flag.get_id();
                 if !command.get_arguments().any(is_known) {

@@ -12,10 +12,16 @@
 mod apiserver;
 #[cfg(feature = "cli")]
 mod cli;
+#[cfg(feature = "container-logs")]
+mod container_logs;
+#[cfg(feature = "host")]
+mod host;
 #[cfg(feature = "jsonl")]
 mod jsonl;
 #[cfg(feature = "kube-client-metrics")]
 mod kube_client_metrics;
+#[cfg(feature = "kubelet-api")]
+mod kubelet_api;
 #[cfg(feature = "model")]
 mod model;
 #[cfg(feature = "otlp")]
@@ -28,6 +34,8 @@ mod recording;
 mod scrape;
 #[cfg(feature = "sim")]
 mod sim;
+#[cfg(feature = "spdy")]
+mod spdy;
 #[cfg(feature = "telemetry")]
 mod telemetry;
 #[cfg(feature = "tls")]
@@ -39,10 +47,16 @@ mod watch;
 pub use apiserver::api_request;
 #[cfg(feature = "cli")]
 pub use cli::config_file;
+#[cfg(feature = "container-logs")]
+pub use container_logs::log_line;
+#[cfg(feature = "host")]
+pub use host::host_files;
 #[cfg(feature = "jsonl")]
 pub use jsonl::start_lines;
 #[cfg(feature = "kube-client-metrics")]
 pub use kube_client_metrics::client_request;
+#[cfg(feature = "kubelet-api")]
+pub use kubelet_api::{kubelet_request, websocket_frames};
 #[cfg(feature = "model")]
 pub use model::{duration, no_proxy, quantity, timestamp};
 #[cfg(feature = "otlp")]
@@ -55,6 +69,8 @@ pub use recording::recording;
 pub use scrape::{gzip_body, metrics_resource, stats_summary};
 #[cfg(feature = "sim")]
 pub use sim::{fault_spec, selector};
+#[cfg(feature = "spdy")]
+pub use spdy::spdy_frames;
 #[cfg(feature = "telemetry")]
 pub use telemetry::{admin_input, exposition, heap_profile};
 #[cfg(feature = "tls")]
@@ -128,6 +144,24 @@ pub const TARGETS: &[Target] = &[
         oracle: heap_profile,
         tokens: telemetry::HEAP_TOKENS,
     },
+    #[cfg(feature = "host")]
+    Target {
+        name: "host_files",
+        oracle: host_files,
+        tokens: host::TOKENS,
+    },
+    #[cfg(feature = "kubelet-api")]
+    Target {
+        name: "kubelet_request",
+        oracle: kubelet_request,
+        tokens: kubelet_api::REQUEST_TOKENS,
+    },
+    #[cfg(feature = "container-logs")]
+    Target {
+        name: "log_line",
+        oracle: log_line,
+        tokens: container_logs::TOKENS,
+    },
     #[cfg(feature = "scrape")]
     Target {
         name: "metrics_resource",
@@ -176,6 +210,12 @@ pub const TARGETS: &[Target] = &[
         oracle: selector,
         tokens: sim::SELECTOR_TOKENS,
     },
+    #[cfg(feature = "spdy")]
+    Target {
+        name: "spdy_frames",
+        oracle: spdy_frames,
+        tokens: spdy::TOKENS,
+    },
     #[cfg(feature = "jsonl")]
     Target {
         name: "start_lines",
@@ -205,5 +245,11 @@ pub const TARGETS: &[Target] = &[
         name: "watch_line",
         oracle: watch_line,
         tokens: watch::TOKENS,
+    },
+    #[cfg(feature = "kubelet-api")]
+    Target {
+        name: "websocket_frames",
+        oracle: websocket_frames,
+        tokens: kubelet_api::WEBSOCKET_TOKENS,
     },
 ];

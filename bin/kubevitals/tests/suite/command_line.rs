@@ -19,6 +19,11 @@ fn help_of_the_server_shows_every_flag_with_its_default() {
 }
 
 #[test]
+fn help_of_the_node_shows_every_flag_with_its_default() {
+    insta::assert_snapshot!(help(&["node", "--help"]));
+}
+
+#[test]
 fn help_of_run_has_the_flags_of_all_roles() {
     let help = help(&["run", "--help"]);
     for flag in [

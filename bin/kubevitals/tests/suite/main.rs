@@ -16,6 +16,7 @@ mod flags;
 mod kubelet_identity;
 mod limits;
 mod manifests;
+mod node;
 mod nodes;
 mod outage;
 mod overload;

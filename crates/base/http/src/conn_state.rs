@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::exchange::{Exchange, Verdict};
 use crate::limits::Limits;
 use crate::source::Source;
+use crate::upgrade::Upgrade;
 
 /// Time that an idle connection has to end by itself after it was asked to close.
 pub(crate) const CLOSE_GRACE: Duration = Duration::from_secs(1);
@@ -48,6 +49,8 @@ pub struct ConnState {
     has_completed: AtomicBool,
     is_authenticated: AtomicBool,
     close: watch::Sender<bool>,
+    /// What became of the stream after the last response, if that was an upgrade.
+    upgrade: Upgrade,
     /// The task of the connection, which checks when it is due.
     watchdog: Mutex<Option<Waker>>,
     /// Counts aborted responses.
@@ -98,6 +101,7 @@ impl ConnState {
             has_completed: AtomicBool::new(false),
             is_authenticated: AtomicBool::new(false),
             close: watch::Sender::new(false),
+            upgrade: Upgrade::default(),
             watchdog: Mutex::default(),
             aborted,
         })
@@ -134,10 +138,18 @@ impl ConnState {
         let _closed = close.wait_for(|close| *close).await;
     }
 
+    /// What became of the stream after an upgrade.
+    pub(crate) const fn upgrade(&self) -> &Upgrade {
+        &self.upgrade
+    }
+
     pub(crate) fn standing(&self) -> Standing {
         let authenticated = self.is_authenticated.load(Ordering::Relaxed);
         if self.closing_at.load(Ordering::Relaxed) > 0 {
             Standing::Closing
+        } else if self.upgrade.has_begun() {
+            // Who upgraded it decides how long it lasts.
+            Standing::Busy
         } else if !authenticated && !self.has_completed.load(Ordering::Relaxed) {
             if self.active.load(Ordering::Relaxed) == 0 {
                 Standing::Silent

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -25,6 +25,7 @@ use crate::exchange::{Delivery, Exchange, MAX_PENDING_BYTES, StreamExecutor, Tra
 use crate::fair_queue::{FairQueue, Permit, Priority};
 use crate::head_budget::{Exhausted, HeadBudget, HeadMeter};
 use crate::limits::{Limits, ServerMetrics};
+use crate::upgrade::Direction;
 use crate::write_budget::WriteBudget;
 
 /// Interval of pings on a quiet HTTP/2 connection, and the timeout of their acknowledgement.
@@ -115,7 +116,8 @@ struct Queued<F> {
     has_begun: bool,
 }
 
-/// A stream that records received and written bytes in its connection.
+/// A stream that records received and written bytes in its connection. After an upgrade it only
+/// fails once it is cut.
 struct TrackedStream<S, P> {
     inner: S,
     connection: Arc<Connection<P>>,
@@ -248,39 +250,49 @@ pub(crate) async fn serve<I, P, H>(
             exchange.entered_stream();
             let _charge = charge?;
             let mut response = handler.handle(&connection, request).await;
+            if !is_http2 && response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                connection.state.upgrade().begin();
+            }
             exchange.responded(response.extensions_mut().remove::<Delivery>());
             Ok::<_, Exhausted>(response.map(|body| TrackedBody::new(body, exchange, is_http2)))
         }
     });
     let builder = builder(is_http2, limits);
-    let served = builder.serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(served);
-    let mut is_closing = false;
-    loop {
-        tokio::select! {
-            // The connection goes first: the watchdog then checks the state that it has reached.
-            biased;
-            ended = poll_fn(|context| {
-                let polled = served.as_mut().poll(context);
-                if let Some(budget) = &tracked.write_budget {
-                    budget.end_poll();
+    {
+        let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        tokio::pin!(served);
+        let mut is_closing = false;
+        loop {
+            tokio::select! {
+                // The connection goes first: the watchdog then checks the state that it has reached.
+                biased;
+                ended = poll_fn(|context| {
+                    let polled = served.as_mut().poll(context);
+                    if let Some(budget) = &tracked.write_budget {
+                        budget.end_poll();
+                    }
+                    polled
+                }) => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, "connection ended early");
+                    }
+                    break;
                 }
-                polled
-            }) => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "connection ended early");
+                timeout = poll_fn(|context| watchdog.poll_expired(context)) => {
+                    tracing::debug!(?timeout, "connection timed out");
+                    return;
                 }
-                return;
-            }
-            timeout = poll_fn(|context| watchdog.poll_expired(context)) => {
-                tracing::debug!(?timeout, "connection timed out");
-                return;
-            }
-            () = state.closed(), if !is_closing => {
-                is_closing = true;
-                served.as_mut().graceful_shutdown();
+                () = state.closed(), if !is_closing => {
+                    is_closing = true;
+                    served.as_mut().graceful_shutdown();
+                }
             }
         }
+    }
+    // The stream belongs to the handler now, and the connection lasts as long as it.
+    if state.upgrade().has_begun() {
+        let _cut = state.upgrade().cut_on_drop();
+        state.upgrade().dropped().await;
     }
 }
 
@@ -368,6 +380,22 @@ impl<P> Connection<P> {
             })
     }
 
+    /// Ready if this many bytes may be written; after an upgrade, unless the stream is cut.
+    fn poll_may_write(&self, bytes: usize, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.state.upgrade().has_begun() {
+            return Poll::Ready(self.check_upgraded_write(context));
+        }
+        self.poll_write_budget(bytes, context).map(Ok)
+    }
+
+    fn check_upgraded_write(&self, context: &Context<'_>) -> io::Result<()> {
+        let upgrade = self.state.upgrade();
+        if upgrade.has_begun() {
+            upgrade.check(Direction::Write, context)?;
+        }
+        Ok(())
+    }
+
     fn written(&self, polled: &Poll<io::Result<usize>>) {
         let Poll::Ready(Ok(bytes)) = polled else {
             return;
@@ -386,6 +414,11 @@ impl<S: AsyncRead + Unpin, P> AsyncRead for TrackedStream<S, P> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let this = &mut *self;
+        let upgrade = this.connection.state.upgrade();
+        if upgrade.has_begun() {
+            upgrade.check(Direction::Read, context)?;
+            return Pin::new(&mut this.inner).poll_read(context, buffer);
+        }
         let polled = Pin::new(&mut this.inner).poll_read(context, buffer);
         let received = buffer.filled().get(before..).unwrap_or_default();
         if !received.is_empty() {
@@ -408,7 +441,7 @@ impl<S: AsyncWrite + Unpin, P> AsyncWrite for TrackedStream<S, P> {
     ) -> Poll<io::Result<usize>> {
         let connection = &self.connection;
         if connection
-            .poll_write_budget(bytes.len(), context)
+            .poll_may_write(bytes.len(), context)?
             .is_pending()
         {
             return Poll::Pending;
@@ -424,11 +457,7 @@ impl<S: AsyncWrite + Unpin, P> AsyncWrite for TrackedStream<S, P> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let bytes = slices.iter().map(|slice| slice.len()).sum();
-        if self
-            .connection
-            .poll_write_budget(bytes, context)
-            .is_pending()
-        {
+        if self.connection.poll_may_write(bytes, context)?.is_pending() {
             return Poll::Pending;
         }
         let polled = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
@@ -441,11 +470,19 @@ impl<S: AsyncWrite + Unpin, P> AsyncWrite for TrackedStream<S, P> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.connection.check_upgraded_write(context)?;
         Pin::new(&mut self.inner).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.connection.check_upgraded_write(context)?;
         Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}
+
+impl<S, P> Drop for TrackedStream<S, P> {
+    fn drop(&mut self) {
+        self.connection.state.upgrade().stream_dropped();
     }
 }
 

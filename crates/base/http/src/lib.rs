@@ -23,6 +23,9 @@
 //!   HTTP/1: the connection closed) at its deadline, or when what is produced is not written within
 //!   [`Limits::stall_timeout`]. The clock decides, not the body: one that nobody reads is never
 //!   polled.
+//! * A handler may upgrade a connection of HTTP/1.1: it responds with 101 and takes the stream from
+//!   `hyper::upgrade::on`. The connection still counts, is never evicted and has no timeout any
+//!   more; at the end of a drain its stream is cut.
 
 pub mod accept;
 mod conn_state;
@@ -35,6 +38,7 @@ mod limits;
 pub mod query;
 mod server;
 mod source;
+mod upgrade;
 mod write_budget;
 
 pub use conn_state::ConnState;

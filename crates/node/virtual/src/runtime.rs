@@ -51,6 +51,10 @@ pub struct RuntimePod {
 
 /// What a runtime announces to the virtual node, over a bounded channel.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "statuses are most of what is sent, and the channel is short"
+)]
 pub enum RuntimeChange {
     /// The status of a pod changed. Several changes may be one.
     Status(RuntimePod),

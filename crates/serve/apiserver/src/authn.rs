@@ -11,14 +11,15 @@ mod tokens;
 mod trust;
 
 use http::HeaderMap;
+use kubevitals_telemetry::OutageLog;
 
 pub(crate) use self::front_proxy::unescaped;
-pub(crate) use self::peer::Peer;
+pub use self::peer::Peer;
 pub use self::trust::TrustStatus;
 pub(crate) use self::trust::lookup_loop;
-use crate::config::{AuthenticationConfig, ServerTelemetry};
+use crate::config::AuthenticationConfig;
 use crate::error::ApiServerError;
-use crate::metrics::{ApiServerMetrics, Method};
+use crate::metrics::{AccessMetrics, Method};
 use crate::review_cache::ReviewFailure;
 use crate::reviewer::{BearerToken, UserInfo};
 use crate::status::ApiStatus;
@@ -32,7 +33,7 @@ pub(crate) struct Authenticator {
     trust: TrustStatus,
     tokens: Option<tokens::Tokens>,
     anonymous: bool,
-    metrics: ApiServerMetrics,
+    metrics: AccessMetrics,
 }
 
 /// The credentials of a request, as far as they can be judged without a review.
@@ -46,28 +47,29 @@ struct Credentials {
 
 /// An authenticated user.
 #[derive(Debug, Clone)]
-pub(crate) struct Identity {
-    pub(crate) user: UserInfo,
+pub struct Identity {
+    pub user: UserInfo,
     /// Whether the client itself is not authenticated. A front proxy that forwards a request of
     /// `system:anonymous` is authenticated itself, and its connection serves other users too.
-    pub(crate) is_anonymous: bool,
+    pub is_anonymous: bool,
 }
 
 impl Authenticator {
     pub(crate) fn new(
         config: &AuthenticationConfig,
         trust: TrustStatus,
-        telemetry: &ServerTelemetry,
+        metrics: &AccessMetrics,
+        outage: &OutageLog,
     ) -> Result<Self, ApiServerError> {
         let tokens = config
             .tokens
             .as_ref()
-            .map(|reviewer| tokens::Tokens::new(reviewer, config.token_ttl, telemetry));
+            .map(|reviewer| tokens::Tokens::new(reviewer, config.token_ttl, metrics, outage));
         Ok(Self {
             trust,
             tokens: tokens.transpose()?,
             anonymous: config.anonymous,
-            metrics: telemetry.metrics.clone(),
+            metrics: metrics.clone(),
         })
     }
 

@@ -5,10 +5,13 @@ mod impersonation;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubevitals_telemetry::OutageLog;
+
 pub(crate) use self::impersonation::{impersonate, is_requested as is_impersonation_requested};
 use crate::authn::ANONYMOUS;
-use crate::config::{AuthorizationConfig, ServerTelemetry};
+use crate::config::AuthorizationConfig;
 use crate::error::ApiServerError;
+use crate::metrics::AccessMetrics;
 use crate::review_cache::{Key, KeyBuilder, ReviewCache, ReviewFailure, Source};
 use crate::reviewer::{
     AccessDecision, AccessReview, Attributes, Reviewer, SelectorRequirement, UserInfo,
@@ -38,7 +41,8 @@ enum AllowedPath {
 impl Authorizer {
     pub(crate) fn new(
         config: &AuthorizationConfig,
-        telemetry: &ServerTelemetry,
+        metrics: &AccessMetrics,
+        outage: &OutageLog,
     ) -> Result<Self, ApiServerError> {
         let paths = config
             .always_allow_paths
@@ -46,7 +50,7 @@ impl Authorizer {
             .map(|path| AllowedPath::parse(path));
         Ok(Self {
             reviewer: Arc::clone(&config.access),
-            cache: ReviewCache::new(telemetry.metrics.access_reviews(), &telemetry.outage),
+            cache: ReviewCache::new(metrics.access_reviews(), outage),
             allowed_ttl: config.allowed_ttl,
             denied_ttl: config.denied_ttl,
             paths: paths.collect::<Result<_, _>>()?,

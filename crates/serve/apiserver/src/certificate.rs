@@ -9,6 +9,8 @@ use kubevitals_tls::{
 };
 use rustls::server::ResolvesServerCert;
 
+use crate::transport::{BackgroundTask, refresh_task};
+
 /// A certificate that is refreshed while the server runs. Clones share it.
 #[derive(Clone)]
 pub struct ServingCertificate {
@@ -76,6 +78,11 @@ impl ServingCertificate {
 
     pub(crate) fn resolver(&self) -> Arc<dyn ResolvesServerCert> {
         Arc::clone(&self.resolver)
+    }
+
+    /// Returns the task that reloads or renews the certificate. It runs as long as the server.
+    pub fn refresh_task(&self) -> BackgroundTask {
+        refresh_task("refresh-serving-certificates", self.refresh.clone())
     }
 
     pub(crate) fn refreshed(&self) -> &[Arc<dyn Refresh>] {

@@ -197,21 +197,6 @@ impl ServerConfig {
     }
 }
 
-#[cfg(test)]
-impl ServerTelemetry {
-    pub(crate) fn unregistered() -> Self {
-        let mut metrics = kubevitals_telemetry::Metrics::new();
-        Self {
-            health: Health::new(),
-            metrics: ApiServerMetrics::register(&mut metrics),
-            registry: metrics.freeze(),
-            logs: None,
-            profiling: false,
-            outage: OutageLog::default(),
-        }
-    }
-}
-
 impl AuthenticationConfig {
     /// Delegates everything to one reviewer.
     pub fn delegated<R: Reviewer + AuthenticationSource>(reviewer: &Arc<R>) -> Self {

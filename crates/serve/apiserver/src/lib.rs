@@ -16,6 +16,8 @@
 //!   authority to the aggregation layer.
 //! * [`Reviewer`] and [`AuthenticationSource`] authenticate and authorize users; [`KubeReviewer`]
 //!   delegates to the cluster.
+//! * [`Access`], [`TlsTransport`] and [`ServingCertificate`] are the same parts for servers that are
+//!   no API servers, such as a kubelet.
 //! * [`wire`] helps resources to encode objects as Go does.
 //!
 //! Nothing here depends on a resource, and everything is read-only: verbs are `get`, `list` and
@@ -35,6 +37,7 @@
 //!   405.
 //! * No audit log, no priority and fairness, no CBOR, no CORS.
 
+mod access;
 mod api_groups;
 mod authn;
 mod authz;
@@ -58,9 +61,11 @@ mod review_cache;
 mod reviewer;
 mod server;
 mod status;
+mod transport;
 pub mod wire;
 
-pub use authn::TrustStatus;
+pub use access::{Access, AccessError};
+pub use authn::{Identity, Peer, TrustStatus};
 pub use body::{Body, BodyError};
 pub use ca_bundle::{CaBundleError, CaBundleStatus, CaBundleWriter};
 pub use certificate::{ServingCertificate, service_names};
@@ -70,7 +75,7 @@ pub use config::{
 };
 pub use encode::yaml::from_json as yaml_from_json;
 pub use error::ApiServerError;
-pub use metrics::ApiServerMetrics;
+pub use metrics::{AccessMetrics, ApiServerMetrics};
 pub use request_info::{InvalidPath, RequestInfo, ResourceTarget, Target};
 pub use resource::{
     ApiGroup, ApiResource, Encoding, GetRequest, IncludeObject, ListRequest, Representation,
@@ -81,4 +86,5 @@ pub use reviewer::{
     ReviewError, ReviewFuture, Reviewer, SelectorOperator, SelectorRequirement, TokenReviewResult,
     UserInfo,
 };
-pub use server::{ApiServer, BackgroundTask};
+pub use server::ApiServer;
+pub use transport::{BackgroundTask, PlainTransport, TlsTransport};

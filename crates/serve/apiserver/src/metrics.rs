@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use kubevitals_http::{QueueMetrics, ServerMetrics};
-use kubevitals_telemetry::registry::Buckets;
+use kubevitals_telemetry::registry::{Buckets, Registry};
 use kubevitals_telemetry::{Metrics, RegistryExt as _};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -31,10 +31,7 @@ pub struct ApiServerMetrics {
     requests: Family<CodeLabels, Counter>,
     in_flight: Labeled<Gauge>,
     pub(crate) dropped: Counter,
-    authentications: Labeled<Counter>,
-    lookups: Labeled<Counter>,
-    /// A family, so that there is no value before the first success.
-    last_lookup: Family<[(&'static str, &'static str); 0], Gauge<f64, AtomicU64>>,
+    access: AccessMetrics,
     connections: Gauge,
     evictions: Counter,
     aborted_responses: Counter,
@@ -42,10 +39,19 @@ pub struct ApiServerMetrics {
     handshake_failures: Labeled<Counter>,
     queue_depth: Labeled<Gauge>,
     queued: Labeled<Counter>,
-    token_reviews: ReviewMetrics,
-    access_reviews: ReviewMetrics,
     /// By APIService; their names are part of the configuration.
     ca_bundles: Family<[(&'static str, String); 1], Gauge>,
+}
+
+/// The metrics of authentication and authorization. Clones share them.
+#[derive(Clone, Debug)]
+pub struct AccessMetrics {
+    authentications: Labeled<Counter>,
+    lookups: Labeled<Counter>,
+    /// A family, so that there is no value before the first success.
+    last_lookup: Family<[(&'static str, &'static str); 0], Gauge<f64, AtomicU64>>,
+    token_reviews: ReviewMetrics,
+    access_reviews: ReviewMetrics,
 }
 
 /// Metrics of one kind of review.
@@ -134,37 +140,14 @@ impl ApiServerMetrics {
             "Number of requests in flight by kind",
         );
         let own = metrics.sub("kubevitals_apiserver");
-        let token_reviews = ReviewMetrics {
-            kind: "token",
-            outcomes: own.family(
-                "reviews",
-                "Total number of token and access reviews by cache result",
-            ),
-            durations: own.histogram_family(
-                "review_duration_seconds",
-                "Duration of reviews by the cluster's API server in seconds",
-                &REVIEW_BUCKETS,
-            ),
-        };
         Self {
+            access: AccessMetrics::register(own),
             durations,
             requests,
             in_flight,
             dropped: own.counter(
                 "dropped_requests",
                 "Total number of requests rejected because of too many requests in flight",
-            ),
-            authentications: own.family(
-                "authentications",
-                "Total number of requests by authentication method",
-            ),
-            lookups: own.family(
-                "authentication_lookups",
-                "Total number of reads of the ConfigMap extension-apiserver-authentication by result",
-            ),
-            last_lookup: own.family(
-                "authentication_lookup_last_success_timestamp_seconds",
-                "Time of the last successful read of the ConfigMap extension-apiserver-authentication, in Unix seconds",
             ),
             connections: own.gauge("connections", "Number of open connections"),
             evictions: own.counter(
@@ -192,25 +175,12 @@ impl ApiServerMetrics {
                 "ca_bundle_in_sync",
                 "Whether the caBundle of an APIService has the authority of this server",
             ),
-            access_reviews: ReviewMetrics {
-                kind: "access",
-                ..token_reviews.clone()
-            },
-            token_reviews,
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn unregistered() -> Self {
-        Self::register(&mut Metrics::new())
-    }
-
-    pub(crate) fn token_reviews(&self) -> ReviewMetrics {
-        self.token_reviews.clone()
-    }
-
-    pub(crate) fn access_reviews(&self) -> ReviewMetrics {
-        self.access_reviews.clone()
+    /// The metrics of authentication and authorization.
+    pub(crate) const fn access(&self) -> &AccessMetrics {
+        &self.access
     }
 
     /// Counts a request by its response code. Watches have no meaningful duration.
@@ -240,22 +210,6 @@ impl ApiServerMetrics {
         self.in_flight
             .get_or_create(&[("request_kind", kind)])
             .clone()
-    }
-
-    pub(crate) fn authenticated(&self, method: Method) {
-        self.authentications
-            .get_or_create(&[("method", method.name())])
-            .inc();
-    }
-
-    /// Counts a lookup of the authentication configuration; with the time if it succeeded.
-    pub(crate) fn looked_up(&self, succeeded: Option<Duration>) {
-        self.lookups
-            .get_or_create(&[("result", result(succeeded.is_some()))])
-            .inc();
-        if let Some(now) = succeeded {
-            self.last_lookup.get_or_create(&[]).set(now.as_secs_f64());
-        }
     }
 
     /// Sets whether a bundle has our authority; `None` removes it.
@@ -295,6 +249,72 @@ impl ApiServerMetrics {
         QueueMetrics {
             depth: self.queue_depth.get_or_create(&labels).clone(),
             queued: self.queued.get_or_create(&labels).clone(),
+        }
+    }
+}
+
+impl AccessMetrics {
+    /// Registers the metrics; `registry` has the prefix of the server.
+    pub fn register(registry: &mut Registry) -> Self {
+        let token_reviews = ReviewMetrics {
+            kind: "token",
+            outcomes: registry.family(
+                "reviews",
+                "Total number of token and access reviews by cache result",
+            ),
+            durations: registry.histogram_family(
+                "review_duration_seconds",
+                "Duration of reviews by the cluster's API server in seconds",
+                &REVIEW_BUCKETS,
+            ),
+        };
+        Self {
+            authentications: registry.family(
+                "authentications",
+                "Total number of requests by authentication method",
+            ),
+            lookups: registry.family(
+                "authentication_lookups",
+                "Total number of reads of the ConfigMap extension-apiserver-authentication by result",
+            ),
+            last_lookup: registry.family(
+                "authentication_lookup_last_success_timestamp_seconds",
+                "Time of the last successful read of the ConfigMap extension-apiserver-authentication, in Unix seconds",
+            ),
+            access_reviews: ReviewMetrics {
+                kind: "access",
+                ..token_reviews.clone()
+            },
+            token_reviews,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn unregistered() -> Self {
+        Self::register(Metrics::new().root())
+    }
+
+    pub(crate) fn token_reviews(&self) -> ReviewMetrics {
+        self.token_reviews.clone()
+    }
+
+    pub(crate) fn access_reviews(&self) -> ReviewMetrics {
+        self.access_reviews.clone()
+    }
+
+    pub(crate) fn authenticated(&self, method: Method) {
+        self.authentications
+            .get_or_create(&[("method", method.name())])
+            .inc();
+    }
+
+    /// Counts a lookup of the authentication configuration; with the time if it succeeded.
+    pub(crate) fn looked_up(&self, succeeded: Option<Duration>) {
+        self.lookups
+            .get_or_create(&[("result", result(succeeded.is_some()))])
+            .inc();
+        if let Some(now) = succeeded {
+            self.last_lookup.get_or_create(&[]).set(now.as_secs_f64());
         }
     }
 }
@@ -392,12 +412,13 @@ mod tests {
         metrics.request(&kind, 200, Duration::from_millis(3));
         metrics.in_flight(false).inc();
         metrics.dropped.inc();
-        metrics.authenticated(Method::Token);
-        metrics.looked_up(Some(Duration::from_secs(1)));
+        let access = metrics.access();
+        access.authenticated(Method::Token);
+        access.looked_up(Some(Duration::from_secs(1)));
         metrics.server();
         metrics.ca_bundle("v1.example.dev", Some(true));
-        metrics.access_reviews().count(CacheOutcome::Hit);
-        metrics
+        access.access_reviews().count(CacheOutcome::Hit);
+        access
             .token_reviews()
             .observe(Duration::from_millis(1), true);
         insta::assert_snapshot!(registry.freeze().families().unwrap().join("\n"), @r"

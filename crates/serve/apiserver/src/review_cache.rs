@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     fn cache() -> ReviewCache<u32> {
-        let metrics = crate::metrics::ApiServerMetrics::unregistered();
+        let metrics = crate::metrics::AccessMetrics::unregistered();
         ReviewCache::new(metrics.token_reviews(), &OutageLog::default())
     }
 

@@ -1,29 +1,20 @@
 //! The API server: TLS and HTTP around the handler, and its background tasks.
 
 use std::future::Future;
-use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use kubevitals_http::{Accepted, Server, Transport};
+use kubevitals_http::Server;
 use kubevitals_telemetry::Health;
-use kubevitals_tls::{
-    Alpn, Periodic, Refresh, RequestClientCertificate, ServerOptions, ServerTls, refresh_loop,
-};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
-use crate::authn::{Peer, TrustStatus, lookup_loop};
+use crate::access::Trusted;
+use crate::authn::TrustStatus;
 use crate::config::ServerConfig;
 use crate::error::ApiServerError;
 use crate::handler::ApiHandler;
-
-/// Interval of certificate reloads.
-const REFRESH_INTERVAL: Duration = Duration::from_mins(1);
+use crate::transport::{BackgroundTask, TlsTransport, refresh_task};
 
 /// A bound API server that does not accept yet.
 pub struct ApiServer {
@@ -37,72 +28,38 @@ pub struct ApiServer {
     shutdown_delay: Duration,
 }
 
-/// A task that runs as long as the server, with its name.
-pub type BackgroundTask = (&'static str, BoxFuture<'static, ()>);
-
-/// Performs TLS handshakes and reads client certificates.
-struct TlsTransport {
-    acceptor: TlsAcceptor,
-}
-
 impl ApiServer {
     /// Validates the configuration and listens. From here on the kernel queues connections.
     pub async fn bind(mut config: ServerConfig) -> Result<Self, ApiServerError> {
-        let alpn = if config.http2 {
-            vec![Alpn::H2, Alpn::Http11]
-        } else {
-            vec![Alpn::Http11]
-        };
-        let options = ServerOptions {
-            policy: config.tls.clone(),
-            alpn,
-            client_verifier: Some(RequestClientCertificate::verifier()),
-            clock: None,
-        };
-        let tls = ServerTls::new(config.certificate.resolver(), &options)?;
+        let transport = TlsTransport::new(&config.certificate, &config.tls, config.http2)?;
         let mut refreshed = config.certificate.refreshed().to_vec();
-        let authentication = &config.authentication;
-        refreshed.extend(
-            authentication
-                .client_ca
-                .iter()
-                .map(|roots| -> Arc<dyn Refresh> { Arc::clone(roots) as Arc<dyn Refresh> }),
-        );
-        refreshed.extend(
-            authentication
-                .front_proxy
-                .iter()
-                .map(|proxy| -> Arc<dyn Refresh> { Arc::clone(&proxy.ca) as Arc<dyn Refresh> }),
-        );
-        let trust = TrustStatus::new(authentication)?;
-        let lookup = config.authentication.lookup.take();
+        let telemetry = &config.telemetry;
+        let trusted = Trusted::new(
+            &mut config.authentication,
+            telemetry.metrics.access(),
+            &telemetry.outage,
+        )?;
+        refreshed.extend(trusted.refreshed);
+        let trust = trusted.status;
         let address = config.address;
         let limits = config.limits.http();
         let shutdown_delay = config.shutdown_delay;
         let health = config.telemetry.health.clone();
         let metrics = config.telemetry.metrics.clone();
-        let outage = config.telemetry.outage.clone();
         let draining = watch::Sender::new(false);
         let handler = ApiHandler::new(config, trust.clone(), draining.subscribe())?;
         let server = Server::bind("API", address, limits, metrics.server())
             .await
             .map_err(|source| ApiServerError::Bind { address, source })?;
-        let lookup = lookup_loop(trust.clone(), lookup, metrics, outage);
-        let refresh = refresh_loop(
-            refreshed,
-            Periodic::new(REFRESH_INTERVAL, std::future::pending()),
-        );
         Ok(Self {
             server,
-            transport: TlsTransport {
-                acceptor: TlsAcceptor::from(tls.config()),
-            },
+            transport,
             handler: Arc::new(handler),
             draining,
             trust,
             tasks: vec![
-                ("look-up-authentication", Box::pin(lookup)),
-                ("refresh-serving-certificates", Box::pin(refresh)),
+                trusted.lookup,
+                refresh_task("refresh-serving-certificates", refreshed),
             ],
             health,
             shutdown_delay,
@@ -141,24 +98,5 @@ impl ApiServer {
         };
         let served = self.server.serve(self.transport, self.handler, shutdown);
         served.await;
-    }
-}
-
-impl Transport for TlsTransport {
-    type Io = TlsStream<TcpStream>;
-    type Peer = Peer;
-
-    async fn handshake(
-        &self,
-        stream: TcpStream,
-        _address: IpAddr,
-    ) -> io::Result<Accepted<Self::Io, Peer>> {
-        let stream = self.acceptor.accept(stream).await?;
-        let (_, session) = stream.get_ref();
-        Ok(Accepted {
-            peer: Peer::new(session.peer_certificates().unwrap_or_default()),
-            is_http2: session.alpn_protocol() == Some(b"h2"),
-            io: stream,
-        })
     }
 }

@@ -222,6 +222,16 @@ impl ApiStatus {
         self
     }
 
+    /// Returns the value of `Retry-After`.
+    pub(crate) fn retry_after_seconds(&self) -> Option<u32> {
+        let seconds = self.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then_some(seconds)
+    }
+
+    pub(crate) fn into_message(self) -> String {
+        self.message
+    }
+
     /// Encodes the response.
     pub(crate) fn into_response(self, media: MediaType, pretty: bool) -> Response<Body> {
         let body = self.encode(media, pretty);
@@ -237,10 +247,7 @@ impl ApiStatus {
         if let Some(allow) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
         }
-        let seconds = self
-            .details
-            .map_or(0, |details| details.retry_after_seconds);
-        if seconds > 0 {
+        if let Some(seconds) = self.retry_after_seconds() {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         response

@@ -1,8 +1,30 @@
-//! Errors of providers, and the responses that they become.
+//! Errors of servers and of providers, and the responses that the latter become.
 
+use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use http::StatusCode;
+use kubevitals_apiserver::ApiServerError;
+use kubevitals_tls::TlsError;
+
+/// An error of [`KubeletServer::bind`](crate::KubeletServer::bind).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KubeletError {
+    #[error("cannot listen on {address}")]
+    Bind {
+        address: SocketAddr,
+        #[source]
+        source: io::Error,
+    },
+    /// The certificate or the key cannot be used.
+    #[error("invalid TLS configuration")]
+    Tls(#[from] TlsError),
+    /// The configuration of authentication or authorization cannot be used.
+    #[error("invalid access configuration")]
+    Access(#[from] ApiServerError),
+}
 
 /// Why a provider did not do what a request asks for.
 #[derive(Debug, thiserror::Error)]

@@ -74,6 +74,7 @@ fn is_tracked(info: &ResourceInfo) -> bool {
     matches!(
         info.resource,
         Resource::Nodes
+            | Resource::Pods
             | Resource::Leases
             | Resource::ConfigMaps
             | Resource::Secrets

@@ -239,6 +239,9 @@ impl WriteRequest<'_> {
         if old.is_none() && !self.target.subresource.is_empty() {
             return Err(ApiError::not_found(self.info, &self.target.name));
         }
+        if let Some(existing) = &existing {
+            self.check_version(existing, &applied)?;
+        }
         let now = self.context.store.now();
         let merged = apply::apply(
             self.info,
@@ -262,6 +265,22 @@ impl WriteRequest<'_> {
         object["metadata"]["managedFields"] = managed;
         let record = store(self.context, self.info, object, Precondition::Absent)?;
         Ok(self.object_response(StatusCode::CREATED, &record))
+    }
+
+    /// An applied configuration that names a version applies to exactly that one.
+    fn check_version(
+        &self,
+        existing: &Record,
+        applied: &Map<String, Value>,
+    ) -> Result<(), ApiError> {
+        let version = applied.get("metadata").map(|meta| &meta["resourceVersion"]);
+        match version.and_then(Value::as_str) {
+            Some(version) if version != existing.version().to_string() => {
+                let problem = "the object has been modified; please apply your changes to the latest version and try again";
+                Err(ApiError::conflict(self.info, &self.target.name, problem))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Stores an update, or removes an object whose last finalizer is gone.
@@ -310,7 +329,10 @@ impl WriteRequest<'_> {
             .as_array()
             .is_some_and(|list| !list.is_empty());
         if grace > 0 || has_finalizers {
-            if object["metadata"]["deletionTimestamp"].is_null() {
+            let metadata = &object["metadata"];
+            // A second deletion may shorten the grace.
+            let before = metadata["deletionGracePeriodSeconds"].as_u64();
+            if metadata["deletionTimestamp"].is_null() || before.is_some_and(|it| it > grace) {
                 let at = self.context.store.now() + Duration::from_secs(grace);
                 object["metadata"]["deletionTimestamp"] = json!(timestamp(at));
                 object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);

@@ -360,14 +360,56 @@ async fn leases_and_node_status_are_applied() {
         .patch(APPLY, "/api/v1/nodes/n/status?fieldManager=vk", &status)
         .await;
     assert_eq!(node.json()["status"]["conditions"][0]["status"], "True");
-    add_pods(&sim, &["p"]);
-    let pods = "/api/v1/namespaces/default/pods/p?fieldManager=x";
+    let services = "/api/v1/namespaces/default/services/kubernetes?fieldManager=x";
     assert_eq!(
         client
-            .patch(APPLY, pods, &json!({"metadata": {"name": "p"}}))
+            .patch(
+                APPLY,
+                services,
+                &json!({"metadata": {"name": "kubernetes"}})
+            )
             .await
             .code,
         415
     );
     sim.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_applied_configuration_can_name_the_version_that_it_applies_to() {
+    let sim = sim().await;
+    let client = admin(&sim);
+    let created = client.post(MAPS, &map("a", "1")).await.json();
+    let path = format!("{MAPS}/a?fieldManager=m&force=true");
+    let mut applied = map("a", "2");
+    applied["metadata"]["resourceVersion"] = json!("1");
+    let stale = client.patch(APPLY, &path, &applied).await;
+    assert_eq!(stale.status().0, 409);
+    applied["metadata"]["resourceVersion"] = created["metadata"]["resourceVersion"].clone();
+    let fresh = client.patch(APPLY, &path, &applied).await;
+    assert_eq!(
+        (fresh.code.as_u16(), &fresh.json()["data"]["k"]),
+        (200, &json!("2"))
+    );
+}
+
+#[tokio::test]
+async fn a_second_deletion_can_shorten_the_grace_of_a_pod() {
+    let config = SimApiConfig {
+        graceful_pod_deletion: true,
+        ..SimApiConfig::default()
+    };
+    let sim = SimApi::start(config).await.unwrap();
+    add_pods(&sim, &["p"]);
+    let client = admin(&sim);
+    let path = "/api/v1/namespaces/default/pods/p?gracePeriodSeconds=";
+    let grace = || {
+        let pod = sim.object(Resource::Pods, Some("default"), "p").unwrap();
+        pod["metadata"]["deletionGracePeriodSeconds"].clone()
+    };
+    for (asked, kept) in [(20, 20), (30, 20), (5, 5)] {
+        let path = format!("{path}{asked}");
+        assert_eq!(client.delete(&path).await.code, 200);
+        assert_eq!(grace(), json!(kept));
+    }
 }

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::*;
+use crate::conn_state::Standing;
 use crate::source::Source;
 
 const REQUEST: &[u8] = b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -415,6 +416,65 @@ async fn an_http2_client_that_reads_nothing_at_all_is_disconnected() {
     is_shut.store(true, Ordering::SeqCst);
     harness.end().await;
     assert!(is_set(&harness.handler.body));
+}
+
+/// Upgrades every connection, and echoes.
+struct Echo;
+
+impl Handler<()> for Echo {
+    type Body = Empty<Bytes>;
+
+    async fn handle(
+        &self,
+        _: &Arc<Connection<()>>,
+        request: Request<Incoming>,
+    ) -> Response<Empty<Bytes>> {
+        let upgrade = hyper::upgrade::on(request);
+        tokio::spawn(async move {
+            let stream = TokioIo::new(upgrade.await.unwrap());
+            let (mut input, mut output) = tokio::io::split(stream);
+            tokio::io::copy(&mut input, &mut output).await.unwrap();
+        });
+        let response = Response::builder().status(StatusCode::SWITCHING_PROTOCOLS);
+        let response = response.header("connection", "upgrade");
+        let response = response.header("upgrade", "echo");
+        response.body(Empty::new()).unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_upgrade_no_timeout_applies() {
+    let (mut client, io) = tokio::io::duplex(1024);
+    let source = Source::from(IpAddr::from([127, 0, 0, 1]));
+    let state = ConnState::new(source, &Limits::default(), Counter::default());
+    state.established(false);
+    let served = Arc::clone(&state);
+    let task = tokio::spawn(async move {
+        let accepted = Accepted {
+            io,
+            peer: (),
+            is_http2: false,
+        };
+        let (limits, budget) = (Limits::default(), HeadBudget::new(1 << 20));
+        serve(accepted, None, Arc::new(Echo), &limits, &budget, served).await;
+    });
+    client
+        .write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+        .await
+        .unwrap();
+    let mut response = Vec::new();
+    while !response.ends_with(b"\r\n\r\n") {
+        response.push(client.read_u8().await.unwrap());
+    }
+    for byte in 0..3 {
+        tokio::time::sleep(Duration::from_hours(5)).await;
+        client.write_all(&[byte]).await.unwrap();
+        assert_eq!(client.read_u8().await.unwrap(), byte);
+        assert_eq!(state.standing(), Standing::Busy);
+    }
+    assert!(!task.is_finished());
+    drop(client);
+    task.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

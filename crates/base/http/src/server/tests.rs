@@ -3,9 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -37,6 +39,31 @@ impl Handler<IpAddr> for Paths {
             self.release.notified().await;
         }
         Response::new(Full::from("x"))
+    }
+}
+
+/// Upgrades every connection, and passes its stream to the test.
+struct Upgrades(mpsc::Sender<TokioIo<Upgraded>>);
+
+impl Handler<IpAddr> for Upgrades {
+    type Body = Full<Bytes>;
+
+    async fn handle(
+        &self,
+        _: &Arc<Connection<IpAddr>>,
+        request: Request<Incoming>,
+    ) -> Response<Full<Bytes>> {
+        let streams = self.0.clone();
+        let upgrade = hyper::upgrade::on(request);
+        tokio::spawn(async move {
+            if let Ok(stream) = upgrade.await {
+                let _ = streams.send(TokioIo::new(stream)).await;
+            }
+        });
+        let response = Response::builder().status(StatusCode::SWITCHING_PROTOCOLS);
+        let response = response.header("connection", "upgrade");
+        let response = response.header("upgrade", "echo");
+        response.body(Full::default()).unwrap()
     }
 }
 
@@ -74,9 +101,9 @@ impl Transport for Keepalive {
     }
 }
 
-struct Harness {
+struct Harness<H = Paths> {
     address: SocketAddr,
-    handler: Arc<Paths>,
+    handler: Arc<H>,
     metrics: ServerMetrics,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
@@ -84,12 +111,22 @@ struct Harness {
 
 impl Harness {
     async fn start<T: Transport<Peer = IpAddr>>(transport: T, limits: Limits) -> Self {
+        Self::serve(transport, Arc::default(), limits).await
+    }
+}
+
+impl<H: Handler<IpAddr>> Harness<H> {
+    async fn serve<T: Transport<Peer = IpAddr>>(
+        transport: T,
+        handler: Arc<H>,
+        limits: Limits,
+    ) -> Self {
         let metrics = ServerMetrics::default();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::bind("test", address, limits, metrics.clone())
             .await
             .unwrap();
-        let (address, handler) = (server.local_addr(), Arc::<Paths>::default());
+        let address = server.local_addr();
         let (stop, stopped) = oneshot::channel();
         let shutdown = async {
             let _dropped = stopped.await;
@@ -288,4 +325,136 @@ async fn accepted_sockets_probe_their_client_while_nothing_is_sent() {
     let seconds = Duration::from_secs;
     let keepalive = within("an accepted socket", keepalive.recv()).await;
     assert_eq!(keepalive, Some((true, seconds(15), seconds(15))));
+}
+
+/// Runs a test that must end in time; a regression would hang.
+async fn within(test: impl Future<Output = ()>) {
+    let ended = tokio::time::timeout(Duration::from_mins(1), test).await;
+    ended.expect("the test ends in time");
+}
+
+const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
+
+/// A connection that is upgraded: both ends.
+async fn upgrade(
+    harness: &Harness<Upgrades>,
+    streams: &mut mpsc::Receiver<TokioIo<Upgraded>>,
+    early: &[u8],
+) -> (TcpStream, TokioIo<Upgraded>) {
+    let mut client = harness.connect().await;
+    client.write_all(&[UPGRADE, early].concat()).await.unwrap();
+    let mut response = Vec::new();
+    while !response.ends_with(b"\r\n\r\n") {
+        response.push(client.read_u8().await.unwrap());
+    }
+    assert!(response.starts_with(b"HTTP/1.1 101 "));
+    (client, streams.recv().await.unwrap())
+}
+
+async fn upgrades(limits: Limits) -> (Harness<Upgrades>, mpsc::Receiver<TokioIo<Upgraded>>) {
+    let (sender, streams) = mpsc::channel(8);
+    let harness = Harness::serve(Plain, Arc::new(Upgrades(sender)), limits).await;
+    (harness, streams)
+}
+
+/// Waits until the server has this many connections.
+async fn connections<H>(harness: &Harness<H>, count: i64) {
+    while harness.metrics.connections.get() != count {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn an_upgraded_connection_carries_bytes_and_counts_until_its_stream_is_dropped() {
+    within(async {
+        let (harness, mut streams) = upgrades(Limits::default()).await;
+        let (mut client, mut server) = upgrade(&harness, &mut streams, b"early").await;
+        let mut early = [0; 5];
+        server.read_exact(&mut early).await.unwrap();
+        assert_eq!(&early, b"early");
+        // More than the heads of all requests may have, and more than a permit allows.
+        let sent = vec![7; 20 << 20];
+        let expected = sent.len();
+        let copy = tokio::spawn(async move {
+            client.write_all(&sent).await.unwrap();
+            client.shutdown().await.unwrap();
+            let mut received = Vec::new();
+            client.read_to_end(&mut received).await.unwrap();
+            received.len()
+        });
+        let mut received = Vec::new();
+        server.read_to_end(&mut received).await.unwrap();
+        assert_eq!(received.len(), expected);
+        server.write_all(&received).await.unwrap();
+        assert_eq!(harness.metrics.connections.get(), 1);
+        drop(server);
+        assert_eq!(copy.await.unwrap(), expected);
+        connections(&harness, 0).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_upgraded_connection_is_not_evicted() {
+    within(async {
+        let (harness, mut streams) = upgrades(patient(1)).await;
+        let (mut client, mut server) = upgrade(&harness, &mut streams, b"").await;
+        // The only place is taken, so this one waits until the first ends.
+        let mut second = harness.connect().await;
+        second.write_all(UPGRADE).await.unwrap();
+        for byte in 0..100 {
+            client.write_all(&[byte]).await.unwrap();
+            assert_eq!(server.read_u8().await.unwrap(), byte);
+            server.write_all(&[byte]).await.unwrap();
+            assert_eq!(client.read_u8().await.unwrap(), byte);
+        }
+        assert_eq!(harness.metrics.evictions.get(), 0);
+        assert_eq!(harness.metrics.connections.get(), 1);
+        assert!(streams.try_recv().is_err());
+        drop(server);
+        streams.recv().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_drain_cuts_upgraded_connections_also_of_clients_that_do_not_read() {
+    within(async {
+        let limits = Limits {
+            drain_timeout: Duration::from_millis(20),
+            ..Limits::default()
+        };
+        let (harness, mut streams) = upgrades(limits).await;
+        let (_stuck, mut writing) = upgrade(&harness, &mut streams, b"").await;
+        let (_silent, mut reading) = upgrade(&harness, &mut streams, b"").await;
+        let write = tokio::spawn(async move {
+            let block = vec![0; 1 << 20];
+            loop {
+                if let Err(error) = writing.write_all(&block).await {
+                    return error.kind();
+                }
+            }
+        });
+        let read = tokio::spawn(async move { reading.read_u8().await.unwrap_err().kind() });
+        connections(&harness, 2).await;
+        drop(harness.stop);
+        harness.task.await.unwrap();
+        assert_eq!(write.await.unwrap(), io::ErrorKind::ConnectionAborted);
+        assert_eq!(read.await.unwrap(), io::ErrorKind::ConnectionAborted);
+        assert_eq!(harness.metrics.connections.get(), 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_upgrade_whose_client_has_left_ends() {
+    within(async {
+        let (harness, mut streams) = upgrades(Limits::default()).await;
+        let (client, mut server) = upgrade(&harness, &mut streams, b"").await;
+        drop(client);
+        assert_eq!(server.read(&mut [0; 1]).await.unwrap(), 0);
+        drop(server);
+        connections(&harness, 0).await;
+    })
+    .await;
 }

@@ -17,7 +17,7 @@ const VERIFICATION_TTL: Duration = Duration::from_secs(10);
 
 /// The client certificate of one connection, if it has one.
 #[derive(Default)]
-pub(crate) struct Peer {
+pub struct Peer {
     chain: Vec<CertificateDer<'static>>,
     /// The common name and the organizations.
     subject: Option<UserInfo>,
@@ -35,7 +35,8 @@ pub(super) struct PeerIdentity {
 }
 
 impl Peer {
-    pub(crate) fn new(chain: &[CertificateDer<'_>]) -> Self {
+    /// Reads the certificates that a client sent, its own first.
+    pub fn new(chain: &[CertificateDer<'_>]) -> Self {
         let chain: Vec<CertificateDer<'static>> =
             chain.iter().map(|der| der.clone().into_owned()).collect();
         Self {

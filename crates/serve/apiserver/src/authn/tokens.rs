@@ -7,9 +7,10 @@ use std::time::Duration;
 use aws_lc_rs::hmac;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use kubevitals_telemetry::OutageLog;
 
-use crate::config::ServerTelemetry;
 use crate::error::ApiServerError;
+use crate::metrics::AccessMetrics;
 use crate::review_cache::{Key, ReviewCache, ReviewFailure, Source, key_of};
 use crate::reviewer::{BearerToken, Reviewer, TokenReviewResult, UserInfo};
 
@@ -30,14 +31,15 @@ impl Tokens {
     pub(super) fn new(
         reviewer: &Arc<dyn Reviewer>,
         ttl: Duration,
-        telemetry: &ServerTelemetry,
+        metrics: &AccessMetrics,
+        outage: &OutageLog,
     ) -> Result<Self, ApiServerError> {
         let random = aws_lc_rs::rand::SystemRandom::new();
         let key =
             hmac::Key::generate(hmac::HMAC_SHA256, &random).map_err(|_| ApiServerError::Random)?;
         Ok(Self {
             reviewer: Arc::clone(reviewer),
-            cache: ReviewCache::new(telemetry.metrics.token_reviews(), &telemetry.outage),
+            cache: ReviewCache::new(metrics.token_reviews(), outage),
             ttl,
             key,
         })
@@ -170,8 +172,9 @@ mod tests {
         }
 
         let reviewer: Arc<dyn Reviewer> = Arc::new(Starting(0.into()));
-        let telemetry = ServerTelemetry::unregistered();
-        let tokens = Tokens::new(&reviewer, Duration::from_secs(10), &telemetry).unwrap();
+        let metrics = AccessMetrics::unregistered();
+        let ttl = Duration::from_secs(10);
+        let tokens = Tokens::new(&reviewer, ttl, &metrics, &OutageLog::default()).unwrap();
         let user = async || tokens.user(BearerToken::new("x")).await.unwrap();
         assert_eq!(user().await, None);
         assert_eq!(tokens.cached_user(&BearerToken::new("x")), None);

@@ -14,7 +14,7 @@ use super::config_map::{self, CLIENT_CA, FRONT_PROXY_CA, authority, request_head
 use super::front_proxy::FrontProxy;
 use crate::config::{AuthenticationConfig, FrontProxyConfig, Lookup};
 use crate::error::ApiServerError;
-use crate::metrics::ApiServerMetrics;
+use crate::metrics::AccessMetrics;
 
 const CONFIG_MAP: &str = config_map::NAME;
 /// Interval of reads after a failure.
@@ -182,7 +182,7 @@ impl PartialEq for Inputs {
 pub(crate) async fn lookup_loop(
     status: TrustStatus,
     lookup: Option<Lookup>,
-    metrics: ApiServerMetrics,
+    metrics: AccessMetrics,
     outage: OutageLog,
 ) {
     let inner = &status.inner;

@@ -58,7 +58,12 @@ fn authorizer(rules: &Arc<Rules>, paths: &[&str]) -> Authorizer {
         denied_ttl: Duration::from_secs(3),
         ..AuthorizationConfig::delegated(reviewer)
     };
-    Authorizer::new(&config, &ServerTelemetry::unregistered()).unwrap()
+    Authorizer::new(
+        &config,
+        &AccessMetrics::unregistered(),
+        &OutageLog::default(),
+    )
+    .unwrap()
 }
 
 #[tokio::test(start_paused = true)]

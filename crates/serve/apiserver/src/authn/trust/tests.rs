@@ -74,7 +74,7 @@ impl Looking {
         let source = Arc::new(StubSource(Mutex::new(first)));
         let lookup = || Lookup::new(Arc::<StubSource>::clone(&source));
         let status = TrustStatus::new(&config(Some(lookup()))).unwrap();
-        let metrics = ApiServerMetrics::unregistered();
+        let metrics = AccessMetrics::unregistered();
         let outage = OutageLog::default();
         let task = tokio::spawn(lookup_loop(status.clone(), Some(lookup()), metrics, outage));
         Self {

@@ -1,0 +1,6 @@
+//! Both sides of a connection over memory, and vectors that Go wrote.
+#![expect(clippy::unwrap_used, reason = "helpers fail by panicking")]
+
+mod codec;
+mod connection;
+mod vectors;

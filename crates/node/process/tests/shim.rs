@@ -1,0 +1,10 @@
+//! The shim as a program of its own, for tests.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args();
+    let program: Vec<String> = args.by_ref().take(1).collect();
+    let args: Vec<String> = args.collect();
+    kubevitals_process::shim::main(&program, &args)
+}
