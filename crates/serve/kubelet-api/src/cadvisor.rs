@@ -6,6 +6,8 @@
 
 mod families;
 
+use std::collections::HashSet;
+
 use kubevitals_model::Timestamp;
 use kubevitals_model::node_stats::{
     CgroupStats, ContainerStats, FsStats, NetworkStats, NodeStats, PressureLine,
@@ -39,7 +41,7 @@ struct PartFamily<T> {
 type Value = Option<(f64, Option<Timestamp>)>;
 
 /// The labels of a cgroup, in the order of their names.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Labels<'a> {
     container: &'a str,
     id: &'a str,
@@ -70,12 +72,14 @@ pub fn encode(stats: &NodeStats) -> Vec<u8> {
     started(&mut document, node, stats.started);
     network(&mut document, node, stats.network.as_ref());
     fs(&mut document, node, stats.fs.as_ref());
+    // Two instances of a container whose cgroups are not known have the same labels, and a series
+    // must not occur twice: the first is kept.
+    let mut seen = HashSet::from([node]);
     for container in &stats.system_containers {
-        self::container(
-            &mut document,
-            Labels::cgroup(&container.usage.path),
-            container,
-        );
+        let labels = Labels::cgroup(&container.usage.path);
+        if seen.insert(labels) {
+            self::container(&mut document, labels, container);
+        }
     }
     for pod in &stats.pods {
         let labels = Labels {
@@ -83,9 +87,11 @@ pub fn encode(stats: &NodeStats) -> Vec<u8> {
             pod: pod.key.name(),
             ..Labels::cgroup(&pod.usage.path)
         };
-        cgroup(&mut document, labels, &pod.usage);
-        started(&mut document, labels, pod.started);
-        network(&mut document, labels, pod.network.as_ref());
+        if seen.insert(labels) {
+            cgroup(&mut document, labels, &pod.usage);
+            started(&mut document, labels, pod.started);
+            network(&mut document, labels, pod.network.as_ref());
+        }
         for container in &pod.containers {
             let labels = Labels {
                 container: &container.name,
@@ -94,7 +100,9 @@ pub fn encode(stats: &NodeStats) -> Vec<u8> {
                 name: &container.id,
                 ..labels
             };
-            self::container(&mut document, labels, container);
+            if seen.insert(labels) {
+                self::container(&mut document, labels, container);
+            }
         }
     }
     families::machine(&mut document, &stats.machine);

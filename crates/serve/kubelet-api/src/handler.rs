@@ -48,7 +48,7 @@ pub(crate) struct KubeletHandler {
     configz: Option<bytes::Bytes>,
     clock: Clock,
     draining: watch::Receiver<bool>,
-    /// The paths whose last request failed, by their labels: failures are logged once.
+    /// The labels of paths whose last request failed: failures are logged once.
     failing: Mutex<BTreeSet<&'static str>>,
 }
 

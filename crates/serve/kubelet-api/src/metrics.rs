@@ -58,6 +58,7 @@ pub(crate) struct Recorder {
 impl KubeletMetrics {
     /// Registers `kubelet_http_*`, named as in the kubelet, and `kubevitals_kubelet_*`.
     pub fn register(metrics: &mut Metrics) -> Self {
+        let streaming = StreamingMetrics::register(metrics);
         let kubelet = metrics.sub("kubelet");
         let requests = kubelet.family(
             "http_requests",
@@ -86,6 +87,8 @@ impl KubeletMetrics {
             "queued",
             "Total number of times that a connection waited in a fair queue",
         );
+        // Closures, because a series is locked until the end of its statement.
+        let handshakes = |reason| handshakes.get_or_create(&[("reason", reason)]).clone();
         let queue = |name| QueueMetrics {
             depth: depths.get_or_create(&[("queue", name)]).clone(),
             queued: queued.get_or_create(&[("queue", name)]).clone(),
@@ -105,6 +108,7 @@ impl KubeletMetrics {
             ),
             panics: own.counter("panics", "Total number of requests that panicked"),
             access: AccessMetrics::register(own),
+            streaming,
             server: ServerMetrics {
                 connections: own.gauge("connections", "Number of open connections"),
                 evictions: own.counter(
@@ -115,8 +119,8 @@ impl KubeletMetrics {
                     "aborted_responses",
                     "Total number of responses aborted because their client did not read them in time",
                 ),
-                handshake_errors: handshakes.get_or_create(&[("reason", "failed")]).clone(),
-                handshake_timeouts: handshakes.get_or_create(&[("reason", "timeout")]).clone(),
+                handshake_errors: handshakes("failed"),
+                handshake_timeouts: handshakes("timeout"),
                 handshake_queue: queue("handshake"),
                 response_queue: queue("response"),
             },
@@ -125,6 +129,10 @@ impl KubeletMetrics {
 
     pub(crate) const fn access(&self) -> &AccessMetrics {
         &self.access
+    }
+
+    pub(crate) fn streaming(&self) -> StreamingMetrics {
+        self.streaming.clone()
     }
 
     pub(crate) fn server(&self) -> ServerMetrics {
@@ -187,7 +195,12 @@ mod tests {
         let metrics = KubeletMetrics::register(&mut registry);
         metrics.responded("pods", 200);
         drop(metrics.begin("GET", "pods"));
-        insta::assert_snapshot!(registry.freeze().families().unwrap().join("\n"), @r"
+        let names = registry.freeze().families().unwrap();
+        let own: Vec<String> = names
+            .into_iter()
+            .filter(|name| !name.contains("_streaming_"))
+            .collect();
+        insta::assert_snapshot!(own.join("\n"), @r"
         gauge kubelet_http_inflight_requests
         histogram kubelet_http_requests_duration_seconds
         counter kubelet_http_requests_total

@@ -119,7 +119,7 @@ pub fn run_command(query: Query<'_>) -> Result<Vec<String>, InvalidOption> {
     Ok(command)
 }
 
-/// Parses the ports of `/portForward`: lists of numbers, which only WebSockets need.
+/// Parses the ports of `/portForward`: lists of numbers, which only a WebSocket needs.
 pub fn ports(query: Query<'_>) -> Result<Vec<u16>, InvalidOption> {
     let mut ports = Vec::new();
     for list in query.all("port").chain(query.all("ports")) {
@@ -194,6 +194,8 @@ fn shown(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -355,12 +357,12 @@ mod tests {
             let mut query = format!("follow={follow}&previous={previous}&timestamps={timestamps}");
             for (name, value) in [("tailLines", tail), ("limitBytes", limit)] {
                 if let Some(value) = value {
-                    query.push_str(&format!("&{name}={value}"));
+                    write!(query, "&{name}={value}").unwrap();
                 }
             }
             let since = since.map(Timestamp::from_unix_millis);
             if let Some(since) = since {
-                query.push_str(&format!("&sinceTime={}", since.rfc3339_millis()));
+                write!(query, "&sinceTime={}", since.rfc3339_millis()).unwrap();
             }
             let expected = LogOptions {
                 follow,

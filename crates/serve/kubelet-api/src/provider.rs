@@ -141,6 +141,10 @@ pub struct AttachRequest {
 
 /// The streams that a client asks for; at least one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the four parameters of the request"
+)]
 pub struct StreamOptions {
     pub stdin: bool,
     pub stdout: bool,

@@ -9,6 +9,7 @@ use kubevitals_http::Server;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::access::AccessControl;
 use crate::config::{KubeletConfig, TransportConfig};
 use crate::error::KubeletError;
 use crate::handler::KubeletHandler;
@@ -45,6 +46,10 @@ impl KubeletServer {
             }
         };
         let address = config.address;
+        let is_open = matches!(config.access, AccessControl::AlwaysAllow);
+        if is_open && !address.ip().is_loopback() {
+            tracing::warn!(%address, "everybody who reaches this address may run commands in containers");
+        }
         let limits = config.limits.http();
         let metrics = config.telemetry.metrics.server();
         let streaming = Arc::new(StreamingServer::new(

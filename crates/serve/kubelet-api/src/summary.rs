@@ -10,7 +10,7 @@ use kubevitals_model::node_stats::{
     CgroupStats, ContainerStats, CpuStats, FsStats, InterfaceStats, MemoryStats, NetworkStats,
     NodeStats, PodStats, Pressure, PressureLine, SwapStats, VolumeStats,
 };
-use kubevitals_model::{Bytes, Timestamp};
+use kubevitals_model::{Bytes, CpuUsage, Timestamp};
 
 use self::json::Json;
 
@@ -138,11 +138,7 @@ impl Writer {
 
     fn cpu(self, json: &mut Json<'_>, cpu: &CpuStats) {
         time(json, cpu.at);
-        optional(
-            json,
-            "usageNanoCores",
-            cpu.rate.map(|rate| rate.nanocores()),
-        );
+        optional(json, "usageNanoCores", cpu.rate.map(CpuUsage::nanocores));
         json.number("usageCoreNanoSeconds", cpu.total.get());
         self.pressure(json, cpu.pressure.as_ref());
     }

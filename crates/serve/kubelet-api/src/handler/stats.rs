@@ -19,6 +19,8 @@ use crate::summary::{self, SummaryOptions};
 /// Maximum size of a form.
 const MAX_FORM_BYTES: usize = 4096;
 const FORM: &[u8] = b"application/x-www-form-urlencoded";
+/// What fails in the log if `/metrics/resource` has no statistics and responds with 200.
+const STATISTICS: &str = "metrics/resource, statistics";
 const ONLY_CPU_AND_MEMORY: &str = "only_cpu_and_memory";
 
 impl KubeletHandler {
@@ -47,10 +49,13 @@ impl KubeletHandler {
         }
         let stats = self.stats("resource metrics")?;
         let body = match stats.stats(true).await {
-            Ok(stats) => encode_stats(&stats, self.hidden_metrics),
+            Ok(stats) => {
+                self.succeeded(STATISTICS);
+                encode_stats(&stats, self.hidden_metrics)
+            }
             Err(error @ ProviderError::NotImplemented(_)) => return Err(error.into()),
             Err(error) => {
-                tracing::debug!(%error, "failed to read the statistics for /metrics/resource");
+                self.failed(STATISTICS, &error.into());
                 encode_error(self.hidden_metrics)
             }
         };

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use http::Method;
 use http_body_util::BodyExt as _;
+use kubevitals_telemetry::LogOptions;
+use kubevitals_telemetry::logs::LogCapture;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -14,6 +16,7 @@ use crate::support::{DEADLINE, Invented, Running, everything};
 
 #[tokio::test]
 async fn a_client_that_leaves_cancels_the_provider() {
+    let log = LogCapture::start(&LogOptions::default());
     let invented = Arc::new(Invented::default());
     let (begun, mut has_begun) = mpsc::channel(1);
     let (dropped, mut was_dropped) = mpsc::channel(1);
@@ -35,7 +38,7 @@ async fn a_client_that_leaves_cancels_the_provider() {
     *invented.begun.lock() = None;
 
     let labels =
-        "{method=\"GET\",path=\"stats\",server_type=\"readwrite\",long_running=\"false\"} ";
+        "{long_running=\"false\",method=\"GET\",path=\"stats\",server_type=\"readwrite\"} ";
     let in_flight = || server.metric(&format!("kubelet_http_inflight_requests{labels}"));
     let ended = async {
         while in_flight() != Some(0.0) {
@@ -57,10 +60,15 @@ async fn a_client_that_leaves_cancels_the_provider() {
     )
     .unwrap();
     assert!(
-        !text.contains("http_responses_total{path=\"stats\""),
+        !text.contains("http_responses_total"),
         "no response, no error"
     );
     server.stop().await;
+    let log = log.text();
+    assert!(
+        log.contains("listening") && !log.contains("WARN") && !log.contains("ERROR"),
+        "{log}"
+    );
 }
 
 #[tokio::test]

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use http::Method;
 use kubevitals_kubelet_api::{Provider, ProviderError};
-use kubevitals_telemetry::{Probe, Status};
+use kubevitals_telemetry::logs::LogCapture;
+use kubevitals_telemetry::{LogOptions, Probe, Status};
 
 use crate::client::Client;
 use crate::recorded::{self, RESOURCE_METRICS, SUMMARY};
@@ -22,7 +23,7 @@ fn recorded_provider() -> Arc<Invented> {
 #[tokio::test]
 async fn pods_are_a_list() {
     let server = Running::with(everything(&recorded_provider()), |config| {
-        config.debug = true
+        config.debug = true;
     })
     .await;
     for path in ["/pods", "/pods/", "/runningpods/", "/runningpods"] {
@@ -175,9 +176,9 @@ async fn other_metrics_are_served() {
     );
     let own = client.get("/metrics").await;
     assert!(own.text().contains(
-        "kubelet_http_requests_total{method=\"GET\",path=\"metrics/cadvisor\",server_type=\"readwrite\",long_running=\"false\"} 1\n"
+        "kubelet_http_requests_total{long_running=\"false\",method=\"GET\",path=\"metrics/cadvisor\",server_type=\"readwrite\"} 1\n"
     ), "{}", own.text());
-    assert!(own.text().contains("kubelet_http_inflight_requests{method=\"GET\",path=\"metrics\",server_type=\"readwrite\",long_running=\"false\"} 1\n"));
+    assert!(own.text().contains("kubelet_http_inflight_requests{long_running=\"false\",method=\"GET\",path=\"metrics\",server_type=\"readwrite\"} 1\n"));
     server.stop().await;
 }
 
@@ -335,5 +336,39 @@ async fn a_panic_is_a_response() {
     assert_eq!(client.get("/stats/summary").await.code, 500);
     assert_eq!(server.metric("kubevitals_kubelet_panics_total "), Some(1.0));
     assert_eq!(client.get("/healthz").await.code, 200, "the server goes on");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_failing_path_is_logged_once_and_when_it_succeeds_again() {
+    let log = LogCapture::start(&LogOptions::default());
+    let invented = recorded_provider();
+    *invented.error.lock() = Some(|| ProviderError::Internal(String::from("no cgroups")));
+    let server = Running::open(everything(&invented)).await;
+    let client = Client::of(&server);
+    let count = |text: &str| log.text().matches(text).count();
+    for _ in 0..3 {
+        for path in ["/pods", "/metrics/resource"] {
+            client.get(path).await;
+        }
+    }
+    assert_eq!(
+        (count("request failed"), count("succeed again")),
+        (2, 0),
+        "{}",
+        log.text()
+    );
+    *invented.error.lock() = None;
+    for _ in 0..3 {
+        for path in ["/pods", "/metrics/resource"] {
+            assert_eq!(client.get(path).await.code, 200);
+        }
+    }
+    assert_eq!(
+        (count("request failed"), count("succeed again")),
+        (2, 2),
+        "{}",
+        log.text()
+    );
     server.stop().await;
 }

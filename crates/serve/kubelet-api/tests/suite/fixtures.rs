@@ -107,6 +107,7 @@ const PRESSURE: Pressure = Pressure {
 };
 
 /// A node with one pod and one container that have everything.
+#[expect(clippy::too_many_lines, reason = "every field has a value")]
 fn full() -> NodeStats {
     let fs = FsStats {
         at: AT,
@@ -273,6 +274,16 @@ fn cadvisor_families_have_its_names_and_labels() {
     document.encode(&mut again);
     assert!(text == again, "sorted as Go sorts");
     insta::assert_snapshot!(String::from_utf8(text).unwrap());
+}
+
+#[test]
+fn a_cadvisor_series_occurs_once() {
+    let mut node = full();
+    let mut container = node.pods[0].containers[0].clone();
+    container.started = None;
+    node.pods[0].containers.push(container);
+    node.pods.push(node.pods[0].clone());
+    assert!(cadvisor::encode(&node) == cadvisor::encode(&full()));
 }
 
 #[test]

@@ -32,10 +32,10 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };
 use tokio::io::AsyncWriteExt as _;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 pub(crate) const NODE: &str = "virtual-1";
 
 /// A provider whose behaviour a test chooses, by the name of the pod.
@@ -50,17 +50,14 @@ pub(crate) struct Invented {
     pub(crate) executed: Mutex<Option<ExecRequest>>,
     /// Told when the future of a request that waits is dropped.
     pub(crate) dropped: Mutex<Option<mpsc::Sender<()>>>,
+    /// Lets the log of the pod `broken` break.
+    pub(crate) gate: Arc<Notify>,
     /// Told when a request that waits has begun.
     pub(crate) begun: Mutex<Option<mpsc::Sender<()>>>,
 }
 
 /// Tells a channel that it was dropped.
 struct TellDrop(Option<mpsc::Sender<()>>);
-
-impl TellDrop {
-    /// Keeps it alive in a closure.
-    const fn hold(&self) {}
-}
 
 impl Drop for TellDrop {
     fn drop(&mut self) {
@@ -148,17 +145,24 @@ impl ContainerLogs for Invented {
             let line = |at: usize| Ok(Bytes::from(format!("line {at}\n")));
             Ok(match &**container.pod.key.name() {
                 "short" => stream::iter((0..3).map(line)).boxed(),
-                "broken" => stream::iter([line(0), Err(io::Error::other("disk on fire"))]).boxed(),
+                "broken" => {
+                    let gate = Arc::clone(&self.gate);
+                    let broken = stream::once(async move {
+                        gate.notified().await;
+                        Err(io::Error::other("disk on fire"))
+                    });
+                    stream::iter([line(0)]).chain(broken).boxed()
+                }
                 "followed" => {
                     let told = TellDrop(self.dropped.lock().clone());
                     let lines = stream::iter((0..2).map(line)).chain(stream::pending());
-                    lines.inspect(move |_| told.hold()).boxed()
+                    lines.inspect(move |_| _ = &told).boxed()
                 }
                 "endless" => {
                     let told = TellDrop(self.dropped.lock().clone());
                     let block = Bytes::from(vec![b'x'; 16 << 10]);
                     let blocks = stream::repeat_with(move || Ok(block.clone()));
-                    blocks.inspect(move |_| told.hold()).boxed()
+                    blocks.inspect(move |_| _ = &told).boxed()
                 }
                 "busy" => {
                     return Err(ProviderError::TooManyRequests {
