@@ -264,7 +264,8 @@ pub(crate) async fn serve<I, P, H>(
         let mut is_closing = false;
         loop {
             tokio::select! {
-                // The connection goes first: the watchdog then checks the state that it has reached.
+                // The connection goes first: the watchdog then checks the state that it has
+                // reached.
                 biased;
                 ended = poll_fn(|context| {
                     let polled = served.as_mut().poll(context);

@@ -275,7 +275,7 @@ where
             // The error of a peer is told, if it still listens.
             if !matches!(
                 error,
-                SpdyError::Io(_) | SpdyError::Truncated | SpdyError::Unread(_)
+                SpdyError::Io(_) | SpdyError::Truncated | SpdyError::Unread(_) | SpdyError::Flood
             ) {
                 // An idle connection ends without a fault.
                 shared.close(u32::from(!matches!(error, SpdyError::Idle(_))));
@@ -299,7 +299,10 @@ impl Reader {
         loop {
             while let Some(frame) = self.decoder.decode(&mut buffer)? {
                 self.shared.outbox.touch();
-                self.handle(frame).await?;
+                self.handle(frame).await;
+                if self.shared.outbox.has_overflowed() {
+                    return Err(SpdyError::Flood);
+                }
                 if self.is_peer_leaving && self.shared.streams.lock().is_empty() {
                     return Ok(());
                 }
@@ -312,7 +315,7 @@ impl Reader {
         }
     }
 
-    async fn handle(&mut self, frame: Frame) -> Result<(), SpdyError> {
+    async fn handle(&mut self, frame: Frame) {
         match frame {
             Frame::Data { id, fin, bytes } => {
                 if !bytes.is_empty() {
@@ -356,7 +359,6 @@ impl Reader {
             }
             Frame::Settings | Frame::WindowUpdate => {}
         }
-        Ok(())
     }
 
     fn open(&mut self, id: u32, fin: bool, headers: Headers) {

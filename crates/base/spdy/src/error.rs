@@ -31,6 +31,8 @@ pub enum SpdyError {
     TooManyHeaders { count: u32, limit: usize },
     #[error("malformed header block: {0}")]
     BadHeaders(&'static str),
+    #[error("the peer causes replies and does not read them")]
+    Flood,
     #[error("no frame for {0:?}")]
     Idle(Duration),
     #[error("the peer has not read everything for {0:?}")]

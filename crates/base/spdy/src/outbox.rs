@@ -29,6 +29,8 @@ struct State {
     buffer: BytesMut,
     /// Nothing more is accepted.
     is_closed: bool,
+    /// More control frames were pushed than can be held.
+    has_overflowed: bool,
     waiting: Vec<Waker>,
 }
 
@@ -40,6 +42,7 @@ impl Outbox {
             state: Mutex::new(State {
                 buffer: BytesMut::new(),
                 is_closed: false,
+                has_overflowed: false,
                 waiting: Vec::new(),
             }),
             filled: Notify::new(),
@@ -85,6 +88,7 @@ impl Outbox {
             return false;
         }
         if state.buffer.len() >= 4 * self.capacity {
+            state.has_overflowed = true;
             drop(state);
             self.close();
             return false;
@@ -115,6 +119,11 @@ impl Outbox {
         drop(state);
         waiting.into_iter().for_each(Waker::wake);
         self.filled.notify_one();
+    }
+
+    /// Whether the peer has caused more frames than can be held, and did not read them.
+    pub fn has_overflowed(&self) -> bool {
+        self.state.lock().has_overflowed
     }
 
     /// Writes everything, until the outbox is closed and empty. Not to be called twice at a time.

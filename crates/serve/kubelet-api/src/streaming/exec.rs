@@ -54,7 +54,10 @@ pub(super) async fn remote_command<S>(
                 return;
             }
         };
-        opened.run(session, protocol, &metrics).await;
+        tokio::select! {
+            () = opened.run(session, protocol, &metrics) => {}
+            never = refuse(&mut connection) => match never {},
+        }
     };
     tokio::select! {
         ended = &mut driver => {
@@ -67,6 +70,12 @@ pub(super) async fn remote_command<S>(
     if let Err(error) = driver.await {
         tracing::debug!(%error, "connection ended early");
     }
+}
+
+/// Refuses streams that are opened later.
+async fn refuse(connection: &mut Connection) -> Infallible {
+    while connection.accept().await.is_some() {}
+    std::future::pending().await
 }
 
 /// The result of a future; `None` after the timeout.

@@ -76,20 +76,30 @@ async fn streams_that_nobody_asked_for_are_refused() {
             stderr: false,
             ..ALL
         };
-        let server = Harness::command(options, |mut streams: Streams| async move {
-            assert!(streams.stdin.is_none() && streams.stderr.is_none());
-            let stdout = streams.stdout.as_mut().unwrap();
-            stdout.write_all(b"x").await.unwrap();
-            Ok(0)
+        let finish = Arc::new(tokio::sync::Notify::new());
+        let finished = Arc::clone(&finish);
+        let server = Harness::command(options, move |mut streams: Streams| {
+            let finished = Arc::clone(&finished);
+            async move {
+                assert!(streams.stdin.is_none() && streams.stderr.is_none());
+                let stdout = streams.stdout.as_mut().unwrap();
+                stdout.write_all(b"x").await.unwrap();
+                finished.notified().await;
+                Ok(0)
+            }
         });
         let mut client = Spdy::connect(server.connect(), "v4.channel.k8s.io", &["error"]).await;
+        let headers = |kind| kubevitals_spdy::Headers::default().with("streamtype", kind);
         for kind in ["stdin", "error", "unknown"] {
-            let headers = kubevitals_spdy::Headers::default().with("streamtype", kind);
-            assert!(client.connection.open(headers).await.is_err(), "{kind}");
+            let opened = client.connection.open(headers(kind)).await;
+            assert!(opened.is_err(), "{kind}");
         }
-        let headers = kubevitals_spdy::Headers::default().with("streamtype", "stdout");
-        let mut stdout = client.connection.open(headers).await.unwrap();
+        let stdout = client.connection.open(headers("stdout")).await;
+        let mut stdout = stdout.unwrap();
         assert_eq!(stdout.reader.read_u8().await.unwrap(), b'x');
+        // The session runs: it is too late.
+        assert!(client.connection.open(headers("stdout")).await.is_err());
+        finish.notify_one();
         assert!(client.read("error").await.contains("Success"));
     })
     .await;
@@ -142,6 +152,24 @@ async fn pongs_are_sent_while_stdin_is_blocked() {
         assert_eq!(pongs, [0x8a, 0].repeat(10)[..]);
         assert_eq!(begin.elapsed().as_secs(), 100);
         assert!(!write.is_finished());
+    })
+    .await;
+}
+
+/// Nothing is read meanwhile, so only writing tells.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_while_stdin_is_blocked_drops_the_session() {
+    eventually(async {
+        let (server, dropped) = waiting(ALL, StreamingConfig::default());
+        let mut client = WebSocket::connect(server.connect(), "v5.channel.k8s.io").await;
+        client.receive().await.unwrap();
+        let rest = frame(0x82, &[0; 1 << 20]);
+        let write = tokio::time::timeout(Duration::from_mins(1), client.io.write_all(&rest));
+        assert!(write.await.is_err(), "a megabyte is not buffered");
+        let begin = Instant::now();
+        drop(client);
+        dropped.await.unwrap();
+        assert!(begin.elapsed() <= Duration::from_secs(10));
     })
     .await;
 }

@@ -146,8 +146,8 @@ async fn a_failed_connection_is_told_on_its_error_stream_and_others_go_on() {
         error.reader.read_to_string(&mut text).await.unwrap();
         assert_eq!(text, "error forwarding port 9: connection refused");
         assert!(data.reader.read_u8().await.is_err());
-        // The pod closes: end of file. The pod resets: a reset, and no text, which would make kubectl
-        // end all its forwarding.
+        // The pod closes: end of file. The pod resets: a reset, and no text, which would make
+        // kubectl end all its forwarding.
         let (mut data, _error) = open(&client.connection, 81, "2").await;
         let mut hello = Vec::new();
         data.reader.read_to_end(&mut hello).await.unwrap();
