@@ -62,15 +62,14 @@ impl HostLogs {
         target: ContainerTarget,
         options: LogOptions,
     ) -> Result<BoxStream<'static, io::Result<Bytes>>, ProviderError> {
-        let found = match &self.pods {
-            Some(pods) => self.find_by_object(pods, &target, options.previous)?,
-            None => {
-                let (this, target, previous) = (self.clone(), target.clone(), options.previous);
-                let find = move || this.find_by_folder(&target, previous);
-                tokio::task::spawn_blocking(find)
-                    .await
-                    .map_err(|error| ProviderError::Internal(error.to_string()))??
-            }
+        let found = if let Some(pods) = &self.pods {
+            self.find_by_object(pods, &target, options.previous)?
+        } else {
+            let (this, target, previous) = (self.clone(), target.clone(), options.previous);
+            let find = move || this.find_by_folder(&target, previous);
+            tokio::task::spawn_blocking(find)
+                .await
+                .map_err(|error| ProviderError::Internal(error.to_string()))??
         };
         let Found {
             folder,

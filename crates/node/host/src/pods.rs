@@ -109,13 +109,12 @@ impl HostPods {
         let Some(key) = key_of(&pod) else {
             return;
         };
-        self.table.insert(&cgroup_uid(&pod), names_of(&pod, &key));
-        let old = self.pods.write().insert(key, Arc::clone(&pod));
-        if let Some(old) = old {
-            let (old, new) = (cgroup_uid(&old), cgroup_uid(&pod));
-            if old != new {
-                self.table.remove(&old);
-            }
+        let uid = cgroup_uid(&pod);
+        self.table.insert(&uid, names_of(&pod, &key));
+        let old = self.pods.write().insert(key, pod);
+        let old = old.map(|old| cgroup_uid(&old));
+        if let Some(old) = old.filter(|old| *old != uid) {
+            self.table.remove(&old);
         }
         self.changes.send_modify(|count| *count += 1);
     }

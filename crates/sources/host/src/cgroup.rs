@@ -26,7 +26,7 @@ const PIDS: usize = 3;
 const BLKIO: usize = 4;
 
 /// How often limits are read, in samples: they change with a resize of the pod only.
-const LIMITS_INTERVAL: u32 = 3;
+const LIMITS_INTERVAL: u32 = 6;
 
 /// The shortest window of a rate; a shorter one is noise.
 const MIN_WINDOW: Duration = Duration::from_secs(1);

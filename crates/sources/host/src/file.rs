@@ -5,7 +5,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, SeekFrom, openat, seek, statat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, SeekFrom, StatxFlags, openat, seek, statat, statx,
+};
 use rustix::io::{Errno, pread};
 
 use crate::error::Fault;
@@ -28,6 +30,14 @@ pub(crate) struct Buffer {
 /// An open folder.
 #[derive(Debug)]
 pub(crate) struct Folder(OwnedFd);
+
+/// A state of a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FolderVersion {
+    links: u32,
+    seconds: i64,
+    nanos: u32,
+}
 
 /// How a file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,9 +150,24 @@ impl Folder {
     /// milliseconds since the epoch.
     pub(crate) fn modified_millis(&self, name: &CStr) -> Option<i64> {
         let stat = statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        let seconds = i64::try_from(stat.st_mtime).ok()?;
         let nanos = i64::try_from(stat.st_mtime_nsec).ok()?;
-        seconds.checked_mul(1000)?.checked_add(nanos / 1_000_000)
+        stat.st_mtime
+            .checked_mul(1000)?
+            .checked_add(nanos / 1_000_000)
+    }
+
+    /// What changes when a folder is made or removed in this one: the number of links, which the
+    /// kernel counts, and on most file systems the time of the last modification. `None` where
+    /// links are not counted.
+    pub(crate) fn version(&self) -> Option<FolderVersion> {
+        let wanted = StatxFlags::NLINK | StatxFlags::MTIME;
+        let stat = statx(&self.0, c"", AtFlags::EMPTY_PATH, wanted).ok()?;
+        let version = FolderVersion {
+            links: stat.stx_nlink,
+            seconds: stat.stx_mtime.tv_sec,
+            nanos: stat.stx_mtime.tv_nsec,
+        };
+        (version.links >= 2).then_some(version)
     }
 
     /// The size of an entry, if it is a regular file.

@@ -295,9 +295,12 @@ impl FixtureHost {
 
 impl Values {
     fn process_list(&self) -> String {
-        (self.first_process..self.first_process + self.processes)
-            .map(|process| format!("{process}\n"))
-            .collect()
+        let mut list = String::new();
+        for process in self.first_process..self.first_process + self.processes {
+            list.push_str(&process.to_string());
+            list.push('\n');
+        }
+        list
     }
 }
 

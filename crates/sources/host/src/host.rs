@@ -172,9 +172,17 @@ impl HostReader {
                 unresolved += 1;
                 continue;
             };
-            let (stats, nameless) = pass.pod(pod, &names);
+            let (mut stats, mut nameless) = pass.pod(pod, &names);
+            if pod.has_stale() {
+                // A container ended meanwhile, and perhaps another has taken its place.
+                pod.update(pass.context, true);
+                (stats, nameless) = pass.pod(pod, &names);
+            }
             unresolved += nameless;
-            pods.push(stats);
+            let is_gone = stats.usage.cpu.is_none() && stats.containers.is_empty();
+            if !is_gone {
+                pods.push(stats);
+            }
         }
         pods.sort_unstable_by(|a, b| {
             let (a, b) = (&a.key, &b.key);
@@ -280,6 +288,10 @@ impl Pass<'_> {
             let Some(mut stats) = self.container(entry) else {
                 continue;
             };
+            let is_gone = stats.usage.cpu.is_none() && stats.usage.memory.is_none();
+            if is_gone {
+                continue;
+            }
             process = process.or(entry.cgroup.as_ref().and_then(|cgroup| cgroup.process));
             stats.name.clone_from(&name.name);
             stats.image.clone_from(&name.image);

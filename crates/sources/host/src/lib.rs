@@ -12,7 +12,8 @@
 //! ([`layout`]); pods are found by the pattern of their names, wherever the root of the kubelet is.
 //!
 //! **Cost.** Files are kept open and read again into one buffer, as far as
-//! [`HostOptions::keep_files`] allows; limits are read in every third sample.
+//! [`HostOptions::keep_files`] allows; limits are read in every sixth sample,
+//! and pods are listed when their folders changed.
 //!
 //! **Errors.** A file or a cgroup that cannot be read is missing from the sample and counted by
 //! reason ([`Fault`]). Every value that is unknown is absent.

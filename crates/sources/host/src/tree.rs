@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 
 use crate::cgroup::{Cgroup, Context, Hierarchies};
 use crate::error::{Fault, Faults};
-use crate::file::Folder;
+use crate::file::{Folder, FolderVersion};
 use crate::layout;
 
 /// How often all cgroups are walked, in samples.
@@ -23,6 +23,9 @@ const MAX_DEPTH: usize = 16;
 /// The limits of what is read. A kubelet has at most some hundred pods.
 const MAX_PODS: usize = 2_000;
 const MAX_CONTAINERS: usize = 128;
+
+/// How often pods are listed even if nothing says that they changed, in samples.
+const LIST_INTERVAL: u64 = 6;
 
 /// All pods.
 #[derive(Default)]
@@ -47,6 +50,8 @@ pub(crate) struct PodEntry {
     pub(crate) cgroup: Cgroup,
     pub(crate) containers: HashMap<Box<[u8]>, ContainerEntry>,
     in_slice: bool,
+    /// The version of the folder when its containers were listed.
+    listed: Option<FolderVersion>,
     generation: u64,
 }
 
@@ -96,8 +101,9 @@ impl Tree {
                 self.add_parent(hierarchies, path);
             }
         }
+        let lists_all = self.generation.is_multiple_of(LIST_INTERVAL);
         for pod in self.pods_mut() {
-            pod.update(context);
+            pod.update(context, lists_all);
         }
         walks
     }
@@ -223,6 +229,7 @@ impl Parent {
                         cgroup,
                         containers: HashMap::new(),
                         in_slice: bytes.ends_with(b".slice"),
+                        listed: None,
                         generation,
                     };
                     pods.insert(bytes.into(), pod);
@@ -240,23 +247,42 @@ impl Parent {
 }
 
 impl PodEntry {
-    fn update(&mut self, context: &mut Context) {
+    /// Whether a container was removed while it was read.
+    pub(crate) fn has_stale(&self) -> bool {
+        let mut cgroups = self
+            .containers
+            .values()
+            .filter_map(|one| one.cgroup.as_ref());
+        cgroups.any(|cgroup| cgroup.is_stale)
+    }
+
+    /// Lists the containers, if the folder says that they changed or `lists` says so. A listing
+    /// costs as much as several reads: a cgroup has dozens of files.
+    pub(crate) fn update(&mut self, context: &mut Context, lists: bool) {
+        let has_stale = self.has_stale();
         let Self {
             cgroup,
             containers,
             in_slice,
+            listed,
             generation,
             ..
         } = self;
         let Some(folder) = cgroup.main() else {
             return;
         };
+        // Before the listing: what changes meanwhile is seen the next time.
+        let version = folder.version();
+        if !lists && !has_stale && version.is_some() && version == *listed {
+            return;
+        }
+        *listed = version;
         containers.retain(|_, container| {
             let cgroup = container.cgroup.as_ref();
             cgroup.is_none_or(|cgroup| !cgroup.is_stale)
         });
         let mut faults = Faults::default();
-        let listed = context.buffer.subfolders(folder, |name| {
+        let result = context.buffer.subfolders(folder, |name| {
             let bytes = name.to_bytes();
             if let Some(container) = containers.get_mut(bytes) {
                 container.generation = *generation;
@@ -282,7 +308,7 @@ impl PodEntry {
             };
             containers.insert(bytes.into(), container);
         });
-        if let Err(fault) = listed {
+        if let Err(fault) = result {
             faults.add(fault);
         }
         context.faults.merge(&faults);

@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// A regression fails by this deadline instead of hanging.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 const UID: &str = "b37f14a9-3bf4-458b-8cfd-e3c6a7a61b4a";
 const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -59,7 +59,7 @@ impl TestNode {
         let clock = SteppedClock::new(Timestamp::from_unix_millis(1_800_000_000_000));
         let reader = HostReader::open(options, names, clock.clock()).unwrap();
         let interval = SamplerOptions {
-            interval: Duration::from_secs(3600),
+            interval: Duration::from_hours(1),
             min_age: Duration::from_secs(5),
         };
         let metrics = HostMetrics::unregistered();
@@ -98,6 +98,7 @@ impl TestNode {
 }
 
 /// The pod `web`; the state of its container is given.
+#[expect(clippy::needless_pass_by_value, reason = "calls are shorter")]
 fn pod(state: serde_json::Value, last_state: serde_json::Value, restarts: u32) -> Pod {
     serde_json::from_value(json!({
         "metadata": {"name": "web", "namespace": "default", "uid": UID, "managedFields": []},

@@ -146,8 +146,9 @@ impl Transport for Shared {
 fn with_version(mut pod: Pod, version: u32) -> serde_json::Value {
     pod.metadata.resource_version = Some(version.to_string());
     let mut value = serde_json::to_value(pod).unwrap();
-    value["apiVersion"] = json!("v1");
-    value["kind"] = json!("Pod");
+    let fields = value.as_object_mut().unwrap();
+    fields.insert("apiVersion".to_owned(), json!("v1"));
+    fields.insert("kind".to_owned(), json!("Pod"));
     value
 }
 

@@ -66,7 +66,7 @@ async fn a_long_tail_is_found_over_many_blocks() {
         ..options()
     };
     let text = read_all(folder.path(), options).await;
-    assert!(text.starts_with("line 5000\n"), "{:.20}", text);
+    assert!(text.starts_with("line 5000\n"), "{text:.20}");
     assert_eq!(text.lines().count(), 15_000);
 }
 

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use crate::{TestHost, UID};
 
 /// A regression fails by this deadline instead of hanging.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 fn start(
     test: &TestHost,
@@ -23,7 +23,7 @@ fn start(
 ) {
     // Samples on demand only: the interval is longer than any test.
     let options = SamplerOptions {
-        interval: Duration::from_secs(3600),
+        interval: Duration::from_hours(1),
         min_age: Duration::from_secs(5),
     };
     let (sampler, stats) = Sampler::new(test.reader(), options, test.clock(), metrics);
