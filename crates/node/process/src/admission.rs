@@ -39,7 +39,12 @@ pub(crate) fn admit(pod: &Pod, powers: Powers) -> Result<(), RuntimeError> {
 }
 
 fn admit_pod(spec: &PodSpec) -> Result<(), RuntimeError> {
-    let unsupported = |what: &str| Err(reject("PodFeatureNotSupported", format!("pods as processes do not support {what}")));
+    let unsupported = |what: &str| {
+        Err(reject(
+            "PodFeatureNotSupported",
+            format!("pods as processes do not support {what}"),
+        ))
+    };
     if spec.containers.is_empty() {
         return Err(reject("InvalidPod", "the pod has no containers".to_owned()));
     }
@@ -52,7 +57,11 @@ fn admit_pod(spec: &PodSpec) -> Result<(), RuntimeError> {
     if spec.os.as_ref().is_some_and(|os| os.name != "linux") {
         return unsupported("operating systems other than linux");
     }
-    if spec.resource_claims.as_ref().is_some_and(|one| !one.is_empty()) {
+    if spec
+        .resource_claims
+        .as_ref()
+        .is_some_and(|one| !one.is_empty())
+    {
         return unsupported("spec.resourceClaims");
     }
     let shared = spec.security_context.as_ref();
@@ -81,14 +90,28 @@ fn admit_container(pod: &Pod, container: &Container, powers: Powers) -> Result<(
         let message = format!("container {name:?}: {what}");
         Err(reject("SecurityContextNotSupported", message))
     };
-    if container.volume_devices.as_ref().is_some_and(|one| !one.is_empty()) {
-        return Err(reject("VolumeNotSupported", format!("container {name:?}: volumeDevices are not supported")));
+    if container
+        .volume_devices
+        .as_ref()
+        .is_some_and(|one| !one.is_empty())
+    {
+        return Err(reject(
+            "VolumeNotSupported",
+            format!("container {name:?}: volumeDevices are not supported"),
+        ));
     }
     for mount in container.volume_mounts.iter().flatten() {
-        if mount.mount_propagation.as_deref().is_some_and(|one| one != "None") {
+        if mount
+            .mount_propagation
+            .as_deref()
+            .is_some_and(|one| one != "None")
+        {
             return Err(reject(
                 "VolumeNotSupported",
-                format!("container {name:?}: mountPropagation of {:?} is not supported", mount.name),
+                format!(
+                    "container {name:?}: mountPropagation of {:?} is not supported",
+                    mount.name
+                ),
             ));
         }
     }
@@ -103,7 +126,10 @@ fn admit_container(pod: &Pod, container: &Container, powers: Powers) -> Result<(
             return unsupported("privileged needs a node that runs as root".to_owned());
         }
     }
-    let shared = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
+    let shared = pod
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.security_context.as_ref());
     let non_root = context
         .and_then(|one| one.run_as_non_root)
         .or_else(|| shared.and_then(|one| one.run_as_non_root));
@@ -117,8 +143,14 @@ fn admit_container(pod: &Pod, container: &Container, powers: Powers) -> Result<(
         return unsupported("seLinuxOptions and windowsOptions are not supported".to_owned());
     }
     let is_local = |kind: &str| kind == "Localhost";
-    if context.seccomp_profile.as_ref().is_some_and(|one| is_local(&one.type_))
-        || context.app_armor_profile.as_ref().is_some_and(|one| is_local(&one.type_))
+    if context
+        .seccomp_profile
+        .as_ref()
+        .is_some_and(|one| is_local(&one.type_))
+        || context
+            .app_armor_profile
+            .as_ref()
+            .is_some_and(|one| is_local(&one.type_))
     {
         return unsupported("Localhost profiles are not supported".to_owned());
     }
@@ -132,7 +164,10 @@ fn admit_volume(volume: &Volume) -> Result<(), RuntimeError> {
         || volume.secret.is_some()
         || volume.downward_api.is_some()
         || volume.projected.is_some();
-    let projected = volume.projected.iter().flat_map(|one| one.sources.iter().flatten());
+    let projected = volume
+        .projected
+        .iter()
+        .flat_map(|one| one.sources.iter().flatten());
     for source in projected {
         if source.cluster_trust_bundle.is_some() || source.pod_certificate.is_some() {
             let message = format!(
@@ -170,7 +205,7 @@ fn reject(reason: &'static str, message: String) -> RuntimeError {
 mod tests {
     use super::*;
 
-    fn verdict(spec: serde_json::Value, powers: Powers) -> Option<(&'static str, String)> {
+    fn verdict(spec: &serde_json::Value, powers: Powers) -> Option<(&'static str, String)> {
         let pod = serde_json::from_value(serde_json::json!({"spec": spec})).expect("a pod");
         match admit(&pod, powers) {
             Ok(()) => None,
@@ -181,8 +216,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_given_is_rejected_with_a_reason() {
-        let root = Powers { uid: 0, is_root: true };
-        let user = Powers { uid: 1000, is_root: false };
+        let root = Powers {
+            uid: 0,
+            is_root: true,
+        };
+        let user = Powers {
+            uid: 1000,
+            is_root: false,
+        };
         let sh = serde_json::json!(["/bin/sh"]);
         let one = |extra: serde_json::Value| {
             let mut container = serde_json::json!({"name": "c", "command": sh});
@@ -192,28 +233,33 @@ mod tests {
             serde_json::json!({"containers": [container]})
         };
         let ok = one(serde_json::json!({}));
-        assert_eq!(verdict(ok.clone(), root), None);
-        assert_eq!(verdict(ok.clone(), user), None);
-        let image_only = serde_json::json!({"containers": [{"name": "c", "image": "nginx", "args": ["x"]}]});
-        let (reason, message) = verdict(image_only, root).expect("rejected");
+        assert_eq!(verdict(&ok, root), None);
+        assert_eq!(verdict(&ok, user), None);
+        let image_only =
+            serde_json::json!({"containers": [{"name": "c", "image": "nginx", "args": ["x"]}]});
+        let (reason, message) = verdict(&image_only, root).expect("rejected");
         assert_eq!(reason, "ImageNotSupported");
         assert!(message.contains("\"nginx\""), "{message}");
         let mut claim = ok.clone();
-        claim["volumes"] = serde_json::json!([{"name": "v", "persistentVolumeClaim": {"claimName": "x"}}]);
-        let (reason, message) = verdict(claim, root).expect("rejected");
+        claim["volumes"] =
+            serde_json::json!([{"name": "v", "persistentVolumeClaim": {"claimName": "x"}}]);
+        let (reason, message) = verdict(&claim, root).expect("rejected");
         assert_eq!(reason, "VolumeNotSupported");
         assert!(message.contains("persistentVolumeClaim"), "{message}");
         let other_user = one(serde_json::json!({"securityContext": {"runAsUser": 1001}}));
-        assert_eq!(verdict(other_user.clone(), root), None);
-        assert_eq!(verdict(other_user, user).expect("rejected").0, "SecurityContextNotSupported");
+        assert_eq!(verdict(&other_user, root), None);
+        assert_eq!(
+            verdict(&other_user, user).expect("rejected").0,
+            "SecurityContextNotSupported"
+        );
         let non_root = one(serde_json::json!({"securityContext": {"runAsNonRoot": true}}));
-        assert!(verdict(non_root.clone(), root).is_some());
-        assert_eq!(verdict(non_root, user), None);
+        assert!(verdict(&non_root, root).is_some());
+        assert_eq!(verdict(&non_root, user), None);
         let privileged = one(serde_json::json!({"securityContext": {"privileged": true}}));
-        assert_eq!(verdict(privileged.clone(), root), None);
-        assert!(verdict(privileged, user).is_some());
+        assert_eq!(verdict(&privileged, root), None);
+        assert!(verdict(&privileged, user).is_some());
         let mut class = ok;
         class["runtimeClassName"] = serde_json::json!("gvisor");
-        assert!(verdict(class, root).is_some());
+        assert!(verdict(&class, root).is_some());
     }
 }

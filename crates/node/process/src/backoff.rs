@@ -80,7 +80,10 @@ mod tests {
         assert_eq!(waits, [0, 10, 20, 40, 80, 160, 300, 300]);
         // A run of more than ten minutes resets it.
         let finished = now + 601_000;
-        assert_eq!(CrashBackoff::remaining(entry, finished, finished, config), None);
+        assert_eq!(
+            CrashBackoff::remaining(entry, finished, finished, config),
+            None
+        );
         assert_eq!(CrashBackoff::next(entry, finished, config).delay_ms, 10_000);
     }
 

@@ -51,7 +51,9 @@ impl Hierarchies {
     pub fn open(mount: &Path, parent: &str) -> io::Result<Self> {
         let parent = PathBuf::from(parent.trim_matches('/'));
         if parent.as_os_str().is_empty() || parent.components().any(|c| c.as_os_str() == "..") {
-            return Err(io::Error::other("the cgroup parent is not a path below the root"));
+            return Err(io::Error::other(
+                "the cgroup parent is not a path below the root",
+            ));
         }
         let is_v2 = |path: &Path| {
             rustix::fs::statfs(path).is_ok_and(|fs| {
@@ -275,7 +277,7 @@ impl Cgroup {
                 return false;
             }
             self.kill_once();
-            std::thread::sleep(Duration::from_millis(5));
+            pause();
         }
     }
 
@@ -297,7 +299,7 @@ impl Cgroup {
                     if error.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error())
                         && started.elapsed() < KILL_TIMEOUT =>
                 {
-                    std::thread::sleep(Duration::from_millis(10));
+                    pause();
                 }
                 other => return other,
             }
@@ -308,6 +310,16 @@ impl Cgroup {
     pub fn dirs(&self) -> &[PathBuf] {
         &self.dirs
     }
+}
+
+/// Waits for the kernel: a cgroup of version 1 has no event for this. Not on a thread of a runtime:
+/// its callers block by contract.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "called where blocking is allowed"
+)]
+pub(crate) fn pause() {
+    std::thread::sleep(Duration::from_millis(5));
 }
 
 fn create_dir(dir: &Path) -> io::Result<()> {

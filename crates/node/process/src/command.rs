@@ -44,7 +44,7 @@ impl ContainerCommand {
     pub(crate) fn start(
         instance: &Instance,
         command: Vec<String>,
-        streams: CommandStreams,
+        streams: &CommandStreams,
     ) -> io::Result<Self> {
         let pid = instance
             .pid()
@@ -64,7 +64,13 @@ impl ContainerCommand {
             .shim
             .split_first()
             .ok_or_else(|| io::Error::other("the program of the shim is not known"))?;
-        let pipe = |is_wanted: bool| if is_wanted { Stdio::piped() } else { Stdio::null() };
+        let pipe = |is_wanted: bool| {
+            if is_wanted {
+                Stdio::piped()
+            } else {
+                Stdio::null()
+            }
+        };
         let result = Command::new(program)
             .args(arguments)
             .arg(STAGE)
@@ -87,7 +93,9 @@ impl ContainerCommand {
     pub(crate) async fn wait(&mut self) -> io::Result<u8> {
         use std::os::unix::process::ExitStatusExt as _;
         let status = self.child.wait().await?;
-        let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+        let code = status
+            .code()
+            .or_else(|| status.signal().map(|signal| 128 + signal));
         Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(255))
     }
 }
@@ -96,7 +104,12 @@ impl Drop for ContainerCommand {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.request);
         // Not reaped yet, so the number is still its own. It leads a session.
-        if let Some(pid) = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) {
+        if let Some(pid) = self
+            .child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .and_then(Pid::from_raw)
+        {
             let _ = rustix::process::kill_process_group(pid, Signal::KILL);
         }
     }
@@ -112,7 +125,7 @@ pub(crate) async fn run(
         output: true,
         ..CommandStreams::default()
     };
-    let mut command = ContainerCommand::start(instance, command, streams)?;
+    let mut command = ContainerCommand::start(instance, command, &streams)?;
     let stdout = command.child.stdout.take();
     let stderr = command.child.stderr.take();
     let work = async {
@@ -140,7 +153,9 @@ async fn read_capped(pipe: Option<impl tokio::io::AsyncRead + Unpin>, out: &mut 
         if count == 0 {
             return;
         }
-        let room = usize::try_from(MAX_OUTPUT_BYTES).unwrap_or(0).saturating_sub(out.len());
+        let room = usize::try_from(MAX_OUTPUT_BYTES)
+            .unwrap_or(0)
+            .saturating_sub(out.len());
         out.extend(buffer.iter().take(count.min(room)));
     }
 }

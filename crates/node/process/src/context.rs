@@ -73,7 +73,9 @@ impl PodContext {
 
     /// The log of an instance.
     pub(crate) fn log_path(&self, container: &str, attempt: u32) -> std::path::PathBuf {
-        self.log_folder().join(container).join(format!("{attempt}.log"))
+        self.log_folder()
+            .join(container)
+            .join(format!("{attempt}.log"))
     }
 
     /// The folder of an instance.

@@ -38,9 +38,11 @@ pub(crate) fn field(pod: &Pod, path: &str, config: &ProcessConfig) -> Result<Str
         "metadata.annotations" => format_map(meta.annotations.as_ref()),
         "spec.nodeName" => config.node_name.clone(),
         "spec.serviceAccountName" => text(spec.and_then(|one| one.service_account_name.as_ref())),
-        "status.hostIP" | "status.podIP" => {
-            config.node_ips.first().map(ToString::to_string).unwrap_or_default()
-        }
+        "status.hostIP" | "status.podIP" => config
+            .node_ips
+            .first()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
         "status.hostIPs" | "status.podIPs" => addresses(&config.node_ips),
         _ => return Err(unsupported(path)),
     })

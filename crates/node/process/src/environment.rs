@@ -18,7 +18,10 @@ pub(crate) struct Variables(Vec<(String, String)>);
 
 impl Variables {
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(one, _)| one == name)
+            .map(|(_, value)| value.as_str())
     }
 
     pub(crate) fn set(&mut self, name: &str, value: String) {
@@ -70,14 +73,18 @@ pub(crate) async fn variables(
         let prefix = source.prefix.as_deref().unwrap_or_default();
         if let Some(reference) = &source.config_map_ref {
             let map = inputs.config_map(namespace, &reference.name).await?;
-            let map = required(map, reference.optional, || missing("configmap", &reference.name))?;
+            let map = required(map, reference.optional, || {
+                missing("configmap", &reference.name)
+            })?;
             for (key, value) in map.iter().flat_map(|one| one.data.iter().flatten()) {
                 set_valid(&mut found, prefix, key, value.clone());
             }
         }
         if let Some(reference) = &source.secret_ref {
             let secret = inputs.secret(namespace, &reference.name).await?;
-            let secret = required(secret, reference.optional, || missing("secret", &reference.name))?;
+            let secret = required(secret, reference.optional, || {
+                missing("secret", &reference.name)
+            })?;
             for (key, value) in secret.iter().flat_map(|one| one.data.iter().flatten()) {
                 set_valid(&mut found, prefix, key, text(&value.0)?);
             }
@@ -121,11 +128,15 @@ async fn value_from(
     }
     if let Some(selector) = &source.config_map_key_ref {
         let map = inputs.config_map(namespace, &selector.name).await?;
-        let map = required(map, selector.optional, || missing("configmap", &selector.name))?;
+        let map = required(map, selector.optional, || {
+            missing("configmap", &selector.name)
+        })?;
         let Some(map) = map else {
             return Ok(None);
         };
-        let value = config_map_value(&map, &selector.key).map(|one| text(&one)).transpose()?;
+        let value = config_map_value(&map, &selector.key)
+            .map(|one| text(&one))
+            .transpose()?;
         return required(value, selector.optional, || {
             let (key, name) = (&selector.key, &selector.name);
             format!("couldn't find key {key} in ConfigMap {namespace}/{name}")
@@ -133,24 +144,33 @@ async fn value_from(
     }
     if let Some(selector) = &source.secret_key_ref {
         let secret = inputs.secret(namespace, &selector.name).await?;
-        let secret = required(secret, selector.optional, || missing("secret", &selector.name))?;
+        let secret = required(secret, selector.optional, || {
+            missing("secret", &selector.name)
+        })?;
         let Some(secret) = secret else {
             return Ok(None);
         };
-        let value = secret_value(&secret, &selector.key).map(|one| text(&one)).transpose()?;
+        let value = secret_value(&secret, &selector.key)
+            .map(|one| text(&one))
+            .transpose()?;
         return required(value, selector.optional, || {
             let (key, name) = (&selector.key, &selector.name);
             format!("couldn't find key {key} in Secret {namespace}/{name}")
         });
     }
-    Err(ProcessError::Config("unsupported source of a variable".to_owned()))
+    Err(ProcessError::Config(
+        "unsupported source of a variable".to_owned(),
+    ))
 }
 
 /// The program and its arguments.
 pub(crate) fn command(container: &Container, variables: &Variables) -> Vec<String> {
     let command = container.command.iter().flatten();
     let args = container.args.iter().flatten();
-    command.chain(args).map(|one| variables.expand(one)).collect()
+    command
+        .chain(args)
+        .map(|one| variables.expand(one))
+        .collect()
 }
 
 /// A value of a ConfigMap, text or binary.
@@ -178,10 +198,17 @@ pub(crate) struct Identity {
 impl Identity {
     pub(crate) fn of(pod: &Pod, container: &Container) -> Self {
         let own = container.security_context.as_ref();
-        let shared = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
+        let shared = pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.security_context.as_ref());
         let id = |value: Option<i64>| value.and_then(|one| u32::try_from(one).ok());
-        let uid = own.and_then(|one| one.run_as_user).or_else(|| shared?.run_as_user);
-        let gid = own.and_then(|one| one.run_as_group).or_else(|| shared?.run_as_group);
+        let uid = own
+            .and_then(|one| one.run_as_user)
+            .or_else(|| shared?.run_as_user);
+        let gid = own
+            .and_then(|one| one.run_as_group)
+            .or_else(|| shared?.run_as_group);
         let mut groups: Vec<u32> = shared
             .into_iter()
             .flat_map(|one| one.supplemental_groups.iter().flatten())
@@ -205,12 +232,15 @@ pub(crate) fn working_dir(container: &Container, variables: &Variables) -> PathB
 
 fn hostname(pod: &Pod) -> String {
     let own = pod.spec.as_ref().and_then(|spec| spec.hostname.clone());
-    own.or_else(|| pod.metadata.name.clone()).unwrap_or_default()
+    own.or_else(|| pod.metadata.name.clone())
+        .unwrap_or_default()
 }
 
 /// The home folder of a user, by the host's passwd file.
 fn home(uid: Option<u32>) -> String {
-    let uid = uid.unwrap_or_else(|| rustix::process::geteuid().as_raw()).to_string();
+    let uid = uid
+        .unwrap_or_else(|| rustix::process::geteuid().as_raw())
+        .to_string();
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let found = passwd.lines().find_map(|line| {
         let mut fields = line.split(':');

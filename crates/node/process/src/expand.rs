@@ -9,16 +9,16 @@ pub(crate) fn expand<'a>(text: &str, lookup: impl Fn(&str) -> Option<&'a str>) -
         if let Some(escaped) = after.strip_prefix('$') {
             out.push('$');
             rest = escaped;
-        } else if let Some((name, tail)) =
-            after.strip_prefix('(').and_then(|inner| inner.split_once(')'))
+        } else if let Some((name, tail)) = after
+            .strip_prefix('(')
+            .and_then(|inner| inner.split_once(')'))
         {
-            match lookup(name) {
-                Some(value) => out.push_str(value),
-                None => {
-                    out.push_str("$(");
-                    out.push_str(name);
-                    out.push(')');
-                }
+            if let Some(value) = lookup(name) {
+                out.push_str(value);
+            } else {
+                out.push_str("$(");
+                out.push_str(name);
+                out.push(')');
             }
             rest = tail;
         } else {

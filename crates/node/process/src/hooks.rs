@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler};
 
 use crate::command;
-use crate::http_client::{GetError, HttpGet};
+use crate::http_client::HttpGet;
 use crate::instance::Instance;
 
 /// Hooks have no time limit of their own; this bounds a postStart hook that never ends.
@@ -28,15 +28,23 @@ pub(crate) async fn run(
                 "Exec lifecycle hook ([{text}]) failed - error: command exited with {}, message: {:?}",
                 output.code, output.text
             )),
-            Err(error) => Err(format!("Exec lifecycle hook ([{text}]) failed - error: {error}")),
+            Err(error) => Err(format!(
+                "Exec lifecycle hook ([{text}]) failed - error: {error}"
+            )),
         };
     }
     if let Some(action) = &hook.http_get {
         let get = HttpGet::new(action, container, address)?;
-        return match get.send(Duration::from_secs(30), "kube-lifecycle/1.37").await {
+        return match get
+            .send(Duration::from_secs(30), "kube-lifecycle/1.37")
+            .await
+        {
             Ok(response) if (200..400).contains(&response.code) => Ok(()),
-            Ok(response) => Err(format!("HTTP lifecycle hook failed with statuscode: {}", response.code)),
-            Err(GetError::Failed(message) | GetError::Unsupported(message)) => Err(message),
+            Ok(response) => Err(format!(
+                "HTTP lifecycle hook failed with statuscode: {}",
+                response.code
+            )),
+            Err(message) => Err(message),
         };
     }
     if let Some(action) = &hook.sleep {

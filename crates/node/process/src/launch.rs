@@ -39,7 +39,10 @@ pub(crate) async fn launch(
         };
         extra.push((name, path.display().to_string()));
     }
-    let termination_path = container.termination_message_path.as_deref().unwrap_or(DEFAULT_TERMINATION_PATH);
+    let termination_path = container
+        .termination_message_path
+        .as_deref()
+        .unwrap_or(DEFAULT_TERMINATION_PATH);
     let shown = if config.mount_volumes {
         termination_path.to_owned()
     } else {
@@ -71,7 +74,8 @@ pub(crate) async fn launch(
         gid: identity.gid,
         groups: identity.groups,
         oom_score_adj: Some(oom_score_adj(pod, container, config.memory_bytes)),
-        no_new_privileges: security.is_some_and(|one| one.allow_privilege_escalation == Some(false)),
+        no_new_privileges: security
+            .is_some_and(|one| one.allow_privilege_escalation == Some(false)),
         drop_capabilities: drop.unwrap_or_default(),
         cgroup: cgroups.map(|one| one.container(&uid, id)),
         shim_cgroup: cgroups.map(|one| one.shims()),
@@ -106,19 +110,25 @@ pub(crate) fn create(
     };
     make().map_err(ProcessError::file("create", &termination))?;
     prune_logs(context, launch);
-    if let (Some(cgroups), Some(cgroup), Some(spec)) = (&context.cgroups, &launch.cgroup, &pod.spec) {
+    if let (Some(cgroups), Some(cgroup), Some(spec)) = (&context.cgroups, &launch.cgroup, &pod.spec)
+    {
         let uid = context.id.uid.to_string();
         let in_cgroup = |error| ProcessError::Shim {
             container: container.name.clone(),
             message: format!("create cgroup: {error}"),
         };
         let max_pids = context.config.max_pids;
-        cgroups.pod(&uid).create(&Limits::of_pod(spec, max_pids), true).map_err(in_cgroup)?;
+        cgroups
+            .pod(&uid)
+            .create(&Limits::of_pod(spec, max_pids), true)
+            .map_err(in_cgroup)?;
         let in_cgroup = |error| ProcessError::Shim {
             container: container.name.clone(),
             message: format!("create cgroup: {error}"),
         };
-        cgroup.create(&Limits::of_container(container, max_pids), false).map_err(in_cgroup)?;
+        cgroup
+            .create(&Limits::of_container(container, max_pids), false)
+            .map_err(in_cgroup)?;
     }
     let path = folder.join(LAUNCH_FILE);
     write_record(&path, launch, false).map_err(ProcessError::file("write", &path))?;
@@ -151,14 +161,20 @@ fn volume_mounts(
 ) -> Result<Vec<MountPlan>, ProcessError> {
     let mut plans = Vec::new();
     for mount in container.volume_mounts.iter().flatten() {
-        let failed = |message: String| ProcessError::Config(format!("volume mount {:?}: {message}", mount.name));
+        let failed = |message: String| {
+            ProcessError::Config(format!("volume mount {:?}: {message}", mount.name))
+        };
         let mut source = volumes::location(&context.id, pod, &mount.name, &context.config)
             .ok_or_else(|| failed("there is no such volume".to_owned()))?;
-        let expression = mount.sub_path_expr.as_deref().map(|one| variables.expand(one));
+        let expression = mount
+            .sub_path_expr
+            .as_deref()
+            .map(|one| variables.expand(one));
         if let Some(sub_path) = expression.as_deref().or(mount.sub_path.as_deref())
             && !sub_path.is_empty()
         {
-            source = volumes::sub_path(&source, sub_path).map_err(|error| failed(error.to_string()))?;
+            source =
+                volumes::sub_path(&source, sub_path).map_err(|error| failed(error.to_string()))?;
         }
         plans.push(MountPlan {
             source,
@@ -173,7 +189,13 @@ fn volume_mounts(
 fn variable_name(volume: &str) -> String {
     let name: String = volume
         .chars()
-        .map(|one| if one.is_ascii_alphanumeric() { one.to_ascii_uppercase() } else { '_' })
+        .map(|one| {
+            if one.is_ascii_alphanumeric() {
+                one.to_ascii_uppercase()
+            } else {
+                '_'
+            }
+        })
         .collect();
     format!("KUBEVITALS_MOUNT_{name}")
 }

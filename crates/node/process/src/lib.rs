@@ -1,8 +1,8 @@
 //! A pod runtime that runs containers as plain processes of this host.
 //!
 //! **It is no isolation boundary.** A container sees the files, the processes and the network of
-//! the host. Cgroups limit what it uses, and a user can be set. It is for edge boxes, for tests, and
-//! for programs that are trusted like any other service of the host.
+//! the host. Cgroups limit what it uses, and a user can be set. It is for edge boxes, for tests,
+//! and for programs that are trusted like any other service of the host.
 //!
 //! [`ProcessRuntime`] is the [`PodRuntime`](kubevitals_virtual_node::PodRuntime) of a virtual node,
 //! and the provider of its logs, exec, attach, port-forward and statistics. Each container has a

@@ -30,7 +30,8 @@ fn log_tail(path: &Path) -> Option<String> {
     let length = file.metadata().ok()?.len();
     // Each line has a header of about 40 bytes.
     let window = (MAX_LOG_BYTES + MAX_LOG_LINES * 64) as u64;
-    file.seek(SeekFrom::Start(length.saturating_sub(window))).ok()?;
+    file.seek(SeekFrom::Start(length.saturating_sub(window)))
+        .ok()?;
     let mut bytes = Vec::new();
     file.take(window).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes);
@@ -72,12 +73,19 @@ mod tests {
         std::fs::write(&file, "").expect("write");
         assert_eq!(termination_message(&file, None), None);
         let tail = termination_message(&file, Some(&log)).expect("a tail");
-        assert!(tail.starts_with("line 120\n") && tail.ends_with("line 199\n"), "{tail}");
+        assert!(
+            tail.starts_with("line 120\n") && tail.ends_with("line 199\n"),
+            "{tail}"
+        );
         std::fs::write(&file, "x".repeat(5000)).expect("write");
         let message = termination_message(&file, Some(&log)).expect("a message");
         assert_eq!(message.len(), 4096);
         std::fs::remove_file(&file).expect("remove");
         std::os::unix::fs::symlink("/etc/passwd", &file).expect("link");
-        assert_eq!(termination_message(&file, None), None, "links are not followed");
+        assert_eq!(
+            termination_message(&file, None),
+            None,
+            "links are not followed"
+        );
     }
 }

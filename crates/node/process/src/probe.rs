@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::command;
-use crate::http_client::{self, GetError};
+use crate::http_client;
 use crate::instance::Instance;
 
 /// How often a probe that cannot run is tried before its result is an error.
@@ -88,7 +88,11 @@ impl Thresholds {
             self.last = Some(is_success);
             self.run = 1;
         }
-        let needed = if is_success { self.success } else { self.failure };
+        let needed = if is_success {
+            self.success
+        } else {
+            self.failure
+        };
         (self.run >= needed).then_some(is_success)
     }
 }
@@ -104,7 +108,11 @@ pub(crate) async fn run(
     reports: mpsc::Sender<ProbeReport>,
 ) {
     let seconds = |value: Option<i32>, default: u64| {
-        Duration::from_secs(value.and_then(|one| u64::try_from(one).ok()).unwrap_or(default))
+        Duration::from_secs(
+            value
+                .and_then(|one| u64::try_from(one).ok())
+                .unwrap_or(default),
+        )
     };
     let delay = seconds(probe.initial_delay_seconds, 0).saturating_sub(elapsed);
     let period = seconds(probe.period_seconds, 10).max(Duration::from_secs(1));
@@ -152,10 +160,12 @@ pub(crate) async fn once(
         return match command::run(instance, argv, limit).await {
             Ok(output) if output.code == 0 => Outcome::Success,
             Ok(output) => Outcome::Failure(output.text),
-            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Outcome::Failure(format!(
-                "command timed out: {text:?} timed out after {}s",
-                limit.as_secs()
-            )),
+            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
+                Outcome::Failure(format!(
+                    "command timed out: {text:?} timed out after {}s",
+                    limit.as_secs()
+                ))
+            }
             Err(error) => Outcome::Error(error.to_string()),
         };
     }
@@ -166,18 +176,22 @@ pub(crate) async fn once(
         };
         return match get.send(limit, "kube-probe/1.37").await {
             Ok(response) if (200..400).contains(&response.code) => Outcome::Success,
-            Ok(response) => {
-                Outcome::Failure(format!("HTTP probe failed with statuscode: {}", response.code))
-            }
-            Err(GetError::Failed(message)) => Outcome::Failure(message),
-            Err(GetError::Unsupported(message)) => Outcome::Error(message),
+            Ok(response) => Outcome::Failure(format!(
+                "HTTP probe failed with statuscode: {}",
+                response.code
+            )),
+            Err(message) => Outcome::Failure(message),
         };
     }
     if let Some(action) = &probe.tcp_socket {
         let Some(port) = port(&action.port, container) else {
             return Outcome::Error("the port of the probe has no such name".to_owned());
         };
-        let host = action.host.as_deref().and_then(|host| host.parse().ok()).unwrap_or(address);
+        let host = action
+            .host
+            .as_deref()
+            .and_then(|host| host.parse().ok())
+            .unwrap_or(address);
         let target = SocketAddr::new(host, port);
         return match tokio::time::timeout(limit, TcpStream::connect(target)).await {
             Ok(Ok(_)) => Outcome::Success,
@@ -219,13 +233,11 @@ pub(crate) fn dial_error(target: SocketAddr, error: &std::io::Error) -> String {
 pub(crate) fn port(port: &IntOrString, container: &Container) -> Option<u16> {
     let number = match port {
         IntOrString::Int(number) => *number,
-        IntOrString::String(name) => match name.parse() {
-            Ok(number) => number,
-            Err(_) => {
-                let ports = container.ports.iter().flatten();
-                ports.filter(|one| one.name.as_ref() == Some(name)).map(|one| one.container_port).next()?
-            }
-        },
+        IntOrString::String(name) => name.parse().ok().or_else(|| {
+            let mut ports = container.ports.iter().flatten();
+            let named = ports.find(|one| one.name.as_ref() == Some(name));
+            named.map(|one| one.container_port)
+        })?,
     };
     u16::try_from(number).ok().filter(|one| *one > 0)
 }
@@ -242,7 +254,9 @@ mod tests {
             ..Probe::default()
         };
         let mut thresholds = Thresholds::new(&probe);
-        let results = [true, true, false, false, true, false, false, false, false, true, true];
+        let results = [
+            true, true, false, false, true, false, false, false, false, true, true,
+        ];
         let seen: Vec<Option<bool>> = results.into_iter().map(|one| thresholds.add(one)).collect();
         let (yes, no) = (Some(true), Some(false));
         assert_eq!(

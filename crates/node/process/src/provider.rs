@@ -42,17 +42,23 @@ impl ProcessRuntime {
     }
 
     fn pod(&self, target: &PodTarget) -> Result<PodHandle, ProviderError> {
-        self.find(&target.key, target.uid.as_ref())
-            .ok_or_else(|| ProviderError::NotFound(format!("pod {:?} not found", &**target.key.name())))
+        self.find(&target.key, target.uid.as_ref()).ok_or_else(|| {
+            ProviderError::NotFound(format!("pod {:?} not found", &**target.key.name()))
+        })
     }
 
     /// The running instance of a container.
     fn running(&self, target: &ContainerTarget) -> Result<Arc<Instance>, ProviderError> {
         let handle = self.pod(&target.pod)?;
-        let found = handle.shared.read().instances.get(&target.container).cloned();
-        found
-            .filter(|one| one.pid().is_some())
-            .ok_or_else(|| ProviderError::NotFound(format!("container not found ({:?})", target.container)))
+        let found = handle
+            .shared
+            .read()
+            .instances
+            .get(&target.container)
+            .cloned();
+        found.filter(|one| one.pid().is_some()).ok_or_else(|| {
+            ProviderError::NotFound(format!("container not found ({:?})", target.container))
+        })
     }
 }
 
@@ -104,16 +110,25 @@ impl ContainerLogs for ProcessRuntime {
             let path = LogPath::new(self.inner.config.logs.join(folder).join(name), attempt);
             kubevitals_container_logs::read(path, options, ended)
                 .await
-                .map_err(|error| ProviderError::Internal(format!("read the log of container {name:?}: {error}")))
+                .map_err(|error| {
+                    ProviderError::Internal(format!("read the log of container {name:?}: {error}"))
+                })
         })
     }
 }
 
 /// Which instance's log to read, or why there is none, in the kubelet's words.
-fn attempt_of(pod: &str, status: &ContainerStatus, is_previous: bool) -> Result<u32, ProviderError> {
+fn attempt_of(
+    pod: &str,
+    status: &ContainerStatus,
+    is_previous: bool,
+) -> Result<u32, ProviderError> {
     let name = &status.name;
     let state = status.state.clone().unwrap_or_default();
-    let has_last = status.last_state.as_ref().is_some_and(|one| one.terminated.is_some());
+    let has_last = status
+        .last_state
+        .as_ref()
+        .is_some_and(|one| one.terminated.is_some());
     let newest = u32::try_from(status.restart_count).unwrap_or(0);
     if is_previous {
         if !has_last {
@@ -122,7 +137,11 @@ fn attempt_of(pod: &str, status: &ContainerStatus, is_previous: bool) -> Result<
         }
         // A container between two runs has its newest run as its last state.
         let is_between = state.waiting.is_some();
-        return Ok(if is_between { newest } else { newest.saturating_sub(1) });
+        return Ok(if is_between {
+            newest
+        } else {
+            newest.saturating_sub(1)
+        });
     }
     if state.running.is_some() || state.terminated.is_some() || has_last {
         return Ok(newest);
@@ -172,7 +191,11 @@ mod tests {
 
     use super::*;
 
-    fn status(state: serde_json::Value, last: serde_json::Value, restarts: i32) -> ContainerStatus {
+    fn status(
+        state: &serde_json::Value,
+        last: &serde_json::Value,
+        restarts: i32,
+    ) -> ContainerStatus {
         serde_json::from_value(json!({
             "name": "c", "image": "", "imageID": "", "ready": false,
             "restartCount": restarts, "state": state, "lastState": last,
@@ -195,10 +218,22 @@ mod tests {
             (&backing_off, &ended, 2, true, Ok(2)),
             (&ended, &none, 0, false, Ok(0)),
             (&ended, &ended, 3, true, Ok(2)),
-            (&running, &none, 0, true, Err("previous terminated container \"c\" in pod \"p\" not found")),
-            (&creating, &none, 0, false, Err("container \"c\" in pod \"p\" is waiting to start: ContainerCreating")),
+            (
+                &running,
+                &none,
+                0,
+                true,
+                Err("previous terminated container \"c\" in pod \"p\" not found"),
+            ),
+            (
+                &creating,
+                &none,
+                0,
+                false,
+                Err("container \"c\" in pod \"p\" is waiting to start: ContainerCreating"),
+            ),
         ] {
-            let found = attempt_of("p", &status(state.clone(), last.clone(), restarts), is_previous);
+            let found = attempt_of("p", &status(state, last, restarts), is_previous);
             match (found, expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, expected),
                 (Err(error), Err(text)) => {

@@ -53,7 +53,9 @@ impl Limits {
     /// The limits of a pod: those of its containers together, if all have some.
     pub(crate) fn of_pod(spec: &PodSpec, max_pids: Option<u64>) -> Self {
         let milli_limit = total(spec, |one| milli_cpu(one, true));
-        let requests = total_known(spec, |one| milli_cpu(one, false).or_else(|| milli_cpu(one, true)));
+        let requests = total_known(spec, |one| {
+            milli_cpu(one, false).or_else(|| milli_cpu(one, true))
+        });
         Self {
             cpu_shares: Some(shares_of_milli(requests)),
             cpu_quota_micros: milli_limit.map(quota_of_milli),
@@ -107,7 +109,9 @@ pub(crate) fn oom_score_adj(pod: &Pod, container: &Container, capacity_bytes: u6
         QosClass::Guaranteed => -997,
         QosClass::BestEffort => 1000,
         QosClass::Burstable => {
-            let request = bytes(container, false).or_else(|| bytes(container, true)).unwrap_or(0);
+            let request = bytes(container, false)
+                .or_else(|| bytes(container, true))
+                .unwrap_or(0);
             let share = u128::from(request) * 1000 / u128::from(capacity_bytes.max(1));
             let adjusted = 1000 - i32::try_from(share.min(1000)).unwrap_or(1000);
             adjusted.clamp(3, 999)
@@ -213,19 +217,30 @@ mod tests {
     #[test]
     fn classes_and_oom_scores_are_the_kubelets() {
         let one = |resources: serde_json::Value| {
-            pod(serde_json::json!({"spec": {"containers": [{"name": "c", "resources": resources}]}}))
+            pod(
+                serde_json::json!({"spec": {"containers": [{"name": "c", "resources": resources}]}}),
+            )
         };
         let score = |pod: &Pod| {
             let container = &pod.spec.as_ref().expect("a spec").containers[0];
             oom_score_adj(pod, container, 1 << 30)
         };
         let best = one(serde_json::json!({}));
-        assert_eq!((QosClass::of(&best), score(&best)), (QosClass::BestEffort, 1000));
+        assert_eq!(
+            (QosClass::of(&best), score(&best)),
+            (QosClass::BestEffort, 1000)
+        );
         let both = serde_json::json!({"limits": {"cpu": "1", "memory": "1Gi"}});
         let guaranteed = one(both);
-        assert_eq!((QosClass::of(&guaranteed), score(&guaranteed)), (QosClass::Guaranteed, -997));
+        assert_eq!(
+            (QosClass::of(&guaranteed), score(&guaranteed)),
+            (QosClass::Guaranteed, -997)
+        );
         let burstable = one(serde_json::json!({"requests": {"memory": "256Mi"}}));
-        assert_eq!((QosClass::of(&burstable), score(&burstable)), (QosClass::Burstable, 750));
+        assert_eq!(
+            (QosClass::of(&burstable), score(&burstable)),
+            (QosClass::Burstable, 750)
+        );
         let all = one(serde_json::json!({"requests": {"memory": "2Gi"}}));
         assert_eq!(score(&all), 3);
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use k8s_openapi::api::core::v1::Pod;
@@ -30,6 +30,8 @@ use crate::worker::{Command, POD_FILE, STATE_FILE, Shared, Worker};
 
 /// Commands that wait for a worker.
 const MAX_COMMANDS: usize = 16;
+/// How long the processes of a pod that cannot be adopted have to end.
+const SWEEP: Duration = Duration::from_secs(10);
 
 /// Runs pods as processes. Clones share the pods. Dropping it leaves the containers running.
 #[derive(Clone)]
@@ -45,6 +47,8 @@ pub(crate) struct Inner {
     pub(crate) metrics: ProcessMetrics,
     pods: RwLock<HashMap<Uid, PodHandle>>,
     powers: Powers,
+    /// Where workers run, whoever calls.
+    tasks: tokio::runtime::Handle,
     pub(crate) rates: Mutex<Rates>,
 }
 
@@ -57,8 +61,8 @@ pub(crate) struct PodHandle {
 }
 
 impl ProcessRuntime {
-    /// Opens the folder of the runtime, adopts the pods of an earlier process, and kills what cannot
-    /// be adopted. Must be called within a tokio runtime.
+    /// Opens the folder of the runtime, adopts the pods of an earlier process, and kills what
+    /// cannot be adopted. Must be called within a tokio runtime.
     pub async fn open(
         config: ProcessConfig,
         inputs: Arc<dyn PodInputs>,
@@ -87,6 +91,7 @@ impl ProcessRuntime {
                 metrics,
                 pods: RwLock::default(),
                 powers: Powers::own(),
+                tasks: tokio::runtime::Handle::current(),
                 rates: Mutex::default(),
             }),
         };
@@ -137,12 +142,17 @@ impl ProcessRuntime {
             if pods.len() >= self.inner.config.max_pods {
                 return Err(RuntimeError::Rejected {
                     reason: "OutOfpods",
-                    message: format!("Node didn't have enough resource: pods, requested: 1, used: {}, capacity: {}", pods.len(), self.inner.config.max_pods),
+                    message: format!(
+                        "Node didn't have enough resource: pods, requested: 1, used: {}, capacity: {}",
+                        pods.len(),
+                        self.inner.config.max_pods
+                    ),
                 });
             }
         }
         let folder = self.inner.config.pod_folder(&id.uid.to_string());
-        fs::create_dir_all(folder.join("containers")).map_err(ProcessError::file("create", &folder))?;
+        fs::create_dir_all(folder.join("containers"))
+            .map_err(ProcessError::file("create", &folder))?;
         let path = folder.join(POD_FILE);
         write_record(&path, pod.as_ref(), false).map_err(ProcessError::file("write", &path))?;
         self.inner.start(id, pod, None);
@@ -166,7 +176,7 @@ impl Inner {
         };
         let (commands, received) = mpsc::channel(MAX_COMMANDS);
         let (worker, shared) = Worker::new(context, pod, state, received, self.changes.clone());
-        tokio::spawn(worker.run());
+        self.tasks.spawn(worker.run());
         let handle = PodHandle {
             id: id.clone(),
             shared,
@@ -184,7 +194,9 @@ impl Inner {
         for entry in entries.flatten() {
             let path = entry.path();
             match read_pod(&path) {
-                Some((id, pod, state)) if entry.file_name().to_str() == Some(id.uid.to_string().as_str()) => {
+                Some((id, pod, state))
+                    if entry.file_name().to_str() == Some(id.uid.to_string().as_str()) =>
+                {
                     found.push((id, pod, state));
                 }
                 _ => self.sweep(&path),
@@ -203,22 +215,41 @@ impl Inner {
     fn sweep(&self, folder: &Path) {
         tracing::warn!(folder = %folder.display(), "removed a pod whose records are unusable");
         self.metrics.swept();
+        let instances = fs::read_dir(folder.join("containers"));
+        let records: Vec<ProcessRecord> = instances
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|one| read_record(&one.path().join(PROCESS_FILE)).ok()?)
+            .collect();
+        if self.cgroups.is_some() {
+            // The cgroup has all processes. Without one the shim knows them, and kills what is left
+            // when the main process ends.
+            for record in &records {
+                record.shim.kill();
+            }
+        }
         if let Some(uid) = folder.file_name().and_then(|one| one.to_str()) {
             self.remove_cgroup(uid);
         }
-        let instances = fs::read_dir(folder.join("containers"));
-        for instance in instances.into_iter().flatten().flatten() {
-            let path = instance.path().join(PROCESS_FILE);
-            if let Ok(Some(record)) = read_record::<ProcessRecord>(&path)
-                && record.main.is_alive()
-                && let Some(pid) = rustix::process::Pid::from_raw(record.main.pid)
-            {
-                // The shim sees the end, and kills what is left.
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        let deadline = Instant::now() + SWEEP;
+        for record in &records {
+            record.main.kill();
+            while record.shim.is_alive() && Instant::now() < deadline {
+                crate::cgroup::pause();
             }
+            record.shim.kill();
         }
-        if let Err(error) = fs::remove_dir_all(folder) {
-            tracing::warn!(folder = %folder.display(), %error, "cannot remove a folder");
+        // A shim may write its last record meanwhile.
+        while let Err(error) = fs::remove_dir_all(folder) {
+            if error.kind() == std::io::ErrorKind::NotFound {
+                break;
+            }
+            if Instant::now() > deadline {
+                tracing::warn!(folder = %folder.display(), %error, "cannot remove a folder");
+                break;
+            }
+            crate::cgroup::pause();
         }
     }
 
@@ -233,7 +264,10 @@ impl Inner {
 
 impl PodHandle {
     async fn send(&self, command: Command) -> Result<(), RuntimeError> {
-        let sent = self.commands.send_timeout(command, Duration::from_secs(5)).await;
+        let sent = self
+            .commands
+            .send_timeout(command, Duration::from_secs(5))
+            .await;
         sent.map_err(|_| RuntimeError::Failed {
             context: format!("pod {}", self.id.key),
             source: "its worker does not respond".into(),
@@ -290,14 +324,16 @@ impl PodRuntime for ProcessRuntime {
                 let path = config.root.join("ping");
                 write_record(&path, &"ping", false).map_err(ProcessError::file("write", &path))?;
                 match cgroups {
-                    Some(cgroups) if !cgroups.own().exists() => {
-                        Err(ProcessError::Config("the cgroup of the pods is gone".to_owned()))
-                    }
+                    Some(cgroups) if !cgroups.own().exists() => Err(ProcessError::Config(
+                        "the cgroup of the pods is gone".to_owned(),
+                    )),
                     _ => Ok(()),
                 }
             };
             let result = tokio::task::spawn_blocking(check).await;
-            result.unwrap_or_else(|_| Err(ProcessError::Config("the check was cancelled".to_owned())))?;
+            result.unwrap_or_else(|_| {
+                Err(ProcessError::Config("the check was cancelled".to_owned()))
+            })?;
             Ok(())
         })
     }
@@ -315,10 +351,15 @@ fn pod_id(pod: &Pod) -> Result<PodId, RuntimeError> {
     };
     let is_plain = |text: &str| {
         let is_allowed = |one: char| one.is_ascii_alphanumeric() || matches!(one, '-' | '_' | '.');
-        !text.is_empty() && text.len() <= 253 && text.chars().all(is_allowed) && !text.starts_with('.')
+        !text.is_empty()
+            && text.len() <= 253
+            && text.chars().all(is_allowed)
+            && !text.starts_with('.')
     };
     if ![name, namespace, uid].into_iter().all(|one| is_plain(one)) {
-        return Err(invalid("the name, the namespace or the UID of the pod is not usable in a path"));
+        return Err(invalid(
+            "the name, the namespace or the UID of the pod is not usable in a path",
+        ));
     }
     Ok(PodId {
         uid: Uid::from(uid.as_str()),

@@ -7,6 +7,8 @@
 //!
 //! Single-threaded, without an asynchronous runtime: there is one for each container.
 
+mod clients;
+mod fds;
 mod mounts;
 pub(crate) mod protocol;
 pub(crate) mod record;
@@ -16,7 +18,7 @@ mod supervise;
 use std::path::Path;
 use std::process::ExitCode;
 
-pub(crate) use supervise::open_terminal;
+pub(crate) use fds::open_terminal;
 
 /// The first argument of the shim.
 pub(crate) const SHIM: &str = "shim";

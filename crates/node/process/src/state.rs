@@ -66,7 +66,9 @@ pub(crate) enum Phase {
     /// Not started, or waiting to be started again. Without a reason it waits for its turn.
     Waiting(Option<Waiting>),
     /// Being started.
-    Starting { id: String },
+    Starting {
+        id: String,
+    },
     Running(Running),
     /// Ended, as `ended` says.
     Ended,
@@ -161,7 +163,7 @@ impl Ended {
             ExitRecord {
                 start_error: Some(_),
                 ..
-            } => "StartError",
+            } => crate::status::START_ERROR,
             ExitRecord { oom: true, .. } => "OOMKilled",
             ExitRecord { code: 0, .. } => "Completed",
             _ => "Error",
@@ -196,12 +198,21 @@ impl Ended {
 /// All containers of a pod: init containers first.
 pub(crate) fn containers(pod: &Pod) -> impl Iterator<Item = (Role, &Container)> {
     let spec = pod.spec.as_ref();
-    let inits = spec.into_iter().flat_map(|spec| spec.init_containers.iter().flatten());
+    let inits = spec
+        .into_iter()
+        .flat_map(|spec| spec.init_containers.iter().flatten());
     let mains = spec.into_iter().flat_map(|spec| spec.containers.iter());
     inits
         .map(|one| {
             let is_sidecar = one.restart_policy.as_deref() == Some("Always");
-            (if is_sidecar { Role::Sidecar } else { Role::Init }, one)
+            (
+                if is_sidecar {
+                    Role::Sidecar
+                } else {
+                    Role::Init
+                },
+                one,
+            )
         })
         .chain(mains.map(|one| (Role::Main, one)))
 }
@@ -222,7 +233,10 @@ pub(crate) enum RestartPolicy {
 impl RestartPolicy {
     /// The policy of a pod.
     pub(crate) fn of(pod: &Pod) -> Self {
-        let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
+        let policy = pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.restart_policy.as_deref());
         Self::parse(policy)
     }
 

@@ -14,6 +14,9 @@ use crate::state::{ContainerState, Ended, Phase, PodState, RestartPolicy, Role, 
 /// The scheme of container ids.
 pub(crate) const SCHEME: &str = "process://";
 
+/// The reason of a program that could not be started.
+pub(crate) const START_ERROR: &str = "StartError";
+
 const PENDING: &str = "Pending";
 const RUNNING: &str = "Running";
 const SUCCEEDED: &str = "Succeeded";
@@ -56,13 +59,11 @@ pub(crate) fn pod_status(
         container_statuses: Some(mains),
         init_container_statuses: has_inits.then_some(inits),
         host_ip: ips.first().map(ToString::to_string),
-        host_ips: (!ips.is_empty()).then(|| {
-            ips.iter().map(|ip| HostIP { ip: ip.to_string() }).collect()
-        }),
+        host_ips: (!ips.is_empty())
+            .then(|| ips.iter().map(|ip| HostIP { ip: ip.to_string() }).collect()),
         pod_ip: ips.first().map(ToString::to_string),
-        pod_ips: (!ips.is_empty()).then(|| {
-            ips.iter().map(|ip| PodIP { ip: ip.to_string() }).collect()
-        }),
+        pod_ips: (!ips.is_empty())
+            .then(|| ips.iter().map(|ip| PodIP { ip: ip.to_string() }).collect()),
         start_time: time(state.started_ms),
         qos_class: Some(QosClass::of(pod).as_str().to_owned()),
         ..PodStatus::default()
@@ -119,6 +120,9 @@ fn phase(
     mains: &[ContainerStatus],
 ) -> &'static str {
     let policy = RestartPolicy::of(pod);
+    // A terminal phase must not change: not before the last process has ended.
+    let is_live = state.containers.iter().any(|one| one.current().is_some());
+    let is_terminal = state.is_terminated || (state.termination.is_some() && !is_live);
     let (mut pending, mut failed) = (0, 0);
     let (mut running, mut waiting, mut stopped, mut succeeded) = (0, 0, 0, 0);
     for (status, one) in inits.iter().zip(&state.containers) {
@@ -145,10 +149,14 @@ fn phase(
                 stopped += 1;
                 succeeded += usize::from(code == 0);
             }
-            Seen::BetweenRuns(_) => stopped += 1,
+            Seen::BetweenRuns(code) => {
+                stopped += 1;
+                succeeded += usize::from(code == 0 && is_terminal);
+            }
         }
     }
-    let restarts = |status: &ContainerStatus| match (Seen::of(status), container(pod, &status.name)) {
+    let restarts = |status: &ContainerStatus| match (Seen::of(status), container(pod, &status.name))
+    {
         (Seen::Ended(code), Some((role, spec))) => policy.restarts(spec, role, code),
         (Seen::BetweenRuns(_), _) => true,
         _ => false,
@@ -165,11 +173,14 @@ fn phase(
     if stopped == 0 {
         return PENDING;
     }
-    let is_terminal = state.is_terminated || state.termination.is_some();
     if !is_terminal && mains.iter().any(restarts) {
         return RUNNING;
     }
-    if stopped == succeeded { SUCCEEDED } else { FAILED }
+    if stopped == succeeded {
+        SUCCEEDED
+    } else {
+        FAILED
+    }
 }
 
 /// A container status, as far as the phase needs it.
@@ -192,7 +203,11 @@ impl Seen {
         if state.is_some_and(|one| one.running.is_some()) {
             return Self::Running;
         }
-        match status.last_state.as_ref().and_then(|one| one.terminated.as_ref()) {
+        match status
+            .last_state
+            .as_ref()
+            .and_then(|one| one.terminated.as_ref())
+        {
             Some(ended) => Self::BetweenRuns(ended.exit_code),
             None => Self::Waiting,
         }
@@ -222,10 +237,15 @@ fn container_status(pod: &Pod, one: &ContainerState, has_inits: bool) -> Contain
     } else {
         "ContainerCreating"
     };
+    let start_error = one.ended.as_ref().filter(|one| one.reason == START_ERROR);
     let (state, last_state) = match &one.phase {
         Phase::Waiting(Some(why)) => {
             let message = (!why.message.is_empty()).then(|| why.message.clone());
             (waiting(&why.reason, message), ended(&one.ended))
+        }
+        Phase::Starting { .. } if start_error.is_some() => {
+            let message = start_error.and_then(|one| one.message.clone());
+            (waiting("RunContainerError", message), ended(&one.ended))
         }
         Phase::Waiting(None) | Phase::Starting { .. } | Phase::Ended if one.ended.is_some() => {
             (ended(&one.ended), ended(&one.earlier))
@@ -340,19 +360,16 @@ impl Verdict {
     fn condition(self, name: &str, state: &mut PodState, now_ms: i64) -> PodCondition {
         let status = if self.is_true { "True" } else { "False" };
         let known = state.transitions.iter_mut().find(|(one, ..)| one == name);
-        let changed_ms = match known {
-            Some((_, value, at)) => {
-                if value != status {
-                    status.clone_into(value);
-                    *at = now_ms;
-                }
-                *at
+        let changed_ms = if let Some((_, value, at)) = known {
+            if value != status {
+                status.clone_into(value);
+                *at = now_ms;
             }
-            None => {
-                let entry = (name.to_owned(), status.to_owned(), now_ms);
-                state.transitions.push(entry);
-                now_ms
-            }
+            *at
+        } else {
+            let entry = (name.to_owned(), status.to_owned(), now_ms);
+            state.transitions.push(entry);
+            now_ms
         };
         let text = |text: String| (!text.is_empty()).then_some(text);
         PodCondition {
@@ -379,8 +396,13 @@ fn initialized(
         };
     }
     // Once a main container has run, the pod was initialized.
-    if mains.iter().any(|one| !matches!(Seen::of(one), Seen::Waiting))
-        && state.containers.iter().any(|one| one.role == Role::Main && (one.ended.is_some() || one.running().is_some()))
+    if mains
+        .iter()
+        .any(|one| !matches!(Seen::of(one), Seen::Waiting))
+        && state
+            .containers
+            .iter()
+            .any(|one| one.role == Role::Main && (one.ended.is_some() || one.running().is_some()))
     {
         return Verdict::yes();
     }
@@ -396,7 +418,10 @@ fn initialized(
     if incomplete.is_empty() {
         return Verdict::yes();
     }
-    let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
+    let message = format!(
+        "containers with incomplete status: [{}]",
+        incomplete.join(" ")
+    );
     Verdict::no("ContainersNotInitialized", message)
 }
 
@@ -438,12 +463,22 @@ fn ready(pod: &Pod, phase: &str, containers_ready: &Verdict) -> Verdict {
     if !containers_ready.is_true || matches!(phase, SUCCEEDED | FAILED) {
         return containers_ready.clone();
     }
-    let gates = pod.spec.iter().flat_map(|spec| spec.readiness_gates.iter().flatten());
-    let known = pod.status.as_ref().and_then(|status| status.conditions.as_deref());
+    let gates = pod
+        .spec
+        .iter()
+        .flat_map(|spec| spec.readiness_gates.iter().flatten());
+    let known = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref());
     let mut unready = Vec::new();
     for gate in gates {
         let name = &gate.condition_type;
-        match known.unwrap_or_default().iter().find(|one| one.type_ == *name) {
+        match known
+            .unwrap_or_default()
+            .iter()
+            .find(|one| one.type_ == *name)
+        {
             None => unready.push(format!(
                 "corresponding condition of pod readiness gate {name:?} does not exist."
             )),
@@ -462,7 +497,9 @@ fn ready(pod: &Pod, phase: &str, containers_ready: &Verdict) -> Verdict {
 
 /// Times of the API, in whole seconds.
 pub(crate) fn time(ms: i64) -> Option<Time> {
-    jiff::Timestamp::from_second(ms.div_euclid(1000)).ok().map(Time)
+    jiff::Timestamp::from_second(ms.div_euclid(1000))
+        .ok()
+        .map(Time)
 }
 
 #[cfg(test)]

@@ -39,14 +39,18 @@ pub(crate) async fn set_up(
     config: &ProcessConfig,
 ) -> Result<Option<Duration>, ProcessError> {
     let mut renew: Option<Duration> = None;
-    for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+    for volume in pod
+        .spec
+        .iter()
+        .flat_map(|spec| spec.volumes.iter().flatten())
+    {
         let failed = |message: String| ProcessError::Volume {
             volume: volume.name.clone(),
             message,
         };
         let folder = folder(id, &volume.name, config);
         if volume.empty_dir.is_some() {
-            empty_dir(&folder).map_err(|error| failed(error.to_string()))?;
+            empty_dir(&folder, fs_group(pod)).map_err(|error| failed(error.to_string()))?;
         } else if let Some(source) = &volume.host_path {
             host_path(source).map_err(failed)?;
         } else {
@@ -67,11 +71,19 @@ pub(crate) async fn set_up(
 
 /// The folder of a volume that is ours.
 fn folder(id: &PodId, volume: &str, config: &ProcessConfig) -> PathBuf {
-    config.pod_folder(&id.uid.to_string()).join("volumes").join(volume)
+    config
+        .pod_folder(&id.uid.to_string())
+        .join("volumes")
+        .join(volume)
 }
 
 /// Where the files of a volume are on this host.
-pub(crate) fn location(id: &PodId, pod: &Pod, name: &str, config: &ProcessConfig) -> Option<PathBuf> {
+pub(crate) fn location(
+    id: &PodId,
+    pod: &Pod,
+    name: &str,
+    config: &ProcessConfig,
+) -> Option<PathBuf> {
     let volumes = pod.spec.as_ref()?.volumes.as_ref()?;
     let volume = volumes.iter().find(|one| one.name == name)?;
     Some(match &volume.host_path {
@@ -92,21 +104,28 @@ pub(crate) fn sub_path(volume: &Path, sub_path: &str) -> io::Result<PathBuf> {
     if real.starts_with(fs::canonicalize(volume)?) {
         Ok(real)
     } else {
-        Err(io::Error::other(format!("subPath {sub_path:?} leads out of its volume")))
+        Err(io::Error::other(format!(
+            "subPath {sub_path:?} leads out of its volume"
+        )))
     }
 }
 
 /// A path below a folder: relative, without `..`.
 fn relative(path: &str) -> Option<PathBuf> {
     let path = Path::new(path);
-    let is_below = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    let is_below = path
+        .components()
+        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     (is_below && !path.as_os_str().is_empty()).then(|| path.to_owned())
 }
 
-fn empty_dir(folder: &Path) -> io::Result<()> {
+fn empty_dir(folder: &Path, group: Option<u32>) -> io::Result<()> {
     if !folder.exists() {
         fs::create_dir_all(folder)?;
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o777))?;
+        // With a group, files in it belong to the group.
+        let mode = if group.is_some() { 0o2777 } else { 0o777 };
+        std::os::unix::fs::chown(folder, None, group)?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(mode))?;
     }
     Ok(())
 }
@@ -117,7 +136,11 @@ fn host_path(source: &HostPathVolumeSource) -> Result<(), String> {
     let found = fs::metadata(path);
     let check = |is_so: bool| {
         is_so.then_some(()).ok_or_else(|| {
-            format!("hostPath type check failed: {} is not a {}", source.path, describe(kind))
+            format!(
+                "hostPath type check failed: {} is not a {}",
+                source.path,
+                describe(kind)
+            )
         })
     };
     match (kind, found) {
@@ -126,9 +149,9 @@ fn host_path(source: &HostPathVolumeSource) -> Result<(), String> {
             fs::create_dir_all(path).map_err(|error| error.to_string())?;
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(|e| e.to_string())
         }
-        ("FileOrCreate", Err(_)) => {
-            fs::File::create(path).map(drop).map_err(|error| error.to_string())
-        }
+        ("FileOrCreate", Err(_)) => fs::File::create(path)
+            .map(drop)
+            .map_err(|error| error.to_string()),
         ("Directory" | "DirectoryOrCreate", Ok(found)) => check(found.is_dir()),
         ("File" | "FileOrCreate", Ok(found)) => check(found.is_file()),
         ("Socket", Ok(found)) => check(found.file_type().is_socket()),
@@ -165,10 +188,18 @@ async fn payload(
     let mut out = Payload::new();
     let mut renew = None;
     if let Some(source) = &volume.config_map {
-        let files = Files::new(source.items.as_deref(), source.default_mode, source.optional);
+        let files = Files::new(
+            source.items.as_deref(),
+            source.default_mode,
+            source.optional,
+        );
         config_map(&mut out, namespace, &source.name, &files, inputs).await?;
     } else if let Some(source) = &volume.secret {
-        let files = Files::new(source.items.as_deref(), source.default_mode, source.optional);
+        let files = Files::new(
+            source.items.as_deref(),
+            source.default_mode,
+            source.optional,
+        );
         let name = source.secret_name.as_deref().unwrap_or_default();
         secret(&mut out, namespace, name, &files, inputs).await?;
     } else if let Some(source) = &volume.downward_api {
@@ -179,7 +210,9 @@ async fn payload(
     }
     let bytes: usize = out.values().map(|one| one.content.len()).sum();
     if bytes > MAX_PAYLOAD_BYTES {
-        return Err(ProcessError::Config(format!("the volume has {bytes} bytes, too many")));
+        return Err(ProcessError::Config(format!(
+            "the volume has {bytes} bytes, too many"
+        )));
     }
     Ok((out, renew))
 }
@@ -209,7 +242,10 @@ async fn projected(
         }
         if let Some(one) = &source.service_account_token {
             let seconds = one.expiration_seconds.unwrap_or(3600);
-            let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone());
+            let account = pod
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.service_account_name.clone());
             let request = TokenRequest {
                 pod: id.clone(),
                 service_account: account.unwrap_or_else(|| "default".to_owned()),
@@ -219,7 +255,11 @@ async fn projected(
             let token = inputs.service_account_token(request).await?;
             renew = Some(renew.map_or(token.renew_after, |one| one.min(token.renew_after)));
             // As the kubelet: with a group the token is readable to it, otherwise to its owner.
-            let mode = if fs_group(pod).is_some() { 0o640 } else { token_mode(pod) };
+            let mode = if fs_group(pod).is_some() {
+                0o640
+            } else {
+                token_mode(pod)
+            };
             put(out, &one.path, token.token.into_bytes(), mode)?;
         }
     }
@@ -228,8 +268,11 @@ async fn projected(
 
 /// Tokens are for the user alone, if there is none but root; else all must be able to read.
 fn token_mode(pod: &Pod) -> u32 {
-    let is_root = crate::state::containers(pod)
-        .all(|(_, one)| crate::environment::Identity::of(pod, one).uid.is_none_or(|uid| uid == 0));
+    let is_root = crate::state::containers(pod).all(|(_, one)| {
+        crate::environment::Identity::of(pod, one)
+            .uid
+            .is_none_or(|uid| uid == 0)
+    });
     if is_root { 0o600 } else { DEFAULT_MODE }
 }
 
@@ -295,7 +338,9 @@ async fn config_map(
             files.add(out, keys, |key| config_map_value(&map, key))
         }
         None if files.is_optional => Ok(()),
-        None => Err(ProcessError::Config(format!("configmap {name:?} not found"))),
+        None => Err(ProcessError::Config(format!(
+            "configmap {name:?} not found"
+        ))),
     }
 }
 
@@ -308,7 +353,12 @@ async fn secret(
 ) -> Result<(), ProcessError> {
     match inputs.secret(namespace, name).await? {
         Some(secret) => {
-            let keys = secret.data.iter().flat_map(BTreeMap::keys).cloned().collect();
+            let keys = secret
+                .data
+                .iter()
+                .flat_map(BTreeMap::keys)
+                .cloned()
+                .collect();
             files.add(out, keys, |key| secret_value(&secret, key))
         }
         None if files.is_optional => Ok(()),
@@ -331,7 +381,12 @@ fn downward_files(
         } else {
             continue;
         };
-        put(out, &item.path, value.into_bytes(), mode(item.mode, default_mode))?;
+        put(
+            out,
+            &item.path,
+            value.into_bytes(),
+            mode(item.mode, default_mode),
+        )?;
     }
     Ok(())
 }
@@ -347,12 +402,18 @@ fn put(out: &mut Payload, path: &str, content: Vec<u8>, mode: u32) -> Result<(),
 }
 
 fn mode(value: Option<i32>, default: u32) -> u32 {
-    value.and_then(|one| u32::try_from(one).ok()).map_or(default, |one| one & 0o777)
+    value
+        .and_then(|one| u32::try_from(one).ok())
+        .map_or(default, |one| one & 0o777)
 }
 
 /// Writes the files of a volume so that readers see all old or all new ones: they are links through
 /// `..data`, which is swapped. Nothing changes if the content is the same.
-pub(crate) fn write_payload(folder: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()> {
+pub(crate) fn write_payload(
+    folder: &Path,
+    payload: &Payload,
+    group: Option<u32>,
+) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let data = folder.join("..data");
     let old = fs::read_link(&data).ok().map(|name| folder.join(name));
@@ -361,7 +422,10 @@ pub(crate) fn write_payload(folder: &Path, payload: &Payload, group: Option<u32>
     {
         return Ok(());
     }
-    let name = format!("..{}", jiff::Timestamp::now().strftime("%Y_%m_%d_%H_%M_%S.%9f"));
+    let name = format!(
+        "..{}",
+        jiff::Timestamp::now().strftime("%Y_%m_%d_%H_%M_%S.%9f")
+    );
     let fresh = folder.join(&name);
     fs::create_dir(&fresh)?;
     fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755))?;
@@ -386,7 +450,11 @@ pub(crate) fn write_payload(folder: &Path, payload: &Payload, group: Option<u32>
 fn write_file(target: &Path, file: &PayloadFile, group: Option<u32>) -> io::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
-    let mut out = fs::File::options().write(true).create_new(true).mode(0o600).open(target)?;
+    let mut out = fs::File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(target)?;
     out.write_all(&file.content)?;
     let mut mode = file.mode;
     if let Some(group) = group {
@@ -398,7 +466,11 @@ fn write_file(target: &Path, file: &PayloadFile, group: Option<u32>) -> io::Resu
 
 /// Links the first part of each path, and removes links whose file is gone.
 fn link_names(folder: &Path, payload: &Payload) -> io::Result<()> {
-    let first = |path: &Path| path.components().next().map(|part| part.as_os_str().to_owned());
+    let first = |path: &Path| {
+        path.components()
+            .next()
+            .map(|part| part.as_os_str().to_owned())
+    };
     let mut names: Vec<_> = payload.keys().filter_map(|path| first(path)).collect();
     names.sort();
     names.dedup();

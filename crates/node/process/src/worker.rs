@@ -102,7 +102,13 @@ impl Worker {
     ) -> (Self, Arc<RwLock<Shared>>) {
         let is_adopted = state.is_some();
         let mut state = state.unwrap_or_else(|| PodState::new(&pod, now_ms()));
-        let status = pod_status(&pod, &mut state, is_adopted, &context.config.node_ips, now_ms());
+        let status = pod_status(
+            &pod,
+            &mut state,
+            is_adopted,
+            &context.config.node_ips,
+            now_ms(),
+        );
         let shared = Arc::new(RwLock::new(Shared {
             pod: Arc::clone(&pod),
             status,
@@ -123,7 +129,11 @@ impl Worker {
             pending_events: VecDeque::new(),
             is_dirty: true,
             live: HashMap::new(),
-            volumes: if is_adopted { VolumeState::Ready } else { VolumeState::Absent },
+            volumes: if is_adopted {
+                VolumeState::Ready
+            } else {
+                VolumeState::Absent
+            },
             refresh_at: is_adopted.then(Instant::now),
             retries: HashMap::new(),
             told: HashMap::new(),
@@ -160,25 +170,27 @@ impl Worker {
                 },
                 Some(report) = self.reports.recv() => self.on_report(report),
                 permit = changes.reserve_owned(), if has_pending && self.is_heard => match permit {
-                    // Events first: they tell what led to the status.
-                    Ok(permit) => match self.pending_events.pop_front() {
-                        Some(event) => drop(permit.send(RuntimeChange::Event(event))),
-                        None => {
-                            self.is_dirty = false;
-                            let shared = self.shared.read();
-                            permit.send(RuntimeChange::Status(RuntimePod {
-                                id: self.context.id.clone(),
-                                status: shared.status.clone(),
-                                is_terminated: shared.is_terminated,
-                            }));
-                        }
-                    },
+                    Ok(permit) => drop(permit.send(self.next_change())),
                     Err(_) => self.is_heard = false,
                 },
                 Some(_) = self.tasks.join_next(), if !self.tasks.is_empty() => {}
                 () = sleep_until(wake), if wake.is_some() => {}
             }
         }
+    }
+
+    /// The next thing to report. Events first: they tell what led to the status.
+    fn next_change(&mut self) -> RuntimeChange {
+        if let Some(event) = self.pending_events.pop_front() {
+            return RuntimeChange::Event(event);
+        }
+        self.is_dirty = false;
+        let shared = self.shared.read();
+        RuntimeChange::Status(RuntimePod {
+            id: self.context.id.clone(),
+            status: shared.status.clone(),
+            is_terminated: shared.is_terminated,
+        })
     }
 
     /// Takes up the containers of an earlier process.
@@ -225,7 +237,10 @@ impl Worker {
         }
         let millis = i64::try_from(grace.as_millis()).unwrap_or(i64::MAX);
         let deadline_ms = now_ms().saturating_add(millis);
-        let is_shorter = self.state.termination.is_none_or(|one| deadline_ms < one.deadline_ms);
+        let is_shorter = self
+            .state
+            .termination
+            .is_none_or(|one| deadline_ms < one.deadline_ms);
         if is_shorter {
             self.state.termination = Some(crate::state::Termination {
                 deadline_ms,
@@ -241,13 +256,16 @@ impl Worker {
     fn on_report(&mut self, report: Report) {
         match report {
             Report::Event(event) => self.push_event(event),
-            Report::Created(_, instance) => {
+            Report::Created(instance) => {
                 let mut shared = self.shared.write();
-                shared.instances.insert(instance.container.clone(), instance);
+                shared
+                    .instances
+                    .insert(instance.container.clone(), instance);
             }
             Report::Health(index, running) => {
                 let attempt = self.live.get(&index).map(|one| one.attempt);
-                if let (Some(one), Some(attempt)) = (self.state.containers.get_mut(index), attempt) {
+                if let (Some(one), Some(attempt)) = (self.state.containers.get_mut(index), attempt)
+                {
                     one.restart_count = attempt;
                     one.phase = Phase::Running(running);
                 }
@@ -279,7 +297,8 @@ impl Worker {
                         message,
                     }));
                 }
-                self.retries.insert(index, Instant::now() + self.context.config.retry);
+                self.retries
+                    .insert(index, Instant::now() + self.context.config.retry);
             }
             Report::Volumes(Ok(renew)) => {
                 self.volumes = VolumeState::Ready;
@@ -289,7 +308,9 @@ impl Worker {
             }
             Report::Volumes(Err(error)) => {
                 let retry = Instant::now() + self.context.config.retry;
-                let event = self.context.pod_event(true, "FailedMount", error.to_string());
+                let event = self
+                    .context
+                    .pod_event(true, "FailedMount", error.to_string());
                 self.push_event(event);
                 if self.volumes == VolumeState::InProgress {
                     self.volumes = VolumeState::RetryAt(retry);
@@ -359,7 +380,8 @@ impl Worker {
         let status = pod_status(&self.pod, &mut self.state, is_prepared, ips, now_ms());
         let has_changed = {
             let mut shared = self.shared.write();
-            let has_changed = shared.status != status || shared.is_terminated != self.state.is_terminated;
+            let has_changed =
+                shared.status != status || shared.is_terminated != self.state.is_terminated;
             shared.status = status;
             shared.is_terminated = self.state.is_terminated;
             has_changed
@@ -381,7 +403,9 @@ impl Worker {
     }
 
     fn folder(&self) -> PathBuf {
-        self.context.config.pod_folder(&self.context.id.uid.to_string())
+        self.context
+            .config
+            .pod_folder(&self.context.id.uid.to_string())
     }
 
     /// Removes all files of the pod.

@@ -40,10 +40,13 @@ fn version_2_is_written_as_the_kernel_expects_it() {
         max_pids: Some(64),
     };
     let cgroup = hierarchies.container("u", "c");
-    hierarchies.pod("u").create(&Limits::default(), true).expect("pod");
+    hierarchies
+        .pod("u")
+        .create(&Limits::default(), true)
+        .expect("pod");
     cgroup.create(&limits, false).expect("container");
     let dir = folder.path().join("kv/podu/c");
-    assert_eq!(cgroup.dirs(), [dir.clone()]);
+    assert_eq!(cgroup.dirs(), std::slice::from_ref(&dir));
     // The files of the fixture do not grow by writes as the kernel's: the last value stays.
     assert_eq!(read(&dir, "cpu.weight"), "100");
     assert_eq!(read(&dir, "cpu.max"), "50000 100000");
@@ -65,7 +68,11 @@ fn oom_kills_are_read_from_both_versions() {
     let cgroup = hierarchies.container("u", "c");
     assert_eq!(cgroup.oom_kills(), 0);
     let dir = folder.path().join("kv/podu/c");
-    fs::write(dir.join("memory.oom_control"), "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n").expect("write");
+    fs::write(
+        dir.join("memory.oom_control"),
+        "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+    )
+    .expect("write");
     assert_eq!(cgroup.oom_kills(), 2);
     fs::write(dir.join("memory.events"), "low 0\noom 3\noom_kill 3\n").expect("write");
     assert_eq!(cgroup.oom_kills(), 3);
@@ -75,7 +82,13 @@ fn oom_kills_are_read_from_both_versions() {
 fn a_parent_that_leads_elsewhere_is_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for parent in ["", "/", "../x", "a/../../b"] {
-        assert!(Hierarchies::open(folder.path(), parent).is_err(), "{parent:?}");
+        assert!(
+            Hierarchies::open(folder.path(), parent).is_err(),
+            "{parent:?}"
+        );
     }
-    assert!(Hierarchies::open(folder.path(), "kv").is_err(), "nothing is mounted");
+    assert!(
+        Hierarchies::open(folder.path(), "kv").is_err(),
+        "nothing is mounted"
+    );
 }

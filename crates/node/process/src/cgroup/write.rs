@@ -29,7 +29,10 @@ pub(super) fn enable_controllers(dir: &Path) -> io::Result<()> {
     for controller in ["cpu", "memory", "pids", "io"] {
         let has = |text: &str| text.split_ascii_whitespace().any(|one| one == controller);
         if has(&available) && !has(&enabled) {
-            value(&dir.join("cgroup.subtree_control"), &format!("+{controller}"))?;
+            value(
+                &dir.join("cgroup.subtree_control"),
+                &format!("+{controller}"),
+            )?;
         }
     }
     Ok(())
@@ -40,9 +43,16 @@ pub(super) fn limits_v2(dir: &Path, limits: &Limits) -> io::Result<()> {
     if let Some(weight) = limits.cpu_weight() {
         optional(&dir.join("cpu.weight"), &weight.to_string())?;
     }
-    let quota = limits.cpu_quota_micros.map_or("max".to_owned(), |q| q.to_string());
-    optional(&dir.join("cpu.max"), &format!("{quota} {}", Limits::PERIOD_MICROS))?;
-    let memory = limits.memory_bytes.map_or("max".to_owned(), |b| b.to_string());
+    let quota = limits
+        .cpu_quota_micros
+        .map_or("max".to_owned(), |q| q.to_string());
+    optional(
+        &dir.join("cpu.max"),
+        &format!("{quota} {}", Limits::PERIOD_MICROS),
+    )?;
+    let memory = limits
+        .memory_bytes
+        .map_or("max".to_owned(), |b| b.to_string());
     optional(&dir.join("memory.max"), &memory)?;
     if limits.memory_bytes.is_some() {
         // A container that runs out of memory ends as a whole.
@@ -57,10 +67,17 @@ pub(super) fn limits_v1(dir: &Path, limits: &Limits) -> io::Result<()> {
     if let Some(shares) = limits.cpu_shares {
         optional(&dir.join("cpu.shares"), &shares.to_string())?;
     }
-    optional(&dir.join("cpu.cfs_period_us"), &Limits::PERIOD_MICROS.to_string())?;
-    let quota = limits.cpu_quota_micros.map_or("-1".to_owned(), |q| q.to_string());
+    optional(
+        &dir.join("cpu.cfs_period_us"),
+        &Limits::PERIOD_MICROS.to_string(),
+    )?;
+    let quota = limits
+        .cpu_quota_micros
+        .map_or("-1".to_owned(), |q| q.to_string());
     optional(&dir.join("cpu.cfs_quota_us"), &quota)?;
-    let memory = limits.memory_bytes.map_or("-1".to_owned(), |b| b.to_string());
+    let memory = limits
+        .memory_bytes
+        .map_or("-1".to_owned(), |b| b.to_string());
     optional(&dir.join("memory.limit_in_bytes"), &memory)?;
     let pids = limits.max_pids.map_or("max".to_owned(), |n| n.to_string());
     optional(&dir.join("pids.max"), &pids)

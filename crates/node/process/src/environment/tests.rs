@@ -29,7 +29,11 @@ impl PodInputs for Inputs {
     }
 
     fn service_environment(&self, _: &str) -> RuntimeFuture<'_, Vec<(String, String)>> {
-        let pairs = [("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("WEB_PORT", "80"), ("A", "service")];
+        let pairs = [
+            ("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
+            ("WEB_PORT", "80"),
+            ("A", "service"),
+        ];
         let pairs = pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec();
         Box::pin(async move { Ok(pairs) })
     }
@@ -124,10 +128,22 @@ async fn sources_override_each_other_in_the_kubelets_order() {
 async fn what_is_missing_and_not_optional_is_an_error_with_its_name() {
     let one = |source: serde_json::Value| json!({"name": "c", "env": [{"name": "X", "valueFrom": source}]});
     for (container, expected) in [
-        (one(json!({"configMapKeyRef": {"name": "absent", "key": "k"}})), "configmap \"absent\" not found"),
-        (one(json!({"configMapKeyRef": {"name": "map", "key": "k"}})), "couldn't find key k in ConfigMap ns/map"),
-        (one(json!({"secretKeyRef": {"name": "secret", "key": "k"}})), "couldn't find key k in Secret ns/secret"),
-        (json!({"name": "c", "envFrom": [{"secretRef": {"name": "absent"}}]}), "secret \"absent\" not found"),
+        (
+            one(json!({"configMapKeyRef": {"name": "absent", "key": "k"}})),
+            "configmap \"absent\" not found",
+        ),
+        (
+            one(json!({"configMapKeyRef": {"name": "map", "key": "k"}})),
+            "couldn't find key k in ConfigMap ns/map",
+        ),
+        (
+            one(json!({"secretKeyRef": {"name": "secret", "key": "k"}})),
+            "couldn't find key k in Secret ns/secret",
+        ),
+        (
+            json!({"name": "c", "envFrom": [{"secretRef": {"name": "absent"}}]}),
+            "secret \"absent\" not found",
+        ),
     ] {
         match build(container, true).await {
             Err(ProcessError::Config(message)) => assert_eq!(message, expected),
@@ -152,6 +168,9 @@ fn users_and_groups_come_from_the_container_first() {
     .expect("a pod");
     let containers = &pod.spec.as_ref().expect("a spec").containers;
     let of = |index: usize| Identity::of(&pod, &containers[index]);
-    assert_eq!((of(0).uid, of(0).gid, of(0).groups), (Some(1), Some(2), Some(vec![4, 3])));
+    assert_eq!(
+        (of(0).uid, of(0).gid, of(0).groups),
+        (Some(1), Some(2), Some(vec![4, 3]))
+    );
     assert_eq!((of(1).uid, of(1).gid), (Some(9), Some(2)));
 }

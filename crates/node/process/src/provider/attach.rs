@@ -17,10 +17,21 @@ impl Attach for ProcessRuntime {
         Box::pin(async move {
             self.inner.metrics.session("attach");
             let instance = self.running(&request.target)?;
-            let gone = |error| ProviderError::Conflict(format!("attach to container {:?}: {error}", request.target.container));
+            let gone = |error| {
+                ProviderError::Conflict(format!(
+                    "attach to container {:?}: {error}",
+                    request.target.container
+                ))
+            };
             let mut link = Link::connect(&instance.folder).await.map_err(gone)?;
-            let wanted = [u8::from(request.streams.stdout), u8::from(request.streams.stderr)];
-            link.writer.send(Kind::Attach, &wanted).await.map_err(gone)?;
+            let wanted = [
+                u8::from(request.streams.stdout),
+                u8::from(request.streams.stderr),
+            ];
+            link.writer
+                .send(Kind::Attach, &wanted)
+                .await
+                .map_err(gone)?;
             let takes_input = instance.launch.stdin;
             let session: Session = Box::new(move |streams| {
                 Box::pin(async move {
@@ -55,20 +66,18 @@ async fn copy(link: Link, streams: Streams, takes_input: bool) {
                 }
             };
             tokio::select! {
-                count = read => match count {
-                    Ok(count @ 1..) => {
-                        let data = buffer.get(..count).unwrap_or_default();
-                        if writer.send(Kind::Stdin, data).await.is_err() {
-                            break;
-                        }
-                    }
-                    Ok(0) | Err(_) => {
+                count = read => {
+                    let data = count.ok().and_then(|count| buffer.get(..count)).unwrap_or_default();
+                    let sent = if data.is_empty() {
                         stdin = None;
-                        if writer.send(Kind::StdinEnd, &[]).await.is_err() {
-                            break;
-                        }
+                        writer.send(Kind::StdinEnd, &[]).await
+                    } else {
+                        writer.send(Kind::Stdin, data).await
+                    };
+                    if sent.is_err() {
+                        break;
                     }
-                },
+                }
                 size = resize.recv(), if has_sizes => match size {
                     Some(size) => {
                         let [w0, w1] = size.width.to_be_bytes();

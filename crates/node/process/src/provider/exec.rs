@@ -25,7 +25,9 @@ impl Exec for ProcessRuntime {
         Box::pin(async move {
             self.inner.metrics.session("exec");
             if request.command.is_empty() {
-                return Err(ProviderError::InvalidInput("you must specify a command".to_owned()));
+                return Err(ProviderError::InvalidInput(
+                    "you must specify a command".to_owned(),
+                ));
             }
             let instance = self.running(&request.target)?;
             let session: Session = Box::new(move |streams| {
@@ -45,13 +47,17 @@ impl Exec for ProcessRuntime {
 }
 
 /// Runs a command over pipes. The command is killed if this is dropped.
-async fn with_pipes(instance: &Arc<Instance>, command: Vec<String>, streams: Streams) -> io::Result<u8> {
+async fn with_pipes(
+    instance: &Arc<Instance>,
+    command: Vec<String>,
+    streams: Streams,
+) -> io::Result<u8> {
     let options = CommandStreams {
         stdin: streams.stdin.is_some(),
         output: true,
         terminal: None,
     };
-    let mut command = ContainerCommand::start(instance, command, options)?;
+    let mut command = ContainerCommand::start(instance, command, &options)?;
     let stdin = command.child.stdin.take();
     let stdout = command.child.stdout.take();
     let stderr = command.child.stderr.take();
@@ -64,7 +70,8 @@ async fn with_pipes(instance: &Arc<Instance>, command: Vec<String>, streams: Str
         std::future::pending::<()>().await;
     };
     let work = async {
-        let outputs = async { tokio::join!(copy(stdout, streams.stdout), copy(stderr, streams.stderr)) };
+        let outputs =
+            async { tokio::join!(copy(stdout, streams.stdout), copy(stderr, streams.stderr)) };
         let (code, _) = tokio::join!(command.wait(), outputs);
         code
     };
@@ -104,10 +111,19 @@ async fn copy(
 }
 
 /// Runs a command in a new terminal. The command is killed if this is dropped.
-async fn in_terminal(instance: &Arc<Instance>, command: Vec<String>, streams: Streams) -> io::Result<u8> {
+async fn in_terminal(
+    instance: &Arc<Instance>,
+    command: Vec<String>,
+    streams: Streams,
+) -> io::Result<u8> {
     let (terminal, path) = open_terminal()?;
     // Keeps the terminal open until the command has opened it, and no longer than it runs.
     let held = File::options().read(true).write(true).open(&path)?;
+    #[expect(
+        deprecated,
+        reason = "its successor is unsafe for types whose descriptor may change, and that of a \
+                  `File` does not"
+    )]
     let terminal = AsyncFd::new(terminal)?;
     let options = CommandStreams {
         terminal: Some(path),
@@ -118,12 +134,16 @@ async fn in_terminal(instance: &Arc<Instance>, command: Vec<String>, streams: St
     while let Ok(size) = resize.try_recv() {
         set_size(&terminal, size);
     }
-    let mut command = ContainerCommand::start(instance, command, options)?;
+    let mut command = ContainerCommand::start(instance, command, &options)?;
     let input = async {
         if let Some(mut from) = streams.stdin {
             let mut buffer = vec![0; BUFFER];
             while let Ok(count) = from.read(&mut buffer).await {
-                if count == 0 || write_all(&terminal, buffer.get(..count).unwrap_or_default()).await.is_err() {
+                if count == 0
+                    || write_all(&terminal, buffer.get(..count).unwrap_or_default())
+                        .await
+                        .is_err()
+                {
                     break;
                 }
             }
@@ -143,7 +163,7 @@ async fn in_terminal(instance: &Arc<Instance>, command: Vec<String>, streams: St
             drop(held);
             code
         };
-        let (code, _) = tokio::join!(ended, output);
+        let (code, ()) = tokio::join!(ended, output);
         code
     };
     tokio::select! {
@@ -164,7 +184,10 @@ async fn write_all(terminal: &AsyncFd<File>, mut data: &[u8]) -> io::Result<()> 
 }
 
 /// Copies the output of a terminal until nobody has it open.
-async fn read_terminal(terminal: &AsyncFd<File>, mut to: Option<Box<dyn AsyncWrite + Send + Unpin>>) {
+async fn read_terminal(
+    terminal: &AsyncFd<File>,
+    mut to: Option<Box<dyn AsyncWrite + Send + Unpin>>,
+) {
     let mut buffer = vec![0; BUFFER];
     loop {
         let Ok(mut guard) = terminal.readable().await else {
@@ -178,7 +201,10 @@ async fn read_terminal(terminal: &AsyncFd<File>, mut to: Option<Box<dyn AsyncWri
             break;
         };
         if let Some(writer) = &mut to
-            && writer.write_all(buffer.get(..count).unwrap_or_default()).await.is_err()
+            && writer
+                .write_all(buffer.get(..count).unwrap_or_default())
+                .await
+                .is_err()
         {
             to = None;
         }

@@ -52,7 +52,9 @@ impl ProcessRuntime {
                 node.pods.push(pod);
             }
         }
-        node.pods.sort_by(|a, b| (a.key.namespace(), a.key.name()).cmp(&(b.key.namespace(), b.key.name())));
+        node.pods.sort_by(|a, b| {
+            (a.key.namespace(), a.key.name()).cmp(&(b.key.namespace(), b.key.name()))
+        });
         // What is gone is forgotten.
         rates.0 = next;
         node
@@ -68,7 +70,11 @@ impl ProcessRuntime {
         let (instances, started) = {
             let shared = handle.shared.read();
             let instances: Vec<Arc<Instance>> = shared.instances.values().cloned().collect();
-            let started = shared.status.start_time.as_ref().map(|time| time.0.as_millisecond());
+            let started = shared
+                .status
+                .start_time
+                .as_ref()
+                .map(|time| time.0.as_millisecond());
             (instances, started.map(Timestamp::from_unix_millis))
         };
         if instances.is_empty() {
@@ -103,7 +109,9 @@ impl ProcessRuntime {
             }
         }
         rate(&mut usage, &uid, rates, next);
-        let processes = containers.iter().filter_map(|one| one.usage.pids.as_ref()?.processes);
+        let processes = containers
+            .iter()
+            .filter_map(|one| one.usage.pids.as_ref()?.processes);
         Some(PodStats {
             key: handle.id.key.clone(),
             uid: handle.id.uid.clone(),
@@ -215,9 +223,14 @@ fn empty_memory(at: Timestamp) -> MemoryStats {
 }
 
 fn sum(containers: &[ContainerStats]) -> CgroupStats {
-    let cpu_total = containers.iter().filter_map(|one| one.usage.cpu.as_ref()).map(|one| one.total.get());
+    let cpu_total = containers
+        .iter()
+        .filter_map(|one| one.usage.cpu.as_ref())
+        .map(|one| one.total.get());
     let memory = |read: fn(&MemoryStats) -> Option<Bytes>| {
-        let values = containers.iter().filter_map(|one| read(one.usage.memory.as_ref()?));
+        let values = containers
+            .iter()
+            .filter_map(|one| read(one.usage.memory.as_ref()?));
         Some(Bytes::new(values.map(Bytes::count).sum()))
     };
     let at = now();
@@ -245,20 +258,31 @@ fn process_usage(pid: i32) -> CgroupStats {
         };
         let fields: Vec<u64> = stat
             .rsplit_once(')')
-            .map(|(_, rest)| rest.split_ascii_whitespace().skip(1).map(|one| one.parse().unwrap_or(0)).collect())
+            .map(|(_, rest)| {
+                rest.split_ascii_whitespace()
+                    .skip(1)
+                    .map(|one| one.parse().unwrap_or(0))
+                    .collect()
+            })
             .unwrap_or_default();
         // utime, stime, cutime, cstime, and the resident pages.
         ticks += fields.get(10..14).unwrap_or_default().iter().sum::<u64>();
         pages += fields.get(20).copied().unwrap_or(0);
         count += 1;
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-        found.extend(children.split_ascii_whitespace().filter_map(|one| one.parse::<i32>().ok()));
+        let children =
+            fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        found.extend(
+            children
+                .split_ascii_whitespace()
+                .filter_map(|one| one.parse::<i32>().ok()),
+        );
         if found.len() > 10_000 {
             break;
         }
     }
     let at = now();
-    let resident = Bytes::new(pages.saturating_mul(u64::try_from(rustix::param::page_size()).unwrap_or(4096)));
+    let resident =
+        Bytes::new(pages.saturating_mul(u64::try_from(rustix::param::page_size()).unwrap_or(4096)));
     CgroupStats {
         cpu: Some(cpu(at, ticks.saturating_mul(TICK_NANOS))),
         memory: Some(MemoryStats {
@@ -281,17 +305,30 @@ fn node_usage() -> CgroupStats {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     // user, nice, system, idle, iowait, irq, softirq, steal.
     let total = stat.lines().next().and_then(|line| {
-        let fields: Vec<u64> = line.split_ascii_whitespace().skip(1).filter_map(|one| one.parse().ok()).collect();
-        let busy = [0, 1, 2, 5, 6, 7].into_iter().filter_map(|one: usize| fields.get(one));
+        let fields: Vec<u64> = line
+            .split_ascii_whitespace()
+            .skip(1)
+            .filter_map(|one| one.parse().ok())
+            .collect();
+        let busy = [0, 1, 2, 5, 6, 7]
+            .into_iter()
+            .filter_map(|one: usize| fields.get(one));
         (fields.len() >= 8).then(|| busy.sum::<u64>().saturating_mul(TICK_NANOS))
     });
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let value = |name: &str| -> Option<u64> {
         let line = memory.lines().find_map(|line| line.strip_prefix(name))?;
-        let kib: u64 = line.trim_start_matches(':').trim().strip_suffix(" kB")?.parse().ok()?;
+        let kib: u64 = line
+            .trim_start_matches(':')
+            .trim()
+            .strip_suffix(" kB")?
+            .parse()
+            .ok()?;
         kib.checked_mul(1024)
     };
-    let working_set = value("MemTotal").zip(value("MemAvailable")).map(|(all, free)| all.saturating_sub(free));
+    let working_set = value("MemTotal")
+        .zip(value("MemAvailable"))
+        .map(|(all, free)| all.saturating_sub(free));
     CgroupStats {
         path: "/".to_owned(),
         cpu: total.map(|total| cpu(at, total)),
@@ -304,7 +341,8 @@ fn node_usage() -> CgroupStats {
 }
 
 fn number(dirs: &[PathBuf], file: &str) -> Option<u64> {
-    dirs.iter().find_map(|dir| read(dir, file)?.trim().parse().ok())
+    dirs.iter()
+        .find_map(|dir| read(dir, file)?.trim().parse().ok())
 }
 
 fn field(dirs: &[PathBuf], file: &str, name: &str) -> Option<u64> {

@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
@@ -25,7 +26,6 @@ pub(super) fn join(pid: i32) -> io::Result<()> {
     let namespace = fs::File::open(format!("/proc/{pid}/ns/mnt"))?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::openat(CWD, format!("/proc/{pid}/root"), flags, Mode::empty())?;
-    use std::os::fd::AsFd as _;
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Mount))?;
     rustix::process::fchdir(&root)?;
     rustix::process::chroot(".")?;
@@ -43,9 +43,12 @@ pub(super) fn set_up(scratch: &Path, mounts: &[MountPlan]) -> Result<(), String>
     rustix::thread::unshare(UnshareFlags::NEWNS)
         .map_err(io::Error::from)
         .map_err(context("unshare the mount namespace".to_owned()))?;
-    mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
-        .map_err(io::Error::from)
-        .map_err(context("make mounts private".to_owned()))?;
+    mount_change(
+        "/",
+        MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC,
+    )
+    .map_err(io::Error::from)
+    .map_err(context("make mounts private".to_owned()))?;
     // Sources are bound before anything is covered: a volume may lie below a path that is.
     let mut staged = Vec::new();
     temporary(scratch).map_err(context("mount a temporary file system".to_owned()))?;
@@ -74,7 +77,13 @@ pub(super) fn set_up(scratch: &Path, mounts: &[MountPlan]) -> Result<(), String>
 
 fn temporary(at: &Path) -> io::Result<()> {
     fs::create_dir_all(at)?;
-    mount("tmpfs", at, "tmpfs", MountFlags::NODEV | MountFlags::NOSUID, c"mode=755")?;
+    mount(
+        "tmpfs",
+        at,
+        "tmpfs",
+        MountFlags::NODEV | MountFlags::NOSUID,
+        c"mode=755",
+    )?;
     Ok(())
 }
 
@@ -123,7 +132,11 @@ fn attach(
     let is_dir = fs::metadata(place)?.is_dir();
     match fs::metadata(real(root, &end)) {
         Ok(found) if found.is_dir() == is_dir => {}
-        Ok(_) => return Err(io::Error::other("a folder and a file cannot be mounted on each other")),
+        Ok(_) => {
+            return Err(io::Error::other(
+                "a folder and a file cannot be mounted on each other",
+            ));
+        }
         Err(_) => {
             let parent = end.parent().unwrap_or(Path::new("/")).to_owned();
             cover(scratch, root, covered, &parent)?;

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,10 @@ const MAX_RECORD_BYTES: u64 = 4 << 20;
 
 /// How to run a program.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "options of Kubernetes, each on its own"
+)]
 pub(crate) struct Launch {
     pub id: String,
     /// The program and its arguments.
@@ -119,6 +124,19 @@ impl Identity {
     }
 }
 
+impl Identity {
+    /// Kills the process, if it is still this one.
+    pub(crate) fn kill(&self) {
+        // The descriptor keeps the number from being used again between the check and the signal.
+        if let Some(pid) = Pid::from_raw(self.pid)
+            && let Ok(process) = pidfd_open(pid, PidfdFlags::empty())
+            && self.is_alive()
+        {
+            let _ = pidfd_send_signal(&process, Signal::KILL);
+        }
+    }
+}
+
 /// The wall clock in milliseconds.
 pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -164,7 +182,11 @@ pub(crate) fn write_atomically(path: &Path, content: &[u8], sync: bool) -> io::R
     fs::rename(&temporary, path)?;
     if sync && let Some(folder) = path.parent() {
         // Shims use names in their working directory.
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let folder = if folder.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            folder
+        };
         File::open(folder)?.sync_all()?;
     }
     Ok(())

@@ -24,7 +24,13 @@ const NOT_EXECUTABLE: u8 = 126;
 pub(super) fn run(path: &Path) -> ExitCode {
     let launch = match read(path) {
         Ok(launch) => launch,
-        Err(error) => return fail(None, &format!("read launch configuration: {error}"), START_ERROR),
+        Err(error) => {
+            return fail(
+                None,
+                &format!("read launch configuration: {error}"),
+                START_ERROR,
+            );
+        }
     };
     // The copy closes when the program starts: that is how the shim knows.
     let channel = if launch.reports {
@@ -82,7 +88,10 @@ fn prepare(launch: &Launch, path: &Path) -> Result<Command, String> {
     // Fails only for the leader of a process group, which this is not.
     let _ = setsid();
     let mut command = Command::new(program);
-    command.args(arguments).env_clear().envs(launch.env.iter().map(|(k, v)| (k, v)));
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(launch.env.iter().map(|(k, v)| (k, v)));
     let mut owned_terminal = None;
     if let Some(terminal) = &launch.terminal {
         let file = fs::File::options()
@@ -97,7 +106,8 @@ fn prepare(launch: &Launch, path: &Path) -> Result<Command, String> {
         owned_terminal = Some(file);
     } else if launch.reports {
         if launch.stdin {
-            let pipe = fs::File::open(path.with_file_name(STDIN_FILE)).map_err(step("open stdin"))?;
+            let pipe =
+                fs::File::open(path.with_file_name(STDIN_FILE)).map_err(step("open stdin"))?;
             command.stdin(pipe);
         } else {
             command.stdin(Stdio::null());
@@ -146,12 +156,47 @@ fn prepare(launch: &Launch, path: &Path) -> Result<Command, String> {
 
 /// Capabilities by number, as the kernel has them.
 const CAPABILITIES: [&str; 41] = [
-    "CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID",
-    "SETPCAP", "LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW",
-    "IPC_LOCK", "IPC_OWNER", "SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT",
-    "SYS_ADMIN", "SYS_BOOT", "SYS_NICE", "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD",
-    "LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP", "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG",
-    "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF", "CHECKPOINT_RESTORE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "DAC_READ_SEARCH",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "SETGID",
+    "SETUID",
+    "SETPCAP",
+    "LINUX_IMMUTABLE",
+    "NET_BIND_SERVICE",
+    "NET_BROADCAST",
+    "NET_ADMIN",
+    "NET_RAW",
+    "IPC_LOCK",
+    "IPC_OWNER",
+    "SYS_MODULE",
+    "SYS_RAWIO",
+    "SYS_CHROOT",
+    "SYS_PTRACE",
+    "SYS_PACCT",
+    "SYS_ADMIN",
+    "SYS_BOOT",
+    "SYS_NICE",
+    "SYS_RESOURCE",
+    "SYS_TIME",
+    "SYS_TTY_CONFIG",
+    "MKNOD",
+    "LEASE",
+    "AUDIT_WRITE",
+    "AUDIT_CONTROL",
+    "SETFCAP",
+    "MAC_OVERRIDE",
+    "MAC_ADMIN",
+    "SYSLOG",
+    "WAKE_ALARM",
+    "BLOCK_SUSPEND",
+    "AUDIT_READ",
+    "PERFMON",
+    "BPF",
+    "CHECKPOINT_RESTORE",
 ];
 
 /// Removes capabilities from the bounding set: the program cannot get them, not even as root.

@@ -1,6 +1,5 @@
 //! The event loop of a shim.
 
-use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,9 +10,11 @@ use std::time::{Duration, Instant};
 
 use kubevitals_container_logs::{LogLimits, LogPath, LogWriter, Stream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::Mode;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_open};
 
+use super::clients::{Client, Stdin};
+use super::fds::{is_temporary, open_nonblocking, open_terminal, set_nonblocking};
 use super::protocol::{self, Kind};
 use super::record::{
     EXIT_FILE, ExitRecord, Identity, LAUNCH_FILE, Launch, PROCESS_FILE, ProcessRecord, SOCKET_FILE,
@@ -23,9 +24,6 @@ use super::stage::START_ERROR;
 
 /// Connections at once; more are refused.
 const MAX_CLIENTS: usize = 32;
-/// Output that an attached reader has not read. A slower one is disconnected: it must not stop the
-/// container.
-const MAX_HELD_BYTES: usize = 1 << 20;
 /// Standard input that the program has not read; then its sender waits.
 const MAX_STDIN_BYTES: usize = 64 << 10;
 /// How long output is read after the end, while processes that keep it open are being killed.
@@ -48,25 +46,6 @@ struct Shim {
     process: Option<ProcessRecord>,
     exit: Option<ExitRecord>,
     main: Option<Pid>,
-}
-
-/// The standard input of the program.
-struct Stdin {
-    file: File,
-    held: VecDeque<u8>,
-    is_ending: bool,
-}
-
-/// A connection.
-struct Client {
-    stream: UnixStream,
-    input: Vec<u8>,
-    output: VecDeque<u8>,
-    watches: bool,
-    stdout: bool,
-    stderr: bool,
-    feeds: bool,
-    is_closed: bool,
 }
 
 /// Supervises the container of a folder until it has ended.
@@ -116,7 +95,10 @@ fn supervise(program: &[String], folder: &Path) -> io::Result<()> {
                 max_bytes: plan.max_bytes,
                 max_files: plan.max_files,
             };
-            Some(LogWriter::open(LogPath::new(&plan.folder, plan.instance), limits)?)
+            Some(LogWriter::open(
+                LogPath::new(&plan.folder, plan.instance),
+                limits,
+            )?)
         }
         None => None,
     };
@@ -236,7 +218,9 @@ impl Shim {
 
     /// Serves clients until the program has ended and its output is read.
     fn serve(&mut self, mut child: Child) -> io::Result<()> {
-        let pid = self.main.ok_or_else(|| io::Error::other("the program has no pid"))?;
+        let pid = self
+            .main
+            .ok_or_else(|| io::Error::other("the program has no pid"))?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
         loop {
             let timeout = self.launch.cgroup.is_none().then_some(REAP);
@@ -252,7 +236,11 @@ impl Shim {
         let status = child.wait()?;
         self.main = None;
         let (code, signal) = exit_code(status);
-        let oom_kills = self.launch.cgroup.as_ref().map_or(0, crate::cgroup::Cgroup::oom_kills);
+        let oom_kills = self
+            .launch
+            .cgroup
+            .as_ref()
+            .map_or(0, crate::cgroup::Cgroup::oom_kills);
         self.exit = Some(ExitRecord {
             code,
             signal,
@@ -269,7 +257,10 @@ impl Shim {
             if self.outputs.is_empty() && is_empty {
                 break;
             }
-            self.turn(None, Some(Duration::from_millis(if is_empty { 100 } else { 5 })))?;
+            self.turn(
+                None,
+                Some(Duration::from_millis(if is_empty { 100 } else { 5 })),
+            )?;
         }
         Ok(())
     }
@@ -312,9 +303,19 @@ impl Shim {
     }
 
     /// Waits for events and handles them; returns whether the program has ended.
-    fn turn(&mut self, main: Option<BorrowedFd<'_>>, timeout: Option<Duration>) -> io::Result<bool> {
-        let stdin_is_full = self.stdin.as_ref().is_some_and(|one| one.held.len() >= MAX_STDIN_BYTES);
-        let mut fds = vec![PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN)];
+    fn turn(
+        &mut self,
+        main: Option<BorrowedFd<'_>>,
+        timeout: Option<Duration>,
+    ) -> io::Result<bool> {
+        let stdin_is_full = self
+            .stdin
+            .as_ref()
+            .is_some_and(|one| one.held.len() >= MAX_STDIN_BYTES);
+        let mut fds = vec![PollFd::from_borrowed_fd(
+            self.listener.as_fd(),
+            PollFlags::IN,
+        )];
         for (_, output) in &self.outputs {
             fds.push(PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN));
         }
@@ -372,7 +373,7 @@ impl Shim {
     }
 
     fn read_outputs(&mut self, ready: &[bool]) {
-        let mut buffer = [0; 32 << 10];
+        let mut buffer = [0; 16 << 10];
         let mut ended = Vec::new();
         for (index, (stream, file)) in self.outputs.iter_mut().enumerate() {
             if !ready.get(index).copied().unwrap_or(false) {
@@ -502,114 +503,6 @@ impl Shim {
             }
         }
     }
-}
-
-impl Stdin {
-    fn new(file: File) -> Self {
-        Self {
-            file,
-            held: VecDeque::new(),
-            is_ending: false,
-        }
-    }
-
-    /// Writes what is held; returns whether the pipe stays open.
-    fn flush(&mut self) -> bool {
-        while !self.held.is_empty() {
-            match self.file.write(self.held.as_slices().0) {
-                Ok(count) => drop(self.held.drain(..count)),
-                Err(error) if is_temporary(&error) => return true,
-                Err(_) => return false,
-            }
-        }
-        !self.is_ending
-    }
-}
-
-impl Client {
-    fn new(stream: UnixStream) -> Self {
-        Self {
-            stream,
-            input: Vec::new(),
-            output: VecDeque::new(),
-            watches: false,
-            stdout: false,
-            stderr: false,
-            feeds: false,
-            is_closed: false,
-        }
-    }
-
-    fn read(&mut self) {
-        let mut buffer = [0; 16 << 10];
-        match self.stream.read(&mut buffer) {
-            Err(error) if is_temporary(&error) => {}
-            Ok(0) | Err(_) => self.is_closed = true,
-            Ok(count) => self.input.extend_from_slice(buffer.get(..count).unwrap_or_default()),
-        }
-    }
-
-    fn send(&mut self, kind: Kind, payload: &[u8]) {
-        if self.output.len() > MAX_HELD_BYTES {
-            self.is_closed = true;
-            return;
-        }
-        protocol::encode(kind, payload, &mut self.output);
-    }
-
-    fn report(&mut self, process: Option<&ProcessRecord>, exit: Option<&ExitRecord>) {
-        if let Some(Ok(text)) = process.map(serde_json::to_vec) {
-            self.send(Kind::Started, &text);
-        }
-        if let Some(Ok(text)) = exit.map(serde_json::to_vec) {
-            self.send(Kind::Exited, &text);
-        }
-    }
-
-    fn flush(&mut self) {
-        while !self.output.is_empty() && !self.is_closed {
-            match self.stream.write(self.output.as_slices().0) {
-                Ok(count) => drop(self.output.drain(..count)),
-                Err(error) if is_temporary(&error) => return,
-                Err(_) => self.is_closed = true,
-            }
-        }
-    }
-}
-
-fn is_temporary(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    )
-}
-
-fn set_nonblocking(file: &File) -> io::Result<()> {
-    let flags = rustix::fs::fcntl_getfl(file)?;
-    rustix::fs::fcntl_setfl(file, flags | OFlags::NONBLOCK)?;
-    Ok(())
-}
-
-fn open_nonblocking(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-    File::options().write(true).custom_flags(flags).open(path)
-}
-
-/// Opens a new terminal: our side, and the path of the program's.
-pub(crate) fn open_terminal() -> io::Result<(File, std::path::PathBuf)> {
-    use std::os::unix::ffi::OsStringExt as _;
-    let flags = rustix::pty::OpenptFlags::RDWR
-        | rustix::pty::OpenptFlags::NOCTTY
-        | rustix::pty::OpenptFlags::CLOEXEC;
-    let terminal = rustix::pty::openpt(flags)?;
-    rustix::pty::grantpt(&terminal)?;
-    rustix::pty::unlockpt(&terminal)?;
-    let name = rustix::pty::ptsname(&terminal, Vec::new())?;
-    let terminal = File::from(terminal);
-    set_nonblocking(&terminal)?;
-    let path = std::ffi::OsString::from_vec(name.into_bytes());
-    Ok((terminal, path.into()))
 }
 
 fn exit_code(status: std::process::ExitStatus) -> (i32, Option<i32>) {

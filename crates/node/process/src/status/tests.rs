@@ -55,7 +55,9 @@ fn set(state: &mut PodState, codes: &str) {
                     message: "back-off".to_owned(),
                 }));
             }
-            digit => one.end(ended(i32::try_from(digit.to_digit(10).expect("a digit")).expect("small"))),
+            digit => one.end(ended(
+                i32::try_from(digit.to_digit(10).expect("a digit")).expect("small"),
+            )),
         }
     }
 }
@@ -67,13 +69,15 @@ fn status_of(pod: &Pod, codes: &str, change: impl FnOnce(&mut PodState)) -> PodS
     pod_status(pod, &mut state, true, &[], 10_000)
 }
 
+/// A change of a state before its status is taken.
+type Change = fn(&mut PodState);
+
 #[test]
 fn phases_follow_the_kubelets_rules() {
     let end = |state: &mut PodState| state.is_terminated = true;
     let keep = |_: &mut PodState| {};
     let two = |policy| pod(policy, &[], &["a", "b"]);
-    type Change = fn(&mut PodState);
-    let cases: [(Pod, &str, Change, &str); 24] = [
+    let cases: Vec<(Pod, &str, Change, &str)> = vec![
         (two("Always"), "--", keep, "Pending"),
         (two("Always"), "R-", keep, "Pending"),
         (two("Always"), "Rr", keep, "Running"),
@@ -92,19 +96,76 @@ fn phases_follow_the_kubelets_rules() {
         (two("Always"), "01", end, "Failed"),
         (two("Always"), "0b", end, "Failed"),
         (two("Always"), "--", end, "Failed"),
-        (pod("Always", &[("i", false)], &["a"]), "r-", keep, "Pending"),
-        (pod("Always", &[("i", false)], &["a"]), "b-", keep, "Pending"),
+        (
+            pod("Always", &[("i", false)], &["a"]),
+            "r-",
+            keep,
+            "Pending",
+        ),
+        (
+            pod("Always", &[("i", false)], &["a"]),
+            "b-",
+            keep,
+            "Pending",
+        ),
         (pod("Never", &[("i", false)], &["a"]), "1-", keep, "Failed"),
         (pod("Never", &[("i", false)], &["a"]), "0R", keep, "Running"),
         (pod("Never", &[("s", true)], &["a"]), "r-", keep, "Pending"),
         (pod("Never", &[("s", true)], &["a"]), "R0", keep, "Running"),
-        (pod("Never", &[("s", true)], &["a"]), "00", keep, "Succeeded"),
+        (
+            pod("Never", &[("s", true)], &["a"]),
+            "00",
+            keep,
+            "Succeeded",
+        ),
     ];
     for (pod, codes, change, expected) in cases {
         let status = status_of(&pod, codes, change);
-        let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.clone());
-        assert_eq!(status.phase.as_deref(), Some(expected), "{policy:?} {codes}");
+        let policy = pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.restart_policy.clone());
+        assert_eq!(
+            status.phase.as_deref(),
+            Some(expected),
+            "{policy:?} {codes}"
+        );
     }
+}
+
+#[test]
+fn a_terminal_phase_does_not_change_while_a_pod_ends() {
+    let one = pod("Always", &[], &["a"]);
+    let ending = |state: &mut PodState| {
+        state.termination = Some(Termination {
+            deadline_ms: 0,
+            grace_seconds: 0,
+        });
+    };
+    // Code 0 between two runs: Succeeded before and after the last file is gone.
+    let between = |state: &mut PodState| {
+        ending(state);
+        state.containers[0].end(ended(0));
+        state.containers[0].phase = Phase::Waiting(Some(Waiting {
+            reason: "CrashLoopBackOff".to_owned(),
+            message: String::new(),
+        }));
+    };
+    let now = status_of(&one, "-", between);
+    let after = status_of(&one, "-", |state| {
+        between(state);
+        state.is_terminated = true;
+    });
+    assert_eq!(now.phase.as_deref(), Some("Succeeded"));
+    assert_eq!(after.phase, now.phase);
+    // A run that is being started may still end in any way.
+    let starting = status_of(&one, "1", |state| {
+        ending(state);
+        state.containers[0].phase = Phase::Starting {
+            id: "next".to_owned(),
+        };
+    });
+    assert_eq!(starting.phase.as_deref(), Some("Running"));
 }
 
 fn conditions_of(status: &PodStatus) -> Vec<String> {
@@ -129,21 +190,49 @@ fn conditions_have_the_kubelets_order_reasons_and_messages() {
             "ContainersReady False ContainersNotReady containers with unready status: [b]",
         ]
     );
-    let names: Vec<String> = status.container_statuses.iter().flatten().map(|one| one.name.clone()).collect();
+    let names: Vec<String> = status
+        .container_statuses
+        .iter()
+        .flatten()
+        .map(|one| one.name.clone())
+        .collect();
     assert_eq!(names, ["a", "b"], "sorted by name");
     let init = pod("Always", &[("z", false), ("s", true), ("y", false)], &["a"]);
     let status = status_of(&init, "0r--", |_| {});
     let found = conditions_of(&status);
-    assert_eq!(found[1], "Initialized False ContainersNotInitialized containers with incomplete status: [s y]");
-    assert_eq!(found[3], "ContainersReady False ContainersNotReady containers with unready status: [s a]");
-    let names: Vec<String> = status.init_container_statuses.iter().flatten().map(|one| one.name.clone()).collect();
+    assert_eq!(
+        found[1],
+        "Initialized False ContainersNotInitialized containers with incomplete status: [s y]"
+    );
+    assert_eq!(
+        found[3],
+        "ContainersReady False ContainersNotReady containers with unready status: [s a]"
+    );
+    let names: Vec<String> = status
+        .init_container_statuses
+        .iter()
+        .flatten()
+        .map(|one| one.name.clone())
+        .collect();
     assert_eq!(names, ["z", "s", "y"], "in the order of the specification");
-    let waiting = status.container_statuses.iter().flatten().next().and_then(|one| one.state.clone()?.waiting);
-    assert_eq!(waiting.and_then(|one| one.reason).as_deref(), Some("PodInitializing"));
+    let waiting = status
+        .container_statuses
+        .iter()
+        .flatten()
+        .next()
+        .and_then(|one| one.state.clone()?.waiting);
+    assert_eq!(
+        waiting.and_then(|one| one.reason).as_deref(),
+        Some("PodInitializing")
+    );
     let done = conditions_of(&status_of(&pod("Never", &[], &["a"]), "0", |_| {}));
     assert_eq!(
         done[1..],
-        ["Initialized True PodCompleted -", "Ready False PodCompleted -", "ContainersReady False PodCompleted -"]
+        [
+            "Initialized True PodCompleted -",
+            "Ready False PodCompleted -",
+            "ContainersReady False PodCompleted -"
+        ]
     );
 }
 
@@ -151,16 +240,20 @@ fn conditions_have_the_kubelets_order_reasons_and_messages() {
 fn readiness_gates_need_their_conditions() {
     let mut one = pod("Always", &[], &["a"]);
     let spec = one.spec.as_mut().expect("a spec");
-    spec.readiness_gates = serde_json::from_value(json!([{"conditionType": "x/y"}])).expect("gates");
+    spec.readiness_gates =
+        serde_json::from_value(json!([{"conditionType": "x/y"}])).expect("gates");
     let absent = conditions_of(&status_of(&one, "R", |_| {}));
     assert_eq!(
         absent[2],
         "Ready False ReadinessGatesNotReady corresponding condition of pod readiness gate \"x/y\" does not exist."
     );
-    one.status = serde_json::from_value(json!({"conditions": [{"type": "x/y", "status": "False"}]})).expect("a status");
+    one.status =
+        serde_json::from_value(json!({"conditions": [{"type": "x/y", "status": "False"}]}))
+            .expect("a status");
     let no = conditions_of(&status_of(&one, "R", |_| {}));
     assert!(no[2].ends_with("is not \"True\", but False"), "{}", no[2]);
-    one.status = serde_json::from_value(json!({"conditions": [{"type": "x/y", "status": "True"}]})).expect("a status");
+    one.status = serde_json::from_value(json!({"conditions": [{"type": "x/y", "status": "True"}]}))
+        .expect("a status");
     let yes = conditions_of(&status_of(&one, "R", |_| {}));
     assert_eq!(yes[2], "Ready True - -");
 }
@@ -171,7 +264,9 @@ fn times_of_conditions_change_only_with_their_status() {
     let mut state = PodState::new(&one, 500);
     let ready_at = |state: &mut PodState, now: i64| {
         let status = pod_status(&one, state, true, &[], now);
-        let found = status.conditions.and_then(|all| all.into_iter().find(|one| one.type_ == "Ready"));
+        let found = status
+            .conditions
+            .and_then(|all| all.into_iter().find(|one| one.type_ == "Ready"));
         found.and_then(|one| one.last_transition_time)
     };
     assert_eq!(ready_at(&mut state, 10_000), time(10_000));
@@ -184,10 +279,22 @@ fn times_of_conditions_change_only_with_their_status() {
 fn ids_states_and_failures_are_shown() {
     let one = pod("Always", &[], &["a"]);
     let status = status_of(&one, "b", |_| {});
-    let found = status.container_statuses.iter().flatten().next().expect("a status");
+    let found = status
+        .container_statuses
+        .iter()
+        .flatten()
+        .next()
+        .expect("a status");
     assert_eq!(found.container_id.as_deref(), Some("process://old"));
-    let last = found.last_state.as_ref().and_then(|one| one.terminated.as_ref()).expect("a last state");
-    assert_eq!((last.exit_code, last.container_id.as_deref()), (1, Some("process://old")));
+    let last = found
+        .last_state
+        .as_ref()
+        .and_then(|one| one.terminated.as_ref())
+        .expect("a last state");
+    assert_eq!(
+        (last.exit_code, last.container_id.as_deref()),
+        (1, Some("process://old"))
+    );
     let failed = status_of(&one, "R", |state| {
         state.failure = Some(Failure {
             reason: "DeadlineExceeded".to_owned(),

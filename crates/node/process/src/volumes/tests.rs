@@ -5,7 +5,10 @@ fn payload(files: &[(&str, &str)]) -> Payload {
         content: text.as_bytes().to_vec(),
         mode: 0o640,
     };
-    files.iter().map(|(path, text)| (PathBuf::from(path), file(text))).collect()
+    files
+        .iter()
+        .map(|(path, text)| (PathBuf::from(path), file(text)))
+        .collect()
 }
 
 #[test]
@@ -14,8 +17,15 @@ fn files_are_swapped_at_once_and_old_ones_are_removed() {
     let folder = folder.path();
     write_payload(folder, &payload(&[("a", "1"), ("d/b", "2")]), None).expect("write");
     let read = |path: &str| fs::read_to_string(folder.join(path)).ok();
-    assert_eq!((read("a"), read("d/b")), (Some("1".to_owned()), Some("2".to_owned())));
-    let mode = fs::metadata(folder.join("a")).expect("a").permissions().mode() & 0o777;
+    assert_eq!(
+        (read("a"), read("d/b")),
+        (Some("1".to_owned()), Some("2".to_owned()))
+    );
+    let mode = fs::metadata(folder.join("a"))
+        .expect("a")
+        .permissions()
+        .mode()
+        & 0o777;
     assert_eq!(mode, 0o640);
     let first = fs::read_link(folder.join("..data")).expect("a link");
     write_payload(folder, &payload(&[("a", "1"), ("d/b", "2")]), None).expect("write");
@@ -23,7 +33,11 @@ fn files_are_swapped_at_once_and_old_ones_are_removed() {
     assert_eq!(first, second, "the same content is not written again");
     write_payload(folder, &payload(&[("a", "3")]), None).expect("write");
     assert_eq!((read("a"), read("d/b")), (Some("3".to_owned()), None));
-    let names: Vec<_> = fs::read_dir(folder).expect("list").flatten().map(|one| one.file_name()).collect();
+    let names: Vec<_> = fs::read_dir(folder)
+        .expect("list")
+        .flatten()
+        .map(|one| one.file_name())
+        .collect();
     assert_eq!(names.len(), 3, "a, ..data and its folder: {names:?}");
 }
 
@@ -34,7 +48,7 @@ fn paths_that_lead_out_of_a_volume_are_refused() {
         assert!(put(&mut out, path, Vec::new(), 0o644).is_err(), "{path:?}");
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
-    std::os::unix::fs::symlink("/etc", folder.path().join("link")).expect("link");
+    symlink("/etc", folder.path().join("link")).expect("link");
     assert!(sub_path(folder.path(), "link").is_err());
     assert!(sub_path(folder.path(), "../x").is_err());
     assert!(sub_path(folder.path(), "new/folder").is_ok());

@@ -14,6 +14,7 @@ use crate::instance::{Report, Stop};
 use crate::resources::Limits;
 use crate::shim::record::now_ms;
 use crate::state::{Failure, Phase, RestartPolicy, Role, Waiting, container};
+use crate::status::START_ERROR;
 
 /// The grace of a pod that does not say.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
@@ -50,7 +51,10 @@ impl Worker {
             return None;
         }
         let seconds = self.pod.spec.as_ref()?.active_deadline_seconds?;
-        let end_ms = self.state.started_ms.saturating_add(seconds.saturating_mul(1000));
+        let end_ms = self
+            .state
+            .started_ms
+            .saturating_add(seconds.saturating_mul(1000));
         let left = u64::try_from(end_ms.saturating_sub(now_ms())).unwrap_or(0);
         if left > 0 {
             return Some(Instant::now() + Duration::from_millis(left));
@@ -60,7 +64,9 @@ impl Worker {
             reason: "DeadlineExceeded".to_owned(),
             message: message.to_owned(),
         });
-        let event = self.context.pod_event(false, "DeadlineExceeded", message.to_owned());
+        let event = self
+            .context
+            .pod_event(false, "DeadlineExceeded", message.to_owned());
         self.push_event(event);
         None
     }
@@ -81,7 +87,11 @@ impl Worker {
             .containers
             .iter()
             .any(|one| one.role == Role::Init && is_done(one).is_some_and(|code| code != 0));
-        let mut mains = self.state.containers.iter().filter(|one| one.role == Role::Main);
+        let mut mains = self
+            .state
+            .containers
+            .iter()
+            .filter(|one| one.role == Role::Main);
         has_failed_init || mains.all(|one| is_done(one).is_some())
     }
 
@@ -138,7 +148,11 @@ impl Worker {
                     Role::Sidecar => running.is_up && running.is_started,
                     Role::Main => running.is_up,
                 };
-                return if is_done { Turn::Done } else { Turn::Wait(None) };
+                return if is_done {
+                    Turn::Done
+                } else {
+                    Turn::Wait(None)
+                };
             }
             Phase::Waiting(_) | Phase::Ended => {}
         }
@@ -176,7 +190,10 @@ impl Worker {
         let id = ended.id.clone();
         one.phase = Phase::Waiting(Some(Waiting {
             reason: "CrashLoopBackOff".to_owned(),
-            message: format!("back-off {delay} restarting failed container={} pod={pod}", one.name),
+            message: format!(
+                "back-off {delay} restarting failed container={} pod={pod}",
+                one.name
+            ),
         }));
         if self.told.get(&index) != Some(&id) {
             self.told.insert(index, id);
@@ -196,7 +213,8 @@ impl Worker {
             return;
         };
         let Ok(id) = random_id() else {
-            self.retries.insert(index, Instant::now() + self.context.config.retry);
+            self.retries
+                .insert(index, Instant::now() + self.context.config.retry);
             return;
         };
         let mut attempt = one.restart_count;
@@ -221,7 +239,7 @@ impl Worker {
         };
         let is_ending = self.state.termination.is_some() || self.state.failure.is_some();
         if let Some(ended) = &one.ended
-            && ended.reason == "StartError"
+            && ended.reason == START_ERROR
             && !is_ending
             && RestartPolicy::of(&self.pod).restarts(spec, role, ended.code)
         {
@@ -239,9 +257,16 @@ impl Worker {
         let mut indices: Vec<usize> = self.live.keys().copied().collect();
         indices.sort_unstable();
         let is_sidecar = |index: &usize| {
-            self.state.containers.get(*index).is_some_and(|one| one.role == Role::Sidecar)
+            self.state
+                .containers
+                .get(*index)
+                .is_some_and(|one| one.role == Role::Sidecar)
         };
-        let others: Vec<usize> = indices.iter().copied().filter(|one| !is_sidecar(one)).collect();
+        let others: Vec<usize> = indices
+            .iter()
+            .copied()
+            .filter(|one| !is_sidecar(one))
+            .collect();
         let due = if !others.is_empty() {
             others
         } else if now >= end_by {
@@ -313,18 +338,25 @@ impl Worker {
             .map(|(index, one)| (index, one.name.clone()))
             .collect();
         for (index, name) in names {
-            let (Some((_, old)), Some((_, new))) = (container(before, &name), container(&self.pod, &name)) else {
+            let (Some((_, old)), Some((_, new))) =
+                (container(before, &name), container(&self.pod, &name))
+            else {
                 continue;
             };
             if old.resources != new.resources {
                 has_new_resources = true;
                 let instance = self.shared.read().instances.get(&name).cloned();
                 if let Some(cgroup) = instance.and_then(|one| one.launch.cgroup.clone()) {
-                    self.report_limits(cgroup.apply(&Limits::of_container(new, self.context.config.max_pids)));
+                    self.report_limits(
+                        cgroup.apply(&Limits::of_container(new, self.context.config.max_pids)),
+                    );
                 }
             }
             let is_stopping = self.state.termination.is_some() || self.state.is_terminated;
-            if old.image != new.image && !is_stopping && let Some(live) = self.live.get(&index) {
+            if old.image != new.image
+                && !is_stopping
+                && let Some(live) = self.live.get(&index)
+            {
                 let message = format!("Container {name} definition changed, will be restarted");
                 let deadline = Instant::now() + grace(&self.pod);
                 live.stop.send_replace(Some(Stop { deadline, message }));
@@ -335,7 +367,9 @@ impl Worker {
         {
             let cgroup = cgroups.pod(&self.context.id.uid.to_string());
             if cgroup.exists() {
-                self.report_limits(cgroup.apply(&Limits::of_pod(spec, self.context.config.max_pids)));
+                self.report_limits(
+                    cgroup.apply(&Limits::of_pod(spec, self.context.config.max_pids)),
+                );
             }
         }
     }

@@ -1,7 +1,6 @@
 //! Restarts of the node.
 
-use std::time::Duration;
-
+use kubevitals_virtual_node::runtime::PodRuntime as _;
 use serde_json::json;
 
 use crate::harness::{Node, container, exit, id_of, of, pod, script};
@@ -10,7 +9,10 @@ use crate::lifecycle::wait_for_log;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_of_the_node_restarts_no_container_and_loses_no_exit_code() {
     let node = Node::start().await;
-    let long = script("long", "trap 'exit 5' TERM; echo ready; while :; do sleep 0.05; done");
+    let long = script(
+        "long",
+        "trap 'exit 5' TERM; echo ready; while :; do sleep 0.05; done",
+    );
     let short = script("short", "sleep 0.3; exit 9");
     let (long_id, short_id) = (node.sync(&long).await, node.sync(&short).await);
     let before = node.wait_phase(&long_id, "Running").await;
@@ -20,7 +22,10 @@ async fn a_restart_of_the_node_restarts_no_container_and_loses_no_exit_code() {
     let after = node.wait_phase(&long_id, "Running").await;
     let (old, new) = (of(&before, "c"), of(&after, "c"));
     assert_eq!(old.container_id, new.container_id);
-    assert_eq!((new.restart_count, new.ready, new.started), (0, true, Some(true)));
+    assert_eq!(
+        (new.restart_count, new.ready, new.started),
+        (0, true, Some(true))
+    );
     assert_eq!(old.state, new.state, "the start time is kept");
     // It ended while nobody watched, or after: its code is known.
     let status = node.wait_phase(&short_id, "Failed").await;
@@ -28,7 +33,12 @@ async fn a_restart_of_the_node_restarts_no_container_and_loses_no_exit_code() {
     node.end(&short_id).await;
     let status = node.end(&long_id).await;
     assert_eq!(exit(&status, "c").0, 5);
-    assert!(!node.event_texts(&long_id).iter().any(|one| one.starts_with("Started")));
+    assert!(
+        !node
+            .event_texts(&long_id)
+            .iter()
+            .any(|one| one.starts_with("Started"))
+    );
     node.finish().await;
 }
 
@@ -41,15 +51,28 @@ async fn a_container_that_vanished_is_unknown_and_is_restarted() {
     node.wait_phase(&id, "Running").await;
     // Both the shim and the program are killed by somebody else.
     let record = find(&node.config.root.join("pods"), "process.json").expect("a record");
-    let record: serde_json::Value = serde_json::from_slice(&std::fs::read(record).expect("read")).expect("JSON");
+    let record: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(record).expect("read")).expect("JSON");
     for who in ["shim", "main"] {
         let pid = record[who]["pid"].as_i64().expect("a pid");
-        let pid = rustix::process::Pid::from_raw(i32::try_from(pid).expect("a pid")).expect("a pid");
+        let pid =
+            rustix::process::Pid::from_raw(i32::try_from(pid).expect("a pid")).expect("a pid");
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
     }
-    let found = node.wait(&id, "restarted", |one| of(&one.status, "c").restart_count == 1 && of(&one.status, "c").ready).await;
-    let last = of(&found.status, "c").last_state.clone().and_then(|one| one.terminated).expect("a last state");
-    assert_eq!((last.exit_code, last.reason.as_deref()), (137, Some("ContainerStatusUnknown")));
+    let found = node
+        .wait(&id, "restarted", |one| {
+            of(&one.status, "c").restart_count == 1 && of(&one.status, "c").ready
+        })
+        .await;
+    let last = of(&found.status, "c")
+        .last_state
+        .clone()
+        .and_then(|one| one.terminated)
+        .expect("a last state");
+    assert_eq!(
+        (last.exit_code, last.reason.as_deref()),
+        (137, Some("ContainerStatusUnknown"))
+    );
     node.end(&id).await;
     node.finish().await;
 }
@@ -67,10 +90,11 @@ async fn a_pod_without_usable_records_is_killed_at_the_start() {
         node.restart().await
     };
     assert_eq!(config.root, node.config.root);
-    use kubevitals_virtual_node::runtime::PodRuntime as _;
     let pods = node.runtime.pods().await.expect("pods");
-    assert!(pods.iter().all(|one| one.id != id_of(&pod)), "it is not adopted");
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert!(
+        pods.iter().all(|one| one.id != id_of(&pod)),
+        "it is not adopted"
+    );
     node.finish().await;
 }
 

@@ -16,10 +16,9 @@ use kubevitals_virtual_node::runtime::{
 };
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
 /// A regression fails instead of hanging; a loaded machine has time.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -29,8 +28,9 @@ pub(crate) struct Node {
     pub config: ProcessConfig,
     log: Arc<parking_lot::Mutex<Log>>,
     changed: Arc<tokio::sync::Notify>,
-    collector: JoinHandle<()>,
-    _folder: Option<tempfile::TempDir>,
+    /// The runtime of this process of the node: its end is the end of the process.
+    tasks: Option<tokio::runtime::Runtime>,
+    folder: Option<tempfile::TempDir>,
 }
 
 #[derive(Default)]
@@ -63,7 +63,7 @@ impl PodInputs for Inputs {
         Box::pin(async move {
             Ok(ServiceToken {
                 token,
-                renew_after: Duration::from_secs(3000),
+                renew_after: Duration::from_mins(50),
             })
         })
     }
@@ -94,20 +94,32 @@ impl Node {
         Self::open(config, Some(folder), inputs).await
     }
 
-    async fn open(config: ProcessConfig, folder: Option<tempfile::TempDir>, inputs: Inputs) -> Self {
+    async fn open(
+        config: ProcessConfig,
+        folder: Option<tempfile::TempDir>,
+        inputs: Inputs,
+    ) -> Self {
         let (changes, mut received) = mpsc::channel(64);
-        let runtime = ProcessRuntime::open(
-            config.clone(),
-            Arc::new(inputs),
-            changes,
-            ProcessMetrics::default(),
-        )
-        .await
-        .expect("the runtime opens");
+        let tasks = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let metrics = ProcessMetrics::default();
+        let runtime = tasks
+            .spawn(ProcessRuntime::open(
+                config.clone(),
+                Arc::new(inputs),
+                changes,
+                metrics,
+            ))
+            .await
+            .expect("no panic")
+            .expect("the runtime opens");
         let log = Arc::new(parking_lot::Mutex::new(Log::default()));
         let changed = Arc::new(tokio::sync::Notify::new());
         let (seen, notify) = (Arc::clone(&log), Arc::clone(&changed));
-        let collector = tokio::spawn(async move {
+        tasks.spawn(async move {
             while let Some(change) = received.recv().await {
                 match change {
                     RuntimeChange::Event(event) => seen.lock().events.push(event),
@@ -121,34 +133,52 @@ impl Node {
             config,
             log,
             changed,
-            collector,
-            _folder: folder,
+            tasks: Some(tasks),
+            folder,
         }
     }
 
     /// Ends this process of the node without a word to the containers, and starts the next.
     pub(crate) async fn restart(mut self) -> Self {
-        let folder = self._folder.take();
+        let folder = self.folder.take();
         let config = self.config.clone();
-        self.collector.abort();
+        let tasks = self.tasks.take().expect("it runs");
+        tokio::task::spawn_blocking(move || tasks.shutdown_timeout(DEADLINE))
+            .await
+            .expect("no panic");
         drop(self);
         Self::open(config, folder, Inputs::default()).await
     }
 
     pub(crate) async fn sync(&self, pod: &Pod) -> PodId {
-        self.runtime.sync_pod(Arc::new(pod.clone())).await.expect("the pod is accepted");
+        self.runtime
+            .sync_pod(Arc::new(pod.clone()))
+            .await
+            .expect("the pod is accepted");
         id_of(pod)
     }
 
     /// Waits for a status of a pod.
-    pub(crate) async fn wait(&self, pod: &PodId, what: &str, is_it: impl Fn(&RuntimePod) -> bool) -> RuntimePod {
+    pub(crate) async fn wait(
+        &self,
+        pod: &PodId,
+        what: &str,
+        is_it: impl Fn(&RuntimePod) -> bool,
+    ) -> RuntimePod {
         let mut last = None;
         let wait = async {
             loop {
                 let changed = self.changed.notified();
                 tokio::pin!(changed);
                 changed.as_mut().enable();
-                let found = self.log.lock().statuses.iter().rev().find(|one| one.id == *pod).cloned();
+                let found = self
+                    .log
+                    .lock()
+                    .statuses
+                    .iter()
+                    .rev()
+                    .find(|one| one.id == *pod)
+                    .cloned();
                 if let Some(found) = found {
                     if is_it(&found) {
                         return found;
@@ -158,34 +188,54 @@ impl Node {
                 changed.await;
             }
         };
-        match tokio::time::timeout(DEADLINE, wait).await {
-            Ok(found) => found,
-            Err(_) => panic!("{what}: not within the deadline; last status: {last:#?}; events: {:#?}", self.events(pod)),
-        }
+        let found = tokio::time::timeout(DEADLINE, wait).await;
+        found.unwrap_or_else(|_| {
+            panic!(
+                "{what}: not within the deadline; last status: {last:#?}; events: {:#?}",
+                self.events(pod)
+            )
+        })
     }
 
     /// Waits until any status that the pod had matches.
-    pub(crate) async fn wait_ever(&self, pod: &PodId, what: &str, is_it: impl Fn(&PodStatus) -> bool) -> PodStatus {
+    pub(crate) async fn wait_ever(
+        &self,
+        pod: &PodId,
+        what: &str,
+        is_it: impl Fn(&PodStatus) -> bool,
+    ) -> PodStatus {
         let wait = async {
             loop {
                 let changed = self.changed.notified();
                 tokio::pin!(changed);
                 changed.as_mut().enable();
-                let found = self.log.lock().statuses.iter().filter(|one| one.id == *pod).map(|one| one.status.clone()).find(|one| is_it(one));
+                let found = self
+                    .log
+                    .lock()
+                    .statuses
+                    .iter()
+                    .filter(|one| one.id == *pod)
+                    .map(|one| one.status.clone())
+                    .find(|one| is_it(one));
                 if let Some(found) = found {
                     return found;
                 }
                 changed.await;
             }
         };
-        match tokio::time::timeout(DEADLINE, wait).await {
-            Ok(found) => found,
-            Err(_) => panic!("{what}: not within the deadline; events: {:#?}", self.events(pod)),
-        }
+        let found = tokio::time::timeout(DEADLINE, wait).await;
+        found.unwrap_or_else(|_| {
+            panic!(
+                "{what}: not within the deadline; events: {:#?}",
+                self.events(pod)
+            )
+        })
     }
 
     pub(crate) async fn wait_phase(&self, pod: &PodId, phase: &str) -> PodStatus {
-        self.wait(pod, phase, |one| one.status.phase.as_deref() == Some(phase)).await.status
+        self.wait(pod, phase, |one| one.status.phase.as_deref() == Some(phase))
+            .await
+            .status
     }
 
     pub(crate) async fn wait_event(&self, pod: &PodId, reason: &str) -> PodEvent {
@@ -194,31 +244,48 @@ impl Node {
                 let changed = self.changed.notified();
                 tokio::pin!(changed);
                 changed.as_mut().enable();
-                if let Some(found) = self.events(pod).into_iter().find(|one| one.reason == reason) {
+                if let Some(found) = self
+                    .events(pod)
+                    .into_iter()
+                    .find(|one| one.reason == reason)
+                {
                     return found;
                 }
                 changed.await;
             }
         };
-        match tokio::time::timeout(DEADLINE, wait).await {
-            Ok(found) => found,
-            Err(_) => panic!("no event {reason}; events: {:#?}", self.events(pod)),
-        }
+        let found = tokio::time::timeout(DEADLINE, wait).await;
+        found.unwrap_or_else(|_| panic!("no event {reason}; events: {:#?}", self.events(pod)))
     }
 
     pub(crate) fn events(&self, pod: &PodId) -> Vec<PodEvent> {
-        self.log.lock().events.iter().filter(|one| one.pod == *pod).cloned().collect()
+        self.log
+            .lock()
+            .events
+            .iter()
+            .filter(|one| one.pod == *pod)
+            .cloned()
+            .collect()
     }
 
     /// `reason: message` of all events.
     pub(crate) fn event_texts(&self, pod: &PodId) -> Vec<String> {
-        self.events(pod).iter().map(|one| format!("{}: {}", one.reason, one.message)).collect()
+        self.events(pod)
+            .iter()
+            .map(|one| format!("{}: {}", one.reason, one.message))
+            .collect()
     }
 
     /// Terminates a pod and removes it.
     pub(crate) async fn end(&self, pod: &PodId) -> PodStatus {
-        self.runtime.terminate_pod(pod, Duration::from_secs(1)).await.expect("it terminates");
-        let status = self.wait(pod, "terminated", |one| one.is_terminated).await.status;
+        self.runtime
+            .terminate_pod(pod, Duration::from_secs(1))
+            .await
+            .expect("it terminates");
+        let status = self
+            .wait(pod, "terminated", |one| one.is_terminated)
+            .await
+            .status;
         self.runtime.remove_pod(pod).await.expect("it is removed");
         status
     }
@@ -226,7 +293,11 @@ impl Node {
     /// Checks that nothing is left of any pod, and removes the cgroups.
     pub(crate) async fn finish(self) {
         let pods = self.config.root.join("pods");
-        let left: Vec<PathBuf> = std::fs::read_dir(&pods).expect("the folder").flatten().map(|one| one.path()).collect();
+        let left: Vec<PathBuf> = std::fs::read_dir(&pods)
+            .expect("the folder")
+            .flatten()
+            .map(|one| one.path())
+            .collect();
         assert!(left.is_empty(), "folders are left: {left:?}");
         let root = self.config.root.display().to_string();
         // A shim reports the end of its container a moment before its own.
@@ -235,19 +306,37 @@ impl Node {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        if tokio::time::timeout(DEADLINE, wait).await.is_err() {
-            panic!("processes are left: {:?}", processes_with(&root));
-        }
+        let is_gone = tokio::time::timeout(DEADLINE, wait).await.is_ok();
+        assert!(is_gone, "processes are left: {:?}", processes_with(&root));
         if let Some(cgroups) = cgroups(&self.config) {
             for root in cgroups.roots() {
                 let dir = root.join(cgroups.parent());
-                let left: Vec<PathBuf> = folders(&dir).into_iter().filter(|one| !one.ends_with("shims")).collect();
+                let left: Vec<PathBuf> = folders(&dir)
+                    .into_iter()
+                    .filter(|one| !one.ends_with("shims"))
+                    .collect();
                 assert!(left.is_empty(), "cgroups are left: {left:?}");
-                let _ = std::fs::remove_dir(dir.join("shims"));
-                std::fs::remove_dir(&dir).expect("the cgroup of the test is empty");
+                // A process leaves its cgroup a moment after its end is seen.
+                let removed = async {
+                    while dir.exists() {
+                        let _ = std::fs::remove_dir(dir.join("shims"));
+                        let _ = std::fs::remove_dir(&dir);
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                };
+                let removed = tokio::time::timeout(DEADLINE, removed).await;
+                removed.expect("the cgroup of the test is empty");
             }
         }
-        self.collector.abort();
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // A runtime must not end by waiting for its tasks on a thread of another.
+        if let Some(tasks) = self.tasks.take() {
+            tasks.shutdown_background();
+        }
     }
 }
 
@@ -264,7 +353,10 @@ pub(crate) fn cgroups(config: &ProcessConfig) -> Option<Hierarchies> {
 
 fn folders(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.map(|one| one.path()).filter(|one| one.is_dir()).collect()
+    entries
+        .map(|one| one.path())
+        .filter(|one| one.is_dir())
+        .collect()
 }
 
 /// Processes whose command line has a text, zombies left out.
@@ -294,7 +386,10 @@ pub(crate) fn zombies() -> Vec<String> {
 
 /// A pod with one container that runs a script.
 pub(crate) fn script(name: &str, text: &str) -> Pod {
-    pod(name, json!({"restartPolicy": "Never", "containers": [container("c", text)]}))
+    pod(
+        name,
+        json!({"restartPolicy": "Never", "containers": [container("c", text)]}),
+    )
 }
 
 /// A container that runs a script.
@@ -328,7 +423,10 @@ pub(crate) fn id_of(pod: &Pod) -> PodId {
 pub(crate) fn of<'a>(status: &'a PodStatus, name: &str) -> &'a ContainerStatus {
     let mains = status.container_statuses.iter().flatten();
     let inits = status.init_container_statuses.iter().flatten();
-    mains.chain(inits).find(|one| one.name == name).expect("the container has a status")
+    mains
+        .chain(inits)
+        .find(|one| one.name == name)
+        .expect("the container has a status")
 }
 
 /// The exit code and the reason of a container that has ended.
@@ -340,9 +438,16 @@ pub(crate) fn exit(status: &PodStatus, name: &str) -> (i32, String) {
 
 /// Status and reason of a condition.
 pub(crate) fn condition(status: &PodStatus, name: &str) -> (String, String) {
-    let found = status.conditions.iter().flatten().find(|one| one.type_ == name);
+    let found = status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|one| one.type_ == name);
     let found = found.expect("the condition");
-    (found.status.clone(), found.reason.clone().unwrap_or_default())
+    (
+        found.status.clone(),
+        found.reason.clone().unwrap_or_default(),
+    )
 }
 
 /// The text of a log file, without the headers of its lines.
@@ -354,7 +459,15 @@ pub(crate) fn log_text(node: &Node, pod: &Pod, container: &str, attempt: u32) ->
         meta.name.as_deref().unwrap_or_default(),
         meta.uid.as_deref().unwrap_or_default()
     );
-    let path = node.config.logs.join(folder).join(container).join(format!("{attempt}.log"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    text.lines().map(|line| line.splitn(4, ' ').nth(3).unwrap_or_default().to_owned() + "\n").collect()
+    let path = node
+        .config
+        .logs
+        .join(folder)
+        .join(container)
+        .join(format!("{attempt}.log"));
+    let text = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.lines()
+        .map(|line| line.splitn(4, ' ').nth(3).unwrap_or_default().to_owned() + "\n")
+        .collect()
 }

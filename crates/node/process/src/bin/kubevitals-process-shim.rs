@@ -1,4 +1,4 @@
-//! The shim as a program of its own, for tests.
+//! The shim as a program of its own, for tests. The shipped program has it as a subcommand.
 
 use std::process::ExitCode;
 
