@@ -203,7 +203,7 @@ fn common_arguments(
 }
 
 /// Returns once a process has ended.
-async fn end_of(process: &mut Background) -> E2eError {
+pub(crate) async fn end_of(process: &mut Background) -> E2eError {
     let mut ticks = tokio::time::interval(CHECK_INTERVAL);
     loop {
         ticks.tick().await;
