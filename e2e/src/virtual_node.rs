@@ -17,8 +17,8 @@ use crate::error::E2eError;
 use crate::kubelet::{KubeletResponse, get_once, verified_by};
 use crate::manifest::Manifest;
 use crate::namespace::TestNamespace;
-use crate::server::end_of;
-use crate::wait::has_condition;
+use crate::server::{CHECK_INTERVAL, end_of};
+use crate::wait::{DEADLINE, has_condition};
 
 /// The account of a virtual node in the manifest.
 const ACCOUNT: &str = "kubevitals-node";
@@ -43,10 +43,40 @@ impl VirtualNode {
         provider: &str,
         flags: &[String],
     ) -> Result<Self, E2eError> {
+        let mut node = Self::launch(namespace, provider, flags).await?;
+        node.wait(namespace, |node| has_condition(node, "Ready"))
+            .await?;
+        Ok(node)
+    }
+
+    /// Starts the reader of the cluster's real node, and waits until it responds.
+    pub async fn start_on_host(namespace: &TestNamespace) -> Result<Self, E2eError> {
+        let mut node = Self::launch(namespace, "host", &[]).await?;
+        let responds = async {
+            let mut ticks = tokio::time::interval(CHECK_INTERVAL);
+            while node.get("/healthz", None).await.is_err() {
+                ticks.tick().await;
+            }
+        };
+        // It has a test's deadline: each request has one too.
+        if tokio::time::timeout(DEADLINE, responds).await.is_err() {
+            node.process.must_run()?;
+        }
+        Ok(node)
+    }
+
+    async fn launch(
+        namespace: &TestNamespace,
+        provider: &str,
+        flags: &[String],
+    ) -> Result<Self, E2eError> {
         let cluster = namespace.cluster();
-        let manifest = Manifest::read("node-virtual.yaml")?;
+        let manifest = Manifest::read(&format!("../e2e/snapshots/chart/node-{provider}.yaml"))?;
         let access = Access::of_manifest(namespace, &manifest, ACCOUNT).await?;
-        let name = format!("{}-{provider}", namespace.name());
+        let name = match provider {
+            "host" => cluster.node_name().to_owned(),
+            _ => format!("{}-{provider}", namespace.name()),
+        };
         let address = cluster.node_address();
         let listen = SocketAddr::new(address, free_port(address)?);
         let (certificate, key) = serving_pair(namespace, &name, listen)?;
@@ -60,13 +90,14 @@ impl VirtualNode {
             format!("--tls-cert-file={}", certificate.display()),
             format!("--tls-private-key-file={}", key.display()),
             format!("--client-ca-file={}", cluster.authority().display()),
+            "--authentication-token-webhook".to_owned(),
             "--admin-bind-address=127.0.0.1:0".to_owned(),
         ];
         arguments.extend(flags.iter().cloned());
         let log = namespace.folder().join(format!("{provider}-node.log"));
         let program = cluster.program("kubevitals")?;
         let process = Background::start(&program, &arguments, &log)?;
-        let mut node = Self {
+        Ok(Self {
             tls: verified_by(cluster, &[&name, &address.to_string()])?,
             name,
             listen,
@@ -74,9 +105,7 @@ impl VirtualNode {
             arguments,
             log,
             process,
-        };
-        node.ready(namespace).await?;
-        Ok(node)
+        })
     }
 
     /// The name of the Node.
@@ -111,6 +140,12 @@ impl VirtualNode {
         self.wait(namespace, renewed).await
     }
 
+    /// Stops it, and leaves the Node alone.
+    pub fn stop_on_host(mut self) -> Result<(), E2eError> {
+        self.process.must_run()?;
+        self.process.terminate()
+    }
+
     /// Stops it and deletes its Node.
     pub async fn stop(mut self, namespace: &TestNamespace) -> Result<(), E2eError> {
         self.process.must_run()?;
@@ -127,11 +162,6 @@ impl VirtualNode {
             "nodeSelector": {"kubernetes.io/hostname": self.name},
             "tolerations": [{"operator": "Exists"}],
         })
-    }
-
-    async fn ready(&mut self, namespace: &TestNamespace) -> Result<(), E2eError> {
-        self.wait(namespace, |node| has_condition(node, "Ready"))
-            .await
     }
 
     async fn wait(

@@ -27,7 +27,12 @@ async fn process_node(namespace: &TestNamespace) -> anyhow::Result<VirtualNode> 
     let root = namespace.folder().join("pods");
     let flags = [
         format!("--root-dir={}", root.display()),
-        format!("--cgroup-root={}", namespace.cluster().cgroup()),
+        // Below the cluster's cgroup no process is left when it is taken down.
+        format!(
+            "--cgroup-root={}/{}",
+            namespace.cluster().cgroup(),
+            namespace.name()
+        ),
     ];
     Ok(VirtualNode::start(namespace, "process", &flags).await?)
 }

@@ -35,8 +35,7 @@ async fn values_are_those_of_the_kubelet() -> anyhow::Result<()> {
     namespace.wait_for::<Pod>("burner", is_ready).await?;
     let access = namespace.access("scraper", MAY_SCRAPE).await?;
     let kubelet = Kubelet::of(&cluster, Some(&access))?;
-    let flags = [format!("--host-node-name={}", cluster.node_name())];
-    let node = VirtualNode::start(&namespace, "host", &flags).await?;
+    let node = VirtualNode::start_on_host(&namespace).await?;
 
     let key = ContainerKey::new(namespace.name(), "burner", "burner");
     let mut ticks = tokio::time::interval(POLL_INTERVAL);
@@ -78,7 +77,7 @@ async fn values_are_those_of_the_kubelet() -> anyhow::Result<()> {
         }
     })
     .await;
-    node.stop(&namespace).await?;
+    node.stop_on_host()?;
     Ok(namespace.finish().await?)
 }
 
