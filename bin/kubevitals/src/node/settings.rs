@@ -32,6 +32,7 @@ pub(super) struct Settings {
     pub(super) max_pods: usize,
     pub(super) workers: usize,
     pub(super) root_dir: PathBuf,
+    pub(super) cgroup_root: String,
     /// Where the root of the host is mounted, for `--provider host`.
     pub(super) host_root: PathBuf,
     pub(super) sim_start_delay: Duration,
@@ -86,6 +87,7 @@ impl Settings {
             cores: value("cpu").unwrap_or(machine.cores),
             memory: value("memory").unwrap_or(0),
             root_dir,
+            cgroup_root: flags.pods.cgroup_root.clone(),
             host_root: flags.pods.host_root.clone(),
             node: NodeSettings {
                 name: node_name(&flags.node, environment, machine)?,
