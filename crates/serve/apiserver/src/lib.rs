@@ -16,8 +16,8 @@
 //!   authority to the aggregation layer.
 //! * [`Reviewer`] and [`AuthenticationSource`] authenticate and authorize users; [`KubeReviewer`]
 //!   delegates to the cluster.
-//! * [`Access`], [`TlsTransport`] and [`ServingCertificate`] are the same parts for servers that are
-//!   no API servers, such as a kubelet.
+//! * [`Access`], [`TlsTransport`] and [`ServingCertificate`] are the same parts for other servers,
+//!   such as a kubelet.
 //! * [`wire`] helps resources to encode objects as Go does.
 //!
 //! Nothing here depends on a resource, and everything is read-only: verbs are `get`, `list` and
