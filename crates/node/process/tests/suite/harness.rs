@@ -333,6 +333,23 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        // A test that failed leaves no process behind.
+        if std::thread::panicking()
+            && let Some(cgroups) = cgroups(&self.config)
+        {
+            for root in cgroups.roots() {
+                let dir = root.join(cgroups.parent());
+                let _ = std::fs::write(dir.join("cgroup.kill"), "1");
+                let pods = folders(&dir).into_iter().flat_map(|one| folders(&one));
+                for file in pods.map(|one| one.join("cgroup.procs")) {
+                    let text = std::fs::read_to_string(file).unwrap_or_default();
+                    let pids = text.lines().filter_map(|line| line.parse().ok());
+                    for pid in pids.filter_map(rustix::process::Pid::from_raw) {
+                        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+                    }
+                }
+            }
+        }
         // A runtime must not end by waiting for its tasks on a thread of another.
         if let Some(tasks) = self.tasks.take() {
             tasks.shutdown_background();
