@@ -22,6 +22,8 @@ mod jsonl;
 mod kube_client_metrics;
 #[cfg(feature = "kubelet-api")]
 mod kubelet_api;
+#[cfg(feature = "kubelet-api")]
+mod kubelet_request;
 #[cfg(feature = "model")]
 mod model;
 #[cfg(feature = "otlp")]
@@ -56,7 +58,9 @@ pub use jsonl::start_lines;
 #[cfg(feature = "kube-client-metrics")]
 pub use kube_client_metrics::client_request;
 #[cfg(feature = "kubelet-api")]
-pub use kubelet_api::{kubelet_request, websocket_frames};
+pub use kubelet_api::websocket_frames;
+#[cfg(feature = "kubelet-api")]
+pub use kubelet_request::kubelet_request;
 #[cfg(feature = "model")]
 pub use model::{duration, no_proxy, quantity, timestamp};
 #[cfg(feature = "otlp")]
@@ -154,7 +158,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "kubelet_request",
         oracle: kubelet_request,
-        tokens: kubelet_api::REQUEST_TOKENS,
+        tokens: kubelet_request::TOKENS,
     },
     #[cfg(feature = "container-logs")]
     Target {

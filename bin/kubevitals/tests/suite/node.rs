@@ -218,8 +218,8 @@ async fn a_simulated_node_joins_and_runs_a_pod() {
 
     // Deletion ends the pod and then the object.
     let config = kube::config::Kubeconfig::from_yaml(&api.kubeconfig()).unwrap();
-    let config =
-        kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default());
+    let options = kube::config::KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(config, &options);
     let client = kube::Client::try_from(config.await.unwrap()).unwrap();
     let pods: kube::Api<k8s_openapi::api::core::v1::Pod> = kube::Api::default_namespaced(client);
     pods.delete("web", &kube::api::DeleteParams::default())

@@ -73,7 +73,6 @@ impl KubeletMetrics {
             "http_inflight_requests",
             "Number of the inflight http requests",
         );
-        let streaming = StreamingMetrics::register(metrics);
         let own = metrics.sub("kubevitals_kubelet");
         let handshakes: Family<[(&str, &str); 1], Counter> = own.family(
             "tls_handshake_failures",
@@ -94,7 +93,6 @@ impl KubeletMetrics {
             queued: queued.get_or_create(&[("queue", name)]).clone(),
         };
         Self {
-            streaming,
             requests,
             durations,
             in_flight,
@@ -137,10 +135,6 @@ impl KubeletMetrics {
 
     pub(crate) fn server(&self) -> ServerMetrics {
         self.server.clone()
-    }
-
-    pub(crate) fn streaming(&self) -> StreamingMetrics {
-        self.streaming.clone()
     }
 
     /// Counts a request that begins. Sessions are long running; the kubelet's own label misses
