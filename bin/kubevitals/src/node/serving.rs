@@ -43,17 +43,14 @@ pub(super) fn configure(
 }
 
 fn certificate(settings: &Settings, now: SystemTime) -> Result<ServingCertificate, RunError> {
-    let certificate = match &settings.serving.certificate {
-        Some((certificate, key)) => {
-            ServingCertificate::from_files(certificate.clone(), key.clone(), now)
-        }
-        None => {
-            let name = settings.node.name.clone();
-            let addresses = settings.addresses.iter().map(ToString::to_string);
-            let names = [name].into_iter().chain(addresses).collect();
-            let folder = settings.root_dir.join(PKI);
-            ServingCertificate::self_signed("kubevitals-node", names, Some(&folder), now)
-        }
+    let certificate = if let Some((certificate, key)) = &settings.serving.certificate {
+        ServingCertificate::from_files(certificate.clone(), key.clone(), now)
+    } else {
+        let name = settings.node.name.clone();
+        let addresses = settings.addresses.iter().map(ToString::to_string);
+        let names = [name].into_iter().chain(addresses).collect();
+        let folder = settings.root_dir.join(PKI);
+        ServingCertificate::self_signed("kubevitals-node", names, Some(&folder), now)
     };
     certificate.map_err(RunError::runtime)
 }

@@ -17,7 +17,7 @@ use super::machine::{Machine, disk_size};
 /// The version of Kubernetes whose kubelet the endpoints and the status are those of.
 const KUBELET_VERSION: &str = concat!("v1.37.0+kubevitals.", env!("CARGO_PKG_VERSION"));
 
-/// The API server passes WebSockets on to nodes that declare it.
+/// The API server passes WebSocket connections on to nodes that declare it.
 const WEB_SOCKETS: &str = "ExtendWebSocketsToKubelet";
 
 const DEFAULT_PORT: u16 = 10250;

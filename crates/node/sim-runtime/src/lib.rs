@@ -143,12 +143,11 @@ impl PodRuntime for SimRuntime {
             };
             let now = self.inner.config.clock.moment();
             let mut pods = self.inner.pods.lock();
-            match pods.get_mut(&id.uid) {
-                Some(known) => known.pod = pod,
-                None => {
-                    let delay = self.inner.config.start_delay;
-                    pods.insert(id.uid.clone(), SimPod::new(id, pod, now, delay));
-                }
+            if let Some(known) = pods.get_mut(&id.uid) {
+                known.pod = pod;
+            } else {
+                let delay = self.inner.config.start_delay;
+                pods.insert(id.uid.clone(), SimPod::new(id, pod, now, delay));
             }
             drop(pods);
             self.inner.wake.notify_one();
